@@ -1,0 +1,1 @@
+"""gradtool: the gradient compiler for ONNX files."""

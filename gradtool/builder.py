@@ -1,0 +1,227 @@
+"""The builder: emits typed, shaped nodes.  The only room that creates nodes.
+
+Rules and composite bodies receive it as `op`.  `op.MatMul(a, b)` emits that operator, `op.Name(…)`
+a composite if one of that name is registered; lowercase methods are idioms of several operators
+(`op.reshape`, `op.sum`, `op.expand`, …), written so that unknown sizes work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.errors import ModelError
+from gradtool.functions import DOMAIN, composites
+from gradtool.idioms import Idioms
+from gradtool.names import Names
+
+Operand = ir.Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | None
+
+
+class Builder(Idioms):
+    """Emits nodes at the end of `graph`, or before `anchor` if one is given.
+
+    Every emitted value has a type and a shape (perhaps symbolic).  Constants become initializers
+    of the outermost graph, each value once.
+    """
+
+    def __init__(
+        self,
+        model: ir.Model,
+        *,
+        names: Names | None = None,
+        graph: ir.Graph | None = None,
+        stage: str = "backward",
+    ) -> None:
+        from onnx_shape_inference import ShapeInferenceContext
+
+        from gradtool.functions.calls import register_shapes
+
+        register_shapes()
+        self.model = model
+        self.root = model.graph
+        self.graph = graph or model.graph
+        self.opset = model.graph.opset_imports.get("", 1)
+        self.names = names or Names.of(model)
+        self.stage = stage
+        self.source = ""
+        self.prefix = ""
+        self.anchor: ir.Node | None = None
+        self.emitted: list[ir.Node] = []
+        self.results: tuple[ir.Value, ...] = ()
+        self.context = ShapeInferenceContext(model.graph.opset_imports, policy="override")
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
+        self._symbols: dict[str, tuple[ir.Value, int]] = {}
+
+    # ------------------------------------------------------------------ emitting
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        if not op_type[:1].isupper():
+            raise AttributeError(op_type)
+
+        def emit(*inputs: Operand, outputs: int | None = None, **attributes: Any) -> Any:
+            return self.emit(op_type, inputs, outputs, attributes)
+
+        return emit
+
+    def emit(
+        self, op_type: str, inputs: Sequence[Operand], outputs: int | None, attributes: dict[str, Any]
+    ) -> Any:
+        """Emit one node. Returns its value, or a tuple of values if it has several outputs."""
+        known = composites().get(op_type)
+        domain = DOMAIN if known else ""
+        count = outputs or (known.outputs if known else 1)
+        node = ir.Node(
+            domain,
+            op_type,
+            self._operands(inputs),
+            [attribute(k, v) for k, v in attributes.items() if v is not None],
+            num_outputs=count,
+            name=self.names.fresh(f"{self.prefix}/{op_type}" if self.prefix else op_type),
+            metadata_props={"gradtool.stage": self.stage, "gradtool.source": self.source},
+        )
+        if known:
+            self.model.graph.opset_imports.setdefault(DOMAIN, 1)
+        for index, value in enumerate(node.outputs):
+            value.name = self.names.fresh(f"{node.name}:{index}")
+        self._place(node)
+        self.infer(node)
+        return node.outputs[0] if count == 1 else tuple(node.outputs)
+
+    def infer(self, node: ir.Node) -> None:
+        """Set type and shape of the outputs of `node`. Raises ModelError if that fails."""
+        from onnx_shape_inference import registry
+
+        rule = registry.get(node.domain, node.op_type, version=self.opset if not node.domain else 1)
+        try:
+            if rule is not None:
+                rule(self.context, node)
+        except ValueError as error:
+            raise ModelError(f"{node.op_type} {node.name!r}: {error}") from error
+        for value in node.outputs:
+            if value.dtype is None or value.shape is None:
+                raise ModelError(
+                    f"{node.op_type} {node.name!r}: its shape can't be inferred from "
+                    f"{[str(i.shape) if i is not None else None for i in node.inputs]}"
+                )
+
+    def _place(self, node: ir.Node) -> None:
+        self.emitted.append(node)
+        if self.anchor is None:
+            self.graph.append(node)
+        else:
+            self.graph.insert_before(self.anchor, node)
+
+    def _operands(self, inputs: Sequence[Operand]) -> list[ir.Value | None]:
+        like = next((i.dtype for i in inputs if isinstance(i, ir.Value)), None)
+        return [
+            i if i is None or isinstance(i, ir.Value) else self.constant(i, like) for i in inputs
+        ]
+
+    # ----------------------------------------------------------------- constants
+
+    def constant(self, value: Any, dtype: ir.DataType | None = None) -> ir.Value:
+        """A constant. Sequences of integers are int64; a scalar takes `dtype` if it is given."""
+        array = np.asarray(value)
+        if isinstance(value, (list, tuple)):
+            array = np.asarray(value, dtype=np.int64)
+        elif not isinstance(value, (np.ndarray, np.generic)):
+            array = array.astype((dtype or ir.DataType.INT64).numpy())
+        key = (array.dtype.str + array.dtype.name, array.shape, array.tobytes())
+        if key not in self._constants:
+            tensor = ir.Tensor(array, name=self.names.fresh("const"))
+            made = ir.Value(
+                name=tensor.name,
+                shape=ir.Shape(array.shape),
+                type=ir.TensorType(tensor.dtype),
+                const_value=tensor,
+            )
+            self.root.register_initializer(made)
+            self._constants[key] = made
+        return self._constants[key]
+
+    # ----------------------------------------------------------------- subgraphs
+
+    @contextmanager
+    def body(self, inputs: Sequence[ir.Value]) -> Iterator[ir.Graph]:
+        """Emit into a new subgraph with `inputs`, to be passed as an attribute (Scan, Loop, If)."""
+        outer = (self.graph, self.anchor)
+        inner = ir.Graph(
+            inputs, [], nodes=[], name=self.names.fresh("body"), opset_imports={"": self.opset}
+        )
+        self.graph, self.anchor = inner, None
+        try:
+            yield inner
+        finally:
+            self.graph, self.anchor = outer
+
+    def formal(self, hint: str, shape: Sequence[Any], dtype: ir.DataType) -> ir.Value:
+        """An input of a subgraph."""
+        return ir.Value(
+            name=self.names.fresh(hint), shape=ir.Shape(shape), type=ir.TensorType(dtype)
+        )
+
+    # ------------------------------------------------------------------- context
+
+    @contextmanager
+    def arithmetic(self) -> Iterator[None]:
+        """Let `+ - * /` and unary `-` between values emit nodes."""
+        before = ir.set_value_magic_handler(self)
+        try:
+            yield
+        finally:
+            ir.set_value_magic_handler(before)
+
+    @contextmanager
+    def at(
+        self, anchor: ir.Node | None, *, stage: str, source: str, prefix: str
+    ) -> Iterator[None]:
+        """Emit before `anchor` (None: at the end), on behalf of forward node `source`.
+
+        Names of nodes begin with `prefix`.
+        """
+        before = (self.anchor, self.graph, self.stage, self.source, self.prefix)
+        self.anchor, self.stage, self.source, self.prefix = anchor, stage, source, prefix
+        if anchor is not None and anchor.graph is not None:
+            self.graph = anchor.graph
+        try:
+            yield
+        finally:
+            self.anchor, self.graph, self.stage, self.source, self.prefix = before
+
+    def all_outputs(self, node: ir.Node, count: int) -> tuple[ir.Value, ...]:
+        """The first `count` outputs of forward node `node`, absent optional ones added to it."""
+        if len(node.outputs) < count:
+            node.resize_outputs(count)
+        if any(not v.name for v in node.outputs):
+            for index, value in enumerate(node.outputs):
+                if not value.name:
+                    value.name = self.names.fresh(f"{node.name}:{index}")
+            self.infer(node)
+        return tuple(node.outputs[:count])
+
+
+def attribute(name: str, value: Any) -> ir.Attr:
+    """A typed attribute from a Python value; sequences must not be empty of type."""
+    if isinstance(value, ir.Attr):
+        return value
+    if isinstance(value, ir.Graph):
+        return ir.AttrGraph(name, value)
+    if isinstance(value, (bool, int, np.integer, ir.DataType)):
+        return ir.AttrInt64(name, int(value))
+    if isinstance(value, (float, np.floating)):
+        return ir.AttrFloat32(name, float(value))
+    if isinstance(value, str):
+        return ir.AttrString(name, value)
+    if isinstance(value, np.ndarray):
+        return ir.AttrTensor(name, ir.Tensor(value))
+    values = list(value)
+    if values and isinstance(values[0], str):
+        return ir.AttrStrings(name, values)
+    if values and isinstance(values[0], float):
+        return ir.AttrFloat32s(name, values)
+    return ir.AttrInt64s(name, [int(v) for v in values])

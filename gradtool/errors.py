@@ -1,0 +1,61 @@
+"""Every error that gradtool raises on purpose.
+
+    GradtoolError               1   a check, limit or verification failed
+    ├── UsageError              2   a flag, a name or a configuration
+    ├── ModelError              2   a file that cannot be read, or is not a valid model
+    │   └── MissingData         2   weights or inputs that are needed and absent
+    ├── NotDifferentiable       3   no gradient exists, or none is registered
+    │   ├── UnsupportedGradient 3   one node, seen by a rule
+    │   └── Unreachable         3   a value that the loss does not depend on
+    └── DeviceError             4   the device is missing or out of memory
+
+The number is the exit code. A message is one line: what, where, what to do.
+"""
+
+from __future__ import annotations
+
+
+class GradtoolError(Exception):
+    """A failure with a one-line message for the user; its class gives the exit code."""
+
+    exit_code = 1
+
+
+class UsageError(GradtoolError):
+    """A flag, a name or a configuration that cannot be used."""
+
+    exit_code = 2
+
+
+class ModelError(GradtoolError):
+    """A model file that cannot be read, or does not hold a valid model."""
+
+    exit_code = 2
+
+
+class MissingData(ModelError):
+    """A tensor value that is needed now and that the files do not hold."""
+
+
+class NotDifferentiable(GradtoolError):
+    """A gradient that does not exist or has no rule."""
+
+    exit_code = 3
+
+
+class UnsupportedGradient(NotDifferentiable):
+    """Raised by a rule: this node has no gradient here, and why."""
+
+    def __init__(self, node: object, why: str) -> None:
+        name = getattr(node, "name", None) or "(unnamed)"
+        super().__init__(f"{getattr(node, 'op_type', '?')} {name!r}: {why}")
+
+
+class Unreachable(NotDifferentiable):
+    """A value was asked for by name, and the loss does not depend on it."""
+
+
+class DeviceError(GradtoolError):
+    """The device that was asked for is missing, broken or out of memory."""
+
+    exit_code = 4

@@ -1,0 +1,1 @@
+"""Running a planned program: kernels, the arena executor, devices."""

@@ -1,0 +1,40 @@
+"""One kernel call on arrays that are at hand, with memory taken as it comes.
+
+The arena executor binds kernels beforehand instead; this is for values whose shape depends on
+data, and for trying a kernel by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradtool.exec.kernel import Kernel
+from gradtool.program import Spec
+
+
+def spec_of(array: Any) -> Spec:
+    """Shape and type of an array."""
+    return Spec(tuple(array.shape), array.dtype)
+
+
+def call(
+    xp: Any,
+    kernel: Kernel,
+    inputs: Sequence[Any],
+    out: Sequence[Spec | None],
+    attributes: Mapping[str, Any],
+) -> list[Any]:
+    """The outputs of one call, freshly allocated; None where `out` is None."""
+    if kernel.simple:
+        made = kernel.function(xp, *inputs, **attributes)
+        made = made if isinstance(made, tuple) else (made,)
+        return [m if s is None else xp.asarray(m, s.dtype) for m, s in zip(made, out, strict=False)]
+    specs = [
+        array if array is None or slot in kernel.host else spec_of(array)
+        for slot, array in enumerate(inputs)
+    ]
+    written = [None if s is None else xp.empty(s.shape, s.dtype) for s in out]
+    work = [xp.empty(s.shape, s.dtype) for s in kernel.workspace(specs, out, attributes)]
+    kernel.function(xp, *inputs, out=written, work=work, **attributes)
+    return written

@@ -1,0 +1,126 @@
+"""Kernels: what computes one operator, and what it declares about memory beforehand.
+
+A kernel is `function(xp, *inputs, out, work, **attributes)`: the ONNX signature, plus where to
+write.  `out` is one array per output of the operator (None where it is not wanted), `work` one
+array per `Spec` that its `work` declaration returned.  It allocates nothing of size itself.
+
+A kernel without an `out` parameter is in the simple style: it returns its result, which is copied
+to the planned place.  The copy and the temporaries are declared (`temporaries`) and counted.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from gradtool.families import full_name, load_families, split_name
+from gradtool.program import Spec
+
+Window = tuple[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A registered kernel and its declarations.
+
+    `may_inplace` lists inputs whose storage output 0 may take over, if nobody reads them later and
+    shape and type agree.  `strided` says that any strides of the inputs are fine; otherwise they
+    are contiguous.  `host` lists inputs that are wanted as numpy arrays on the host even on a
+    device: sizes, axes, indices that decide shapes.
+    `view(x, strides, *others, out, **attributes)` returns one `(offset, strides)` in bytes per
+    output when all of them are only windows on input 0, which lies with `strides`; None when they
+    must be computed.
+    """
+
+    domain: str
+    op: str
+    since: int
+    function: Callable[..., Any]
+    work: Callable[..., Sequence[Spec]] | None = None
+    may_inplace: tuple[int, ...] = ()
+    strided: bool = False
+    host: tuple[int, ...] = ()
+    view: Callable[..., Sequence[Window] | None] | None = None
+    temporaries: Callable[..., int] | None = None
+
+    @property
+    def name(self) -> str:
+        """`Op`, or `domain::Op` outside the standard domain."""
+        return full_name(self.domain, self.op)
+
+    @property
+    def simple(self) -> bool:
+        """Whether the function returns its result instead of writing it."""
+        return "out" not in inspect.signature(self.function).parameters
+
+    def windows(
+        self,
+        inputs: Sequence[Any],
+        strides: tuple[int, ...],
+        out: Sequence[Spec],
+        attributes: Mapping[str, Any],
+    ) -> Sequence[Window] | None:
+        """Where the outputs lie within input 0, if they are windows on it."""
+        if self.view is None:
+            return None
+        first, *others = inputs
+        return self.view(first, strides, *others, out=tuple(out), **attributes)
+
+    def workspace(
+        self, inputs: Sequence[Any], out: Sequence[Spec | None], attributes: Mapping[str, Any]
+    ) -> tuple[Spec, ...]:
+        """The arrays that a call needs as `work`.
+
+        `inputs` are specs, or numpy arrays for the `host` inputs that are constant.
+        """
+        return tuple(self.work(*inputs, out=tuple(out), **attributes)) if self.work else ()
+
+    def adapted_bytes(
+        self, inputs: Sequence[Any], out: Sequence[Spec | None], attributes: Mapping[str, Any]
+    ) -> int:
+        """Bytes that a call takes outside the planned arena: 0 unless in the simple style."""
+        if not self.simple:
+            return 0
+        returned = sum(spec.bytes for spec in out if spec is not None)
+        if self.temporaries is None:
+            return returned
+        return returned + self.temporaries(*inputs, out=tuple(out), **attributes)
+
+
+_REGISTRY: dict[tuple[str, str], list[Kernel]] = {}
+
+
+def kernel(name: str, *, since: int = 1, **declared: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Register the decorated function as the kernel of operator `name` from opset `since` on."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        entry = Kernel(*split_name(name), since, function, **declared)
+        versions = _REGISTRY.setdefault((entry.domain, entry.op), [])
+        versions.append(entry)
+        versions.sort(key=lambda e: e.since)
+        return function
+
+    return register
+
+
+@cache
+def _loaded() -> dict[tuple[str, str], list[Kernel]]:
+    load_families("gradtool.exec.kernels")
+    return _REGISTRY
+
+
+def find(domain: str, op: str, version: int) -> Kernel | None:
+    """The kernel of an operator at an opset version, or None. The newest old enough wins."""
+    domain = "" if domain == "ai.onnx" else domain
+    for entry in reversed(_loaded().get((domain, op), ())):
+        if entry.since <= version:
+            return entry
+    return None
+
+
+def kernels() -> list[Kernel]:
+    """Every registered kernel, by name."""
+    return [e for _, entries in sorted(_loaded().items()) for e in entries]

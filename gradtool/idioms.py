@@ -1,0 +1,215 @@
+"""Idioms of the builder: short names for what rules do all the time, for any shape.
+
+Sizes are Python integers where known and `ir.SymbolicDim` expressions where not; a helper folds
+what is known into constants and emits `Shape` arithmetic for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.errors import ModelError
+
+Dim = int | ir.SymbolicDim
+
+
+class Idioms:
+    """Mixed into the builder; everything here ends in `emit` calls."""
+
+    def __getattr__(self, name: str) -> Any:  # the operators, provided by the builder
+        raise AttributeError(name)
+
+    # --------------------------------------------------------------------- sizes
+
+    def shape(self, x: ir.Value) -> ir.Value:
+        """The shape of `x` as an int64 vector: a constant if it is known."""
+        dims = list(x.shape or ())
+        if all(isinstance(d, int) for d in dims):
+            return self.constant(np.asarray(dims, dtype=np.int64))
+        return self.Shape(x)
+
+    def length(self, x: ir.Value, axes: Iterable[int] | None = None) -> ir.Value:
+        """The number of elements of `x` along `axes` (all if None), as a scalar of x's type."""
+        chosen = range(len(x.shape)) if axes is None else axes
+        dims = [x.shape[a] for a in chosen]
+        if all(isinstance(d, int) for d in dims):
+            return self.constant(float(np.prod(dims, dtype=np.float64)), x.dtype)
+        count = self.ReduceProd(self.sizes(dims), keepdims=0)
+        return self.cast(count, x.dtype)
+
+    def sizes(self, dims: Sequence[Dim]) -> ir.Value:
+        """`dims` as an int64 vector."""
+        if all(isinstance(d, int) for d in dims):
+            return self.constant(np.asarray(dims, dtype=np.int64))
+        return self.Concat(*(self.size(d) for d in dims), axis=0)
+
+    def size(self, dim: Dim) -> ir.Value:
+        """One size as an int64 vector of one element."""
+        if isinstance(dim, int):
+            return self.constant([dim])
+        return self._evaluate(dim._expr, dim)  # noqa: SLF001 - onnx-ir offers no public expression
+
+    def _evaluate(self, expr: Any, dim: ir.SymbolicDim) -> ir.Value:
+        """Emit the arithmetic of a size expression, symbols read from the shapes of values."""
+        import sympy
+
+        if expr is None:
+            raise ModelError("a size is unknown and has no name; give it one with --dim or --shape")
+        if expr.is_Integer:
+            return self.constant([int(expr)])
+        if expr.is_Symbol:
+            value, axis = self._find_symbol(str(expr))
+            return self.Shape(value, start=axis, end=axis + 1)
+        if expr.func is sympy.floor:
+            over, under = sympy.fraction(sympy.together(expr.args[0]))
+            return self.Div(self._evaluate(over, dim), self._evaluate(under, dim))
+        if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
+            return self._fold("Mul", [expr.base] * int(expr.exp), dim)
+        folds = {sympy.Add: "Add", sympy.Mul: "Mul", sympy.Max: "Max", sympy.Min: "Min"}
+        over, under = sympy.fraction(sympy.together(expr))
+        if under != 1:
+            return self.Div(self._evaluate(over, dim), self._evaluate(under, dim))
+        if expr.func in folds:
+            return self._fold(folds[expr.func], sorted(expr.args, key=str), dim)
+        if expr.func is sympy.Mod:
+            return self._fold("Mod", list(expr.args), dim)
+        raise ModelError(f"the size {dim} can't be computed at run time; give it with --dim")
+
+    def _fold(self, operator: str, terms: Sequence[Any], dim: ir.SymbolicDim) -> ir.Value:
+        values = [self._evaluate(t, dim) for t in terms]
+        result = values[0]
+        for value in values[1:]:
+            result = getattr(self, operator)(result, value)
+        return result
+
+    def _find_symbol(self, symbol: str) -> tuple[ir.Value, int]:
+        """A value and an axis whose size is `symbol`: graph inputs first, then anything emitted."""
+        if symbol not in self._symbols:
+            inner = [] if self.graph is self.root else list(self.graph.inputs)
+            produced = (v for n in self.root for v in n.outputs)
+            for value in (*inner, *self.root.inputs, *produced):
+                for axis, d in enumerate(value.shape or ()):
+                    if isinstance(d, ir.SymbolicDim) and d.value == symbol:
+                        self._symbols[symbol] = (value, axis)
+                        return value, axis
+            raise ModelError(f"the size {symbol!r} isn't the size of any value; give it with --dim")
+        return self._symbols[symbol]
+
+    # ------------------------------------------------------------------- layouts
+
+    def reshape(self, x: ir.Value, dims: Sequence[Dim]) -> ir.Value:
+        """`x` with shape `dims`; one size may be -1.  Nothing is emitted if it has that shape."""
+        if list(x.shape) == list(dims):
+            return x
+        unknown = [i for i, d in enumerate(dims) if not isinstance(d, int)]
+        if not unknown:
+            known = np.asarray(dims, dtype=np.int64)
+            return self.Reshape(x, known, allowzero=1 if 0 in dims else None)
+        if 0 not in dims:
+            plan: list[Any] = list(dims)
+            for i in unknown:
+                if i < len(x.shape) and x.shape[i] == dims[i]:
+                    plan[i] = 0
+            rest = [i for i, d in enumerate(plan) if not isinstance(d, int)]
+            if len(rest) == 1 and -1 not in plan:
+                plan[rest[0]] = -1
+                rest = []
+            if not rest:
+                return self.Reshape(x, np.asarray(plan, dtype=np.int64))
+        return self.Reshape(x, self.sizes(dims), allowzero=1 if 0 in dims else None)
+
+    def reshape_like(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """`x` with the shape of `y`."""
+        return self.reshape(x, list(y.shape))
+
+    def transpose(self, x: ir.Value, perm: Sequence[int]) -> ir.Value:
+        """`x` with axes in the order `perm`."""
+        return x if list(perm) == list(range(len(x.shape))) else self.Transpose(x, perm=list(perm))
+
+    def swap_axes(self, x: ir.Value, a: int, b: int) -> ir.Value:
+        """`x` with axes `a` and `b` exchanged."""
+        perm = list(range(len(x.shape)))
+        perm[a], perm[b] = perm[b], perm[a]
+        return self.transpose(x, perm)
+
+    def squeeze(self, x: ir.Value, axes: int | Sequence[int]) -> ir.Value:
+        """`x` without the axes of size one named by `axes`."""
+        axes = [axes] if isinstance(axes, int) else list(axes)
+        return self.Squeeze(x, axes) if axes else x
+
+    def unsqueeze(self, x: ir.Value, axes: int | Sequence[int]) -> ir.Value:
+        """`x` with axes of size one inserted, so that they are at `axes` of the result."""
+        axes = [axes] if isinstance(axes, int) else list(axes)
+        return self.Unsqueeze(x, axes) if axes else x
+
+    def slice(self, x: ir.Value, axis: int, start: int, end: int, step: int = 1) -> ir.Value:
+        """`x[..., start:end:step, ...]` along one axis, with constant bounds."""
+        return self.Slice(x, [start], [end], [axis], [step])
+
+    def crop(self, x: ir.Value, sizes: Sequence[Dim], axes: Iterable[int]) -> ir.Value:
+        """The first `sizes` elements of `x` along `axes`."""
+        cut = [(a, s) for a, s in zip(axes, sizes, strict=True) if x.shape[a] != s]
+        if not cut:
+            return x
+        ends = self.sizes([s for _, s in cut])
+        return self.Slice(x, [0] * len(cut), ends, [a for a, _ in cut])
+
+    def concat(self, parts: Sequence[ir.Value], axis: int) -> ir.Value:
+        """The parts joined along `axis`; a single part is itself."""
+        return parts[0] if len(parts) == 1 else self.Concat(*parts, axis=axis)
+
+    # ------------------------------------------------------------- numbers, sums
+
+    def cast(self, x: ir.Value, dtype: ir.DataType) -> ir.Value:
+        """`x` as `dtype`; nothing is emitted if it is."""
+        return x if x.dtype == dtype else self.Cast(x, to=dtype)
+
+    def sum(self, x: ir.Value, axes: Iterable[int], *, keepdims: bool = False) -> ir.Value:
+        """The sum over `axes` (none: `x` itself)."""
+        axes = list(axes)
+        return self.ReduceSum(x, axes, keepdims=int(keepdims)) if axes else x
+
+    def mean(self, x: ir.Value, axes: Iterable[int], *, keepdims: bool = True) -> ir.Value:
+        """The mean over `axes`, kept as axes of size one."""
+        axes = list(axes)
+        return self.ReduceMean(x, axes, keepdims=int(keepdims)) if axes else x
+
+    def zeros_like(self, x: ir.Value) -> ir.Value:
+        """Zeros of the shape and type of `x`."""
+        zero = np.zeros(1, dtype=x.dtype.numpy())
+        return self.ConstantOfShape(self.shape(x), value=zero)
+
+    def expand(self, x: ir.Value, like: ir.Value) -> ir.Value:
+        """`x` broadcast to the shape of `like`."""
+        return x if list(x.shape) == list(like.shape) else self.Expand(x, self.shape(like))
+
+    def unbroadcast(self, dy: ir.Value, x: ir.Value) -> ir.Value:
+        """`dy` summed over the axes along which `x` was broadcast: it then has the shape of `x`.
+
+        An axis whose sizes can't be compared now is decided at run time, from the shapes.
+        """
+        lead = len(dy.shape) - len(x.shape)
+        pairs = list(zip(dy.shape[lead:], x.shape, strict=True))
+        if any(d != s and not isinstance(s, int) for d, s in pairs):
+            return self._unbroadcast_at_run_time(dy, x, lead)
+        stretched = [lead + i for i, (d, s) in enumerate(pairs) if s == 1 and d != 1]
+        if lead and stretched:
+            summed = self.ReduceSum(dy, [*range(lead), *stretched], keepdims=0)
+            return self.Unsqueeze(summed, [a - lead for a in stretched])
+        if lead:
+            return self.sum(dy, range(lead))
+        return self.sum(dy, stretched, keepdims=True)
+
+    def _unbroadcast_at_run_time(self, dy: ir.Value, x: ir.Value, lead: int) -> ir.Value:
+        shape = self.Shape(x)
+        padded = self.Concat([1] * lead, shape, axis=0) if lead else shape
+        differs = self.Not(self.Equal(padded, self.Shape(dy)))
+        axes = self.Squeeze(self.NonZero(differs), [0])
+        summed = self.ReduceSum(dy, axes, keepdims=1, noop_with_empty_axes=1)
+        result = self.Reshape(summed, shape)
+        result.shape = x.shape
+        return result

@@ -1,0 +1,248 @@
+"""Sizes that the file leaves open: their names, and giving them values."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import onnx
+import onnx_ir as ir
+
+from gradtool.errors import ModelError, UsageError
+from gradtool.io import walk
+from gradtool.io.limits import DEFAULT, Limits
+
+_LETTER = re.compile(r"[^\W\d]")
+_NAME = re.compile(r"[^\W\d][\w.]*")
+# A name, or sums, differences and products of a few names and small numbers.
+_TERM = r"(?:[^\W\d][\w.]*|\d{1,9})"
+_USABLE = re.compile(rf"{_TERM}(?: ?[-+*] ?{_TERM}){{0,7}}")
+_SIZE = re.compile(r"[0-9]{1,18}")
+
+
+def parse_dim(text: str) -> tuple[str, int]:
+    """`batch=32` as `("batch", 32)`.
+
+    Raises:
+        UsageError: it has another form, or the size is not positive.
+    """
+    name, _, size = text.rpartition("=")
+    if not name.strip() or not _SIZE.fullmatch(size.strip()) or int(size) < 1:
+        raise UsageError(f"--dim {text!r}: write NAME=SIZE with a positive size, as in batch=32")
+    return name.strip(), int(size)
+
+
+def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """`x=32x3x224x224`, `x:32,3,224,224` or `x:[32,3,224,224]` as `("x", (32, 3, 224, 224))`.
+
+    Raises:
+        UsageError: it has another form, or a size is not positive.
+    """
+    split = max(text.rfind("="), text.rfind(":"))
+    name, sizes = text[:split].strip(), text[split + 1 :].strip()
+    if sizes.startswith("[") and sizes.endswith("]"):
+        sizes = sizes[1:-1].strip()
+    fields = [field.strip() for field in re.split("[x,]", sizes)] if sizes else []
+    if split < 1 or not name or not all(_SIZE.fullmatch(f) and int(f) > 0 for f in fields):
+        raise UsageError(
+            f"--shape {text!r}: write NAME=SIZES with positive sizes, as in x=32x3x224x224"
+        )
+    return name, tuple(int(field) for field in fields)
+
+
+def symbols(model: ir.Model) -> list[str]:
+    """The free symbols in the shapes of the graph's inputs, in order of appearance."""
+    found: dict[str, None] = {}
+    for value in _inputs(model):
+        for dim in value.shape or ():
+            if isinstance(dim, ir.SymbolicDim):
+                found.update(dict.fromkeys(_free(dim)))
+    return list(found)
+
+
+def bind(
+    model: ir.Model,
+    dims: Mapping[str, int],
+    shapes: Mapping[str, Sequence[int]],
+    batch: int | None,
+) -> None:
+    """Give sizes to symbols in the shapes of the graph's inputs, everywhere they occur.
+
+    `dims` is by symbol, `shapes` by input, `batch` the leading symbol of the first input. Other
+    values keep their shapes: infer them again afterwards.
+
+    Raises:
+        UsageError: no such symbol or input, or another size is fixed already.
+    """
+    bindings = _by_symbol(model, dims)
+    for name, sizes in shapes.items():
+        _bind_shape(_input(model, name), sizes, bindings)
+    if batch is not None:
+        _bind_batch(model, batch, bindings)
+    if bindings:
+        for value in _inputs(model):
+            if value.shape is not None:
+                value.shape = ir.Shape(_evaluate(dim, bindings, value) for dim in value.shape)
+    for name, sizes in shapes.items():
+        _settle(_input(model, name), sizes)
+
+
+def _inputs(model: ir.Model) -> Iterator[ir.Value]:
+    """The inputs that a caller gives: those without a default."""
+    return (value for value in model.graph.inputs if value.const_value is None)
+
+
+def _by_symbol(model: ir.Model, dims: Mapping[str, int]) -> dict[str, int]:
+    known = symbols(model)
+    bindings: dict[str, int] = {}
+    for given, size in dims.items():
+        name = given if given in known else safe_name(given)
+        if name not in known:
+            raise UsageError(f"--dim {given}: no such symbol; {_choices('symbols', name, known)}")
+        _bind(bindings, name, size, f"--dim {given}")
+    return bindings
+
+
+def _input(model: ir.Model, name: str) -> ir.Value:
+    values = {value.name: value for value in _inputs(model) if value.name}
+    if name not in values:
+        raise UsageError(f"--shape {name}: no such input; {_choices('inputs', name, list(values))}")
+    return values[name]
+
+
+def _choices(what: str, name: str, known: Sequence[str]) -> str:
+    if not known:
+        return f"the model has no {what}"
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    return f"{what}: {', '.join(known)}{hint}"
+
+
+def _bind_shape(value: ir.Value, sizes: Sequence[int], bindings: dict[str, int]) -> None:
+    where = f"--shape {value.name}"
+    if value.shape is None:
+        value.shape = ir.Shape(sizes)
+        return
+    if len(value.shape) != len(sizes):
+        raise UsageError(f"{where}: {len(sizes)} sizes for an input of {len(value.shape)} axes")
+    for axis, (dim, size) in enumerate(zip(value.shape, sizes, strict=True)):
+        if isinstance(dim, int):
+            if dim != size:
+                raise UsageError(f"{where}: axis {axis} is fixed at {dim} in the model, not {size}")
+        elif dim.value is not None and list(_free(dim)) == [dim.value]:
+            _bind(bindings, dim.value, size, where)
+
+
+def _settle(value: ir.Value, sizes: Sequence[int]) -> None:
+    """Give `sizes` to an input whose symbols have been given theirs."""
+    assert value.shape is not None  # noqa: S101 - _bind_shape gave it one
+    for axis, (dim, size) in enumerate(zip(value.shape, sizes, strict=True)):
+        if isinstance(dim, int) and dim != size:
+            raise UsageError(
+                f"--shape {value.name}: axis {axis} is {dim} with the sizes that were given, "
+                f"not {size}"
+            )
+    value.shape = ir.Shape(sizes)
+
+
+def _bind_batch(model: ir.Model, batch: int, bindings: dict[str, int]) -> None:
+    first = next((value for value in _inputs(model) if value.shape), None)
+    if first is None or first.shape is None:
+        raise UsageError("--batch: no input of the model has a leading axis")
+    leading = first.shape[0]
+    if isinstance(leading, int):
+        if leading != batch:
+            raise UsageError(
+                f"--batch {batch}: input {first.name!r} is fixed at batch {leading} in the model"
+            )
+    elif leading.value is None:
+        first.shape = ir.Shape([batch, *list(first.shape)[1:]])
+    else:
+        names = list(_free(leading))
+        if names != [leading.value]:
+            raise UsageError(f"--batch: input {first.name!r} leads with {leading}; use --dim")
+        _bind(bindings, names[0], batch, "--batch")
+
+
+def _bind(bindings: dict[str, int], name: str, size: int, where: str) -> None:
+    if bindings.setdefault(name, size) != size:
+        raise UsageError(f"{where}: {name} is given as {bindings[name]} and as {size}")
+
+
+def _free(dim: ir.SymbolicDim) -> Iterator[str]:
+    """The symbols of a size, in the order they are written."""
+    text = dim.value or ""
+    if _NAME.fullmatch(text):
+        yield text
+    else:
+        names = dim.free_symbols()
+        yield from dict.fromkeys(name for name in _NAME.findall(text) if name in names)
+
+
+def _evaluate(
+    dim: int | ir.SymbolicDim, bindings: Mapping[str, int], value: ir.Value
+) -> int | ir.SymbolicDim:
+    if isinstance(dim, int) or dim.value is None:
+        return dim
+    size = dim.evaluate(bindings)
+    if isinstance(size, int) and size < 0:
+        raise UsageError(f"input {value.name!r}: {dim} is {size} with the sizes that were given")
+    return size
+
+
+def safe_name(text: str) -> str:
+    """A symbol that stands for any text: letters, digits and underscores, a letter first."""
+    name = re.sub(r"\W+", "_", text)[: DEFAULT.symbol_length]
+    return name if _NAME.fullmatch(name) else f"dim_{name}"
+
+
+def tidy(model: onnx.ModelProto, limits: Limits = DEFAULT) -> None:
+    """Make every symbol one that can be computed with, and name the sizes that have no name.
+
+    A symbol is any text in ONNX. One that is neither a name nor a simple expression of names is
+    renamed everywhere (`9**9**9` must stay a name); one without a letter (`?`) names nothing.
+    """
+    dimensions = [dim for shape in _shapes(model) for dim in shape.dim if dim.dim_param]
+    taken = {dim.dim_param for dim in dimensions}
+    renamed: dict[str, str] = {}
+    for dim in dimensions:
+        text = dim.dim_param
+        if text == "None" or not _LETTER.search(text):
+            dim.ClearField("value")
+        elif len(text) > limits.symbol_length or not _USABLE.fullmatch(text):
+            if text not in renamed:
+                renamed[text] = _unused(safe_name(text), taken)
+            dim.dim_param = renamed[text]
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.WhichOneof("value") is None:
+                dim.dim_param = _unused(safe_name(f"{value.name}_dim{axis}"), taken)
+
+
+def _unused(base: str, taken: set[str]) -> str:
+    name, number = base, 1
+    while name in taken:
+        number += 1
+        name = f"{base}_{number}"
+    taken.add(name)
+    return name
+
+
+def _shapes(model: onnx.ModelProto) -> Iterator[onnx.TensorShapeProto]:
+    for graph in walk.all_graphs(model):
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            yield from _type_shapes(value.type, value.name)
+    for function in model.functions:
+        for value in function.value_info:
+            yield from _type_shapes(value.type, value.name)
+
+
+def _type_shapes(kind: onnx.TypeProto, name: str) -> Iterator[onnx.TensorShapeProto]:
+    which = kind.WhichOneof("value")
+    if which in ("tensor_type", "sparse_tensor_type"):
+        yield getattr(kind, which).shape
+    elif which in ("sequence_type", "optional_type"):
+        yield from _type_shapes(getattr(kind, which).elem_type, name)
+    elif which == "map_type":
+        raise ModelError(f"value {name!r}: maps are not supported")

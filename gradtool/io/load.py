@@ -1,0 +1,79 @@
+"""A model file to an `ir.Model` that every later room can trust: checked, typed and shaped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import onnx
+import onnx_ir as ir
+
+from gradtool import shapes as shape_inference
+from gradtool.errors import ModelError
+from gradtool.io import dims as dimensions
+from gradtool.io import external, functions, opset as opsets, read, structure
+from gradtool.io.limits import DEFAULT, Limits
+
+KeepFunction = Callable[[str, str], bool]
+
+
+def _keep_none(domain: str, name: str) -> bool:  # noqa: ARG001 - the signature of a predicate
+    return False
+
+
+def load(
+    source: str | os.PathLike[str] | Literal["-"],
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    batch: int | None = None,
+    opset: int | None = None,
+    keep_function: KeepFunction = _keep_none,
+    limits: Limits = DEFAULT,
+) -> ir.Model:
+    """Read, check and complete a model; `-` is standard input.
+
+    Every value has the type and shape that inference finds, whatever the file declares. The
+    opset is at least `opsets.MINIMUM`. Local functions are inlined, except those `keep_function`
+    (domain, name) keeps. `model.meta` has `gradtool.path`, the real path or None, and, where the
+    opset was raised, `gradtool.raised_from`.
+
+    Raises:
+        ModelError: the file is not a model that can be trusted, and why.
+        UsageError: dims, shapes or batch do not fit the model.
+    """
+    path = None if source == "-" else read.existing_path(source)
+    proto = read.from_stdin(limits) if path is None else read.from_file(path, limits)
+    folder = external.Folder(path)
+    where = "standard input" if path is None else str(path)
+    try:
+        structure.check(proto, folder, limits)
+        version = structure.opset_version(proto)
+        target = max(version, opset or 0, opsets.MINIMUM)
+        if target > version:
+            proto = opsets.raise_to(proto, target)
+        model = deserialize(proto)
+        external.attach(model, folder)
+        functions.inline_functions(model, keep_function, limits)
+        dimensions.bind(model, dims or {}, shapes or {}, batch)
+        declared = shape_inference.declared(model)
+        shape_inference.infer(model)
+        shape_inference.check(model, declared, limits)
+    except ModelError as error:
+        raise type(error)(f"{where}: {error}") from error
+    model.meta["gradtool.path"] = None if path is None else path.resolve()
+    if target > version:
+        model.meta["gradtool.raised_from"] = version
+    return model
+
+
+def deserialize(proto: onnx.ModelProto) -> ir.Model:
+    """The message as an `ir.Model`, its names for unknown sizes made safe to compute with."""
+    dimensions.tidy(proto)
+    try:
+        return ir.serde.deserialize_model(proto)
+    except Exception as error:  # noqa: BLE001 - whatever the library stumbles over is the file's
+        reason = " ".join(str(error.__cause__ or error).split())[:200]
+        raise ModelError(f"cannot be read: {reason}") from error

@@ -1,0 +1,181 @@
+"""Checks of each node against the schema of its operator: arity and attributes.
+
+A node whose operator has no schema here (another vendor's domain) is let through: that it has
+no gradient or kernel is for others to say.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import onnx
+from onnx import defs
+
+from gradtool.errors import ModelError
+from gradtool.io import walk
+
+_A = onnx.AttributeProto
+_FIELD = {
+    _A.FLOAT: "f",
+    _A.INT: "i",
+    _A.STRING: "s",
+    _A.TENSOR: "t",
+    _A.GRAPH: "g",
+    _A.SPARSE_TENSOR: "sparse_tensor",
+    _A.TYPE_PROTO: "tp",
+    _A.FLOATS: "floats",
+    _A.INTS: "ints",
+    _A.STRINGS: "strings",
+    _A.TENSORS: "tensors",
+    _A.GRAPHS: "graphs",
+    _A.SPARSE_TENSORS: "sparse_tensors",
+    _A.TYPE_PROTOS: "type_protos",
+}
+_NOT_VALUES = frozenset({"name", "type", "doc_string", "ref_attr_name"})
+_DOMAINS_WITH_SCHEMAS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
+
+Functions = Mapping[tuple[str, str, str], onnx.FunctionProto]
+
+
+def is_standard(domain: str, name: str) -> bool:
+    """Whether ONNX itself defines an operator of that name."""
+    return domain in _DOMAINS_WITH_SCHEMAS and _newest(domain, name) is not None
+
+
+def check(model: onnx.ModelProto) -> None:
+    """Check every node of the graph and of the local functions.
+
+    Raises:
+        ModelError: naming the node and what its schema says.
+    """
+    functions = {(walk.domain_of(f), f.name, f.overload): f for f in model.functions}
+    imports = _versions(model.opset_import)
+    for node in walk.nodes(model.graph.node):
+        _check_node(node, imports, functions, in_function=False)
+    for function in model.functions:
+        imports = _versions(function.opset_import)
+        for node in walk.nodes(function.node):
+            _check_node(node, imports, functions, in_function=True)
+
+
+def _versions(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    return {("" if e.domain in walk.STANDARD else e.domain): e.version for e in imports}
+
+
+def _check_node(
+    node: onnx.NodeProto, imports: Mapping[str, int], functions: Functions, *, in_function: bool
+) -> None:
+    who, domain = walk.label(node), walk.domain_of(node)
+    if not any(node.output) and not any(node.input):
+        raise ModelError(f"{who}: has neither inputs nor outputs")
+    _check_attributes(node, who, in_function=in_function)
+    function = functions.get((domain, node.op_type, node.overload))
+    if function is not None:
+        _check_call(node, function, who)
+        return
+    if domain not in imports:
+        raise ModelError(f"{who}: its domain {domain or 'ai.onnx'!r} is not imported")
+    if domain in _DOMAINS_WITH_SCHEMAS:
+        _check_schema(node, domain, imports[domain], who)
+
+
+def _check_call(node: onnx.NodeProto, function: onnx.FunctionProto, who: str) -> None:
+    if len(node.input) > len(function.input) or len(node.output) > len(function.output):
+        raise ModelError(
+            f"{who}: the local function has {len(function.input)} inputs and "
+            f"{len(function.output)} outputs, the call {len(node.input)} and {len(node.output)}"
+        )
+    defaults = {attribute.name: attribute.type for attribute in function.attribute_proto}
+    for attribute in node.attribute:
+        if attribute.name in defaults and attribute.type != defaults[attribute.name]:
+            raise ModelError(f"{who}: attribute {attribute.name!r} has the wrong type")
+    references = {
+        attribute.ref_attr_name: attribute.type
+        for inner in walk.nodes(function.node)
+        for attribute in inner.attribute
+        if attribute.ref_attr_name
+    }
+    for attribute in node.attribute:
+        if attribute.type != references.get(attribute.name, attribute.type):
+            raise ModelError(f"{who}: attribute {attribute.name!r} has the wrong type")
+
+
+def _check_attributes(node: onnx.NodeProto, who: str, *, in_function: bool) -> None:
+    """What holds whatever the operator is: one value each, of the type it says."""
+    seen: set[str] = set()
+    for attribute in node.attribute:
+        name = attribute.name
+        if not name or name in seen:
+            raise ModelError(f"{who}: attribute {name!r} is unnamed or given twice")
+        seen.add(name)
+        field = _FIELD.get(attribute.type)
+        if field is None:
+            raise ModelError(f"{who}: attribute {name!r} has no valid type ({attribute.type})")
+        values = {f.name for f, _ in attribute.ListFields()} - _NOT_VALUES
+        if attribute.ref_attr_name:
+            if not in_function or values:
+                raise ModelError(f"{who}: attribute {name!r} refers to a function's attribute here")
+        elif values - {field} or (not values and field in ("t", "g", "tp", "sparse_tensor")):
+            raise ModelError(f"{who}: attribute {name!r} does not hold the one value of its type")
+        elif field in ("sparse_tensor", "sparse_tensors"):
+            raise ModelError(f"{who}: sparse tensors are not supported")
+
+
+def _check_schema(node: onnx.NodeProto, domain: str, version: int, who: str) -> None:
+    schema = _schema(node.op_type, domain, version)
+    if schema is None:
+        known = _newest(domain, node.op_type)
+        if known is None:
+            raise ModelError(f"{who}: {node.op_type!r} is no operator of {domain or 'ai.onnx'!r}")
+        raise ModelError(f"{who}: is not in opset {version} of {domain or 'ai.onnx'!r}")
+    for what, found, least, most in (
+        ("inputs", len(node.input), schema.min_input, schema.max_input),
+        ("outputs", len(node.output), schema.min_output, schema.max_output),
+    ):
+        if not least <= found <= most:
+            span = str(least) if least == most else f"{least} to {most}"
+            if most > 2**30:
+                span = f"at least {least}"
+            raise ModelError(f"{who}: has {found} {what}, {node.op_type} takes {span}")
+    for required, name in zip(schema.required_inputs, node.input, strict=False):
+        if required and not name:
+            raise ModelError(f"{who}: a required input is left out")
+    for attribute in node.attribute:
+        expected = schema.attributes.get(attribute.name)
+        if expected is None:
+            raise ModelError(f"{who}: {node.op_type} has no attribute {attribute.name!r}")
+        if expected != attribute.type:
+            raise ModelError(f"{who}: attribute {attribute.name!r} has the wrong type")
+    given = {attribute.name for attribute in node.attribute}
+    for name in schema.required_attributes:
+        if name not in given:
+            raise ModelError(f"{who}: the required attribute {name!r} is missing")
+
+
+class _Schema:
+    """What of an operator schema is looked at, in plain Python: reading it natively is slow."""
+
+    def __init__(self, schema: defs.OpSchema) -> None:
+        single = defs.OpSchema.FormalParameterOption.Single
+        self.min_input, self.max_input = schema.min_input, schema.max_input
+        self.min_output, self.max_output = schema.min_output, schema.max_output
+        self.required_inputs = [parameter.option == single for parameter in schema.inputs]
+        self.attributes = {name: a.type.value for name, a in schema.attributes.items()}
+        self.required_attributes = [n for n, a in schema.attributes.items() if a.required]
+
+
+@functools.cache
+def _schema(name: str, domain: str, version: int) -> _Schema | None:
+    try:
+        schema = defs.get_schema(name, version, domain)
+    except defs.SchemaError:
+        return None
+    return None if schema.deprecated else _Schema(schema)
+
+
+def _newest(domain: str, name: str) -> defs.OpSchema | None:
+    try:
+        return defs.get_schema(name, domain)
+    except defs.SchemaError:
+        return None

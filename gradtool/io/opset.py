@@ -1,0 +1,127 @@
+"""Raising the opset of an old model, with onnx's converter in a child process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import onnx
+
+from gradtool.errors import ModelError
+
+MINIMUM = 18
+_HEAVY = 1024
+_SECONDS = 120
+_CONVERT = """
+import sys, onnx
+from onnx import version_converter
+model = onnx.load_from_string(sys.stdin.buffer.read())
+try:
+    model = version_converter.convert_version(model, int(sys.argv[1]))
+except Exception as error:
+    sys.exit("".join(str(error).split("\\n")[:1]))
+sys.stdout.buffer.write(model.SerializeToString())
+"""
+
+
+def raise_to(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
+    """The same model at a higher opset of the standard domain.
+
+    Weights take no part: the converter sees their types only. Its native code can die on what
+    it does not expect, so it runs in a child process.
+
+    Raises:
+        ModelError: the converter has no way from the one opset to the other.
+    """
+    newest = onnx.defs.onnx_opset_version()
+    if version > newest:
+        raise ModelError(f"opset {version} is newer than {newest}, the newest that onnx knows")
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    before = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    skeleton, weights = _strip(model)
+    raised = _convert(skeleton, before, version)
+    _restore(raised, model, weights)
+    needed = onnx.helper.find_min_ir_version_for(list(raised.opset_import), ignore_unknown=True)
+    raised.ir_version = max(model.ir_version, needed)
+    return raised
+
+
+def _strip(model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[onnx.TensorProto]]:
+    """The model with its heavy initializers turned into inputs, and those initializers."""
+    inputs = {value.name for value in model.graph.input}
+    heavy = [t for t in model.graph.initializer if _is_heavy(t)]
+    names = {tensor.name for tensor in heavy}
+    light = [t for t in model.graph.initializer if t.name not in names]
+    skeleton = onnx.ModelProto()
+    skeleton.CopyFrom(_without_initializers(model))
+    skeleton.graph.initializer.extend(light)
+    skeleton.ir_version = max(4, model.ir_version)
+    for tensor in heavy:
+        if tensor.name not in inputs:
+            info = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+            skeleton.graph.input.append(info)
+    return skeleton, heavy
+
+
+def _is_heavy(tensor: onnx.TensorProto) -> bool:
+    return tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.ByteSize() > _HEAVY
+
+
+def _without_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
+    shell = onnx.ModelProto()
+    graph = onnx.GraphProto()
+    for field, value in model.graph.ListFields():
+        if field.name in ("node", "input", "output"):
+            getattr(graph, field.name).extend(value)
+        elif field.name in ("name", "doc_string"):
+            setattr(graph, field.name, value)
+    for field, value in model.ListFields():
+        if field.name == "graph":
+            shell.graph.CopyFrom(graph)
+        elif field.name in ("opset_import", "metadata_props"):
+            getattr(shell, field.name).extend(value)
+        elif field.name in ("producer_name", "producer_version", "domain", "doc_string"):
+            setattr(shell, field.name, value)
+        elif field.name in ("ir_version", "model_version"):
+            setattr(shell, field.name, value)
+    return shell
+
+
+def _convert(skeleton: onnx.ModelProto, before: int, version: int) -> onnx.ModelProto:
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter and script
+            [sys.executable, "-c", _CONVERT, str(version)],
+            input=skeleton.SerializeToString(),
+            capture_output=True,
+            check=False,
+            timeout=_SECONDS,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ModelError(
+            f"raising opset {before} to {version} took more than {_SECONDS} s"
+        ) from error
+    if done.returncode != 0:
+        lines = done.stderr.decode("utf-8", "replace").split("\n")
+        reason = next((line for line in reversed(lines) if line.strip()), "the converter died")
+        raise ModelError(
+            f"opset {before} cannot be raised to {version}: {reason[:200]}; export the model "
+            f"at opset {MINIMUM} or later"
+        )
+    raised = onnx.ModelProto()
+    raised.ParseFromString(done.stdout)
+    return raised
+
+
+def _restore(
+    raised: onnx.ModelProto, model: onnx.ModelProto, weights: list[onnx.TensorProto]
+) -> None:
+    """Give back the heavy initializers, and let only the original inputs be inputs."""
+    raised.graph.initializer.extend(weights)
+    original = [value.name for value in model.graph.input]
+    kept = {value.name: value for value in raised.graph.input}
+    inputs = [kept[name] for name in original if name in kept]
+    del raised.graph.input[:]
+    raised.graph.input.extend(inputs)
+    del raised.metadata_props[:]
+    raised.metadata_props.extend(model.metadata_props)

@@ -1,0 +1,174 @@
+"""Checks of a model's structure, in plain Python, before any library or native code sees it.
+
+    header      versions and imported domains
+    functions   identity, and calls that never end
+    scope       every name is written once, and before it is read
+    operators   arity and attributes of each node, against the operator's schema
+    tensors     declared sizes against the bytes there are
+
+A graph whose nodes are not in topological order is refused even where an order exists: ONNX
+demands it, and the order of the nodes is the schedule that memory is planned for.
+"""
+
+from __future__ import annotations
+
+import onnx
+
+from gradtool.errors import ModelError
+from gradtool.io import external, operators, scope, tensors, walk
+from gradtool.io.limits import DEFAULT, Limits
+
+
+def check(model: onnx.ModelProto, folder: external.Folder, limits: Limits = DEFAULT) -> None:
+    """Refuse a model whose meaning is broken, or on whose meaning two readers could disagree.
+
+    Raises:
+        ModelError: one line that names the node or tensor and the rule.
+    """
+    _check_header(model)
+    _check_counts(model, limits)
+    _check_functions(model)
+    scope.check(model, limits)
+    operators.check(model)
+    for tensor, where in walk.tensors(model):
+        tensors.check(tensor, where, folder, limits)
+    _check_interface(model)
+
+
+def opset_version(model: onnx.ModelProto) -> int:
+    """The version of the standard domain; the newest if the model imports others only."""
+    versions = [entry.version for entry in model.opset_import if entry.domain in walk.STANDARD]
+    return versions[0] if versions else onnx.defs.onnx_opset_version()
+
+
+def _check_header(model: onnx.ModelProto) -> None:
+    if not model.HasField("graph"):
+        raise ModelError("is not an ONNX model: it has no graph")
+    if model.ir_version < 1:
+        raise ModelError(f"is not an ONNX model: IR version {model.ir_version}")
+    if model.ir_version > onnx.IR_VERSION:
+        raise ModelError(
+            f"IR version {model.ir_version} is newer than {onnx.IR_VERSION}, the newest that "
+            "this onnx package knows; upgrade onnx"
+        )
+    if not model.opset_import:
+        raise ModelError("is not an ONNX model: it imports no operator set")
+    _check_imports(model.opset_import, "the model")
+
+
+def _check_imports(imports: list[onnx.OperatorSetIdProto], where: str) -> None:
+    versions: dict[str, int] = {}
+    for entry in imports:
+        domain = "" if entry.domain in walk.STANDARD else entry.domain
+        if versions.setdefault(domain, entry.version) != entry.version:
+            raise ModelError(
+                f"{where} imports domain {domain or 'ai.onnx'!r} at versions "
+                f"{versions[domain]} and {entry.version}"
+            )
+        if entry.version < 1:
+            raise ModelError(f"{where} imports opset {entry.version} of {domain or 'ai.onnx'!r}")
+    newest = onnx.defs.onnx_opset_version()
+    if versions.get("", 1) > newest:
+        raise ModelError(
+            f"{where} imports opset {versions['']}; the newest that this onnx package knows is "
+            f"{newest}; upgrade onnx"
+        )
+
+
+def _check_counts(model: onnx.ModelProto, limits: Limits) -> None:
+    total = 0
+    for body in walk.bodies(model):
+        for _ in walk.nodes(body):
+            total += 1
+            if total > limits.nodes:
+                raise ModelError(f"has more than {limits.nodes} nodes")
+
+
+def _check_functions(model: onnx.ModelProto) -> None:
+    functions: dict[tuple[str, str, str], onnx.FunctionProto] = {}
+    for function in model.functions:
+        key = (walk.domain_of(function), function.name, function.overload)
+        if key in functions:
+            raise ModelError(f"local function {function.name!r} is defined twice")
+        if not function.name:
+            raise ModelError("a local function has no name")
+        if operators.is_standard(key[0], key[1]):
+            raise ModelError(f"local function {function.name!r} overrides a standard operator")
+        functions[key] = function
+        _check_imports(list(function.opset_import), f"local function {function.name!r}")
+    _check_calls(functions)
+
+
+def _check_calls(functions: dict[tuple[str, str, str], onnx.FunctionProto]) -> None:
+    """Refuse a function that calls itself, directly or through others."""
+    calls = {
+        key: [
+            callee
+            for node in walk.nodes(function.node)
+            if (callee := (walk.domain_of(node), node.op_type, node.overload)) in functions
+        ]
+        for key, function in functions.items()
+    }
+    done: set[tuple[str, str, str]] = set()
+    for start in calls:
+        stack, path = [(start, iter(calls[start]))], {start}
+        while stack:
+            key, rest = stack[-1]
+            callee = next((callee for callee in rest if callee not in done), None)
+            if callee is None:
+                done.add(key)
+                path.discard(key)
+                stack.pop()
+            elif callee in path:
+                raise ModelError(f"local function {callee[1]!r} calls itself")
+            else:
+                path.add(callee)
+                stack.append((callee, iter(calls[callee])))
+
+
+def _check_interface(model: onnx.ModelProto) -> None:
+    """Types of graph inputs and outputs; an initializer and the input it feeds agree."""
+    initializers = {tensor.name: tensor for tensor in model.graph.initializer}
+    for value in model.graph.input:
+        where = f"graph input {value.name!r}"
+        if not value.type.WhichOneof("value"):
+            raise ModelError(f"{where}: has no type")
+        _check_type(value.type, where)
+        tensor = initializers.get(value.name)
+        if tensor is not None:
+            _check_default(value, tensor, where)
+    for value in model.graph.output:
+        if value.type.WhichOneof("value"):
+            _check_type(value.type, f"graph output {value.name!r}")
+
+
+def _check_type(kind: onnx.TypeProto, where: str) -> None:
+    name = kind.WhichOneof("value")
+    if name in ("sequence_type", "optional_type"):
+        _check_type(getattr(kind, name).elem_type, where)
+    elif name in ("tensor_type", "sparse_tensor_type"):
+        tensor = getattr(kind, name)
+        tensors.element_type(tensor.elem_type, where)
+        for dim in tensor.shape.dim:
+            if dim.dim_value < 0:
+                raise ModelError(f"{where}: its shape has the negative size {dim.dim_value}")
+    elif name == "map_type":
+        raise ModelError(f"{where}: maps are not supported")
+    else:
+        raise ModelError(f"{where}: has no type")
+
+
+def _check_default(
+    value: onnx.ValueInfoProto, tensor: onnx.TensorProto, where: str
+) -> None:
+    kind = value.type.tensor_type
+    if kind.elem_type != tensor.data_type:
+        raise ModelError(f"{where}: its type differs from its initializer's")
+    if not kind.HasField("shape"):
+        return
+    fits = len(kind.shape.dim) == len(tensor.dims) and all(
+        not dim.HasField("dim_value") or dim.dim_value == size
+        for dim, size in zip(kind.shape.dim, tensor.dims, strict=True)
+    )
+    if not fits:
+        raise ModelError(f"{where}: its shape differs from its initializer's {list(tensor.dims)}")

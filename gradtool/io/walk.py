@@ -1,0 +1,92 @@
+"""Everything inside a model proto, found without recursion surprises: graphs, nodes, tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import onnx
+
+STANDARD = ("", "ai.onnx")
+
+
+def domain_of(node: onnx.NodeProto | onnx.FunctionProto) -> str:
+    """The domain, with the two spellings of the standard one made equal."""
+    return "" if node.domain in STANDARD else node.domain
+
+
+def label(node: onnx.NodeProto) -> str:
+    """How messages name a node: its operator and its name, or its first output."""
+    if node.name:
+        return f"{node.op_type} node {node.name!r}"
+    output = next((name for name in node.output if name), "")
+    return f"{node.op_type} node that writes {output!r}"
+
+
+def attribute_graphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that an attribute holds."""
+    if attribute.HasField("g"):
+        yield attribute.g
+    yield from attribute.graphs
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The graphs that are attributes of the node itself."""
+    for attribute in node.attribute:
+        yield from attribute_graphs(attribute)
+
+
+def graphs(top: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """`top` and every graph nested in it, outer ones first."""
+    yield top
+    for node in top.node:
+        for inner in subgraphs(node):
+            yield from graphs(inner)
+
+
+def nodes(body: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes of a body and of every graph nested in it."""
+    for node in body:
+        yield node
+        for inner in subgraphs(node):
+            yield from nodes(inner.node)
+
+
+def bodies(model: onnx.ModelProto) -> Iterator[Iterable[onnx.NodeProto]]:
+    """The node lists of the graph, of the local functions and of the training graphs."""
+    yield model.graph.node
+    for function in model.functions:
+        yield function.node
+    for training in model.training_info:
+        yield training.initialization.node
+        yield training.algorithm.node
+
+
+def all_graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    """Every graph of the model: nested ones and those of functions and training included."""
+    yield from graphs(model.graph)
+    for function in model.functions:
+        for node in function.node:
+            for inner in subgraphs(node):
+                yield from graphs(inner)
+    for training in model.training_info:
+        yield from graphs(training.initialization)
+        yield from graphs(training.algorithm)
+
+
+def tensors(model: onnx.ModelProto) -> Iterator[tuple[onnx.TensorProto, str]]:
+    """Every dense tensor of the model, with the words that locate it in a message."""
+    for graph in all_graphs(model):
+        for tensor in graph.initializer:
+            yield tensor, f"tensor {tensor.name!r}"
+    for body in bodies(model):
+        for node in nodes(body):
+            for attribute in node.attribute:
+                where = f"attribute {attribute.name!r} of {label(node)}"
+                if attribute.HasField("t"):
+                    yield attribute.t, where
+                for tensor in attribute.tensors:
+                    yield tensor, where
+    for function in model.functions:
+        for attribute in function.attribute_proto:
+            if attribute.HasField("t"):
+                yield attribute.t, f"default {attribute.name!r} of function {function.name!r}"

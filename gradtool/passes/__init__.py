@@ -1,0 +1,1 @@
+"""Graph to graph: loss, training forms, backward, pruning."""

@@ -1,0 +1,223 @@
+"""Reverse-mode differentiation of a graph: the driver that calls one rule per node.
+
+Source: the walk is that of NNVM's gradient pass and of HIPS/autograd (gradients are popped as they
+are used); unlike NNVM, a reachable value without any gradient gets explicit zeros, and all
+operators without a rule are named at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import onnx_ir as ir
+
+from gradtool import gradients
+from gradtool.builder import Builder
+from gradtool.errors import ModelError, NotDifferentiable, UnsupportedGradient
+from gradtool.families import full_name
+
+Accumulate = Literal["chain", "sum"]
+
+
+@dataclass(frozen=True)
+class Offender:
+    """An operator that stands between the loss and a value asked for, without a gradient."""
+
+    op: str
+    nodes: int
+    first_node: str
+    what_to_do: str
+
+
+class Offenders(NotDifferentiable):
+    """Operators without a gradient; all of them at once."""
+
+    def __init__(self, rows: Sequence[Offender]) -> None:
+        self.rows = tuple(rows)
+        first = rows[0]
+        more = f" and {len(rows) - 1} more operators" if len(rows) > 1 else ""
+        super().__init__(f"no gradient for {first.op} ({first.first_node!r}){more}: {first.what_to_do}")
+
+
+@dataclass(frozen=True)
+class Backward:
+    """What differentiation found: the gradient of each value, and which are zero by definition."""
+
+    gradients: Mapping[ir.Value, ir.Value]
+    zeros: tuple[ir.Value, ...]
+    rules: tuple[str, ...]
+
+
+def reads(node: ir.Node) -> Iterator[ir.Value]:
+    """The values a node reads, those captured by its subgraphs included."""
+    yield from (v for v in node.inputs if v is not None)
+    for attr in node.attributes.values():
+        if attr.type == ir.AttributeType.GRAPH:
+            inner = list(attr.as_graph().all_nodes())
+            own = {v for n in inner for v in n.outputs} | set(attr.as_graph().inputs)
+            for sub in inner:
+                yield from (v for v in sub.inputs if v is not None and v not in own)
+
+
+def dependent(graph: ir.Graph, sources: Iterable[ir.Value]) -> set[ir.Value]:
+    """The values that depend on any of `sources`, those included."""
+    found = set(sources)
+    for node in graph:
+        if any(v in found for v in reads(node)):
+            found.update(node.outputs)
+    return found
+
+
+def needed(graph: ir.Graph, targets: Iterable[ir.Value]) -> set[ir.Value]:
+    """The values that any of `targets` depends on, those included."""
+    found = set(targets)
+    for node in reversed(graph):
+        if any(v in found for v in node.outputs):
+            found.update(reads(node))
+    return found
+
+
+def differentiate(
+    op: Builder,
+    heads: Mapping[ir.Value, ir.Value],
+    wrt: Sequence[ir.Value],
+    *,
+    cut: frozenset[ir.Value] = frozenset(),
+    accumulate: Accumulate = "chain",
+) -> Backward:
+    """Append to the builder's graph the gradient of `Σ ⟨head gradient, head⟩` by each of `wrt`.
+
+    `heads` maps each differentiated output to its gradient (same shape and type).  No gradient
+    flows into the values of `cut`.
+
+    Raises:
+        Offenders: operators on the way have no gradient; all are listed.
+    """
+    return _Driver(op, wrt, heads, cut, accumulate).run(heads, wrt)
+
+
+class _Driver:
+    def __init__(
+        self,
+        op: Builder,
+        wrt: Sequence[ir.Value],
+        heads: Mapping[ir.Value, ir.Value],
+        cut: frozenset[ir.Value],
+        accumulate: Accumulate,
+    ) -> None:
+        self.op = op
+        self.nodes = list(op.graph)
+        self.active = dependent(op.graph, wrt) & needed(op.graph, heads) - cut
+        self.accumulate = accumulate
+        self.pending: dict[ir.Value, list[ir.Value]] = {}
+        self.blocked: set[ir.Value] = set()
+        self.offenders: list[tuple[ir.Node, str]] = []
+        self.used: dict[str, None] = {}
+
+    def run(self, heads: Mapping[ir.Value, ir.Value], wrt: Sequence[ir.Value]) -> Backward:
+        for value, dy in heads.items():
+            self._add(value, dy)
+        wanted = set(wrt)
+        found: dict[ir.Value, ir.Value] = {}
+        for node in reversed(self.nodes):
+            for value in node.outputs:
+                if value in wanted and value in self.pending:
+                    found[value] = self._pop(value)
+                    self.pending[value] = [found[value]]
+            self._visit(node)
+        if self.offenders:
+            raise Offenders(_rows(self.offenders))
+        with self.op.at(None, stage="backward", source="", prefix="zeros"):
+            zeros = [v for v in wrt if v not in found and v not in self.pending]
+            for value in wrt:
+                if value in zeros:
+                    found[value] = self.op.zeros_like(value)
+                elif value not in found:
+                    found[value] = self._pop(value)
+        return Backward({v: found[v] for v in wrt}, tuple(zeros), tuple(sorted(self.used)))
+
+    def _visit(self, node: ir.Node) -> None:
+        dys = [self._pop(v) if v in self.pending else None for v in node.outputs]
+        stuck = any(v in self.blocked for v in node.outputs)
+        if not stuck and all(dy is None for dy in dys):
+            return
+        if not any(v in self.active for v in reads(node)):
+            return
+        entry = gradients.find(node.domain, node.op_type, self._version(node))
+        if entry is None or stuck:
+            if entry is None:
+                name = full_name(node.domain, node.op_type)
+                self.offenders.append((node, f"register a rule: gradtool ops --template {name}"))
+            if entry is None or not entry.zero:
+                self.blocked.update(v for v in reads(node) if v in self.active and _is_float(v))
+            return
+        self.used[entry.name] = None
+        hint = node.name or node.op_type
+        with (
+            self.op.at(None, stage="backward", source=hint, prefix=f"{hint}/grad"),
+            self.op.arithmetic(),
+        ):
+            try:
+                results = entry.rule(self.op, node, *dys)
+            except UnsupportedGradient as error:
+                self.offenders.append((node, str(error)))
+                self.blocked.update(v for v in reads(node) if v in self.active and _is_float(v))
+                return
+            self._deliver(node, entry, results)
+
+    def _deliver(self, node: ir.Node, entry: gradients.Gradient, results: object) -> None:
+        grads = (results,) if isinstance(results, ir.Value) or results is None else tuple(results)  # type: ignore[arg-type]
+        for value, grad in zip(node.inputs, grads, strict=False):
+            if value is None or grad is None or value not in self.active or not _is_float(value):
+                continue
+            if entry.broadcasts:
+                grad = self.op.unbroadcast(grad, value)  # noqa: PLW2901 - summed to its shape
+            _check(node, value, grad)
+            self._add(value, grad)
+
+    def _add(self, value: ir.Value, dy: ir.Value) -> None:
+        terms = self.pending.setdefault(value, [])
+        if terms and self.accumulate == "chain":
+            terms[0] = self.op.Add(terms[0], dy)
+        else:
+            terms.append(dy)
+
+    def _pop(self, value: ir.Value) -> ir.Value:
+        terms = self.pending.pop(value)
+        if len(terms) == 1:
+            return terms[0]
+        with self.op.at(None, stage="backward", source="", prefix=f"{value.name}/grad"):
+            total: ir.Value = self.op.Sum(*terms)
+        return total
+
+    def _version(self, node: ir.Node) -> int:
+        return self.op.model.graph.opset_imports.get(node.domain, 1)
+
+
+def _is_float(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.is_floating_point()
+
+
+def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
+    """A gradient has the type and the shape of its value; else the rule is wrong."""
+    same = grad.dtype == value.dtype and len(grad.shape or ()) == len(value.shape or ())
+    for g, v in zip(grad.shape or (), value.shape or (), strict=False):
+        same = same and not (isinstance(g, int) and isinstance(v, int) and g != v)
+    if not same:
+        raise ModelError(
+            f"the rule of {full_name(node.domain, node.op_type)} is wrong at {node.name!r}: gradient "
+            f"{grad.dtype}{grad.shape} for {value.name!r} of {value.dtype}{value.shape}"
+        )
+    grad.shape = value.shape
+
+
+def _rows(offenders: Sequence[tuple[ir.Node, str]]) -> list[Offender]:
+    rows: dict[tuple[str, str], list[ir.Node]] = {}
+    for node, why in reversed(offenders):
+        rows.setdefault((full_name(node.domain, node.op_type), why), []).append(node)
+    return [
+        Offender(op, len(nodes), nodes[0].name or "(unnamed)", why)
+        for (op, why), nodes in sorted(rows.items(), key=lambda item: (-len(item[1]), item[0]))
+    ]

@@ -1,0 +1,111 @@
+"""The frozen, integer-numbered form of a graph that planning and running share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+Kind = Literal["parameter", "constant", "input", "activation", "gradient", "output"]
+Stage = Literal["forward", "backward", "recompute", "update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """Shape and element type of an array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the array when its elements lie without gaps."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A value that is a window on the storage of another one: it takes no bytes of its own.
+
+    `offset` and `strides` are in bytes, counted from the start of value `base`.
+    """
+
+    base: int
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Datum:
+    """A value of the program. `spec` is None where the shape depends on data."""
+
+    name: str
+    spec: Spec | None
+    kind: Kind
+    view: View | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that this value takes itself: none for a view or a data-dependent shape."""
+        return 0 if self.spec is None or self.view is not None else self.spec.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel call: reads `inputs`, writes `outputs` (numbers of values, None where absent)."""
+
+    name: str
+    op: str
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+    attributes: Mapping[str, Any]
+    stage: Stage = "forward"
+    source: str = ""
+    workspace: tuple[Spec, ...] = ()
+    adapted_bytes: int = 0
+    may_inplace: tuple[int, ...] = ()
+
+    @property
+    def reads(self) -> Iterator[int]:
+        """The values read, absent ones left out."""
+        return (i for i in self.inputs if i is not None)
+
+    @property
+    def writes(self) -> Iterator[int]:
+        """The values written, absent ones left out."""
+        return (o for o in self.outputs if o is not None)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps in order over numbered values, with every size known but the data-dependent ones.
+
+    `constants` holds the values of small tensors that the graph itself defines; parameters are
+    looked up by name when the program is bound.
+    """
+
+    values: tuple[Datum, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    gradients: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    loss: int | None = None
+    dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    def root(self, value: int) -> int:
+        """The value whose storage `value` lies in: itself unless it is a view."""
+        view = self.values[value].view
+        while view is not None:
+            value = view.base
+            view = self.values[value].view
+        return value
+
+    def number(self, name: str) -> int:
+        """The number of the value called `name`. Raises KeyError if there is none."""
+        for index, value in enumerate(self.values):
+            if value.name == name:
+                return index
+        raise KeyError(name)

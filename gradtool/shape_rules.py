@@ -1,0 +1,162 @@
+"""Inference rules that replace those of onnx-shape-inference 0.4, each for a stated reason."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+Dim = int | ir.SymbolicDim
+
+
+@functools.cache
+def register() -> None:
+    """Put the rules in the library's registry; a later rule of the same version wins."""
+    from onnx_shape_inference import registry
+
+    registry.collect()
+    theirs = {version: registry.get("", "Slice", version) for version in (10,)}
+    registry.register("", "ConstantOfShape", since_version=9)(_constant_of_shape)
+    for version in (2, 11, 13, 18):
+        library = registry.get("", "Split", version)
+        registry.register("", "Split", since_version=version)(functools.partial(_split, library))
+    registry.register("", "Slice", since_version=10)(functools.partial(_slice, theirs[10]))
+    registry.register("", "Loop", since_version=1)(_loop)
+
+
+def _known(ctx: Any, value: ir.Value | None) -> list[Dim] | None:
+    """The elements of an integer vector where they are known, as numbers or expressions."""
+    return None if value is None else ctx.get_symbolic_value(value)
+
+
+def _constant_of_shape(ctx: Any, node: ir.Node) -> None:
+    """The library's reads constants only, and so loses every symbolic size."""
+    value = node.attributes.get("value")
+    dtype = ir.DataType.FLOAT if value is None else value.as_tensor().dtype
+    dims = _known(ctx, node.inputs[0])
+    if dims is None and node.inputs[0] is not None and node.inputs[0].shape is not None:
+        rank = node.inputs[0].shape[0] if len(node.inputs[0].shape) == 1 else None
+        if isinstance(rank, int):
+            dims = [ctx.new_symbolic_dim() for _ in range(rank)]
+    if dims is not None and any(isinstance(dim, int) and dim < 0 for dim in dims):
+        ctx.record_error(node, f"the shape {dims} has a negative size")
+    shape = None if dims is None else ir.Shape(dims)
+    ctx.set_shape_and_dtype(node.outputs[0], shape, dtype)
+
+
+def _split(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's reads constant sizes only, and gives up on equal parts of a symbolic axis."""
+    library(ctx, node)
+    x = node.inputs[0]
+    if x is None or x.shape is None:
+        return
+    axis = node.attributes.get_int("axis", 0) % max(len(x.shape), 1)
+    sizes = _known(ctx, node.inputs[1]) if len(node.inputs) > 1 else None
+    if sizes is None and isinstance(x.shape[axis], ir.SymbolicDim):
+        sizes = _equal_parts(x.shape[axis], node)
+    if sizes is None or all(isinstance(size, int) for size in sizes):
+        return
+    for output, size in zip(node.outputs, sizes, strict=True):
+        dims = list(x.shape)
+        dims[axis] = size
+        ctx.set_shape_and_dtype(output, ir.Shape(dims), x.dtype)
+
+
+def _equal_parts(dim: Dim, node: ir.Node) -> list[Dim] | None:
+    """The sizes of a split into equal parts, None where it may leave a smaller last one."""
+    if "split" in node.attributes or (len(node.inputs) > 1 and node.inputs[1] is not None):
+        return None
+    parts = len(node.outputs)
+    size = dim // parts
+    if isinstance(size, ir.SymbolicDim) and (size * parts).simplify() != dim.simplify():
+        return None
+    return [size] * parts
+
+
+def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's takes `x[:5]` to have five elements even where the axis may be shorter."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    optional = [*node.inputs[3:], None, None]
+    starts, ends = _known(ctx, node.inputs[1]), _known(ctx, node.inputs[2])
+    if x is None or x.shape is None or y.shape is None or starts is None or ends is None:
+        return
+    axes, steps = _known(ctx, optional[0]), _known(ctx, optional[1])
+    dims = list(y.shape)
+    for start, end, axis, step in zip(
+        starts, ends, axes or range(len(starts)), steps or [1] * len(starts), strict=False
+    ):
+        bounds = _numbers(start, end, axis, step)
+        if bounds is None:
+            continue
+        first, last, axis, step = bounds
+        size = x.shape[axis]
+        if isinstance(size, ir.SymbolicDim) and 0 <= first < last < 2**31 - 1 and step > 0:
+            dims[axis] = _clamped(ctx, size, first, last, step)
+    ctx.set_shape(y, ir.Shape(dims))
+
+
+def _numbers(*values: Dim) -> Sequence[int] | None:
+    numbers = [value for value in values if isinstance(value, int)]
+    return numbers if len(numbers) == len(values) else None
+
+
+def _clamped(ctx: Any, size: ir.SymbolicDim, first: int, last: int, step: int) -> Dim:
+    """How many of `range(first, last, step)` are below `size`."""
+    import sympy
+
+    expression = ir.SymbolicDim(size.value)._expr  # noqa: SLF001 - sympy's own, for Min and Max
+    if expression is None:
+        return ctx.new_symbolic_dim()  # type: ignore[no-any-return]
+    extent = sympy.Min(expression, last) - first
+    count = sympy.Max(0, sympy.ceiling(sympy.sympify(extent) / step))
+    return int(count) if count.is_Integer else ir.SymbolicDim(count)
+
+
+def _loop(ctx: Any, node: ir.Node) -> None:
+    """The library's demands a condition, believes that no loop ends early, and gives a carried
+    value the shape of the body's output even where it starts with another one.
+    """
+    body = node.attributes["body"].as_graph()
+    carried = len(node.inputs) - 2
+    count = _known(ctx, node.inputs[0])
+    trips = count[0] if count and len(count) == 1 and _never_stops(node, body) else None
+    for index, (output, result) in enumerate(zip(node.outputs, body.outputs[1:], strict=True)):
+        start = node.inputs[index + 2] if index < carried else None
+        if result.type is not None and not isinstance(result.type, ir.TensorType):
+            ctx.set_type(output, result.type)
+        elif result.shape is None:
+            ctx.set_shape_and_dtype(output, None, result.dtype)
+        elif start is not None:
+            ctx.set_shape_and_dtype(output, merge(ctx, start.shape, result.shape), result.dtype)
+        else:
+            steps = trips if trips is not None else ctx.new_symbolic_dim()
+            ctx.set_shape_and_dtype(output, ir.Shape([steps, *result.shape]), result.dtype)
+
+
+def merge(ctx: Any, first: ir.Shape | None, second: ir.Shape | None) -> ir.Shape | None:
+    """The shape of a value that has one of two: a new symbol where their sizes differ."""
+    if first is None or second is None or len(first) != len(second):
+        return None
+    return ir.Shape(
+        a if a == b else ctx.new_symbolic_dim() for a, b in zip(first, second, strict=True)
+    )
+
+
+def _never_stops(node: ir.Node, body: ir.Graph) -> bool:
+    """Whether the condition is true at the start and after every turn."""
+    start, after = node.inputs[1], body.outputs[0]
+    while (producer := after.producer()) is not None and producer.op_type == "Identity":
+        source = producer.inputs[0]
+        if source is None:
+            return False
+        after = source
+    kept = after is body.inputs[1] or _is_true(after)
+    return kept and (start is None or _is_true(start))
+
+
+def _is_true(value: ir.Value) -> bool:
+    tensor = ir.convenience.get_const_tensor(value)
+    return tensor is not None and tensor.size == 1 and bool(tensor.numpy().item())

@@ -1,0 +1,211 @@
+"""Types and shapes of every value, by symbolic inference.
+
+What a file declares about its intermediate values is discarded first: it may lie. Sizes are
+integers or expressions in the symbols of the graph's inputs (`4*batch`); a size that depends on
+data gets a symbol of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+
+from gradtool.errors import ModelError
+from gradtool.io.limits import Limits
+
+METADATA = "pkg.onnx_shape_inference.sym_data"
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """An operator with outputs that have no inferred type or shape."""
+
+    op: str
+    nodes: int
+    first_node: str
+
+
+def infer(model: ir.Model) -> tuple[Unknown, ...]:
+    """Give every value a type and a shape, in place, and return what could not be inferred.
+
+    Raises:
+        ModelError: a node cannot have the inputs that it has.
+    """
+    _erase(model)
+    with _hidden(_absent(model)):
+        _run(model)
+        while _widen(model):
+            _run(model)
+    return _unknown(model)
+
+
+Declared = tuple[tuple[ir.Value, ir.DataType | None, ir.Shape | None], ...]
+
+
+def declared(model: ir.Model) -> Declared:
+    """What the file says of the values that nodes write; inference replaces it."""
+    return tuple(
+        (output, output.dtype, output.shape)
+        for node in model.graph.all_nodes()
+        for output in node.outputs
+        if output.type is not None or output.shape is not None
+    )
+
+
+def check(model: ir.Model, said: Declared, limits: Limits) -> None:
+    """Refuse a model that contradicts what it declares, or whose values cannot be held.
+
+    Raises:
+        ModelError: naming the value.
+    """
+    for value, dtype, shape in said:
+        if None not in (dtype, value.dtype) and dtype != value.dtype:
+            raise ModelError(f"value {value.name!r} is declared {dtype} and is {value.dtype}")
+        if shape is not None and value.shape is not None and _contradict(shape, value.shape):
+            raise ModelError(f"value {value.name!r} is declared {shape} and has shape {value.shape}")
+    for value in _values(model):
+        if value.shape is None or value.dtype is None or not value.shape.is_static():
+            continue
+        total = math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
+        if total > limits.value_bytes:
+            raise ModelError(
+                f"value {value.name!r} has shape {value.shape}, {total} bytes; "
+                f"the limit is {limits.value_bytes}"
+            )
+
+
+def _contradict(first: ir.Shape, second: ir.Shape) -> bool:
+    return len(first) != len(second) or any(
+        isinstance(a, int) and isinstance(b, int) and a != b
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def strip(model: ir.Model) -> None:
+    """Remove the notes that inference leaves on values."""
+    for value in _values(model):
+        value.metadata_props.pop(METADATA, None)
+
+
+def _run(model: ir.Model) -> None:
+    import onnx_shape_inference as library
+
+    from gradtool import shape_rules
+
+    logging.getLogger(library.__name__).addHandler(logging.NullHandler())
+    shape_rules.register()
+    try:
+        library.infer_symbolic_shapes(
+            model, policy="override", warn_on_missing=False, adopt_declared_symbols=False
+        )
+    except (library.ShapeInferenceError, library.OpUsageError) as error:
+        raise ModelError(_one_line(error)) from error
+    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
+        raise ModelError(f"shapes cannot be inferred: {_one_line(error)}") from error
+
+
+def _widen(model: ir.Model) -> bool:
+    """Give a loop's carried value a symbol for each size that a turn of the loop changes.
+
+    A loop body was inferred with the shapes that its values start with. Returns whether any
+    changed, so that inference must run again.
+    """
+    changed = False
+    for node in model.graph.all_nodes():
+        if node.op_type != "Loop" or node.domain:
+            continue
+        body = node.attributes["body"].as_graph()
+        for before, after in zip(body.inputs[2:], body.outputs[1:], strict=False):
+            shape = _widened(before, after)
+            if shape is not None:
+                before.shape = shape
+                changed = True
+    return changed
+
+
+def _widened(before: ir.Value, after: ir.Value) -> ir.Shape | None:
+    """The shape of a carried value where a turn of the loop changes it, else None."""
+    if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
+        return None
+    own = [f"{before.name}_dim{axis}" for axis in range(len(before.shape))]
+    dims = [
+        size if size in (turned, name) else ir.SymbolicDim(name)
+        for name, size, turned in zip(own, before.shape, after.shape, strict=True)
+    ]
+    return ir.Shape(dims) if dims != list(before.shape) else None
+
+
+def _one_line(error: BaseException) -> str:
+    cause = error.__cause__
+    reason = f"{error}: {cause}" if cause is not None else str(error)
+    return " ".join(reason.split())[:300]
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    """Inputs, initializers and node outputs of the graph and every graph in it."""
+    for graph in (model.graph, *model.graph.subgraphs()):
+        yield from graph.inputs
+        yield from graph.initializers.values()
+    for node in model.graph.all_nodes():
+        yield from node.outputs
+
+
+def _erase(model: ir.Model) -> None:
+    for node in model.graph.all_nodes():
+        for output in node.outputs:
+            output.shape = None
+            output.type = None
+            output.const_value = None
+        if node.op_type in ("Loop", "Scan") and not node.domain:
+            for value in node.attributes["body"].as_graph().inputs:
+                value.shape = None
+        if node.op_type == "Loop" and not node.domain:
+            for value in node.attributes["body"].as_graph().inputs[:2]:
+                value.shape = ir.Shape([])
+    strip(model)
+
+
+def _absent(model: ir.Model) -> list[ir.Value]:
+    """The initializers whose data file is absent: inference must not try to read them."""
+    return [
+        value
+        for graph in (model.graph, *model.graph.subgraphs())
+        for value in graph.initializers.values()
+        if getattr(value.const_value, "absent", False)
+    ]
+
+
+@contextmanager
+def _hidden(values: list[ir.Value]) -> Iterator[None]:
+    tensors = [value.const_value for value in values]
+    for value in values:
+        value.const_value = None
+    try:
+        yield
+    finally:
+        for value, tensor in zip(values, tensors, strict=True):
+            value.const_value = tensor
+
+
+def _unknown(model: ir.Model) -> tuple[Unknown, ...]:
+    nodes: dict[str, list[ir.Node]] = {}
+    for node in model.graph.all_nodes():
+        if any(output.name and not _known(output) for output in node.outputs):
+            op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+            nodes.setdefault(op, []).append(node)
+    return tuple(
+        Unknown(op, len(found), found[0].name or found[0].outputs[0].name or "")
+        for op, found in nodes.items()
+    )
+
+
+def _known(value: ir.Value) -> bool:
+    if value.type is None:
+        return False
+    return not isinstance(value.type, ir.TensorType) or value.shape is not None

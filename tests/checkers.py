@@ -1,0 +1,182 @@
+"""The generic checks: one for gradients, one for kernels, one for shapes, one for exported files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from cases import Case, Floats
+from gradtool.builder import Builder, attribute
+from gradtool.exec import kernel as registry
+from gradtool.exec.call import call
+from gradtool.families import split_name
+from gradtool.functions.calls import arguments, expand, inline
+from gradtool.passes.backward import differentiate
+from gradtool.program import Spec
+
+Feeds = dict[str, np.ndarray]
+
+
+def build(case: Case, dtype: Any = np.float64, *, symbolic: bool = False) -> tuple[ir.Model, Feeds]:
+    """A model of one node, and its inputs. Constants are initializers."""
+    rng = np.random.default_rng(abs(hash(case.id)) % 1 if False else sum(map(ord, case.id)))
+    graph = ir.Graph([], [], nodes=[], name="case", opset_imports={"": case.opset})
+    model = ir.Model(graph, ir_version=10)
+    feeds: Feeds = {}
+    values: list[ir.Value | None] = []
+    for slot, given in enumerate(case.inputs):
+        if given is None:
+            values.append(None)
+            continue
+        name = f"x{slot}"
+        array = given.draw(rng).astype(dtype) if isinstance(given, Floats) else np.asarray(given)
+        tensor = ir.Tensor(array, name=name)
+        shape: list[Any] = list(array.shape)
+        if symbolic and isinstance(given, Floats) and shape and not given.fixed:
+            shape[0] = f"d{slot}_{shape[0]}"
+        value = ir.Value(name=name, shape=ir.Shape(shape), type=ir.TensorType(tensor.dtype))
+        if isinstance(given, Floats):
+            graph.inputs.append(value)
+            feeds[name] = array
+        else:
+            value.shape = ir.Shape(array.shape)
+            value.const_value = tensor
+            graph.register_initializer(value)
+        values.append(value)
+    domain, op_type = split_name(case.op)
+    node = ir.Node(
+        domain, op_type, values,
+        [attribute(k, v) for k, v in case.attributes.items()],
+        num_outputs=case.outputs, name="node",
+    )  # fmt: skip
+    for index, value in enumerate(node.outputs):
+        value.name = f"y{index}"
+    graph.append(node)
+    op = Builder(model)
+    op.infer(node)
+    graph.outputs.extend(node.outputs)
+    return model, feeds
+
+
+def differentiated(case: Case, dtype: Any = np.float64) -> tuple[ir.Model, Feeds, list[str]]:
+    """The model of a case with the gradients of `Σ y·c` as outputs, `c` an input per output."""
+    model, feeds = build(case, dtype)
+    op = Builder(model)
+    rng = np.random.default_rng(7)
+    heads = {}
+    outputs = evaluate(model, feeds)
+    for value in list(model.graph.outputs):
+        if value.dtype is None or not value.dtype.is_floating_point():
+            continue
+        seed = ir.Value(name=f"c_{value.name}", shape=value.shape, type=value.type)
+        model.graph.inputs.append(seed)
+        feeds[seed.name] = rng.uniform(0.5, 1.5, outputs[value.name].shape).astype(dtype)
+        heads[value] = seed
+    wrt = [
+        v for v, given in zip(model.graph.node("node").inputs, case.inputs, strict=False)
+        if isinstance(given, Floats) and not given.fixed
+    ]  # fmt: skip
+    made = differentiate(op, heads, wrt)
+    names = []
+    for value, grad in made.gradients.items():
+        if grad in model.graph.outputs or grad.producer() is None or grad.name in names:
+            grad = op.Identity(grad)  # noqa: PLW2901
+        names.append(grad.name)
+        model.graph.outputs.append(grad)
+        assert grad.dtype == value.dtype
+    return model, feeds, names
+
+
+def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
+    """Every value of a model by our kernels, one call after the other."""
+    known: dict[str, Any] = dict(feeds)
+    for name, value in model.graph.initializers.items():
+        known[name] = value.const_value.numpy()
+    for node in model.graph:
+        version = model.graph.opset_imports.get(node.domain, 1)
+        found = registry.find(node.domain, node.op_type, version)
+        assert found is not None, f"no kernel for {node.domain}::{node.op_type}"
+        inputs = [None if v is None else known[v.name] for v in node.inputs]
+        out = [
+            Spec(tuple(v.shape.numpy()), v.dtype.numpy()) if v.name else None for v in node.outputs
+        ]
+        results = call(np, found, inputs, out, arguments(node))
+        for value, spec, result in zip(node.outputs, out, results, strict=True):
+            if spec is not None:
+                assert result.shape == spec.shape, f"{node.op_type}: {result.shape}, not {spec.shape}"
+                assert result.dtype == spec.dtype, f"{node.op_type}: {result.dtype}, not {spec.dtype}"
+                known[value.name] = result
+    return known
+
+
+def check_gradient(case: Case) -> float:
+    """Gradients against five-point differences along a random direction, in float64.
+
+    Returns the largest relative error of `⟨gradient, direction⟩`, over the inputs.
+    """
+    model, feeds, names = differentiated(case)
+    found = evaluate(model, feeds)
+    bodies, _, _ = differentiated(case)
+    expand(bodies, lambda _: False)
+    if all(_has_kernel(bodies, n) for n in bodies.graph):
+        again = evaluate(bodies, feeds)
+        for mine, other in zip(model.graph.outputs, bodies.graph.outputs, strict=True):
+            np.testing.assert_allclose(found[mine.name], again[other.name], rtol=1e-9, atol=1e-11)
+    forward, _ = build(case)
+    seeds = {n[2:]: c for n, c in feeds.items() if n.startswith("c_")}
+    rng = np.random.default_rng(11)
+    worst = 0.0
+    slots = [s for s, i in enumerate(case.inputs) if isinstance(i, Floats) and not i.fixed]
+    for slot, name in zip(slots, names, strict=True):
+        direction = rng.uniform(-1, 1, feeds[f"x{slot}"].shape)
+        inputs = {k: v for k, v in feeds.items() if not k.startswith("c_")}
+
+        def loss(t: float, slot: int = slot, direction: Any = direction, inputs: Feeds = inputs) -> float:
+            moved = inputs | {f"x{slot}": inputs[f"x{slot}"] + t * direction}
+            values = evaluate(forward, moved)
+            return float(sum(np.vdot(values[n], c) for n, c in seeds.items()))
+
+        h = 1e-3
+        slope = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h)
+        mine = float(np.vdot(found[name], direction))
+        scale = np.linalg.norm(found[name]) * np.linalg.norm(direction) + abs(loss(0.0)) * 1e-3 + 1e-9
+        worst = max(worst, abs(mine - slope) / scale)
+        assert worst < 1e-8, f"input {slot}: {mine}, finite differences say {slope}"
+    return worst
+
+
+def _has_kernel(model: ir.Model, node: ir.Node) -> bool:
+    version = model.graph.opset_imports.get(node.domain, 1)
+    return registry.find(node.domain, node.op_type, version) is not None
+
+
+def check_kernel(case: Case, dtype: Any = np.float32, rtol: float = 2e-5, atol: float = 2e-6) -> None:
+    """Forward on our kernels against onnxruntime."""
+    model, feeds = build(case, dtype)
+    _compare(model, feeds, evaluate(model, feeds), rtol, atol)
+
+
+def check_export(case: Case, dtype: Any = np.float32, rtol: float = 3e-4, atol: float = 3e-5) -> None:
+    """The gradient graph, composites replaced by bodies, in stock onnxruntime against our kernels."""
+    model, feeds, _ = differentiated(case, dtype)
+    ours = evaluate(model, feeds)
+    inline(model)
+    _compare(model, feeds, ours, rtol, atol)
+
+
+def _compare(model: ir.Model, feeds: Feeds, ours: Feeds, rtol: float, atol: float) -> None:
+    import onnx
+    import onnxruntime as ort
+
+    proto = ir.to_proto(model)
+    onnx.checker.check_model(proto, full_check=True)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    session = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    wanted = {i.name for i in session.get_inputs()}
+    names = [o.name for o in session.get_outputs()]
+    theirs = session.run(None, {k: v for k, v in feeds.items() if k in wanted})
+    for name, expected in zip(names, theirs, strict=True):
+        np.testing.assert_allclose(ours[name], expected, rtol=rtol, atol=atol, err_msg=name)

@@ -1,0 +1,39 @@
+"""Every case of the table, through the generic checks."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+import cases
+from checkers import check_export, check_gradient, check_kernel
+from gradtool.families import FAMILIES
+
+for family in FAMILIES:
+    if find_spec(f"operators.{family}"):
+        import_module(f"operators.{family}")
+CASES = cases.CASES
+DIFFERENTIATED = [c for c in CASES if c.gradient]
+
+
+@pytest.mark.parametrize("case", DIFFERENTIATED, ids=lambda c: c.id)
+def test_gradients_agree_with_finite_differences(case):
+    with np.errstate(all="ignore"):
+        check_gradient(case)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.ort], ids=lambda c: c.id)
+def test_kernels_agree_with_onnxruntime(case):
+    pytest.importorskip("onnxruntime")
+    with np.errstate(all="ignore"):
+        check_kernel(case)
+
+
+@pytest.mark.parametrize("case", [c for c in DIFFERENTIATED if c.ort], ids=lambda c: c.id)
+def test_gradient_graphs_run_in_stock_onnxruntime(case):
+    pytest.importorskip("onnxruntime")
+    with np.errstate(all="ignore"):
+        check_export(case)
