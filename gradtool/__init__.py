@@ -1,1 +1,69 @@
-"""gradtool: the gradient compiler for ONNX files."""
+"""gradtool: the gradient compiler for ONNX files.
+
+The public names are those of `gradtool.api`, loaded when first used, and the exceptions of
+`gradtool.errors`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradtool.errors import (
+    DeviceError,
+    GradtoolError,
+    MissingData,
+    ModelError,
+    NotDifferentiable,
+    Unreachable,
+    UnsupportedGradient,
+    UsageError,
+)
+
+if TYPE_CHECKING:
+    from gradtool.api import Plan, Result, TrainingGraph, grad, load, plan, report, run, save
+    from gradtool.exec.kernel import kernel
+    from gradtool.functions import composite
+    from gradtool.gradients import gradient
+
+__version__ = "0.1.0"
+
+_HOMES = dict.fromkeys(
+    ("Plan", "Result", "TrainingGraph", "grad", "load", "plan", "report", "run", "save"),
+    "gradtool.api",
+) | {
+    "kernel": "gradtool.exec.kernel",
+    "composite": "gradtool.functions",
+    "gradient": "gradtool.gradients",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gradtool' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+__all__ = [
+    "DeviceError",
+    "GradtoolError",
+    "MissingData",
+    "ModelError",
+    "NotDifferentiable",
+    "Plan",
+    "Result",
+    "TrainingGraph",
+    "Unreachable",
+    "UnsupportedGradient",
+    "UsageError",
+    "composite",
+    "grad",
+    "gradient",
+    "kernel",
+    "load",
+    "plan",
+    "report",
+    "run",
+    "save",
+]

@@ -117,7 +117,8 @@ class Builder(Idioms):
             self.graph.insert_before(self.anchor, node)
 
     def _operands(self, inputs: Sequence[Operand]) -> list[ir.Value | None]:
-        like = next((i.dtype for i in inputs if isinstance(i, ir.Value)), None)
+        types = [i.dtype for i in inputs if isinstance(i, ir.Value)]
+        like = next((t for t in types if t != ir.DataType.BOOL), types[0] if types else None)
         return [
             i if i is None or isinstance(i, ir.Value) else self.constant(i, like) for i in inputs
         ]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["parameter", "constant", "input", "activation", "gradient", "output"]
+Kind = Literal["parameter", "constant", "host", "input", "activation", "gradient", "output"]
 Stage = Literal["forward", "backward", "recompute", "update"]
 
 
@@ -68,6 +68,7 @@ class Step:
     workspace: tuple[Spec, ...] = ()
     adapted_bytes: int = 0
     may_inplace: tuple[int, ...] = ()
+    version: int = 1
 
     @property
     def reads(self) -> Iterator[int]:
@@ -84,13 +85,15 @@ class Step:
 class Program:
     """Steps in order over numbered values, with every size known but the data-dependent ones.
 
-    `constants` holds the values of small tensors that the graph itself defines; parameters are
-    looked up by name when the program is bound.
+    `constants` holds the data of values of kind `constant` and `host` (sizes, axes and other
+    numbers that stay on the host); parameters are looked up by name when the program is bound.
     """
 
     values: tuple[Datum, ...]
     steps: tuple[Step, ...]
+    inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    constants: Mapping[int, np.ndarray[Any, Any]]
     gradients: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     loss: int | None = None
     dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
@@ -103,9 +106,28 @@ class Program:
             view = self.values[value].view
         return value
 
-    def number(self, name: str) -> int:
-        """The number of the value called `name`. Raises KeyError if there is none."""
-        for index, value in enumerate(self.values):
-            if value.name == name:
-                return index
-        raise KeyError(name)
+    def is_dynamic(self, step: Step) -> bool:
+        """Whether a step reads or writes a value whose shape depends on data."""
+        return any(self.values[v].spec is None for v in (*step.reads, *step.writes))
+
+    def strides(self, value: int) -> tuple[int, ...]:
+        """Byte strides of a value of known shape."""
+        datum = self.values[value]
+        if datum.spec is None:
+            raise ValueError(f"{datum.name}: its shape depends on data")
+        return datum.view.strides if datum.view else contiguous(datum.spec)
+
+
+def contiguous(spec: Spec) -> tuple[int, ...]:
+    """Byte strides of an array whose elements lie in C order without gaps."""
+    strides, step = [], spec.dtype.itemsize
+    for size in reversed(spec.shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def is_contiguous(spec: Spec, strides: tuple[int, ...]) -> bool:
+    """Whether strides are those of C order, sizes of one aside."""
+    pairs = zip(spec.shape, strides, contiguous(spec), strict=True)
+    return all(size == 1 or a == b for size, a, b in pairs)

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import onnx_ir as ir
 
-Dim = int | ir.SymbolicDim
+Dim = Any  # int | ir.SymbolicDim: the library has no types
+
+# Longer vectors hold data, not sizes.
+MOST_ELEMENTS = 4096
 
 
 @functools.cache
 def register() -> None:
-    """Put the rules in the library's registry; a later rule of the same version wins."""
+    """Put the rules in the library's registry; a later rule of the same version wins.
+
+    A rule is given the library's own, to build on.
+    """
     from onnx_shape_inference import registry
 
     registry.collect()
-    theirs = {version: registry.get("", "Slice", version) for version in (10,)}
-    registry.register("", "ConstantOfShape", since_version=9)(_constant_of_shape)
-    for version in (2, 11, 13, 18):
-        library = registry.get("", "Split", version)
-        registry.register("", "Split", since_version=version)(functools.partial(_split, library))
-    registry.register("", "Slice", since_version=10)(functools.partial(_slice, theirs[10]))
-    registry.register("", "Loop", since_version=1)(_loop)
+    for (op, version), rule in RULES.items():
+        library = registry.get("", op, version)
+        registry.register("", op, since_version=version)(functools.partial(rule, library))
 
 
 def _known(ctx: Any, value: ir.Value | None) -> list[Dim] | None:
@@ -31,7 +32,7 @@ def _known(ctx: Any, value: ir.Value | None) -> list[Dim] | None:
     return None if value is None else ctx.get_symbolic_value(value)
 
 
-def _constant_of_shape(ctx: Any, node: ir.Node) -> None:
+def _constant_of_shape(_library: Any, ctx: Any, node: ir.Node) -> None:
     """The library's reads constants only, and so loses every symbolic size."""
     value = node.attributes.get("value")
     dtype = ir.DataType.FLOAT if value is None else value.as_tensor().dtype
@@ -44,6 +45,29 @@ def _constant_of_shape(ctx: Any, node: ir.Node) -> None:
         ctx.record_error(node, f"the shape {dims} has a negative size")
     shape = None if dims is None else ir.Shape(dims)
     ctx.set_shape_and_dtype(node.outputs[0], shape, dtype)
+
+
+def _concat(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's writes out every element of a vector, and believes that other axes agree."""
+    shapes = [value.shape for value in node.inputs if value is not None]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) == len(node.inputs) and all(len(shape) == 1 for shape in known):
+        total = sum(shape[0] for shape in known if isinstance(shape[0], int))
+        if total > MOST_ELEMENTS:
+            joined = functools.reduce(lambda a, b: a + b, (shape[0] for shape in known))
+            first = node.inputs[0]
+            dtype = None if first is None else first.dtype
+            ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([joined]), dtype)
+            return
+    library(ctx, node)
+    joined_shape = node.outputs[0].shape
+    if joined_shape is None or len(known) < len(node.inputs):
+        return
+    axis = node.attributes.get_int("axis", 0) % len(joined_shape)
+    for shape in known:
+        for index, (size, other) in enumerate(zip(shape, known[0], strict=True)):
+            if index != axis and isinstance(size, int) and isinstance(other, int) and size != other:
+                ctx.record_error(node, f"shapes {known[0]} and {shape} cannot be joined")
 
 
 def _split(library: Any, ctx: Any, node: ir.Node) -> None:
@@ -70,7 +94,7 @@ def _equal_parts(dim: Dim, node: ir.Node) -> list[Dim] | None:
         return None
     parts = len(node.outputs)
     size = dim // parts
-    if isinstance(size, ir.SymbolicDim) and (size * parts).simplify() != dim.simplify():
+    if isinstance(dim, int) or isinstance(size, int) or (size * parts).simplify() != dim.simplify():
         return None
     return [size] * parts
 
@@ -88,37 +112,23 @@ def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
     for start, end, axis, step in zip(
         starts, ends, axes or range(len(starts)), steps or [1] * len(starts), strict=False
     ):
-        bounds = _numbers(start, end, axis, step)
-        if bounds is None:
+        if not all(isinstance(number, int) for number in (start, end, axis, step)):
             continue
-        first, last, axis, step = bounds
         size = x.shape[axis]
-        if isinstance(size, ir.SymbolicDim) and 0 <= first < last < 2**31 - 1 and step > 0:
-            dims[axis] = _clamped(ctx, size, first, last, step)
+        if isinstance(size, ir.SymbolicDim) and 0 <= start < end < 2**31 - 1 and step > 0:
+            dims[axis] = _clamped(size, start, end, step)
     ctx.set_shape(y, ir.Shape(dims))
 
 
-def _numbers(*values: Dim) -> Sequence[int] | None:
-    numbers = [value for value in values if isinstance(value, int)]
-    return numbers if len(numbers) == len(values) else None
-
-
-def _clamped(ctx: Any, size: ir.SymbolicDim, first: int, last: int, step: int) -> Dim:
+def _clamped(size: ir.SymbolicDim, first: int, last: int, step: int) -> Dim:
     """How many of `range(first, last, step)` are below `size`."""
-    import sympy
-
-    expression = ir.SymbolicDim(size.value)._expr  # noqa: SLF001 - sympy's own, for Min and Max
-    if expression is None:
-        return ctx.new_symbolic_dim()  # type: ignore[no-any-return]
-    extent = sympy.Min(expression, last) - first
-    count = sympy.Max(0, sympy.ceiling(sympy.sympify(extent) / step))
-    return int(count) if count.is_Integer else ir.SymbolicDim(count)
+    extent = f"min({size.value}, {last}) - {first}"
+    count = f"max(0, floor(({extent} + {step - 1}) / {step}))" if step > 1 else f"max(0, {extent})"
+    return ir.SymbolicDim(count).evaluate({})
 
 
-def _loop(ctx: Any, node: ir.Node) -> None:
-    """The library's demands a condition, believes that no loop ends early, and gives a carried
-    value the shape of the body's output even where it starts with another one.
-    """
+def _loop(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's demands a condition, and believes that no loop ends early or not at all."""
     body = node.attributes["body"].as_graph()
     carried = len(node.inputs) - 2
     count = _known(ctx, node.inputs[0])
@@ -130,13 +140,13 @@ def _loop(ctx: Any, node: ir.Node) -> None:
         elif result.shape is None:
             ctx.set_shape_and_dtype(output, None, result.dtype)
         elif start is not None:
-            ctx.set_shape_and_dtype(output, merge(ctx, start.shape, result.shape), result.dtype)
+            ctx.set_shape_and_dtype(output, _merge(ctx, start.shape, result.shape), result.dtype)
         else:
             steps = trips if trips is not None else ctx.new_symbolic_dim()
             ctx.set_shape_and_dtype(output, ir.Shape([steps, *result.shape]), result.dtype)
 
 
-def merge(ctx: Any, first: ir.Shape | None, second: ir.Shape | None) -> ir.Shape | None:
+def _merge(ctx: Any, first: ir.Shape | None, second: ir.Shape | None) -> ir.Shape | None:
     """The shape of a value that has one of two: a new symbol where their sizes differ."""
     if first is None or second is None or len(first) != len(second):
         return None
@@ -160,3 +170,12 @@ def _never_stops(node: ir.Node, body: ir.Graph) -> bool:
 def _is_true(value: ir.Value) -> bool:
     tensor = ir.convenience.get_const_tensor(value)
     return tensor is not None and tensor.size == 1 and bool(tensor.numpy().item())
+
+
+RULES = {
+    ("ConstantOfShape", 9): _constant_of_shape,
+    ("Concat", 4): _concat,
+    ("Loop", 1): _loop,
+    ("Slice", 10): _slice,
+    ("Split", 2): _split,
+}

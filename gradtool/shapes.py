@@ -8,17 +8,16 @@ data gets a symbol of its own.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
-from gradtool.io.limits import Limits
 
+# Longer vectors hold data, not sizes.
+MOST_ELEMENTS = 4096
 METADATA = "pkg.onnx_shape_inference.sym_data"
 
 
@@ -38,53 +37,11 @@ def infer(model: ir.Model) -> tuple[Unknown, ...]:
         ModelError: a node cannot have the inputs that it has.
     """
     _erase(model)
-    with _hidden(_absent(model)):
+    with _hidden(_unreadable(model)):
         _run(model)
         while _widen(model):
             _run(model)
     return _unknown(model)
-
-
-Declared = tuple[tuple[ir.Value, ir.DataType | None, ir.Shape | None], ...]
-
-
-def declared(model: ir.Model) -> Declared:
-    """What the file says of the values that nodes write; inference replaces it."""
-    return tuple(
-        (output, output.dtype, output.shape)
-        for node in model.graph.all_nodes()
-        for output in node.outputs
-        if output.type is not None or output.shape is not None
-    )
-
-
-def check(model: ir.Model, said: Declared, limits: Limits) -> None:
-    """Refuse a model that contradicts what it declares, or whose values cannot be held.
-
-    Raises:
-        ModelError: naming the value.
-    """
-    for value, dtype, shape in said:
-        if None not in (dtype, value.dtype) and dtype != value.dtype:
-            raise ModelError(f"value {value.name!r} is declared {dtype} and is {value.dtype}")
-        if shape is not None and value.shape is not None and _contradict(shape, value.shape):
-            raise ModelError(f"value {value.name!r} is declared {shape} and has shape {value.shape}")
-    for value in _values(model):
-        if value.shape is None or value.dtype is None or not value.shape.is_static():
-            continue
-        total = math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
-        if total > limits.value_bytes:
-            raise ModelError(
-                f"value {value.name!r} has shape {value.shape}, {total} bytes; "
-                f"the limit is {limits.value_bytes}"
-            )
-
-
-def _contradict(first: ir.Shape, second: ir.Shape) -> bool:
-    return len(first) != len(second) or any(
-        isinstance(a, int) and isinstance(b, int) and a != b
-        for a, b in zip(first, second, strict=True)
-    )
 
 
 def strip(model: ir.Model) -> None:
@@ -171,13 +128,14 @@ def _erase(model: ir.Model) -> None:
     strip(model)
 
 
-def _absent(model: ir.Model) -> list[ir.Value]:
-    """The initializers whose data file is absent: inference must not try to read them."""
+def _unreadable(model: ir.Model) -> list[ir.Value]:
+    """The initializers that inference must not try to read: absent, or too large to be sizes."""
     return [
         value
         for graph in (model.graph, *model.graph.subgraphs())
         for value in graph.initializers.values()
         if getattr(value.const_value, "absent", False)
+        or (value.const_value is not None and value.const_value.size > MOST_ELEMENTS)
     ]
 
 

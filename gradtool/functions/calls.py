@@ -23,7 +23,9 @@ def register_shapes() -> None:
     """Teach the shape inference library the shapes of our composites, once."""
     from onnx_shape_inference import registry
 
-    registry.collect()
+    from gradtool import shape_rules
+
+    shape_rules.register()
     for name, entry in composites().items():
         registry.register(DOMAIN, name)(_inference(entry))
 
@@ -40,8 +42,11 @@ def _inference(entry: Composite) -> Callable[[Any, ir.Node], None]:
 
 
 def arguments(node: ir.Node) -> dict[str, Any]:
-    """The attributes of a node as Python values."""
-    return {name: attr.value for name, attr in sorted(node.attributes.items())}
+    """The attributes of a node as Python values; tensors as numpy arrays."""
+    return {
+        name: attr.value.numpy() if attr.type == ir.AttributeType.TENSOR else attr.value
+        for name, attr in sorted(node.attributes.items())
+    }
 
 
 def inline(model: ir.Model) -> None:

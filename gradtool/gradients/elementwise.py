@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import gradient, zero_gradient
 
 zero_gradient(
     "And", "Or", "Xor", "Not", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
+    "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift",
     "IsNaN", "IsInf", "Sign", "Floor", "Ceil", "Round",
 )  # fmt: skip
 
@@ -31,10 +33,10 @@ def mul(op, node, dy):
 
 @gradient("Div", broadcasts=True)
 def div(op, node, dy):
-    """`y = a / b`:  da = dy / b,  db = -dy · a / b²."""
-    a, b = node.inputs
+    """`y = a / b`:  da = dy / b,  db = -da · y."""
+    _, b = node.inputs
     da = dy / b
-    return da, -(da * (a / b))
+    return da, -(da * node.outputs[0])
 
 
 @gradient("Neg")
@@ -43,22 +45,139 @@ def neg(op, node, dy):
     return -dy
 
 
-@gradient("Abs")
-def absolute(op, node, dy):
-    """`y = |x|`:  dx = dy · sign(x)."""
-    return op.AbsGrad(node.inputs[0], dy)
-
-
 @gradient("Exp")
 def exp(op, node, dy):
     """`y = exp x`:  dx = dy · y."""
     return dy * node.outputs[0]
 
 
+@gradient("Log")
+def log(op, node, dy):
+    """`y = log x`:  dx = dy / x."""
+    return dy / node.inputs[0]
+
+
+def _of_output(name):
+    """The gradient of `name` is a composite of y and dy."""
+
+    @gradient(name)
+    def rule(op, node, dy):
+        return op.emit(f"{name}Grad", (node.outputs[0], dy), None, {})
+
+
+def _of_input(name):
+    """The gradient of `name` is a composite of x and dy."""
+
+    @gradient(name)
+    def rule(op, node, dy):
+        return op.emit(f"{name}Grad", (node.inputs[0], dy), None, {})
+
+
+for _name in ("Sqrt", "Reciprocal", "Tan"):
+    _of_output(_name)
+for _name in (
+    "Abs", "Sin", "Cos", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh", "Erf",
+):  # fmt: skip
+    _of_input(_name)
+
+
+@gradient("Pow", broadcasts=True)
+def power(op, node, dy):
+    """`y = x^e`:  dx = dy · e · x^(e - 1),  de = dy · y · log x."""
+    x, e = node.inputs
+    dx = op.PowGrad(x, e, dy)
+    if not e.dtype.is_floating_point():
+        return dx, None
+    return dx, op.cast(op.PowExponentGrad(x, e, node.outputs[0], dy), e.dtype)
+
+
+@gradient("Mod", broadcasts=True)
+def mod(op, node, dy):
+    """`y = a - b · n` with n a whole number:  da = dy,  db = -dy · n."""
+    a, b = node.inputs
+    n = op.Round((a - node.outputs[0]) / b)
+    return dy, -(dy * n)
+
+
 @gradient("Sum", broadcasts=True)
 def total(op, node, dy):
     """`y = x₁ + … + xₙ`:  dxᵢ = dy."""
     return (dy,) * len(node.inputs)
+
+
+@gradient("Mean", broadcasts=True)
+def mean(op, node, dy):
+    """`y = (x₁ + … + xₙ) / n`:  dxᵢ = dy / n."""
+    count = len(node.inputs)
+    return (dy / float(count),) * count
+
+
+@gradient("Max", broadcasts=True)
+def maximum(op, node, dy):
+    """`y = max(x₁, …, xₙ)`:  dxᵢ = dy / k for the k inputs that equal y, else 0."""
+    return _extreme(op, node, dy, op.MaxGrad)
+
+
+@gradient("Min", broadcasts=True)
+def minimum(op, node, dy):
+    """`y = min(x₁, …, xₙ)`:  dxᵢ = dy / k for the k inputs that equal y, else 0."""
+    return _extreme(op, node, dy, op.MinGrad)
+
+
+def _extreme(op, node, dy, pairwise):
+    if len(node.inputs) == 1:
+        return dy
+    if len(node.inputs) == 2:
+        a, b = node.inputs
+        return pairwise(a, b, dy), pairwise(b, a, dy)
+    y = node.outputs[0]
+    hits = [op.Or(op.Equal(x, y), op.IsNaN(x)) for x in node.inputs]
+    share = dy / op.Sum(*(op.cast(hit, dy.dtype) for hit in hits))
+    return [op.Where(hit, share, 0.0) for hit in hits]
+
+
+@gradient("Clip", broadcasts=True)
+def clip(op, node, dy):
+    """`y = min(max(x, low), high)`: dy goes to x within the bounds, else to the bound it hit."""
+    x, low, high = (*node.inputs, None, None)[:3]
+    if low is None and high is None:
+        return dy
+    dlow = dhigh = None
+    if low is not None:
+        hit = op.Less(x, low)
+        hit = hit if high is None else op.And(hit, op.LessOrEqual(low, high))
+        dlow = op.Where(hit, dy, 0.0)
+    if high is not None:
+        dhigh = op.Where(op.Greater(x if low is None else op.Max(x, low), high), dy, 0.0)
+    return op.ClipGrad(x, low, high, dy), dlow, dhigh
+
+
+@gradient("Where", broadcasts=True)
+def where(op, node, dy):
+    """`y = a where c else b`:  da = dy where c,  db = dy where not c,  0 elsewhere."""
+    condition = node.inputs[0]
+    return None, op.Where(condition, dy, 0.0), op.Where(condition, 0.0, dy)
+
+
+@gradient("Cast")
+def cast(op, node, dy):
+    """`y = x` in another type:  dx = dy in the type of x; none through integers."""
+    return _converted(op, node, dy)
+
+
+@gradient("CastLike")
+def cast_like(op, node, dy):
+    """`y = x` in the type of another value:  dx = dy in the type of x."""
+    return _converted(op, node, dy), None
+
+
+def _converted(op, node, dy):
+    x, y = node.inputs[0], node.outputs[0]
+    if not (x.dtype.is_floating_point() and y.dtype.is_floating_point()):
+        return None
+    if min(x.dtype.bitwidth, y.dtype.bitwidth) < 16:
+        raise UnsupportedGradient(node, "rounding to 8 bits or fewer has no derivative")
+    return op.cast(dy, x.dtype)
 
 
 @gradient("Identity")

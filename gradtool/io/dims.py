@@ -69,8 +69,9 @@ def bind(
 ) -> None:
     """Give sizes to symbols in the shapes of the graph's inputs, everywhere they occur.
 
-    `dims` is by symbol, `shapes` by input, `batch` the leading symbol of the first input. Other
-    values keep their shapes: infer them again afterwards.
+    `dims` is by symbol, `shapes` by input, `batch` the leading symbol of the first input, or
+    where its first size is fixed the one symbol that is called batch. Other values keep their
+    shapes: infer them again afterwards.
 
     Raises:
         UsageError: no such symbol or input, or another size is fixed already.
@@ -152,7 +153,10 @@ def _bind_batch(model: ir.Model, batch: int, bindings: dict[str, int]) -> None:
         raise UsageError("--batch: no input of the model has a leading axis")
     leading = first.shape[0]
     if isinstance(leading, int):
-        if leading != batch:
+        named = [name for name in symbols(model) if "batch" in name.lower()]
+        if len(named) == 1:
+            _bind(bindings, named[0], batch, "--batch")
+        elif leading != batch:
             raise UsageError(
                 f"--batch {batch}: input {first.name!r} is fixed at batch {leading} in the model"
             )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Literal
 
 import onnx
 import onnx_ir as ir
 
-from gradtool import shapes as shape_inference
 from gradtool.errors import ModelError
+from gradtool.io import declared, external, mapped, read, rules, structure, types
 from gradtool.io import dims as dimensions
-from gradtool.io import external, functions, opset as opsets, read, structure
+from gradtool.io import opset as opsets
+from gradtool.io.functions import inline_functions
 from gradtool.io.limits import DEFAULT, Limits
+from gradtool.shapes import infer
 
 KeepFunction = Callable[[str, str], bool]
 
@@ -24,7 +24,7 @@ def _keep_none(domain: str, name: str) -> bool:  # noqa: ARG001 - the signature 
 
 
 def load(
-    source: str | os.PathLike[str] | Literal["-"],
+    source: str | os.PathLike[str],
     *,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -55,12 +55,14 @@ def load(
         if target > version:
             proto = opsets.raise_to(proto, target)
         model = deserialize(proto)
-        external.attach(model, folder)
-        functions.inline_functions(model, keep_function, limits)
+        mapped.attach(model, folder.find)
+        inline_functions(model, keep_function, limits)
         dimensions.bind(model, dims or {}, shapes or {}, batch)
-        declared = shape_inference.declared(model)
-        shape_inference.infer(model)
-        shape_inference.check(model, declared, limits)
+        said = declared.collect(model)
+        infer(model)
+        declared.check(model, said, limits)
+        types.check(model)
+        rules.check(model, limits)
     except ModelError as error:
         raise type(error)(f"{where}: {error}") from error
     model.meta["gradtool.path"] = None if path is None else path.resolve()
@@ -74,6 +76,6 @@ def deserialize(proto: onnx.ModelProto) -> ir.Model:
     dimensions.tidy(proto)
     try:
         return ir.serde.deserialize_model(proto)
-    except Exception as error:  # noqa: BLE001 - whatever the library stumbles over is the file's
+    except Exception as error:
         reason = " ".join(str(error.__cause__ or error).split())[:200]
         raise ModelError(f"cannot be read: {reason}") from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import onnx
 from onnx import defs
@@ -67,6 +68,8 @@ def _check_node(
     node: onnx.NodeProto, imports: Mapping[str, int], functions: Functions, *, in_function: bool
 ) -> None:
     who, domain = walk.label(node), walk.domain_of(node)
+    if not all(isinstance(text, str) for text in (node.name, node.op_type, node.domain)):
+        raise ModelError("a node has a name, an operator or a domain that is not UTF-8")
     if not any(node.output) and not any(node.input):
         raise ModelError(f"{who}: has neither inputs nor outputs")
     _check_attributes(node, who, in_function=in_function)
@@ -125,22 +128,11 @@ def _check_attributes(node: onnx.NodeProto, who: str, *, in_function: bool) -> N
 def _check_schema(node: onnx.NodeProto, domain: str, version: int, who: str) -> None:
     schema = _schema(node.op_type, domain, version)
     if schema is None:
-        known = _newest(domain, node.op_type)
-        if known is None:
-            raise ModelError(f"{who}: {node.op_type!r} is no operator of {domain or 'ai.onnx'!r}")
-        raise ModelError(f"{who}: is not in opset {version} of {domain or 'ai.onnx'!r}")
-    for what, found, least, most in (
-        ("inputs", len(node.input), schema.min_input, schema.max_input),
-        ("outputs", len(node.output), schema.min_output, schema.max_output),
-    ):
-        if not least <= found <= most:
-            span = str(least) if least == most else f"{least} to {most}"
-            if most > 2**30:
-                span = f"at least {least}"
-            raise ModelError(f"{who}: has {found} {what}, {node.op_type} takes {span}")
-    for required, name in zip(schema.required_inputs, node.input, strict=False):
-        if required and not name:
-            raise ModelError(f"{who}: a required input is left out")
+        where = f"{domain or 'ai.onnx'!r}"
+        if _newest(domain, node.op_type) is None:
+            raise ModelError(f"{who}: {node.op_type!r} is no operator of {where}")
+        raise ModelError(f"{who}: is not in opset {version} of {where}")
+    _check_arity(node, schema, who)
     for attribute in node.attribute:
         expected = schema.attributes.get(attribute.name)
         if expected is None:
@@ -153,6 +145,21 @@ def _check_schema(node: onnx.NodeProto, domain: str, version: int, who: str) -> 
             raise ModelError(f"{who}: the required attribute {name!r} is missing")
 
 
+def _check_arity(node: onnx.NodeProto, schema: _Schema, who: str) -> None:
+    for what, found, least, most in (
+        ("inputs", len(node.input), schema.min_input, schema.max_input),
+        ("outputs", len(node.output), schema.min_output, schema.max_output),
+    ):
+        if not least <= found <= most:
+            span = str(least) if least == most else f"{least} to {most}"
+            if most > 2**30:
+                span = f"at least {least}"
+            raise ModelError(f"{who}: has {found} {what}, {node.op_type} takes {span}")
+    for required, name in zip(schema.required_inputs, node.input, strict=False):
+        if required and not name:
+            raise ModelError(f"{who}: a required input is left out")
+
+
 class _Schema:
     """What of an operator schema is looked at, in plain Python: reading it natively is slow."""
 
@@ -161,7 +168,9 @@ class _Schema:
         self.min_input, self.max_input = schema.min_input, schema.max_input
         self.min_output, self.max_output = schema.min_output, schema.max_output
         self.required_inputs = [parameter.option == single for parameter in schema.inputs]
-        self.attributes = {name: a.type.value for name, a in schema.attributes.items()}
+        self.attributes = {
+            name: int(cast("Any", a.type).value) for name, a in schema.attributes.items()
+        }
         self.required_attributes = [n for n, a in schema.attributes.items() if a.required]
 
 

@@ -6,11 +6,21 @@ import subprocess
 import sys
 
 import onnx
+import onnx_ir as ir
 
 from gradtool.errors import ModelError
+from gradtool.io.functions import inline_functions
 
 MINIMUM = 18
 _HEAVY = 1024
+_SINGLE_FIELDS = (
+    "ir_version",
+    "producer_name",
+    "producer_version",
+    "domain",
+    "model_version",
+    "doc_string",
+)
 _SECONDS = 120
 _CONVERT = """
 import sys, onnx
@@ -37,7 +47,9 @@ def raise_to(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
     if version > newest:
         raise ModelError(f"opset {version} is newer than {newest}, the newest that onnx knows")
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        inlined = ir.serde.deserialize_model(model)
+        inline_functions(inlined, lambda domain, name: False)  # noqa: ARG005
+        model = ir.serde.serialize_model(inlined)
     before = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     skeleton, weights = _strip(model)
     raised = _convert(skeleton, before, version)
@@ -81,9 +93,7 @@ def _without_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
             shell.graph.CopyFrom(graph)
         elif field.name in ("opset_import", "metadata_props"):
             getattr(shell, field.name).extend(value)
-        elif field.name in ("producer_name", "producer_version", "domain", "doc_string"):
-            setattr(shell, field.name, value)
-        elif field.name in ("ir_version", "model_version"):
+        elif field.name in _SINGLE_FIELDS:
             setattr(shell, field.name, value)
     return shell
 

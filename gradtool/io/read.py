@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gradtool.errors import ModelError
 from gradtool.io.limits import DEFAULT, Limits

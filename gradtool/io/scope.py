@@ -53,8 +53,8 @@ class _Scope:
 
     def define(self, name: str, writer: str) -> None:
         """Record a new value. Raises ModelError where the name is taken or empty."""
-        if not name:
-            raise ModelError(f"{self.where}: an {writer} has no name")
+        if not name or not isinstance(name, str):
+            raise ModelError(f"{self.where}: {writer} has no name, or one that is not UTF-8")
         if name in self.names:
             raise ModelError(
                 f"{self.where}: {writer} {name!r} has the name of another value "

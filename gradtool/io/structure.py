@@ -110,20 +110,20 @@ def _check_calls(functions: dict[tuple[str, str, str], onnx.FunctionProto]) -> N
         for key, function in functions.items()
     }
     done: set[tuple[str, str, str]] = set()
-    for start in calls:
-        stack, path = [(start, iter(calls[start]))], {start}
+    for start, callees in calls.items():
+        stack, path = [(start, iter(callees))], {start}
         while stack:
             key, rest = stack[-1]
-            callee = next((callee for callee in rest if callee not in done), None)
-            if callee is None:
+            found = next((callee for callee in rest if callee not in done), None)
+            if found is None:
                 done.add(key)
                 path.discard(key)
                 stack.pop()
-            elif callee in path:
-                raise ModelError(f"local function {callee[1]!r} calls itself")
+            elif found in path:
+                raise ModelError(f"local function {found[1]!r} calls itself")
             else:
-                path.add(callee)
-                stack.append((callee, iter(calls[callee])))
+                path.add(found)
+                stack.append((found, iter(calls[found])))
 
 
 def _check_interface(model: onnx.ModelProto) -> None:
@@ -158,9 +158,7 @@ def _check_type(kind: onnx.TypeProto, where: str) -> None:
         raise ModelError(f"{where}: has no type")
 
 
-def _check_default(
-    value: onnx.ValueInfoProto, tensor: onnx.TensorProto, where: str
-) -> None:
+def _check_default(value: onnx.ValueInfoProto, tensor: onnx.TensorProto, where: str) -> None:
     kind = value.type.tensor_type
     if kind.elem_type != tensor.data_type:
         raise ModelError(f"{where}: its type differs from its initializer's")

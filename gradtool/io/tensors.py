@@ -13,7 +13,7 @@ from gradtool.io import external
 from gradtool.io.limits import Limits
 
 _T = onnx.TensorProto
-_PACKED = {_T.INT4: 2, _T.UINT4: 2, _T.FLOAT4E2M1: 2, _T.INT2: 4, _T.UINT2: 4}
+_PACKED: dict[int, int] = {_T.INT4: 2, _T.UINT4: 2, _T.FLOAT4E2M1: 2, _T.INT2: 4, _T.UINT2: 4}
 _FIELDS: dict[str, tuple[int, ...]] = {
     "float_data": (_T.FLOAT, _T.COMPLEX64),
     "double_data": (_T.DOUBLE, _T.COMPLEX128),
@@ -48,9 +48,7 @@ def nbytes(elements: int, dtype: ir.DataType) -> int:
     return -(-elements * dtype.bitwidth // 8)
 
 
-def check(
-    tensor: onnx.TensorProto, where: str, folder: external.Folder, limits: Limits
-) -> None:
+def check(tensor: onnx.TensorProto, where: str, folder: external.Folder, limits: Limits) -> None:
     """Refuse a tensor whose data and declaration disagree.
 
     Raises:

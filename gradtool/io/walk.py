@@ -80,13 +80,17 @@ def tensors(model: onnx.ModelProto) -> Iterator[tuple[onnx.TensorProto, str]]:
             yield tensor, f"tensor {tensor.name!r}"
     for body in bodies(model):
         for node in nodes(body):
-            for attribute in node.attribute:
-                where = f"attribute {attribute.name!r} of {label(node)}"
-                if attribute.HasField("t"):
-                    yield attribute.t, where
-                for tensor in attribute.tensors:
-                    yield tensor, where
+            yield from _attribute_tensors(node.attribute, label(node))
     for function in model.functions:
-        for attribute in function.attribute_proto:
-            if attribute.HasField("t"):
-                yield attribute.t, f"default {attribute.name!r} of function {function.name!r}"
+        yield from _attribute_tensors(function.attribute_proto, f"function {function.name!r}")
+
+
+def _attribute_tensors(
+    attributes: Iterable[onnx.AttributeProto], owner: str
+) -> Iterator[tuple[onnx.TensorProto, str]]:
+    for attribute in attributes:
+        where = f"attribute {attribute.name!r} of {owner}"
+        if attribute.HasField("t"):
+            yield attribute.t, where
+        for tensor in attribute.tensors:
+            yield tensor, where

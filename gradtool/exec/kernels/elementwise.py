@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 
 from gradtool.exec.kernel import kernel
-
+from gradtool.exec.kernels import _elementwise_grad  # noqa: F401 - registers its kernels
+from gradtool.exec.kernels._powers import raise_to
 
 UNARY = {
     "Neg": "negative",
@@ -14,9 +16,21 @@ UNARY = {
     "Sqrt": "sqrt",
     "Sin": "sin",
     "Cos": "cos",
+    "Tan": "tan",
+    "Asin": "arcsin",
+    "Acos": "arccos",
+    "Atan": "arctan",
+    "Sinh": "sinh",
+    "Cosh": "cosh",
+    "Asinh": "arcsinh",
+    "Acosh": "arccosh",
+    "Atanh": "arctanh",
+    "Tanh": "tanh",
     "Floor": "floor",
     "Ceil": "ceil",
+    "Round": "rint",
     "Not": "logical_not",
+    "BitwiseNot": "invert",
     "Sign": "sign",
     "IsNaN": "isnan",
 }
@@ -27,6 +41,9 @@ BINARY = {
     "And": "logical_and",
     "Or": "logical_or",
     "Xor": "logical_xor",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
     "Equal": "equal",
     "Less": "less",
     "LessOrEqual": "less_equal",
@@ -40,15 +57,11 @@ def _unary(name, ufunc):
     def run(xp, x, *, out, work):
         getattr(xp, ufunc)(x, out=out[0])
 
-    return run
-
 
 def _binary(name, ufunc):
     @kernel(name, may_inplace=(0, 1), strided=True)
     def run(xp, a, b, *, out, work):
         getattr(xp, ufunc)(a, b, out=out[0])
-
-    return run
 
 
 for _name, _ufunc in UNARY.items():
@@ -57,52 +70,97 @@ for _name, _ufunc in BINARY.items():
     _binary(_name, _ufunc)
 
 
-@kernel("Div", may_inplace=(0, 1), strided=True)
+def _is_float(array):
+    return array.dtype.kind not in "iub"
+
+
+def _div_work(a, b, *, out):
+    return [] if _is_float(out[0]) else [out[0]]
+
+
+@kernel("Div", may_inplace=(0, 1), strided=True, work=_div_work)
 def div(xp, a, b, *, out, work):
-    """`a / b`; integers truncate toward zero, as in C."""
-    if out[0].dtype.kind == "f" or out[0].dtype.name == "bfloat16":
+    """`a / b`; integers truncate toward zero: `(a - fmod(a, b)) / b`, as in C."""
+    if _is_float(out[0]):
         xp.divide(a, b, out=out[0])
-    elif out[0].dtype.kind == "u":
-        xp.floor_divide(a, b, out=out[0])
     else:
-        quotient = xp.abs(a) // xp.abs(b)
-        xp.copyto(out[0], xp.where((a < 0) ^ (b < 0), -quotient, quotient), casting="unsafe")
+        xp.fmod(a, b, out=work[0])
+        xp.subtract(a, work[0], out=work[0])
+        xp.floor_divide(work[0], b, out=out[0])
+
+
+@kernel("Mod", may_inplace=(0, 1), strided=True)
+def mod(xp, a, b, *, out, work, fmod=0):
+    """The remainder of `a / b`, of the sign of b, or of a with `fmod`."""
+    (xp.fmod if fmod else xp.remainder)(a, b, out=out[0])
 
 
 @kernel("Reciprocal", may_inplace=(0,), strided=True)
 def reciprocal(xp, x, *, out, work):
-    xp.divide(1, x, out=out[0])
+    xp.divide(x.dtype.type(1), x, out=out[0])
 
 
 @kernel("Pow", may_inplace=(0,), strided=True)
-def power(xp, x, y, *, out, work):
-    """`x ** y` in the type of x, which may differ from y's."""
-    xp.power(x, y, out=out[0], casting="unsafe")
+def power(xp, x, exponent, *, out, work):
+    """`x ** exponent` in the type of x, which may differ from the exponent's."""
+    raise_to(xp, x, exponent, out[0])
 
 
+@kernel("IsInf", strided=True)
+def is_inf(xp, x, *, out, work, detect_negative=1, detect_positive=1):
+    if detect_negative and detect_positive:
+        xp.isinf(x, out=out[0])
+    elif detect_negative or detect_positive:
+        xp.equal(x, x.dtype.type(-np.inf if detect_negative else np.inf), out=out[0])
+    else:
+        out[0].fill(False)
 
 
+@kernel("BitShift", may_inplace=(0, 1), strided=True)
+def bit_shift(xp, x, y, *, out, work, direction):
+    (xp.left_shift if direction == "LEFT" else xp.right_shift)(x, y, out=out[0])
 
-def _fold(name, ufunc):
-    @kernel(name, strided=True)
+
+def _fold(xp, ufunc, inputs, y):
+    """`y` is the inputs combined from the left; only the first one may be y itself."""
+    first, *rest = inputs
+    if not rest:
+        xp.copyto(y, first)
+        return
+    ufunc(first, rest[0], out=y)
+    for value in rest[1:]:
+        ufunc(y, value, out=y)
+
+
+def _nary(name, ufunc):
+    @kernel(name, may_inplace=(0, 1), strided=True)
     def run(xp, *inputs, out, work):
-        first, *rest = inputs
-        if not rest:
-            xp.copyto(out[0], first)
-            return
-        combine = getattr(xp, ufunc)
-        combine(first, rest[0], out=out[0])
-        for value in rest[1:]:
-            combine(out[0], value, out=out[0])
-
-    return run
+        _fold(xp, getattr(xp, ufunc), inputs, out[0])
 
 
 for _name, _ufunc in {"Sum": "add", "Max": "maximum", "Min": "minimum"}.items():
-    _fold(_name, _ufunc)
+    _nary(_name, _ufunc)
 
 
-@kernel("Where", strided=True)
+@kernel("Mean", may_inplace=(0, 1), strided=True)
+def mean(xp, *inputs, out, work):
+    """`(x₁ + … + xₙ) / n`."""
+    _fold(xp, xp.add, inputs, out[0])
+    xp.divide(out[0], out[0].dtype.type(len(inputs)), out=out[0])
+
+
+@kernel("Clip", may_inplace=(0,), strided=True)
+def clip(xp, x, low=None, high=None, *, out, work):
+    """`min(max(x, low), high)`."""
+    if low is not None:
+        x = xp.maximum(x, low, out=out[0])
+    if high is not None:
+        xp.minimum(x, high, out=out[0])
+    elif low is None:
+        xp.copyto(out[0], x)
+
+
+@kernel("Where", may_inplace=(2,), strided=True)
 def where(xp, condition, a, b, *, out, work):
     xp.copyto(out[0], b)
     xp.copyto(out[0], a, where=condition)
@@ -113,13 +171,11 @@ def cast(xp, x, *, out, work, to, saturate=1, round_mode="up"):
     xp.copyto(out[0], x, casting="unsafe")
 
 
+@kernel("CastLike", strided=True)
+def cast_like(xp, x, like, *, out, work, saturate=1, round_mode="up"):
+    xp.copyto(out[0], x, casting="unsafe")
+
+
 @kernel("Identity", strided=True, view=lambda x, strides, *, out: [(0, strides)])
 def identity(xp, x, *, out, work):
     xp.copyto(out[0], x)
-
-
-@kernel("ai.gradtool::AbsGrad", may_inplace=(0, 1), strided=True, work=lambda x, dy, *, out: [x])
-def abs_grad(xp, x, dy, *, out, work):
-    xp.multiply(xp.sign(x, out=work[0]), dy, out=out[0])
-
-

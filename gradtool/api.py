@@ -1,0 +1,205 @@
+"""The Python interface: what the commands do, as functions that return frozen results.
+
+    import gradtool as gt
+
+    model = gt.load("resnet50.onnx", dims={"batch": 32})
+    training = gt.grad(model, loss="auto")
+    plan = gt.plan(training)
+    result = gt.run(training, inputs="random", device="cpu")
+    gt.save(training, "resnet50.grad.onnx")
+
+Nothing prints.  Sizes are bytes, as integers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool import gradients, io
+from gradtool.errors import UsageError
+from gradtool.exec import inputs as sources
+from gradtool.exec.run import Result, bound, execute, planned
+from gradtool.functions.calls import inline, refold, register_shapes
+from gradtool.passes.backward import Accumulate
+from gradtool.passes.prune import prune
+from gradtool.passes.training import TrainingGraph, is_training_graph, training_graph
+from gradtool.planning.plan import Plan
+from gradtool.reports.memory import plans_table
+from gradtool.reports.table import Table
+
+Graph = TrainingGraph | ir.Model
+Inputs = Mapping[str, np.ndarray[Any, Any]] | str | os.PathLike[str]
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    batch: int | None = None,
+) -> ir.Model:
+    """A model from a file (`-`: standard input), checked, typed and shaped.
+
+    `dims` gives sizes to symbols, `shapes` to whole inputs, `batch` to the leading symbol of the
+    first input.  Weights stay on disk until they are needed.
+
+    Raises:
+        ModelError: the file is missing, damaged or not a valid model.
+        UsageError: a symbol or an input does not exist, or a size contradicts the file.
+    """
+    model = io.load(
+        os.fspath(source), dims=dims, shapes=shapes, batch=batch, keep_function=_has_rule
+    )
+    register_shapes()
+    if refold(model):
+        prune(model)
+    return model
+
+
+def _has_rule(domain: str, name: str) -> bool:
+    return gradients.find(domain, name, 1) is not None
+
+
+def grad(
+    model: ir.Model,
+    *,
+    loss: str = "auto",
+    labels: str = "labels",
+    wrt: Sequence[str] | None = None,
+    no_grad: Sequence[str] = (),
+    input_grad: Sequence[str] = (),
+    head_grads: bool = False,
+    accumulate: Accumulate = "chain",
+) -> TrainingGraph:
+    """The training graph of a forward model, which is left as it is.
+
+    `loss` is `auto`, the name of a value, or `KIND[:OUTPUT]` (ce, mse, l1, bce-logits, nll, mean,
+    sum).  `wrt`, `no_grad` and `input_grad` are names or globs.  With `head_grads` there is no
+    loss: an input per output carries its gradient.
+
+    Raises:
+        UsageError: a name that does not exist.
+        NotDifferentiable: operators without a gradient, or values the loss does not depend on.
+    """
+    return training_graph(
+        model,
+        loss=loss,
+        labels=labels,
+        wrt=wrt,
+        no_grad=no_grad,
+        input_grad=input_grad,
+        head_grads=head_grads,
+        accumulate=accumulate,
+    )
+
+
+def save(
+    graph: Graph,
+    path: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    external_data: Literal["auto", "always", "never"] = "auto",
+) -> tuple[Path, int]:
+    """Write a graph in standard operators, whole or not at all; returns path and bytes.
+
+    Raises:
+        UsageError: the output exists and `force` is not given, or cannot be written.
+    """
+    model = model_of(graph).clone()
+    inline(model)
+    return io.save(model, path, force=force, external_data=external_data)
+
+
+def plan(graph: Graph, *, dims: Mapping[str, int] | None = None) -> Plan:
+    """The memory plan of a training graph (or of a forward model alone), nothing recomputed.
+
+    Raises:
+        UsageError: sizes are open, or an operator has no kernel.
+    """
+    return planned(model_of(graph), dims or {})
+
+
+def run(
+    graph: Graph,
+    inputs: Inputs = "random",
+    *,
+    device: str = "cpu",
+    engine: Literal["arena", "ort"] = "arena",
+    seed: int = 0,
+    repeat: int = 1,
+    measure: bool = False,
+    check_nan: bool = False,
+    check_arena: bool = False,
+) -> Result:
+    """Run forward and backward once (or `repeat` times) and return copies of all results.
+
+    `inputs` are arrays by name, a file or folder that holds them, or `random` (drawn with `seed`).
+
+    Raises:
+        MissingData: an input or a weight is absent.
+        UsageError: an input has another type or shape than the model's.
+        DeviceError: the device is missing or out of memory.
+    """
+    model = model_of(graph)
+    arrays = read_inputs(model, inputs, seed)
+    if engine == "ort":
+        from gradtool.exec import ort
+
+        return ort.execute(bound(model, sources.sizes(model, arrays)), arrays, repeat=repeat)
+    return execute(
+        model,
+        arrays,
+        device=device,
+        repeat=repeat,
+        measure=measure,
+        check_nan=check_nan,
+        check_arena=check_arena,
+    )
+
+
+def read_inputs(model: ir.Model, inputs: Inputs, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays for exactly the inputs of a model, in their types."""
+    if isinstance(inputs, Mapping):
+        return sources.require(model, inputs, "inputs")
+    if os.fspath(inputs) == "random":
+        open_sizes = io.symbols(model)
+        if open_sizes:
+            raise UsageError(
+                f"sizes are open: {', '.join(open_sizes)}; give them with --dim NAME=SIZE"
+            )
+        return sources.random(model, seed)
+    return sources.require(model, sources.read(os.fspath(inputs)), os.fspath(inputs))
+
+
+def report(graphs: Sequence[Graph | Plan], names: Sequence[str] | None = None) -> Table:
+    """Planned memory of several graphs or plans side by side, as rows."""
+    plans = [g if isinstance(g, Plan) else plan(g) for g in graphs]
+    return plans_table(plans, names or [p.name for p in plans])
+
+
+def model_of(graph: Graph) -> ir.Model:
+    """The model inside a training graph, or the model itself."""
+    return graph.model if isinstance(graph, TrainingGraph) else graph
+
+
+__all__ = [
+    "Plan",
+    "Result",
+    "Table",
+    "TrainingGraph",
+    "grad",
+    "is_training_graph",
+    "load",
+    "model_of",
+    "plan",
+    "read_inputs",
+    "report",
+    "run",
+    "save",
+]

@@ -1,0 +1,1 @@
+"""One file per command: options, one call, output."""

@@ -1,0 +1,96 @@
+"""Devices: where the arena lies, and the array library that works on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtool.errors import DeviceError, UsageError
+
+INSTALL_CUPY = "install the extra that fits the driver: pip install 'gradtool[cuda12]' or '[cuda13]'"
+
+
+@dataclass(frozen=True)
+class Device:
+    """An array library `xp` (numpy or CuPy) on one device."""
+
+    name: str
+    xp: Any
+
+    def empty(self, size: int) -> Any:
+        """`size` uninitialised bytes in one allocation, aligned to 64 bytes."""
+        try:
+            raw = self.xp.empty(size + 64, self.xp.uint8)
+        except MemoryError as error:
+            raise DeviceError(f"{self.name}: no room for an arena of {size} bytes") from error
+        except Exception as error:
+            if type(error).__name__ != "OutOfMemoryError":
+                raise
+            raise DeviceError(f"{self.name}: no room for an arena of {size} bytes") from error
+        start = -self.address(raw) % 64
+        return raw[start : start + size]
+
+    def address(self, array: Any) -> int:
+        """The address of the first byte of an array."""
+        pointer = array.ctypes.data if self.xp is np else array.data.ptr
+        return int(pointer)
+
+    def view(
+        self, arena: Any, offset: int, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...]
+    ) -> Any:
+        """An array over bytes of the arena."""
+        if self.xp is np:
+            return np.ndarray(shape, dtype, buffer=arena, offset=offset, strides=strides)
+        pointer = arena.data + offset
+        return self.xp.ndarray(shape, dtype, memptr=pointer, strides=strides)
+
+    def to_host(self, array: Any) -> np.ndarray[Any, Any]:
+        """A copy of an array as numpy's."""
+        return np.array(array) if self.xp is np else self.xp.asnumpy(array)
+
+    def from_host(self, target: Any, source: np.ndarray[Any, Any]) -> None:
+        """Copy a numpy array into an array of this device."""
+        if self.xp is np:
+            np.copyto(target, source)
+        else:
+            target.set(np.ascontiguousarray(source))
+
+    def synchronize(self) -> None:
+        """Wait until everything launched so far is done."""
+        if self.xp is not np:
+            self.xp.cuda.Device().synchronize()
+
+
+def open_device(name: str) -> Device:
+    """The device called `auto`, `cpu`, `cuda` or `cuda:N`.
+
+    Raises:
+        DeviceError: CuPy or the device is missing; the message says what to install.
+    """
+    if name == "cpu":
+        return Device("cpu", np)
+    if name == "auto":
+        try:
+            return open_device("cuda")
+        except DeviceError:
+            return Device("cpu", np)
+    kind, _, number = name.partition(":")
+    if kind != "cuda" or (number and not number.isdigit()):
+        raise UsageError(f"unknown device {name!r}: use auto, cpu, cuda or cuda:N")
+    return _open_cuda(int(number or 0))
+
+
+def _open_cuda(number: int) -> Device:
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(f"cuda:{number}: CuPy is not installed; {INSTALL_CUPY}") from error
+    if not cupy.cuda.is_available():
+        raise DeviceError(f"cuda:{number}: no CUDA device is visible; use --device cpu")
+    if number >= cupy.cuda.runtime.getDeviceCount():
+        count = cupy.cuda.runtime.getDeviceCount()
+        raise DeviceError(f"cuda:{number}: there are {count} CUDA devices, counted from 0")
+    cupy.cuda.Device(number).use()
+    return Device(f"cuda:{number}", cupy)

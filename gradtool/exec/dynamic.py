@@ -1,0 +1,115 @@
+"""The dynamic region: values whose shape depends on data, allocated as they appear, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.errors import ModelError
+from gradtool.exec.call import call, spec_of
+from gradtool.exec.device import Device
+from gradtool.exec.kernel import Kernel
+from gradtool.families import split_name
+from gradtool.program import Program, Spec, Step
+
+
+class DynamicRegion:
+    """Holds arrays outside the arena from the step that makes them to the last that reads them.
+
+    `bytes` are held now, `peak` were held at most; both count only values that no plan can size.
+    """
+
+    def __init__(self, program: Program, device: Device) -> None:
+        self.program = program
+        self.device = device
+        self.values: dict[int, Any] = {}
+        self.bytes = 0
+        self.peak = 0
+        self._last = _last_uses(program)
+
+    def run(self, index: int, kernel: Kernel, arrays: Sequence[Any]) -> None:
+        """Run one step with at least one value of unknown shape."""
+        step = self.program.steps[index]
+        inputs = [None if v is None else self.values.get(v, arrays[v]) for v in step.inputs]
+        inputs = [
+            self.device.to_host(a) if a is not None and slot in kernel.host else a
+            for slot, a in enumerate(inputs)
+        ]
+        results = call(self.device.xp, kernel, inputs, self._out(step, kernel, inputs), step.attributes)
+        for value, result in zip(step.outputs, results, strict=False):
+            if value is None:
+                continue
+            if self.program.values[value].spec is None:
+                self._hold(value, result)
+            else:
+                self.device.xp.copyto(arrays[value], result)
+        for value in self._last.get(index, ()):
+            held = self.values.pop(value, None)
+            if held is not None:
+                self.bytes -= held.nbytes
+
+    def _hold(self, value: int, array: Any) -> None:
+        before = self.values.get(value)
+        self.values[value] = array
+        self.bytes += array.nbytes - (before.nbytes if before is not None else 0)
+        self.peak = max(self.peak, self.bytes)
+
+    def _out(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec | None]:
+        """What the outputs will be: as planned, or as inferred from the arrays at hand."""
+        known = [None if v is None else self.program.values[v].spec for v in step.outputs]
+        if all(s is not None or v is None for s, v in zip(known, step.outputs, strict=True)):
+            return known
+        return [
+            None if v is None else s
+            for v, s in zip(step.outputs, _infer(step, inputs), strict=True)
+        ]
+
+
+def _infer(step: Step, inputs: Sequence[Any]) -> list[Spec]:
+    """Shapes and types of the outputs for these very inputs."""
+    from onnx_shape_inference import ShapeInferenceContext, registry
+
+    from gradtool.builder import attribute
+
+    domain, op = split_name(step.op)
+    values = [None if a is None else _constant(a) for a in inputs]
+    attributes = [attribute(k, v) for k, v in step.attributes.items()]
+    node = ir.Node(domain, op, values, attributes, num_outputs=len(step.outputs), name=step.name)
+    infer = registry.get(domain, op, version=step.version)
+    if infer is None:
+        raise ModelError(f"{step.op} {step.name!r}: its shape can't be inferred")
+    infer(ShapeInferenceContext({domain: step.version}), node)
+    specs = []
+    for value in node.outputs:
+        if value.dtype is None or value.shape is None:
+            raise ModelError(f"{step.op} {step.name!r}: its shape can't be inferred")
+        shape = tuple(d if isinstance(d, int) else 0 for d in value.shape)
+        specs.append(Spec(shape, np.dtype(value.dtype.numpy())))
+    return specs
+
+
+def _constant(array: Any) -> ir.Value:
+    spec = spec_of(array)
+    tensor = ir.Tensor(array) if isinstance(array, np.ndarray) else None
+    dtype = ir.DataType.from_numpy(spec.dtype)
+    return ir.Value(
+        name="x", shape=ir.Shape(spec.shape), type=ir.TensorType(dtype), const_value=tensor
+    )
+
+
+def _last_uses(program: Program) -> dict[int, list[int]]:
+    """By step: the values of unknown shape that nobody reads after it."""
+    last: dict[int, int] = {}
+    for index, step in enumerate(program.steps):
+        for value in (*step.reads, *step.writes):
+            if program.values[value].spec is None:
+                last[value] = index
+    for value in program.outputs:
+        last.pop(value, None)
+    found: dict[int, list[int]] = {}
+    for value, index in last.items():
+        found.setdefault(index, []).append(value)
+    return found

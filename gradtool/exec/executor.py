@@ -1,0 +1,190 @@
+"""The arena executor: one allocation, views bound once, a flat list of bound kernel calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from gradtool.errors import MissingData, UsageError
+from gradtool.exec import kernel as registry
+from gradtool.exec.device import Device
+from gradtool.exec.dynamic import DynamicRegion
+from gradtool.exec.kernel import Kernel
+from gradtool.families import split_name
+from gradtool.planning.liveness import aligned
+from gradtool.planning.plan import Plan
+from gradtool.program import Step, contiguous
+
+Parameters = Callable[[str], np.ndarray[Any, Any]]
+
+
+class Executor:
+    """A plan bound to a device: `arena` holds `plan.peak` bytes, `calls` one callable per step.
+
+    Nothing of size is allocated during a step, but by steps whose shapes depend on data (counted
+    by `dynamic`) and by kernels in the simple style (counted in `plan.adapted`).
+    """
+
+    def __init__(self, plan: Plan, device: Device, parameters: Parameters) -> None:
+        self.plan = plan
+        self.program = plan.program
+        self.device = device
+        self.arena = device.empty(plan.peak)
+        self.dynamic = DynamicRegion(self.program, device)
+        self.arrays = self._bind_values()
+        self._load_parameters(parameters)
+        self.calls = [self._bind(index, step) for index, step in enumerate(self.program.steps)]
+
+    # ------------------------------------------------------------------- running
+
+    def set_input(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        """Copy an input into the arena. Raises UsageError if type or shape do not fit."""
+        index = self._input_number(name)
+        datum = self.program.values[index]
+        spec = datum.spec
+        if spec is None:
+            raise UsageError(f"input {name!r}: its shape is not known")
+        if array.dtype != spec.dtype:
+            raise UsageError(f"input {name!r} is {array.dtype}, the model takes {spec.dtype}")
+        if array.shape != spec.shape:
+            raise UsageError(f"input {name!r} has shape {array.shape}, planned for {spec.shape}")
+        if datum.kind != "host" and spec.bytes:
+            self.device.from_host(self.arrays[index], array)
+
+    def step(self) -> None:
+        """Run forward and backward once."""
+        for call in self.calls:
+            call()
+
+    def value(self, index: int) -> Any:
+        """The array of a value, on the device; valid until its buffer is used again."""
+        return self.dynamic.values.get(index, self.arrays[index])
+
+    def result(self, index: int) -> np.ndarray[Any, Any]:
+        """A copy of an output on the host."""
+        return self.device.to_host(self.value(index))
+
+    def gradients(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Copies of all gradients, by the name of the value they belong to."""
+        return {name: self.result(index) for name, index in self.program.gradients.items()}
+
+    def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Copies of all outputs that are no gradients, by name."""
+        gradients = set(self.program.gradients.values())
+        chosen = [v for v in self.program.outputs if v not in gradients]
+        return {self.program.values[v].name: self.result(v) for v in chosen}
+
+    # ------------------------------------------------------------------- binding
+
+    def _input_number(self, name: str) -> int:
+        for index in self.program.inputs:
+            if self.program.values[index].name == name:
+                return index
+        raise UsageError(f"the model has no input {name!r}")
+
+    def _bind_values(self) -> list[Any]:
+        """The array of every value of known shape, laid over the arena."""
+        offsets = {v: b.offset for b in self.plan.buffers for v in b.values}
+        arrays: list[Any] = [None] * len(self.program.values)
+        for index, datum in enumerate(self.program.values):
+            if datum.spec is None:
+                continue
+            if datum.kind == "host" or (datum.kind == "constant" and not datum.bytes):
+                arrays[index] = self.program.constants.get(index)
+                continue
+            offset, value = 0, index
+            while (view := self.program.values[value].view) is not None:
+                offset, value = offset + view.offset, view.base
+            strides = datum.view.strides if datum.view else contiguous(datum.spec)
+            spec = datum.spec
+            if spec.bytes and value in offsets:
+                arrays[index] = self.device.view(
+                    self.arena, offsets[value] + offset, spec.shape, spec.dtype, strides
+                )
+            else:
+                arrays[index] = self.device.xp.empty(spec.shape, spec.dtype)
+        for index, constant in self.program.constants.items():
+            if self.program.values[index].kind == "constant" and constant.size:
+                self.device.from_host(arrays[index], constant)
+        return arrays
+
+    def _load_parameters(self, parameters: Parameters) -> None:
+        for index, datum in enumerate(self.program.values):
+            if datum.kind == "parameter" and datum.view is None and datum.spec is not None:
+                array = parameters(datum.name)
+                if array.shape != datum.spec.shape or array.dtype != datum.spec.dtype:
+                    raise MissingData(
+                        f"parameter {datum.name!r} is {array.dtype}{array.shape}, "
+                        f"planned as {datum.spec.dtype}{datum.spec.shape}"
+                    )
+                if datum.spec.bytes:
+                    self.device.from_host(self.arrays[index], array)
+
+    def _bind(self, index: int, step: Step) -> Callable[[], None]:
+        domain, op = split_name(step.op)
+        found = registry.find(domain, op, step.version)
+        if found is None:
+            raise UsageError(f"no kernel to run {step.op}")
+        if self.program.is_dynamic(step):
+            return partial(self.dynamic.run, index, found, self.arrays)
+        inputs = [
+            None if v is None else self._operand(v, slot in found.host)
+            for slot, v in enumerate(step.inputs)
+        ]
+        out = [None if v is None else self.arrays[v] for v in step.outputs]
+        if found.simple:
+            return partial(_adapted, self.device.xp, found, inputs, out, dict(step.attributes))
+        work = self._workspace(index, step)
+        attributes = dict(step.attributes)
+        fixed = partial(found.function, self.device.xp, out=out, work=work, **attributes)
+        if any(callable(i) for i in inputs):
+            return partial(_fetch_then_call, fixed, inputs)
+        return partial(fixed, *inputs)
+
+    def _operand(self, value: int, on_host: bool) -> Any:  # noqa: FBT001
+        """An array, or for a host input computed on a device a function that fetches it."""
+        if not on_host:
+            return self.arrays[value]
+        if value in self.program.constants:
+            return self.program.constants[value]
+        if self.device.xp is np:
+            return self.arrays[value]
+        return partial(self.device.to_host, self.arrays[value])
+
+    def _workspace(self, index: int, step: Step) -> list[Any]:
+        offset = next(
+            (
+                b.offset
+                for b in self.plan.buffers
+                if b.region == "workspace" and b.first == index == b.last
+            ),
+            0,
+        )
+        arrays = []
+        for spec in step.workspace:
+            if spec.bytes:
+                arrays.append(
+                    self.device.view(self.arena, offset, spec.shape, spec.dtype, contiguous(spec))
+                )
+            else:
+                arrays.append(self.device.xp.empty(spec.shape, spec.dtype))
+            offset += aligned(spec.bytes)
+        return arrays
+
+
+def _adapted(
+    xp: Any, found: Kernel, inputs: list[Any], out: list[Any], attributes: Mapping[str, Any]
+) -> None:
+    """Call a kernel in the simple style and copy what it returns."""
+    inputs = [i() if callable(i) else i for i in inputs]
+    made = found.function(xp, *inputs, **attributes)
+    for target, result in zip(out, made if isinstance(made, tuple) else (made,), strict=False):
+        if target is not None:
+            xp.copyto(target, xp.asarray(result, target.dtype))
+
+
+def _fetch_then_call(function: Callable[..., None], inputs: list[Any]) -> None:
+    function(*(i() if callable(i) else i for i in inputs))

@@ -1,0 +1,172 @@
+"""Inputs of a run: read from files, or drawn at random within what the graph can take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.errors import MissingData, UsageError
+from gradtool.text import some
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def read(source: str) -> Arrays:
+    """Arrays by name, from an `.npz` file or a folder of `.npy` files. Nothing is unpickled.
+
+    Raises:
+        UsageError: the file cannot be read as that.
+    """
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(path.glob("*.npy"))
+        if not files:
+            raise UsageError(f"{source}: the folder holds no .npy file")
+        return {f.stem: _load(f) for f in files}
+    if not path.exists():
+        raise UsageError(f"{source}: no such file")
+    loaded = _load(path)
+    return loaded if isinstance(loaded, dict) else {path.stem: loaded}
+
+
+def _load(path: Path) -> Any:
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            return {name: loaded[name] for name in loaded.files}
+    except (OSError, ValueError, EOFError, KeyError, MemoryError) as error:
+        raise UsageError(f"{path}: not a readable .npy or .npz file ({error})") from error
+    except Exception as error:
+        if type(error).__name__ != "BadZipFile":
+            raise
+        raise UsageError(f"{path}: not a readable .npz file ({error})") from error
+
+
+def sizes(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, int]:
+    """The symbols that the shapes of given inputs decide.
+
+    Raises:
+        UsageError: two inputs disagree, or an array has another rank or size than the model's.
+    """
+    found: dict[str, int] = {}
+    for value in inputs_of(model):
+        array = arrays.get(value.name or "")
+        if array is None or value.shape is None:
+            continue
+        if array.ndim != len(value.shape):
+            raise UsageError(
+                f"input {value.name!r} has shape {list(array.shape)}, the model takes {value.shape}"
+            )
+        for axis, (dim, size) in enumerate(zip(value.shape, array.shape, strict=True)):
+            if isinstance(dim, int):
+                if dim != size:
+                    raise UsageError(
+                        f"input {value.name!r} has size {size} on axis {axis}, the model takes {dim}"
+                    )
+            elif dim.value is not None and found.setdefault(dim.value, size) != size:
+                raise UsageError(
+                    f"input {value.name!r}: {dim.value} is {size} here and "
+                    f"{found[dim.value]} in an earlier input"
+                )
+    return found
+
+
+def inputs_of(model: ir.Model) -> list[ir.Value]:
+    """The graph inputs that need a value: those without a default."""
+    return [v for v in model.graph.inputs if v.const_value is None]
+
+
+def require(
+    model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]], source: str
+) -> Arrays:
+    """The arrays for exactly the inputs of the model, in their type.
+
+    Raises:
+        MissingData: an input is absent, with the names that are there.
+        UsageError: an array has another type than the model's input.
+    """
+    chosen: Arrays = {}
+    for value in inputs_of(model):
+        name = value.name or ""
+        if name not in arrays:
+            raise MissingData(f"{source}: no input {name!r}; it holds {some(arrays) or 'nothing'}")
+        array = arrays[name]
+        if value.dtype is not None and array.dtype != value.dtype.numpy():
+            raise UsageError(
+                f"{source}: input {name!r} is {array.dtype}, the model takes "
+                f"{np.dtype(value.dtype.numpy())}"
+            )
+        chosen[name] = array
+    return chosen
+
+
+def random(model: ir.Model, seed: int) -> Arrays:
+    """Inputs drawn from PCG64: normal floats, integers that are valid where they are read."""
+    rng = np.random.default_rng(seed)
+    drawn: Arrays = {}
+    for value in inputs_of(model):
+        if value.shape is None or value.dtype is None:
+            raise UsageError(f"input {value.name!r} has no shape; give inputs in a file")
+        shape = tuple(value.shape.numpy())
+        dtype = np.dtype(value.dtype.numpy())
+        if value.dtype.is_floating_point():
+            drawn[value.name or ""] = rng.standard_normal(shape).astype(dtype)
+        elif dtype.kind == "b":
+            drawn[value.name or ""] = rng.random(shape) < 0.5
+        else:
+            drawn[value.name or ""] = rng.integers(0, _limit(value), shape).astype(dtype)
+    return drawn
+
+
+def _limit(value: ir.Value) -> int:
+    """The smallest bound that readers put on an index; 2 if none does."""
+    bounds = list(_bounds([value], set()))
+    return max(1, min(bounds)) if bounds else 2
+
+
+_SAME_VALUES = ("Reshape", "Squeeze", "Unsqueeze", "Transpose", "Cast", "Identity", "Flatten",
+                "Slice", "Split", "Expand", "Gather", "Concat", "Clip")  # fmt: skip
+
+
+def _axis_size(axis: int | str, data: int = 0) -> Callable[[ir.Node], int | None]:
+    def bound(node: ir.Node) -> int | None:
+        source = node.inputs[data]
+        where = axis if isinstance(axis, int) else node.attributes.get_int(axis, 0)
+        if source is None or source.shape is None:
+            return None
+        size = source.shape[where]
+        return size if isinstance(size, int) else None
+
+    return bound
+
+
+_READERS: dict[str, tuple[int, Callable[[ir.Node], int | None]]] = {
+    "Gather": (1, _axis_size("axis")),
+    "GatherElements": (1, _axis_size("axis")),
+    "ScatterElements": (1, _axis_size("axis")),
+    "GatherND": (1, _axis_size(0)),
+    "OneHot": (0, lambda _: None),
+    "SoftmaxCrossEntropyLoss": (1, _axis_size(1)),
+    "NegativeLogLikelihoodLoss": (1, _axis_size(1)),
+}
+
+
+def _bounds(values: Iterable[ir.Value], seen: set[ir.Value]) -> Iterable[int]:
+    for value in values:
+        if value in seen:
+            continue
+        seen.add(value)
+        for use in value.uses():
+            slot, bound = _READERS.get(use.node.op_type, (-1, None))
+            if use.idx == slot and bound is not None:
+                size = bound(use.node)
+                if size is not None:
+                    yield size
+            elif use.idx == 0 and use.node.op_type in _SAME_VALUES:
+                yield from _bounds(use.node.outputs, seen)

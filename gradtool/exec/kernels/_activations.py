@@ -1,0 +1,124 @@
+"""Values and slopes of the activations of recurrent operators, in place."""
+
+from __future__ import annotations
+
+from gradtool.functions._activations import Activation
+
+
+def sigmoid(xp, a):
+    """`a = 1 / (1 + exp(-a))`, as a tanh: it cannot overflow."""
+    xp.multiply(a, 0.5, out=a)
+    xp.tanh(a, out=a)
+    xp.multiply(a, 0.5, out=a)
+    xp.add(a, 0.5, out=a)
+
+
+def value(xp, act: Activation, a, spare, flags):
+    """`a = act(a)`; `spare` and `flags` have its shape and are overwritten."""
+    match act.name:
+        case "sigmoid":
+            sigmoid(xp, a)
+        case "tanh":
+            xp.tanh(a, out=a)
+        case "relu":
+            xp.maximum(a, 0, out=a)
+        case "affine":
+            xp.multiply(a, act.alpha, out=a)
+            xp.add(a, act.beta, out=a)
+        case "leakyrelu":
+            xp.minimum(a, 0, out=spare)
+            xp.maximum(a, 0, out=a)
+            xp.multiply(spare, act.alpha, out=spare)
+            xp.add(a, spare, out=a)
+        case "thresholdedrelu":
+            xp.less(a, act.alpha, out=flags)
+            xp.copyto(a, 0, where=flags)
+        case "scaledtanh":
+            xp.multiply(a, act.beta, out=a)
+            xp.tanh(a, out=a)
+            xp.multiply(a, act.alpha, out=a)
+        case "hardsigmoid":
+            xp.multiply(a, act.alpha, out=a)
+            xp.add(a, act.beta, out=a)
+            xp.clip(a, 0, 1, out=a)
+        case "elu":
+            xp.minimum(a, 0, out=spare)
+            xp.expm1(spare, out=spare)
+            xp.multiply(spare, act.alpha, out=spare)
+            xp.maximum(a, 0, out=a)
+            xp.add(a, spare, out=a)
+        case "softsign":
+            xp.absolute(a, out=spare)
+            xp.add(spare, 1, out=spare)
+            xp.divide(a, spare, out=a)
+        case _:
+            xp.logaddexp(a, 0, out=a)
+
+
+def slope(xp, act: Activation, d, y, flags):
+    """`d = act'(d)`, given `y = act(d)`.  At a kink: 0, or the slope of the left side."""
+    match act.name:
+        case "sigmoid":
+            xp.subtract(1, y, out=d)
+            xp.multiply(d, y, out=d)
+        case "tanh":
+            xp.multiply(y, y, out=d)
+            xp.subtract(1, d, out=d)
+        case "affine":
+            d[...] = act.alpha
+        case "relu" | "leakyrelu" | "thresholdedrelu":
+            xp.greater(d, act.alpha if act.name == "thresholdedrelu" else 0, out=flags)
+            d[...] = act.alpha if act.name == "leakyrelu" else 0
+            xp.copyto(d, 1, where=flags)
+        case "scaledtanh":
+            xp.multiply(d, act.beta, out=d)
+            xp.tanh(d, out=d)
+            xp.multiply(d, d, out=d)
+            xp.subtract(1, d, out=d)
+            xp.multiply(d, act.alpha * act.beta, out=d)
+        case "hardsigmoid":
+            xp.subtract(1, y, out=d)
+            xp.multiply(d, y, out=d)
+            xp.greater(d, 0, out=flags)
+            d[...] = 0
+            xp.copyto(d, act.alpha, where=flags)
+        case "elu":
+            xp.greater(d, 0, out=flags)
+            xp.minimum(d, 0, out=d)
+            xp.exp(d, out=d)
+            xp.multiply(d, act.alpha, out=d)
+            xp.copyto(d, 1, where=flags)
+        case "softsign":
+            xp.absolute(y, out=d)
+            xp.subtract(1, d, out=d)
+            xp.multiply(d, d, out=d)
+        case _:
+            xp.negative(y, out=d)
+            xp.expm1(d, out=d)
+            xp.negative(d, out=d)
+
+
+def activate(xp, act: Activation, clip, a, d, spare, flags):
+    """`a = act(clipped a)` and, unless `d` is None, `d` = the slope of that at `a`.
+
+    On the bounds of the clip the slope is that of the inside.
+    """
+    if clip is not None and d is None:
+        xp.clip(a, -clip, clip, out=a)
+    if d is None:
+        value(xp, act, a, spare, flags)
+        return
+    if clip is not None:
+        xp.copyto(d, a)
+        xp.clip(a, -clip, clip, out=a)
+        value(xp, act, a, spare, flags)
+        xp.copyto(spare, d)
+        xp.clip(d, -clip, clip, out=d)
+        slope(xp, act, d, a, flags)
+        xp.absolute(spare, out=spare)
+        xp.greater(spare, clip, out=flags)
+        xp.copyto(d, 0, where=flags)
+        return
+    xp.copyto(d, a)
+    value(xp, act, a, spare, flags)
+    slope(xp, act, d, a, flags)

@@ -1,0 +1,286 @@
+"""Convolution as matrix products: columns of window contents, block by block.
+
+A block is some images, or some rows of one image, such that the columns stay in a small buffer
+whatever the batch is.  Narrow types are widened to float32 on the way into the buffer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradtool.program import Spec
+from gradtool.windows import Window
+
+LIMIT = 1 << 21  # bytes of columns at a time; more if the weights are larger than that
+Block = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """The sizes of `y[N, M, *out] = Σ x[N, C, *in] · w[M, C/G, *kernel]`."""
+
+    x: tuple[int, ...]
+    y: tuple[int, ...]
+    group: int
+    window: Window
+    dtype: np.dtype[Any]
+
+    @cached_property
+    def wide(self) -> np.dtype[Any]:
+        """The type that products are summed in."""
+        return self.dtype if self.dtype.itemsize > 2 else np.dtype(np.float32)
+
+    @cached_property
+    def positions(self) -> int:
+        """Windows per image."""
+        return math.prod(self.y[2:])
+
+    @cached_property
+    def column(self) -> int:
+        """Elements under one window."""
+        return self.x[1] * math.prod(self.window.kernel)
+
+    @cached_property
+    def weights(self) -> tuple[int, int, int]:
+        """The weights as matrices `[G, M/G, C/G · taps]`."""
+        return self.group, self.y[1] // self.group, self.column // self.group
+
+    @cached_property
+    def image(self) -> tuple[int, ...]:
+        """One padded image: as much as the windows cover."""
+        return (self.x[1], *self.window.covered(self.y[2:]))
+
+    @cached_property
+    def padded(self) -> bool:
+        """Whether the windows reach outside of x, or x must be widened."""
+        reach = zip(self.image[1:], self.x[2:], strict=True)
+        return any(self.window.begin) or self.wide != self.dtype or any(c > s for c, s in reach)
+
+    @cached_property
+    def pointwise(self) -> bool:
+        """Whether the columns of an image are the image."""
+        return self.image[1:] == self.y[2:] == self.x[2:] and self.column == self.x[1]
+
+    @cached_property
+    def depthwise(self) -> bool:
+        """Whether every channel has a window of its own."""
+        return self.group == self.x[1] == self.y[1] and self.group > 1
+
+    @cached_property
+    def step(self) -> tuple[int, int]:
+        """Images and rows of a block."""
+        row = self.column * math.prod(self.y[3:]) * self.wide.itemsize
+        limit = max(LIMIT, math.prod(self.weights) * self.wide.itemsize)
+        rows = min(max(1, limit // max(1, row)), self.y[2])
+        images = max(1, limit // max(1, row * rows)) if rows == self.y[2] else 1
+        return min(images, max(1, self.x[0])), rows
+
+    def blocks(self) -> Iterator[Block]:
+        """First and last image, first and last row of each block."""
+        images, rows = self.step
+        for n in range(0, self.x[0], images):
+            for r in range(0, self.y[2], rows):
+                yield n, min(n + images, self.x[0]), r, min(r + rows, self.y[2])
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one block."""
+        return self.step[0] < self.x[0] or self.step[1] < self.y[2]
+
+    @property
+    def direct(self) -> bool:
+        """Whether a block of y is a matrix where it lies."""
+        return self.step[0] == 1 and self.wide == self.dtype
+
+    @property
+    def width(self) -> int:
+        """Columns of a full block."""
+        return self.step[0] * self.step[1] * math.prod(self.y[3:])
+
+    def columns(self) -> Spec:
+        """The buffer of columns."""
+        return Spec((self.column * self.width,), self.wide)
+
+    def buffer(self) -> Spec:
+        """The padded image, empty if x needs none."""
+        return Spec(self.image if self.padded else (0,), self.wide)
+
+    def products(self) -> Spec:
+        """A block of y, empty if it is a matrix where it lies."""
+        return Spec((0 if self.direct else self.y[1] * self.width,), self.wide)
+
+    def widened(self) -> Spec:
+        """The weights in the wide type, empty if they are."""
+        return Spec(self.weights if self.wide != self.dtype else (0,), self.wide)
+
+    def interior(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+        """The part of the padded image that is x, and the part of x that the windows cover."""
+        inner, outer = [slice(None)], [slice(None)]
+        for size, cover, begin in zip(self.x[2:], self.image[1:], self.window.begin, strict=True):
+            count = max(0, min(size, cover - begin))
+            inner.append(slice(begin, begin + count))
+            outer.append(slice(0, count))
+        return tuple(inner), tuple(outer)
+
+    def taps(self, rows: tuple[int, int]) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+        """Each tap and the elements of a padded image that it meets in output rows `rows`."""
+        spans = [rows, *((0, o) for o in self.y[3:])]
+        window = self.window
+        for tap in itertools.product(*map(range, window.kernel)):
+            where = [slice(None)]
+            for t, (a, b), s, d in zip(tap, spans, window.strides, window.dilations, strict=True):
+                where.append(slice(a * s + t * d, (b - 1) * s + t * d + 1, s))
+            yield tap, tuple(where)
+
+
+def widen(xp, w, work):
+    """The weights as matrices in the wide type."""
+    if work.size:
+        xp.copyto(work, w.reshape(work.shape))
+        return work
+    return w
+
+
+def gather(xp, conv, x, block, image, columns):
+    """The columns of a block of x, `[G, C/G · taps, images · rows · …]`."""
+    n0, n1, r0, r1 = block
+    rows = (r1 - r0, *conv.y[3:])
+    shape = (conv.x[1], *conv.window.kernel, n1 - n0, *rows)
+    view = columns[: math.prod(shape)].reshape(shape)
+    inner, outer = conv.interior()
+    strides, dilations = conv.window.strides, conv.window.dilations
+    lead = (slice(None),) * (1 + conv.window.rank)
+    for n in range(n0, n1):
+        source = x[n]
+        if conv.padded:
+            if r0 == 0:
+                xp.copyto(image[inner], source[outer])
+            source = image
+        source = source[:, r0 * strides[0] :]
+        steps = source.strides[1:]
+        windows = xp.lib.stride_tricks.as_strided(
+            source,
+            (shape[0], *conv.window.kernel, *rows),
+            (
+                source.strides[0],
+                *(d * s for d, s in zip(dilations, steps, strict=True)),
+                *(t * s for t, s in zip(strides, steps, strict=True)),
+            ),
+        )
+        xp.copyto(view[(*lead, n - n0)], windows)
+    return view.reshape(conv.group, conv.weights[2], -1)
+
+
+def scatter(xp, conv, columns, block, image, x):
+    """Add the columns of a block to x, where `gather` would have read them."""
+    n0, n1, r0, r1 = block
+    inner, outer = conv.interior()
+    view = columns.reshape(conv.x[1], *conv.window.kernel, n1 - n0, r1 - r0, *conv.y[3:])
+    for n in range(n0, n1):
+        target = image if conv.padded else x[n]
+        if r0 == 0:
+            target.fill(0)
+        for tap, where in conv.taps((r0, r1)):
+            part = target[where]
+            xp.add(part, view[(slice(None), *tap, n - n0)], out=part)
+        if conv.padded and r1 == conv.y[2]:
+            x[n].fill(0)
+            xp.copyto(x[n][outer], image[inner], casting="unsafe")
+
+
+def matrices(xp, conv, y, block, products):
+    """A block of y as matrices `[G, M/G, images · rows · …]`: a view, or room in `products`."""
+    n0, n1, r0, r1 = block
+    rest = math.prod(conv.y[3:])
+    if conv.direct:
+        flat = y.reshape(-1, conv.group, conv.weights[1], conv.positions)
+        return flat[n0, :, :, r0 * rest : r1 * rest]
+    width = (n1 - n0) * (r1 - r0) * rest
+    return products[: conv.y[1] * width].reshape(conv.group, conv.weights[1], width)
+
+
+def laid_out(xp, conv, y, block, matrix):
+    """The block of y as it lies, and its matrices, with axes in the same order."""
+    n0, n1, r0, r1 = block
+    rest = math.prod(conv.y[3:])
+    flat = y.reshape(-1, conv.y[1], conv.positions)[n0:n1, :, r0 * rest : r1 * rest]
+    return flat, matrix.reshape(conv.y[1], n1 - n0, -1).transpose(1, 0, 2)
+
+
+def forward(xp, conv, x, w, bias, y, work):
+    """Write y."""
+    if conv.pointwise and conv.wide == conv.dtype:
+        g, m, c = conv.weights
+        xp.matmul(w.reshape(g, m, c), x.reshape(-1, g, c, conv.positions),
+                  out=y.reshape(-1, g, m, conv.positions))  # fmt: skip
+        if bias is not None:
+            xp.add(y, bias.reshape(-1, *(1,) * (y.ndim - 2)), out=y)
+        return
+    columns, image, products, wide = work
+    image.fill(0)
+    weights = widen(xp, w, wide).reshape(conv.weights)
+    for block in conv.blocks():
+        matrix = matrices(xp, conv, y, block, products)
+        xp.matmul(weights, gather(xp, conv, x, block, image, columns), out=matrix)
+        part, made = laid_out(xp, conv, y, block, matrix)
+        if bias is not None:
+            xp.add(made, bias[:, None], out=part, casting="unsafe")
+        elif not conv.direct:
+            xp.copyto(part, made, casting="unsafe")
+
+
+def backward_input(xp, conv, dy, w, x, work):
+    """Write the gradient of x: each window's share is added where the window lay."""
+    if conv.pointwise and conv.wide == conv.dtype:
+        g, m, c = conv.weights
+        xp.matmul(w.reshape(g, m, c).swapaxes(1, 2), dy.reshape(-1, g, m, conv.positions),
+                  out=x.reshape(-1, g, c, conv.positions))  # fmt: skip
+        return
+    columns, image, products, wide = work
+    weights = widen(xp, w, wide).reshape(conv.weights).swapaxes(1, 2)
+    for block in conv.blocks():
+        matrix = read(xp, conv, dy, block, products)
+        size = conv.column * matrix.shape[2]
+        made = columns[:size].reshape(conv.group, conv.weights[2], -1)
+        xp.matmul(weights, matrix, out=made)
+        scatter(xp, conv, made, block, image, x)
+
+
+def backward_weight(xp, conv, x, dy, dw, work):
+    """Write the gradient of the weights, summed over blocks in their order."""
+    columns, image, products, part, total = work
+    image.fill(0)
+    total = (total if total.size else dw).reshape(conv.weights)
+    first = True
+    for block in conv.blocks():
+        matrix = read(xp, conv, dy, block, products)
+        if conv.pointwise and conv.direct:
+            filled = x[block[0]].reshape(conv.group, conv.weights[2], -1)
+            width = math.prod(conv.y[3:])
+            filled = filled[:, :, block[2] * width : block[3] * width]
+        else:
+            filled = gather(xp, conv, x, block, image, columns)
+        xp.matmul(matrix, filled.swapaxes(1, 2), out=total if first else part)
+        if not first:
+            xp.add(total, part, out=total)
+        first = False
+    if first:
+        total.fill(0)
+    if conv.wide != conv.dtype:
+        xp.copyto(dw.reshape(conv.weights), total, casting="unsafe")
+
+
+def read(xp, conv, dy, block, products):
+    """A block of dy as matrices."""
+    matrix = matrices(xp, conv, dy, block, products)
+    if not conv.direct:
+        part, made = laid_out(xp, conv, dy, block, matrix)
+        xp.copyto(made, part)
+    return matrix

@@ -1,0 +1,149 @@
+"""Kernels of the elementwise family's gradients."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._blocks import pointwise
+from gradtool.exec.kernels._powers import raise_to
+from gradtool.exec.kernels._select import keep
+from gradtool.program import Spec
+
+TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
+
+
+@pointwise("ai.gradtool::AbsGrad", temporaries=1, may_inplace=(0, 1))
+def abs_grad(xp, x, dy, out, t):
+    xp.multiply(xp.sign(x, out=t), dy, out=out)
+
+
+@pointwise("ai.gradtool::SqrtGrad", temporaries=1, may_inplace=(0, 1))
+def sqrt_grad(xp, y, dy, out, t):
+    xp.divide(dy, xp.add(y, y, out=t), out=out)
+
+
+@pointwise("ai.gradtool::ReciprocalGrad", temporaries=1, may_inplace=(0, 1))
+def reciprocal_grad(xp, y, dy, out, t):
+    xp.multiply(y, y, out=t)
+    xp.negative(xp.multiply(dy, t, out=t), out=out)
+
+
+def _times(name, ufunc, sign=1):
+    """`dx = ± dy · f(x)`."""
+
+    @pointwise(f"ai.gradtool::{name}", temporaries=1, may_inplace=(0, 1))
+    def run(xp, x, dy, out, t):
+        xp.multiply(getattr(xp, ufunc)(x, out=t), dy, out=out)
+        if sign < 0:
+            xp.negative(out, out=out)
+
+
+_times("SinGrad", "cos")
+_times("CosGrad", "sin", -1)
+_times("SinhGrad", "cosh")
+_times("CoshGrad", "sinh")
+
+
+@pointwise("ai.gradtool::TanGrad", temporaries=1, may_inplace=(0, 1))
+def tan_grad(xp, y, dy, out, t):
+    xp.add(xp.multiply(y, y, out=t), 1, out=t)
+    xp.multiply(t, dy, out=out)
+
+
+def _over(name, *, square, root, sign=1):
+    """`dx = ± dy / q` or `± dy / √q` where `square(xp, x, t, s)` leaves q in t."""
+
+    @pointwise(f"ai.gradtool::{name}", temporaries=2, may_inplace=(0, 1))
+    def run(xp, x, dy, out, t, s):
+        square(xp, x, t, s)
+        if root:
+            xp.sqrt(t, out=t)
+        xp.divide(dy, t, out=out)
+        if sign < 0:
+            xp.negative(out, out=out)
+
+
+def _one_minus_square(xp, x, t, s):
+    xp.subtract(1, x, out=t)
+    xp.multiply(t, xp.add(x, 1, out=s), out=t)
+
+
+def _one_plus_square(xp, x, t, s):
+    xp.add(xp.multiply(x, x, out=t), 1, out=t)
+
+
+def _square_minus_one(xp, x, t, s):
+    xp.subtract(x, 1, out=t)
+    xp.multiply(t, xp.add(x, 1, out=s), out=t)
+
+
+_over("AsinGrad", square=_one_minus_square, root=True)
+_over("AcosGrad", square=_one_minus_square, root=True, sign=-1)
+_over("AtanGrad", square=_one_plus_square, root=False)
+_over("AsinhGrad", square=_one_plus_square, root=True)
+_over("AcoshGrad", square=_square_minus_one, root=True)
+_over("AtanhGrad", square=_one_minus_square, root=False)
+
+
+@pointwise("ai.gradtool::ErfGrad", temporaries=1, may_inplace=(0, 1))
+def erf_grad(xp, x, dy, out, t):
+    xp.negative(xp.multiply(x, x, out=t), out=t)
+    xp.multiply(xp.exp(t, out=t), TWO_OVER_ROOT_PI, out=t)
+    xp.multiply(t, dy, out=out)
+
+
+def _pow_work(x, exponent, dy, *, out):
+    return [Spec(exponent.shape, np.dtype(x.dtype)), Spec(exponent.shape, np.dtype(bool))]
+
+
+@kernel("ai.gradtool::PowGrad", may_inplace=(0,), strided=True, work=_pow_work)
+def pow_grad(xp, x, exponent, dy, *, out, work):
+    """`dx = dy · e · x^(e - 1)`, and 0 where e is 0; `out` may be x."""
+    e, zero = work
+    xp.copyto(e, exponent, casting="unsafe")
+    xp.equal(e, 0, out=zero)
+    xp.copyto(e, 1, where=zero)
+    xp.subtract(e, 1, out=e)
+    raise_to(xp, x, e, out[0])
+    xp.copyto(e, exponent, casting="unsafe")
+    xp.multiply(out[0], e, out=out[0])
+    xp.multiply(out[0], dy, out=out[0])
+
+
+@pointwise("ai.gradtool::PowExponentGrad", temporaries=1, masks=2, may_inplace=(0, 2, 3))
+def pow_exponent_grad(xp, x, exponent, y, dy, out, t, vanishes, other):
+    xp.multiply(xp.log(x, out=t), y, out=t)
+    xp.equal(x, 0, out=vanishes)
+    xp.logical_and(vanishes, xp.greater_equal(exponent, 0, out=other), out=vanishes)
+    xp.copyto(t, 0, where=vanishes)
+    xp.multiply(t, dy, out=out)
+
+
+def _extreme(name, comparison):
+    @pointwise(f"ai.gradtool::{name}", temporaries=2, masks=2, may_inplace=(0, 2))
+    def run(xp, x, other, dy, out, t, s, wins, ties):
+        getattr(xp, comparison)(x, other, out=wins)
+        xp.logical_or(wins, xp.not_equal(x, x, out=ties), out=wins)
+        xp.equal(x, other, out=ties)
+        keep(xp, wins, dy, t)
+        keep(xp, ties, dy, s)
+        xp.add(t, xp.multiply(s, 0.5, out=s), out=out)
+
+
+_extreme("MaxGrad", "greater")
+_extreme("MinGrad", "less")
+
+
+@pointwise("ai.gradtool::ClipGrad", temporaries=1, masks=2, may_inplace=(0, 3))
+def clip_grad(xp, x, low, high, dy, out, t, inside, other):
+    """NaN is inside: its gradient passes, so that it stays visible."""
+    inside.fill(False)
+    if low is not None:
+        xp.less(x, low, out=inside)
+    if high is not None:
+        xp.logical_or(inside, xp.greater(x, high, out=other), out=inside)
+    keep(xp, xp.logical_not(inside, out=inside), dy, t)
+    xp.copyto(out, t)

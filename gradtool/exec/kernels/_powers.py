@@ -1,0 +1,22 @@
+"""Powers, without a call of `pow` for the usual exponents."""
+
+from __future__ import annotations
+
+import numpy as np
+
+POWERS = {
+    -1.0: lambda xp, x, y: xp.divide(x.dtype.type(1), x, out=y),
+    0.5: lambda xp, x, y: xp.sqrt(x, out=y),
+    1.0: lambda xp, x, y: xp.copyto(y, x),
+    2.0: lambda xp, x, y: xp.multiply(x, x, out=y),
+}
+
+
+def raise_to(xp, x, exponent, y):
+    """`y = x ** exponent`, with one multiplication or root for the usual scalar exponents."""
+    scalar = exponent.size == 1 and x.size > 1 and isinstance(exponent, np.ndarray)
+    usual = POWERS.get(float(exponent.flat[0])) if scalar and x.dtype.kind not in "iub" else None
+    if usual is not None:
+        usual(xp, x, y)
+    else:
+        xp.power(x, exponent, out=y, casting="unsafe")

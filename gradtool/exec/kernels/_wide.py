@@ -1,0 +1,49 @@
+"""Half precision by way of float32: for kernels whose arithmetic is in one type throughout."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.exec.kernels._sums import accumulator
+from gradtool.program import Spec
+
+
+def wide_specs(values):
+    """The specs of what `values` become: half precision becomes float32."""
+    return [
+        v if v is None or accumulator(v.dtype) == v.dtype or v.dtype.kind in "iub"
+        else Spec(tuple(v.shape), np.dtype(np.float32))
+        for v in values
+    ]  # fmt: skip
+
+
+def widened(function, work):
+    """`(function, work)` of a kernel that computes half-precision operands in float32."""
+
+    def needs(inputs):
+        return accumulator(inputs[0].dtype) != inputs[0].dtype
+
+    def wide_work(*inputs, out, **attributes):
+        if not needs(inputs):
+            return work(*inputs, out=out, **attributes)
+        given, results = wide_specs(inputs), wide_specs(out)
+        copies = [w for w, v in zip((*given, *results), (*inputs, *out), strict=True) if w is not v]
+        return [*copies, *work(*given, out=tuple(results), **attributes)]
+
+    def run(xp, *inputs, out, work, **attributes):
+        if not needs(inputs):
+            function(xp, *inputs, out=out, work=work, **attributes)
+            return
+        scratch = list(work)
+        given = [scratch.pop(0) if w is not v else v for w, v in zip(wide_specs(inputs), inputs)]
+        results = [scratch.pop(0) if w is not v else v for w, v in zip(wide_specs(out), out)]
+        for wide, narrow in zip(given, inputs, strict=True):
+            if wide is not narrow:
+                xp.copyto(wide, narrow)
+        function(xp, *given, out=results, work=scratch, **attributes)
+        for wide, narrow in zip(results, out, strict=True):
+            if wide is not narrow:
+                xp.copyto(narrow, wide, casting="unsafe")
+
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
+    return run, wide_work

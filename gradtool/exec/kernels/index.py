@@ -1,0 +1,175 @@
+"""Reading and writing by indices, and operators that return indices."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._indices import (
+    accumulate,
+    element_positions,
+    normalised,
+    position_work,
+    row_positions,
+    scatter,
+)
+from gradtool.program import Spec
+
+INT64 = np.dtype(np.int64)
+
+
+# -------------------------------------------------------------------------- gather
+
+
+def _gather_work(x, indices, *, out, axis=0):
+    return [Spec(indices.shape, INT64)]
+
+
+@kernel("Gather", work=_gather_work)
+def gather(xp, x, indices, *, out, work, axis=0):
+    """`y[…, i, …] = x[…, indices[i], …]`, with i over any number of axes."""
+    rows = normalised(xp, indices, x.shape[axis], work[0])
+    if out[0].size:
+        xp.take(x, rows, axis=axis, out=out[0], mode="clip")
+
+
+def _gather_grad_work(dy, indices, shape, *, out, axis=0):
+    return [Spec(indices.shape, INT64)]
+
+
+@kernel("ai.gradtool::GatherGrad", host=(2,), work=_gather_grad_work)
+def gather_grad(xp, dy, indices, shape, *, out, work, axis=0):
+    """Rows of `dy` added to the rows of zeros that they were read from, in order of reading."""
+    dx = out[0]
+    dx.fill(0)
+    axis %= dx.ndim
+    rows = normalised(xp, indices, dx.shape[axis], work[0]).reshape(-1)
+    before, after = math.prod(dx.shape[:axis]), math.prod(dx.shape[axis + 1 :])
+    if not dy.size:
+        return
+    dx = dx.reshape(before, -1, after)
+    dy = dy.reshape(before, -1, after)
+    if before > len(rows):
+        for i, row in enumerate(rows.tolist()):
+            dx[:, row] += dy[:, i]
+    else:
+        for plane, values in zip(dx, dy, strict=True):
+            accumulate(xp, "add", plane, rows, values)
+
+
+@kernel("GatherElements", work=lambda x, indices, *, out, axis=0: [position_work(indices)])
+def gather_elements(xp, x, indices, *, out, work, axis=0):
+    """`y[i, j, k] = x[i, indices[i, j, k], k]`, if axis is 1."""
+    flat = x.reshape(-1)
+    for tile, positions in element_positions(xp, indices, x.shape, axis % x.ndim, work[0]):
+        xp.take(flat, positions, out=out[0][tile].reshape(-1), mode="clip")
+
+
+def _gather_elements_grad_work(dy, indices, shape, *, out, axis=0):
+    return [position_work(indices)]
+
+
+@kernel("ai.gradtool::GatherElementsGrad", host=(2,), work=_gather_elements_grad_work)
+def gather_elements_grad(xp, dy, indices, shape, *, out, work, axis=0):
+    """Elements of `dy` added to the zeros that they were read from, in order of reading."""
+    dx = out[0]
+    dx.fill(0)
+    flat = dx.reshape(-1)
+    for tile, positions in element_positions(xp, indices, dx.shape, axis % dx.ndim, work[0]):
+        accumulate(xp, "add", flat, positions, dy[tile].reshape(-1))
+
+
+def _rows_work(x, indices, *others, out, **attributes):
+    return [Spec((2 * math.prod(indices.shape[:-1]),), INT64)]
+
+
+@kernel("GatherND", work=_rows_work)
+def gather_nd(xp, x, indices, *, out, work, batch_dims=0):
+    """`y[b, i] = x[b][indices[b, i]]`: the last axis of indices addresses several axes of x."""
+    if out[0].size:
+        rows, lines = row_positions(xp, indices, x.shape, work[0], batch_dims)
+        xp.take(x.reshape(lines), rows, axis=0, out=out[0].reshape(-1, *lines[1:]), mode="clip")
+
+
+@kernel("ai.gradtool::GatherNDGrad", host=(2,), work=_rows_work)
+def gather_nd_grad(xp, dy, indices, shape, *, out, work, batch_dims=0):
+    """Rows of `dy` added to the rows of zeros that they were read from, in order of reading."""
+    dx = out[0]
+    dx.fill(0)
+    if dy.size:
+        rows, lines = row_positions(xp, indices, dx.shape, work[0], batch_dims)
+        accumulate(xp, "add", dx.reshape(lines), rows, dy.reshape(-1, *lines[1:]))
+
+
+# ------------------------------------------------------------------------- scatter
+
+
+def _start(xp, x, y):
+    """`y` as a copy of `x`, unless they lie in the same place."""
+    if not xp.may_share_memory(x, y):
+        xp.copyto(y, x)
+
+
+def _scatter_elements_work(x, indices, updates, *, out, axis=0, reduction="none"):
+    return [position_work(indices)]
+
+
+@kernel("ScatterElements", may_inplace=(0,), work=_scatter_elements_work)
+def scatter_elements(xp, x, indices, updates, *, out, work, axis=0, reduction="none"):
+    """`y = x`, then `y[i, indices[i, j, k], k] = updates[i, j, k]`, if axis is 1."""
+    y = out[0]
+    _start(xp, x, y)
+    flat = y.reshape(-1)
+    for tile, positions in element_positions(xp, indices, y.shape, axis % y.ndim, work[0]):
+        scatter(xp, reduction, flat, positions, updates[tile].reshape(-1))
+
+
+@kernel("ScatterND", may_inplace=(0,), work=_rows_work)
+def scatter_nd(xp, x, indices, updates, *, out, work, reduction="none"):
+    """`y = x`, then `y[indices[i]] = updates[i]`; indices address the leading axes of y."""
+    y = out[0]
+    _start(xp, x, y)
+    if updates.size:
+        rows, lines = row_positions(xp, indices, y.shape, work[0])
+        scatter(xp, reduction, y.reshape(lines), rows, updates.reshape(-1, *lines[1:]))
+
+
+# ------------------------------------------------------------------------- choices
+
+
+def _extreme_work(x, *, out, axis=0, keepdims=1, select_last_index=0):
+    axis %= len(x.shape)
+    if axis == len(x.shape) - 1 and not select_last_index:
+        return []
+    shape = x.shape[:axis] + x.shape[axis + 1 :]
+    return [Spec(shape, x.dtype), Spec(shape, np.dtype(np.bool_))]
+
+
+def _extreme(name, find, better):
+    @kernel(name, work=_extreme_work)
+    def run(xp, x, *, out, work, axis=0, keepdims=1, select_last_index=0):
+        """The first (or last) index of the extreme element along `axis`."""
+        index = out[0].reshape(x.shape[: axis % x.ndim] + x.shape[axis % x.ndim + 1 :])
+        if not work:
+            getattr(xp, find)(x, axis=-1, out=index)
+            return
+        best, wins = work
+        index.fill(0)
+        lines = xp.moveaxis(x, axis, 0)
+        if select_last_index:
+            lines = lines[::-1]
+        xp.copyto(best, lines[0])
+        for i in range(1, len(lines)):
+            getattr(xp, better)(lines[i], best, out=wins)
+            xp.copyto(best, lines[i], where=wins)
+            xp.copyto(index, i, where=wins)
+        if select_last_index:
+            xp.subtract(len(lines) - 1, index, out=index)
+
+    return run
+
+
+_extreme("ArgMax", "argmax", "greater")
+_extreme("ArgMin", "argmin", "less")

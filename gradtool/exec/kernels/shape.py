@@ -1,0 +1,134 @@
+"""Operators that move data without computing: layouts, windows, joins and borders."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._windows import along, contiguous, extents, reshaped, slices
+
+
+def _host(*inputs):
+    """Whether every input is absent or known now."""
+    return all(i is None or isinstance(i, np.ndarray) for i in inputs)
+
+
+# ------------------------------------------------------------------------- layouts
+
+
+def _reshape_view(x, strides, *others, out, **attributes):
+    window = reshaped(x.shape, strides, out[0].shape)
+    return None if window is None else [(0, window)]
+
+
+def _reshape(name):
+    @kernel(name, strided=True, host=(1,), view=_reshape_view)
+    def run(xp, x, *others, out, work, **attributes):
+        """The elements in the same order; `out` has its shape already."""
+        xp.copyto(out[0].reshape(x.shape), x)
+
+    return run
+
+
+for _name in ("Reshape", "Squeeze", "Unsqueeze", "Flatten"):
+    _reshape(_name)
+
+
+def _transpose_view(x, strides, *, out, perm=None):
+    perm = range(len(strides))[::-1] if perm is None else perm
+    return [(0, tuple(strides[axis] for axis in perm))]
+
+
+@kernel("Transpose", strided=True, view=_transpose_view)
+def transpose(xp, x, *, out, work, perm=None):
+    xp.copyto(out[0], x.transpose(perm))
+
+
+def _expand_view(x, strides, shape, *, out):
+    return [(0, strides)] if x.shape == out[0].shape else None
+
+
+@kernel("Expand", strided=True, host=(1,), view=_expand_view)
+def expand(xp, x, shape, *, out, work):
+    xp.copyto(out[0], x)
+
+
+# ------------------------------------------------------------------ windows, joins
+
+
+def _slice_view(x, strides, starts, ends, axes=None, steps=None, *, out):
+    if not _host(starts, ends, axes, steps):
+        return None
+    whole = extents(x.shape, starts, ends, axes, steps)
+    if any(step < 0 for _, step, _ in whole):
+        return None
+    offset = sum(first * s for (first, _, _), s in zip(whole, strides, strict=True))
+    window = tuple(step * s for (_, step, _), s in zip(whole, strides, strict=True))
+    return [(0 if 0 in out[0].shape else offset, window)]
+
+
+@kernel("Slice", strided=True, host=(1, 2, 3, 4), view=_slice_view)
+def slice_(xp, x, starts, ends, axes=None, steps=None, *, out, work):
+    xp.copyto(out[0], x[slices(extents(x.shape, starts, ends, axes, steps))])
+
+
+@kernel("ai.gradtool::SliceGrad", strided=True, host=(1, 2, 3, 4, 5))
+def slice_grad(xp, dy, shape, starts, ends, axes=None, steps=None, *, out, work):
+    """`dy` where the slice was taken, zero elsewhere."""
+    dx = out[0]
+    dx.fill(0)
+    xp.copyto(dx[slices(extents(dx.shape, starts, ends, axes, steps))], dy)
+
+
+def _pieces(sizes):
+    """`start:end` of each of `sizes` laid end to end."""
+    ends = list(itertools.accumulate(sizes))
+    return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+def _split_view(x, strides, sizes=None, *, out, axis=0, num_outputs=None):
+    axis %= len(x.shape)
+    pieces = _pieces([o.shape[axis] for o in out])
+    return [(p.start * strides[axis], strides) for p in pieces]
+
+
+@kernel("Split", strided=True, host=(1,), view=_split_view)
+def split(xp, x, sizes=None, *, out, work, axis=0, num_outputs=None):
+    axis %= x.ndim
+    if sizes is None:
+        each = -(-x.shape[axis] // len(out))
+        sizes = [min(each, x.shape[axis] - each * i) for i in range(len(out))]
+    for y, piece in zip(out, _pieces([int(s) for s in sizes]), strict=True):
+        if y is not None:
+            xp.copyto(y, x[along(axis, piece)])
+
+
+@kernel("Concat", strided=True)
+def concat(xp, *inputs, out, work, axis):
+    axis %= out[0].ndim
+    for x, piece in zip(inputs, _pieces([x.shape[axis] for x in inputs]), strict=True):
+        xp.copyto(out[0][along(axis, piece)], x)
+
+
+# ------------------------------------------------------------------ sizes, constants
+
+
+def _put(xp, out, values):
+    out[...] = xp.asarray(np.asarray(values, dtype=out.dtype))
+
+
+@kernel("Shape", strided=True)
+def shape_(xp, x, *, out, work, start=0, end=None):
+    _put(xp, out[0], x.shape[start:end])
+
+
+@kernel("Size", strided=True)
+def size(xp, x, *, out, work):
+    out[0][...] = x.size
+
+
+@kernel("ConstantOfShape", host=(0,))
+def constant_of_shape(xp, shape, *, out, work, value=None):
+    out[0].fill(0 if value is None else np.asarray(value).item())

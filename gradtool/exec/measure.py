@@ -1,0 +1,147 @@
+"""What a step really takes: the arena's high-water mark as observed, and everything beside it."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtool.errors import GradtoolError
+from gradtool.exec.executor import Executor
+from gradtool.planning.plan import ALWAYS_LIVE
+
+PATTERNS = (0xA5, 0x5A)
+POISON = 0xFF
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One step, measured. Bytes, but for `seconds` (the median of the repeats).
+
+    `high_water` is where the last byte that a step changed lies, `outside` the most that Python
+    and numpy held beside the arena during a step, `retained` what they still held after it,
+    `dynamic` the most that values of data-dependent shape took (part of `outside`).
+    """
+
+    planned: int
+    high_water: int
+    outside: int
+    retained: int
+    dynamic: int
+    seconds: float
+
+    @property
+    def peak(self) -> int:
+        """Bytes that the step took in all."""
+        return self.high_water + self.outside
+
+
+def measure(executor: Executor, repeat: int = 3) -> Measurement:
+    """Run a few steps of an executor whose inputs are set, and measure them."""
+    executor.step()
+    seconds = timed(executor, repeat)
+    high = high_water(executor)
+    outside, retained = beside_arena(executor)
+    return Measurement(
+        planned=executor.plan.total,
+        high_water=high,
+        outside=outside,
+        retained=retained,
+        dynamic=executor.dynamic.peak,
+        seconds=float(np.median(seconds)),
+    )
+
+
+def timed(executor: Executor, repeat: int) -> list[float]:
+    """Seconds of each of `repeat` steps."""
+    taken = []
+    for _ in range(max(repeat, 1)):
+        executor.device.synchronize()
+        start = time.perf_counter()
+        executor.step()
+        executor.device.synchronize()
+        taken.append(time.perf_counter() - start)
+    return taken
+
+
+def fixed_bytes(executor: Executor) -> int:
+    """Where the always-live part of the arena ends."""
+    ends = [b.offset + b.bytes for b in executor.plan.buffers if b.region in ALWAYS_LIVE]
+    return max(ends, default=0)
+
+
+def high_water(executor: Executor) -> int:
+    """The end of the last byte that a step changes, seen by filling the arena with patterns."""
+    start = fixed_bytes(executor)
+    last = start
+    for pattern in PATTERNS:
+        executor.arena[start:] = pattern
+        executor.step()
+        changed = np.flatnonzero(executor.device.to_host(executor.arena[start:] != pattern))
+        last = max(last, start + int(changed[-1]) + 1 if changed.size else start)
+    return last
+
+
+def beside_arena(executor: Executor) -> tuple[int, int]:
+    """The most that was allocated during a step outside the arena, and what stayed after it."""
+    executor.step()
+    tracemalloc.start()
+    try:
+        executor.step()
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        executor.step()
+        now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return peak - before, max(now - before, 0)
+
+
+def check_arena(executor: Executor) -> None:
+    """Poison every buffer when it dies; results must keep their bits.
+
+    Raises:
+        GradtoolError: a value was read after its buffer died; names the first output that differs.
+    """
+    executor.step()
+    outputs = executor.program.outputs
+    before = [executor.result(v).tobytes() for v in outputs]
+    dying: dict[int, list[tuple[int, int]]] = {}
+    for buffer in executor.plan.buffers:
+        if buffer.region not in ALWAYS_LIVE:
+            dying.setdefault(buffer.last, []).append((buffer.offset, buffer.offset + buffer.bytes))
+    pinned = _pinned(executor, outputs)
+    executor.arena[fixed_bytes(executor) :] = POISON
+    for index, call in enumerate(executor.calls):
+        call()
+        for start, stop in dying.get(index, ()):
+            if (start, stop) not in pinned:
+                executor.arena[start:stop] = POISON
+    for value, bits in zip(outputs, before, strict=True):
+        if executor.result(value).tobytes() != bits:
+            name = executor.program.values[value].name
+            raise GradtoolError(f"{name!r} changed when dead buffers were overwritten: a planning bug")
+
+
+def _pinned(executor: Executor, outputs: Sequence[int]) -> set[tuple[int, int]]:
+    roots = {executor.program.root(v) for v in outputs}
+    return {
+        (b.offset, b.offset + b.bytes)
+        for b in executor.plan.buffers
+        if any(v in roots for v in b.values)
+    }
+
+
+def first_nan(executor: Executor) -> tuple[str, str] | None:
+    """Run a step and return the name and operator of the first node with a value not finite."""
+    for step, call in zip(executor.program.steps, executor.calls, strict=True):
+        call()
+        for value in step.writes:
+            array: Any = executor.value(value)
+            if array.dtype.kind == "f" and not bool(executor.device.xp.isfinite(array).all()):
+                return step.name, step.op
+    return None

@@ -1,0 +1,290 @@
+"""A model to a Program: numbered values, kernel calls, views, workspaces, every size known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool import io
+from gradtool.errors import NotDifferentiable, UsageError
+from gradtool.exec import kernel as registry
+from gradtool.exec.kernel import Kernel
+from gradtool.families import full_name
+from gradtool.functions.calls import arguments, expand
+from gradtool.passes.backward import reads
+from gradtool.program import Datum, Kind, Program, Spec, Step, View, contiguous, is_contiguous
+
+MAX_SCALAR = 1
+
+
+def flatten(model: ir.Model, *, dims: Mapping[str, int] | None = None) -> Program:
+    """The program of a model whose input sizes are all known.
+
+    Composites without a kernel are expanded first; the model itself is left as it is.
+
+    Raises:
+        UsageError: an input size is open, or an operator has no kernel.
+    """
+    open_sizes = io.symbols(model)
+    if open_sizes:
+        raise UsageError(f"sizes are open: {', '.join(open_sizes)}; give them with --dim NAME=SIZE")
+    model = model.clone()
+    expand(model, lambda op: registry.find("ai.gradtool", op, 1) is not None)
+    _require_kernels(model)
+    gradients = json.loads(model.metadata_props.get("gradtool.gradients", "{}"))
+    loss = model.metadata_props.get("gradtool.loss")
+    flat = _Flat(model, model.graph, set(gradients.values()), set(gradients))
+    return flat.program(gradients, loss, dims or {})
+
+
+def _require_kernels(model: ir.Model) -> None:
+    """Raise UsageError naming all operators without a kernel."""
+    missing: dict[str, int] = {}
+    for node in model.graph.all_nodes():
+        version = model.graph.opset_imports.get(node.domain, 1)
+        if node.op_type != "Constant" and registry.find(node.domain, node.op_type, version) is None:
+            name = full_name(node.domain, node.op_type)
+            missing[name] = missing.get(name, 0) + 1
+    if missing:
+        rows = ", ".join(f"{op} ({count} nodes)" for op, count in sorted(missing.items()))
+        raise UsageError(f"no kernel to run {rows}; try --engine ort")
+
+
+class _Flat:
+    """The state of one flattening: values by number, and what is known of each."""
+
+    def __init__(
+        self, model: ir.Model, graph: ir.Graph, gradients: set[str], trained: set[str]
+    ) -> None:
+        self.model = model
+        self.graph = graph
+        self.gradients = gradients
+        self.trained = trained
+        self.results = set(graph.outputs)
+        self.values: list[Datum] = []
+        self.numbers: dict[ir.Value, int] = {}
+        self.constants: dict[int, np.ndarray[Any, Any]] = {}
+        self.steps: list[Step] = []
+
+    def program(
+        self, gradients: Mapping[str, str], loss: str | None, dims: Mapping[str, int]
+    ) -> Program:
+        for value in self.graph.inputs:
+            if not value.is_initializer():
+                self._number(value, "input")
+        inputs = tuple(range(len(self.values)))
+        self._initializers()
+        for node in self.graph:
+            self._node(node)
+        names = {d.name: i for i, d in enumerate(self.values)}
+        return Program(
+            values=tuple(self.values),
+            steps=tuple(self.steps),
+            inputs=inputs,
+            outputs=tuple(self.numbers[v] for v in self.graph.outputs),
+            constants=MappingProxyType(self.constants),
+            gradients=MappingProxyType({k: names[v] for k, v in gradients.items() if v in names}),
+            loss=names.get(loss) if loss else None,
+            dims=MappingProxyType(dict(dims)),
+        )
+
+    def subprogram(self, graph: ir.Graph, captured: Sequence[ir.Value]) -> Program:
+        """The program of a subgraph; captured outer values are further inputs."""
+        inner = _Flat(self.model, graph, set(), set())
+        for value in (*graph.inputs, *captured):
+            inner._number(value, "input")  # noqa: SLF001 - its own kind
+        inputs = tuple(range(len(inner.values)))
+        inner._initializers()  # noqa: SLF001
+        for node in graph:
+            inner._node(node)  # noqa: SLF001
+        return Program(
+            values=tuple(inner.values),
+            steps=tuple(inner.steps),
+            inputs=inputs,
+            outputs=tuple(inner.numbers[v] for v in graph.outputs),
+            constants=MappingProxyType(inner.constants),
+        )
+
+    # -------------------------------------------------------------------- values
+
+    def _number(self, value: ir.Value, kind: Kind, view: View | None = None) -> int:
+        index = self.numbers[value] = len(self.values)
+        self.values.append(Datum(value.name or "", _spec(value), kind, view))
+        return index
+
+    def _initializers(self) -> None:
+        for value in self.graph.initializers.values():
+            users = list(_users(value))
+            if not users and value not in self.results:
+                continue
+            on_host = value not in self.results and all(self._is_host(n, s) for n, s in users)
+            self._constant(value, "host" if on_host else self._kind_of_initializer(value))
+
+    def _kind_of_initializer(self, value: ir.Value) -> Kind:
+        spec = _spec(value)
+        is_float = value.dtype is not None and value.dtype.is_floating_point()
+        small = spec is not None and int(np.prod(spec.shape)) <= MAX_SCALAR
+        return "parameter" if value.name in self.trained or (is_float and not small) else "constant"
+
+    def _constant(self, value: ir.Value, kind: Kind) -> None:
+        index = self._number(value, kind)
+        if kind in ("constant", "host"):
+            assert value.const_value is not None  # noqa: S101 - an initializer or folded value
+            self.constants[index] = io.array(value.const_value)
+
+    def _is_host(self, node: ir.Node, slot: int) -> bool:
+        found = self._kernel(node)
+        return found is not None and slot in found.host
+
+    def _kernel(self, node: ir.Node) -> Kernel | None:
+        version = self.model.graph.opset_imports.get(node.domain, 1)
+        return registry.find(node.domain, node.op_type, version)
+
+    # --------------------------------------------------------------------- nodes
+
+    def _node(self, node: ir.Node) -> None:
+        wanted = [v for v in node.outputs if _is_used(v) or v in self.results]
+        if not wanted:
+            return
+        if all(self._is_known(v) for v in wanted):
+            for value in wanted:
+                on_host = value not in self.results and all(
+                    self._is_host(n, s) for n, s in _users(value)
+                )
+                self._constant(value, "host" if on_host else "constant")
+            return
+        found = self._kernel(node)
+        if found is None:
+            raise UsageError(f"no kernel to run {full_name(node.domain, node.op_type)}")
+        values = list(node.inputs)
+        attributes = arguments(node)
+        for name, attr in node.attributes.items():
+            if attr.type == ir.AttributeType.GRAPH:
+                captured = list(dict.fromkeys(_captured(attr.as_graph())))
+                attributes[name] = self.subprogram(attr.as_graph(), captured)
+                values += captured
+        inputs = tuple(None if v is None else self.numbers[v] for v in values)
+        specs = [self._declared(i, slot in found.host) for slot, i in enumerate(inputs)]
+        out = [_spec(v) if v in wanted else None for v in node.outputs]
+        if self._as_views(node, found, specs, wanted, attributes):
+            return
+        outputs = tuple(
+            self._number(v, self._kind_of_result(v)) if v in wanted else None for v in node.outputs
+        )
+        dynamic = any(self.values[v].spec is None for v in (*inputs, *outputs) if v is not None)
+        self.steps.append(
+            Step(
+                name=node.name or "",
+                op=full_name(node.domain, node.op_type),
+                inputs=inputs,
+                outputs=outputs,
+                attributes=MappingProxyType(attributes),
+                stage=node.metadata_props.get("gradtool.stage", "forward"),  # type: ignore[arg-type]
+                source=node.metadata_props.get("gradtool.source", ""),
+                workspace=() if dynamic else found.workspace(specs, out, attributes),
+                adapted_bytes=0 if dynamic else found.adapted_bytes(specs, out, attributes),
+                may_inplace=found.may_inplace,
+                version=self.model.graph.opset_imports.get(node.domain, 1),
+            )
+        )
+
+    def _is_known(self, value: ir.Value) -> bool:
+        return value.const_value is not None
+
+    def _kind_of_result(self, value: ir.Value) -> Kind:
+        if value.name in self.gradients:
+            return "gradient"
+        return "output" if value in self.results else "activation"
+
+    def _declared(self, value: int | None, on_host: bool) -> Any:  # noqa: FBT001
+        if value is None:
+            return None
+        if on_host and value in self.constants:
+            return self.constants[value]
+        return self.values[value].spec
+
+    def _as_views(
+        self,
+        node: ir.Node,
+        found: Kernel,
+        specs: Sequence[Any],
+        wanted: Sequence[ir.Value],
+        attributes: Mapping[str, Any],
+    ) -> bool:
+        """Number the outputs as windows on input 0, if they may be."""
+        base = node.inputs[0] if node.inputs else None
+        out = [_spec(v) for v in node.outputs]
+        if base is None or found.view is None or any(s is None for s in (*specs[:1], *out)):
+            return False
+        number = self.numbers[base]
+        if self.values[number].kind == "host" or not _all_known(specs, found):
+            return False
+        strides = self._strides(number)
+        windows = found.windows(specs, strides, [s for s in out if s is not None], attributes)
+        if windows is None:
+            return False
+        fit = [
+            is_contiguous(spec, window[1]) or self._takes_strides(value, spec, window[1])
+            for value, spec, window in zip(node.outputs, out, windows, strict=True)
+            if value in wanted and spec is not None
+        ]
+        if not all(fit):
+            return False
+        for value, window in zip(node.outputs, windows, strict=True):
+            if value in wanted:
+                self._number(value, self._kind_of_result(value), View(number, *window))
+        return True
+
+    def _strides(self, value: int) -> tuple[int, ...]:
+        datum = self.values[value]
+        assert datum.spec is not None  # noqa: S101 - asked only of known shapes
+        return datum.view.strides if datum.view else contiguous(datum.spec)
+
+    def _takes_strides(self, value: ir.Value, spec: Spec, strides: tuple[int, ...]) -> bool:
+        """Whether all readers accept these strides, and they are kind to matrix products."""
+        if value in self.results:
+            return False
+        last = [
+            stride for size, stride in zip(spec.shape[-2:], strides[-2:], strict=True) if size > 1
+        ]
+        if last and min(last) != spec.dtype.itemsize:
+            return False
+        kernels = [self._kernel(n) for n, _ in _users(value)]
+        return all(k is not None and k.strided for k in kernels)
+
+
+def _all_known(specs: Sequence[Any], found: Kernel) -> bool:
+    """Whether every host input that is present is a constant."""
+    return all(
+        s is None or isinstance(s, np.ndarray) for slot, s in enumerate(specs) if slot in found.host
+    )
+
+
+def _spec(value: ir.Value) -> Spec | None:
+    if value.shape is None or value.dtype is None:
+        raise NotDifferentiable(f"the shape or type of {value.name!r} could not be inferred")
+    if not all(isinstance(d, int) for d in value.shape):
+        return None
+    return Spec(tuple(value.shape.numpy()), np.dtype(value.dtype.numpy()))
+
+
+def _users(value: ir.Value) -> Iterable[tuple[ir.Node, int]]:
+    return ((use.node, use.idx) for use in value.uses())
+
+
+def _is_used(value: ir.Value) -> bool:
+    return bool(value.uses())
+
+
+def _captured(graph: ir.Graph) -> Iterable[ir.Value]:
+    """Values read inside a subgraph and defined outside of it."""
+    own = set(graph.inputs) | set(graph.initializers.values())
+    own |= {v for n in graph.all_nodes() for v in n.outputs}
+    for node in graph:
+        yield from (v for v in reads(node) if v not in own)
+    yield from (v for v in graph.outputs if v not in own)

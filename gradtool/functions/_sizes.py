@@ -1,0 +1,29 @@
+"""Sizes that composites take as an input: the shape of a value whose data they don't read."""
+
+from __future__ import annotations
+
+import json
+
+import onnx_ir as ir
+
+from gradtool.shapes import METADATA
+
+Dim = int | ir.SymbolicDim
+
+
+def integers(value: ir.Value | None) -> list[int] | None:
+    """The elements of a constant integer tensor, None for any other value."""
+    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    return None if tensor is None else [int(n) for n in tensor.numpy().reshape(-1)]
+
+
+def dims(shape: ir.Value) -> list[Dim]:
+    """The elements of a shape vector: numbers, expressions, or unnamed where nothing is known."""
+    constant = integers(shape)
+    if constant is not None:
+        return list(constant)
+    noted = shape.metadata_props.get(METADATA)
+    if noted is not None:
+        return [size if isinstance(size, int) else ir.SymbolicDim(size) for size in json.loads(noted)]
+    rank = shape.shape[0] if shape.shape is not None else None
+    return [ir.SymbolicDim(None) for _ in range(rank if isinstance(rank, int) else 0)]

@@ -1,0 +1,66 @@
+"""Composites of the conv family."""
+
+from __future__ import annotations
+
+from gradtool.functions import composite
+from gradtool.functions._sizes import dims
+from gradtool.windows import Window
+
+
+def _input_shapes(dy, w, sizes, **attributes):
+    return [(dims(sizes), dy.dtype)]
+
+
+@composite("ConvGradInput", shapes=_input_shapes)
+def conv_grad_input(op, dy, w, sizes, *, group, strides, dilations, pads):
+    """`dx` of shape `sizes`: the transposed convolution of dy by w.
+
+    Where a size is unknown, dx is made as large as it can be and cut at run time.
+    """
+    given = {"strides": strides, "dilations": dilations, "pads": pads}
+    window = Window.of(w.shape[2:], (), given)
+    spatial = dims(sizes)[2:]
+    spread = {"group": group, "strides": strides, "dilations": dilations}
+    if all(isinstance(d, int) for d in (*spatial, *dy.shape[2:])):
+        reach = zip(window.covered(dy.shape[2:]), window.begin, spatial, strict=True)
+        ends = [covered - begin - size for covered, begin, size in reach]
+        return op.ConvTranspose(
+            dy, w, **spread,
+            pads=[*window.begin, *(max(0, e) for e in ends)],
+            output_padding=[max(0, -e) for e in ends],
+        )  # fmt: skip
+
+    full = op.ConvTranspose(dy, w, **spread, output_padding=[s - 1 for s in window.strides])
+    starts = op.constant(list(window.begin))
+    axes = list(range(2, len(dy.shape)))
+    return op.Slice(full, starts, op.Add(op.Slice(sizes, [2], [len(dy.shape)]), starts), axes)
+
+
+def _weight_shapes(x, dy, *, kernel_shape, group, **attributes):
+    return [([dy.shape[1], x.shape[1] // group, *kernel_shape], x.dtype)]
+
+
+@composite("ConvGradWeight", shapes=_weight_shapes)
+def conv_grad_weight(op, x, dy, *, kernel_shape, group, strides, dilations, pads):
+    """`dw[M, C/G, *kernel] = Σ x · dy`: the convolution of x by dy in which batch and channels
+    trade places, and so do strides and dilations.
+    """
+    rest = range(2, len(x.shape))
+    plain = all(k == 1 for k in kernel_shape) and all(s == 1 for s in strides)
+    if plain and group == 1 and not any(pads):
+        order = [1, 0, *rest]                                               # C, N, *in
+        x = op.reshape(op.transpose(x, order), [x.shape[1], -1])
+        dy = op.reshape(op.transpose(dy, order), [dy.shape[1], -1])
+        dw = op.MatMul(dy, op.swap_axes(x, 0, 1))
+        return op.unsqueeze(dw, list(rest))
+
+    if group == 1:
+        x = op.swap_axes(x, 0, 1)                                           # C, N, *in
+    else:
+        parts = [x.shape[0], group, x.shape[1] // group, *x.shape[2:]]      # N, G, C/G, *in
+        x = op.transpose(op.reshape(x, parts), [2, 1, 0, *(a + 1 for a in rest)])
+        x = op.reshape(x, [x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:]])  # C/G, G·N, *in
+    dw = op.Conv(
+        x, op.swap_axes(dy, 0, 1), group=group, strides=dilations, dilations=strides, pads=pads
+    )                                                                       # C/G, M, *≥kernel
+    return op.crop(op.swap_axes(dw, 0, 1), kernel_shape, rest)

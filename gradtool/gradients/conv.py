@@ -1,0 +1,65 @@
+"""Gradients of convolution."""
+
+from __future__ import annotations
+
+from gradtool.errors import UnsupportedGradient
+from gradtool.functions.calls import arguments
+from gradtool.gradients import gradient
+from gradtool.windows import Window, transposed_pads
+
+
+@gradient("Conv")
+def conv(op, node, dy):
+    """`y[N, M, *out] = Σ x[N, C, *in] · w[M, C/G, *kernel] + b[M]`, over any number of axes.
+
+    dx is the transposed convolution of dy by w; of x it needs the sizes only.  dw is the
+    convolution of x by dy in which batch and channels trade places.
+    """
+    x, w, *_ = node.inputs
+    given = arguments(node)
+    kernel = _kernel(node, w)
+    try:
+        window = Window.of(kernel, x.shape[2:], given)
+    except ValueError as error:
+        raise UnsupportedGradient(node, str(error)) from None
+    spread = {"group": given.get("group", 1), **window.attributes}
+
+    dx = op.ConvGradInput(dy, w, op.shape(x), **spread)
+    dw = op.ConvGradWeight(x, dy, kernel_shape=kernel, **spread)
+    db = op.sum(dy, [0, *range(2, len(x.shape))])
+    return dx, dw, db
+
+
+@gradient("ConvTranspose")
+def conv_transpose(op, node, dy):
+    """`y[N, M, *out]`, of which `x[N, C, *in]` is the gradient by the input of a convolution
+    with `w[C, M/G, *kernel]`.
+
+    dx is that convolution of dy; dw is as for Conv, with x and dy in each other's place.
+    """
+    x, w, *_ = node.inputs
+    given = arguments(node)
+    kernel = _kernel(node, w)
+    window = Window.of(kernel, (), {**given, "auto_pad": "NOTSET"})
+    begin, end = window.begin, window.end
+    if given.get("output_shape") or given.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        if not all(isinstance(d, int) for d in (*x.shape[2:], *dy.shape[2:])):
+            raise UnsupportedGradient(
+                node, "its pads depend on sizes that are unknown; give them with --dim"
+            )
+        begin, end = transposed_pads(x.shape[2:], window, dy.shape[2:], given)
+    window = Window(kernel, window.strides, window.dilations, begin, end)
+    spread = {"group": given.get("group", 1), **window.attributes}
+    rest = range(2, len(x.shape))
+
+    dx = op.crop(op.Conv(dy, w, **spread), x.shape[2:], rest)
+    dw = op.ConvGradWeight(dy, x, kernel_shape=kernel, **spread)
+    db = op.sum(dy, [0, *rest])
+    return dx, dw, db
+
+
+def _kernel(node, w):
+    kernel = tuple(w.shape[2:])
+    if not all(isinstance(k, int) for k in kernel):
+        raise UnsupportedGradient(node, "the size of its kernel is unknown; give it with --dim")
+    return kernel

@@ -1,0 +1,81 @@
+"""Gradients of matrix products."""
+
+from __future__ import annotations
+
+from gradtool.gradients import gradient
+
+
+@gradient("MatMul", broadcasts=True)
+def matmul(op, node, dy):
+    """`y[..., M, N] = a[..., M, K] @ b[..., K, N]`, with the ranks of `numpy.matmul`.
+
+        da = dy @ bᵀ        db = aᵀ @ dy
+
+    A vector operand is a matrix of one row (left) or one column (right).  Products that a
+    broadcast operand takes part in are summed as they are made; with a single matrix on the right
+    the leading axes are rows of one tall matrix.
+    """
+    a, b = node.inputs
+    row, column = len(a.shape) == 1, len(b.shape) == 1
+    if column:
+        b, dy = op.unsqueeze(b, -1), op.unsqueeze(dy, -1)
+    if row:
+        a, dy = op.unsqueeze(a, 0), op.unsqueeze(dy, -2)
+
+    if len(b.shape) == 2:
+        da, db = _tall(op, a, b, dy)
+    else:
+        da = _summed(op, dy, op.swap_axes(b, -2, -1), a)
+        db = _summed(op, op.swap_axes(a, -2, -1), dy, b)
+    return op.squeeze(da, -2) if row else da, op.squeeze(db, -1) if column else db
+
+
+def _tall(op, a, b, dy):
+    """The gradients of `a[..., M, K] @ b[K, N]`, as two products of matrices."""
+    rows = op.reshape(dy, [-1, dy.shape[-1]]) if len(dy.shape) > 2 else dy
+    da = op.Gemm(rows, b, transB=1)
+    if len(a.shape) == 2:
+        return da, op.Gemm(a, dy, transA=1)
+    db = op.Gemm(op.reshape(a, [-1, a.shape[-1]]), rows, transA=1)
+    return op.reshape_like(da, a), db
+
+
+def _summed(op, p, q, target):
+    """`p @ q`, summed over the leading axes along which `target` is broadcast."""
+    lead = max(len(p.shape), len(q.shape)) - len(target.shape)
+    sizes = _leading(p, q)
+    axes = [i for i, n in enumerate(sizes) if i < lead or (target.shape[i - lead] == 1 and n != 1)]
+    if not axes:
+        return op.MatMul(p, q)
+    total = op.SummedMatMul(p, q, axes=axes)
+    return op.squeeze(total, range(lead))
+
+
+def _leading(p, q):
+    """The sizes of the leading axes of `p @ q`, as far as they are known to differ from one."""
+    rank = max(len(p.shape), len(q.shape)) - 2
+    padded = [[1] * (rank + 2 - len(v.shape)) + list(v.shape[:-2]) for v in (p, q)]
+    return [n if m == 1 else m for m, n in zip(*padded, strict=True)]
+
+
+@gradient("Gemm", broadcasts=True)
+def gemm(op, node, dy):
+    """`y = alpha · A B + beta · C`, where A and B may be transposed.
+
+        dA = alpha · dy Bᵀ        dB = alpha · Aᵀ dy        dC = beta · dy
+    """
+    a, b = node.inputs[:2]
+    alpha = node.attributes.get_float("alpha", 1.0)
+    beta = node.attributes.get_float("beta", 1.0)
+    flip_a = node.attributes.get_int("transA", 0)
+    flip_b = node.attributes.get_int("transB", 0)
+
+    if flip_a:
+        da = op.Gemm(b, dy, alpha=alpha, transA=flip_b, transB=1)
+    else:
+        da = op.Gemm(dy, b, alpha=alpha, transB=1 - flip_b)
+    if flip_b:
+        db = op.Gemm(dy, a, alpha=alpha, transA=1, transB=flip_a)
+    else:
+        db = op.Gemm(a, dy, alpha=alpha, transA=1 - flip_a)
+    return da, db, dy if beta == 1 else dy * beta

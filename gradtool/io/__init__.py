@@ -1,0 +1,19 @@
+"""Model files: the only room that reads and writes them."""
+
+from gradtool.io.dims import parse_dim, parse_shape, symbols
+from gradtool.io.functions import inline_functions
+from gradtool.io.limits import Limits
+from gradtool.io.load import load
+from gradtool.io.mapped import array
+from gradtool.io.save import save
+
+__all__ = [
+    "Limits",
+    "array",
+    "inline_functions",
+    "load",
+    "parse_dim",
+    "parse_shape",
+    "save",
+    "symbols",
+]

@@ -1,0 +1,57 @@
+"""What a file declares about the values that nodes write, against what inference finds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from gradtool.errors import ModelError
+from gradtool.io.limits import Limits
+
+Declared = tuple[tuple[ir.Value, ir.DataType | None, ir.Shape | None], ...]
+
+
+def collect(model: ir.Model) -> Declared:
+    """What the file says of the values that nodes write; inference replaces it."""
+    return tuple(
+        (output, output.dtype, output.shape)
+        for output in _written(model)
+        if output.type is not None or output.shape is not None
+    )
+
+
+def check(model: ir.Model, said: Declared, limits: Limits) -> None:
+    """Refuse a model that contradicts what it declares, or whose values cannot be held.
+
+    Raises:
+        ModelError: naming the value.
+    """
+    for value, dtype, shape in said:
+        if None not in (dtype, value.dtype) and dtype != value.dtype:
+            raise ModelError(f"value {value.name!r} is declared {dtype} and is {value.dtype}")
+        if shape is not None and value.shape is not None and _contradict(shape, value.shape):
+            raise ModelError(
+                f"value {value.name!r} is declared {shape} and has shape {value.shape}"
+            )
+    for value in (*model.graph.inputs, *_written(model)):
+        if value.shape is None or value.dtype is None or not value.shape.is_static():
+            continue
+        total = math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
+        if total > limits.value_bytes:
+            raise ModelError(
+                f"value {value.name!r} has shape {value.shape}, {total} bytes; "
+                f"the limit is {limits.value_bytes}"
+            )
+
+
+def _contradict(first: ir.Shape, second: ir.Shape) -> bool:
+    return len(first) != len(second) or any(
+        isinstance(a, int) and isinstance(b, int) and a != b
+        for a, b in zip(first, second, strict=True)
+    )
+
+
+def _written(model: ir.Model) -> Iterator[ir.Value]:
+    return (output for node in model.graph.all_nodes() for output in node.outputs)

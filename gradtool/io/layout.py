@@ -1,0 +1,191 @@
+"""Which tensors of a model are written beside it, and where in the data file each lies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.io.mapped import MappedTensor
+
+Where = Literal["auto", "always", "never"]
+
+# Bytes. A protobuf ends at 2 GiB; what is left is for the graph itself.
+LARGEST_INLINE = 1_932_735_283
+# Runtimes want the values of small tensors at hand to infer shapes.
+SMALLEST_EXTERNAL = 1024
+_PAGE, _LINE = 4096, 64
+_CHUNK = 1 << 26
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A tensor and where its bytes start in the data file."""
+
+    tensor: ir.TensorProtocol
+    offset: int
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """The data file to be written beside a model; no tensors, no file."""
+
+    path: Path
+    tensors: tuple[Placed, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return max((p.offset + p.tensor.nbytes for p in self.tensors), default=0)
+
+    def write(self, file: BinaryIO) -> None:
+        """Write the tensors at their places, gaps filled with zeros."""
+        position = 0
+        for placed in self.tensors:
+            file.write(bytes(placed.offset - position))
+            position = placed.offset + placed.tensor.nbytes
+            memory = _memory(placed.tensor)
+            starts = range(0, len(memory), _CHUNK)
+            file.writelines(memory[start : start + _CHUNK] for start in starts)
+
+
+def arrange(model: ir.Model, target: Path, where: Where) -> DataPlan:
+    """Give every initializer its place, in the model given: inline, kept, or in a data file.
+
+    Raises:
+        UsageError: all must be inline and they are too many bytes for that.
+    """
+    path = target.with_name(f"{target.name}.data")
+    slots = list(_slots(model))
+    movable = [slot for slot in slots if not _absent(slot.tensor)]
+    kept = [slot for slot in movable if where != "never" and _stays(slot.tensor, target.parent)]
+    moved = _unkept(movable, kept)
+    external = _is_external(moved, where)
+    if external and any(_file(slot.tensor) == path for slot in kept):
+        kept = [slot for slot in kept if _file(slot.tensor) != path]
+        moved = _unkept(movable, kept)
+    outside = [slot for slot in moved if external and slot.tensor.nbytes > SMALLEST_EXTERNAL]
+    inline = _unkept(moved, outside)
+    total = sum(slot.tensor.nbytes for slot in inline)
+    if total > LARGEST_INLINE:
+        raise UsageError(
+            f"{target}: {total} bytes of tensors are too many for one protobuf; "
+            "write them beside it with --external-data auto"
+        )
+    for slot in inline:
+        if isinstance(slot.tensor, ir.ExternalTensor):
+            slot.put(_inline(slot.tensor))
+    return DataPlan(path, tuple(_place(outside, path)))
+
+
+def inline(model: ir.Model) -> None:
+    """Take every tensor whose data is present into the model itself."""
+    for slot in _slots(model):
+        if isinstance(slot.tensor, ir.ExternalTensor) and not _absent(slot.tensor):
+            slot.put(_inline(slot.tensor))
+
+
+@dataclass(frozen=True, eq=False)
+class _Slot:
+    """A place in the model that holds a tensor: an initializer, or an attribute of a node."""
+
+    tensor: ir.TensorProtocol
+    owner: ir.Value | ir.Node
+    name: str
+
+    def put(self, tensor: ir.TensorProtocol) -> None:
+        if isinstance(self.owner, ir.Value):
+            self.owner.const_value = tensor
+        else:
+            self.owner.attributes[self.name] = ir.AttrTensor(self.name, tensor)
+
+
+def _slots(model: ir.Model) -> Iterator[_Slot]:
+    for graph in (model.graph, *model.graph.subgraphs()):
+        for name, value in graph.initializers.items():
+            if value.const_value is not None:
+                yield _Slot(value.const_value, value, name)
+    bodies: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
+    for body in bodies:
+        for node in body.all_nodes():
+            for name, attribute in node.attributes.items():
+                tensor = attribute.value
+                if isinstance(tensor, ir.ExternalTensor):
+                    yield _Slot(tensor, node, name)
+
+
+def _unkept(slots: list[_Slot], kept: list[_Slot]) -> list[_Slot]:
+    marked = set(kept)
+    return [slot for slot in slots if slot not in marked]
+
+
+def _absent(tensor: ir.TensorProtocol) -> bool:
+    return isinstance(tensor, MappedTensor) and tensor.absent
+
+
+def _file(tensor: ir.TensorProtocol) -> Path | None:
+    file = tensor.file if isinstance(tensor, MappedTensor) else None
+    return None if file is None else file.path
+
+
+def _stays(tensor: ir.TensorProtocol, folder: Path) -> bool:
+    """Whether a model in `folder` reaches the tensor's bytes by the reference it has."""
+    file = tensor.file if isinstance(tensor, MappedTensor) else None
+    if file is None or not isinstance(tensor, MappedTensor) or not file.unchanged():
+        return False
+    reached = (folder / os.fspath(tensor.location)).resolve()
+    return reached == file.path and reached.is_relative_to(folder.resolve())
+
+
+def _is_external(slots: list[_Slot], where: Where) -> bool:
+    if where != "auto":
+        return where == "always"
+    from_file = any(isinstance(slot.tensor, ir.ExternalTensor) for slot in slots)
+    return from_file or sum(slot.tensor.nbytes for slot in slots) > LARGEST_INLINE
+
+
+def _place(slots: list[_Slot], path: Path) -> Iterator[Placed]:
+    """Put the slots' tensors one after the other, large ones at the start of a page."""
+    end = 0
+    for slot in slots:
+        tensor = slot.tensor
+        align = _PAGE if tensor.nbytes >= _PAGE else _LINE
+        offset = -(-end // align) * align
+        end = offset + tensor.nbytes
+        slot.put(
+            ir.ExternalTensor(
+                path.name,
+                offset,
+                tensor.nbytes,
+                tensor.dtype,
+                shape=ir.Shape(tensor.shape.numpy()),
+                name=tensor.name or slot.name,
+                doc_string=tensor.doc_string,
+                metadata_props=dict(tensor.metadata_props),
+            )
+        )
+        yield Placed(tensor, offset)
+
+
+def _memory(tensor: ir.TensorProtocol) -> memoryview:
+    if isinstance(tensor, MappedTensor):
+        return tensor.memory()
+    return memoryview(tensor.tobytes())
+
+
+def _inline(tensor: ir.ExternalTensor) -> ir.TensorProtocol:
+    import onnx
+
+    proto = onnx.TensorProto(
+        name=tensor.name,
+        data_type=tensor.dtype.value,
+        dims=tensor.shape.numpy(),
+        raw_data=tensor.tobytes(),
+        doc_string=tensor.doc_string or "",
+    )
+    return ir.serde.deserialize_tensor(proto)

@@ -1,0 +1,245 @@
+"""Rules of operators that schemas and shape inference leave unchecked.
+
+Each keeps a kernel from dividing by zero or from reading outside an array. A rule looks at
+attributes, at sizes that are known, and at constants; what is not known is not judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.errors import ModelError
+from gradtool.io.limits import Limits
+
+_MOST_ELEMENTS = 4096
+_GENERATORS = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "EyeLike"})
+
+
+def check(model: ir.Model, limits: Limits) -> None:
+    """Check every node of the model. Shapes must have been inferred.
+
+    Raises:
+        ModelError: naming the node and the rule.
+    """
+    for node in model.graph.all_nodes():
+        if node.domain:
+            continue
+        rule = RULES.get(node.op_type)
+        broken = rule(node) if rule is not None else None
+        if broken is None and node.op_type in _GENERATORS:
+            broken = _too_large(node, limits)
+        if broken is not None:
+            raise ModelError(f"{node.op_type} node {node.name!r}: {broken}")
+
+
+def _ints(node: ir.Node, name: str) -> list[int]:
+    attribute = node.attributes.get(name)
+    return [] if attribute is None else list(attribute.as_ints())
+
+
+def _input(node: ir.Node, index: int) -> ir.Value | None:
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
+def _sizes(node: ir.Node, index: int) -> list[int | None] | None:
+    """The shape of an input, None for each size that is open; None if it has no known shape."""
+    value = _input(node, index)
+    if value is None or value.shape is None:
+        return None
+    return [size if isinstance(size, int) else None for size in value.shape]
+
+
+def _constant(node: ir.Node, index: int) -> np.ndarray[Any, Any] | None:
+    value = _input(node, index)
+    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    if tensor is None or tensor.size > _MOST_ELEMENTS or getattr(tensor, "absent", False):
+        return None
+    return tensor.numpy()
+
+
+def _too_large(node: ir.Node, limits: Limits) -> str | None:
+    """A few bytes of file must not ask for gigabytes: the result of constants alone."""
+    output = node.outputs[0]
+    if output.shape is None or output.dtype is None or not output.shape.is_static():
+        return None
+    total = math.ceil(math.prod(output.shape.numpy()) * output.dtype.itemsize)
+    inputs = [value for value in node.inputs if value is not None]
+    if total <= limits.constant_bytes:
+        return None
+    if any(ir.convenience.get_const_tensor(value) is None for value in inputs):
+        return None
+    return f"makes a constant of {total} bytes; the limit is {limits.constant_bytes}"
+
+
+def _divisor(node: ir.Node) -> str | None:
+    value, divisor = node.outputs[0], _constant(node, 1)
+    if divisor is None or value.dtype is None or not value.dtype.is_integer():
+        return None
+    return None if divisor.all() else "divides integers by zero"
+
+
+def _window(node: ir.Node) -> str | None:
+    """Strides and dilations are positive, pads are not negative, each has its length."""
+    sizes = _sizes(node, 0)
+    axes = None if sizes is None else len(sizes) - 2
+    for name, least, per_axis in (
+        ("strides", 1, 1),
+        ("dilations", 1, 1),
+        ("kernel_shape", 1, 1),
+        ("pads", 0, 2),
+    ):
+        values = _ints(node, name)
+        if any(value < least for value in values):
+            return f"{name} {values} must be at least {least}"
+        if values and axes is not None and len(values) != per_axis * axes:
+            return f"{name} {values} has {len(values)} numbers for {axes} axes"
+    return None
+
+
+def _conv(node: ir.Node) -> str | None:
+    x, w = _sizes(node, 0), _sizes(node, 1)
+    group = node.attributes.get_int("group", 1)
+    kernel = _ints(node, "kernel_shape")
+    if group < 1:
+        return f"group {group} must be at least 1"
+    if x is not None and w is not None:
+        if len(x) != len(w) or len(x) < 3:
+            return f"the input has {len(x)} axes, the weight {len(w)}"
+        transposed = node.op_type == "ConvTranspose"
+        channels = w[0] if transposed else (None if w[1] is None else w[1] * group)
+        if None not in (x[1], channels) and x[1] != channels:
+            return f"the input has {x[1]} channels, the weight is for {channels}"
+        if w[0] is not None and w[0] % group:
+            return f"{w[0]} channels cannot be split into {group} groups"
+        if kernel and any(a not in (None, b) for a, b in zip(w[2:], kernel, strict=False)):
+            return f"kernel_shape {kernel} differs from the weight's shape"
+    return _window(node)
+
+
+def _pool(node: ir.Node) -> str | None:
+    broken = _window(node)
+    if broken is not None:
+        return broken
+    kernel, pads = _ints(node, "kernel_shape"), _ints(node, "pads")
+    dilations = _ints(node, "dilations") or [1] * len(kernel)
+    extents = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=False)] * 2
+    if any(pad >= extent for pad, extent in zip(pads, extents, strict=False)):
+        return f"pads {pads} must be smaller than the kernel {kernel}"
+    return None
+
+
+def _permutation(node: ir.Node) -> str | None:
+    perm, sizes = _ints(node, "perm"), _sizes(node, 0)
+    if "perm" not in node.attributes or sizes is None or sorted(perm) == list(range(len(sizes))):
+        return None
+    return f"perm {perm} is no permutation of {len(sizes)} axes"
+
+
+def _axes(node: ir.Node) -> str | None:
+    constant = _constant(node, 1)
+    axes = _ints(node, "axes") if constant is None else constant.flatten().tolist()
+    sizes = _sizes(node, 0)
+    if sizes is None or not axes:
+        return None
+    rank = len(sizes) + (len(axes) if node.op_type == "Unsqueeze" else 0)
+    if not all(-rank <= axis < rank for axis in axes):
+        return f"axes {axes} are out of range for {rank} axes"
+    if len({axis % rank for axis in axes}) < len(axes):
+        return f"axes {axes} name an axis twice"
+    return None
+
+
+def _out_of_range(indices: Iterable[int], size: int | None) -> str | None:
+    if size is None:
+        return None
+    for index in indices:
+        if not -size <= index < size:
+            return f"index {index} is out of range for {size} elements"
+    return None
+
+
+def _gather(node: ir.Node) -> str | None:
+    indices, sizes = _constant(node, 1), _sizes(node, 0)
+    if indices is None or not sizes:
+        return None
+    axis = node.attributes.get_int("axis", 0)
+    if not -len(sizes) <= axis < len(sizes):
+        return f"axis {axis} is out of range for {len(sizes)} axes"
+    return _out_of_range(indices.flatten().tolist(), sizes[axis])
+
+
+def _gather_nd(node: ir.Node) -> str | None:
+    indices, sizes = _constant(node, 1), _sizes(node, 0)
+    if indices is None or sizes is None or indices.ndim == 0:
+        return None
+    first = node.attributes.get_int("batch_dims", 0)
+    width = indices.shape[-1]
+    if width > len(sizes) - first:
+        return f"indices have {width} numbers for {len(sizes) - first} axes"
+    for column in range(width):
+        broken = _out_of_range(indices[..., column].flatten().tolist(), sizes[first + column])
+        if broken is not None:
+            return broken
+    return None
+
+
+def _split(node: ir.Node) -> str | None:
+    constant, sizes = _constant(node, 1), _sizes(node, 0)
+    parts: Sequence[int] = _ints(node, "split") if constant is None else constant.tolist()
+    if not parts:
+        return None
+    if any(part < 0 for part in parts) or len(parts) != len(node.outputs):
+        return f"cannot split into the sizes {list(parts)}"
+    axis = node.attributes.get_int("axis", 0)
+    if sizes is not None and -len(sizes) <= axis < len(sizes):
+        size = sizes[axis]
+        if size is not None and sum(parts) != size:
+            return f"the sizes {list(parts)} do not add up to {size}"
+    return None
+
+
+def _col2im(node: ir.Node) -> str | None:
+    """The columns of the input are the places of the block in the padded image."""
+    x, image, block = _sizes(node, 0), _constant(node, 1), _constant(node, 2)
+    if x is None or image is None or block is None:
+        return None
+    count = len(image)
+    pads = _ints(node, "pads") or [0] * (2 * count)
+    strides = _ints(node, "strides") or [1] * count
+    dilations = _ints(node, "dilations") or [1] * count
+    lengths = (len(x), len(block), len(pads), len(strides), len(dilations))
+    least = min((*block.tolist(), *strides, *dilations), default=1)
+    if lengths != (3, count, 2 * count, count, count) or least < 1 or min(pads, default=0) < 0:
+        return "input, image, block, pads, strides and dilations do not fit each other"
+    columns = math.prod(
+        (int(image[a]) + pads[a] + pads[count + a] - dilations[a] * (int(block[a]) - 1) - 1)
+        // strides[a]
+        + 1
+        for a in range(count)
+    )
+    rows = math.prod(block.tolist())
+    if x[2] not in (None, columns) or (x[1] is not None and x[1] % rows):
+        return f"the image has {columns} places for blocks of {rows}, the input is {x[1:]}"
+    return None
+
+
+Rule = Callable[[ir.Node], str | None]
+
+_REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+RULES: dict[str, Rule] = {
+    **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _axes),
+    **dict.fromkeys(("Squeeze", "Unsqueeze"), _axes),
+    **dict.fromkeys(("Conv", "ConvTranspose"), _conv),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+    **dict.fromkeys(("Div", "Mod"), _divisor),
+    **dict.fromkeys(("Gather", "GatherElements", "ScatterElements"), _gather),
+    **dict.fromkeys(("GatherND", "ScatterND"), _gather_nd),
+    "Col2Im": _col2im,
+    "Split": _split,
+    "Transpose": _permutation,
+}

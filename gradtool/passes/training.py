@@ -1,0 +1,180 @@
+"""A forward model to its training graph: loss, training forms, backward, outputs, metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import onnx_ir as ir
+
+from gradtool.builder import Builder
+from gradtool.errors import UsageError
+from gradtool.names import Names
+from gradtool.passes import loss as losses
+from gradtool.passes.backward import Accumulate, Backward, dependent, differentiate, needed
+from gradtool.passes.prune import prune
+from gradtool.passes.selection import Selection, cut, is_float, select
+from gradtool.passes.training_forms import prepare
+
+
+@dataclass(frozen=True)
+class TrainingGraph:
+    """A model that computes forward, loss and gradients.
+
+    `gradients` maps the name of a value to the name of the output that holds its gradient.
+    `warnings` are lines for people; `rules` the gradient rules used; the counts are nodes.
+    """
+
+    model: ir.Model
+    loss: str | None
+    loss_said: str
+    labels: str | None
+    gradients: Mapping[str, str]
+    zeros: tuple[str, ...]
+    candidates: int
+    rules: tuple[str, ...]
+    warnings: tuple[str, ...]
+    forward_nodes: int
+    loss_nodes: int
+    backward_nodes: int
+
+
+def training_graph(
+    model: ir.Model,
+    *,
+    loss: str = "auto",
+    labels: str = "labels",
+    wrt: Sequence[str] | None = None,
+    no_grad: Sequence[str] = (),
+    input_grad: Sequence[str] = (),
+    head_grads: bool = False,
+    accumulate: Accumulate = "chain",
+) -> TrainingGraph:
+    """Differentiate a model. The model given is left as it is.
+
+    Raises:
+        UsageError: a name or a loss that does not exist.
+        NotDifferentiable: a value asked for is unreachable, or operators have no gradient.
+    """
+    if is_training_graph(model):
+        raise UsageError("the model already holds gradients, written by gradtool")
+    model = model.clone()
+    forward = list(model.graph)
+    op = Builder(model, names=Names.of(model))
+    _mark(forward, op.names)
+    warnings = _inference_norms(model)
+    heads: dict[ir.Value, ir.Value]
+    if head_grads:
+        chosen = losses.Loss(next(iter(model.graph.outputs)), "head gradients of every output")
+        heads = _head_inputs(op)
+    else:
+        chosen = losses.attach(op, loss, labels)
+        heads = {}
+    prepare(model, op)
+    targets = tuple(heads) or (chosen.value,)
+    count = len(model.graph)
+    reach = needed(model.graph, targets)
+    picked = select(model.graph, wrt, input_grad, no_grad, lambda v: v in reach)
+    if not heads:
+        heads = {chosen.value: _ones(op, chosen.value)}
+    barred = cut(model.graph, no_grad)
+    _require_reach(model.graph, picked, barred, targets)
+    made = differentiate(op, heads, picked.wrt, cut=barred, accumulate=accumulate)
+    if chosen.loud:
+        warnings.append(f"no loss found: using {chosen.said}; name one with --loss")
+    names = _publish(op, made)
+    if not head_grads and chosen.value not in model.graph.outputs:
+        model.graph.outputs.insert(len(model.graph.outputs) - len(names), chosen.value)
+    loss_name = None if head_grads else chosen.value.name
+    if loss_name:
+        model.metadata_props["gradtool.loss"] = loss_name
+    model.metadata_props["gradtool.gradients"] = json.dumps(names)
+    prune(model)
+    return TrainingGraph(
+        model=model,
+        loss=loss_name,
+        loss_said=chosen.said,
+        labels=chosen.labels,
+        gradients=MappingProxyType(names),
+        zeros=tuple(v.name or "" for v in made.zeros),
+        candidates=picked.candidates,
+        rules=made.rules,
+        warnings=(*warnings, *picked.warnings),
+        forward_nodes=len(forward),
+        loss_nodes=count - len(forward),
+        backward_nodes=sum(n.metadata_props.get("gradtool.stage") == "backward" for n in model.graph),
+    )
+
+
+def is_training_graph(model: ir.Model) -> bool:
+    """Whether gradtool wrote this model with gradients in it."""
+    return "gradtool.gradients" in model.metadata_props
+
+
+def _mark(nodes: Sequence[ir.Node], names: Names) -> None:
+    """Give every node a name and the forward stage."""
+    for node in nodes:
+        node.name = node.name or names.fresh(node.op_type)
+        node.metadata_props.setdefault("gradtool.stage", "forward")
+
+
+def _inference_norms(model: ir.Model) -> list[str]:
+    count = sum(
+        n.op_type == "BatchNormalization" and not n.attributes.get_int("training_mode", 0)
+        for n in model.graph
+    )
+    if not count:
+        return []
+    return [f"{count} BatchNormalization in inference mode: running statistics are constants"]
+
+
+def _head_inputs(op: Builder) -> dict[ir.Value, ir.Value]:
+    """One new input per float output, that carries its gradient."""
+    heads: dict[ir.Value, ir.Value] = {}
+    for value in op.graph.outputs:
+        if is_float(value):
+            heads[value] = ir.Value(
+                name=op.names.fresh(f"{value.name}_grad"), shape=value.shape, type=value.type
+            )
+    if not heads:
+        raise UsageError("--head-grads: no output is a float")
+    op.graph.inputs.extend(heads.values())
+    return heads
+
+
+def _ones(op: Builder, loss: ir.Value) -> ir.Value:
+    import numpy as np
+
+    assert loss.dtype is not None and loss.shape is not None  # noqa: PT018, S101 - a loss has both
+    return op.constant(np.ones(loss.shape.numpy(), dtype=loss.dtype.numpy()))
+
+
+def _require_reach(
+    graph: ir.Graph, picked: Selection, barred: frozenset[ir.Value], targets: Sequence[ir.Value]
+) -> None:
+    """The loss must still depend on something once `--no-grad` has cut."""
+    if barred and not set(targets) & dependent(graph, picked.wrt) - barred:
+        raise UsageError("--no-grad cuts every path from the loss to the values asked for")
+
+
+def _publish(op: Builder, made: Backward) -> dict[str, str]:
+    """Make each gradient an output called `<value>_grad`, and return the names."""
+    names: dict[str, str] = {}
+    taken: set[ir.Value] = set(op.graph.outputs)
+    for value, gradient in made.gradients.items():
+        result = gradient
+        if result in taken or result.producer() is None or _is_forward(result):
+            with op.at(None, stage="backward", source="", prefix=f"{value.name}/grad"):
+                result = op.Identity(result)
+        taken.add(result)
+        result.name = op.names.fresh(f"{value.name}_grad")
+        op.graph.outputs.append(result)
+        names[value.name or ""] = result.name
+    return names
+
+
+def _is_forward(value: ir.Value) -> bool:
+    node = value.producer()
+    return node is not None and node.metadata_props.get("gradtool.stage") != "backward"

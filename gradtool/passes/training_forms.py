@@ -1,0 +1,5 @@
+"""Training forms of operators."""
+
+
+def prepare(model, op):
+    return 0

@@ -1,0 +1,127 @@
+"""Which buffers a program needs, and from which step to which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradtool.planning.plan import ALWAYS_LIVE, Region
+from gradtool.program import Program, Spec, Step, is_contiguous
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetime:
+    """Bytes that must lie somewhere from step `first` to step `last`, both included."""
+
+    name: str
+    region: Region
+    bytes: int
+    first: int
+    last: int
+    values: tuple[int, ...] = ()
+
+
+def aligned(size: int) -> int:
+    """`size` rounded up to the alignment of buffers."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+_REGIONS: dict[str, Region] = {
+    "parameter": "parameters",
+    "constant": "constants",
+    "input": "inputs",
+    "activation": "activations",
+    "gradient": "gradients",
+    "output": "outputs",
+}
+
+
+def lifetimes(program: Program) -> list[Lifetime]:
+    """One lifetime per buffer: always-live ones first, then in order of first use.
+
+    A step holds its reads, its writes and its workspace together, but for an output that an
+    operator writes in place.  Views keep their storage alive; outputs live to the end.
+    """
+    last = last_reads(program)
+    shared = in_place(program, last)
+    members: dict[int, list[int]] = {}
+    for value in range(len(program.values)):
+        if program.values[value].spec is not None and program.values[value].view is None:
+            members.setdefault(_owner(shared, value), []).append(value)
+    born = {v: i for i, step in enumerate(program.steps) for v in step.writes}
+    end = max(len(program.steps) - 1, 0)
+    found = []
+    for values in members.values():
+        data = [program.values[v] for v in values]
+        if data[0].kind == "host" or not data[0].bytes:
+            continue
+        region = _REGIONS[data[-1].kind]
+        always = region in ALWAYS_LIVE
+        first = 0 if always else min(born[v] for v in values)
+        until = end if always else max(last[v] for v in values)
+        size = aligned(data[0].bytes)
+        found.append(Lifetime(data[-1].name, region, size, first, until, tuple(values)))
+    found += list(workspaces(program))
+    return sorted(found, key=lambda b: (b.region not in ALWAYS_LIVE, b.first, b.values))
+
+
+def workspaces(program: Program) -> Iterator[Lifetime]:
+    """The workspace of each step that has one."""
+    for index, step in enumerate(program.steps):
+        size = sum(aligned(spec.bytes) for spec in step.workspace)
+        if size:
+            yield Lifetime(f"{step.name} (workspace)", "workspace", size, index, index)
+
+
+def last_reads(program: Program) -> dict[int, int]:
+    """The last step at which the storage of each root value is still needed."""
+    last: dict[int, int] = {}
+    for index, step in enumerate(program.steps):
+        for value in (*step.writes, *step.reads):
+            last[program.root(value)] = index
+    for value in program.outputs:
+        last[program.root(value)] = max(len(program.steps) - 1, 0)
+    return last
+
+
+def in_place(program: Program, last: dict[int, int]) -> dict[int, int]:
+    """For each output written over an input that dies there: the value whose buffer it takes."""
+    shared: dict[int, int] = {}
+    pinned = {program.root(v) for v in program.outputs}
+    for index, step in enumerate(program.steps):
+        target = step.outputs[0] if step.outputs else None
+        if target is None or program.values[target].spec is None:
+            continue
+        for slot in step.may_inplace:
+            source = step.inputs[slot] if slot < len(step.inputs) else None
+            if source is None or not _may_take(program, step, source, target):
+                continue
+            root = program.root(source)
+            if last[root] == index and root not in pinned:
+                shared[target] = root
+                break
+    return shared
+
+
+def _may_take(program: Program, step: Step, source: int, target: int) -> bool:
+    """Whether `target` may be written over `source`, as far as this step is concerned."""
+    root = program.root(source)
+    old, new = program.values[source], program.values[target]
+    if program.values[root].kind != "activation" or old.spec != new.spec or new.spec is None:
+        return False
+    if program.values[root].bytes != new.spec.bytes or not _is_whole(program, source, new.spec):
+        return False
+    aliases = [v for v in step.reads if program.root(v) == root and v != source]
+    return not aliases and sum(v == source for v in step.reads) <= len(step.may_inplace)
+
+
+def _is_whole(program: Program, value: int, spec: Spec) -> bool:
+    return is_contiguous(spec, program.strides(value))
+
+
+def _owner(shared: dict[int, int], value: int) -> int:
+    while value in shared:
+        value = shared[value]
+    return value

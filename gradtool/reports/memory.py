@@ -1,0 +1,203 @@
+"""What a plan says about memory, as rows of numbers.
+
+People count steps from 1 and read IEC units; JSON counts from 0, as `Plan` does, and holds bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+from gradtool.reports.table import Column, Table
+from gradtool.reports.text import escape
+from gradtool.reports.units import format_bytes, format_percent
+
+if TYPE_CHECKING:
+    from gradtool.planning.plan import Buffer, Plan
+    from gradtool.program import Spec
+
+SCHEMA_VERSION = 1
+FOOTER = (
+    "planned, not measured (gradtool run --measure).  not counted: optimiser state, CUDA context"
+)
+GAPS = "gaps"  # bytes of the arena that no buffer holds at the peak step
+BLOCKS = "▁▂▃▄▅▆▇█"
+ASCII_BLOCKS = " .:-=+*#"
+
+
+def by_region(plan: Plan) -> Table:
+    """Where the bytes of the arena are at the peak step, largest first; they add up to the peak."""
+    parts = _parts(plan)
+    rows = [(part, size) for part, size in parts.items() if size]
+    share = max(plan.peak, 1)
+    return Table(
+        columns=(
+            Column("region"),
+            Column("at peak", "right", "number"),
+            Column("share", "right", "number"),
+        ),
+        rows=tuple(
+            (part, format_bytes(size), format_percent(size / share))
+            for part, size in [*rows, ("peak", plan.peak)]
+        ),
+        footer="\n".join([*_outside(plan), FOOTER]),
+    )
+
+
+def alive_at_peak(plan: Plan, top: int | None = 12) -> Table:
+    """The `top` largest buffers at the peak step, or all; `steps` is the first and the last."""
+    buffers = _alive(plan)
+    shown = buffers[:top]
+    rest = buffers[len(shown) :]
+    hidden = [f"and {len(rest)} more: {format_bytes(sum(b.bytes for b in rest))}"] if rest else []
+    return Table(
+        columns=(
+            Column("tensor", kind="name"),
+            Column("region"),
+            Column("shape", "right", "number"),
+            Column("dtype"),
+            Column("bytes", "right", "number"),
+            Column("steps", "right", "number"),
+        ),
+        rows=tuple(_alive_row(plan, buffer) for buffer in shown),
+        footer="\n".join([*hidden, FOOTER]),
+    )
+
+
+def timeline(plan: Plan, width: int = 60, *, unicode: bool = True) -> str:
+    """Live bytes from the first step to the last, and a line that says where backward begins.
+
+    One block a step, or the largest of its steps where there are more than `width`. Heights
+    count from zero.
+    """
+    live = _live_bytes(plan)
+    columns = min(width, len(live))
+    starts = [column * len(live) // max(columns, 1) for column in range(columns + 1)]
+    heights = [max(live[a:b]) for a, b in pairwise(starts)]
+    blocks = BLOCKS if unicode else ASCII_BLOCKS
+    top = max(heights, default=0)
+    line = "".join(blocks[(len(blocks) * h - 1) // top if h else 0] for h in heights)
+
+    stages = [step.stage == "forward" for step in plan.program.steps]
+    if all(stages):
+        return line
+    begins = stages.index(False)
+    column = sum(start <= begins for start in starts[:-1]) - 1
+    label = f"backward from step {begins + 1}"
+    before = len(label) < column
+    return f"{line}\n" + (f"{label} ^".rjust(column + 1) if before else " " * column + f"^ {label}")
+
+
+def summary(plan: Plan) -> str:
+    """The peak in one line: how much, at which step, and of what."""
+    steps = plan.program.steps
+    where = "no steps"
+    if steps:
+        step = steps[plan.peak_step]
+        name = escape(step.source or step.name or step.op)
+        where = f"at step {plan.peak_step + 1}/{len(steps)} ({name} {step.stage})"
+    parts = ", ".join(f"{part} {format_bytes(size)}" for part, size in _parts(plan).items() if size)
+    line = f"peak {format_bytes(plan.peak)} {where}" + (f": {parts}" if parts else "")
+    return "; ".join([line, *_outside(plan)])
+
+
+def plans_table(plans: Sequence[Plan], names: Sequence[str]) -> Table:
+    """Several models or plans side by side; activations and the rest are those at the peak step."""
+    return Table(
+        columns=(
+            Column("model", kind="name"),
+            Column("peak", "right", "number"),
+            Column("activations", "right", "number"),
+            Column("parameters", "right", "number"),
+            Column("gradients", "right", "number"),
+            Column("steps", "right", "number"),
+        ),
+        rows=tuple(_plan_row(plan, name) for plan, name in zip(plans, names, strict=True)),
+        footer=FOOTER,
+    )
+
+
+def plan_json(plan: Plan, model_name: str, dims: Mapping[str, int]) -> dict[str, Any]:
+    """The plan for machines: sizes are integers in bytes, steps count from 0.
+
+    At the peak step, `regions` and `gap_bytes` add up to `peak_bytes`, and `alive` is everything
+    held, largest first; `shape` and `dtype` are null for a workspace and where they are unknown.
+    """
+    parts = _parts(plan)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": model_name,
+        "plan": plan.name,
+        "dims": {name: int(dims[name]) for name in sorted(dims)},
+        "peak_bytes": int(plan.peak),
+        "load_bytes": int(plan.load),
+        "adapted_bytes": int(plan.adapted),
+        "total_bytes": int(plan.total),
+        "peak_step": int(plan.peak_step),
+        "steps": len(plan.program.steps),
+        "regions": {part: int(size) for part, size in parts.items() if part != GAPS},
+        "gap_bytes": int(parts[GAPS]),
+        "alive": [_alive_json(plan, buffer) for buffer in _alive(plan)],
+    }
+
+
+def _parts(plan: Plan) -> dict[str, int]:
+    """Bytes at the peak step by region, and the gaps between buffers; largest first."""
+    parts = {str(region): size for region, size in plan.regions(plan.peak_step).items()}
+    parts[GAPS] = plan.peak - sum(parts.values())
+    return dict(sorted(parts.items(), key=lambda part: (-part[1], part[0])))
+
+
+def _outside(plan: Plan) -> list[str]:
+    return [f"outside the arena: up to {format_bytes(plan.adapted)}"] if plan.adapted else []
+
+
+def _alive(plan: Plan) -> list[Buffer]:
+    return sorted(plan.live(plan.peak_step), key=lambda b: (-b.bytes, b.name, b.offset))
+
+
+def _live_bytes(plan: Plan) -> list[int]:
+    """Bytes live at each step: what begins there, less what ended before, added up."""
+    changes = [0] * (len(plan.program.steps) + 1)
+    for buffer in plan.buffers:
+        changes[buffer.first] += buffer.bytes
+        changes[buffer.last + 1] -= buffer.bytes
+    return list(accumulate(changes[:-1]))
+
+
+def _spec(plan: Plan, buffer: Buffer) -> Spec | None:
+    return plan.program.values[buffer.values[0]].spec if buffer.values else None
+
+
+def _alive_row(plan: Plan, buffer: Buffer) -> tuple[str, ...]:
+    spec = _spec(plan, buffer)
+    unknown = "?" if buffer.values else ""
+    return (
+        buffer.name,
+        buffer.region,
+        unknown if spec is None else "x".join(map(str, spec.shape)) or "scalar",
+        unknown if spec is None else spec.dtype.name,
+        format_bytes(buffer.bytes),
+        f"{buffer.first + 1}-{buffer.last + 1}",
+    )
+
+
+def _alive_json(plan: Plan, buffer: Buffer) -> dict[str, Any]:
+    spec = _spec(plan, buffer)
+    return {
+        "name": buffer.name,
+        "region": buffer.region,
+        "shape": None if spec is None else [int(size) for size in spec.shape],
+        "dtype": None if spec is None else spec.dtype.name,
+        "bytes": int(buffer.bytes),
+        "first": int(buffer.first),
+        "last": int(buffer.last),
+    }
+
+
+def _plan_row(plan: Plan, name: str) -> tuple[str, ...]:
+    regions = plan.regions(plan.peak_step)
+    at_peak = (regions.get(region, 0) for region in ("activations", "parameters", "gradients"))
+    steps = str(len(plan.program.steps))
+    return (name, format_bytes(plan.peak), *map(format_bytes, at_peak), steps)

@@ -1,0 +1,91 @@
+"""What `gradtool run` says about a step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradtool.reports.memory import summary
+from gradtool.reports.table import Column, Table
+from gradtool.reports.units import format_bytes, format_percent, format_seconds
+
+if TYPE_CHECKING:
+    from gradtool.exec.run import Result
+
+SCHEMA_VERSION = 1
+SHOWN = 12
+
+
+def gradients_table(result: Result, top: int = SHOWN) -> Table:
+    """The gradients with the largest norms, and how many more there are."""
+    norms = {name: _norm(g) for name, g in result.gradients.items()}
+    largest = sorted(norms, key=lambda n: (-norms[n] if norms[n] == norms[n] else -np.inf, n))
+    rest = len(largest) - top
+    return Table(
+        columns=(
+            Column("gradient of", kind="name"),
+            Column("shape", "right", "number"),
+            Column("norm", "right", "number"),
+            Column("largest", "right", "number"),
+        ),
+        rows=tuple(_row(result, name, norms[name]) for name in largest[:top]),
+        footer=f"and {rest} more" if rest > 0 else "",
+    )
+
+
+def _norm(array: np.ndarray[Any, Any]) -> float:
+    return float(np.linalg.norm(array.astype(np.float64).reshape(-1)))
+
+
+def _row(result: Result, name: str, norm: float) -> tuple[str, ...]:
+    array = result.gradients[name]
+    largest = float(np.abs(array.astype(np.float64)).max(initial=0.0))
+    shape = "×".join(map(str, array.shape)) or "scalar"
+    return name, shape, f"{norm:.4g}", f"{largest:.4g}"
+
+
+def run_lines(result: Result, where: str) -> list[str]:
+    """Loss, time and memory, for people."""
+    loss = "" if result.loss is None else f"loss {result.loss:.6g}   "
+    lines = [f"{loss}{len(result.gradients)} gradients   step {format_seconds(result.seconds)} on {where}"]
+    if result.plan is not None:
+        lines.append(summary(result.plan))
+    if result.measurement is not None:
+        m = result.measurement
+        share = format_percent(m.peak / m.planned) if m.planned else "-"
+        lines.append(
+            f"measured {format_bytes(m.peak)} of {format_bytes(m.planned)} planned ({share}): "
+            f"arena {format_bytes(m.high_water)}, beside it {format_bytes(m.outside)}, "
+            f"retained {format_bytes(m.retained)}"
+        )
+    return lines
+
+
+def run_json(result: Result, where: str) -> dict[str, Any]:
+    """The same for machines; bytes and seconds."""
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "device": where,
+        "loss": result.loss,
+        "seconds": result.seconds,
+        "gradients": {
+            name: {"shape": list(array.shape), "norm": _norm(array)}
+            for name, array in result.gradients.items()
+        },
+    }
+    if result.plan is not None:
+        document["planned_bytes"] = result.plan.total
+        document["arena_bytes"] = result.plan.peak
+        document["adapted_bytes"] = result.plan.adapted
+    if result.measurement is not None:
+        m = result.measurement
+        document["measured"] = {
+            "peak_bytes": m.peak,
+            "arena_high_water_bytes": m.high_water,
+            "outside_arena_bytes": m.outside,
+            "retained_bytes": m.retained,
+            "dynamic_bytes": m.dynamic,
+            "step_seconds": m.seconds,
+        }
+    return document

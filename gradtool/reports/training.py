@@ -1,0 +1,74 @@
+"""What `gradtool grad` says about a training graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from gradtool.reports.table import Column, Table
+from gradtool.reports.units import format_bytes
+
+if TYPE_CHECKING:
+    from gradtool.passes.backward import Offender
+    from gradtool.passes.training import TrainingGraph
+
+SCHEMA_VERSION = 1
+
+
+def training_lines(training: TrainingGraph, source: str, path: str, size: int) -> list[str]:
+    """The lines for people: what was read, which loss, how many nodes, what was written."""
+    graph = training.model.graph
+    zeros = f", {len(training.zeros)} zero by definition" if training.zeros else ""
+    return [
+        f"{PurePath(source).name}  opset {graph.opset_imports.get('', 0)}{_symbols(training)}",
+        f"loss: {training.loss_said}   "
+        f"parameters: {len(training.gradients)} of {training.candidates}{zeros}",
+        f"nodes: {training.forward_nodes} forward + {training.loss_nodes} loss + "
+        f"{training.backward_nodes} backward      rules used: {len(training.rules)}, missing: none",
+        f"wrote {path} ({format_bytes(size)})",
+    ]
+
+
+def _symbols(training: TrainingGraph) -> str:
+    from gradtool.io import symbols
+
+    open_sizes = symbols(training.model)
+    return f"  {', '.join(open_sizes)} (symbolic)" if open_sizes else ""
+
+
+def training_json(training: TrainingGraph, source: str, path: str, size: int) -> dict[str, Any]:
+    """The same for machines; sizes in bytes."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": source,
+        "output": path,
+        "bytes": size,
+        "opset": training.model.graph.opset_imports.get("", 0),
+        "loss": training.loss,
+        "loss_description": training.loss_said,
+        "labels": training.labels,
+        "gradients": dict(training.gradients),
+        "zero_gradients": list(training.zeros),
+        "parameters": training.candidates,
+        "nodes": {
+            "forward": training.forward_nodes,
+            "loss": training.loss_nodes,
+            "backward": training.backward_nodes,
+        },
+        "rules": list(training.rules),
+        "warnings": list(training.warnings),
+    }
+
+
+def offenders_table(rows: Sequence[Offender]) -> Table:
+    """The operators that have no gradient, all at once, with what to do."""
+    return Table(
+        columns=(
+            Column("op", kind="name"),
+            Column("nodes", "right", "number"),
+            Column("first node", kind="name"),
+            Column("what to do", kind="text"),
+        ),
+        rows=tuple((r.op, str(r.nodes), r.first_node, r.what_to_do) for r in rows),
+    )

@@ -1,0 +1,166 @@
+import onnx
+import pytest
+from onnx import helper
+
+from gradtool import io
+from gradtool.errors import ModelError
+
+X = "float[2, 3] x"
+
+
+def refused(write, model, match):
+    with pytest.raises(ModelError, match=match) as info:
+        io.load(write(model))
+    assert "\n" not in str(info.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("{ y = Relu (z) }", "reads 'z', which nothing defines"),
+        ("{ y = Add (x, y) }", "part of a cycle through 'y'"),
+        ("{ a = Add (x, b) b = Neg (a) y = Neg (b) }", "part of a cycle through 'b'"),
+        ("{ y = Neg (a) a = Neg (x) }", "before Neg .* writes it; sort"),
+        ("{ y = Neg (x) y = Exp (x) }", "'y' has the name of another value"),
+        ("{ x = Neg (x) y = Neg (x) }", "'x' has the name of another value"),
+        ("{ z = Neg (x) }", "output 'y' is written by no node"),
+        ("{ y = Frobnicate (x) }", "'Frobnicate' is no operator of 'ai.onnx'"),
+        ("{ y = Add (x) }", "has 1 inputs, Add takes 2"),
+        ("{ y, z = Relu (x) }", "has 2 outputs, Relu takes 1"),
+        ('{ y = Add (x, "") }', "a required input is left out"),
+        ("{ y = Relu <evil = 1> (x) }", "Relu has no attribute 'evil'"),
+        ('{ y = Softmax <axis = "a"> (x) }', "'axis' has the wrong type"),
+        ("{ y = Cast (x) }", "required attribute 'to' is missing"),
+        ("{ y = other.Op (x) }", "its domain 'other' is not imported"),
+        ("{ y = Upsample (x, x) }", "is not in opset 20"),
+    ],
+)
+def test_a_broken_node_is_named_with_the_rule(write, body, message):
+    refused(write, f"g ({X}) => (float[2, 3] y) {body}", message)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("(float[2, 3] x, int64[2, 3] k) => (y) { y = Add (x, k) }", "is a tensor.int64., another"),
+        ("(int64[2] x) => (y) { y = Exp (x) }", "is a tensor.int64., which it does not take"),
+        ("(int64[2] x) => (y) <int64 z = {0}> { y = Div (x, z) }", "divides integers by zero"),
+        ("(float[2, 3] x) => (y) { y = Transpose <perm = [0, 0]> (x) }", "is no permutation"),
+        ("(float[2] x) => (y) <int64[1] i = {5}> { y = Gather (x, i) }", "index 5 is out of range"),
+        ("(float[2] x) => (y) <int64[2] a = {0, 0}> { y = ReduceSum (x, a) }", "an axis twice"),
+        ("(float[1,2,5,5] x, float[2,2,3,3] w) => (y) { y = Conv <group = 7> (x, w) }", "channels"),
+        (
+            "(float[1,2,5,5] x) => (y) { y = MaxPool <kernel_shape = [2,2], pads = [4,0,4,0]> (x) }",
+            "must be smaller than the kernel",
+        ),
+        (
+            "(float[4] x) => (a, b) <int64[2] s = {1, 1}> { a, b = Split (x, s) }",
+            "do not add up to 4",
+        ),
+    ],
+)
+def test_an_operator_that_could_not_run_is_refused(write, body, message):
+    refused(write, f"g {body}", message)
+
+
+def test_a_branch_may_not_reuse_a_name_of_the_outer_graph(write):
+    branch = "{ x = Neg (x) }"
+    model = (
+        f"g ({X}, bool c) => (float[2, 3] y) {{ y = If (c) "
+        f"<then_branch = t () => (x) {branch}, else_branch = e () => (x) {branch}> }}"
+    )
+    refused(write, model, "'x' has the name of another value")
+
+
+def test_a_cycle_through_a_branch_is_found(write):
+    model = (
+        f"g ({X}, bool c) => (float[2, 3] y) {{ y = If (c) "
+        "<then_branch = t () => (a) { a = Neg (z) }, else_branch = e () => (b) { b = Neg (x) }> "
+        "z = Exp (y) }"
+    )
+    refused(write, model, "part of a cycle through 'z'")
+
+
+@pytest.mark.parametrize(
+    ("version", "message"), [(0, "imports opset 0"), (9999, "imports opset 9999; the newest")]
+)
+def test_an_opset_that_does_not_exist_is_refused(write, text, version, message):
+    model = text(f"g ({X}) => (y) {{ y = Relu (x) }}")
+    model.opset_import[0].version = version
+    refused(write, model, message)
+
+
+def test_two_versions_of_the_standard_domain_are_refused(write, text):
+    model = text(f"g ({X}) => (y) {{ y = Relu (x) }}")
+    model.opset_import.append(helper.make_opsetid("ai.onnx", 11))
+    refused(write, model, "imports domain 'ai.onnx' at versions 20 and 11")
+
+
+def test_a_model_without_imports_is_refused(write, text):
+    model = text(f"g ({X}) => (y) {{ y = Relu (x) }}")
+    del model.opset_import[:]
+    refused(write, model, "imports no operator set")
+
+
+def test_a_local_function_may_not_override_a_standard_operator(write, text):
+    model = text(f"g ({X}) => (y) {{ y = Relu (x) }}")
+    function = helper.make_function(
+        "", "Relu", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], model.opset_import
+    )
+    model.functions.append(function)
+    refused(write, model, "'Relu' overrides a standard operator")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.dims.__setitem__(0, -3), "negative size"),
+        (lambda t: t.dims.__setitem__(0, 2**40), "bytes of data, shape|declares"),
+        (lambda t: t.dims.__setitem__(0, 2**62), "declares 18446744073709551616 bytes"),
+        (lambda t: setattr(t, "raw_data", t.raw_data[:-1]), "has 11 bytes of data"),
+        (lambda t: t.ClearField("raw_data"), "has no data"),
+        (lambda t: t.int64_data.append(1), "has data in int64_data and in raw_data"),
+        (lambda t: setattr(t, "data_type", 0), "0 is not an element type"),
+        (lambda t: setattr(t, "data_type", 99), "99 is not an element type"),
+    ],
+)
+def test_a_tensor_that_lies_about_its_size_is_refused(write, weighted, change, message):
+    model = weighted(3)
+    change(model.graph.initializer[0])
+    refused(write, model, message)
+
+
+def test_data_in_the_field_of_another_type_is_refused(write, weighted):
+    model = weighted(3)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.int64_data.extend([1, 2, 3])
+    refused(write, model, "FLOAT data cannot be in int64_data")
+
+
+def test_a_negative_size_of_an_input_is_refused(write, text):
+    model = text(f"g ({X}) => (y) {{ y = Relu (x) }}")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -5
+    refused(write, model, "negative size -5")
+
+
+def test_a_default_that_does_not_fit_its_input_is_refused(write, weighted):
+    model = weighted(3)
+    model.graph.input.append(helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT, [9]))
+    refused(write, model, "its shape differs from its initializer's")
+
+
+def test_a_name_that_is_no_text_is_refused(write, text):
+    data = text(f"g ({X}) => (y) {{ y = Relu (x) }}").SerializeToString()
+    path = write(f"g ({X}) => (y) {{ y = Relu (x) }}")
+    path.write_bytes(data.replace(b"\x01y", b"\x01\xff"))
+    with pytest.raises(ModelError, match="not UTF-8"):
+        io.load(path)
+
+
+def test_an_operator_of_another_vendor_is_let_through(write, text):
+    model = text(f"g ({X}) => (y) {{ y = Relu (x) }}")
+    model.graph.node[0].domain = "com.acme"
+    model.opset_import.append(helper.make_opsetid("com.acme", 1))
+
+    assert next(iter(io.load(write(model)).graph)).domain == "com.acme"
