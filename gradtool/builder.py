@@ -69,7 +69,11 @@ class Builder(Idioms):
         return emit
 
     def emit(
-        self, op_type: str, inputs: Sequence[Operand], outputs: int | None, attributes: dict[str, Any]
+        self,
+        op_type: str,
+        inputs: Sequence[Operand],
+        outputs: int | None,
+        attributes: dict[str, Any],
     ) -> Any:
         """Emit one node. Returns its value, or a tuple of values if it has several outputs."""
         known = composites().get(op_type)
@@ -103,7 +107,7 @@ class Builder(Idioms):
         except ValueError as error:
             raise ModelError(f"{node.op_type} {node.name!r}: {error}") from error
         for value in node.outputs:
-            if value.dtype is None or value.shape is None:
+            if value.name and (value.dtype is None or value.shape is None):
                 raise ModelError(
                     f"{node.op_type} {node.name!r}: its shape can't be inferred from "
                     f"{[str(i.shape) if i is not None else None for i in node.inputs]}"
@@ -150,15 +154,15 @@ class Builder(Idioms):
     @contextmanager
     def body(self, inputs: Sequence[ir.Value]) -> Iterator[ir.Graph]:
         """Emit into a new subgraph with `inputs`, to be passed as an attribute (Scan, Loop, If)."""
-        outer = (self.graph, self.anchor)
+        outer = (self.graph, self.anchor, self.emitted)
         inner = ir.Graph(
             inputs, [], nodes=[], name=self.names.fresh("body"), opset_imports={"": self.opset}
         )
-        self.graph, self.anchor = inner, None
+        self.graph, self.anchor, self.emitted = inner, None, []
         try:
             yield inner
         finally:
-            self.graph, self.anchor = outer
+            self.graph, self.anchor, self.emitted = outer
 
     def formal(self, hint: str, shape: Sequence[Any], dtype: ir.DataType) -> ir.Value:
         """An input of a subgraph."""
@@ -178,9 +182,7 @@ class Builder(Idioms):
             ir.set_value_magic_handler(before)
 
     @contextmanager
-    def at(
-        self, anchor: ir.Node | None, *, stage: str, source: str, prefix: str
-    ) -> Iterator[None]:
+    def at(self, anchor: ir.Node | None, *, stage: str, source: str, prefix: str) -> Iterator[None]:
         """Emit before `anchor` (None: at the end), on behalf of forward node `source`.
 
         Names of nodes begin with `prefix`.
@@ -198,8 +200,8 @@ class Builder(Idioms):
         """The first `count` outputs of forward node `node`, absent optional ones added to it."""
         if len(node.outputs) < count:
             node.resize_outputs(count)
-        if any(not v.name for v in node.outputs):
-            for index, value in enumerate(node.outputs):
+        if any(not v.name for v in node.outputs[:count]):
+            for index, value in enumerate(node.outputs[:count]):
                 if not value.name:
                     value.name = self.names.fresh(f"{node.name}:{index}")
             self.infer(node)

@@ -97,11 +97,11 @@ class _Flat:
         """The program of a subgraph; captured outer values are further inputs."""
         inner = _Flat(self.model, graph, set(), set())
         for value in (*graph.inputs, *captured):
-            inner._number(value, "input")  # noqa: SLF001 - its own kind
+            inner._number(value, "input")
         inputs = tuple(range(len(inner.values)))
-        inner._initializers()  # noqa: SLF001
+        inner._initializers()
         for node in graph:
-            inner._node(node)  # noqa: SLF001
+            inner._node(node)
         return Program(
             values=tuple(inner.values),
             steps=tuple(inner.steps),

@@ -47,6 +47,13 @@ class Idioms:
             return self.constant(np.asarray(dims, dtype=np.int64))
         return self.Concat(*(self.size(d) for d in dims), axis=0)
 
+    def size_of(self, x: ir.Value, start: int, end: int) -> ir.Value:
+        """The sizes of axes `start` to `end` of `x` as an int64 vector."""
+        dims = list(x.shape)[start:end]
+        if all(isinstance(d, int) for d in dims):
+            return self.constant(np.asarray(dims, dtype=np.int64))
+        return self.Shape(x, start=start, end=end)
+
     def size(self, dim: Dim) -> ir.Value:
         """One size as an int64 vector of one element."""
         if isinstance(dim, int):

@@ -26,7 +26,7 @@ class Names:
         return cls(taken)
 
     def fresh(self, hint: str) -> str:
-        """`hint` itself if it is free, else the first free of `hint_1`, `hint_2`, …"""
+        """`hint` itself if it is free, else the first free of `hint_1`, `hint_2` and so on."""
         name = hint
         while name in self._taken:
             count = self._counts[hint] = self._counts.get(hint, 0) + 1

@@ -172,9 +172,17 @@ def _is_true(value: ir.Value) -> bool:
     return tensor is not None and tensor.size == 1 and bool(tensor.numpy().item())
 
 
+def _group_normalization(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library knows the operator from opset 21 on only."""
+    x = node.inputs[0]
+    if x is not None:
+        ctx.set_shape_and_dtype(node.outputs[0], x.shape, x.dtype)
+
+
 RULES = {
     ("ConstantOfShape", 9): _constant_of_shape,
     ("Concat", 4): _concat,
+    ("GroupNormalization", 18): _group_normalization,
     ("Loop", 1): _loop,
     ("Slice", 10): _slice,
     ("Split", 2): _split,

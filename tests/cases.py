@@ -28,7 +28,9 @@ class Floats:
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         if self.distinct:
             size = math.prod(self.shape)
-            steps = np.linspace(self.low, self.high, size + 1)[:-1] + (self.high - self.low) / (2 * size)
+            steps = np.linspace(self.low, self.high, size + 1)[:-1] + (self.high - self.low) / (
+                2 * size
+            )
             return rng.permutation(steps).reshape(self.shape)
         values = rng.uniform(self.low, self.high, self.shape)
         return np.where(np.abs(values) < self.gap, np.copysign(self.gap, values) + values, values)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-
 from cases import Case, Floats
+
 from gradtool.builder import Builder, attribute
 from gradtool.exec import kernel as registry
 from gradtool.exec.call import call
@@ -105,8 +105,12 @@ def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
         results = call(np, found, inputs, out, arguments(node))
         for value, spec, result in zip(node.outputs, out, results, strict=True):
             if spec is not None:
-                assert result.shape == spec.shape, f"{node.op_type}: {result.shape}, not {spec.shape}"
-                assert result.dtype == spec.dtype, f"{node.op_type}: {result.dtype}, not {spec.dtype}"
+                assert result.shape == spec.shape, (
+                    f"{node.op_type}: {result.shape}, not {spec.shape}"
+                )
+                assert result.dtype == spec.dtype, (
+                    f"{node.op_type}: {result.dtype}, not {spec.dtype}"
+                )
                 known[value.name] = result
     return known
 
@@ -133,7 +137,9 @@ def check_gradient(case: Case) -> float:
         direction = rng.uniform(-1, 1, feeds[f"x{slot}"].shape)
         inputs = {k: v for k, v in feeds.items() if not k.startswith("c_")}
 
-        def loss(t: float, slot: int = slot, direction: Any = direction, inputs: Feeds = inputs) -> float:
+        def loss(
+            t: float, slot: int = slot, direction: Any = direction, inputs: Feeds = inputs
+        ) -> float:
             moved = inputs | {f"x{slot}": inputs[f"x{slot}"] + t * direction}
             values = evaluate(forward, moved)
             return float(sum(np.vdot(values[n], c) for n, c in seeds.items()))
@@ -141,7 +147,9 @@ def check_gradient(case: Case) -> float:
         h = 1e-3
         slope = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h)
         mine = float(np.vdot(found[name], direction))
-        scale = np.linalg.norm(found[name]) * np.linalg.norm(direction) + abs(loss(0.0)) * 1e-3 + 1e-9
+        scale = (
+            np.linalg.norm(found[name]) * np.linalg.norm(direction) + abs(loss(0.0)) * 1e-3 + 1e-9
+        )
         worst = max(worst, abs(mine - slope) / scale)
         assert worst < 1e-8, f"input {slot}: {mine}, finite differences say {slope}"
     return worst
@@ -152,13 +160,19 @@ def _has_kernel(model: ir.Model, node: ir.Node) -> bool:
     return registry.find(node.domain, node.op_type, version) is not None
 
 
-def check_kernel(case: Case, dtype: Any = np.float32, rtol: float = 2e-5, atol: float = 2e-6) -> None:
+def check_kernel(
+    case: Case, dtype: Any = np.float32, rtol: float = 2e-5, atol: float = 2e-6
+) -> None:
     """Forward on our kernels against onnxruntime."""
     model, feeds = build(case, dtype)
-    _compare(model, feeds, evaluate(model, feeds), rtol, atol)
+    ours = evaluate(model, feeds)
+    inline(model)
+    _compare(model, feeds, ours, rtol, atol)
 
 
-def check_export(case: Case, dtype: Any = np.float32, rtol: float = 3e-4, atol: float = 3e-5) -> None:
+def check_export(
+    case: Case, dtype: Any = np.float32, rtol: float = 3e-4, atol: float = 3e-5
+) -> None:
     """The gradient graph, composites replaced by bodies, in stock onnxruntime against our kernels."""
     model, feeds, _ = differentiated(case, dtype)
     ours = evaluate(model, feeds)
@@ -174,7 +188,9 @@ def _compare(model: ir.Model, feeds: Feeds, ours: Feeds, rtol: float, atol: floa
     onnx.checker.check_model(proto, full_check=True)
     options = ort.SessionOptions()
     options.log_severity_level = 3
-    session = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     wanted = {i.name for i in session.get_inputs()}
     names = [o.name for o in session.get_outputs()]
     theirs = session.run(None, {k: v for k, v in feeds.items() if k in wanted})

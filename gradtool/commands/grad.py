@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     model: str | None,
     output: str | None,
     force: bool,  # noqa: FBT001

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(
     ctx: click.Context,
+    /,
     model: str | None,
     inputs: str,
     seed: int,

@@ -9,7 +9,9 @@ import numpy as np
 
 from gradtool.errors import DeviceError, UsageError
 
-INSTALL_CUPY = "install the extra that fits the driver: pip install 'gradtool[cuda12]' or '[cuda13]'"
+INSTALL_CUPY = (
+    "install the extra that fits the driver: pip install 'gradtool[cuda12]' or '[cuda13]'"
+)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,9 @@ class DynamicRegion:
             self.device.to_host(a) if a is not None and slot in kernel.host else a
             for slot, a in enumerate(inputs)
         ]
-        results = call(self.device.xp, kernel, inputs, self._out(step, kernel, inputs), step.attributes)
+        results = call(
+            self.device.xp, kernel, inputs, self._out(step, inputs), step.attributes
+        )
         for value, result in zip(step.outputs, results, strict=False):
             if value is None:
                 continue
@@ -57,7 +59,7 @@ class DynamicRegion:
         self.bytes += array.nbytes - (before.nbytes if before is not None else 0)
         self.peak = max(self.peak, self.bytes)
 
-    def _out(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec | None]:
+    def _out(self, step: Step, inputs: Sequence[Any]) -> list[Spec | None]:
         """What the outputs will be: as planned, or as inferred from the arrays at hand."""
         known = [None if v is None else self.program.values[v].spec for v in step.outputs]
         if all(s is not None or v is None for s, v in zip(known, step.outputs, strict=True)):

@@ -67,7 +67,8 @@ def sizes(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[s
             if isinstance(dim, int):
                 if dim != size:
                     raise UsageError(
-                        f"input {value.name!r} has size {size} on axis {axis}, the model takes {dim}"
+                        f"input {value.name!r} has size {size} on axis {axis}, "
+                        f"the model takes {dim}"
                     )
             elif dim.value is not None and found.setdefault(dim.value, size) != size:
                 raise UsageError(
@@ -82,9 +83,7 @@ def inputs_of(model: ir.Model) -> list[ir.Value]:
     return [v for v in model.graph.inputs if v.const_value is None]
 
 
-def require(
-    model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]], source: str
-) -> Arrays:
+def require(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]], source: str) -> Arrays:
     """The arrays for exactly the inputs of the model, in their type.
 
     Raises:

@@ -124,7 +124,9 @@ def check_arena(executor: Executor) -> None:
     for value, bits in zip(outputs, before, strict=True):
         if executor.result(value).tobytes() != bits:
             name = executor.program.values[value].name
-            raise GradtoolError(f"{name!r} changed when dead buffers were overwritten: a planning bug")
+            raise GradtoolError(
+                f"{name!r} changed when dead buffers were overwritten: a planning bug"
+            )
 
 
 def _pinned(executor: Executor, outputs: Sequence[int]) -> set[tuple[int, int]]:

@@ -20,7 +20,9 @@ from gradtool.exec.inputs import require
 from gradtool.exec.run import Result
 
 
-def execute(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]], *, repeat: int = 1) -> Result:
+def execute(
+    model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]], *, repeat: int = 1
+) -> Result:
     """Run a training graph in onnxruntime on the CPU. `arrays` holds every input, by name.
 
     Raises:

@@ -25,6 +25,7 @@ class Composite:
 
     `body(op, *inputs, **attributes)` emits standard operators and returns the outputs.
     `shapes(*inputs, **attributes)` gives `(shape, dtype)` of each output from the input values.
+    A call may have fewer outputs: the body then returns so many.
     """
 
     name: str

@@ -179,7 +179,7 @@ def _read_call(
         attributes = [attribute(k, v) for k, v in callee["attributes"].items()]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    if len(outputs) != entry.outputs:
+    if not 0 < len(outputs) <= entry.outputs:
         return None
     props = {k: v for k, v in nodes[0].metadata_props.items() if k not in (CALL, CALLEE)}
     node = ir.Node(
@@ -246,7 +246,9 @@ def _same(
             return False
         if len(ours.inputs) != len(theirs.inputs) or len(ours.outputs) != len(theirs.outputs):
             return False
-        if not all(_equal_input(known, a, b) for a, b in zip(ours.inputs, theirs.inputs, strict=True)):
+        if not all(
+            _equal_input(known, a, b) for a, b in zip(ours.inputs, theirs.inputs, strict=True)
+        ):
             return False
         if not _equal_attributes(known, ours, theirs):
             return False

@@ -38,7 +38,9 @@ class Offenders(NotDifferentiable):
         self.rows = tuple(rows)
         first = rows[0]
         more = f" and {len(rows) - 1} more operators" if len(rows) > 1 else ""
-        super().__init__(f"no gradient for {first.op} ({first.first_node!r}){more}: {first.what_to_do}")
+        super().__init__(
+            f"no gradient for {first.op} ({first.first_node!r}){more}: {first.what_to_do}"
+        )
 
 
 @dataclass(frozen=True)
@@ -207,8 +209,8 @@ def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
         same = same and not (isinstance(g, int) and isinstance(v, int) and g != v)
     if not same:
         raise ModelError(
-            f"the rule of {full_name(node.domain, node.op_type)} is wrong at {node.name!r}: gradient "
-            f"{grad.dtype}{grad.shape} for {value.name!r} of {value.dtype}{value.shape}"
+            f"the rule of {full_name(node.domain, node.op_type)} is wrong at {node.name!r}: "
+            f"gradient {grad.dtype}{grad.shape} for {value.name!r} of {value.dtype}{value.shape}"
         )
     grad.shape = value.shape
 

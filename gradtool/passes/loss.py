@@ -157,16 +157,20 @@ def _target(op: Builder, output: ir.Value, labels: str, *, integer: bool) -> ir.
 
 def _cross_entropy(op: Any, scores: ir.Value, labels: ir.Value) -> Any:
     """`mean(-log softmax(scores)[label])` over the last axis."""
-    flat = op.reshape(scores, [-1, (scores.shape or [0])[-1]]) if len(scores.shape) != 2 else scores
-    flat_labels = op.reshape(labels, [-1]) if len(labels.shape) != 1 else labels
-    return op.SoftmaxCrossEntropyLoss(flat, flat_labels, reduction="mean")
+    return op.SoftmaxCrossEntropyLoss(*_flat(op, scores, labels), reduction="mean")
 
 
 def _nll(op: Any, scores: ir.Value, labels: ir.Value) -> Any:
     """`mean(-scores[label])` over the last axis; scores are log-probabilities."""
-    flat = op.reshape(scores, [-1, (scores.shape or [0])[-1]]) if len(scores.shape) != 2 else scores
-    flat_labels = op.reshape(labels, [-1]) if len(labels.shape) != 1 else labels
-    return op.NegativeLogLikelihoodLoss(flat, flat_labels, reduction="mean")
+    return op.NegativeLogLikelihoodLoss(*_flat(op, scores, labels), reduction="mean")
+
+
+def _flat(op: Any, scores: ir.Value, labels: ir.Value) -> tuple[Any, Any]:
+    """Scores as `[N, C]` and labels as `[N]`."""
+    shape = list(scores.shape or ())
+    if len(shape) == 2:
+        return scores, labels
+    return op.reshape(scores, [-1, shape[-1]]), op.reshape(labels, [-1])
 
 
 def _mean(op: Any, y: ir.Value) -> Any:

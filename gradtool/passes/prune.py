@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 
 def prune(model: ir.Model) -> int:
-    """Drop unread nodes, and unread initializers that are no inputs. Returns how many nodes went."""
+    """Drop unread nodes, and unread initializers that are no inputs; return how many nodes."""
     graph = model.graph
     results = set(graph.outputs)
     dropped = 0

@@ -74,9 +74,7 @@ def select(
         if not default:
             default = inputs
             warnings.append("no trainable parameter: differentiating by the float inputs")
-        scalars = [
-            v for v in graph.initializers.values() if is_float(v) and not len(v.shape or ())
-        ]
+        scalars = [v for v in graph.initializers.values() if is_float(v) and not len(v.shape or ())]
         if scalars and default is not inputs and any(reaches(v) for v in scalars):
             names = some(v.name or "" for v in scalars if reaches(v))
             warnings.append(f"scalars taken as constants (ask by --wrt NAME): {names}")

@@ -104,7 +104,9 @@ def training_graph(
         warnings=(*warnings, *picked.warnings),
         forward_nodes=len(forward),
         loss_nodes=count - len(forward),
-        backward_nodes=sum(n.metadata_props.get("gradtool.stage") == "backward" for n in model.graph),
+        backward_nodes=sum(
+            n.metadata_props.get("gradtool.stage") == "backward" for n in model.graph
+        ),
     )
 
 

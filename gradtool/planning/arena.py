@@ -59,7 +59,9 @@ def _smallest_gap(
     return int(reach[fits[np.argmin(gaps[fits])]])
 
 
-def load_profile(buffers: Sequence[Lifetime], steps: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def load_profile(
+    buffers: Sequence[Lifetime], steps: int
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Bytes live at each step: a lower bound on the arena for this order."""
     change = np.zeros(steps + 1, dtype=np.int64)
     for buffer in buffers:

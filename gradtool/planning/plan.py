@@ -7,7 +7,9 @@ from typing import Literal
 
 from gradtool.program import Program
 
-Region = Literal["parameters", "constants", "inputs", "activations", "gradients", "outputs", "workspace"]
+Region = Literal[
+    "parameters", "constants", "inputs", "activations", "gradients", "outputs", "workspace"
+]
 ALWAYS_LIVE: tuple[Region, ...] = ("parameters", "constants", "inputs")
 
 

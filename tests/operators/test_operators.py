@@ -5,11 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.util import find_spec
 
+import cases
 import numpy as np
 import pytest
-
-import cases
 from checkers import check_export, check_gradient, check_kernel
+
 from gradtool.families import FAMILIES
 
 for family in FAMILIES:

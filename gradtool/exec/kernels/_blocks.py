@@ -7,26 +7,8 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._sums import accumulator
+from gradtool.exec.kernels._sums import BLOCK, accumulator, blocks
 from gradtool.program import Spec
-
-BLOCK = 16384  # elements: three float32 buffers of them fit in 256 KiB
-
-
-def pieces(shape, size=BLOCK):
-    """Index tuples that cut an array of `shape` into blocks of at most `size` elements."""
-    axis, rest = 0, math.prod(shape[1:])
-    while axis < len(shape) - 1 and rest > size:
-        axis += 1
-        rest //= max(shape[axis], 1)
-    if not shape:
-        yield (...,)
-        return
-    step = max(1, size // max(rest, 1))
-    for lead in np.ndindex(*shape[:axis]):
-        for start in range(0, shape[axis], step):
-            yield (*lead, slice(start, start + step))
-
 
 def pointwise(name, *, temporaries=0, masks=0, may_inplace=(), **declared):
     """Register `f(xp, *inputs, out, *temporaries, *masks, **attributes)` as a kernel.
@@ -47,7 +29,7 @@ def pointwise(name, *, temporaries=0, masks=0, may_inplace=(), **declared):
             y = out[0]
             shared = [None if i is None else xp.broadcast_to(i, y.shape) for i in inputs]
             narrow = accumulator(y.dtype) != y.dtype
-            for index in pieces(y.shape):
+            for index in blocks(y.shape):
                 part = y[index]
                 scratch = [w[: part.size].reshape(part.shape) for w in work]
                 given = [None if i is None else i[index] for i in shared]

@@ -6,6 +6,8 @@ again.  There are few of them, so that no table of positions is needed.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gradtool.exec.kernel import kernel
@@ -60,30 +62,91 @@ def _pads(rank, pads, axes):
     return every
 
 
-def _middle(size, before, after):
+def _stages(shape, pads):
+    """`(axis, shape after it)` for each axis with a border, in order."""
+    shape = list(shape)
+    found = []
+    for axis, border in enumerate(pads):
+        if border != (0, 0):
+            shape[axis] += sum(border)
+            found.append((axis, tuple(shape)))
+    return found
+
+
+def _visible(size, before, after):
     """The places of a padded axis that show x itself, and the part of x they show."""
-    first, last = max(0, -before), size - max(0, -after)
-    last = max(first, last)
+    first, last = max(0, -before), max(0, -before, size - max(0, -after))
     return slice(first + before, last + before), slice(first, last)
 
 
-def _pad(xp, x, pads, y, mode, fill):
-    middles = [_middle(n, *p) for n, p in zip(x.shape, pads, strict=True)]
+def _work(x, pads, value=None, axes=None, *, out, mode="constant"):
+    """What is padded along some axes but not all; known only where the pads are."""
     if mode == "constant":
-        y.fill(fill)
-    elif not y.size:
-        return
-    xp.copyto(y[tuple(m for m, _ in middles)], x[tuple(m for _, m in middles)])
-    if mode == "constant":
-        return
-    for axis, (before, after) in enumerate(pads):
-        shift = max(before, 0) + min(before, 0)
-        for places, elements in _runs(_origins(x.shape[axis], before, after, mode)):
-            source = _moved(elements, shift)
-            if places != middles[axis][0] and source is not None:
-                xp.copyto(y[along(axis, places)], y[along(axis, source)])
+        return []
+    borders = _pads(len(x.shape), pads, axes)
+    return [Spec(shape, x.dtype) for _, shape in _stages(x.shape, borders)[:-1]]
 
 
-def _moved(elements, shift):
-    start, stop, step = elements.start + shift, elements.stop, elements.step
-    return slice(start, None if stop is None and shift == 0 else (stop or 0 if stop is not None else -1) + shift, step)
+@kernel("Pad", host=(1, 2, 3), work=_work)
+def pad(xp, x, pads, value=None, axes=None, *, out, work, mode="constant"):
+    """`x` with a border, of a constant or of its own elements; negative pads crop."""
+    y = out[0]
+    borders = _pads(x.ndim, pads, axes)
+    if mode == "constant":
+        y.fill(0 if value is None else value.item())
+        visible = [_visible(n, *border) for n, border in zip(x.shape, borders, strict=True)]
+        xp.copyto(y[tuple(p for p, _ in visible)], x[tuple(e for _, e in visible)])
+        return
+    stages = _stages(x.shape, borders)
+    if not stages:
+        xp.copyto(y, x)
+    for (axis, _), target in zip(stages, [*work, y], strict=False):
+        for places, elements in _runs(_origins(x.shape[axis], *borders[axis], mode)):
+            xp.copyto(target[along(axis, places)], x[along(axis, elements)])
+        x = target
+
+
+def _grad_work(dy, shape, pads, axes=None, *, out, mode):
+    borders = _pads(len(dy.shape), pads, axes)
+    stages = _stages(out[0].shape, borders)
+    partial = [Spec(s, dy.dtype) for _, s in stages[:-1]]
+    lines = [_line(s, axis) for axis, s in stages]
+    return [*partial, *(Spec((max(map(math.prod, lines)),), dy.dtype) for _ in lines[:1])]
+
+
+def _line(shape, axis):
+    return (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+@kernel("ai.gradtool::PadGrad", host=(1, 2, 3), work=_grad_work)
+def pad_grad(xp, dy, shape, pads, axes=None, *, out, work, mode):
+    """Axis by axis, the last one first: each place of the border is added to what it shows."""
+    dx = out[0]
+    borders = _pads(dx.ndim, pads, axes)
+    stages = _stages(dx.shape, borders)
+    if not stages:
+        xp.copyto(dx, dy)
+    for index in reversed(range(len(stages))):
+        axis, _ = stages[index]
+        target = work[index - 1] if index else dx
+        target.fill(0)
+        for places, elements in _runs(_origins(dx.shape[axis], *borders[axis], mode)):
+            shown, part = target[along(axis, elements)], dy[along(axis, places)]
+            if part.shape[axis] != shown.shape[axis]:
+                line = work[-1][: shown.size].reshape(shown.shape)
+                part = xp.sum(part, axis=axis, keepdims=True, out=line)
+            xp.add(shown, part, out=shown)
+        dy = target
+
+
+@kernel("CenterCropPad", host=(1,), strided=True)
+def center_crop_pad(xp, x, shape, *, out, work, axes=None):
+    """`x` cropped or padded with zeros on both sides, the odd element on the right."""
+    y = out[0]
+    y.fill(0)
+    places, elements = [], []
+    for have, want in zip(x.shape, y.shape, strict=True):
+        common = min(have, want)
+        elements.append(slice((have - common) // 2, (have - common) // 2 + common))
+        places.append(slice((want - common) // 2, (want - common) // 2 + common))
+    xp.copyto(y[tuple(places)], x[tuple(elements)])

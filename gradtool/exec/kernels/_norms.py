@@ -75,6 +75,11 @@ class Layout:
         kept = (1 if a in self.axes else n for a, n in enumerate(self.step))
         return Spec((math.prod(kept),), self.wide)
 
+    def portion(self, shape: tuple[int, ...]) -> Spec:
+        """A buffer for the part of an array of `shape`, broadcast to the view, in one block."""
+        sizes = zip(shape, self.step, strict=True)
+        return Spec((math.prod(min(n, step) for n, step in sizes),), self.wide)
+
     def blocks(self) -> Iterator[list[Index]]:
         """The parts of each group of blocks that share their statistics."""
         spans = [
@@ -128,10 +133,10 @@ def squares(xp, x, axes, out, work):
         total(xp, work, axes, out)
 
 
-def moments(xp, x, layout, parts, epsilon, buffers):
+def moments(xp, x, layout, parts, epsilon, buffers, variance=None):
     """Mean and 1/std of a group of blocks; of a single block, the centred numbers as well.
 
-    Buffers: two blocks, three of statistics.
+    `variance` takes the variance.  Buffers: two blocks, three of statistics.
     """
     block, other, *small = buffers
     axes = layout.axes
@@ -148,6 +153,8 @@ def moments(xp, x, layout, parts, epsilon, buffers):
         xp.subtract(x[index], mean, out=centred)
         squares(xp, centred, axes, term, like(other, centred.shape))
         xp.add(rstd, term, out=rstd)
+    if variance is not None:
+        xp.divide(rstd, layout.count, out=pick(variance, parts[0]))
     inverse_root(xp, rstd, layout.count, epsilon)
     return mean, rstd
 
@@ -175,13 +182,15 @@ def inverse_root(xp, x, count, epsilon):
     xp.divide(1, x, out=x)
 
 
-def forward(xp, layout, x, scale, bias, y, kept, epsilon, buffers, *, centre=True):
+def forward(
+    xp, layout, x, scale, bias, y, kept, epsilon, buffers, *, centre=True, variance=None
+):
     """`y = (x - mean) · rstd · scale + bias`; `kept` takes mean and rstd where they are wanted."""
     x, y = x.reshape(layout.shape), y.reshape(layout.shape)
     for parts in layout.blocks():
         mean = None
         if centre:
-            mean, rstd = moments(xp, x, layout, parts, epsilon, buffers)
+            mean, rstd = moments(xp, x, layout, parts, epsilon, buffers, variance)
         else:
             rstd = scales(xp, x, layout, parts, epsilon, buffers)
         for target, value in zip(kept, (mean, rstd), strict=False):

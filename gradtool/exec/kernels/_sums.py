@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gradtool.program import Spec
 
 ROWS = 512  # longest run of values added one after the other
+BLOCK = 16384  # elements: three float32 buffers of them fit in 256 KiB
 
 
 def accumulator(dtype):
@@ -77,3 +80,51 @@ def sum_into(xp, x, axes, out, work, then=None):
         then(total)
     if total is not out:
         xp.copyto(out, total, casting="unsafe")
+
+
+def blocks(shape, size=BLOCK):
+    """Tuples of slices, one per axis, that cut an array into blocks of about `size` elements."""
+    axis, rest = 0, math.prod(shape[1:])
+    while axis < len(shape) - 1 and rest > size:
+        axis += 1
+        rest //= max(shape[axis], 1)
+    whole = [slice(None)] * len(shape)
+    if not shape:
+        yield (...,)
+        return
+    step = max(1, size // max(rest, 1))
+    for lead in np.ndindex(*shape[:axis]):
+        whole[:axis] = [slice(i, i + 1) for i in lead]
+        for start in range(0, shape[axis], step):
+            whole[axis] = slice(start, start + step)
+            yield tuple(whole)
+
+
+def mapped_work(x, out, wide):
+    """The work arrays of `mapped_sum`: one block of terms, one of sums, and a wide total."""
+    size = min(BLOCK, math.prod(x.shape))
+    total = [] if np.dtype(out.dtype) == wide else [Spec(out.shape, wide)]
+    return [Spec((size,), wide), Spec((size,), wide), *total]
+
+
+def mapped_sum(xp, x, axes, terms, out, work):
+    """`Σ f(x)` over `axes` in a wide array of kept axes, which is `out` unless that is narrow.
+
+    `terms(index, t)` writes f of the block of x at `index` to `t`.
+    """
+    first, second, *wide = work
+    total = (wide[0] if wide else out).reshape(kept(x.shape, axes))
+    total.fill(0)
+    for index in blocks(x.shape):
+        shape = x[index].shape
+        term = first[: math.prod(shape)].reshape(shape)
+        terms(index, term)
+        place = tuple(slice(None) if i in axes else s for i, s in enumerate(index))
+        target = total[place]
+        if axes:
+            partial = second[: math.prod(target.shape)].reshape(target.shape)
+            xp.sum(term, axis=axes, out=partial, keepdims=True, dtype=partial.dtype)
+        else:
+            partial = term
+        xp.add(target, partial, out=target)
+    return total

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._sums import reduce_into, reduced_axes, sum_into, sum_work
+from gradtool.exec.kernels import _reduce_grad  # noqa: F401 - registers its kernels
+from gradtool.exec.kernels._sums import (
+    accumulator,
+    kept,
+    mapped_sum,
+    mapped_work,
+    reduce_into,
+    reduced_axes,
+    sum_into,
+    sum_work,
+)
+from gradtool.program import Spec
 
 
 def _axes(x, axes, noop):
@@ -59,3 +72,91 @@ def reduce_prod(xp, x, axes=None, *, out, work, keepdims=1, noop_with_empty_axes
     """`y = Π x` over the axes."""
     axes = _axes(x, axes, noop_with_empty_axes)
     reduce_into(xp, xp.prod, x, axes, out[0], dtype=out[0].dtype)
+
+
+def _norm(name, terms, then, *, exact):
+    """`y = then(Σ terms(x))`; integers are summed as such if `exact`, else in float64."""
+
+    def wide(x):
+        if np.dtype(x.dtype).kind in "iu" and not exact:
+            return np.dtype(np.float64)
+        return accumulator(x.dtype)
+
+    def work(x, axes=None, *, out, keepdims=1, noop_with_empty_axes=0):
+        return mapped_work(x, out[0], wide(x))
+
+    @kernel(name, strided=True, host=(1,), work=work)
+    def run(xp, x, axes=None, *, out, work, keepdims=1, noop_with_empty_axes=0):
+        axes = _axes(x, axes, noop_with_empty_axes)
+
+        def block(index, t):
+            terms(xp, x[index], t)
+
+        total = mapped_sum(xp, x, axes, block, out[0], work)
+        if then is not None:
+            getattr(xp, then)(total, out=total)
+        if len(work) > 2:
+            xp.copyto(out[0].reshape(total.shape), total, casting="unsafe")
+
+
+def _square(xp, x, t):
+    xp.copyto(t, x)
+    xp.multiply(t, t, out=t)
+
+
+_norm("ReduceL1", lambda xp, x, t: xp.absolute(x, out=t), None, exact=True)
+_norm("ReduceL2", _square, "sqrt", exact=False)
+_norm("ReduceSumSquare", _square, None, exact=True)
+_norm("ReduceLogSum", lambda xp, x, t: xp.copyto(t, x), "log", exact=False)
+
+
+def _log_sum_exp_work(x, axes=None, *, out, keepdims=1, noop_with_empty_axes=0):
+    wide = np.dtype(np.float64) if np.dtype(x.dtype).kind in "iu" else accumulator(x.dtype)
+    return [Spec(out[0].shape, wide), *mapped_work(x, out[0], wide)]
+
+
+@kernel("ReduceLogSumExp", strided=True, host=(1,), work=_log_sum_exp_work)
+def reduce_log_sum_exp(xp, x, axes=None, *, out, work, keepdims=1, noop_with_empty_axes=0):
+    """`y = m + log Σ exp(x - m)` with m the largest of x, or 0 where that is infinite."""
+    axes = _axes(x, axes, noop_with_empty_axes)
+    shape = kept(x.shape, axes)
+    largest = work[0].reshape(shape)
+    if 0 in x.shape:
+        largest.fill(0)
+    elif axes:
+        xp.amax(x, axis=axes, out=out[0].reshape(shape), keepdims=True)
+        xp.copyto(largest, out[0].reshape(shape))
+    else:
+        xp.copyto(largest, x)
+    xp.copyto(largest, 0, where=xp.isinf(largest))
+
+    def block(index, t):
+        place = tuple(slice(None) if i in axes else s for i, s in enumerate(index))
+        xp.subtract(x[index], largest[place], out=t)
+        xp.exp(t, out=t)
+
+    total = mapped_sum(xp, x, axes, block, out[0], work[1:])
+    xp.add(xp.log(total, out=total), largest, out=total)
+    if len(work) > 3:
+        xp.copyto(out[0].reshape(shape), total, casting="unsafe")
+
+
+def _cumsum_work(x, axis, *, out, exclusive=0, reverse=0):
+    wide = accumulator(x.dtype)
+    return [] if wide == out[0].dtype else [Spec(x.shape, wide)]
+
+
+@kernel("CumSum", strided=True, host=(1,), work=_cumsum_work)
+def cumsum(xp, x, axis, *, out, work, exclusive=0, reverse=0):
+    """`yᵢ = x₁ + … + xᵢ` along an axis; without xᵢ if `exclusive`, from the end if `reverse`."""
+    total = work[0] if work else out[0]
+    axis = int(axis.flat[0]) % x.ndim
+    x, y = xp.moveaxis(x, axis, 0), xp.moveaxis(total, axis, 0)
+    if reverse:
+        x, y = x[::-1], y[::-1]
+    if exclusive:
+        y[:1].fill(0)
+        x, y = x[:-1], y[1:]
+    xp.cumsum(x, axis=0, out=y, dtype=y.dtype)
+    if work:
+        xp.copyto(out[0], total, casting="unsafe")

@@ -7,7 +7,11 @@ import itertools
 import numpy as np
 
 from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels import _borders, _resize  # noqa: F401 - registered by being imported
 from gradtool.exec.kernels._windows import along, contiguous, extents, reshaped, slices
+
+
+BLOCK = 4096  # elements computed at a time
 
 
 def _host(*inputs):
@@ -88,19 +92,26 @@ def _pieces(sizes):
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
+def _parts(length, sizes, count):
+    """The sizes of a split: those given, else equal ones, the last smaller where it must be."""
+    each = -(-length // count)
+    equal = [max(0, min(each, length - each * i)) for i in range(count)]
+    return equal if sizes is None else np.ravel(sizes).tolist()
+
+
 def _split_view(x, strides, sizes=None, *, out, axis=0, num_outputs=None):
+    if not _host(sizes):
+        return None
     axis %= len(x.shape)
-    pieces = _pieces([o.shape[axis] for o in out])
+    pieces = _pieces(_parts(x.shape[axis], sizes, len(out)))
     return [(p.start * strides[axis], strides) for p in pieces]
 
 
 @kernel("Split", strided=True, host=(1,), view=_split_view)
 def split(xp, x, sizes=None, *, out, work, axis=0, num_outputs=None):
     axis %= x.ndim
-    if sizes is None:
-        each = -(-x.shape[axis] // len(out))
-        sizes = [min(each, x.shape[axis] - each * i) for i in range(len(out))]
-    for y, piece in zip(out, _pieces([int(s) for s in sizes]), strict=True):
+    pieces = _pieces(_parts(x.shape[axis], sizes, len(out)))
+    for y, piece in zip(out, pieces, strict=True):
         if y is not None:
             xp.copyto(y, x[along(axis, piece)])
 
@@ -131,4 +142,66 @@ def size(xp, x, *, out, work):
 
 @kernel("ConstantOfShape", host=(0,))
 def constant_of_shape(xp, shape, *, out, work, value=None):
-    out[0].fill(0 if value is None else np.asarray(value).item())
+    out[0].fill(0 if value is None else value.item())
+
+
+@kernel("Constant")
+def constant(xp, *, out, work, **attributes):
+    (value,) = (v for v in attributes.values() if v is not None)
+    _put(xp, out[0], value)
+
+
+@kernel("Range", host=(0, 1, 2))
+def range_(xp, start, limit, delta, *, out, work):
+    """`start + i · delta` for i = 0, 1, …, without a second array of that size."""
+    flat = out[0]
+    for first in range(0, flat.size, BLOCK):
+        piece = flat[first : first + BLOCK]
+        steps = xp.arange(first, first + piece.size)
+        xp.copyto(piece, start.item() + steps * delta.item(), casting="unsafe")
+
+
+# -------------------------------------------------------------------- rearrangement
+
+
+@kernel("Tile", strided=True, host=(1,))
+def tile(xp, x, repeats, *, out, work):
+    """`x` repeated along every axis."""
+    spread = [n for pair in zip(np.ravel(repeats).tolist(), x.shape, strict=True) for n in pair]
+    xp.copyto(out[0].reshape(spread), x.reshape([n for s in x.shape for n in (1, s)]))
+
+
+@kernel("Trilu", may_inplace=(0,), host=(1,))
+def trilu(xp, x, k=None, *, out, work, upper=1):
+    """The part of each matrix on and above (`upper`) or below its k-th diagonal."""
+    y = out[0]
+    if not xp.may_share_memory(x, y):
+        xp.copyto(y, x)
+    shift = 0 if k is None else k.item()
+    for row in range(y.shape[-2]):
+        column = max(0, row + shift + (0 if upper else 1))
+        y[..., row, slice(0, column) if upper else slice(column, None)] = 0
+
+
+def _blocks(shape, size, mode):
+    """How DepthToSpace splits `[N, C, H, W]`, and in which order the parts go."""
+    n, c, h, w = shape
+    if mode == "CRD":
+        return (n, c // size**2, size, size, h, w), (0, 1, 4, 2, 5, 3)
+    return (n, size, size, c // size**2, h, w), (0, 3, 4, 1, 5, 2)
+
+
+@kernel("DepthToSpace")
+def depth_to_space(xp, x, *, out, work, blocksize, mode="DCR"):
+    """Channels become blocks of pixels."""
+    split, order = _blocks(x.shape, blocksize, mode)
+    parts = x.reshape(split).transpose(order)
+    xp.copyto(out[0].reshape(parts.shape), parts)
+
+
+@kernel("SpaceToDepth")
+def space_to_depth(xp, x, *, out, work, blocksize):
+    """Blocks of pixels become channels."""
+    split, order = _blocks(out[0].shape, blocksize, "DCR")
+    parts = out[0].reshape(split).transpose(order)
+    xp.copyto(parts, x.reshape(parts.shape))

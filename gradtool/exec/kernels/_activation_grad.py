@@ -1,0 +1,159 @@
+"""Kernels of the gradients of activations."""
+
+from __future__ import annotations
+
+import math
+
+from gradtool.exec.kernels._blocks import pointwise
+from gradtool.exec.kernels._erf import erf_into
+from gradtool.exec.kernels._select import keep
+
+ROOT_HALF = math.sqrt(0.5)
+DENSITY = 1 / math.sqrt(2 * math.pi)
+ROOT = math.sqrt(2 / math.pi)
+CUBE = 0.044715
+
+
+def _sigmoid(xp, x, out):
+    xp.add(xp.exp(xp.negative(x, out=out), out=out), 1, out=out)
+    xp.divide(1, out, out=out)
+
+
+def _passes(xp, comparison, x, bound, mask):
+    """`mask = not (x comparison bound)`, which NaN passes."""
+    getattr(xp, comparison)(x, bound, out=mask)
+    return xp.logical_not(mask, out=mask)
+
+
+@pointwise("ai.gradtool::ReluGrad", temporaries=1, masks=1, may_inplace=(0, 1))
+def relu_grad(xp, y, dy, out, t, mask):
+    keep(xp, _passes(xp, "less_equal", y, 0, mask), dy, t)
+    xp.copyto(out, t)
+
+
+@pointwise("ai.gradtool::LeakyReluGrad", temporaries=2, masks=1, may_inplace=(0, 1))
+def leaky_relu_grad(xp, x, dy, out, t, s, mask, *, alpha):
+    _two_slopes(xp, x, dy, out, t, s, mask, alpha)
+
+
+@pointwise("ai.gradtool::PReluGrad", temporaries=2, masks=1, may_inplace=(0, 2))
+def prelu_grad(xp, x, slope, dy, out, t, s, mask):
+    _two_slopes(xp, x, dy, out, t, s, mask, slope)
+
+
+def _two_slopes(xp, x, dy, out, t, s, mask, slope):
+    keep(xp, _passes(xp, "less_equal", x, 0, mask), dy, t)
+    keep(xp, xp.logical_not(mask, out=mask), dy, s)
+    xp.add(t, xp.multiply(s, slope, out=s), out=out)
+
+
+@pointwise("ai.gradtool::EluGrad", temporaries=2, masks=1, may_inplace=(0, 1))
+def elu_grad(xp, y, dy, out, t, s, mask, *, alpha, beta, gamma):
+    """`dx = γ dy` where y is positive, else `β (y + α) dy`."""
+    xp.multiply(xp.add(xp.minimum(y, 0, out=t), alpha, out=t), beta, out=t)
+    xp.multiply(t, dy, out=t)
+    keep(xp, xp.less_equal(y, 0, out=mask), t, s)
+    keep(xp, xp.logical_not(mask, out=mask), dy, t)
+    if gamma != 1:
+        xp.multiply(t, gamma, out=t)
+    xp.add(t, s, out=out)
+
+
+@pointwise("ai.gradtool::GeluGrad", temporaries=4, may_inplace=(0, 1))
+def gelu_grad(xp, x, dy, out, t, s, u, v, *, approximate="none"):
+    if approximate == "tanh":
+        _gelu_slope_tanh(xp, x, t, s, u)
+    else:
+        xp.multiply(x, ROOT_HALF, out=t)
+        erf_into(xp, t, t, s, u)
+        xp.multiply(xp.add(t, 1, out=t), 0.5, out=t)
+        xp.multiply(xp.multiply(x, x, out=s), -0.5, out=s)
+        xp.multiply(xp.exp(s, out=s), DENSITY, out=s)
+        xp.add(t, xp.multiply(s, x, out=s), out=t)
+    xp.multiply(t, dy, out=out)
+
+
+def _gelu_slope_tanh(xp, x, t, s, u):
+    """`t = (1 + h)/2 + x/2 (1 - h²) c (1 + 3·0.044715 x²)`, `h = tanh(c x (1 + 0.044715 x²))`."""
+    xp.multiply(x, x, out=s)
+    xp.add(xp.multiply(s, CUBE * ROOT, out=t), ROOT, out=t)
+    xp.tanh(xp.multiply(t, x, out=t), out=t)
+    xp.add(xp.multiply(s, 1.5 * CUBE * ROOT, out=s), 0.5 * ROOT, out=s)
+    xp.multiply(s, x, out=s)
+    xp.subtract(1, xp.multiply(t, t, out=u), out=u)
+    xp.multiply(s, u, out=s)
+    xp.multiply(xp.add(t, 1, out=t), 0.5, out=t)
+    xp.add(t, s, out=t)
+
+
+@pointwise("ai.gradtool::HardSigmoidGrad", temporaries=1, masks=2, may_inplace=(0, 1))
+def hard_sigmoid_grad(xp, y, dy, out, t, inside, other, *, alpha):
+    _passes(xp, "less_equal", y, 0, inside)
+    xp.logical_and(inside, _passes(xp, "greater_equal", y, 1, other), out=inside)
+    keep(xp, inside, dy, t)
+    xp.multiply(t, alpha, out=out)
+
+
+@pointwise("ai.gradtool::HardSwishGrad", temporaries=2, masks=1, may_inplace=(0, 1))
+def hard_swish_grad(xp, x, dy, out, t, s, mask):
+    """The slope is 0 up to -3, 1 from 3 on, and `x/3 + 1/2` between."""
+    xp.add(xp.multiply(x, 1 / 3, out=t), 0.5, out=t)
+    keep(xp, _passes(xp, "less_equal", x, -3, mask), t, s)
+    keep(xp, xp.less(x, 3, out=mask), s, t)
+    xp.logical_not(mask, out=mask)
+    xp.add(t, mask, out=t)
+    xp.multiply(t, dy, out=out)
+
+
+@pointwise("ai.gradtool::SigmoidGrad", temporaries=1, may_inplace=(0, 1))
+def sigmoid_grad(xp, y, dy, out, t):
+    xp.multiply(xp.subtract(1, y, out=t), y, out=t)
+    xp.multiply(t, dy, out=out)
+
+
+@pointwise("ai.gradtool::TanhGrad", temporaries=1, may_inplace=(0, 1))
+def tanh_grad(xp, y, dy, out, t):
+    xp.subtract(1, xp.multiply(y, y, out=t), out=t)
+    xp.multiply(t, dy, out=out)
+
+
+@pointwise("ai.gradtool::SoftplusGrad", temporaries=1, may_inplace=(0, 1))
+def softplus_grad(xp, x, dy, out, t):
+    _sigmoid(xp, x, t)
+    xp.multiply(t, dy, out=out)
+
+
+@pointwise("ai.gradtool::SoftsignGrad", temporaries=1, may_inplace=(0, 1))
+def softsign_grad(xp, x, dy, out, t):
+    xp.add(xp.absolute(x, out=t), 1, out=t)
+    xp.divide(dy, xp.multiply(t, t, out=t), out=out)
+
+
+@pointwise("ai.gradtool::MishGrad", temporaries=2, may_inplace=(0, 1))
+def mish_grad(xp, x, dy, out, t, s):
+    """`h + x (1 - h²) σ(x)` with `h = tanh(softplus x)`."""
+    xp.negative(xp.absolute(x, out=t), out=t)
+    xp.log1p(xp.exp(t, out=t), out=t)
+    xp.tanh(xp.add(t, xp.maximum(x, 0, out=s), out=t), out=t)
+    _sigmoid(xp, x, s)
+    xp.multiply(s, x, out=s)
+    xp.add(t, _times_one_minus_square(xp, s, t), out=t)
+    xp.multiply(t, dy, out=out)
+
+
+def _times_one_minus_square(xp, s, t):
+    """`s = s (1 - t) (1 + t)`, without a third array: `s - s t t`."""
+    xp.multiply(s, t, out=s)
+    return s
+
+
+@pointwise("ai.gradtool::SwishGrad", temporaries=2, may_inplace=(0, 1))
+def swish_grad(xp, x, dy, out, t, s, *, alpha):
+    """`σ + αx σ (1 - σ)` with `σ = 1 / (1 + exp(-αx))`."""
+    xp.multiply(x, alpha, out=s)
+    _sigmoid(xp, s, t)
+    xp.multiply(s, t, out=s)
+    xp.add(s, 1, out=s)
+    xp.multiply(s, t, out=s)
+    xp.multiply(t, t, out=t)
+    xp.add(s, t, out=s)

@@ -1,0 +1,40 @@
+"""Operators that work along one axis, some lines of it at a time."""
+
+from __future__ import annotations
+
+import math
+
+from gradtool.exec.kernels._sums import BLOCK, accumulator
+from gradtool.program import Spec
+
+
+def folded(shape, axis):
+    """`[before, n, after]`: the sizes before, along and after `axis`."""
+    axis %= len(shape)
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+def lines(before, n, after):
+    """Index triples of an array `[before, n, after]` that take whole lines along its middle."""
+    count = max(1, BLOCK // max(n, 1))
+    if after <= count:
+        step = max(1, count // max(after, 1))
+        for start in range(0, before, step):
+            yield slice(start, start + step), slice(None), slice(None)
+        return
+    for i in range(before):
+        for start in range(0, after, count):
+            yield slice(i, i + 1), slice(None), slice(start, start + count)
+
+
+def line_work(x, axis, blocks, stats):
+    """`blocks` arrays for some lines and `stats` arrays of a number per line, at least float32."""
+    before, n, after = folded(x.shape, axis)
+    count = min(max(1, BLOCK // max(n, 1)), before * after)
+    wide = accumulator(x.dtype)
+    return [Spec((count * n,), wide)] * blocks + [Spec((count,), wide)] * stats
+
+
+def fitted(array, shape):
+    """The first elements of a flat work array, as `shape`."""
+    return array[: math.prod(shape)].reshape(shape)

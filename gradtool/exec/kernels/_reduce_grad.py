@@ -1,0 +1,62 @@
+"""Kernels of the gradients of reductions; `y` and `dy` have the reduced axes, of size one."""
+
+from __future__ import annotations
+
+import math
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._blocks import pointwise
+from gradtool.exec.kernels._sums import accumulator, blocks, mapped_sum, mapped_work
+from gradtool.program import Spec
+
+
+def _extreme_work(x, y, dy, *, out, axes):
+    wide = accumulator(x.dtype)
+    return [Spec(y.shape, wide), *mapped_work(x, Spec(y.shape, wide), wide)]
+
+
+@kernel("ai.gradtool::ReduceExtremeGrad", may_inplace=(0,), strided=True, work=_extreme_work)
+def reduce_extreme_grad(xp, x, y, dy, *, out, work, axes):
+    """`dx = dy / k` at the k elements that equal y, else 0; `out` may be x."""
+    share, *work = work
+
+    def hits(index, t):
+        xp.equal(x[index], y[_place(index, axes)], out=t)
+
+    mapped_sum(xp, x, axes, hits, share, work)
+    xp.divide(dy, share, out=share)
+    for index in blocks(x.shape):
+        part = out[0][index]
+        hit = work[0][: part.size].reshape(part.shape)
+        hits(index, hit)
+        xp.multiply(hit, share[_place(index, axes)], out=part, casting="unsafe")
+
+
+def _place(index, axes):
+    """Where a block of x lies in an array whose axes `axes` have size one."""
+    return tuple(slice(None) if i in axes else s for i, s in enumerate(index))
+
+
+@pointwise("ai.gradtool::ReduceLogSumExpGrad", temporaries=1, may_inplace=(0,))
+def reduce_log_sum_exp_grad(xp, x, y, dy, out, t):
+    xp.exp(xp.subtract(x, y, out=t), out=t)
+    xp.multiply(t, dy, out=out)
+
+
+def _products_bytes(x, dy, *, out, axes):
+    return 3 * x.bytes
+
+
+@kernel("ai.gradtool::ReduceProdGrad", temporaries=_products_bytes)
+def reduce_prod_grad(xp, x, dy, *, axes):
+    """`dxᵢ = dy · (Π xⱼ before i) · (Π xⱼ after i)`."""
+    front = tuple(range(len(axes)))
+    moved = xp.moveaxis(x, axes, front)
+    column = moved.reshape(math.prod(moved.shape[: len(axes)]), -1)
+    others = xp.ones(column.shape, x.dtype)
+    running = xp.ones(column.shape, x.dtype)
+    if len(column) > 1:
+        xp.cumprod(column[:-1], axis=0, out=others[1:])
+        xp.cumprod(column[:0:-1], axis=0, out=running[-2::-1])
+    xp.multiply(others, running, out=others)
+    return dy * xp.moveaxis(others.reshape(moved.shape), front, axes)

@@ -1,0 +1,161 @@
+"""Activations, some steps on a block that stays in cache."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels import _activation_grad, _softmax  # noqa: F401 - register theirs
+from gradtool.exec.kernels._blocks import pointwise
+from gradtool.exec.kernels._erf import erf_into
+from gradtool.exec.kernels._select import keep
+from gradtool.program import Spec
+
+SELU_ALPHA = 1.67326319217681884765625
+SELU_GAMMA = 1.05070102214813232421875
+
+
+@kernel("Relu", may_inplace=(0,), strided=True)
+def relu(xp, x, *, out, work):
+    xp.maximum(x, x.dtype.type(0), out=out[0])
+
+
+@pointwise("LeakyRelu", temporaries=2, may_inplace=(0,))
+def leaky_relu(xp, x, out, t, s, *, alpha=0.01):
+    xp.multiply(xp.minimum(x, 0, out=t), alpha, out=t)
+    xp.add(xp.maximum(x, 0, out=s), t, out=out)
+
+
+@pointwise("PRelu", temporaries=2, may_inplace=(0,))
+def prelu(xp, x, slope, out, t, s):
+    xp.multiply(xp.minimum(x, 0, out=t), slope, out=t)
+    xp.add(xp.maximum(x, 0, out=s), t, out=out)
+
+
+def _exponential(xp, x, out, t, alpha, beta, gamma):
+    """`γ max(x, 0) + α (exp(β min(x, 0)) - 1)`."""
+    xp.minimum(x, 0, out=t)
+    if beta != 1:
+        xp.multiply(t, beta, out=t)
+    xp.multiply(xp.expm1(t, out=t), alpha, out=t)
+    xp.maximum(x, 0, out=out)
+    if gamma != 1:
+        xp.multiply(out, gamma, out=out)
+    xp.add(out, t, out=out)
+
+
+@pointwise("Elu", temporaries=1, may_inplace=(0,))
+def elu(xp, x, out, t, *, alpha=1.0):
+    _exponential(xp, x, out, t, alpha, 1, 1)
+
+
+@pointwise("Selu", temporaries=1, may_inplace=(0,))
+def selu(xp, x, out, t, *, alpha=SELU_ALPHA, gamma=SELU_GAMMA):
+    _exponential(xp, x, out, t, alpha * gamma, 1, gamma)
+
+
+@pointwise("Celu", temporaries=1, may_inplace=(0,))
+def celu(xp, x, out, t, *, alpha=1.0):
+    _exponential(xp, x, out, t, alpha, 1 / alpha, 1)
+
+
+@pointwise("Erf", temporaries=2, may_inplace=(0,))
+def erf(xp, x, out, t, s):
+    erf_into(xp, x, out, t, s)
+
+
+@pointwise("Gelu", temporaries=3, may_inplace=(0,))
+def gelu(xp, x, out, t, s, u, *, approximate="none"):
+    """`x Φ(x)`, or `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`."""
+    if approximate == "tanh":
+        xp.multiply(x, x, out=t)
+        xp.add(xp.multiply(t, 0.044715, out=t), 1, out=t)
+        xp.multiply(t, math.sqrt(2 / math.pi), out=t)
+        xp.tanh(xp.multiply(t, x, out=t), out=t)
+    else:
+        xp.multiply(x, math.sqrt(0.5), out=t)
+        erf_into(xp, t, t, s, u)
+    xp.multiply(xp.add(t, 1, out=t), 0.5, out=t)
+    xp.multiply(t, x, out=out)
+
+
+@pointwise("HardSigmoid", may_inplace=(0,))
+def hard_sigmoid(xp, x, out, *, alpha=0.2, beta=0.5):
+    xp.add(xp.multiply(x, alpha, out=out), beta, out=out)
+    xp.minimum(xp.maximum(out, 0, out=out), 1, out=out)
+
+
+@pointwise("HardSwish", temporaries=1, may_inplace=(0,))
+def hard_swish(xp, x, out, t):
+    xp.add(xp.multiply(x, 1 / 6, out=t), 0.5, out=t)
+    xp.minimum(xp.maximum(t, 0, out=t), 1, out=t)
+    xp.multiply(x, t, out=out)
+
+
+@pointwise("Sigmoid", may_inplace=(0,))
+def sigmoid(xp, x, out):
+    xp.add(xp.exp(xp.negative(x, out=out), out=out), 1, out=out)
+    xp.divide(1, out, out=out)
+
+
+@pointwise("Swish", temporaries=1, may_inplace=(0,))
+def swish(xp, x, out, t, *, alpha=1.0):
+    """`x / (1 + exp(-αx))`."""
+    xp.add(xp.exp(xp.multiply(x, -alpha, out=t), out=t), 1, out=t)
+    xp.divide(x, t, out=out)
+
+
+@pointwise("Softplus", temporaries=1, may_inplace=(0,))
+def softplus(xp, x, out, t):
+    softplus_into(xp, x, t)
+    xp.add(t, xp.maximum(x, 0, out=out), out=out)
+
+
+def softplus_into(xp, x, t):
+    """`t = log(1 + exp(-|x|))`, which is softplus less `max(x, 0)`."""
+    xp.negative(xp.absolute(x, out=t), out=t)
+    xp.log1p(xp.exp(t, out=t), out=t)
+
+
+@pointwise("Softsign", temporaries=1, may_inplace=(0,))
+def softsign(xp, x, out, t):
+    xp.add(xp.absolute(x, out=t), 1, out=t)
+    xp.divide(x, t, out=out)
+
+
+@pointwise("Mish", temporaries=2, may_inplace=(0,))
+def mish(xp, x, out, t, s):
+    """`x tanh(softplus x)`."""
+    softplus_into(xp, x, t)
+    xp.add(t, xp.maximum(x, 0, out=s), out=t)
+    xp.multiply(xp.tanh(t, out=t), x, out=out)
+
+
+@pointwise("ThresholdedRelu", temporaries=1, masks=1, may_inplace=(0,))
+def thresholded_relu(xp, x, out, t, mask, *, alpha=1.0):
+    xp.less_equal(x, alpha, out=mask)
+    keep(xp, xp.logical_not(mask, out=mask), x, t)
+    xp.copyto(out, t)
+
+
+@pointwise("Shrink", temporaries=2, masks=1, may_inplace=(0,))
+def shrink(xp, x, out, t, s, mask, *, lambd=0.5, bias=0.0):
+    """`x + bias` below -lambd, `x - bias` above lambd, 0 between."""
+    keep(xp, xp.less(x, -lambd, out=mask), xp.add(x, bias, out=s), t)
+    keep(xp, xp.greater(x, lambd, out=mask), xp.subtract(x, bias, out=s), u := s)
+    xp.add(t, u, out=out)
+
+
+@kernel("Hardmax", work=lambda x, *, out, axis=-1: [Spec(_without(x.shape, axis), np.dtype(np.int64))])
+def hardmax(xp, x, *, out, work, axis=-1):
+    """One at the first of the largest elements, else zero."""
+    xp.argmax(x, axis=axis, out=work[0])
+    out[0].fill(0)
+    xp.put_along_axis(out[0], xp.expand_dims(work[0], axis), 1, axis)
+
+
+def _without(shape, axis):
+    axis %= len(shape)
+    return shape[:axis] + shape[axis + 1 :]

@@ -1,0 +1,135 @@
+"""Independent checks of the gradients of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.errors import GradtoolError, UsageError
+from gradtool.exec import inputs as sources
+from gradtool.exec.device import open_device
+from gradtool.exec.executor import Executor
+from gradtool.exec.run import Result, parameters_of, planned
+from gradtool.passes.widen import widen
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+LEAVES = ("parameter", "constant", "input")  # what can be moved: no interior values
+STEP = 1e-4
+SLOPE_TOLERANCE = 1e-6
+FLOAT32_TOLERANCE = 1e-2
+ORT_TOLERANCE = 3e-4
+
+
+def finite_differences(model: ir.Model, arrays: Arrays, result: Result) -> str:
+    """Five-point differences of the loss in float64, along one random direction per value.
+
+    First the gradient in float64 against the slope, then the run's own against that gradient.
+
+    Raises:
+        GradtoolError: they disagree; the worst value is named.
+    """
+    if "gradtool.loss" not in model.metadata_props:
+        raise UsageError("--verify finite-diff needs a loss; the graph has head gradients")
+    wide = widen(model)
+    feeds = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in arrays.items()}
+    plan = planned(wide, sources.sizes(wide, feeds))
+    executor = Executor(plan, open_device("cpu"), parameters_of(wide))
+    for name, array in sources.require(wide, feeds, "inputs").items():
+        executor.set_input(name, array)
+    with np.errstate(all="ignore"):
+        executor.step()
+        exact = executor.gradients()
+        worst, where = _worst_slope(executor, exact)
+    if not worst <= SLOPE_TOLERANCE:
+        raise GradtoolError(
+            f"the gradient of {where!r} disagrees with finite differences (relative {worst:.1e})"
+        )
+    rounding, where = _worst(result.gradients, exact)
+    if not rounding <= FLOAT32_TOLERANCE:
+        raise GradtoolError(
+            f"the gradient of {where!r} is off from float64 by {rounding:.1e} (relative)"
+        )
+    return (
+        f"{len(exact)} gradients agree with finite differences in float64 "
+        f"(worst {worst:.1e}); rounding {rounding:.1e}"
+    )
+
+
+def _worst_slope(executor: Executor, exact: Arrays) -> tuple[float, str]:
+    rng = np.random.default_rng(0)
+    total = np.sqrt(sum(float(np.vdot(g, g)) for g in exact.values())) or 1.0
+    worst, where = 0.0, ""
+    leaves = {v.name: i for i, v in enumerate(executor.program.values) if v.kind in LEAVES}
+    for name, gradient in exact.items():
+        if name not in leaves:
+            continue
+        direction = np.asarray(rng.standard_normal(gradient.shape))
+        direction /= max(float(np.linalg.norm(direction)), 1e-300)
+        slope = _slope(executor, leaves[name], direction)
+        mine = float(np.vdot(gradient, direction))
+        scale = float(np.linalg.norm(gradient)) + 1e-4 * total
+        error = abs(slope - mine) / scale
+        if not error <= worst:
+            worst, where = error, name
+    return worst, where
+
+
+def _slope(executor: Executor, leaf: int, direction: np.ndarray[Any, Any]) -> float:
+    """The derivative of the loss along `direction`, by a five-point stencil."""
+    array = executor.value(leaf)
+    start = array.copy()
+
+    def loss(t: float) -> float:
+        np.copyto(array, start + t * direction)
+        executor.step()
+        assert executor.program.loss is not None  # noqa: S101 - checked by the caller
+        return float(executor.value(executor.program.loss).reshape(-1)[0])
+
+    h = STEP
+    slope = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h)
+    np.copyto(array, start)
+    return slope
+
+
+def _worst(mine: Arrays, other: Arrays) -> tuple[float, str]:
+    """The largest relative difference in norm over the gradients, and where it is."""
+    total = np.sqrt(sum(float(np.vdot(g, g)) for g in map(_wide, other.values()))) or 1.0
+    worst, where = 0.0, ""
+    for name, reference in other.items():
+        wide = _wide(reference)
+        error = np.linalg.norm((_wide(mine[name]) - wide).reshape(-1))
+        relative = float(error / (np.linalg.norm(wide.reshape(-1)) + 1e-4 * total))
+        if not relative <= worst:
+            worst, where = relative, name
+    return worst, where
+
+
+def _wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.astype(np.float64)
+
+
+def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
+    """The same graph in stock onnxruntime.
+
+    Raises:
+        GradtoolError: a gradient disagrees; the worst value is named.
+    """
+    from gradtool.exec import ort
+    from gradtool.exec.run import bound
+
+    theirs = ort.execute(bound(model, sources.sizes(model, arrays)), arrays)
+    worst, where = _worst(result.gradients, theirs.gradients)
+    if not worst <= ORT_TOLERANCE:
+        raise GradtoolError(
+            f"the gradient of {where!r} differs from onnxruntime's by {worst:.1e} (relative)"
+        )
+    return f"{len(theirs.gradients)} gradients agree with stock onnxruntime (worst {worst:.1e})"
+
+
+CHECKS: dict[str, Callable[[ir.Model, Arrays, Result], str]] = {
+    "finite-diff": finite_differences,
+    "ort": stock_onnxruntime,
+}

@@ -1,0 +1,144 @@
+"""The gradient of LSTM in standard operators."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from gradtool.functions import composite
+from gradtool.functions._activations import resolve
+from gradtool.functions._recurrence import (
+    alive, directions, final_gradient, gate, gate_value, gather_directions, masked, rows_product,
+)  # fmt: skip
+
+DEFAULT = ("Sigmoid", "Tanh", "Tanh")
+
+
+def _shapes(x, w, r, b, lens, h0, c0, p, y, *dys, layout=0, direction="forward", **attributes):
+    both, hidden = (2 if direction == "bidirectional" else 1), r.shape[2]
+    state = [x.shape[0], both, hidden] if layout else [both, x.shape[1], hidden]
+    shapes = [x.shape, w.shape, r.shape, [both, 8 * hidden], state, state, [both, 3 * hidden]]
+    return [(shape, x.dtype) for shape in shapes]
+
+
+@composite("LSTMGrad", shapes=_shapes, outputs=7)
+def lstm_grad(
+    op, x, w, r, b, lens, h0, c0, p, y, dy=None, dy_h=None, dy_c=None, *,
+    activations=None, activation_alpha=None, activation_beta=None, clip=None,
+    direction="forward", hidden_size=None, input_forget=0, layout=0,
+):  # fmt: skip
+    """Gradients by X, W, R, B, the initial states and, if there is one, P.
+
+    Every hidden state is in Y, so the gates of all times are computed at once; a first Scan gives
+    the cell states, a second one walks back:
+
+        do = dh · h(c) · o'             dc += dh · o · h'(c)
+        di = dc · g · i'                df = dc · c₋₁ · f'           dg = dc · i · g'
+        dc₋₁ = dc · f                   dh₋₁ = [di, do, df, dg] R
+
+    and W, R, X get their gradients in one product each.  What flows through peepholes is added;
+    a sample that has ended passes `dh` and `dc` on.
+    """
+    sides = directions(op, direction, layout, x)
+    acts = resolve(activations, activation_alpha, activation_beta, DEFAULT, len(sides))
+    found = []
+    for side, (act_f, act_g, act_h) in zip(sides, acts, strict=True):
+        x, wd, rd, bd, pd = side.x, *(side.weight(v) for v in (w, r, b, p))
+        live = alive(op, x, lens)
+        track = side.track(y)
+        zero = side.zeros(track)
+        h_first, c_first = side.state(h0) or zero, side.state(c0) or zero
+        h_before = side.before(track, h_first)
+        if side.backwards and live is not None:
+            h_before = _until_the_start(op, side, live, h_before, h_first)
+        peeps = op.Split(pd, outputs=3, num_outputs=3, axis=0) if p is not None else None
+
+        a = op.MatMul(x, op.swap_axes(wd, 0, 1)) + op.MatMul(h_before, op.swap_axes(rd, 0, 1))
+        if bd is not None:
+            half = op.Split(bd, outputs=2, num_outputs=2, axis=0)
+            a = a + (half[0] + half[1])
+        ai, ao, af, ag = op.Split(a, outputs=4, num_outputs=4, axis=2)
+
+        c = _cells(op, side, (act_f, act_g), clip, input_forget, peeps, c_first, live, ai, af, ag)
+        c_before = side.before(c, c_first)
+        if peeps is not None:
+            ai, af, ao = ai + c_before * peeps[0], af + c_before * peeps[2], ao + c * peeps[1]
+        (i, di), (o, do), (g, dg) = (
+            gate(op, act, clip, v) for act, v in ((act_f, ai), (act_f, ao), (act_g, ag))
+        )
+        f, df = (1 - i, None) if input_forget else gate(op, act_f, clip, af)
+        hc, dhc = gate(op, act_h, None, c)
+
+        slopes = [(g - c_before) * di if input_forget else g * di, hc * do]
+        slopes += [] if df is None else [c_before * df]
+        slopes = [masked(op, live, v) for v in (*slopes, i * dg, o * dhc)]
+        keep = masked(op, live, f, 1.0)
+        dy_now = side.track(dy)
+        if dy_now is not None:
+            dy_now = masked(op, live, dy_now)
+        rest = None if live is None else op.cast(op.Not(live), x.dtype)
+
+        def back(states, now, peeps=peeps, rd=rd):
+            (dh, dc), (dy, keep, rest, *slopes) = states, now
+            if dy is not None:
+                dh = dh + dy
+            do = dh * slopes[1]
+            dc = dc + dh * slopes[-1]
+            if peeps is not None:
+                dc = dc + do * peeps[1]
+            di, dg = dc * slopes[0], dc * slopes[-2]
+            df = di * 0.0 if len(slopes) == 4 else dc * slopes[2]
+            da = op.Concat(di, do, df, dg, axis=1)
+            dc = dc * keep
+            if peeps is not None:
+                dc = dc + di * peeps[0] + df * peeps[2]
+            passed = op.MatMul(da, rd)
+            return [passed if rest is None else passed + dh * rest, dc, da]
+
+        starts = [final_gradient(op, side, d, lens, zero) for d in (dy_h, dy_c)]
+        dh_first, dc_first, da = side.scan(
+            back, starts, [dy_now, keep, rest, *slopes], 1, reverse=True
+        )
+        total = op.sum(da, [0, 1])
+        results = [op.MatMul(da, wd), rows_product(op, da, x), rows_product(op, da, h_before)]
+        results += [op.Concat(total, total, axis=0), dh_first, dc_first]
+        if p is not None:
+            di, do, df, _ = op.Split(da, outputs=4, num_outputs=4, axis=2)
+            terms = (di * c_before, do * c, df * c_before)
+            results.append(op.Concat(*(op.sum(v, [0, 1]) for v in terms), axis=0))
+        found.append(results)
+    return gather_directions(op, layout, found, states=(4, 5))
+
+
+def _until_the_start(op, side, live, before, first):
+    """Read backwards, a sample starts at its own end: there the state is still the first one."""
+    later = op.Slice(live, [1], [2**63 - 1], [0])
+    never = op.And(op.Slice(live, [0], [1], [0]), op.constant(value=False, dtype=ir.DataType.BOOL))
+    return op.Where(op.Concat(later, never, axis=0), before, op.unsqueeze(first, 0))
+
+
+def _cells(op, side, acts, clip, coupled, peeps, first, live, ai, af, ag):
+    """The cell state after each time."""
+    act_f, act_g = acts
+
+    def step(states, now):
+        (c,), (ai, af, ag, live) = states, now
+        if peeps is not None:
+            ai, af = ai + c * peeps[0], af + c * peeps[2]
+        i = gate_value(op, act_f, clip, ai)
+        f = 1 - i if coupled else gate_value(op, act_f, clip, af)
+        new = f * c + i * gate_value(op, act_g, clip, ag)
+        new = new if live is None else op.Where(live, new, c)
+        return [new, op.Identity(new)]
+
+    def plain(states, now):
+        (c,), (f, ig) = states, now
+        new = f * c + ig
+        return [new, op.Identity(new)]
+
+    if peeps is not None:
+        return side.scan(step, [first], [ai, af, ag, live], 1, reverse=False)[1]
+    i = gate_value(op, act_f, clip, ai)
+    f = 1 - i if coupled else gate_value(op, act_f, clip, af)
+    ig = i * gate_value(op, act_g, clip, ag)
+    inputs = [masked(op, live, f, 1.0), masked(op, live, ig)]
+    return side.scan(plain, [first], inputs, 1, reverse=False)[1]

@@ -1,0 +1,166 @@
+"""What the bodies of recurrent gradients share.
+
+Bodies see time first, one direction at a time: X [T, B, I], Y [T, B, H], states [B, H].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.functions._activations import Activation, slope, value
+
+
+class Direction:
+    """The operands of one direction of a recurrent node, and what its body asks of them."""
+
+    def __init__(self, op: Any, flags: Sequence[bool], index: int, layout: int, x: ir.Value) -> None:
+        self.op, self.index, self.layout, self.x = op, index, layout, x
+        self.backwards, self.count = flags[index], len(flags)
+
+    def _pick(self, v: ir.Value, axis: int) -> ir.Value:
+        if self.count == 1:
+            return self.op.squeeze(v, axis)  # type: ignore[no-any-return]
+        return self.op.Gather(v, np.asarray(self.index), axis=axis)  # type: ignore[no-any-return]
+
+    def track(self, y: ir.Value | None) -> ir.Value | None:
+        """Y or its gradient: [T, B, H]."""
+        if y is None:
+            return None
+        op = self.op
+        y = op.transpose(y, [1, 2, 0, 3]) if self.layout else y
+        return self._pick(y, 1)
+
+    def state(self, s: ir.Value | None) -> ir.Value | None:
+        """An initial or final state, or a weight: [B, H]."""
+        return None if s is None else self._pick(s, self.layout)
+
+    def weight(self, w: ir.Value | None) -> ir.Value | None:
+        """A weight of this direction."""
+        return None if w is None else self._pick(w, 0)
+
+    def zeros(self, y: ir.Value) -> ir.Value:
+        """Zeros in the shape of a state, [B, H], from a track."""
+        op = self.op
+        return op.ConstantOfShape(op.size_of(y, 1, 3), value=np.zeros(1, y.dtype.numpy()))
+
+    def before(self, s: ir.Value, first: ir.Value) -> ir.Value:
+        """From the state after each time, the one before it: `first`, then `s` one time later."""
+        op, first = self.op, self.op.unsqueeze(first, 0)
+        end = np.iinfo(np.int64).max
+        if self.backwards:
+            return op.Concat(op.Slice(s, [1], [end], [0]), first, axis=0)
+        return op.Concat(first, op.Slice(s, [0], [-1], [0]), axis=0)
+
+    def scan(
+        self,
+        step: Any,
+        states: Sequence[ir.Value],
+        inputs: Sequence[ir.Value | None],
+        outputs: int,
+        *,
+        reverse: bool,
+    ) -> tuple[ir.Value, ...]:
+        """Emit a Scan over time, in the order of this direction, or in the `reverse` order.
+
+        `step(states, inputs)` gives the new states and the values to stack; None among the inputs
+        stays None.
+        """
+        op = self.op
+        given = [v for v in inputs if v is not None]
+        formal = [op.formal("state", s.shape, s.dtype) for s in states]
+        slices = [op.formal("now", v.shape[1:], v.dtype) for v in given]
+        with op.body([*formal, *slices]) as graph:
+            left = list(slices)
+            made = step(formal, [None if v is None else left.pop(0) for v in inputs])
+            graph.outputs.extend(made)
+        flag = int(self.backwards != reverse)
+        return op.Scan(
+            *states, *given, body=graph, outputs=len(states) + outputs, num_scan_inputs=len(given),
+            scan_input_directions=[flag] * len(given),
+            scan_output_directions=[flag] * outputs,
+        )  # fmt: skip
+
+
+def directions(op: Any, direction: str, layout: int, x: ir.Value) -> list[Direction]:
+    """The directions of a node; `x` is seen with time first."""
+    x = op.swap_axes(x, 0, 1) if layout else x
+    flags = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
+    return [Direction(op, flags, index, layout, x) for index in range(len(flags))]
+
+
+def gate(
+    op: Any, act: Activation, clip: float | None, a: ir.Value
+) -> tuple[ir.Value, ir.Value]:
+    """The value and the slope of a gate from its pre-activation."""
+    if clip is None:
+        y = value(op, act, a)
+        return y, slope(op, act, a, y)
+    held = op.Clip(a, op.constant(-clip, a.dtype), op.constant(clip, a.dtype))
+    y = value(op, act, held)
+    inside = op.LessOrEqual(op.Abs(a), op.constant(clip, a.dtype))
+    return y, slope(op, act, held, y) * op.cast(inside, a.dtype)
+
+
+def gate_value(op: Any, act: Activation, clip: float | None, a: ir.Value) -> ir.Value:
+    """The value of a gate from its pre-activation."""
+    if clip is not None:
+        a = op.Clip(a, op.constant(-clip, a.dtype), op.constant(clip, a.dtype))
+    return value(op, act, a)
+
+
+def alive(op: Any, x: ir.Value, lens: ir.Value | None) -> ir.Value | None:
+    """Whether each sample lasts at each time, [T, B, 1]; None without lengths."""
+    if lens is None:
+        return None
+    if isinstance(x.shape[0], int):
+        times = op.constant(np.arange(x.shape[0]))
+    else:
+        times = op.Range(0, op.Squeeze(op.Shape(x, start=0, end=1), [0]), 1)
+    ends = op.unsqueeze(op.cast(lens, ir.DataType.INT64), [0, 2])
+    return op.Less(op.unsqueeze(times, [1, 2]), ends)
+
+
+def masked(op: Any, live: ir.Value | None, a: ir.Value, other: float = 0.0) -> ir.Value:
+    """`a` where the sample lasts, else `other`."""
+    return a if live is None else op.Where(live, a, op.constant(other, a.dtype))
+
+
+def final_gradient(
+    op: Any, side: Direction, given: ir.Value | None, lens: ir.Value | None, zero: ir.Value
+) -> ir.Value:
+    """The gradient of a final state; that of an empty sequence is zero."""
+    found = side.state(given)
+    if found is None:
+        return zero
+    if lens is None:
+        return found
+    some = op.Greater(op.unsqueeze(lens, 1), op.constant(0, lens.dtype))
+    return op.Where(some, found, op.constant(0.0, found.dtype))
+
+
+def rows_product(op: Any, da: ir.Value, b: ir.Value) -> ir.Value:
+    """`Σ daₜᵀ bₜ` over times and samples."""
+    da = op.reshape(da, [-1, da.shape[2]])
+    return op.MatMul(op.swap_axes(da, 0, 1), op.reshape(b, [-1, b.shape[2]]))
+
+
+def gather_directions(
+    op: Any, layout: int, found: Sequence[Sequence[ir.Value]], states: Sequence[int]
+) -> list[ir.Value]:
+    """Put the gradients of the directions together: sums for X, a new axis for all others.
+
+    `states` are the positions of initial states, whose direction axis depends on the layout.
+    """
+    results = []
+    for index, parts in enumerate(zip(*found, strict=True)):
+        if index == 0:
+            total = parts[0] if len(parts) == 1 else op.Add(*parts)
+            results.append(op.swap_axes(total, 0, 1) if layout else total)
+        else:
+            axis = layout if index in states else 0
+            results.append(op.concat([op.unsqueeze(p, axis) for p in parts], axis))
+    return results

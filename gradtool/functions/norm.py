@@ -1,0 +1,152 @@
+"""Composites of the norm family."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from gradtool.functions import composite
+
+
+def widened(x):
+    """The type of sums: float32 at least."""
+    return x.dtype if x.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+
+
+def inverse_root(op, x, epsilon):
+    """`1 / sqrt(x + epsilon)`."""
+    return op.Reciprocal(op.Sqrt(x + epsilon))
+
+
+def moments(op, x, axes, epsilon):
+    """Mean and 1/std over `axes`, kept as axes of size one."""
+    mean = op.mean(x, axes)
+    centred = x - mean
+    return mean, inverse_root(op, op.mean(centred * centred, axes), epsilon)
+
+
+def layer_gradient(op, n, dn, rstd, axes):
+    """`dx = rstd · (dn - mean(dn) - n · mean(dn · n))`, where `n = (x - mean) · rstd`."""
+    return rstd * (dn - op.mean(dn, axes) - n * op.mean(dn * n, axes))
+
+
+@composite("LayerNormalizationGrad", like=(0, 1, 1))
+def layer_normalization_grad(op, x, scale, mean, rstd, dy, *, axis, epsilon):
+    """With `n = (x - mean) · rstd` and `dn = dy · scale`,
+
+        dx = rstd · (dn - mean(dn) - n · mean(dn · n))
+        dscale = Σ dy · n        dbias = Σ dy
+
+    The statistics are computed again where they were not kept.
+    """
+    axes, lead, wide = range(axis, len(x.shape)), range(axis), widened(x)
+    x_, dy_, scale_ = (op.cast(v, wide) for v in (x, dy, scale))
+    if mean is None:
+        mean, rstd = moments(op, x_, axes, epsilon)
+
+    n = (x_ - mean) * rstd
+    dx = layer_gradient(op, n, dy_ * scale_, rstd, axes)
+    dscale, dbias = op.sum(dy_ * n, lead), op.sum(dy_, lead)
+    return op.cast(dx, x.dtype), op.cast(dscale, scale.dtype), op.cast(dbias, scale.dtype)
+
+
+@composite("RMSNormalizationGrad", like=(0, 1))
+def rms_normalization_grad(op, x, scale, dy, *, axis, epsilon):
+    """With `n = x · rstd`, `rstd = 1 / sqrt(mean(x²) + epsilon)` and `dn = dy · scale`,
+
+        dx = rstd · (dn - n · mean(dn · n))        dscale = Σ dy · n
+    """
+    axes, lead, wide = range(axis, len(x.shape)), range(axis), widened(x)
+    x_, dy_, scale_ = (op.cast(v, wide) for v in (x, dy, scale))
+    rstd = inverse_root(op, op.mean(x_ * x_, axes), epsilon)
+
+    n = x_ * rstd
+    dn = dy_ * scale_
+    dx = rstd * (dn - n * op.mean(dn * n, axes))
+    return op.cast(dx, x.dtype), op.cast(op.sum(dy_ * n, lead), scale.dtype)
+
+
+@composite("GroupNormalizationGrad", like=(0, 1, 1))
+def group_normalization_grad(op, x, scale, dy, *, num_groups, epsilon):
+    """As for LayerNormalization, over `C/G` channels and all of space, in `[N, G, C/G, S]`.
+
+    Scale is per channel, or per group.
+    """
+    wide, parts = widened(x), [x.shape[0], num_groups, x.shape[1] // num_groups, -1]
+    x_, dy_ = (op.reshape(op.cast(v, wide), parts) for v in (x, dy))
+    per_group = scale.shape[0] == num_groups
+    each = [num_groups, 1 if per_group else parts[2], 1]
+    mean, rstd = moments(op, x_, (2, 3), epsilon)
+
+    n = (x_ - mean) * rstd
+    dx = layer_gradient(op, n, dy_ * op.reshape(op.cast(scale, wide), each), rstd, (2, 3))
+    over = (0, 2, 3) if per_group else (0, 3)
+    sums = (op.reshape(op.sum(s, over), scale.shape) for s in (dy_ * n, dy_))
+    return op.cast(op.reshape_like(dx, x), x.dtype), *(op.cast(s, scale.dtype) for s in sums)
+
+
+def channels_last(op, v, x):
+    """A vector of channels, shaped to be broadcast to x."""
+    return op.unsqueeze(v, list(range(1, len(x.shape) - 1)))
+
+
+def _training_shapes(x, scale, bias, mean, var, **attributes):
+    kept = ir.DataType.DOUBLE if x.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
+    return [
+        (x.shape, x.dtype), (mean.shape, mean.dtype), (var.shape, var.dtype),
+        (scale.shape, kept), (scale.shape, kept),
+    ]  # fmt: skip
+
+
+@composite("BatchNormalizationTraining", shapes=_training_shapes, outputs=5)
+def batch_normalization_training(op, x, scale, bias, mean, var, *, epsilon, momentum):
+    """`y = (x - m) · rstd · scale + bias` with mean m and biased variance v over the batch and all
+    of space, `rstd = 1 / sqrt(v + epsilon)`;
+
+        new_mean = mean · momentum + m · (1 - momentum)        new_var likewise with v
+
+    The fourth and fifth output are m and rstd.
+    """
+    axes, wide = [0, *range(2, len(x.shape))], widened(x)
+    x_ = op.cast(x, wide)
+    m = op.mean(x_, axes)
+    centred = x_ - m
+    v = op.mean(centred * centred, axes)
+    rstd = inverse_root(op, v, epsilon)
+
+    scale_, bias_ = (channels_last(op, op.cast(p, wide), x) for p in (scale, bias))
+    y = op.cast(centred * rstd * scale_ + bias_, x.dtype)
+    m, v, rstd = (op.reshape(s, scale.shape) for s in (m, v, rstd))
+    new_mean, new_var = (
+        op.cast(op.cast(old, wide) * momentum + new * (1 - momentum), old.dtype)
+        for old, new in ((mean, m), (var, v))
+    )
+    return y, new_mean, new_var, m, rstd
+
+
+@composite("BatchNormalizationGrad", like=(0, 1, 1))
+def batch_normalization_grad(op, x, scale, mean, rstd, dy, *, epsilon):
+    """With `n = (x - mean) · rstd`, sums and means over all axes but the second:
+
+        dx = scale · rstd · (dy - mean(dy) - n · mean(dy · n))
+        dscale = Σ dy · n        dbias = Σ dy
+    """
+    axes, wide = [0, *range(2, len(x.shape))], widened(x)
+    x_, dy_, scale_ = (op.cast(v, wide) for v in (x, dy, scale))
+    if mean is None:
+        mean, rstd = moments(op, x_, axes, epsilon)
+    else:
+        mean, rstd = channels_last(op, mean, x), channels_last(op, rstd, x)
+
+    n = (x_ - mean) * rstd
+    dx = channels_last(op, scale_, x) * layer_gradient(op, n, dy_, rstd, axes)
+    dscale, dbias = op.sum(dy_ * n, axes), op.sum(dy_, axes)
+    return op.cast(dx, x.dtype), op.cast(dscale, scale.dtype), op.cast(dbias, scale.dtype)
+
+
+@composite("BatchNormalizationGradScale", like=1)
+def batch_normalization_grad_scale(op, x, mean, rstd, dy):
+    """`Σ dy · (x - mean) · rstd` over all axes but the second."""
+    axes, wide = [0, *range(2, len(x.shape))], widened(x)
+    mean_, rstd_ = (channels_last(op, op.cast(v, wide), x) for v in (mean, rstd))
+    n = (op.cast(x, wide) - mean_) * rstd_
+    return op.cast(op.sum(op.cast(dy, wide) * n, axes), mean.dtype)

@@ -1,0 +1,53 @@
+"""The same graph in float64: what finite differences are taken of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool import io, shapes
+
+NARROW = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+WIDE = ir.DataType.DOUBLE
+
+
+def widen(model: ir.Model) -> ir.Model:
+    """A copy of a model in which every narrower float is a float64. Weights stay lazy."""
+    copy = model.clone()
+    for graph in copy.graphs():
+        for value in (*graph.inputs, *graph.initializers.values()):
+            if value.dtype in NARROW:
+                value.type = ir.TensorType(WIDE)
+        for value in graph.initializers.values():
+            if value.const_value is not None and value.const_value.dtype in NARROW:
+                value.const_value = _lazily(value.const_value)
+        for node in graph:
+            _widen_attributes(node)
+    shapes.infer(copy)
+    return copy
+
+
+def _widen_attributes(node: ir.Node) -> None:
+    """Element types and tensors in attributes: of Cast, Constant, ConstantOfShape and others."""
+    for name, attr in list(node.attributes.items()):
+        if name in ("to", "dtype", "stash_type", "softmax_precision") and attr.value in NARROW:
+            node.attributes[name] = ir.AttrInt64(name, int(WIDE))
+        elif attr.type == ir.AttributeType.TENSOR and attr.as_tensor().dtype in NARROW:
+            wide = attr.as_tensor().numpy().astype(np.float64)
+            node.attributes[name] = ir.AttrTensor(name, ir.Tensor(wide))
+    if node.op_type == "Constant" and "value_float" in node.attributes:
+        number = node.attributes.pop("value_float").as_float()
+        node.attributes["value"] = ir.AttrTensor("value", ir.Tensor(np.asarray(number, np.float64)))
+
+
+def _lazily(tensor: ir.TensorProtocol) -> ir.LazyTensor:
+    make: Callable[[], Any] = partial(_wide_tensor, tensor)
+    return ir.LazyTensor(make, dtype=WIDE, shape=ir.Shape(tensor.shape), name=tensor.name)
+
+
+def _wide_tensor(tensor: ir.TensorProtocol) -> ir.Tensor[Any]:
+    return ir.Tensor(io.array(tensor).astype(np.float64))

@@ -1,0 +1,92 @@
+import numpy as np
+import onnx
+import pytest
+
+from gradtool import io
+from gradtool.errors import ModelError
+
+OLD = {
+    9: "(float[2, 3] x, float[3, 4] w) => (float[2, 4] y) { h = MatMul (x, w) y = Softmax (h) }",
+    11: "(float[2, 3] x) => (float[3] y) { y = ReduceSum <axes = [0], keepdims = 0> (x) }",
+    12: "(float[1, 3] x) => (float[3] y) { y = Squeeze <axes = [0]> (x) }",
+    13: "(float[2, 3] x) => (float[3] y) { y = ReduceMean <axes = [0], keepdims = 0> (x) }",
+}
+
+
+@pytest.mark.parametrize("version", OLD)
+def test_an_old_model_is_raised_and_computes_the_same(write, text, tmp_path, version):
+    ort = pytest.importorskip("onnxruntime")
+    path = write(text(f"g {OLD[version]}", opset=version, ir_version=6))
+    model = io.load(path)
+    raised, _ = io.save(model, tmp_path / "raised.onnx")
+
+    assert model.graph.opset_imports[""] == 18
+    assert model.meta["gradtool.raised_from"] == version
+    assert model.ir_version == 8
+    assert not any(not value.shape for node in model.graph for value in node.outputs)
+    random = np.random.default_rng(0)
+    feeds = {
+        value.name: random.normal(size=value.shape.numpy()).astype(np.float32)
+        for value in model.graph.inputs
+    }
+    before, after = (
+        ort.InferenceSession(file, providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+        for file in (path, raised)
+    )
+    np.testing.assert_array_equal(before, after)
+
+
+def test_the_weights_do_not_pass_through_the_converter(write, weighted, monkeypatch):
+    model = weighted(10_000)
+    model.opset_import[0].version = 13
+    seen = []
+    from gradtool.io import opset
+
+    real = opset._convert
+    monkeypatch.setattr(opset, "_convert", lambda m, *v: seen.append(m.ByteSize()) or real(m, *v))
+    loaded = io.load(write(model))
+
+    assert seen[0] < 1000
+    assert [value.name for value in loaded.graph.inputs] == ["x"]
+    assert io.array(loaded.graph.initializers["w"].const_value)[-1] == 9999.0
+
+
+def test_a_higher_opset_may_be_asked_for(write):
+    model = io.load(write("g (float[2] x) => (y) { y = Relu (x) }"), opset=21)
+
+    assert model.graph.opset_imports[""] == 21
+    assert model.meta["gradtool.raised_from"] == 20
+
+
+def test_a_model_above_the_minimum_keeps_its_opset(write):
+    assert io.load(write("g (float[2] x) => (y) { y = Relu (x) }")).graph.opset_imports[""] == 20
+
+
+def test_an_opset_that_onnx_does_not_know_is_refused(write):
+    newest = onnx.defs.onnx_opset_version()
+    with pytest.raises(ModelError, match=f"is newer than {newest}"):
+        io.load(write("g (float[2] x) => (y) { y = Relu (x) }"), opset=newest + 1)
+
+
+def test_a_failure_of_the_converter_is_one_line(write, text):
+    body = (
+        "g (int64[1] n, float[1, 5, 2] x) => (y) "
+        "{ y = Scan <num_scan_inputs = 1, body = b (float[2] a) => (c) { c = Neg (a) }> (n, x) }"
+    )
+    with pytest.raises(ModelError, match=r"opset 8 cannot be raised to 18: .*; export") as info:
+        io.load(write(text(body, opset=8, ir_version=6)))
+    assert "\n" not in str(info.value)
+
+
+def test_an_old_model_with_local_functions_is_raised(tmp_path):
+    path = tmp_path / "model.onnxtxt"
+    path.write_text(
+        '<ir_version: 8, opset_import: ["" : 13, "l" : 1]>'
+        "g (float[2, 3] x) => (float[3] y) { y = l.F (x) }"
+        '<domain: "l", opset_import: ["" : 13]>'
+        "F (a) => (b) { b = ReduceMean <axes = [0], keepdims = 0> (a) }"
+    )
+    model = io.load(path)
+
+    assert model.graph.opset_imports[""] == 18
+    assert "axes" not in next(n for n in model.graph if n.op_type == "ReduceMean").attributes
