@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +24,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """Imports a command only when it is called; turns our errors into one line and a code."""
+    """Imports a command only when it is called; leaves every failure to `run`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -41,31 +42,51 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        from gradtool.text import suggest
-
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from gradtool.reports.text import escape
+            from gradtool.text import suggest
 
-            ctx.fail(f"no such command {escape(args[0])!r}{suggest(args[0], COMMANDS)}")
+            ctx.fail(f"no such command {args[0]!r}{suggest(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, EOFError, OSError) as error:
+            raise _Passed from error
+
+
+class _Passed(Exception):
+    """Carries what click would answer itself, with a blank line or a code of its own."""
 
 
 @click.group(
-    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto",
-              show_default=True, help="When to colour the output.")  # fmt: skip
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="When to colour the output.",
+)
 @click.option("-v", "--verbose", count=True, help="Say more; a bug then shows its traceback.")
 @click.option("-q", "--quiet", is_flag=True, help="Print results and errors only.")
 @click.version_option(__version__, prog_name="gradtool")
 @click.pass_context
-def group(ctx: click.Context, color: str, verbose: int, quiet: bool) -> None:  # noqa: FBT001
+def group(ctx: click.Context, /, *, color: str, verbose: int, quiet: bool) -> None:  # fmt: skip
     """The gradient compiler for ONNX files.
 
+    \b
     gradtool grad model.onnx     writes model.grad.onnx, which any ONNX runtime runs
-    gradtool run model.onnx      runs one step and measures it against the plan
-    """
+    gradtool report model.onnx   shows what a training step takes, and what holds it
+    gradtool run model.onnx      runs one step, and measures it against the plan
+    """  # noqa: D301 - \b keeps click from joining the lines
     ctx.obj = {"color": color, "verbose": verbose, "quiet": quiet}
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -78,33 +99,45 @@ def run(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     try:
         outcome = group.main(given, prog_name="gradtool", standalone_mode=False)
-    except GradtoolError as error:
-        _say(str(error))
-        return error.exit_code
-    except click.exceptions.Abort:
-        _say("interrupted")
-        return 130
-    except KeyboardInterrupt:
-        _say("interrupted")
-        return 130
-    except click.ClickException as error:
-        context = getattr(error, "ctx", None)
-        hint = f" (see {context.command_path} --help)" if context else ""
-        _say(f"{error.format_message()}{hint}")
-        return 2
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except MemoryError:
-        _say("out of memory")
-        return 4
-    except Exception as error:  # noqa: BLE001 - the last resort: a bug is one line and a code
-        return _bug(error, given)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except _Passed as passed:
+        return _explain(passed.__cause__ or passed, given)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a bug too is one line and a code
+        return _explain(error, given)
     return outcome if isinstance(outcome, int) else 0
 
 
-def _bug(error: Exception, given: list[str]) -> int:
-    if any(a.startswith("-v") or a == "--verbose" for a in given):
+def _explain(error: BaseException, given: list[str]) -> int:
+    """Say what went wrong in one line, and return the exit code."""
+    match error:
+        case GradtoolError():
+            _say(str(error))
+            return error.exit_code
+        case KeyboardInterrupt() | click.exceptions.Abort():
+            _say("interrupted")
+            return 130
+        case click.ClickException():
+            context = getattr(error, "ctx", None)
+            hint = f" (see {context.command_path} --help)" if context else ""
+            _say(f"{error.format_message().rstrip('.')}{hint}")
+            return 2
+        case BrokenPipeError():
+            _drop_stdout()
+            return 0
+        case OSError(errno=int()):
+            _drop_stdout()
+            where = f"{error.filename}: " if error.filename else ""
+            _say(f"{where}{error.strerror or error}")
+            return 2
+        case MemoryError():
+            _say("out of memory")
+            return 4
+    return _bug(error, given)
+
+
+def _bug(error: BaseException, given: list[str]) -> int:
+    if any(a == "--verbose" or (a.startswith("-v") and set(a[1:]) == {"v"}) for a in given):
         import traceback
 
         traceback.print_exception(error)
@@ -120,10 +153,10 @@ def _say(message: str) -> None:
     """One line on stderr; names from files cannot reach the terminal as control sequences."""
     from gradtool.reports.text import escape
 
-    line = escape(" ".join(message.split()))
-    print(f"gradtool: {line}", file=sys.stderr)  # noqa: T201 - the one place that prints errors
+    click.echo(f"gradtool: {escape(' '.join(message.split()))}", err=True)
 
 
-def context_value(ctx: click.Context, name: str) -> Any:
-    """A flag given before the command: `color`, `verbose` or `quiet`."""
-    return (ctx.obj or {}).get(name)
+def _drop_stdout() -> None:
+    """Nobody takes what is left in the buffer: do not fail once more on the way out."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

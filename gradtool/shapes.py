@@ -18,6 +18,7 @@ from gradtool.errors import ModelError
 
 # Longer vectors hold data, not sizes.
 MOST_ELEMENTS = 4096
+_SILENT = logging.NullHandler()
 METADATA = "pkg.onnx_shape_inference.sym_data"
 
 
@@ -55,7 +56,7 @@ def _run(model: ir.Model) -> None:
 
     from gradtool import shape_rules
 
-    logging.getLogger(library.__name__).addHandler(logging.NullHandler())
+    logging.getLogger(library.__name__).addHandler(_SILENT)
     shape_rules.register()
     try:
         library.infer_symbolic_shapes(

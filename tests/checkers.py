@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from cases import Case, Floats
 
 from gradtool.builder import Builder, attribute
 from gradtool.exec import kernel as registry
-from gradtool.exec.call import call
+from gradtool.exec.call import call, spec_of
 from gradtool.families import split_name
 from gradtool.functions.calls import arguments, expand, inline
 from gradtool.passes.backward import differentiate
@@ -60,13 +61,16 @@ def build(case: Case, dtype: Any = np.float64, *, symbolic: bool = False) -> tup
     return model, feeds
 
 
-def differentiated(case: Case, dtype: Any = np.float64) -> tuple[ir.Model, Feeds, list[str]]:
+def differentiated(
+    case: Case, dtype: Any = np.float64, *, symbolic: bool = False
+) -> tuple[ir.Model, Feeds, list[str]]:
     """The model of a case with the gradients of `Σ y·c` as outputs, `c` an input per output."""
-    model, feeds = build(case, dtype)
+    known, feeds = build(case, dtype)
+    outputs = evaluate(known, feeds)
+    model = build(case, dtype, symbolic=True)[0] if symbolic else known
     op = Builder(model)
     rng = np.random.default_rng(7)
     heads = {}
-    outputs = evaluate(model, feeds)
     for value in list(model.graph.outputs):
         if value.dtype is None or not value.dtype.is_floating_point():
             continue
@@ -196,3 +200,40 @@ def _compare(model: ir.Model, feeds: Feeds, ours: Feeds, rtol: float, atol: floa
     theirs = session.run(None, {k: v for k, v in feeds.items() if k in wanted})
     for name, expected in zip(names, theirs, strict=True):
         np.testing.assert_allclose(ours[name], expected, rtol=rtol, atol=atol, err_msg=name)
+
+
+def check_symbolic(case: Case, rtol: float = 3e-4, atol: float = 3e-5) -> None:
+    """The gradient graph of inputs with unknown first sizes, in onnxruntime, against known ones."""
+    import onnxruntime as ort
+
+    known, feeds, names = differentiated(case, np.float32)
+    ours = evaluate(known, feeds)
+    model, _, others = differentiated(case, np.float32, symbolic=True)
+    inline(model)
+    proto = ir.to_proto(model)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    session = ort.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    wanted = {i.name for i in session.get_inputs()}
+    theirs = session.run(others, {k: v for k, v in feeds.items() if k in wanted})
+    for name, expected in zip(names, theirs, strict=True):
+        np.testing.assert_allclose(ours[name], expected, rtol=rtol, atol=atol, err_msg=name)
+
+
+def check_memory(op: str, inputs: list[Any], outputs: list[Spec], **attributes: Any) -> None:
+    """A kernel call on arrays at hand takes at most 64 KiB beyond what it was given."""
+    found = registry.find(*split_name(op), 20)
+    assert found is not None
+    specs = [i if i is None or s in found.host else spec_of(i) for s, i in enumerate(inputs)]
+    out = [np.empty(s.shape, s.dtype) for s in outputs]
+    work = [np.empty(s.shape, s.dtype) for s in found.workspace(specs, outputs, attributes)]
+    found.function(np, *inputs, out=out, work=work, **attributes)
+    tracemalloc.start()
+    try:
+        found.function(np, *inputs, out=out, work=work, **attributes)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= 65536, f"{op} takes {peak} bytes"

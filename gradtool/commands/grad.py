@@ -1,4 +1,4 @@
-"""gradtool grad"""
+"""The command `gradtool grad`."""
 
 from __future__ import annotations
 
@@ -7,28 +7,37 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from gradtool.commands.models import differentiate, discover, open_model, remember
 from gradtool.commands.options import (
-    differentiate,
-    discover,
+    PATH,
     format_option,
     grad_options,
-    open_model,
-    remember,
-    say,
+    model_argument,
     size_options,
 )
+from gradtool.commands.output import print_json, print_line, say
 
 if TYPE_CHECKING:
-    from gradtool.passes.backward import Offenders
     from gradtool.passes.training import TrainingGraph
 
 
 @click.command("grad")
-@click.argument("model", required=False)
-@click.option("-o", "--output", metavar="FILE", help="Where to write; default MODEL.grad.onnx; - is stdout.")
+@model_argument
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=PATH,
+    help="Where to write; default MODEL.grad.onnx; - is stdout.",
+)
 @click.option("--force", is_flag=True, help="Overwrite the output.")
-@click.option("--external-data", type=click.Choice(["auto", "always", "never"]), default="auto",
-              show_default=True, help="Write weights to a file of their own.")  # fmt: skip
+@click.option(
+    "--external-data",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="Write weights to a file of their own.",
+)
 @size_options
 @grad_options
 @format_option
@@ -36,66 +45,56 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context,
     /,
+    *,
     model: str | None,
     output: str | None,
-    force: bool,  # noqa: FBT001
+    force: bool,
     external_data: Literal["auto", "always", "never"],
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
     form: str,
     **options: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Write MODEL's training graph: forward, loss and gradients, in standard ONNX operators.
 
-    MODEL is an ONNX file, or - for standard input.
+    MODEL is an ONNX file (.onnx, or .onnxtxt as text), or - for standard input.
     """
     from gradtool import api
     from gradtool.io import atomic
-    from gradtool.passes.backward import Offenders
 
     source = model if model is not None else discover(ctx)
     target = output or _default_output(source)
     if target != "-":
         atomic.target(target, force=force)
-    forward = open_model(ctx, source, dims, shapes, batch)
-    try:
-        training = differentiate(forward, options)
-    except Offenders as error:
-        _show_offenders(ctx, error)
-        raise
-    for warning in training.warnings:
-        say(ctx, f"warning: {warning}")
+    training = differentiate(ctx, open_model(ctx, source, dims, shapes, batch), options)
     path, size = api.save(training, target, force=force, external_data=external_data)
     remember(source)
-    if target != "-":
-        _show(ctx, source, training, path, size, form)
+    _show(ctx, source, training, path, size, form)
 
 
 def _default_output(source: str) -> str:
     if source == "-":
         return "-"
-    stem = source[: -len(".onnx")] if source.endswith(".onnx") else source
-    return f"{stem}.grad.onnx"
+    for suffix in (".onnx", ".onnxtxt"):
+        if source.endswith(suffix):
+            return f"{source[: -len(suffix)]}.grad.onnx"
+    return f"{source}.grad.onnx"
 
 
 def _show(
     ctx: click.Context, source: str, training: TrainingGraph, path: Path, size: int, form: str
 ) -> None:
     from gradtool.reports import training as reports
-    from gradtool.reports.text import escape, json_text
 
-    if form == "json":
-        click.echo(json_text(reports.training_json(training, source, str(path), size)))
+    to_stdout = str(path) == "-"
+    if form == "json" and not to_stdout:
+        print_json(reports.training_json(training, source, str(path), size))
         return
     for line in reports.training_lines(training, source, str(path), size):
-        click.echo(escape(line))
-    say(ctx, "next: gradtool run " + source)
-
-
-def _show_offenders(ctx: click.Context, error: Offenders) -> None:
-    from gradtool.reports.console import stderr_console
-    from gradtool.reports.table import render
-    from gradtool.reports.training import offenders_table
-
-    render(offenders_table(error.rows), stderr_console((ctx.obj or {}).get("color", "auto")))
+        if to_stdout:
+            say(ctx, line)
+        else:
+            print_line(line)
+    if not to_stdout:
+        say(ctx, f"next: gradtool report {source}")

@@ -1,24 +1,13 @@
-"""Flags that several commands share, and how they become models."""
+"""Flags that several commands share."""
 
 from __future__ import annotations
 
-import glob
-import json
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
-from gradtool.errors import UsageError
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from gradtool.passes.training import TrainingGraph
-
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-LAST = Path(".gradtool") / "last.json"
 
 
 def _together(*options: Decorator) -> Decorator:
@@ -29,6 +18,10 @@ def _together(*options: Decorator) -> Decorator:
 
     return decorate
 
+
+PATH = click.Path(allow_dash=True)  # completed by the shell; checked by whoever opens it
+
+model_argument = click.argument("model", required=False, type=PATH)
 
 size_options = _together(
     click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
@@ -61,124 +54,7 @@ format_option = click.option(
     help="For people or for machines.",
 )  # fmt: skip
 
-
-def say(ctx: click.Context, message: str) -> None:
-    """A remark on stderr, unless --quiet."""
-    if not (ctx.obj or {}).get("quiet"):
-        from gradtool.reports.text import escape
-
-        click.echo(escape(message), err=True)
-
-
-def open_model(
-    ctx: click.Context,
-    model: str | None,
-    dims: Sequence[str] = (),
-    shapes: Sequence[str] = (),
-    batch: int | None = None,
-) -> ir.Model:
-    """Load the model that was named, or the one that is meant."""
-    from gradtool import api
-    from gradtool.io import parse_dim, parse_shape
-
-    found = model if model is not None else discover(ctx)
-    loaded = api.load(
-        found,
-        dims=_unique(map(parse_dim, dims), "--dim"),
-        shapes=_unique(map(parse_shape, shapes), "--shape"),
-        batch=batch,
-    )
-    raised = loaded.meta.get("gradtool.raised_from")
-    if raised:
-        version = loaded.graph.opset_imports.get("", 0)
-        say(ctx, f"raised from opset {raised} to {version}: the gradient rules need it")
-    return loaded
-
-
-def _unique(pairs: Any, flag: str) -> dict[str, Any]:
-    """The pairs as a dictionary. Raises UsageError if a name has two values."""
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if found.setdefault(name, value) != value:
-            raise UsageError(f"{flag} {name}: given as {found[name]} and as {value}")
-    return found
-
-
-def differentiate(model: ir.Model, options: dict[str, Any]) -> TrainingGraph:
-    """`api.grad` with the flags of `grad_options`."""
-    from gradtool import api
-
-    return api.grad(
-        model,
-        loss=options["loss"],
-        labels=options["labels"],
-        wrt=expand(options["wrt"]) if options["wrt"] else None,
-        no_grad=expand(options["no_grad"]),
-        input_grad=expand(options["input_grad"]),
-        head_grads=options["head_grads"],
-        accumulate=options["accumulate"],
-    )
-
-
-def expand(patterns: Sequence[str]) -> list[str]:
-    """The patterns, with `@file` replaced by the lines of the file."""
-    found: list[str] = []
-    for pattern in patterns:
-        if not pattern.startswith("@"):
-            found.append(pattern)
-            continue
-        try:
-            lines = Path(pattern[1:]).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{pattern}: cannot be read ({error})") from error
-        found += [line for line in lines if line.strip()]
-    return found
-
-
-def discover(ctx: click.Context) -> str:
-    """The model meant when none is named: the last one differentiated here, or the only one.
-
-    Raises:
-        UsageError: there is no model here, or several.
-    """
-    import os
-
-    last = None if os.environ.get("CI") else _last()
-    if last is not None:
-        say(ctx, f"model: {last} (the last 'gradtool grad' here)")
-        return last
-    found = [f for f in sorted(glob.glob("*.onnx")) if not f.endswith(".grad.onnx")]  # noqa: PTH207
-    if len(found) == 1:
-        say(ctx, f"model: {found[0]} (the only one here)")
-        return found[0]
-    if not found:
-        raise UsageError("no MODEL given, and there is no .onnx file in this folder")
-    raise UsageError(f"no MODEL given; here are {', '.join(found)}")
-
-
-def remember(path: str) -> None:
-    """Note the model of a `grad`, with its hash, for later commands in this folder."""
-    if path == "-":
-        return
-    try:
-        LAST.parent.mkdir(exist_ok=True)
-        note = {"model": path, "sha256": _digest(Path(path))}
-        LAST.write_text(json.dumps(note) + "\n", encoding="utf-8")
-    except OSError:
-        return  # a folder that cannot be written to has no memory
-
-
-def _last() -> str | None:
-    try:
-        note = json.loads(LAST.read_text(encoding="utf-8"))
-        path = str(note["model"])
-        return path if _digest(Path(path)) == note["sha256"] else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _digest(path: Path) -> str:
-    import hashlib
-
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+table_format_option = click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv", "markdown"]), default="table",
+    show_default=True, help="For people, for machines, for a spreadsheet, for a page.",
+)  # fmt: skip

@@ -1,44 +1,75 @@
-"""gradtool run"""
+"""The command `gradtool run`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import click
 
+from gradtool.commands.models import discover, open_model, training_of
 from gradtool.commands.options import (
-    differentiate,
+    PATH,
     format_option,
     grad_options,
-    open_model,
-    say,
+    model_argument,
     size_options,
 )
+from gradtool.commands.output import print_json, print_line, print_table, say
 from gradtool.errors import UsageError
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 @click.command("run")
-@click.argument("model", required=False)
-@click.option("--inputs", default="random", show_default=True, metavar="NPZ|DIR|random",
-              help="Where the inputs are: a .npz file, a folder of .npy files, or random.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The seed of random inputs.")
-@click.option("--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]",
-              help="Where to run.")
-@click.option("--engine", type=click.Choice(["arena", "ort"]), default="arena", show_default=True,
-              help="Our executor, or stock onnxruntime.")
-@click.option("--repeat", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-              help="Steps to run; the time is their median.")
+@model_argument
+@click.option(
+    "--inputs",
+    default="random",
+    show_default=True,
+    metavar="NPZ|DIR|random",
+    type=PATH,
+    help="Where the inputs are: a .npz file, a folder of .npy files, or random.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="The seed of random inputs.",
+)
+@click.option(
+    "--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="Where to run."
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["arena", "ort"]),
+    default="arena",
+    show_default=True,
+    help="Our executor, or stock onnxruntime.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Steps to run; the time is their median.",
+)
 @click.option("--measure", is_flag=True, help="Measure the peak against the plan.")
-@click.option("--verify", type=click.Choice(["finite-diff", "ort"]), multiple=True,
-              help="Check the gradients; exit 1 if they disagree.")
+@click.option(
+    "--verify",
+    type=click.Choice(["finite-diff", "ort"]),
+    multiple=True,
+    help="Check the gradients; exit 1 if they disagree.",
+)
 @click.option("--check-nan", is_flag=True, help="Name the first node whose result is not finite.")
-@click.option("--check-arena", is_flag=True,
-              help="Overwrite every buffer when it dies; gradients must keep their bits.")
-@click.option("--save-grads", metavar="NPZ", help="Write the gradients, by the name of the value.")
-@click.option("--save-outputs", metavar="NPZ", help="Write the other outputs, by name.")
+@click.option(
+    "--check-arena",
+    is_flag=True,
+    help="Overwrite every buffer when it dies; gradients must keep their bits.",
+)
+@click.option(
+    "--save-grads", metavar="NPZ", type=PATH, help="Write the gradients, by the name of the value."
+)
+@click.option("--save-outputs", metavar="NPZ", type=PATH, help="Write the other outputs, by name.")
 @click.option("--force", is_flag=True, help="Overwrite the files to be written.")
 @size_options
 @grad_options
@@ -47,6 +78,7 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context,
     /,
+    *,
     model: str | None,
     inputs: str,
     seed: int,
@@ -70,17 +102,17 @@ def command(
     from gradtool import api
     from gradtool.io import atomic
 
-    if engine == "ort" and (measure or check_nan or check_arena):
-        raise UsageError("--measure, --check-nan and --check-arena are of --engine arena")
+    where = _place(device, engine, flags=measure or check_nan or check_arena)
     for path in (save_grads, save_outputs):
         if path is not None:
             atomic.target(path, force=force)
-    training = _training(ctx, open_model(ctx, model, dims, shapes, batch), options)
+    source = model if model is not None else discover(ctx)
+    training = training_of(ctx, open_model(ctx, source, dims, shapes, batch), options)
     arrays = api.read_inputs(training, inputs, seed)
     result = api.run(
         training,
         arrays,
-        device=device,
+        device=where,
         engine=engine,
         repeat=repeat,
         measure=measure,
@@ -89,21 +121,21 @@ def command(
     )
     _write(save_grads, result.gradients)
     _write(save_outputs, result.outputs)
-    _show(ctx, result, training, form, device if engine == "arena" else "onnxruntime")
+    _show(ctx, result, form, where if engine == "arena" else "onnxruntime")
     _verify(ctx, verify, training, arrays, result)
 
 
-def _training(ctx: click.Context, loaded: ir.Model, options: dict[str, Any]) -> ir.Model:
-    """The model itself if it holds gradients already, else its training graph."""
-    from gradtool import api
+def _place(device: str, engine: str, *, flags: bool) -> str:
+    """The device that was meant. Raises DeviceError if it is missing, before any work is done."""
+    if engine == "arena":
+        from gradtool.exec.device import open_device
 
-    if api.is_training_graph(loaded):
-        return loaded
-    made = differentiate(loaded, options)
-    for warning in made.warnings:
-        say(ctx, f"warning: {warning}")
-    say(ctx, f"loss: {made.loss_said}   parameters: {len(made.gradients)} of {made.candidates}")
-    return made.model
+        return open_device(device).name
+    if flags:
+        raise UsageError("--measure, --check-nan and --check-arena are of --engine arena")
+    if device not in ("auto", "cpu"):
+        raise UsageError("--engine ort runs on the CPU; leave --device out")
+    return "cpu"
 
 
 def _write(path: str | None, arrays: Any) -> None:
@@ -113,24 +145,19 @@ def _write(path: str | None, arrays: Any) -> None:
         files.save(path, arrays)
 
 
-def _show(ctx: click.Context, result: Any, training: ir.Model, form: str, where: str) -> None:
+def _show(ctx: click.Context, result: Any, form: str, where: str) -> None:
     from gradtool.reports import running
-    from gradtool.reports.console import stdout_console
-    from gradtool.reports.table import render
-    from gradtool.reports.text import json_text
 
     if form == "json":
-        click.echo(json_text(running.run_json(result, where)))
+        print_json(running.run_json(result, where))
         return
-    console = stdout_console((ctx.obj or {}).get("color", "auto"))
-    render(running.gradients_table(result), console)
+    print_table(ctx, running.gradients_table(result))
     for line in running.run_lines(result, where):
-        console.print(line, soft_wrap=True)
-    del training
+        print_line(line)
 
 
 def _verify(
-    ctx: click.Context, checks: tuple[str, ...], training: ir.Model, arrays: Any, result: Any
+    ctx: click.Context, checks: tuple[str, ...], training: Any, arrays: Any, result: Any
 ) -> None:
     if checks:
         from gradtool.exec import verify

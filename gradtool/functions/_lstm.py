@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
 from gradtool.functions import composite
 from gradtool.functions._activations import resolve
 from gradtool.functions._recurrence import (
-    alive, directions, final_gradient, gate, gate_value, gather_directions, masked, rows_product,
+    alive, before_each, directions, final_gradient, gate, gate_value, gather_directions, masked,
+    rows_product,
 )  # fmt: skip
 
 DEFAULT = ("Sigmoid", "Tanh", "Tanh")
@@ -47,9 +46,7 @@ def lstm_grad(
         track = side.track(y)
         zero = side.zeros(track)
         h_first, c_first = side.state(h0) or zero, side.state(c0) or zero
-        h_before = side.before(track, h_first)
-        if side.backwards and live is not None:
-            h_before = _until_the_start(op, side, live, h_before, h_first)
+        h_before = before_each(op, side, track, h_first, live)
         peeps = op.Split(pd, outputs=3, num_outputs=3, axis=0) if p is not None else None
 
         a = op.MatMul(x, op.swap_axes(wd, 0, 1)) + op.MatMul(h_before, op.swap_axes(rd, 0, 1))
@@ -107,13 +104,6 @@ def lstm_grad(
             results.append(op.Concat(*(op.sum(v, [0, 1]) for v in terms), axis=0))
         found.append(results)
     return gather_directions(op, layout, found, states=(4, 5))
-
-
-def _until_the_start(op, side, live, before, first):
-    """Read backwards, a sample starts at its own end: there the state is still the first one."""
-    later = op.Slice(live, [1], [2**63 - 1], [0])
-    never = op.And(op.Slice(live, [0], [1], [0]), op.constant(value=False, dtype=ir.DataType.BOOL))
-    return op.Where(op.Concat(later, never, axis=0), before, op.unsqueeze(first, 0))
 
 
 def _cells(op, side, acts, clip, coupled, peeps, first, live, ai, af, ag):

@@ -17,7 +17,9 @@ from gradtool.functions._activations import Activation, slope, value
 class Direction:
     """The operands of one direction of a recurrent node, and what its body asks of them."""
 
-    def __init__(self, op: Any, flags: Sequence[bool], index: int, layout: int, x: ir.Value) -> None:
+    def __init__(
+        self, op: Any, flags: Sequence[bool], index: int, layout: int, x: ir.Value
+    ) -> None:
         self.op, self.index, self.layout, self.x = op, index, layout, x
         self.backwards, self.count = flags[index], len(flags)
 
@@ -92,9 +94,22 @@ def directions(op: Any, direction: str, layout: int, x: ir.Value) -> list[Direct
     return [Direction(op, flags, index, layout, x) for index in range(len(flags))]
 
 
-def gate(
-    op: Any, act: Activation, clip: float | None, a: ir.Value
-) -> tuple[ir.Value, ir.Value]:
+def before_each(
+    op: Any, side: Direction, track: ir.Value, first: ir.Value, live: ir.Value | None
+) -> ir.Value:
+    """The hidden state before each time.
+
+    Read backwards, a sample starts at its own end: there the state is still the first one.
+    """
+    before = side.before(track, first)
+    if not side.backwards or live is None:
+        return before
+    later = op.Slice(live, [1], [np.iinfo(np.int64).max], [0])
+    never = op.And(op.Slice(live, [0], [1], [0]), op.constant(value=False, dtype=ir.DataType.BOOL))
+    return op.Where(op.Concat(later, never, axis=0), before, op.unsqueeze(first, 0))  # type: ignore[no-any-return]
+
+
+def gate(op: Any, act: Activation, clip: float | None, a: ir.Value) -> tuple[ir.Value, ir.Value]:
     """The value and the slope of a gate from its pre-activation."""
     if clip is None:
         y = value(op, act, a)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.shapes import METADATA
 
 Dim = int | ir.SymbolicDim
+
+
+def array(value: ir.Value | None) -> Any:
+    """A constant as a numpy array; None where it is absent, empty or not constant."""
+    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    return None if tensor is None or tensor.size == 0 else tensor.numpy()
 
 
 def integers(value: ir.Value | None) -> list[int] | None:

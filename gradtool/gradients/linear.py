@@ -62,7 +62,7 @@ def _leading(p, q):
 def gemm(op, node, dy):
     """`y = alpha · A B + beta · C`, where A and B may be transposed.
 
-        dA = alpha · dy Bᵀ        dB = alpha · Aᵀ dy        dC = beta · dy
+    dA = alpha · dy Bᵀ        dB = alpha · Aᵀ dy        dC = beta · dy
     """
     a, b = node.inputs[:2]
     alpha = node.attributes.get_float("alpha", 1.0)

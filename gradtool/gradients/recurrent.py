@@ -20,5 +20,23 @@ def lstm(op, node, *dys):
     return dx, dw, dr, db, None, *states
 
 
+@gradient("GRU")
+def gru(op, node, *dys):
+    """`Y, Y_h = GRU(X, W, R, B, lengths, h₀)`: see GRUGrad.  Of the forward pass Y is kept."""
+    return _simple(op, node, dys, op.GRUGrad)
+
+
+@gradient("RNN")
+def rnn(op, node, *dys):
+    """`Y, Y_h = RNN(X, W, R, B, lengths, h₀)`: see RNNGrad.  Of the forward pass Y is kept."""
+    return _simple(op, node, dys, op.RNNGrad)
+
+
+def _simple(op, node, dys, emit):
+    (y,) = op.all_outputs(node, 1)
+    dx, dw, dr, db, dh0 = emit(*_padded(node.inputs, 6), y, *_padded(dys, 2), **node.attributes)
+    return dx, dw, dr, db, None, dh0
+
+
 def _padded(values, count):
     return (*values, *(None,) * count)[:count]

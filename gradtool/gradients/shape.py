@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtool.functions._sizes import integers
+from gradtool.errors import UnsupportedGradient
+from gradtool.functions._sizes import array, integers
+from gradtool.functions.calls import arguments
 from gradtool.gradients import gradient, zero_gradient
 
 zero_gradient("Shape", "Size", "ConstantOfShape")
@@ -77,3 +79,97 @@ def concat(op, node, dy):
         return dy
     sizes = op.sizes([x.shape[axis] for x in node.inputs])
     return op.Split(dy, sizes, axis=axis, outputs=len(node.inputs))
+
+
+# -------------------------------------------------------------- borders, repetition
+
+
+@gradient("Pad")
+def pad(op, node, dy):
+    """`y` is x within a border.
+
+    A constant border:  dx is dy without it, and the constant gets the sum over it.
+    Else dx sums dy over all places that show an element.
+    """
+    x, pads, *rest = node.inputs
+    value, axes = [*rest, None, None][:2]
+    mode = node.attributes.get_string("mode", "constant")
+    if mode != "constant":
+        return op.PadGrad(dy, op.shape(x), pads, axes, mode=mode)
+    dx = op.Pad(dy, op.Neg(pads), None, axes)
+    if value is None:
+        return dx
+    one = op.constant(np.ones(value.shape.numpy(), value.dtype.numpy()))
+    border = dy * op.Pad(op.zeros_like(x), pads, one, axes)
+    return dx, None, op.reshape_like(op.ReduceSum(border, keepdims=0), value)
+
+
+@gradient("Tile")
+def tile(op, node, dy):
+    """`y` repeats x along every axis:  dx sums dy over the repetitions."""
+    x, repeats = node.inputs
+    rank = len(x.shape)
+    known = integers(repeats)
+    if known is not None:
+        spread = op.reshape(dy, [n for pair in zip(known, x.shape, strict=True) for n in pair])
+    else:
+        pairs = [op.Unsqueeze(v, [1]) for v in (repeats, op.shape(x))]
+        sizes = op.Reshape(op.Concat(*pairs, axis=1), [2 * rank])
+        spread = op.Reshape(dy, sizes, allowzero=1)
+    return op.sum(spread, range(0, 2 * rank, 2))
+
+
+@gradient("Trilu")
+def trilu(op, node, dy):
+    """`y` is a triangle of x, and so is dx of dy."""
+    return op.Trilu(dy, *node.inputs[1:], upper=node.attributes.get_int("upper", 1))
+
+
+@gradient("CenterCropPad")
+def center_crop_pad(op, node, dy):
+    """`y` is the middle of x, with zeros around where it is larger:  the same back for dx."""
+    x = node.inputs[0]
+    axes = node.attributes.get_ints("axes", range(len(x.shape)))
+    return op.CenterCropPad(dy, op.Gather(op.shape(x), list(axes)), axes=list(axes))
+
+
+# ------------------------------------------------------------------------- pictures
+
+
+@gradient("DepthToSpace")
+def depth_to_space(op, node, dy):
+    """`y` has channels as blocks of pixels:  dx has the pixels as channels again."""
+    size = node.attributes["blocksize"].as_int()
+    if node.attributes.get_string("mode", "DCR") == "DCR":
+        return op.SpaceToDepth(dy, blocksize=size)
+    n, c, h, w = node.inputs[0].shape
+    blocks = op.reshape(dy, [n, c // size**2, h, size, w, size])
+    return op.reshape(op.transpose(blocks, [0, 1, 3, 5, 2, 4]), [n, c, h, w])
+
+
+@gradient("SpaceToDepth")
+def space_to_depth(op, node, dy):
+    """`y` has blocks of pixels as channels:  dx has them as pixels again."""
+    return op.DepthToSpace(dy, blocksize=node.attributes["blocksize"].as_int())
+
+
+@gradient("Resize")
+def resize(op, node, dy):
+    """`y` is linear in x:  dx is its transpose applied to dy."""
+    x, *inputs = node.inputs
+    attributes = arguments(node)
+    if attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and len(inputs) == 3:
+        known = array(inputs[2]) is not None and x.shape.is_static()
+        if not known:
+            raise UnsupportedGradient(node, "keep_aspect_ratio_policy needs sizes that are known")
+    inputs = [i if i is None or i.shape != (0,) else None for i in inputs]
+    return op.ResizeGrad(dy, op.shape(x), *inputs, **attributes)
+
+
+@gradient("Range")
+def range_(op, node, dy):
+    """`y[i] = start + i · delta`:  dstart = Σ dy,  ddelta = Σ i · dy,  and 0 for the limit."""
+    start, _, delta = node.inputs
+    numbers = op.Range(op.constant(0), op.Size(dy), op.constant(1))
+    steps = op.ReduceSum(dy * op.cast(numbers, dy.dtype), keepdims=0)
+    return op.ReduceSum(dy, keepdims=0), None, op.reshape_like(steps, delta)

@@ -71,7 +71,7 @@ def bind(
 
     `dims` is by symbol, `shapes` by input, `batch` the leading symbol of the first input, or
     where its first size is fixed the one symbol that is called batch. Other values keep their
-    shapes: infer them again afterwards.
+    shapes: infer them again afterwards. `model.meta` then has `gradtool.dims`, size by symbol.
 
     Raises:
         UsageError: no such symbol or input, or another size is fixed already.
@@ -87,6 +87,7 @@ def bind(
                 value.shape = ir.Shape(_evaluate(dim, bindings, value) for dim in value.shape)
     for name, sizes in shapes.items():
         _settle(_input(model, name), sizes)
+    model.meta["gradtool.dims"] = bindings
 
 
 def _inputs(model: ir.Model) -> Iterator[ir.Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,6 +16,9 @@ from gradtool.io import opset as opsets
 from gradtool.io.functions import inline_functions
 from gradtool.io.limits import DEFAULT, Limits
 from gradtool.shapes import infer
+
+# The library says on the log what is an error here, or of no interest.
+_SILENT = logging.NullHandler()
 
 KeepFunction = Callable[[str, str], bool]
 
@@ -74,6 +78,7 @@ def load(
 def deserialize(proto: onnx.ModelProto) -> ir.Model:
     """The message as an `ir.Model`, its names for unknown sizes made safe to compute with."""
     dimensions.tidy(proto)
+    logging.getLogger(ir.__name__).addHandler(_SILENT)
     try:
         return ir.serde.deserialize_model(proto)
     except Exception as error:

@@ -67,9 +67,9 @@ def _versions(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
 def _check_node(
     node: onnx.NodeProto, imports: Mapping[str, int], functions: Functions, *, in_function: bool
 ) -> None:
-    who, domain = walk.label(node), walk.domain_of(node)
     if not all(isinstance(text, str) for text in (node.name, node.op_type, node.domain)):
         raise ModelError("a node has a name, an operator or a domain that is not UTF-8")
+    who, domain = walk.label(node), walk.domain_of(node)
     if not any(node.output) and not any(node.input):
         raise ModelError(f"{who}: has neither inputs nor outputs")
     _check_attributes(node, who, in_function=in_function)
@@ -139,10 +139,20 @@ def _check_schema(node: onnx.NodeProto, domain: str, version: int, who: str) -> 
             raise ModelError(f"{who}: {node.op_type} has no attribute {attribute.name!r}")
         if expected != attribute.type:
             raise ModelError(f"{who}: attribute {attribute.name!r} has the wrong type")
+        if not all(_is_text(text) for text in (attribute.s, *attribute.strings)):
+            raise ModelError(f"{who}: attribute {attribute.name!r} is not UTF-8")
     given = {attribute.name for attribute in node.attribute}
     for name in schema.required_attributes:
         if name not in given:
             raise ModelError(f"{who}: the required attribute {name!r} is missing")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _check_arity(node: onnx.NodeProto, schema: _Schema, who: str) -> None:

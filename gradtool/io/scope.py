@@ -96,7 +96,7 @@ def _check_nodes(nodes: Sequence[onnx.NodeProto], scope: _Scope, limits: Limits)
             if name and name not in scope.names:
                 raise ModelError(f"{scope.where}: {_unreadable(name, (*scope.frames, frame))}")
         for attribute in node.attribute:
-            where = f"{attribute.name} of {walk.label(node)}"
+            where = f"{walk.shown(attribute.name)} of {walk.label(node)}"
             for graph in walk.attribute_graphs(attribute):
                 _check_graph(graph, scope.inside(where, frame), limits)
         for name in filter(None, node.output):

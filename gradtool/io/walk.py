@@ -14,12 +14,18 @@ def domain_of(node: onnx.NodeProto | onnx.FunctionProto) -> str:
     return "" if node.domain in STANDARD else node.domain
 
 
+def shown(text: str | bytes) -> str:
+    """A text that fits in one line of a message; protobuf gives bytes for what is not UTF-8."""
+    return text if isinstance(text, str) and text.isprintable() else repr(text)
+
+
 def label(node: onnx.NodeProto) -> str:
     """How messages name a node: its operator and its name, or its first output."""
+    op = shown(node.op_type)
     if node.name:
-        return f"{node.op_type} node {node.name!r}"
+        return f"{op} node {node.name!r}"
     output = next((name for name in node.output if name), "")
-    return f"{node.op_type} node that writes {output!r}"
+    return f"{op} node that writes {output!r}"
 
 
 def attribute_graphs(attribute: onnx.AttributeProto) -> Iterator[onnx.GraphProto]:

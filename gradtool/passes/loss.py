@@ -15,9 +15,12 @@ from gradtool.text import suggest
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of a training graph. `said` tells people how it was chosen; `loud` asks to warn."""
+    """The loss of a training graph; `value` is None where head gradients take its place.
 
-    value: ir.Value
+    `said` tells people how it was chosen; `loud` asks to warn.
+    """
+
+    value: ir.Value | None
     said: str
     labels: str | None = None
     loud: bool = False

@@ -61,36 +61,27 @@ def training_graph(
     if is_training_graph(model):
         raise UsageError("the model already holds gradients, written by gradtool")
     model = model.clone()
-    forward = list(model.graph)
+    forward = len(model.graph)
     op = Builder(model, names=Names.of(model))
-    _mark(forward, op.names)
+    _mark(list(model.graph), op.names)
     warnings = _inference_norms(model)
-    heads: dict[ir.Value, ir.Value]
-    if head_grads:
-        chosen = losses.Loss(next(iter(model.graph.outputs)), "head gradients of every output")
-        heads = _head_inputs(op)
-    else:
-        chosen = losses.attach(op, loss, labels)
-        heads = {}
     prepare(model, op)
-    targets = tuple(heads) or (chosen.value,)
-    count = len(model.graph)
-    reach = needed(model.graph, targets)
-    picked = select(model.graph, wrt, input_grad, no_grad, lambda v: v in reach)
-    if not heads:
-        heads = {chosen.value: _ones(op, chosen.value)}
-    barred = cut(model.graph, no_grad)
-    _require_reach(model.graph, picked, barred, targets)
-    made = differentiate(op, heads, picked.wrt, cut=barred, accumulate=accumulate)
+    before = len(model.graph)
+    chosen, heads = _heads(op, loss, labels, head_grads=head_grads)
     if chosen.loud:
         warnings.append(f"no loss found: using {chosen.said}; name one with --loss")
+    appended = len(model.graph) - before
+    state = _publish_state(op)
+    reach = needed(model.graph, heads)
+    picked = select(model.graph, wrt, input_grad, no_grad, reach.__contains__)
+    barred = cut(model.graph, no_grad)
+    _require_reach(model.graph, picked, barred, tuple(heads))
+    made = differentiate(op, heads, picked.wrt, cut=barred, accumulate=accumulate)
+    if chosen.value is not None and chosen.value not in model.graph.outputs:
+        model.graph.outputs.append(chosen.value)
     names = _publish(op, made)
-    if not head_grads and chosen.value not in model.graph.outputs:
-        model.graph.outputs.insert(len(model.graph.outputs) - len(names), chosen.value)
-    loss_name = None if head_grads else chosen.value.name
-    if loss_name:
-        model.metadata_props["gradtool.loss"] = loss_name
-    model.metadata_props["gradtool.gradients"] = json.dumps(names)
+    loss_name = chosen.value.name if chosen.value is not None else None
+    _write_metadata(model, loss_name, names, state)
     prune(model)
     return TrainingGraph(
         model=model,
@@ -102,12 +93,33 @@ def training_graph(
         candidates=picked.candidates,
         rules=made.rules,
         warnings=(*warnings, *picked.warnings),
-        forward_nodes=len(forward),
-        loss_nodes=count - len(forward),
+        forward_nodes=forward,
+        loss_nodes=appended,
         backward_nodes=sum(
             n.metadata_props.get("gradtool.stage") == "backward" for n in model.graph
         ),
     )
+
+
+def _heads(
+    op: Builder, loss: str, labels: str, *, head_grads: bool
+) -> tuple[losses.Loss, dict[ir.Value, ir.Value]]:
+    """The loss and the gradients that the backward walk starts from."""
+    if head_grads:
+        return losses.Loss(None, "head gradients of every output"), _head_inputs(op)
+    chosen = losses.attach(op, loss, labels)
+    assert chosen.value is not None  # noqa: S101 - a loss that was attached has one
+    return chosen, {chosen.value: _ones(op, chosen.value)}
+
+
+def _write_metadata(
+    model: ir.Model, loss: str | None, gradients: dict[str, str], state: dict[str, str]
+) -> None:
+    if loss is not None:
+        model.metadata_props["gradtool.loss"] = loss
+    model.metadata_props["gradtool.gradients"] = json.dumps(gradients)
+    if state:
+        model.metadata_props["gradtool.state"] = json.dumps(state)
 
 
 def is_training_graph(model: ir.Model) -> bool:
@@ -130,6 +142,22 @@ def _inference_norms(model: ir.Model) -> list[str]:
     if not count:
         return []
     return [f"{count} BatchNormalization in inference mode: running statistics are constants"]
+
+
+def _publish_state(op: Builder) -> dict[str, str]:
+    """Make the new running statistics outputs; by initializer, the name of its new value."""
+    state: dict[str, str] = {}
+    for node in op.graph:
+        if node.op_type != "BatchNormalizationTraining":
+            continue
+        for old, new in zip(node.inputs[3:5], node.outputs[1:3], strict=True):
+            if old is None or not old.is_initializer():
+                continue
+            new.name = new.name or op.names.fresh(f"{old.name}_next")
+            if new not in op.graph.outputs:
+                op.graph.outputs.append(new)
+            state[old.name or ""] = new.name
+    return state
 
 
 def _head_inputs(op: Builder) -> dict[ir.Value, ir.Value]:

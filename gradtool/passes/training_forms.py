@@ -1,5 +1,47 @@
-"""Training forms of operators."""
+"""Training forms of operators whose standard form is unsafe in stock runtimes.
+
+onnxruntime's BatchNormalization writes its running statistics over its inputs: two nodes that
+share them change each other.  A training graph holds the composite instead, whose body is plain
+arithmetic and which keeps the statistics that the backward pass reads.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from gradtool.builder import Builder
 
 
-def prepare(model, op):
-    return 0
+def prepare(model: ir.Model, op: Builder) -> int:
+    """Replace each BatchNormalization in training mode, in place. Returns how many there were."""
+    nodes = [n for n in model.graph.all_nodes() if _trains(n)]
+    for node in nodes:
+        _replace(op, node)
+    return len(nodes)
+
+
+def _trains(node: ir.Node) -> bool:
+    standard = node.domain in ("", "ai.onnx") and node.op_type == "BatchNormalization"
+    return standard and node.attributes.get_int("training_mode", 0) == 1
+
+
+def _replace(op: Builder, node: ir.Node) -> None:
+    """Put the composite in the place of `node`; outputs and node keep their names."""
+    with op.at(node, stage="forward", source="", prefix=node.name or ""):
+        made = op.BatchNormalizationTraining(
+            *node.inputs,
+            epsilon=node.attributes.get_float("epsilon", 1e-5),
+            momentum=node.attributes.get_float("momentum", 0.9),
+        )
+    new = made[0].producer()
+    new.metadata_props.update(node.metadata_props | {"gradtool.stage": "forward"})
+    for before, after in zip(node.outputs, made, strict=False):
+        if before.name:
+            name, before.name = before.name, None
+            after.name = name
+            after.shape = before.shape if before.shape is not None else after.shape
+        before.replace_all_uses_with(after, replace_graph_outputs=True)
+    name, node.name = node.name, None
+    new.name = name
+    assert node.graph is not None  # noqa: S101 - a node found in a graph
+    node.graph.remove(node, safe=True)

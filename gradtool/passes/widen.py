@@ -46,7 +46,7 @@ def _widen_attributes(node: ir.Node) -> None:
 
 def _lazily(tensor: ir.TensorProtocol) -> ir.LazyTensor:
     make: Callable[[], Any] = partial(_wide_tensor, tensor)
-    return ir.LazyTensor(make, dtype=WIDE, shape=ir.Shape(tensor.shape), name=tensor.name)
+    return ir.LazyTensor(make, dtype=WIDE, shape=ir.Shape(tensor.shape.numpy()), name=tensor.name)
 
 
 def _wide_tensor(tensor: ir.TensorProtocol) -> ir.Tensor[Any]:

@@ -48,9 +48,8 @@ def _row(result: Result, name: str, norm: float) -> tuple[str, ...]:
 def run_lines(result: Result, where: str) -> list[str]:
     """Loss, time and memory, for people."""
     loss = "" if result.loss is None else f"loss {result.loss:.6g}   "
-    lines = [
-        f"{loss}{len(result.gradients)} gradients   step {format_seconds(result.seconds)} on {where}"
-    ]
+    step = format_seconds(result.seconds)
+    lines = [f"{loss}{len(result.gradients)} gradients   step {step} on {where}"]
     if result.plan is not None:
         lines.append(summary(result.plan))
     if result.measurement is not None:

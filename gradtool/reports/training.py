@@ -20,12 +20,15 @@ def training_lines(training: TrainingGraph, source: str, path: str, size: int) -
     """The lines for people: what was read, which loss, how many nodes, what was written."""
     graph = training.model.graph
     zeros = f", {len(training.zeros)} zero by definition" if training.zeros else ""
+    nodes = (
+        f"{training.forward_nodes} forward + {training.loss_nodes} loss + "
+        f"{training.backward_nodes} backward"
+    )
+    parameters = f"{len(training.gradients)} of {training.candidates}{zeros}"
     return [
         f"{PurePath(source).name}  opset {graph.opset_imports.get('', 0)}{_symbols(training)}",
-        f"loss: {training.loss_said}   "
-        f"parameters: {len(training.gradients)} of {training.candidates}{zeros}",
-        f"nodes: {training.forward_nodes} forward + {training.loss_nodes} loss + "
-        f"{training.backward_nodes} backward      rules used: {len(training.rules)}, missing: none",
+        f"loss: {training.loss_said}   parameters: {parameters}",
+        f"nodes: {nodes}      rules used: {len(training.rules)}, missing: none",
         f"wrote {path} ({format_bytes(size)})",
     ]
 

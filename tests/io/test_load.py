@@ -1,5 +1,6 @@
 import io as streams
 import os
+import random
 import types
 
 import onnx
@@ -199,3 +200,23 @@ def test_a_size_without_a_name_gets_one(text, write):
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "?"
 
     assert io.symbols(io.load(write(model))) == ["x_dim0"]
+
+
+def test_damaged_files_give_declared_errors_only(write, text):
+    model = text(
+        "g (float[n, 2, 5] x, bool c, float[2, 2, 3] w) => (y) "
+        "{ h = Conv <pads = [1, 1]> (x, w) "
+        "y = If (c) <then_branch = t () => (a) { a = Relu (h) }, "
+        "else_branch = e () => (b) { b = Softmax <axis = 1> (h) }> }"
+    )
+    path = write(model)
+    data = path.read_bytes()
+    dice = random.Random(0)  # noqa: S311 - not a secret
+    for _ in range(300):
+        damaged = bytearray(data)
+        damaged[dice.randrange(len(data))] = dice.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            io.load(path)
+        except ModelError as error:
+            assert "\n" not in str(error)  # noqa: PT017 - most, not all, are refused

@@ -38,9 +38,16 @@ case("Pow", positive(3, 1), (4,))
 case("Pow", positive(4), ())
 
 for mode in (0, 1):
-    case("Mod", floats(3, 4, distinct=True), positive(4, low=0.7, high=0.8), fmod=mode, ort=mode == 1)
+    case(
+        "Mod", floats(3, 4, distinct=True), positive(4, low=0.7, high=0.8), fmod=mode, ort=mode == 1
+    )
 for name in ("Sum", "Mean", "Max", "Min"):
-    case(name, floats(2, 3, distinct=True), floats(3, distinct=True, high=2.1), floats(1, 3, distinct=True, high=1.7))
+    case(
+        name,
+        floats(2, 3, distinct=True),
+        floats(3, distinct=True, high=2.1),
+        floats(1, 3, distinct=True, high=1.7),
+    )
     case(name, floats(2, 3, distinct=True), floats(3, distinct=True, high=2.1))
     case(name, floats(2, 3, distinct=True), np.float32(0.01), note="const", gradient=False)
     case(name, (2, 3))
@@ -49,7 +56,13 @@ for name in ("Sum", "Mean", "Max", "Min"):
 case("Clip", floats(5, 6, distinct=True), floats(low=-1, high=-0.9), floats(low=0.9, high=1))
 case("Clip", floats(5, 6, distinct=True), floats(low=-1, high=-0.9), None)
 case("Clip", floats(5, 6, distinct=True), None, floats(low=0.9, high=1))
-case("Clip", floats(5, 6, distinct=True), floats(low=0.9, high=1), floats(low=-1, high=-0.9), note="crossed")
+case(
+    "Clip",
+    floats(5, 6, distinct=True),
+    floats(low=0.9, high=1),
+    floats(low=-1, high=-0.9),
+    note="crossed",
+)
 case("Clip", (2, 3))
 case("Where", np.array([[True, False, True]]), (2, 3), (2, 3))
 case("Where", np.array([[True], [False]]), (3,), ())
@@ -70,7 +83,20 @@ case("IsInf", special, gradient=False, detect_negative=0)
 case("IsInf", special, gradient=False, detect_positive=0)
 
 whole = integers(-7, 7, -7, 7, 6, 0), integers(2, -2, -2, 2, 3, 5)
-for name in ("Add", "Sub", "Mul", "Div", "Mod", "Min", "Max", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual"):
+for name in (
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Mod",
+    "Min",
+    "Max",
+    "Equal",
+    "Less",
+    "Greater",
+    "LessOrEqual",
+    "GreaterOrEqual",
+):
     case(name, *whole, gradient=False)
     if name not in ("Mod", "Div"):
         case(name, fixed(2, 3), fixed(3), gradient=False)

@@ -55,3 +55,50 @@ for lens in ([0, 1, 4], [2, 0, 1]):
             "LSTM", 4, outputs=3, lens=np.asarray(lens, dtype=np.int32), h=True, c=True,
             direction=direction,
         )  # fmt: skip
+for op, gates in (("GRU", 3), ("RNN", 1)):
+    forms = [{"linear_before_reset": 0}, {"linear_before_reset": 1}] if op == "GRU" else [{}]
+    for form in forms:
+        for direction in DIRECTIONS:
+            for layout in (0, 1):
+                options = {"direction": direction, "layout": layout, **form}
+                recurrent(op, gates, outputs=2, **options)
+                recurrent(op, gates, outputs=2, b=True, h=True, **options)
+                recurrent(op, gates, outputs=2, b=True, lens=LENGTHS, h=True, **options)
+                recurrent(op, gates, outputs=2, lens=LENGTHS, **options)
+        recurrent(op, gates, outputs=1, b=True, h=True, **form)
+        recurrent(op, gates, outputs=2, b=True, clip=0.7, **form)
+        empty = np.asarray([0, 1, 4], dtype=np.int32)
+        recurrent(op, gates, outputs=2, lens=empty, h=True, **form)
+
+# onnxruntime gives Affine, ThresholdedRelu and ScaledTanh other default parameters than the
+# operators of these names have.
+PARAMETERS = {
+    "Affine": (0.7, 0.2), "LeakyRelu": (0.3,), "ThresholdedRelu": (0.1,), "ScaledTanh": (1.3, 0.7),
+    "HardSigmoid": (0.3, 0.4), "Elu": (0.8,),
+}  # fmt: skip
+PLAIN = ("Relu", "Tanh", "Sigmoid", "Softsign", "Softplus", "LeakyRelu", "HardSigmoid", "Elu")
+for name in PLAIN:
+    recurrent("RNN", 1, outputs=2, b=True, h=True, activations=[name])
+for name, (alpha, *beta) in PARAMETERS.items():
+    given = {"activation_alpha": [alpha], **({"activation_beta": beta} if beta else {})}
+    recurrent("RNN", 1, outputs=2, b=True, h=True, activations=[name], **given)
+    recurrent("RNN", 1, outputs=2, b=True, clip=0.7, activations=[name], **given)
+for name in ("Affine", "ThresholdedRelu", "ScaledTanh"):
+    recurrent("RNN", 1, outputs=2, b=True, activations=[name], ort=False)
+recurrent("LSTM", 4, outputs=3, h=True, c=True, activations=["HardSigmoid", "Softsign", "Elu"])
+recurrent(
+    "LSTM", 4, outputs=3, b=True, c=True, p=True, direction="bidirectional", clip=1.1,
+    activations=["Sigmoid", "Tanh", "Softplus", "HardSigmoid", "ScaledTanh", "Affine"],
+    activation_alpha=[0.3, 1.2, 0.6], activation_beta=[0.4, 0.8, 0.1],
+)  # fmt: skip
+recurrent("LSTM", 4, outputs=3, b=True, c=True, activations=["Tanh", "Sigmoid", "Sigmoid"])
+recurrent("LSTM", 4, outputs=3, c=True, p=True, activations=["Tanh", "Sigmoid", "Sigmoid"])
+for linear in (0, 1):
+    recurrent(
+        "GRU", 3, outputs=2, b=True, activations=["HardSigmoid", "LeakyRelu"],
+        linear_before_reset=linear,
+    )  # fmt: skip
+    recurrent(
+        "GRU", 3, outputs=2, b=True, direction="bidirectional", linear_before_reset=linear,
+        activations=["Sigmoid", "Tanh", "Softsign", "Softplus"],
+    )  # fmt: skip

@@ -59,3 +59,84 @@ case("ConstantOfShape", integers(2, 3), gradient=False)
 case("ConstantOfShape", integers([]), value=np.array([3.5], np.float32), gradient=False)
 for _dtype in (np.float64, np.float16, np.int64, np.int8, np.uint8, np.bool_):
     case("ConstantOfShape", integers(2, 0, 3), value=np.array([1], _dtype), gradient=False)
+
+for _kind, _value in (
+    ("value", np.array([[1, 2]], np.int32)),
+    ("value_int", 3),
+    ("value_ints", [1, 2, 3]),
+    ("value_float", 0.5),
+    ("value_floats", [0.5, 1.5]),
+):
+    case("Constant", gradient=False, **{_kind: _value})
+for _numbers in ((0, 5, 1), (10, 3, -2), (3, 3, 1)):
+    case("Range", *(np.asarray(n) for n in _numbers), gradient=False)
+case("Range", *(np.asarray(n, np.float32) for n in (0.5, 4.1, 0.25)), gradient=False)
+
+case("Pad", (3, 4), integers([1, 0, 2, 3]))
+case("Pad", (3, 4), integers([1, 0, 2, 3]), (), mode="constant")
+case("Pad", (3, 4), integers([-1, 2, 0, -3]), ())
+case("Pad", (2, 3, 4), integers([1, 2]), None, integers([-2]))
+case("Pad", (2, 3, 4), integers([1, 0, 2, 2]), (), integers([2, 0]))
+for _mode in ("reflect", "edge", "wrap"):
+    case("Pad", (3, 4), integers([1, 2, 2, 3]), mode=_mode)
+    case("Pad", (3, 4, 2), integers([2, 1]), None, integers([1]), mode=_mode)
+    case("Pad", (5, 4), integers([0, 1, 0, 0]), mode=_mode)
+    case("Pad", (2, 3), integers([0, 0, 0, 0]), mode=_mode)
+case("Pad", (6, 4), integers([-2, 2, 3, -1]), mode="edge", ort=False)
+case("Pad", (6, 4), integers([-2, 2, 3, -1]), mode="reflect", ort=False)
+case("Pad", (3,), integers([5, 7]), mode="wrap")
+
+case("Tile", (2, 3), integers([2, 2]))
+case("Tile", (2, 3), integers([1, 3]))
+case("Tile", (2, 1, 3), integers([3, 2, 1]))
+for _upper in (0, 1):
+    case("Trilu", (3, 4), upper=_upper)
+    case("Trilu", (2, 4, 3), np.asarray(1), upper=_upper)
+    case("Trilu", (2, 4, 3), np.asarray(-2), upper=_upper)
+    case("Trilu", (3, 3), np.asarray(7), upper=_upper)
+case("CenterCropPad", (4, 7), integers([7, 4]))
+case("CenterCropPad", (4, 7, 2), integers([5, 9]), axes=[0, 1])
+case("CenterCropPad", (4, 7, 2), integers([1]), axes=[-2])
+case("DepthToSpace", (2, 8, 2, 3), blocksize=2)
+case("DepthToSpace", (2, 8, 2, 3), blocksize=2, mode="CRD")
+case("DepthToSpace", (1, 18, 2, 1), blocksize=3, mode="DCR")
+case("SpaceToDepth", (2, 2, 4, 6), blocksize=2)
+
+case("Resize", (2, 3, 3, 4), None, np.array([1, 1, 2, 2], np.float32), mode="nearest",
+     coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
+case("Resize", (1, 2, 3, 4), None, np.array([1, 1, 2, 3], np.float32))
+case("Resize", (1, 2, 3, 4), None, None, integers([1, 2, 6, 8]))
+case("Resize", (1, 2, 6, 9), None, np.array([1, 1, 0.5, 1 / 3], np.float32))
+case("Resize", (1, 1, 4, 5), None, np.array([1, 1, 1, 1], np.float32), mode="linear")
+for _mode in ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"):
+    for _kind in ("nearest", "linear", "cubic"):
+        for _numbers in ((1.5, 2.0), (0.75, 0.5), (0.5, 2.0)):
+            _scales = np.array([1, 1, *_numbers], np.float32)
+            case("Resize", (1, 2, 4, 6), None, _scales, mode=_kind, note=f"x{_numbers}",
+                 coordinate_transformation_mode=_mode)  # fmt: skip
+        case("Resize", (1, 2, 4, 6), None, None, integers([1, 2, 7, 3]), mode=_kind,
+             coordinate_transformation_mode=_mode)  # fmt: skip
+for _nearest in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+    for _mode in ("half_pixel", "asymmetric", "align_corners"):
+        case("Resize", (1, 1, 5, 4), None, np.array([1, 1, 1.6, 0.5], np.float32),
+             nearest_mode=_nearest, coordinate_transformation_mode=_mode)  # fmt: skip
+for _kind in ("nearest", "linear", "cubic"):
+    case("Resize", (1, 2, 4, 5), np.array([0, 0, 0.2, 0.1, 1, 1, 0.9, 1.3], np.float32), None,
+         integers([1, 2, 5, 3]), mode=_kind, extrapolation_value=3.0,
+         coordinate_transformation_mode="tf_crop_and_resize")  # fmt: skip
+    case("Resize", (1, 1, 5, 7), None, np.array([1, 1, 0.6, 0.5], np.float32), mode=_kind,
+         coordinate_transformation_mode="half_pixel_symmetric")  # fmt: skip
+    for _policy in ("not_larger", "not_smaller"):
+        case("Resize", (1, 1, 4, 6), None, None, integers([7, 9]), mode=_kind, axes=[2, 3],
+             keep_aspect_ratio_policy=_policy)  # fmt: skip
+for _kind in ("linear", "cubic"):
+    case("Resize", (1, 1, 8, 6), None, np.array([1, 1, 0.6, 0.4], np.float32), mode=_kind, antialias=1)
+    case("Resize", (1, 1, 4, 3), None, np.array([1, 1, 1.5, 2], np.float32), mode=_kind, antialias=1)
+case("Resize", (1, 1, 4, 5), None, np.array([1, 1, 0.8, 1.7], np.float32), mode="cubic",
+     cubic_coeff_a=-0.5, exclude_outside=1)  # fmt: skip
+case("Resize", (2, 5), None, np.array([1, 1.7], np.float32), mode="linear")
+case("Resize", (5,), None, np.array([2], np.float32), note="one axis")
+case("Resize", (1, 1, 2, 3, 4), None, np.array([1, 1, 2, 1.5, 0.5], np.float32), mode="linear")
+case("Resize", (1, 4, 3, 2), None, np.array([2, 1.5], np.float32), mode="linear", axes=[2, 1])
+case("Resize", np.arange(12, dtype=np.uint8).reshape(1, 1, 3, 4), None,
+     np.array([1, 1, 1.5, 2.5], np.float32), gradient=False)  # fmt: skip

@@ -94,15 +94,15 @@ def hard_sigmoid_grad(xp, y, dy, out, t, inside, other, *, alpha):
     xp.multiply(t, alpha, out=out)
 
 
-@pointwise("ai.gradtool::HardSwishGrad", temporaries=2, masks=1, may_inplace=(0, 1))
-def hard_swish_grad(xp, x, dy, out, t, s, mask):
+@pointwise("ai.gradtool::HardSwishGrad", temporaries=2, masks=2, may_inplace=(0, 1))
+def hard_swish_grad(xp, x, dy, out, t, s, inside, above):
     """The slope is 0 up to -3, 1 from 3 on, and `x/3 + 1/2` between."""
     xp.add(xp.multiply(x, 1 / 3, out=t), 0.5, out=t)
-    keep(xp, _passes(xp, "less_equal", x, -3, mask), t, s)
-    keep(xp, xp.less(x, 3, out=mask), s, t)
-    xp.logical_not(mask, out=mask)
-    xp.add(t, mask, out=t)
-    xp.multiply(t, dy, out=out)
+    _passes(xp, "less_equal", x, -3, inside)
+    xp.logical_and(inside, _passes(xp, "greater_equal", x, 3, above), out=inside)
+    keep(xp, inside, t, s)
+    xp.add(s, xp.greater_equal(x, 3, out=above), out=s)
+    xp.multiply(s, dy, out=out)
 
 
 @pointwise("ai.gradtool::SigmoidGrad", temporaries=1, may_inplace=(0, 1))
@@ -129,31 +129,25 @@ def softsign_grad(xp, x, dy, out, t):
     xp.divide(dy, xp.multiply(t, t, out=t), out=out)
 
 
-@pointwise("ai.gradtool::MishGrad", temporaries=2, may_inplace=(0, 1))
-def mish_grad(xp, x, dy, out, t, s):
-    """`h + x (1 - h²) σ(x)` with `h = tanh(softplus x)`."""
+@pointwise("ai.gradtool::MishGrad", temporaries=3, may_inplace=(0, 1))
+def mish_grad(xp, x, dy, out, t, s, u):
+    """The slope is `h + x σ(x) (1 - h²)` with `h = tanh(softplus x)`."""
     xp.negative(xp.absolute(x, out=t), out=t)
     xp.log1p(xp.exp(t, out=t), out=t)
     xp.tanh(xp.add(t, xp.maximum(x, 0, out=s), out=t), out=t)
     _sigmoid(xp, x, s)
     xp.multiply(s, x, out=s)
-    xp.add(t, _times_one_minus_square(xp, s, t), out=t)
+    xp.subtract(1, xp.multiply(t, t, out=u), out=u)
+    xp.add(t, xp.multiply(s, u, out=s), out=t)
     xp.multiply(t, dy, out=out)
 
 
-def _times_one_minus_square(xp, s, t):
-    """`s = s (1 - t) (1 + t)`, without a third array: `s - s t t`."""
-    xp.multiply(s, t, out=s)
-    return s
-
-
-@pointwise("ai.gradtool::SwishGrad", temporaries=2, may_inplace=(0, 1))
-def swish_grad(xp, x, dy, out, t, s, *, alpha):
-    """`σ + αx σ (1 - σ)` with `σ = 1 / (1 + exp(-αx))`."""
+@pointwise("ai.gradtool::SwishGrad", temporaries=3, may_inplace=(0, 1))
+def swish_grad(xp, x, dy, out, t, s, u, *, alpha):
+    """The slope is `σ (1 + αx (1 - σ))` with `σ = 1 / (1 + exp(-αx))`."""
     xp.multiply(x, alpha, out=s)
     _sigmoid(xp, s, t)
-    xp.multiply(s, t, out=s)
-    xp.add(s, 1, out=s)
-    xp.multiply(s, t, out=s)
-    xp.multiply(t, t, out=t)
-    xp.add(s, t, out=s)
+    xp.subtract(1, t, out=u)
+    xp.add(xp.multiply(u, s, out=u), 1, out=u)
+    xp.multiply(u, t, out=u)
+    xp.multiply(u, dy, out=out)

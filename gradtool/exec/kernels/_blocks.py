@@ -10,6 +10,7 @@ from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._sums import BLOCK, accumulator, blocks
 from gradtool.program import Spec
 
+
 def pointwise(name, *, temporaries=0, masks=0, may_inplace=(), **declared):
     """Register `f(xp, *inputs, out, *temporaries, *masks, **attributes)` as a kernel.
 

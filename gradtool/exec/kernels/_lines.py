@@ -14,9 +14,12 @@ def folded(shape, axis):
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def lines(before, n, after):
-    """Index triples of an array `[before, n, after]` that take whole lines along its middle."""
-    count = max(1, BLOCK // max(n, 1))
+def lines(before, n, after, most=BLOCK):
+    """Index triples of an array `[before, n, after]` that take whole lines along its middle.
+
+    At most `most` lines at once.
+    """
+    count = _count(n, most)
     if after <= count:
         step = max(1, count // max(after, 1))
         for start in range(0, before, step):
@@ -27,10 +30,14 @@ def lines(before, n, after):
             yield slice(i, i + 1), slice(None), slice(start, start + count)
 
 
-def line_work(x, axis, blocks, stats):
+def _count(n, most):
+    return min(max(1, BLOCK // max(n, 1)), most)
+
+
+def line_work(x, axis, blocks, stats, most=BLOCK):
     """`blocks` arrays for some lines and `stats` arrays of a number per line, at least float32."""
     before, n, after = folded(x.shape, axis)
-    count = min(max(1, BLOCK // max(n, 1)), before * after)
+    count = min(_count(n, most), before * after)
     wide = accumulator(x.dtype)
     return [Spec((count * n,), wide)] * blocks + [Spec((count,), wide)] * stats
 

@@ -230,11 +230,11 @@ def _backward(xp, n, d, cell, gates, slopes, cells, lens, r, dy, dp, row, states
         arrive(xp, dh, None if dy is None else dy[t], ended, new)
 
         cell.shown(cells[k + 1], s, bend)
-        xp.multiply(s, new, out=s)                                  # dh · h(c)
+        xp.multiply(s, new, out=s)  # dh · h(c)
         xp.multiply(bend, o, out=bend)
         xp.multiply(bend, new, out=bend)
         xp.add(dc, bend, out=dc)
-        xp.multiply(s, cell.slope(1, o, bends, q), out=o)           # do
+        xp.multiply(s, cell.slope(1, o, bends, q), out=o)  # do
         if cell.p is not None:
             xp.multiply(o, cell.p[1], out=s)
             xp.add(dc, s, out=dc)
@@ -248,16 +248,18 @@ def _backward(xp, n, d, cell, gates, slopes, cells, lens, r, dy, dp, row, states
             f[...] = 0
         else:
             xp.multiply(dc, cells[k], out=new)
-            xp.multiply(new, bend_f, out=f)                         # df
+            xp.multiply(new, bend_f, out=f)  # df
             xp.multiply(dc, g, out=new)
-        xp.multiply(s, cell.slope(3, g, bends, q), out=g)           # dg
-        xp.multiply(new, cell.slope(0, i, bends, q), out=i)         # di
+        xp.multiply(s, cell.slope(3, g, bends, q), out=g)  # dg
+        xp.multiply(new, cell.slope(0, i, bends, q), out=i)  # di
 
         if ended is not None:
             xp.copyto(a[t], 0, where=ended)
             xp.copyto(before, dc, where=ended)
         if cell.p is not None:
-            _peepholes(xp, cell.p, (i, o, f), cells[k], cells[k + 1], dp, before, s, row[: n.hidden])
+            _peepholes(
+                xp, cell.p, (i, o, f), cells[k], cells[k + 1], dp, before, s, row[: n.hidden]
+            )
         xp.copyto(dc, before)
         if ended is None:
             xp.matmul(a[t], r, out=dh)
@@ -278,4 +280,6 @@ def _peepholes(xp, p, gates, old, new, dp, dc, s, row):
             xp.add(dp[k], row, out=dp[k])
 
 
-kernel("ai.gradtool::LSTMGrad", work=(_reverse := widened(lstm_grad, _backward_work))[1])(_reverse[0])
+kernel("ai.gradtool::LSTMGrad", work=(_reverse := widened(lstm_grad, _backward_work))[1])(
+    _reverse[0]
+)

@@ -11,8 +11,8 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._taps import taps
 from gradtool.program import Spec
+from gradtool.resampling import taps
 
 BLOCK = 32768  # elements of a temporary
 
@@ -31,9 +31,8 @@ def _shapes(shape, plan):
 
 
 def _repeats(plan):
-    """By how much each axis is repeated, if the whole resize is a repetition."""
-    factors = [step.repeats for step in plan]
-    return factors if all(factors) else None
+    """Whether the whole resize only repeats elements."""
+    return all(step.repeats for step in plan)
 
 
 def _workspace(shape, plan, dtype, *, nearest):
@@ -41,12 +40,9 @@ def _workspace(shape, plan, dtype, *, nearest):
     wide = dtype if nearest else _wide(dtype)
     stages = [shape, *_shapes(shape, plan)]
     inner = stages if wide != dtype else stages[1:-1]
-    largest = max((math.prod(_line(s, p.axis)) for s, p in zip(stages[1:], plan, strict=True)), default=0)
+    lines = [s[: p.axis] + s[p.axis + 1 :] for s, p in zip(stages[1:], plan, strict=True)]
+    largest = max(map(math.prod, lines), default=0)
     return [*(Spec(s, wide) for s in inner), Spec((max(largest, BLOCK),), wide)]
-
-
-def _line(shape, axis):
-    return (*shape[:axis], *shape[axis + 1 :])
 
 
 def _run(xp, x, plan, y, work):
@@ -72,7 +68,11 @@ def _along(xp, step, x, y, scratch):
         _rows(xp, step, x[:, :, 0], y[:, :, 0], scratch)
         return
     line = scratch[: y[:, 0].size].reshape(y[:, 0].shape)
-    for j, (index, weights) in enumerate(zip(step.index.tolist(), step.weights.tolist(), strict=True)):
+    every = step.weights.astype(y.dtype).tolist()
+    for j, (index, weights) in enumerate(zip(step.index.tolist(), every, strict=True)):
+        if step.copies:
+            y[:, j] = x[:, index[0]]
+            continue
         y[:, j] = 0 if step.fill is None else step.fill[j]
         for i, weight in zip(index, weights, strict=True):
             if weight:
@@ -89,16 +89,15 @@ def _rows(xp, step, x, y, scratch):
     rows = max(1, BLOCK // max(places, 1))
     for start in range(0, len(y), rows):
         part, total = x[start : start + rows], y[start : start + rows]
+        if step.copies:
+            xp.take(part, index[0], axis=1, out=total, mode="clip")
+            continue
         taken = scratch[: total.size].reshape(total.shape)
         total[...] = fill
         for i, weight in zip(index, weights, strict=True):
             xp.take(part, i, axis=1, out=taken, mode="clip")
             taken *= weight
             total += taken
-
-
-def _known(x, inputs, out, attributes):
-    return taps(x.shape, out[0].shape, *inputs, **attributes)
 
 
 def _resize_work(x, *inputs, out, **attributes):

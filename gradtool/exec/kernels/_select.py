@@ -6,7 +6,7 @@ INTEGERS = {2: "int16", 4: "int32", 8: "int64"}
 
 
 def keep(xp, mask, x, out):
-    """`out = x where mask else 0`; `out` is not x, and the bytes of `mask` are 0 or 1."""
+    """`out = x where mask else 0`; `out` is not x, and `mask` is written to, then restored."""
     bits = INTEGERS[x.dtype.itemsize]
     selector = mask.view(xp.int8)
     xp.negative(selector, out=selector)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels import _activation_grad, _softmax  # noqa: F401 - register theirs
+from gradtool.exec.kernels import (  # noqa: F401 - each registers its own
+    _activation_grad,
+    _dropout,
+    _softmax,
+)
 from gradtool.exec.kernels._blocks import pointwise
 from gradtool.exec.kernels._erf import erf_into
 from gradtool.exec.kernels._select import keep
-from gradtool.program import Spec
 
 SELU_ALPHA = 1.67326319217681884765625
 SELU_GAMMA = 1.05070102214813232421875
@@ -140,22 +141,21 @@ def thresholded_relu(xp, x, out, t, mask, *, alpha=1.0):
     xp.copyto(out, t)
 
 
-@pointwise("Shrink", temporaries=2, masks=1, may_inplace=(0,))
-def shrink(xp, x, out, t, s, mask, *, lambd=0.5, bias=0.0):
+@pointwise("Shrink", temporaries=3, masks=1, may_inplace=(0,))
+def shrink(xp, x, out, t, s, u, mask, *, lambd=0.5, bias=0.0):
     """`x + bias` below -lambd, `x - bias` above lambd, 0 between."""
-    keep(xp, xp.less(x, -lambd, out=mask), xp.add(x, bias, out=s), t)
-    keep(xp, xp.greater(x, lambd, out=mask), xp.subtract(x, bias, out=s), u := s)
-    xp.add(t, u, out=out)
+    keep(xp, xp.less(x, -lambd, out=mask), xp.add(x, bias, out=u), t)
+    keep(xp, xp.greater(x, lambd, out=mask), xp.subtract(x, bias, out=u), s)
+    xp.add(t, s, out=out)
 
 
-@kernel("Hardmax", work=lambda x, *, out, axis=-1: [Spec(_without(x.shape, axis), np.dtype(np.int64))])
-def hardmax(xp, x, *, out, work, axis=-1):
+def _hardmax_bytes(x, *, out, axis=-1):
+    return 5 * 8 * math.prod(x.shape) // max(x.shape[axis], 1)
+
+
+@kernel("Hardmax", temporaries=_hardmax_bytes)
+def hardmax(xp, x, *, axis=-1):
     """One at the first of the largest elements, else zero."""
-    xp.argmax(x, axis=axis, out=work[0])
-    out[0].fill(0)
-    xp.put_along_axis(out[0], xp.expand_dims(work[0], axis), 1, axis)
-
-
-def _without(shape, axis):
-    axis %= len(shape)
-    return shape[:axis] + shape[axis + 1 :]
+    y = xp.zeros_like(x)
+    xp.put_along_axis(y, xp.expand_dims(xp.argmax(x, axis=axis), axis), 1, axis)
+    return y

@@ -41,14 +41,14 @@ def _collapse(a, b, out):
     return a, b, out
 
 
-def _matrices(a, b):
-    """The two operands' last two axes; a vector is a row on the left, a column on the right."""
+def _matmul_work(a, b, *, out):
+    """A vector is a row on the left, a column on the right."""
     left = a.shape[-2:] if len(a.shape) > 1 else (1, a.shape[0])
     right = b.shape[-2:] if len(b.shape) > 1 else (b.shape[0], 1)
-    return left, right
+    return product_work(left, right, out[0].dtype)
 
 
-@kernel("MatMul", strided=True, work=lambda a, b, *, out: product_work(*_matrices(a, b), out[0].dtype))
+@kernel("MatMul", strided=True, work=_matmul_work)
 def matmul(xp, a, b, *, out, work):
     """`y[..., M, N] = a[..., M, K] @ b[..., K, N]`."""
     y = out[0]
@@ -87,7 +87,10 @@ def gemm(xp, a, b, c=None, *, out, work, alpha=1.0, beta=1.0, transA=0, transB=0
 
 def _summed_work(a, b, *, out, axes):
     one = (a.shape[-2], b.shape[-1])
-    return [Spec(one, np.dtype(out[0].dtype)), *product_work(a.shape[-2:], b.shape[-2:], out[0].dtype)]
+    return [
+        Spec(one, np.dtype(out[0].dtype)),
+        *product_work(a.shape[-2:], b.shape[-2:], out[0].dtype),
+    ]
 
 
 @kernel("ai.gradtool::SummedMatMul", strided=True, work=_summed_work)

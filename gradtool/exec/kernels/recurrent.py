@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from gradtool.exec.kernels import _lstm
+from gradtool.exec.kernels import _gru, _lstm, _rnn
 
-__all__ = ["_lstm"]
+__all__ = ["_gru", "_lstm", "_rnn"]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -13,21 +17,32 @@ class Taps:
     """`y[j] = fill[j] + Σₖ weights[j, k] · x[index[j, k]]` along one axis."""
 
     axis: int
-    index: np.ndarray
-    weights: np.ndarray
-    fill: np.ndarray | None = None
+    index: Array
+    weights: Array
+    fill: Array | None = None
 
     @property
-    def repeats(self):
+    def copies(self) -> bool:
+        """Whether every place shows one element as it is."""
+        return self.fill is None and self.index.shape[1] == 1 and bool((self.weights == 1).all())
+
+    @property
+    def repeats(self) -> int:
         """How often in a row each element is shown, if that is all that happens; else 0."""
         places = len(self.index)
         elements = int(self.index[-1, 0]) + 1 if places else 0
-        if self.fill is not None or self.index.shape[1] != 1 or not elements or places % elements:
+        if not self.copies or not elements or places % elements:
             return 0
         each = places // elements
         return each if (self.index[:, 0] == np.arange(places) // each).all() else 0
 
-    def transposed(self, size):
+    def matrix(self, size: int) -> Array:
+        """The map from `size` elements to the places, `[places, size]`."""
+        dense = np.zeros((len(self.index), size))
+        np.add.at(dense, (np.arange(len(dense))[:, None], self.index), self.weights)
+        return dense
+
+    def transposed(self, size: int) -> Taps:
         """The taps of the gradient: which places each of `size` elements is shown at."""
         place, tap = np.nonzero(self.weights)
         element = self.index[place, tap]
@@ -42,11 +57,21 @@ class Taps:
         return Taps(self.axis, index, weights)
 
 
-def taps(have, want, roi=None, scales=None, sizes=None, *, axes=None, **attributes):
+def taps(
+    have: Sequence[int],
+    want: Sequence[int],
+    roi: Array | None = None,
+    scales: Array | None = None,
+    sizes: Array | None = None,
+    *,
+    axes: Sequence[int] | None = None,
+    **attributes: Any,
+) -> list[Taps]:
     """The taps of each axis that a Resize from shape `have` to `want` changes."""
     rank = len(have)
     axes = list(range(rank)) if axes is None else [a % rank for a in axes]
-    factors = _factors(have, want, axes, scales, sizes, attributes)
+    policy = attributes.pop("keep_aspect_ratio_policy", "stretch")
+    factors = _factors(have, want, axes, scales, sizes, policy)
     crops = np.ravel(roi).tolist() if roi is not None and roi.size else []
     crops = crops or [0.0] * len(axes) + [1.0] * len(axes)
     found = []
@@ -57,31 +82,48 @@ def taps(have, want, roi=None, scales=None, sizes=None, *, axes=None, **attribut
     return sorted(found, key=lambda t: want[t.axis] / max(have[t.axis], 1))
 
 
-def _factors(have, want, axes, scales, sizes, attributes):
-    if scales is not None and scales.size:
-        return np.ravel(scales).tolist()
-    policy = attributes.get("keep_aspect_ratio_policy", "stretch")
-    if policy == "stretch":
+def _factors(
+    have: Sequence[int],
+    want: Sequence[int],
+    axes: Sequence[int],
+    scales: Array | None,
+    sizes: Array | None,
+    policy: str,
+) -> list[float]:
+    if isinstance(scales, np.ndarray) and scales.size:
+        return [float(s) for s in np.ravel(scales)]
+    if policy == "stretch" or sizes is None:
         return [want[a] / have[a] for a in axes]
     asked = [s / have[a] for s, a in zip(np.ravel(sizes).tolist(), axes, strict=True)]
     return [min(asked) if policy == "not_larger" else max(asked)] * len(axes)
 
 
 def _axis_taps(
-    axis, size, places, factor, crop, *, mode="nearest", nearest_mode="round_prefer_floor",
-    coordinate_transformation_mode="half_pixel", antialias=0, cubic_coeff_a=-0.75,
-    exclude_outside=0, extrapolation_value=0.0, keep_aspect_ratio_policy="stretch",
-):  # fmt: skip
+    axis: int,
+    size: int,
+    places: int,
+    factor: float,
+    crop: tuple[float, float],
+    *,
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+    coordinate_transformation_mode: str = "half_pixel",
+    antialias: int = 0,
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+) -> Taps:
     x = _coordinates(coordinate_transformation_mode, size, places, factor, crop)
     if mode == "nearest":
-        index, weights = _nearest(x, nearest_mode)[:, None], np.ones((places, 1))
+        rounded = _nearest(x.astype(np.float32), nearest_mode)
+        index, weights = rounded[:, None], np.ones((places, 1))
     else:
         shrink = min(factor, 1.0) if antialias else 1.0
         curve = _cubic(cubic_coeff_a) if mode == "cubic" else _triangle
         reach = math.ceil((2 if mode == "cubic" else 1) / shrink)
         index = np.floor(x).astype(np.int64)[:, None] + np.arange(1 - reach, reach + 1)
         weights = curve(np.abs(index - x[:, None]) * shrink)
-        if exclude_outside or antialias:
+        if exclude_outside:
             weights *= (index >= 0) & (index < size)
         weights /= weights.sum(axis=1, keepdims=True)
     index = np.clip(index, 0, size - 1)
@@ -92,7 +134,9 @@ def _axis_taps(
     return Taps(axis, index, weights, outside * extrapolation_value)
 
 
-def _coordinates(mode, size, places, factor, crop):
+def _coordinates(
+    mode: str, size: int, places: int, factor: float, crop: tuple[float, float]
+) -> Array:
     """The position in x of each place of y."""
     j = np.arange(places, dtype=np.float64)
     length = factor * size
@@ -113,24 +157,20 @@ def _coordinates(mode, size, places, factor, crop):
     return centred
 
 
-def _nearest(x, mode):
-    rounded = {
-        "round_prefer_floor": lambda: np.ceil(x - 0.5),
-        "round_prefer_ceil": lambda: np.floor(x + 0.5),
-        "floor": lambda: np.floor(x),
-        "ceil": lambda: np.ceil(x),
-    }
-    return rounded[mode]().astype(np.int64)
+def _nearest(x: Array, mode: str) -> Array:
+    shift = {"round_prefer_floor": -0.5, "round_prefer_ceil": 0.5}.get(mode, 0.0)
+    down = mode in ("floor", "round_prefer_ceil")
+    return (np.floor if down else np.ceil)(x + shift).astype(np.int64)
 
 
-def _triangle(distance):
+def _triangle(distance: Array) -> Array:
     return np.clip(1 - distance, 0, 1)
 
 
-def _cubic(a):
+def _cubic(a: float) -> Callable[[Array], Array]:
     """Keys's kernel with parameter `a`. Source: R. Keys 1981, eq. 4 and 15."""
 
-    def curve(d):
+    def curve(d: Array) -> Array:
         near = ((a + 2) * d - (a + 3)) * d * d + 1
         far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
         return np.where(d <= 1, near, np.where(d < 2, far, 0.0))

@@ -1,0 +1,27 @@
+"""The command `gradtool completion`."""
+
+from __future__ import annotations
+
+import click
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion")
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(shell: str) -> None:
+    r"""Print the script that completes gradtool's commands and flags in SHELL.
+
+    \b
+    bash   gradtool completion bash > ~/.local/share/bash-completion/completions/gradtool
+    zsh    gradtool completion zsh > ~/.zfunc/_gradtool     (a folder in $fpath)
+    fish   gradtool completion fish > ~/.config/fish/completions/gradtool.fish
+    """
+    from click import shell_completion
+
+    from gradtool.cli import group
+
+    kind = shell_completion.get_completion_class(shell)
+    assert kind is not None  # noqa: S101 - SHELLS are click's own
+    script = kind(group, {}, "gradtool", "_GRADTOOL_COMPLETE")
+    click.echo(script.source_template % script.source_vars())

@@ -1,0 +1,64 @@
+"""Dropout and its gradient."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._blocks import pointwise
+from gradtool.exec.kernels._select import keep
+from gradtool.exec.kernels._sums import BLOCK, accumulator, blocks
+from gradtool.program import Spec
+
+
+def _is_training(training):
+    return training is not None and (not isinstance(training, np.ndarray) or bool(training.item()))
+
+
+def _view(x, strides, ratio=None, training=None, *, out, seed=None):
+    return [(0, strides)] if len(out) == 1 and not _is_training(training) else None
+
+
+def _work(x, ratio=None, training=None, *, out, seed=None):
+    if not _is_training(training):
+        return []
+    size = (min(BLOCK, math.prod(x.shape)),)
+    wide = accumulator(x.dtype)
+    types = (np.dtype(np.float32), np.dtype(bool), wide, wide)
+    return [Spec(size, dtype) for dtype in types]
+
+
+@kernel("Dropout", may_inplace=(0,), strided=True, host=(1, 2), view=_view, work=_work)
+def dropout(xp, x, ratio=None, training=None, *, out, work, seed=None):
+    """`(x · mask / (1 - ratio), mask)` in training, else `(x, true)`."""
+    y, mask = (*out, None)[:2]
+    if not _is_training(training):
+        xp.copyto(y, x)
+        if mask is not None:
+            mask.fill(True)
+        return
+    ratio = 0.5 if ratio is None else float(ratio.item())
+    draw = xp.random.default_rng(seed)
+    for index in blocks(y.shape):
+        part = y[index]
+        uniform, kept, wide, result = (w[: part.size].reshape(part.shape) for w in work)
+        draw.random(out=uniform, dtype=uniform.dtype)
+        xp.greater_equal(uniform, ratio, out=kept)
+        xp.copyto(wide, x[index])
+        keep(xp, kept, wide, result)
+        if ratio < 1:
+            xp.multiply(result, 1 / (1 - ratio), out=result)
+        xp.copyto(part, result, casting="unsafe")
+        if mask is not None:
+            xp.copyto(mask[index], kept)
+
+
+@pointwise("ai.gradtool::DropoutGrad", temporaries=2, masks=1, may_inplace=(1,))
+def dropout_grad(xp, mask, dy, scale, out, t, s, own):
+    """Where the mask is false, 0 even if the scale is infinite."""
+    xp.multiply(dy, scale, out=s)
+    xp.copyto(own, mask)
+    keep(xp, own, s, t)
+    xp.copyto(out, t)

@@ -1,0 +1,209 @@
+"""Pooling and its gradients."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._pools import Pool, divide_by_counts
+from gradtool.program import Spec
+
+
+def planes(x):
+    """x as `[N·C, *in]`."""
+    return x.reshape(-1, *x.shape[2:])
+
+
+def lowest(dtype):
+    """The number below all others."""
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min
+    return -math.inf
+
+
+# ------------------------------------------------------------------------------ maximum
+
+
+def _max_work(x, *, out, **attributes):
+    pool = Pool.of(x, out[0] or out[1], attributes)
+    wanted = len(out) > 1 and out[1] is not None
+    return [pool.block(x.dtype), pool.block(bool)] if wanted else [Spec((0,), x.dtype)] * 2
+
+
+@kernel("MaxPool", work=_max_work)
+def max_pool(
+    xp, x, *, out, work, kernel_shape, auto_pad="NOTSET", ceil_mode=0, dilations=None, pads=None,
+    storage_order=0, strides=None,
+):  # fmt: skip
+    """`(y, indices)`: the greatest element of each window and its place, counted over all of x.
+
+    Of equal elements the first one counts.
+    """
+    y, indices = (*out, None)[:2]
+    given = {
+        "kernel_shape": kernel_shape, "auto_pad": auto_pad, "dilations": dilations,
+        "pads": pads, "strides": strides,
+    }  # fmt: skip
+    pool = Pool.of(x, y if y is not None else indices, given)
+    taps = list(pool.taps())
+    source = planes(x)
+    for span in pool.blocks():
+        part = source[span]
+        made = work[0][: part.shape[0]] if y is None else planes(y)[span]
+        made.fill(lowest(x.dtype))
+        for _, outer, inner in taps:
+            xp.maximum(made[outer], part[inner], out=made[outer])
+        if indices is not None:
+            _places(xp, pool, taps, part, made, span, planes(indices)[span], work[1], storage_order)
+
+
+def _places(xp, pool, taps, part, made, span, places, work, storage_order):
+    """Write where each maximum of a block lies: the last taps first, so that the first one stays."""
+    strides = _place_strides(pool.x[2:], storage_order)
+    places.fill(0)
+    offsets = [
+        sum(t * d * s for t, d, s in zip(tap, pool.window.dilations, strides, strict=True))
+        for tap, _, _ in taps
+    ]
+    mask = work[: part.shape[0]]
+    for (_, outer, inner), offset in zip(reversed(taps), reversed(offsets), strict=True):
+        found = mask[outer]
+        xp.less(part[inner], made[outer], out=found)
+        xp.logical_not(found, out=found)
+        xp.copyto(places[outer], offset, where=found)
+    rank = len(strides)
+    axes = zip(pool.y[2:], pool.window.strides, pool.window.begin, strides, strict=True)
+    for axis, (count, stride, begin, size) in enumerate(axes):
+        starts = (xp.arange(count) * stride - begin) * size
+        xp.add(places, starts.reshape((-1,) + (1,) * (rank - 1 - axis)), out=places)
+    plane = math.prod(pool.x[2:])
+    first = xp.arange(span.start, span.stop) * plane
+    xp.add(places, first.reshape((-1,) + (1,) * rank), out=places)
+
+
+def _place_strides(sizes, storage_order):
+    """How far apart neighbours along each axis are in the count of places."""
+    strides = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    if storage_order and len(sizes) > 1:
+        strides = [math.prod(sizes[:axis]) for axis in range(len(sizes))]
+    return strides
+
+
+def _max_grad_work(dy, indices, sizes, *, out, storage_order):
+    count = min(math.prod(dy.shape), 1 << 15) if storage_order else 0
+    return [Spec((count,), np.dtype(np.int64))] * 3
+
+
+@kernel("ai.gradtool::MaxPoolGrad", host=(2,), work=_max_grad_work)
+def max_pool_grad(xp, dy, indices, _, *, out, work, storage_order):
+    dx = out[0].reshape(-1)
+    dx.fill(0)
+    places, values = indices.reshape(-1), dy.reshape(-1)
+    if not storage_order:
+        xp.add.at(dx, places, values)
+        return
+    block = work[0].size
+    for first in range(0, values.size, max(1, block)):
+        part = places[first : first + block]
+        rows = [w[: part.size] for w in work]
+        _to_row_major(xp, part, out[0].shape[2:], *rows)
+        xp.add.at(dx, rows[0], values[first : first + block])
+
+
+def _to_row_major(xp, places, sizes, result, rest, digit):
+    """Places counted with the first axis fastest, counted with the last one fastest."""
+    plane = math.prod(sizes)
+    xp.floor_divide(places, plane, out=result)
+    xp.multiply(result, plane, out=result)
+    xp.remainder(places, plane, out=rest)
+    for axis, size in enumerate(sizes):
+        xp.remainder(rest, size, out=digit)
+        xp.multiply(digit, math.prod(sizes[axis + 1 :]), out=digit)
+        xp.add(result, digit, out=result)
+        xp.floor_divide(rest, size, out=rest)
+
+
+# ------------------------------------------------------------------------------ average
+
+
+def _average_work(x, *, out, **attributes):
+    pool = Pool.of(x, out[0], attributes)
+    return [pool.block() if pool.wide != pool.dtype else Spec((0,), pool.wide)]
+
+
+@kernel("AveragePool", work=_average_work)
+def average_pool(xp, x, *, out, work, count_include_pad=0, **attributes):
+    """The mean of each window, over what of it lies in x, or in x and its padding."""
+    pool = Pool.of(x, out[0], attributes)
+    counts = pool.counts(include_pad=bool(count_include_pad))
+    taps, source, target = list(pool.taps()), planes(x), planes(out[0])
+    for span in pool.blocks():
+        part = source[span]
+        made = work[0][: part.shape[0]] if work[0].size else target[span]
+        made.fill(0)
+        for _, outer, inner in taps:
+            xp.add(made[outer], part[inner], out=made[outer])
+        divide_by_counts(xp, pool, made, counts)
+        if work[0].size:
+            xp.copyto(target[span], made, casting="unsafe")
+
+
+def _average_grad_work(dy, sizes, *, out, **attributes):
+    pool = Pool.of(out[0], dy, attributes)
+    image = pool.image() if pool.wide != pool.dtype else Spec((0,), pool.wide)
+    return [pool.block(), image]
+
+
+@kernel("ai.gradtool::AveragePoolGrad", host=(1,), work=_average_grad_work)
+def average_pool_grad(xp, dy, _, *, out, work, count_include_pad, ceil_mode, **attributes):
+    pool = Pool.of(out[0], dy, attributes)
+    counts = pool.counts(include_pad=bool(count_include_pad))
+    taps, source, target = list(pool.taps()), planes(dy), planes(out[0])
+    for span in pool.blocks():
+        part = work[0][: span.stop - span.start]
+        xp.copyto(part, source[span])
+        divide_by_counts(xp, pool, part, counts)
+        made = work[1][: part.shape[0]] if work[1].size else target[span]
+        made.fill(0)
+        for _, outer, inner in taps:
+            xp.add(made[inner], part[outer], out=made[inner])
+        if work[1].size:
+            xp.copyto(target[span], made, casting="unsafe")
+
+
+# ------------------------------------------------------------------------- whole planes
+
+
+def _rows(x):
+    """x as `[N·C, elements of a plane]`."""
+    return x.reshape(x.shape[0] * x.shape[1], math.prod(x.shape[2:]))
+
+
+def _global_work(x, *, out):
+    wide = x.dtype if x.dtype.itemsize > 2 else np.dtype(np.float32)
+    return [Spec((x.shape[0] * x.shape[1],), wide)]
+
+
+@kernel("GlobalAveragePool", work=_global_work)
+def global_average_pool(xp, x, *, out, work):
+    """The mean of each plane."""
+    rows = _rows(x)
+    xp.sum(rows, axis=1, dtype=work[0].dtype, out=work[0])
+    xp.divide(work[0], rows.shape[1], out=out[0].reshape(-1), casting="unsafe")
+
+
+@kernel("GlobalMaxPool")
+def global_max_pool(xp, x, *, out, work):
+    """The greatest element of each plane."""
+    xp.max(_rows(x), axis=1, out=out[0].reshape(-1))
+
+
+@kernel("ai.gradtool::GlobalMaxPoolGrad")
+def global_max_pool_grad(xp, x, dy, *, out, work):
+    out[0].fill(0)
+    dx, dy = _rows(out[0]), dy.reshape(-1)
+    for row, values in enumerate(_rows(x)):
+        place = xp.argmax(values)
+        dx[row, place] = dy[row]

@@ -1,0 +1,102 @@
+"""The gradient of GRU in standard operators."""
+
+from __future__ import annotations
+
+from gradtool.functions import composite
+from gradtool.functions._activations import resolve
+from gradtool.functions._recurrence import (
+    alive, before_each, directions, final_gradient, gate, gather_directions, masked, rows_product,
+)  # fmt: skip
+
+DEFAULT = ("Sigmoid", "Tanh")
+
+
+def _shapes(x, w, r, b, lens, h0, y, *dys, layout=0, direction="forward", **attributes):
+    both, hidden = (2 if direction == "bidirectional" else 1), r.shape[2]
+    state = [x.shape[0], both, hidden] if layout else [both, x.shape[1], hidden]
+    shapes = [x.shape, w.shape, r.shape, [both, 6 * hidden], state]
+    return [(shape, x.dtype) for shape in shapes]
+
+
+@composite("GRUGrad", shapes=_shapes, outputs=5)
+def gru_grad(
+    op, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *,
+    activations=None, activation_alpha=None, activation_beta=None, clip=None,
+    direction="forward", hidden_size=None, layout=0, linear_before_reset=0,
+):  # fmt: skip
+    """Gradients by X, W, R, B and the initial state.
+
+    Every hidden state is in Y, so the gates of all times are computed at once; a Scan walks back:
+
+        dz = dh · (h₋₁ - hh) · z'          dhh = dh · (1 - z) · hh'
+        dq = dhh · r,  dr = dhh · q · r',  dh₋₁ = dh · z + [dz, dr, dq] R    (linear_before_reset)
+        ds = dhh Rₕ,   dr = ds · h₋₁ · r', dh₋₁ = dh · z + [dz, dr] Rzr + ds · r
+
+    with `q = h₋₁ Rₕᵀ + Rbₕ`.  A sample that has ended passes `dh` on.
+    """
+    sides = directions(op, direction, layout, x)
+    acts = resolve(activations, activation_alpha, activation_beta, DEFAULT, len(sides))
+    hidden, linear = r.shape[2], bool(linear_before_reset)
+    found = []
+    for side, (act_f, act_g) in zip(sides, acts, strict=True):
+        x, wd, rd, bd = side.x, *(side.weight(v) for v in (w, r, b))
+        live = alive(op, x, lens)
+        track = side.track(y)
+        zero = side.zeros(track)
+        h_before = before_each(op, side, track, side.state(h0) or zero, live)
+        r_zr, r_h = op.Split(rd, [2 * hidden, hidden], outputs=2, axis=0)
+
+        a = op.MatMul(x, op.swap_axes(wd, 0, 1))
+        link = None
+        if bd is not None:
+            *parts, link = op.Split(bd, [3 * hidden, 2 * hidden, hidden], outputs=3, axis=0)
+            a = a + (parts[0] + op.Concat(parts[1], link * 0.0 if linear else link, axis=0))
+        a_zr, a_h = op.Split(a, [2 * hidden, hidden], outputs=2, axis=2)
+        a_zr = a_zr + op.MatMul(h_before, op.swap_axes(r_zr, 0, 1))
+        a_z, a_r = op.Split(a_zr, outputs=2, num_outputs=2, axis=2)
+        (z, slope_z), (reset, slope_r) = (gate(op, act_f, clip, v) for v in (a_z, a_r))
+        if linear:
+            q = op.MatMul(h_before, op.swap_axes(r_h, 0, 1))
+            q = q if link is None else q + link
+            hh, slope_h = gate(op, act_g, clip, a_h + reset * q)
+        else:
+            q = reset * h_before
+            hh, slope_h = gate(op, act_g, clip, a_h + op.MatMul(q, op.swap_axes(r_h, 0, 1)))
+
+        dz, dhh = (h_before - hh) * slope_z, (1 - z) * slope_h
+        dr = (q if linear else h_before) * slope_r
+        dz, dhh, dr = (masked(op, live, v) for v in (dz, dhh, dr))
+        dy_now = side.track(dy)
+        if dy_now is not None:
+            dy_now = masked(op, live, dy_now)
+
+        def linked(states, now, rd=rd):
+            (dh,), (dy, keep, dz, dr, dhh, reset) = states, now
+            if dy is not None:
+                dh = dh + dy
+            dhh = dh * dhh
+            da = op.Concat(dh * dz, dhh * dr, dhh * reset, axis=1)
+            return [dh * keep + op.MatMul(da, rd), da, dhh]
+
+        def direct(states, now, r_zr=r_zr, r_h=r_h):
+            (dh,), (dy, keep, dz, dr, dhh, reset) = states, now
+            if dy is not None:
+                dh = dh + dy
+            dhh = dh * dhh
+            ds = op.MatMul(dhh, r_h)
+            da = op.Concat(dh * dz, ds * dr, axis=1)
+            return [dh * keep + op.MatMul(da, r_zr) + ds * reset, da, dhh]
+
+        inputs = [dy_now, masked(op, live, z, 1.0), dz, dr, dhh, reset]
+        start = final_gradient(op, side, dy_h, lens, zero)
+        dh, da, dhh = side.scan(linked if linear else direct, [start], inputs, 2, reverse=True)
+        d_zr = op.Split(da, [2 * hidden, hidden], outputs=2, axis=2)[0] if linear else da
+        da_w = op.Concat(d_zr, dhh, axis=2)
+        if linear:
+            d_weight = rows_product(op, da, h_before)
+        else:
+            parts = rows_product(op, d_zr, h_before), rows_product(op, dhh, q)
+            d_weight = op.Concat(*parts, axis=0)
+        d_bias = op.Concat(op.sum(da_w, [0, 1]), op.sum(da if linear else da_w, [0, 1]), axis=0)
+        found.append([op.MatMul(da_w, wd), rows_product(op, da_w, x), d_weight, d_bias, dh])
+    return gather_directions(op, layout, found, states=(4,))

@@ -1,0 +1,70 @@
+"""The gradient of RNN in standard operators."""
+
+from __future__ import annotations
+
+from gradtool.functions import composite
+from gradtool.functions._activations import resolve, slope
+from gradtool.functions._recurrence import (
+    alive, before_each, directions, final_gradient, gate, gather_directions, masked, rows_product,
+)  # fmt: skip
+
+DEFAULT = ("Tanh",)
+
+
+def _shapes(x, w, r, b, lens, h0, y, *dys, layout=0, direction="forward", **attributes):
+    both, hidden = (2 if direction == "bidirectional" else 1), r.shape[2]
+    state = [x.shape[0], both, hidden] if layout else [both, x.shape[1], hidden]
+    shapes = [x.shape, w.shape, r.shape, [both, 2 * hidden], state]
+    return [(shape, x.dtype) for shape in shapes]
+
+
+@composite("RNNGrad", shapes=_shapes, outputs=5)
+def rnn_grad(
+    op, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *,
+    activations=None, activation_alpha=None, activation_beta=None, clip=None,
+    direction="forward", hidden_size=None, layout=0,
+):  # fmt: skip
+    """Gradients by X, W, R, B and the initial state: `da = dh · f'`,  `dh₋₁ = da R`.
+
+    Every hidden state is in Y, so the slopes of all times are computed at once, and a Scan walks
+    back.  A sample that has ended passes `dh` on.
+    """
+    sides = directions(op, direction, layout, x)
+    acts = resolve(activations, activation_alpha, activation_beta, DEFAULT, len(sides))
+    found = []
+    for side, (act,) in zip(sides, acts, strict=True):
+        x, wd, rd, bd = side.x, *(side.weight(v) for v in (w, r, b))
+        live = alive(op, x, lens)
+        track = side.track(y)
+        zero = side.zeros(track)
+        h_before = before_each(op, side, track, side.state(h0) or zero, live)
+        if clip is None and act.from_value:
+            bend = slope(op, act, track, track)
+        else:
+            a = op.MatMul(x, op.swap_axes(wd, 0, 1)) + op.MatMul(h_before, op.swap_axes(rd, 0, 1))
+            if bd is not None:
+                half = op.Split(bd, outputs=2, num_outputs=2, axis=0)
+                a = a + (half[0] + half[1])
+            bend = gate(op, act, clip, a)[1]
+        dy_now = side.track(dy)
+        if dy_now is not None:
+            dy_now = masked(op, live, dy_now)
+        rest = None if live is None else op.cast(op.Not(live), x.dtype)
+
+        def back(states, now, rd=rd):
+            (dh,), (dy, bend, rest) = states, now
+            if dy is not None:
+                dh = dh + dy
+            da = dh * bend
+            passed = op.MatMul(da, rd)
+            return [passed if rest is None else passed + dh * rest, da]
+
+        start = final_gradient(op, side, dy_h, lens, zero)
+        inputs = [dy_now, masked(op, live, bend), rest]
+        dh, da = side.scan(back, [start], inputs, 1, reverse=True)
+        total = op.sum(da, [0, 1])
+        found.append([
+            op.MatMul(da, wd), rows_product(op, da, x), rows_product(op, da, h_before),
+            op.Concat(total, total, axis=0), dh,
+        ])  # fmt: skip
+    return gather_directions(op, layout, found, states=(4,))

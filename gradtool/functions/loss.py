@@ -1,0 +1,50 @@
+"""Gradients of losses of class scores `[N, C, *d]` against labels `[N, *d]`."""
+
+from __future__ import annotations
+
+from gradtool.functions import composite
+
+
+@composite("SoftmaxCrossEntropyLossGrad")
+def cross_entropy_grad(op, x, labels, weights, dy, dlog_prob=None, *, reduction, ignore_index=None):
+    """`dx = g (p - onehot) + (dl - p Σ dl)`, p being the softmax of the scores.
+
+    `dy` and `dlog_prob` are the gradients of the two outputs, either of which may be absent.
+    """
+    p = op.Softmax(x, axis=1)
+    factor = None
+    if dy is not None:
+        g, places = sample_gradients(op, x, labels, weights, dy, reduction, ignore_index)
+        factor = g
+    if dlog_prob is not None:
+        total = op.sum(dlog_prob, [1], keepdims=True)
+        factor = -total if factor is None else factor - total
+    dx = p * factor
+    if dlog_prob is not None:
+        dx = dx + dlog_prob
+    return dx if dy is None else op.ScatterElements(dx, places, -g, axis=1, reduction="add")
+
+
+def sample_gradients(op, x, labels, weights, dy, reduction, ignored):
+    """The gradient of each sample's own loss and the place of its label, both `[N, 1, *d]`.
+
+    An ignored sample has gradient 0, and place 0.
+    """
+    places = op.unsqueeze(labels, 1)
+    if reduction == "none":
+        dy = op.unsqueeze(dy, 1)
+    counted = None
+    if ignored is not None:
+        counted = op.Not(op.Equal(places, ignored))
+        places = op.Where(counted, places, 0)
+    w = (
+        op.expand(op.constant(1.0, x.dtype), places)
+        if weights is None
+        else op.Gather(weights, places)
+    )
+    if counted is not None:
+        w = op.Where(counted, w, 0.0)
+    if reduction == "mean":
+        dy = dy / op.sum(w, range(len(places.shape)))
+    g = w * dy
+    return (g if counted is None else op.Where(counted, g, 0.0)), places

@@ -1,0 +1,108 @@
+"""Composites of the pool family."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtool.functions import composite
+from gradtool.functions._sizes import dims
+from gradtool.windows import Window
+
+
+def _of_sizes(dy, *inputs, **attributes):
+    return [(dims(inputs[-1]), dy.dtype)]
+
+
+def flat_zeros(op, sizes, dtype):
+    """Zeros, as many as a tensor of shape `sizes` has elements."""
+    known = dims(sizes)
+    fixed = all(isinstance(d, int) for d in known)
+    count = op.constant([math.prod(known)]) if fixed else op.ReduceProd(sizes, keepdims=1)
+    return op.ConstantOfShape(count, value=np.zeros(1, dtype.numpy()))
+
+
+@composite("MaxPoolGrad", shapes=_of_sizes)
+def max_pool_grad(op, dy, indices, sizes, *, storage_order):
+    """`dx` of shape `sizes`: each element of dy is added where `indices` says, counted over all
+    of dx; with `storage_order` 1 the first spatial axis is counted fastest.
+    """
+    if storage_order:
+        indices = _row_major(op, indices, sizes)
+    zeros = flat_zeros(op, sizes, dy.dtype)
+    dx = op.ScatterElements(
+        zeros, op.Reshape(indices, [-1]), op.Reshape(dy, [-1]), axis=0, reduction="add"
+    )
+    return op.Reshape(dx, sizes, allowzero=1)
+
+
+def _row_major(op, places, sizes):
+    """Places counted with the first axis fastest, counted with the last one fastest."""
+    rank = len(places.shape) - 2
+    axes = [op.Gather(sizes, 2 + axis) for axis in range(rank)]
+    plane = op.ReduceProd(op.Slice(sizes, [2], [2 + rank]), keepdims=0)
+    rest = op.Mod(places, plane)
+    result = places - rest
+    for axis, size in enumerate(axes):
+        digit = op.Mod(rest, size)
+        for other in axes[axis + 1 :]:
+            digit = digit * other
+        result = result + digit
+        rest = rest / size
+    return result
+
+
+@composite("AveragePoolGrad", shapes=_of_sizes)
+def average_pool_grad(
+    op, dy, sizes, *, kernel_shape, strides, dilations, pads, count_include_pad, ceil_mode
+):
+    """`dx` of shape `sizes`: each window's share, dy by its number of elements, is added to all
+    of them: the transposed convolution with ones of each plane by itself.
+    """
+    rank = len(kernel_shape)
+    given = {"strides": strides, "dilations": dilations, "pads": pads}
+    window = Window.of(kernel_shape, (), given)
+    shares = dy / _counts(op, window, dy, sizes, count_include_pad=count_include_pad)
+
+    planes = op.Reshape(shares, op.Concat([-1, 1], op.Slice(op.shape(dy), [2], [2 + rank]), axis=0))
+    ones = np.ones((1, 1, *kernel_shape), dy.dtype.numpy())
+    full = op.ConvTranspose(
+        planes, ones, strides=strides, dilations=dilations,
+        output_padding=[s - 1 for s in strides],
+    )  # fmt: skip
+    begin, axes = op.constant(list(window.begin)), list(range(2, 2 + rank))
+    spatial = op.Slice(sizes, [2], [2 + rank])
+    return op.Reshape(op.Slice(full, begin, spatial + begin, axes), sizes, allowzero=1)
+
+
+def _counts(op, window, dy, sizes, *, count_include_pad):
+    """The number of elements of each window: a product over axes, broadcast to dy."""
+    total = None
+    for axis, kernel in enumerate(window.kernel):
+        start, step = window.begin[axis], window.strides[axis]
+        low = -start if count_include_pad else 0
+        after = window.end[axis] if count_include_pad else 0
+        out = op.Squeeze(op.size(dy.shape[2 + axis]), [0])
+        size = op.Gather(sizes, 2 + axis)
+        places = op.Range(op.constant(0), out, op.constant(1)) * step - start
+        taps = np.arange(kernel, dtype=np.int64) * window.dilations[axis]
+        places = op.Unsqueeze(places, [1]) + op.constant(taps)
+        inside = op.And(op.GreaterOrEqual(places, low), op.Less(places, size + after))
+        count = op.ReduceSum(op.Cast(inside, to=dy.dtype), [1], keepdims=0)
+        count = op.Max(count, op.constant(1.0, dy.dtype))
+        rest = list(range(1, window.rank - axis))
+        count = op.unsqueeze(count, rest)
+        total = count if total is None else total * count
+    return total
+
+
+@composite("GlobalMaxPoolGrad", like=0)
+def global_max_pool_grad(op, x, dy):
+    """dy where x is greatest in its plane, at the first such place; zero elsewhere."""
+    flat = op.Reshape(x, [0, 0, -1])
+    place = op.ArgMax(flat, axis=2, keepdims=1)
+    dx = op.ScatterElements(
+        op.zeros_like(flat), place, op.Reshape(dy, [0, 0, -1]), axis=2
+    )
+    return op.reshape_like(dx, x)

@@ -1,0 +1,66 @@
+"""Gradients of losses of class scores `[N, C, *d]` against labels `[N, *d]`."""
+
+from __future__ import annotations
+
+from gradtool.functions.loss import sample_gradients
+from gradtool.gradients import gradient
+
+
+def _options(node):
+    """`(weights, reduction, ignored label)`, None where absent."""
+    weights = node.inputs[2] if len(node.inputs) > 2 else None
+    reduction = node.attributes.get_string("reduction", "mean")
+    ignored = node.attributes.get_int("ignore_index") if "ignore_index" in node.attributes else None
+    return weights, reduction, ignored
+
+
+@gradient("SoftmaxCrossEntropyLoss")
+def cross_entropy(op, node, dy, dlog_prob=None):
+    """`lₙ = wₜ (log Σ exp xₙ - xₙₜ)`, t the label of n:  dxₙ = gₙ wₜ (softmax(xₙ) - onehot t).
+
+    gₙ is dy, over the sum of all weights if the losses' mean is taken.  Only scores and labels are
+    kept.
+    """
+    x, labels = node.inputs[:2]
+    weights, reduction, ignored = _options(node)
+    options = {"reduction": reduction, "ignore_index": ignored}
+    dx = op.SoftmaxCrossEntropyLossGrad(x, labels, weights, dy, dlog_prob, **options)
+    if weights is None or dy is None:
+        return dx
+    losses = op.SoftmaxCrossEntropyLoss(x, labels, reduction="none", ignore_index=ignored)
+    return dx, None, _weights(op, node, losses, dy)
+
+
+@gradient("NegativeLogLikelihoodLoss")
+def nll(op, node, dy):
+    """`lₙ = -wₜ xₙₜ`, t the label of sample n:  dxₙₜ = -gₙ wₜ, 0 elsewhere.
+
+    gₙ is dy, over the sum of all weights if the losses' mean is taken.
+    """
+    x, labels = node.inputs[:2]
+    weights, reduction, ignored = _options(node)
+    g, places = sample_gradients(op, x, labels, weights, dy, reduction, ignored)
+    dx = op.ScatterElements(op.zeros_like(x), places, -g, axis=1, reduction="add")
+    if weights is None:
+        return dx
+    losses = op.NegativeLogLikelihoodLoss(x, labels, reduction="none", ignore_index=ignored)
+    return dx, None, _weights(op, node, losses, dy)
+
+
+def _weights(op, node, losses, dy):
+    """The gradient of the class weights: `dwₜ = Σ gₙ lₙ / wₜ` over the samples n with label t.
+
+    If the losses' mean is taken, each `lₙ / wₜ` is less that mean.
+    """
+    labels = node.inputs[1]
+    weights, reduction, ignored = _options(node)
+    counted = None if ignored is None else op.Not(op.Equal(labels, ignored))
+    places = labels if counted is None else op.Where(counted, labels, 0)
+    if reduction == "mean":
+        w = op.Gather(weights, places)
+        w = w if counted is None else op.Where(counted, w, 0.0)
+        losses = (losses - node.outputs[0]) / op.sum(w, range(len(labels.shape)))
+    g = losses * dy
+    g = g if counted is None else op.Where(counted, g, 0.0)
+    flat = op.reshape(places, [-1]), op.reshape(g, [-1])
+    return op.ScatterElements(op.zeros_like(weights), *flat, axis=0, reduction="add")

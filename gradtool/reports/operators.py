@@ -1,0 +1,212 @@
+"""Which operators have a gradient rule and a kernel: all of them, or those of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from gradtool import functions, gradients
+from gradtool.exec import kernel as kernels
+from gradtool.families import full_name, split_name
+from gradtool.reports.table import Column, Table
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+SCHEMA_VERSION = 1
+Has = Literal["yes", "zero", "body", "no", "-"]
+
+LEGEND = "zero: the derivative is zero by definition.  body: by its body of standard operators"
+KERNEL_LEGEND = "arena: writes in the planned arena.  simple: returns its result, which is copied"
+USE_LEGEND = "-: not needed here"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An operator that is registered; versions are opsets, `in_place` numbers of inputs."""
+
+    op: str
+    gradient: Has
+    gradient_since: tuple[int, ...]
+    kernel: Literal["arena", "simple", "body", "no"]
+    kernel_since: tuple[int, ...]
+    in_place: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Use:
+    """An operator that a model has, and whether it can be differentiated and run."""
+
+    op: str
+    nodes: int
+    first_node: str
+    gradient: Has
+    kernel: Has
+
+    @property
+    def lacks(self) -> bool:
+        """Whether something is missing."""
+        return "no" in (self.gradient, self.kernel)
+
+
+def registered() -> list[Entry]:
+    """Every operator with a rule, a kernel or a body, by name."""
+    composites = {f"{functions.DOMAIN}::{name}" for name in functions.composites()}
+    names = {r.name for r in gradients.rules()} | {k.name for k in kernels.kernels()} | composites
+    return [_entry(name, composite=name in composites) for name in sorted(names, key=_order)]
+
+
+def unregistered() -> list[Entry]:
+    """The operators of the newest standard opset that lack a rule or a kernel."""
+    import onnx
+
+    names = {s.name for s in onnx.defs.get_all_schemas() if not s.domain and not s.deprecated}
+    entries = (_entry(name, composite=False) for name in sorted(names))
+    return [entry for entry in entries if "no" in (entry.gradient, entry.kernel)]
+
+
+def uses(model: ir.Model) -> list[Use]:
+    """The operators of a model, the most frequent first."""
+    needing = _needing_rules(model)
+    groups: dict[str, list[ir.Node]] = {}
+    for node in model.graph.all_nodes():
+        groups.setdefault(full_name(node.domain, node.op_type), []).append(node)
+    rows = [_use(model, op, nodes, needing) for op, nodes in groups.items()]
+    return sorted(rows, key=lambda row: (-row.nodes, row.op))
+
+
+def registered_table(entries: Sequence[Entry]) -> Table:
+    """One row per operator."""
+    return Table(
+        columns=(
+            Column("operator", kind="name"),
+            Column("gradient"),
+            Column("since", "right"),
+            Column("kernel"),
+            Column("since", "right"),
+            Column("in place"),
+        ),
+        rows=tuple(
+            (
+                entry.op,
+                entry.gradient,
+                _numbers(entry.gradient_since),
+                entry.kernel,
+                _numbers(entry.kernel_since),
+                "yes" if entry.in_place else "",
+            )
+            for entry in entries
+        ),
+        footer=f"{LEGEND}\n{KERNEL_LEGEND}",
+    )
+
+
+def uses_table(rows: Sequence[Use]) -> Table:
+    """One row per operator of a model."""
+    return Table(
+        columns=(
+            Column("operator", kind="name"),
+            Column("nodes", "right", "number"),
+            Column("gradient"),
+            Column("kernel"),
+            Column("first node", kind="name"),
+        ),
+        rows=tuple((r.op, str(r.nodes), r.gradient, r.kernel, r.first_node) for r in rows),
+        footer=f"{LEGEND}\n{USE_LEGEND}",
+    )
+
+
+def registered_json(entries: Sequence[Entry]) -> dict[str, Any]:
+    """The same for machines."""
+    operators = [
+        {
+            "operator": entry.op,
+            "gradient": entry.gradient,
+            "gradient_since": list(entry.gradient_since),
+            "kernel": entry.kernel,
+            "kernel_since": list(entry.kernel_since),
+            "in_place_inputs": list(entry.in_place),
+        }
+        for entry in entries
+    ]
+    return {"schema_version": SCHEMA_VERSION, "operators": operators}
+
+
+def uses_json(rows: Sequence[Use], source: str) -> dict[str, Any]:
+    """The same for machines."""
+    operators = [
+        {
+            "operator": row.op,
+            "nodes": row.nodes,
+            "first_node": row.first_node,
+            "gradient": row.gradient,
+            "kernel": row.kernel,
+        }
+        for row in rows
+    ]
+    return {"schema_version": SCHEMA_VERSION, "model": source, "operators": operators}
+
+
+def _entry(name: str, *, composite: bool) -> Entry:
+    rules = [rule for rule in gradients.rules() if rule.name == name]
+    found = [kernel for kernel in kernels.kernels() if kernel.name == name]
+    missing: Literal["body", "no"] = "body" if composite else "no"
+    style: Literal["simple", "arena"] = "simple" if any(k.simple for k in found) else "arena"
+    return Entry(
+        op=name,
+        gradient=("zero" if rules[-1].zero else "yes") if rules else missing,
+        gradient_since=tuple(rule.since for rule in rules),
+        kernel=style if found else missing,
+        kernel_since=tuple(kernel.since for kernel in found),
+        in_place=tuple(sorted({i for kernel in found for i in kernel.may_inplace})),
+    )
+
+
+def _use(model: ir.Model, op: str, nodes: Sequence[ir.Node], needing: set[ir.Node]) -> Use:
+    domain, name = split_name(op)
+    version = model.graph.opset_imports.get(domain, 1)
+    composite = domain == functions.DOMAIN and name in functions.composites()
+    rule = gradients.find(domain, name, version)
+    gradient: Has = "no" if any(node in needing for node in nodes) else "-"
+    if rule is not None:
+        gradient = "zero" if rule.zero else "yes"
+    elif composite:
+        gradient = "body"
+    kernel: Has = "body" if composite else "-" if name == "Constant" else "no"
+    if kernels.find(domain, name, version) is not None:
+        kernel = "yes"
+    return Use(op, len(nodes), nodes[0].name or "(unnamed)", gradient, kernel)
+
+
+def _needing_rules(model: ir.Model) -> set[ir.Node]:
+    """The nodes through which a float output can depend on a parameter or a float input.
+
+    None in a graph that holds its gradients already.
+    """
+    from gradtool.passes.backward import needed, reads
+    from gradtool.passes.selection import is_float
+    from gradtool.passes.training import is_training_graph
+
+    if is_training_graph(model):
+        return set()
+    reach = needed(model.graph, [v for v in model.graph.outputs if is_float(v)])
+    active = {v for v in (*model.graph.inputs, *model.graph.initializers.values()) if is_float(v)}
+    found: set[ir.Node] = set()
+    for node in model.graph:
+        results = [v for v in node.outputs if v in reach and is_float(v)]
+        rule = gradients.find(
+            node.domain, node.op_type, model.graph.opset_imports.get(node.domain, 1)
+        )
+        if results and any(v in active for v in reads(node)) and not (rule and rule.zero):
+            active.update(results)
+            found.add(node)
+    return found
+
+
+def _order(name: str) -> tuple[bool, str]:
+    return "::" in name, name
+
+
+def _numbers(versions: Iterable[int]) -> str:
+    return ", ".join(map(str, versions))

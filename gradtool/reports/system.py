@@ -1,0 +1,181 @@
+"""What this machine has: versions, devices, processors, memory."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+from gradtool.reports.table import Column, Table
+from gradtool.reports.units import format_bytes
+
+SCHEMA_VERSION = 1
+REQUIRED = ("numpy", "scipy", "onnx", "onnx-ir", "onnx-shape-inference", "click", "rich")
+ONNXRUNTIMES = ("onnxruntime", "onnxruntime-gpu")
+CUPYS = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
+GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+GROUP_USES = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line: what, its version or size (None where it is absent), and what to know or do."""
+
+    name: str
+    value: str | None
+    note: str = ""
+    required: bool = False
+
+
+def facts() -> list[Fact]:
+    """Everything that `gradtool doctor` shows. Memory and devices are as they are now."""
+    return [
+        Fact("gradtool", _version("gradtool"), str(Path(__file__).parent.parent)),
+        Fact("python", platform.python_version(), sys.executable),
+        *(_required(name) for name in REQUIRED),
+        _onnxruntime(),
+        *_cuda(),
+        Fact("system", f"{platform.system()} {platform.machine()}", platform.release()),
+        Fact("processors", str(_processors()), f"{os.cpu_count()} in the machine"),
+        _memory(),
+    ]
+
+
+def facts_table(found: list[Fact]) -> Table:
+    """One row per fact."""
+    return Table(
+        columns=(Column("what"), Column("found"), Column("note")),
+        rows=tuple((fact.name, fact.value or "absent", fact.note) for fact in found),
+    )
+
+
+def facts_json(found: list[Fact]) -> dict[str, Any]:
+    """The same for machines; an absent thing has the value null."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "facts": [{"name": f.name, "value": f.value, "note": f.note} for f in found],
+    }
+
+
+def _version(*distributions: str) -> str | None:
+    for name in distributions:
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return None
+
+
+def _required(name: str) -> Fact:
+    version = _version(name)
+    note = f"needed: pip install {name}"
+    if version is not None:
+        note = _blas() if name == "numpy" else ""
+    return Fact(name, version, note, required=True)
+
+
+def _onnxruntime() -> Fact:
+    version = _version(*ONNXRUNTIMES)
+    note = "for --engine ort and --verify ort" if version else "pip install 'gradtool[ort]'"
+    return Fact("onnxruntime", version, note)
+
+
+def _blas() -> str:
+    """The library of numpy's matrix products, and how many threads it takes."""
+    import numpy as np
+
+    with suppress(Exception):  # how numpy was built is told in more than one form
+        config: Any = np.show_config(mode="dicts")
+        blas = config["Build Dependencies"]["blas"]
+        return f"BLAS {blas['name']} {blas['version']}, {_threads()} threads"
+    return f"{_threads()} threads"
+
+
+def _threads() -> str:
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        if os.environ.get(name):
+            return f"{os.environ[name]} ({name})"
+    return f"up to {_processors()}"
+
+
+def _processors() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _cuda() -> Iterator[Fact]:
+    version = _version(*CUPYS)
+    driver = _driver()
+    if util.find_spec("cupy") is None:
+        yield Fact("cupy", None, _advice(driver))
+        return
+    yield Fact("cupy", version or "of unknown origin", "")
+    try:
+        import cupy
+
+        runtime = cupy.cuda.runtime
+        count = runtime.getDeviceCount()
+    except Exception as error:  # noqa: BLE001 - a broken installation is what we are asked about
+        yield Fact("cuda", None, " ".join(str(error).split())[:100])
+        return
+    for number in range(count):
+        name = runtime.getDeviceProperties(number)["name"].decode()
+        with cupy.cuda.Device(number):
+            free, total = runtime.memGetInfo()
+        yield Fact(f"cuda:{number}", name, f"{format_bytes(free)} free of {format_bytes(total)}")
+
+
+def _driver() -> int | None:
+    """The CUDA version of the driver, as in 12080 for 12.8; None if there is no driver."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        version = ctypes.c_int()
+        if ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version)) == 0:
+            return version.value
+    return None
+
+
+def _advice(driver: int | None) -> str:
+    if driver is None:
+        return "no CUDA driver here; with one: pip install 'gradtool[cuda12]' or '[cuda13]'"
+    major, minor = driver // 1000, driver % 1000 // 10
+    extra = "cuda13" if major >= 13 else "cuda12"
+    return f"the driver takes CUDA {major}.{minor}: pip install 'gradtool[{extra}]'"
+
+
+def _memory() -> Fact:
+    free, total = _free_memory()
+    if free is None or total is None:
+        return Fact("memory", None, "this system does not tell")
+    return Fact("memory", f"{format_bytes(free)} free", f"of {format_bytes(total)}")
+
+
+def _free_memory() -> tuple[int | None, int | None]:
+    """Free and total bytes, within the limit of the control group if there is one."""
+    free = total = None
+    with suppress(OSError, ValueError, KeyError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        sizes = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines}
+        free, total = sizes["MemAvailable"], sizes["MemTotal"]
+    if total is None:
+        with suppress(OSError, ValueError, AttributeError):
+            page = os.sysconf("SC_PAGE_SIZE")
+            total = page * os.sysconf("SC_PHYS_PAGES")
+            free = page * os.sysconf("SC_AVPHYS_PAGES")
+    limit, used = _first_number(GROUP_LIMITS), _first_number(GROUP_USES)
+    if limit is not None and total is not None and limit < total:
+        total = limit
+        free = min(free or limit, max(limit - (used or 0), 0))
+    return free, total
+
+
+def _first_number(paths: tuple[str, ...]) -> int | None:
+    for path in paths:
+        with suppress(OSError, ValueError):
+            return int(Path(path).read_text(encoding="ascii"))
+    return None

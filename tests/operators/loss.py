@@ -1,0 +1,39 @@
+"""Cases of the loss family."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cases import case, floats, integers, positive
+
+SHAPES = (
+    ((4, 3), [0, 2, 1, 2]),
+    ((2, 3, 4), [[0, 1, 2, 0], [2, 2, 1, 0]]),
+    ((1, 3, 2, 2), [[[0, 1], [2, 2]]]),
+)
+NAMES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
+for name in NAMES:
+    for shape, labels in SHAPES:
+        for reduction in ("none", "sum", "mean"):
+            for ignored in (None, 2):
+                options = {"reduction": reduction} | ({"ignore_index": 2} if ignored else {})
+                case(name, shape, integers(labels), **options)
+                case(name, shape, integers(labels), positive(3), note="w", **options)
+    case(name, (4, 3), np.array([0, 1, 2, 1], np.int32), note="int32")
+    case(name, (3, 3), integers([0, -1, 2]), ignore_index=-1)
+    case(name, (3, 3), integers([0, 255, 2]), positive(3), ignore_index=255)
+    case(name, (700, 30), integers([i * 7 % 30 for i in range(700)]), note="rows", ignore_index=4)
+    case(
+        name,
+        (2, 3, 1000),
+        integers([[i % 3 for i in range(1000)]] * 2),
+        note="columns",
+        gradient=False,
+    )
+for reduction in ("none", "sum", "mean"):
+    for weights in (None, positive(3)):
+        case(
+            "SoftmaxCrossEntropyLoss", (4, 3), integers([0, 2, 1, 2]), weights,
+            outputs=2, reduction=reduction, ignore_index=1,
+        )  # fmt: skip
+case("SoftmaxCrossEntropyLoss", (1, 3, 2, 2), integers([[[0, 1], [2, 2]]]), outputs=2)
