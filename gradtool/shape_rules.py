@@ -179,11 +179,101 @@ def _group_normalization(_library: Any, ctx: Any, node: ir.Node) -> None:
         ctx.set_shape_and_dtype(node.outputs[0], x.shape, x.dtype)
 
 
+def _reduce(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's knows nothing where the axes are computed, though the rank is certain."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    if y.shape is not None or x is None or x.shape is None or axes is None or axes.shape is None:
+        return
+    rank = len(x.shape)
+    if not node.attributes.get_int("keepdims", 1):
+        count = axes.shape[0]
+        rank = rank - count if isinstance(count, int) and count > 0 else -1
+    if rank >= 0:
+        ctx.set_shape(y, ir.Shape([ctx.new_symbolic_dim() for _ in range(rank)]))
+
+
+REDUCTIONS = (
+    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+    "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
+)  # fmt: skip
+
+
+def _max_unpool(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's gives every spatial size a new symbol."""
+    x = node.inputs[0]
+    if x is None or x.shape is None:
+        return
+    shape = _known(ctx, node.inputs[2]) if len(node.inputs) > 2 else None
+    if shape is None:
+        from gradtool.functions.calls import arguments
+        from gradtool.windows import Window
+
+        given = arguments(node)
+        window = Window.of(given["kernel_shape"], (), given)
+        axes = zip(
+            x.shape[2:], window.strides, window.kernel, window.begin, window.end, strict=True
+        )
+        shape = [*x.shape[:2], *((n - 1) * s + k - b - e for n, s, k, b, e in axes)]
+    ctx.set_shape_and_dtype(node.outputs[0], ir.Shape(shape), x.dtype)
+
+
+def _attention(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's shows keys and values in the layout of three-dimensional inputs."""
+    library(ctx, node)
+    heads = node.attributes.get_int("kv_num_heads", 0)
+    past = [*node.inputs[4:6], None, None][:2]
+    pairs = zip(node.inputs[1:3], past, node.outputs[1:3], strict=False)
+    for new, old, shown in pairs:
+        if old is None and new is not None and new.shape is not None and len(new.shape) == 3:
+            b, length, size = new.shape
+            ctx.set_shape(shown, ir.Shape([b, heads, length, size // max(heads, 1)]))
+
+
+def _resize(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's rounds halves to even where a policy keeps the aspect ratio."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    policy = node.attributes.get_string("keep_aspect_ratio_policy", "stretch")
+    sizes = _known(ctx, node.inputs[3]) if len(node.inputs) > 3 else None
+    if policy == "stretch" or sizes is None or x is None or x.shape is None:
+        return
+    axes = [a % len(x.shape) for a in node.attributes.get_ints("axes", range(len(x.shape)))]
+    have = [x.shape[axis] for axis in axes]
+    if not all(isinstance(n, int) and n for n in (*have, *sizes)):
+        return
+    ratios = [size / n for size, n in zip(sizes, have, strict=True)]
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    dims = list(x.shape)
+    for axis, n in zip(axes, have, strict=True):
+        dims[axis] = int(scale * n + 0.5)
+    ctx.set_shape(y, ir.Shape(dims))
+
+
+def _unique(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's takes x to be flattened even where an axis is given."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    if x is None or x.shape is None or "axis" not in node.attributes:
+        return
+    axis = node.attributes["axis"].as_int() % len(x.shape)
+    if len(node.outputs) > 2:
+        ctx.set_shape(node.outputs[2], ir.Shape([x.shape[axis]]))
+    if y.shape is not None and len(y.shape) == 1:
+        ctx.set_shape(y, ir.Shape([*x.shape[:axis], y.shape[0], *x.shape[axis + 1 :]]))
+
+
 RULES = {
+    ("Attention", 23): _attention,
     ("ConstantOfShape", 9): _constant_of_shape,
     ("Concat", 4): _concat,
     ("GroupNormalization", 18): _group_normalization,
     ("Loop", 1): _loop,
+    ("MaxUnpool", 9): _max_unpool,
+    **{("Resize", version): _resize for version in (18, 19)},
     ("Slice", 10): _slice,
     ("Split", 2): _split,
+    ("Unique", 11): _unique,
+    **{(op, 1): _reduce for op in REDUCTIONS},
 }

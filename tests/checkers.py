@@ -96,6 +96,9 @@ def differentiated(
 def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
     """Every value of a model by our kernels, one call after the other."""
     known: dict[str, Any] = dict(feeds)
+    sizes: dict[str, int] = {}
+    for value in model.graph.inputs:
+        _learn(sizes, value, known[value.name].shape)
     for name, value in model.graph.initializers.items():
         known[name] = value.const_value.numpy()
     for node in model.graph:
@@ -104,11 +107,14 @@ def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
         assert found is not None, f"no kernel for {node.domain}::{node.op_type}"
         inputs = [None if v is None else known[v.name] for v in node.inputs]
         out = [
-            Spec(tuple(v.shape.numpy()), v.dtype.numpy()) if v.name else None for v in node.outputs
+            Spec(_concrete(v.shape, sizes), v.dtype.numpy()) if v.name else None
+            for v in node.outputs
         ]
         results = call(np, found, inputs, out, arguments(node))
         for value, spec, result in zip(node.outputs, out, results, strict=True):
             if spec is not None:
+                _learn(sizes, value, result.shape)
+                spec = Spec(_concrete(value.shape, sizes), spec.dtype)  # noqa: PLW2901
                 assert result.shape == spec.shape, (
                     f"{node.op_type}: {result.shape}, not {spec.shape}"
                 )
@@ -117,6 +123,20 @@ def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
                 )
                 known[value.name] = result
     return known
+
+
+def _learn(sizes: dict[str, int], value: ir.Value, shape: tuple[int, ...]) -> None:
+    """Take down what the symbols in the shape of a value stand for."""
+    for dim, size in zip(value.shape, shape, strict=True):
+        if isinstance(dim, ir.SymbolicDim) and dim.value is not None:
+            sizes.setdefault(dim.value, size)
+
+
+def _concrete(shape: ir.Shape, sizes: dict[str, int]) -> tuple[int, ...]:
+    """A shape in numbers; -1 for a size that depends on data that isn't known yet."""
+    return tuple(
+        d if isinstance(d, int) else -1 if (n := d.evaluate(sizes)) is None else n for d in shape
+    )
 
 
 def check_gradient(case: Case) -> float:
@@ -223,17 +243,18 @@ def check_symbolic(case: Case, rtol: float = 3e-4, atol: float = 3e-5) -> None:
 
 
 def check_memory(op: str, inputs: list[Any], outputs: list[Spec], **attributes: Any) -> None:
-    """A kernel call on arrays at hand takes at most 64 KiB beyond what it was given."""
+    """A kernel call on arrays at hand takes only numpy's own casting buffers: 96 KiB at most."""
     found = registry.find(*split_name(op), 20)
     assert found is not None
     specs = [i if i is None or s in found.host else spec_of(i) for s, i in enumerate(inputs)]
     out = [np.empty(s.shape, s.dtype) for s in outputs]
     work = [np.empty(s.shape, s.dtype) for s in found.workspace(specs, outputs, attributes)]
-    found.function(np, *inputs, out=out, work=work, **attributes)
-    tracemalloc.start()
-    try:
+    with np.errstate(all="ignore"):
         found.function(np, *inputs, out=out, work=work, **attributes)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak <= 65536, f"{op} takes {peak} bytes"
+        tracemalloc.start()
+        try:
+            found.function(np, *inputs, out=out, work=work, **attributes)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak <= 98304, f"{op} takes {peak} bytes"

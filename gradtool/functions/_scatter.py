@@ -61,8 +61,9 @@ def rows(op, indices, shape, depth, batch_dims=0):
 
     `indices` is `[*batch, …, depth]`; a row is what remains behind `batch_dims + depth` axes.
     """
-    batch = op.Slice(shape, [0], [batch_dims], [0])
-    batches = count(op, batch) if batch_dims else op.constant(1)
+    batches = op.constant(1)
+    if batch_dims:
+        batches = count(op, op.Slice(shape, [0], [batch_dims], [0]))
     indices = op.Reshape(indices, op.Concat(vector(op, batches), [-1, depth], axis=0))
     found = op.Unsqueeze(op.Range(op.constant(0), batches, op.constant(1)), [1])
     for column in range(depth):

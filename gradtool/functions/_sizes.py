@@ -31,6 +31,8 @@ def dims(shape: ir.Value) -> list[Dim]:
         return list(constant)
     noted = shape.metadata_props.get(METADATA)
     if noted is not None:
-        return [size if isinstance(size, int) else ir.SymbolicDim(size) for size in json.loads(noted)]
+        return [
+            size if isinstance(size, int) else ir.SymbolicDim(size) for size in json.loads(noted)
+        ]
     rank = shape.shape[0] if shape.shape is not None else None
     return [ir.SymbolicDim(None) for _ in range(rank if isinstance(rank, int) else 0)]

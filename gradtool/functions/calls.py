@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx_ir as ir
 
 from gradtool.functions import DOMAIN, Composite, composites
+from gradtool.passes.prune import drop, inner_nodes
 
 if TYPE_CHECKING:
     from gradtool.builder import Builder
@@ -36,9 +39,14 @@ def _inference(entry: Composite) -> Callable[[Any, ir.Node], None]:
             return
         found = entry.shapes(*node.inputs, **arguments(node))
         for value, (shape, dtype) in zip(node.outputs, found, strict=False):
-            context.set_shape_and_dtype(value, ir.Shape(shape), dtype)
+            dims = [context.new_symbolic_dim() if _unnamed(d) else d for d in shape]
+            context.set_shape_and_dtype(value, ir.Shape(dims), dtype)
 
     return infer
+
+
+def _unnamed(dim: Any) -> bool:
+    return isinstance(dim, ir.SymbolicDim) and dim.value is None
 
 
 def arguments(node: ir.Node) -> dict[str, Any]:
@@ -67,7 +75,8 @@ def expand(model: ir.Model, keep: Callable[[str], bool], *, mark: bool = False) 
                 for inner in emitted:
                     inner.metadata_props[CALL] = node.name or ""
                 emitted[0].metadata_props[CALLEE] = _describe(node)
-            _replace(node, op.results)
+            _take_over(node.outputs, op.results)
+        drop(calls)
     if not any(n.domain == DOMAIN for n in model.graph.all_nodes()):
         model.graph.opset_imports.pop(DOMAIN, None)
 
@@ -80,25 +89,23 @@ def _emit_body(op: Builder, node: ir.Node) -> list[ir.Node]:
     with op.at(node, stage=stage, source=source, prefix=node.name or ""), op.arithmetic():
         made = composites()[node.op_type].body(op, *node.inputs, **arguments(node))
         made = (made,) if isinstance(made, ir.Value) else tuple(made)
+        inner = set(op.emitted[start:])
         seen: list[ir.Value] = []
         for value in made:
-            own = value.producer() in op.emitted[start:] and value not in seen
+            own = value.producer() in inner and value not in seen
             seen.append(value if own else op.Identity(value))
     op.results = tuple(seen)
-    return op.emitted[start:]
+    return [n for n in op.emitted[start:] if n.graph is node.graph]
 
 
-def _replace(node: ir.Node, results: tuple[ir.Value, ...]) -> None:
-    """Let `results` take the names and the readers of the node's outputs, and drop the node."""
-    for old, new in zip(node.outputs, results, strict=False):
-        name = old.name
-        old.name = None
+def _take_over(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> None:
+    """Let the values of `after` take the names and the readers of those of `before`."""
+    for old, new in zip(before, after, strict=False):
+        name, old.name = old.name, None
         new.name = name
         if old.dtype == new.dtype and old.shape is not None:
             new.shape = old.shape
         old.replace_all_uses_with(new, replace_graph_outputs=True)
-    assert node.graph is not None  # noqa: S101 - a node found in a graph
-    node.graph.remove(node, safe=True)
 
 
 def _describe(node: ir.Node) -> str:
@@ -119,50 +126,72 @@ def refold(model: ir.Model) -> int:
     Metadata is not believed: the body is emitted again, and a group of nodes that differs from it
     in anything stays as it is.
     """
-    groups = dict(_groups(model.graph))
+    groups = _groups(model)
     if not groups:
         return 0
     from gradtool.builder import Builder
 
     op = Builder(model)
-    values = {v.name: v for v in (*model.graph.inputs, *model.graph.initializers.values())}
-    values |= {v.name: v for n in model.graph for v in n.outputs if v.name}
-    return sum(_refold_group(op, nodes, values) for nodes in groups.values())
+    before = set(model.graph.initializers)
+    values = {v.name: v for g in model.graphs() for v in (*g.inputs, *g.initializers.values())}
+    values |= {v.name: v for n in model.graph.all_nodes() for v in n.outputs if v.name}
+    discarded: list[ir.Node] = []
+    count = sum(_refold_group(op, nodes, values, discarded) for nodes in groups)
+    drop(discarded)
+    for name in [n for n in model.graph.initializers if n not in before]:
+        if not model.graph.initializers[name].uses():
+            del model.graph.initializers[name]
+    return count
 
 
-def _groups(graph: ir.Graph) -> Iterator[tuple[str, list[ir.Node]]]:
-    found: dict[str, list[ir.Node]] = {}
-    for node in graph:
-        call = node.metadata_props.get(CALL)
-        if call is not None:
-            found.setdefault(call, []).append(node)
-    yield from found.items()
+def _groups(model: ir.Model) -> list[list[ir.Node]]:
+    """The runs of nodes that carry the name of the same call."""
+    found = []
+    for graph in model.graphs():
+        runs = itertools.groupby(graph, lambda node: node.metadata_props.get(CALL))
+        found += [list(nodes) for call, nodes in runs if call is not None]
+    return found
 
 
-def _refold_group(op: Builder, nodes: list[ir.Node], values: dict[str | None, ir.Value]) -> bool:
+def _refold_group(
+    op: Builder,
+    nodes: list[ir.Node],
+    values: dict[str | None, ir.Value],
+    discarded: list[ir.Node],
+) -> bool:
+    """Put one call back, if it may be; the nodes that then serve nobody go to `discarded`."""
     made = _read_call(nodes, values)
-    if made is None:
+    if made is None or not _is_closed(nodes, made[1]):
         return False
     node, outputs = made
+    graph = nodes[0].graph
+    assert isinstance(graph, ir.Graph)  # noqa: S101 - a node found in a graph
+    graph.insert_before(nodes[0], node)
     start = len(op.emitted)
-    op.graph.insert_before(nodes[0], node)
-    op.infer(node)
-    emitted = _emit_body(op, node)
-    same = _same({}, emitted, nodes, dict(zip(op.results, outputs, strict=True)))
-    op.graph.remove(emitted)
-    del op.emitted[start:]
+    try:
+        op.infer(node)
+        emitted = _emit_body(op, node)
+        same = _same({}, emitted, nodes, dict(zip(op.results, outputs, strict=False)))
+    except Exception:  # noqa: BLE001 - made-up metadata may ask anything of a body
+        same = False
+    discarded += [n for n in op.emitted[start:] if n.graph is graph]
     if not same:
-        op.graph.remove(node)
+        discarded.append(node)
         return False
-    for old, new in zip(outputs, node.outputs, strict=True):
-        name = old.name
-        old.name = None
-        new.name = name
-        values[name] = new
-        old.replace_all_uses_with(new, replace_graph_outputs=True)
-    op.graph.remove(nodes, safe=True)
+    _take_over(outputs, node.outputs)
+    values |= {v.name: v for v in node.outputs}
+    discarded += nodes
     op.model.graph.opset_imports.setdefault(DOMAIN, 1)
     return True
+
+
+def _is_closed(nodes: list[ir.Node], outputs: list[ir.Value]) -> bool:
+    """Whether nobody else reads any value of a run of nodes but `outputs`."""
+    members = {n for node in nodes for n in (node, *inner_nodes(node))}
+    hidden = [v for n in nodes for v in n.outputs if v not in outputs]
+    return not any(
+        v.is_graph_output() or any(u.node not in members for u in v.uses()) for v in hidden
+    )
 
 
 def _read_call(
@@ -202,6 +231,8 @@ def _equal_input(known: dict[ir.Value, ir.Value], a: ir.Value | None, b: ir.Valu
     left, right = a.const_value, b.const_value
     if left is None or right is None or left.dtype != right.dtype or left.shape != right.shape:
         return False
+    if getattr(left, "absent", False) or getattr(right, "absent", False):
+        return False
     return left.tobytes() == right.tobytes()
 
 
@@ -219,9 +250,16 @@ def _equal_attributes(known: dict[ir.Value, ir.Value], ours: ir.Node, theirs: ir
             left, right = a.as_tensor(), b.as_tensor()
             if left.dtype != right.dtype or left.tobytes() != right.tobytes():
                 return False
-        elif a.value != b.value:
+        elif _stored(a) != _stored(b):
             return False
     return True
+
+
+def _stored(attr: ir.Attr) -> Any:
+    """The value of an attribute as files hold it: floats have single precision."""
+    if attr.type in (ir.AttributeType.FLOAT, ir.AttributeType.FLOATS):
+        return np.asarray(attr.value, dtype=np.float32).tolist()
+    return attr.value
 
 
 def _equal_graphs(known: dict[ir.Value, ir.Value], a: ir.Graph, b: ir.Graph) -> bool:

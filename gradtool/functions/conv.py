@@ -48,19 +48,19 @@ def conv_grad_weight(op, x, dy, *, kernel_shape, group, strides, dilations, pads
     rest = range(2, len(x.shape))
     plain = all(k == 1 for k in kernel_shape) and all(s == 1 for s in strides)
     if plain and group == 1 and not any(pads):
-        order = [1, 0, *rest]                                               # C, N, *in
+        order = [1, 0, *rest]  # C, N, *in
         x = op.reshape(op.transpose(x, order), [x.shape[1], -1])
         dy = op.reshape(op.transpose(dy, order), [dy.shape[1], -1])
         dw = op.MatMul(dy, op.swap_axes(x, 0, 1))
         return op.unsqueeze(dw, list(rest))
 
     if group == 1:
-        x = op.swap_axes(x, 0, 1)                                           # C, N, *in
+        x = op.swap_axes(x, 0, 1)  # C, N, *in
     else:
-        parts = [x.shape[0], group, x.shape[1] // group, *x.shape[2:]]      # N, G, C/G, *in
+        parts = [x.shape[0], group, x.shape[1] // group, *x.shape[2:]]  # N, G, C/G, *in
         x = op.transpose(op.reshape(x, parts), [2, 1, 0, *(a + 1 for a in rest)])
         x = op.reshape(x, [x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:]])  # C/G, G·N, *in
     dw = op.Conv(
         x, op.swap_axes(dy, 0, 1), group=group, strides=dilations, dilations=strides, pads=pads
-    )                                                                       # C/G, M, *≥kernel
+    )  # C/G, M, *≥kernel
     return op.crop(op.swap_axes(dw, 0, 1), kernel_shape, rest)

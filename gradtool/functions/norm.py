@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from gradtool.functions import composite
-
-
-def widened(x):
-    """The type of sums: float32 at least."""
-    return x.dtype if x.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-
-
-def inverse_root(op, x, epsilon):
-    """`1 / sqrt(x + epsilon)`."""
-    return op.Reciprocal(op.Sqrt(x + epsilon))
+from gradtool.functions import _other_norms, composite  # noqa: F401 - it registers its own
+from gradtool.functions._numbers import inverse_root, widened
 
 
 def moments(op, x, axes, epsilon):
@@ -53,7 +44,7 @@ def layer_normalization_grad(op, x, scale, mean, rstd, dy, *, axis, epsilon):
 def rms_normalization_grad(op, x, scale, dy, *, axis, epsilon):
     """With `n = x · rstd`, `rstd = 1 / sqrt(mean(x²) + epsilon)` and `dn = dy · scale`,
 
-        dx = rstd · (dn - n · mean(dn · n))        dscale = Σ dy · n
+    dx = rstd · (dn - n · mean(dn · n))        dscale = Σ dy · n
     """
     axes, lead, wide = range(axis, len(x.shape)), range(axis), widened(x)
     x_, dy_, scale_ = (op.cast(v, wide) for v in (x, dy, scale))
@@ -127,8 +118,8 @@ def batch_normalization_training(op, x, scale, bias, mean, var, *, epsilon, mome
 def batch_normalization_grad(op, x, scale, mean, rstd, dy, *, epsilon):
     """With `n = (x - mean) · rstd`, sums and means over all axes but the second:
 
-        dx = scale · rstd · (dy - mean(dy) - n · mean(dy · n))
-        dscale = Σ dy · n        dbias = Σ dy
+    dx = scale · rstd · (dy - mean(dy) - n · mean(dy · n))
+    dscale = Σ dy · n        dbias = Σ dy
     """
     axes, wide = [0, *range(2, len(x.shape))], widened(x)
     x_, dy_, scale_ = (op.cast(v, wide) for v in (x, dy, scale))

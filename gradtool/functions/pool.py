@@ -54,22 +54,25 @@ def _row_major(op, places, sizes):
 
 
 @composite("AveragePoolGrad", shapes=_of_sizes)
-def average_pool_grad(
-    op, dy, sizes, *, kernel_shape, strides, dilations, pads, count_include_pad, ceil_mode
-):
+def average_pool_grad(op, dy, sizes, *, kernel_shape, strides, dilations, pads, count_include_pad):
     """`dx` of shape `sizes`: each window's share, dy by its number of elements, is added to all
     of them: the transposed convolution with ones of each plane by itself.
     """
-    rank = len(kernel_shape)
     given = {"strides": strides, "dilations": dilations, "pads": pads}
     window = Window.of(kernel_shape, (), given)
     shares = dy / _counts(op, window, dy, sizes, count_include_pad=count_include_pad)
 
-    planes = op.Reshape(shares, op.Concat([-1, 1], op.Slice(op.shape(dy), [2], [2 + rank]), axis=0))
-    ones = np.ones((1, 1, *kernel_shape), dy.dtype.numpy())
+    return spread(op, window, shares, sizes)
+
+
+def spread(op, window, shares, sizes):
+    """A tensor of shape `sizes` to which each window's share is added wherever it has a tap."""
+    rank = window.rank
+    apart = op.Concat([-1, 1], op.Slice(op.shape(shares), [2], [2 + rank]), axis=0)
+    ones = np.ones((1, 1, *window.kernel), shares.dtype.numpy())
     full = op.ConvTranspose(
-        planes, ones, strides=strides, dilations=dilations,
-        output_padding=[s - 1 for s in strides],
+        op.Reshape(shares, apart), ones, strides=window.strides, dilations=window.dilations,
+        output_padding=[s - 1 for s in window.strides],
     )  # fmt: skip
     begin, axes = op.constant(list(window.begin)), list(range(2, 2 + rank))
     spatial = op.Slice(sizes, [2], [2 + rank])
@@ -102,7 +105,35 @@ def global_max_pool_grad(op, x, dy):
     """dy where x is greatest in its plane, at the first such place; zero elsewhere."""
     flat = op.Reshape(x, [0, 0, -1])
     place = op.ArgMax(flat, axis=2, keepdims=1)
-    dx = op.ScatterElements(
-        op.zeros_like(flat), place, op.Reshape(dy, [0, 0, -1]), axis=2
-    )
+    dx = op.ScatterElements(op.zeros_like(flat), place, op.Reshape(dy, [0, 0, -1]), axis=2)
     return op.reshape_like(dx, x)
+
+
+def _slope(op, x, p):
+    """`sign(x) · |x|^(p - 1)`, the derivative of `|x|^p / p`."""
+    if p == 1:
+        return op.Sign(x)
+    return x if p == 2 else op.Sign(x) * op.Pow(op.Abs(x), op.constant(float(p - 1), x.dtype))
+
+
+def _share(op, y, dy, p):
+    """`dy · y^(1 - p)`, 0 where y is 0."""
+    is_zero = op.Equal(y, 0.0)
+    safe = op.Where(is_zero, op.constant(1.0, y.dtype), y)
+    return op.Where(is_zero, op.constant(0.0, y.dtype), dy) * op.Pow(
+        safe, op.constant(float(1 - p), y.dtype)
+    )
+
+
+@composite("LpPoolGrad", like=0)
+def lp_pool_grad(op, x, y, dy, *, p, kernel_shape, strides, dilations, pads):
+    """`dx = sign(x) · |x|^(p - 1) · Σ dy · y^(1 - p)` over the windows that an element is in."""
+    given = {"strides": strides, "dilations": dilations, "pads": pads}
+    window = Window.of(kernel_shape, (), given)
+    return _slope(op, x, p) * spread(op, window, _share(op, y, dy, p), op.shape(x))
+
+
+@composite("GlobalLpPoolGrad", like=0)
+def global_lp_pool_grad(op, x, y, dy, *, p):
+    """`dx = sign(x) · |x|^(p - 1) · dy · y^(1 - p)`, 0 where y is 0."""
+    return _slope(op, x, p) * _share(op, y, dy, p)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gradtool.errors import UnsupportedGradient
-from gradtool.functions._sizes import integers
+from gradtool.functions._scatter import count, rows, vector
+from gradtool.functions._sizes import array
 from gradtool.gradients import gradient, zero_gradient
 
 zero_gradient("ArgMax", "ArgMin", "NonZero")
@@ -36,3 +37,152 @@ def gather_nd(op, node, dy):
     x, indices = node.inputs
     batch_dims = node.attributes.get_int("batch_dims", 0)
     return op.GatherNDGrad(dy, indices, op.shape(x), batch_dims=batch_dims)
+
+
+@gradient("TopK")
+def top_k(op, node, dy, _):
+    """`y = x[indices]` along the axis:  dx is dy at the indices, zero elsewhere."""
+    x = node.inputs[0]
+    axis = node.attributes.get_int("axis", -1)
+    return op.GatherElementsGrad(dy, node.outputs[1], op.shape(x), axis=axis)
+
+
+@gradient("Compress")
+def compress(op, node, dy):
+    """`y` is some slices of x:  dx is dy there and zero elsewhere."""
+    x, condition = node.inputs
+    chosen = op.Squeeze(op.NonZero(condition), [0])
+    if "axis" in node.attributes:
+        axis = node.attributes["axis"].as_int()
+        return op.GatherGrad(dy, chosen, op.shape(x), axis=axis)
+    flat = vector(op, count(op, op.shape(x)))
+    return op.Reshape(op.GatherGrad(dy, chosen, flat, axis=0), op.shape(x))
+
+
+@gradient("Unique")
+def unique(op, node, dy, *_):
+    """`y = x[first]`, the first of equal slices:  dx is dy there and zero elsewhere."""
+    x = node.inputs[0]
+    _, first = op.all_outputs(node, 2)
+    if "axis" in node.attributes:
+        axis = node.attributes["axis"].as_int()
+        return op.GatherGrad(dy, first, op.shape(x), axis=axis)
+    flat = vector(op, count(op, op.shape(x)))
+    return op.Reshape(op.GatherGrad(dy, first, flat, axis=0), op.shape(x))
+
+
+@gradient("OneHot")
+def one_hot(op, node, dy):
+    """`y = off + (on - off) · m` for the 0-1 mask m:  d(off, on) = Σ dy · (1 - m), Σ dy · m."""
+    indices, depth, values = node.inputs
+    axis = node.attributes.get_int("axis", -1)
+    zero_one = np.array([0, 1], values.dtype.numpy())
+    sums = [
+        op.ReduceSum(dy * op.OneHot(indices, depth, op.constant(ends), axis=axis), keepdims=0)
+        for ends in (zero_one[::-1].copy(), zero_one)
+    ]
+    return None, None, op.Concat(*(op.Unsqueeze(s, [0]) for s in sums), axis=0)
+
+
+# ------------------------------------------------------------------------- scatter
+
+
+@gradient("ScatterElements")
+def scatter_elements(op, node, dy):
+    """`y = x`, then `y[i] = u` or `y[i] ⊕= u`, element by element, at the indices i."""
+    x, indices, updates = node.inputs
+    axis = node.attributes.get_int("axis", 0)
+    reduction = node.attributes.get_string("reduction", "none")
+
+    def read(value):
+        return op.GatherElements(value, indices, axis=axis)
+
+    def write(value, new, how):
+        return op.ScatterElements(value, indices, new, axis=axis, reduction=how)
+
+    if reduction == "none":
+        _refuse_repeats(node, _element_targets(indices, axis))
+    dx, du = _scattered(op, dy, x, updates, node.outputs[0], reduction, read, write)
+    return dx, None, du
+
+
+@gradient("ScatterND")
+def scatter_nd(op, node, dy):
+    """`y = x`, then `y[i] = u` or `y[i] ⊕= u`, row by row, at the indices i."""
+    x, indices, updates = node.inputs
+    reduction = node.attributes.get_string("reduction", "none")
+    if reduction == "none":
+        _refuse_repeats(node, array(indices))
+    if reduction in ("none", "add"):
+        zeros = op.zeros_like(updates)
+        dx = dy if reduction == "add" else op.ScatterND(dy, indices, zeros)
+        return dx, None, op.GatherND(dy, indices)
+
+    depth = indices.shape[-1]
+    shape = op.shape(x)
+    width = vector(op, count(op, op.Slice(shape, [depth], [len(x.shape)], [0])))
+    lines = op.Concat([-1], width, axis=0)
+    u = op.Reshape(updates, lines)
+    source = op.Expand(rows(op, indices, shape, depth), op.shape(u))
+
+    def read(value):
+        return op.GatherElements(value, source, axis=0)
+
+    def write(value, new, how):
+        return op.ScatterElements(value, source, new, axis=0, reduction=how)
+
+    dy, x2, y = (op.Reshape(v, lines) for v in (dy, x, node.outputs[0]))
+    dx, du = _scattered(op, dy, x2, u, y, reduction, read, write)
+    return op.reshape_like(dx, x), None, op.reshape_like(du, updates)
+
+
+def _scattered(op, dy, x, u, y, reduction, read, write):
+    """Gradients of x and of the updates u.
+
+        none      dx = dy, zero where overwritten       du = dy[i]
+        add       dx = dy                               du = dy[i]
+        max, min  dy to the winners, in equal parts where several are equal
+        mul       dy times the product of all other factors of the element
+
+    That product is the product of the factors that aren't zero, divided by the factor itself,
+    unless another factor is zero.
+    """
+    if reduction == "none":
+        return write(dy, op.zeros_like(u), "none"), read(dy)
+    if reduction == "add":
+        return dy, read(dy)
+    if reduction in ("max", "min"):
+        x_wins = op.cast(op.Equal(x, y), dy.dtype)
+        u_wins = op.cast(op.Equal(u, read(y)), dy.dtype)
+        share = dy / write(x_wins, u_wins, "add")
+        return share * x_wins, read(share) * u_wins
+
+    x_zero, u_zero = (op.Equal(v, 0.0) for v in (x, u))
+    x_one, u_one = (op.Where(zero, 1.0, v) for zero, v in ((x_zero, x), (u_zero, u)))
+    product = write(x_one, u_one, "mul")
+    x_count, u_count = (op.cast(zero, dy.dtype) for zero in (x_zero, u_zero))
+    zeros = write(x_count, u_count, "add")
+    x_alone = op.cast(op.Equal(zeros, x_count), dy.dtype)
+    u_alone = op.cast(op.Equal(read(zeros), u_count), dy.dtype)
+    return dy * (product / x_one) * x_alone, read(dy * product) / u_one * u_alone
+
+
+def _element_targets(indices, axis):
+    """The element that each index of a ScatterElements writes, if the indices are constant."""
+    known = array(indices)
+    if known is None:
+        return None
+    targets = np.indices(known.shape)
+    targets[axis] = known
+    return targets.reshape(known.ndim, -1).T
+
+
+def _refuse_repeats(node, targets):
+    """Raise if two updates overwrite one element: which of them stays is undefined."""
+    if targets is None:
+        return
+    targets = targets.reshape(-1, targets.shape[-1])
+    sizes = np.asarray(node.inputs[0].shape[: targets.shape[1]], dtype=object)
+    wrapped = np.where(targets < 0, targets + [s if isinstance(s, int) else 0 for s in sizes], targets)
+    if len(np.unique(wrapped, axis=0)) < len(wrapped):
+        raise UnsupportedGradient(node, "repeated indices overwrite each other; set a reduction")

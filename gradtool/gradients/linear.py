@@ -27,7 +27,9 @@ def matmul(op, node, dy):
     else:
         da = _summed(op, dy, op.swap_axes(b, -2, -1), a)
         db = _summed(op, op.swap_axes(a, -2, -1), dy, b)
-    return op.squeeze(da, -2) if row else da, op.squeeze(db, -1) if column else db
+    da = op.squeeze(da, -2) if row else da
+    db = op.squeeze(db, -1) if column else db
+    return da, db
 
 
 def _tall(op, a, b, dy):
@@ -35,9 +37,12 @@ def _tall(op, a, b, dy):
     rows = op.reshape(dy, [-1, dy.shape[-1]]) if len(dy.shape) > 2 else dy
     da = op.Gemm(rows, b, transB=1)
     if len(a.shape) == 2:
-        return da, op.Gemm(a, dy, transA=1)
-    db = op.Gemm(op.reshape(a, [-1, a.shape[-1]]), rows, transA=1)
-    return op.reshape_like(da, a), db
+        db = op.Gemm(a, dy, transA=1)
+    else:
+        da = op.reshape_like(da, a)
+        db = op.Gemm(op.reshape(a, [-1, a.shape[-1]]), rows, transA=1)
+    da.shape, db.shape = a.shape, b.shape
+    return da, db
 
 
 def _summed(op, p, q, target):
@@ -78,4 +83,5 @@ def gemm(op, node, dy):
         db = op.Gemm(dy, a, alpha=alpha, transA=1, transB=flip_a)
     else:
         db = op.Gemm(a, dy, alpha=alpha, transA=1 - flip_a)
+    da.shape, db.shape = a.shape, b.shape
     return da, db, dy if beta == 1 else dy * beta

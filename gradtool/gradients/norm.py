@@ -8,7 +8,8 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from gradtool.errors import UnsupportedGradient
-from gradtool.functions.norm import channels_last, inverse_root, widened
+from gradtool.functions._numbers import inverse_root, widened
+from gradtool.functions.norm import channels_last
 from gradtool.gradients import gradient
 
 
@@ -159,3 +160,29 @@ def _through(op, x, epsilon, share, dnew_mean, dnew_var, dmean, drstd):
         rstd = inverse_root(op, op.mean(centred * centred, axes), epsilon)
         dx = dx - spread(drstd) * rstd * rstd * rstd * centred / count
     return op.cast(dx, x.dtype)
+
+
+@gradient("LpNormalization")
+def lp_normalization(op, node, dy):
+    """`y = x / |x|ₚ` along one axis."""
+    given = node.attributes
+    return op.LpNormalizationGrad(
+        node.inputs[0], dy, axis=given.get_int("axis", -1), p=given.get_int("p", 2)
+    )
+
+
+@gradient("MeanVarianceNormalization")
+def mean_variance_normalization(op, node, dy):
+    """`y = (x - mean) / (std + 1e-9)` over `axes`."""
+    axes = list(node.attributes.get_ints("axes", [0, 2, 3]))
+    return op.MeanVarianceNormalizationGrad(node.inputs[0], dy, axes=axes)
+
+
+@gradient("LRN")
+def lrn(op, node, dy):
+    """`y = x / base^beta` with `base = bias + alpha / size · Σ x²` over neighbouring channels."""
+    given = node.attributes
+    return op.LRNGrad(
+        node.inputs[0], dy, size=given.get_int("size"), alpha=given.get_float("alpha", 1e-4),
+        beta=given.get_float("beta", 0.75), bias=given.get_float("bias", 1.0),
+    )  # fmt: skip

@@ -23,16 +23,29 @@ def max_pool(op, node, dy, dindices=None):
 @gradient("AveragePool")
 def average_pool(op, node, dy):
     """`y = mean` over each window: dy, by the number of elements, is added to all of them."""
-    x = node.inputs[0]
+    include = node.attributes.get_int("count_include_pad", 0)
+    window = _window(node)
+    return op.AveragePoolGrad(
+        dy, op.shape(node.inputs[0]), kernel_shape=window.kernel, **window.attributes,
+        count_include_pad=include,
+    )  # fmt: skip
+
+
+@gradient("LpPool")
+def lp_pool(op, node, dy):
+    """`y = (Σ |x|^p)^(1/p)` over each window:  dx = sign(x) · |x|^(p-1) · Σ dy · y^(1-p)."""
+    p, window = node.attributes.get_int("p", 2), _window(node)
+    return op.LpPoolGrad(
+        node.inputs[0], node.outputs[0], dy, p=p, kernel_shape=window.kernel, **window.attributes
+    )
+
+
+def _window(node):
     given = arguments(node)
     try:
-        window = Window.of(given["kernel_shape"], x.shape[2:], given)
+        return Window.of(given["kernel_shape"], node.inputs[0].shape[2:], given)
     except ValueError as error:
         raise UnsupportedGradient(node, str(error)) from None
-    return op.AveragePoolGrad(
-        dy, op.shape(x), kernel_shape=window.kernel, **window.attributes,
-        count_include_pad=given.get("count_include_pad", 0), ceil_mode=given.get("ceil_mode", 0),
-    )  # fmt: skip
 
 
 @gradient("GlobalAveragePool")
@@ -46,3 +59,23 @@ def global_average_pool(op, node, dy):
 def global_max_pool(op, node, dy):
     """`y = max` over each plane:  dx = dy at the first place of the maximum."""
     return op.GlobalMaxPoolGrad(node.inputs[0], dy)
+
+
+@gradient("GlobalLpPool")
+def global_lp_pool(op, node, dy):
+    """`y = (Σ |x|^p)^(1/p)` over each plane:  dx = sign(x) · |x|^(p-1) · dy · y^(1-p)."""
+    p = node.attributes.get_int("p", 2)
+    return op.GlobalLpPoolGrad(node.inputs[0], node.outputs[0], dy, p=p)
+
+
+@gradient("MaxUnpool")
+def max_unpool(op, node, dy):
+    """`y` is zero but for x, at the places that `indices` counts in an image of the size that the
+    pooling had:  dx is dy there.
+    """
+    x, indices, *_ = node.inputs
+    window = Window.of(node.attributes["kernel_shape"].as_ints(), (), arguments(node))
+    axes = zip(x.shape[2:], window.strides, window.kernel, window.begin, window.end, strict=True)
+    sizes = [(size - 1) * s + k - b - e for size, s, k, b, e in axes]
+    image = op.crop(dy, sizes, range(2, len(x.shape)))
+    return op.Gather(op.Reshape(image, [-1]), indices, axis=0), None, None

@@ -159,8 +159,8 @@ def resize(op, node, dy):
     x, *inputs = node.inputs
     attributes = arguments(node)
     if attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and len(inputs) == 3:
-        known = array(inputs[2]) is not None and x.shape.is_static()
-        if not known:
+        axes = attributes.get("axes") or range(len(x.shape))
+        if array(inputs[2]) is None or not all(isinstance(x.shape[a], int) for a in axes):
             raise UnsupportedGradient(node, "keep_aspect_ratio_policy needs sizes that are known")
     inputs = [i if i is None or i.shape != (0,) else None for i in inputs]
     return op.ResizeGrad(dy, op.shape(x), *inputs, **attributes)

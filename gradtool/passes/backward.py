@@ -55,29 +55,46 @@ class Backward:
 def reads(node: ir.Node) -> Iterator[ir.Value]:
     """The values a node reads, those captured by its subgraphs included."""
     yield from (v for v in node.inputs if v is not None)
-    for attr in node.attributes.values():
-        if attr.type == ir.AttributeType.GRAPH:
-            inner = list(attr.as_graph().all_nodes())
-            own = {v for n in inner for v in n.outputs} | set(attr.as_graph().inputs)
-            for sub in inner:
-                yield from (v for v in sub.inputs if v is not None and v not in own)
+    if any(attr.type == ir.AttributeType.GRAPH for attr in node.attributes.values()):
+        yield from captured(node)
 
 
-def dependent(graph: ir.Graph, sources: Iterable[ir.Value]) -> set[ir.Value]:
-    """The values that depend on any of `sources`, those included."""
-    found = set(sources)
+def captured(node: ir.Node) -> tuple[ir.Value, ...]:
+    """The values that the subgraphs of a node read and that are defined outside of them."""
+    graphs = [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
+    return tuple(dict.fromkeys(v for graph in graphs for v in free(graph)))
+
+
+def free(graph: ir.Graph) -> tuple[ir.Value, ...]:
+    """The values that a subgraph reads or returns and that are defined outside of it."""
+    graphs = (graph, *graph.subgraphs())
+    nodes = list(graph.all_nodes())
+    own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
+    own |= {v for node in nodes for v in node.outputs}
+    read = [v for node in nodes for v in node.inputs if v is not None]
+    read += [v for g in graphs for v in g.outputs]
+    return tuple(dict.fromkeys(v for v in read if v not in own))
+
+
+def dependent(
+    graph: ir.Graph, sources: Iterable[ir.Value], cut: frozenset[ir.Value] = frozenset()
+) -> set[ir.Value]:
+    """The values that depend on any of `sources` other than through `cut`, those included."""
+    found = set(sources) - cut
     for node in graph:
         if any(v in found for v in reads(node)):
-            found.update(node.outputs)
+            found.update(v for v in node.outputs if v not in cut)
     return found
 
 
-def needed(graph: ir.Graph, targets: Iterable[ir.Value]) -> set[ir.Value]:
-    """The values that any of `targets` depends on, those included."""
-    found = set(targets)
+def needed(
+    graph: ir.Graph, targets: Iterable[ir.Value], cut: frozenset[ir.Value] = frozenset()
+) -> set[ir.Value]:
+    """The values that any of `targets` depends on other than through `cut`, those included."""
+    found = set(targets) - cut
     for node in reversed(graph):
         if any(v in found for v in node.outputs):
-            found.update(reads(node))
+            found.update(v for v in reads(node) if v not in cut)
     return found
 
 
@@ -111,7 +128,7 @@ class _Driver:
     ) -> None:
         self.op = op
         self.nodes = list(op.graph)
-        self.active = dependent(op.graph, wrt) & needed(op.graph, heads) - cut
+        self.active = dependent(op.graph, wrt, cut) & needed(op.graph, heads, cut)
         self.accumulate = accumulate
         self.pending: dict[ir.Value, list[ir.Value]] = {}
         self.blocked: set[ir.Value] = set()
@@ -153,7 +170,7 @@ class _Driver:
                 name = full_name(node.domain, node.op_type)
                 self.offenders.append((node, f"register a rule: gradtool ops --template {name}"))
             if entry is None or not entry.zero:
-                self.blocked.update(v for v in reads(node) if v in self.active and _is_float(v))
+                self.blocked.update(v for v in reads(node) if self._takes(v))
             return
         self.used[entry.name] = None
         hint = node.name or node.op_type
@@ -165,19 +182,29 @@ class _Driver:
                 results = entry.rule(self.op, node, *dys)
             except UnsupportedGradient as error:
                 self.offenders.append((node, str(error)))
-                self.blocked.update(v for v in reads(node) if v in self.active and _is_float(v))
+                self.blocked.update(v for v in reads(node) if self._takes(v))
                 return
             self._deliver(node, entry, results)
 
     def _deliver(self, node: ir.Node, entry: gradients.Gradient, results: object) -> None:
+        """Add what a rule returned to the gradients of the inputs, then of captured values."""
         grads = (results,) if isinstance(results, ir.Value) or results is None else tuple(results)  # type: ignore[arg-type]
-        for value, grad in zip(node.inputs, grads, strict=False):
-            if value is None or grad is None or value not in self.active or not _is_float(value):
+        values = (*node.inputs, *captured(node))
+        if any(v is not None and self._takes(v) for v in values[len(grads) :]):
+            raise ModelError(
+                f"the rule of {entry.name} is wrong at {node.name!r}: "
+                f"{len(grads)} gradients for {len(values)} inputs"
+            )
+        for value, grad in zip(values, grads, strict=False):
+            if value is None or grad is None or not self._takes(value):
                 continue
             if entry.broadcasts:
                 grad = self.op.unbroadcast(grad, value)  # noqa: PLW2901 - summed to its shape
             _check(node, value, grad)
             self._add(value, grad)
+
+    def _takes(self, value: ir.Value) -> bool:
+        return value in self.active and _is_float(value)
 
     def _add(self, value: ir.Value, dy: ir.Value) -> None:
         terms = self.pending.setdefault(value, [])
@@ -212,7 +239,8 @@ def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
             f"the rule of {full_name(node.domain, node.op_type)} is wrong at {node.name!r}: "
             f"gradient {grad.dtype}{grad.shape} for {value.name!r} of {value.dtype}{value.shape}"
         )
-    grad.shape = value.shape
+    pairs = zip(grad.shape or (), value.shape or (), strict=True)
+    grad.shape = ir.Shape(g if isinstance(g, int) else v for g, v in pairs)
 
 
 def _rows(offenders: Sequence[tuple[ir.Node, str]]) -> list[Offender]:

@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import onnx_ir as ir
 
 
 def prune(model: ir.Model) -> int:
-    """Drop unread nodes, and unread initializers that are no inputs; return how many nodes."""
+    """Drop unread nodes, and unread initializers that are no inputs. Returns how many nodes went."""
     graph = model.graph
-    results = set(graph.outputs)
-    dropped = 0
+    dead: dict[ir.Node, None] = {}
     for node in reversed(graph):
-        if not any(v in results or v.uses() for v in node.outputs):
-            graph.remove(node, safe=True)
-            dropped += 1
+        if not any(_is_read(v) for v in node.outputs):
+            _detach(node)
+            dead[node] = None
+    graph.remove(dead)
     for name, value in list(graph.initializers.items()):
-        if not value.uses() and value not in results and not value.is_graph_input():
+        if not _is_read(value) and not value.is_graph_input():
             del graph.initializers[name]
-    return dropped
+    return len(dead)
+
+
+def drop(nodes: Iterable[ir.Node]) -> None:
+    """Remove nodes that only each other read."""
+    by_graph: dict[ir.Graph, list[ir.Node]] = {}
+    for node in nodes:
+        assert isinstance(node.graph, ir.Graph)  # noqa: S101 - it is in a graph
+        by_graph.setdefault(node.graph, []).append(node)
+        _detach(node)
+    for graph, members in by_graph.items():
+        graph.remove(members, safe=True)
+
+
+def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
+    """The nodes of the subgraphs of a node."""
+    for attr in node.attributes.values():
+        if attr.type == ir.AttributeType.GRAPH:
+            yield from attr.as_graph().all_nodes()
+
+
+def _is_read(value: ir.Value) -> bool:
+    """Whether a node reads a value, or a graph returns it."""
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def _detach(node: ir.Node) -> None:
+    """Let a node and its subgraphs read nothing any more."""
+    for reader in (node, *inner_nodes(node)):
+        for slot in range(len(reader.inputs)):
+            reader.replace_input_with(slot, None)

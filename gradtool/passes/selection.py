@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -41,6 +42,7 @@ def trainable(graph: ir.Graph) -> list[ir.Value]:
 
 _STATE = {
     "BatchNormalization": (3, 4),
+    "BatchNormalizationTraining": (3, 4),
     "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2),
     "Resize": (1, 2, 3),
@@ -56,37 +58,23 @@ def select(
     graph: ir.Graph,
     patterns: Sequence[str] | None,
     input_patterns: Sequence[str],
-    no_grad: Sequence[str],
-    reaches: Callable[[ir.Value], bool],
+    *,
+    reaches: AbstractSet[ir.Value],
+    flows: AbstractSet[ir.Value],
+    barred: AbstractSet[ir.Value],
 ) -> Selection:
-    """Resolve `--wrt`, `--input-grad` and `--no-grad` against a graph.
+    """Resolve `--wrt` and `--input-grad` against a graph.
+
+    The loss depends on the values of `reaches`, and on those of `flows` without passing through
+    the values of `barred`, which `--no-grad` names.  What `barred` cuts off is left out.
 
     Raises:
-        UsageError: a pattern matches nothing.
+        UsageError: a pattern matches nothing, or `--no-grad` cuts off a value asked for by name.
         Unreachable: a value asked for by its name does not influence the loss.
     """
-    warnings: list[str] = []
-    inputs = [v for v in graph.inputs if is_float(v) and not v.is_initializer()]
-    leaves = {v.name or "": v for v in (*graph.initializers.values(), *graph.inputs) if is_float(v)}
-    chosen: dict[ir.Value, bool] = {}
-    if patterns is None:
-        default = trainable(graph)
-        if not default:
-            default = inputs
-            warnings.append("no trainable parameter: differentiating by the float inputs")
-        scalars = [v for v in graph.initializers.values() if is_float(v) and not len(v.shape or ())]
-        if scalars and default is not inputs and any(reaches(v) for v in scalars):
-            names = some(v.name or "" for v in scalars if reaches(v))
-            warnings.append(f"scalars taken as constants (ask by --wrt NAME): {names}")
-        chosen = dict.fromkeys(default, False)
-    else:
-        for pattern in patterns:
-            chosen |= _matches(pattern, leaves, _interior(graph), "--wrt")
-    for pattern in input_patterns:
-        chosen |= _matches(pattern, {v.name or "": v for v in inputs}, {}, "--input-grad")
-    excluded = cut(graph, no_grad)
-    wanted = {v: named for v, named in chosen.items() if v not in excluded}
-    lost = [v for v in wanted if not reaches(v)]
+    chosen, warnings = _chosen(graph, patterns, input_patterns, reaches)
+    wanted = {v: named for v, named in chosen.items() if v not in barred}
+    lost = [v for v in wanted if v not in reaches]
     by_name = [v.name or "" for v in lost if wanted[v]]
     if by_name:
         raise Unreachable(
@@ -95,16 +83,61 @@ def select(
     if lost:
         names = some(v.name or "" for v in lost)
         warnings.append(f"left out, the loss does not depend on them: {names}")
-    wrt = tuple(v for v in wanted if v not in lost)
+    cut_off = [v for v in wanted if v in reaches and v not in flows]
+    by_name = [v.name or "" for v in cut_off if wanted[v]]
+    wrt = tuple(v for v in wanted if v in flows)
+    if by_name or (cut_off and not wrt):
+        names = some(by_name or [v.name or "" for v in cut_off])
+        raise UsageError(f"--no-grad cuts every path from the loss to {names}")
     if not wrt:
         raise Unreachable("the loss depends on no value to differentiate by; see --wrt, --loss")
     return Selection(wrt, len(wanted), tuple(warnings))
 
 
+def _chosen(
+    graph: ir.Graph,
+    patterns: Sequence[str] | None,
+    input_patterns: Sequence[str],
+    reaches: AbstractSet[ir.Value],
+) -> tuple[dict[ir.Value, bool], list[str]]:
+    """The values asked for (True where by name, False where by a glob), and warnings."""
+    warnings: list[str] = []
+    inputs = {v.name or "": v for v in graph.inputs if is_float(v) and not v.is_initializer()}
+    chosen: dict[ir.Value, bool] = {}
+    if patterns is None:
+        default = trainable(graph)
+        if not default:
+            default = list(inputs.values())
+            warnings.append("no trainable parameter: differentiating by the float inputs")
+        elif scalars := [v for v in _scalars(graph) if v in reaches]:
+            names = some(v.name or "" for v in scalars)
+            warnings.append(f"scalars taken as constants (ask by --wrt NAME): {names}")
+        chosen = dict.fromkeys(default, False)
+    leaves = {v.name or "": v for v in (*graph.initializers.values(), *graph.inputs) if is_float(v)}
+    everything = _everything(graph) if patterns else {}
+    for pattern in patterns or ():
+        _extend(chosen, _matches(pattern, leaves, everything, "--wrt"))
+    for pattern in input_patterns:
+        _extend(chosen, _matches(pattern, inputs, {}, "--input-grad"))
+    for value in chosen:
+        if not is_float(value):
+            raise UsageError(f"{value.name!r} is {value.dtype}: only floats have gradients")
+    return chosen, warnings
+
+
+def _extend(chosen: dict[ir.Value, bool], found: dict[ir.Value, bool]) -> None:
+    """Add values; one that was asked for by name stays so."""
+    for value, named in found.items():
+        chosen[value] = named or chosen.get(value, False)
+
+
+def _scalars(graph: ir.Graph) -> list[ir.Value]:
+    return [v for v in graph.initializers.values() if is_float(v) and not len(v.shape or ())]
+
+
 def cut(graph: ir.Graph, patterns: Iterable[str]) -> frozenset[ir.Value]:
     """The values that `--no-grad` patterns name: values, or `NODE:INDEX` for a node's output."""
-    everything = {v.name or "": v for v in (*graph.inputs, *graph.initializers.values())}
-    everything |= _interior(graph)
+    everything = _everything(graph)
     for node in graph:
         everything |= {f"{node.name}:{i}": v for i, v in enumerate(node.outputs)}
     found: set[ir.Value] = set()
@@ -113,8 +146,9 @@ def cut(graph: ir.Graph, patterns: Iterable[str]) -> frozenset[ir.Value]:
     return frozenset(found)
 
 
-def _interior(graph: ir.Graph) -> dict[str, ir.Value]:
-    return {v.name: v for n in graph for v in n.outputs if v.name}
+def _everything(graph: ir.Graph) -> dict[str, ir.Value]:
+    values = {v.name or "": v for v in (*graph.inputs, *graph.initializers.values())}
+    return values | {v.name: v for n in graph for v in n.outputs if v.name}
 
 
 def _matches(

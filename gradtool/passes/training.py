@@ -13,9 +13,9 @@ from gradtool.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.names import Names
 from gradtool.passes import loss as losses
-from gradtool.passes.backward import Accumulate, Backward, dependent, differentiate, needed
+from gradtool.passes.backward import Accumulate, Backward, differentiate, needed
 from gradtool.passes.prune import prune
-from gradtool.passes.selection import Selection, cut, is_float, select
+from gradtool.passes.selection import cut, is_float, select
 from gradtool.passes.training_forms import prepare
 
 
@@ -72,10 +72,10 @@ def training_graph(
         warnings.append(f"no loss found: using {chosen.said}; name one with --loss")
     appended = len(model.graph) - before
     state = _publish_state(op)
-    reach = needed(model.graph, heads)
-    picked = select(model.graph, wrt, input_grad, no_grad, reach.__contains__)
     barred = cut(model.graph, no_grad)
-    _require_reach(model.graph, picked, barred, tuple(heads))
+    reach = needed(model.graph, heads)
+    flows = needed(model.graph, heads, barred) if barred else reach
+    picked = select(model.graph, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
     made = differentiate(op, heads, picked.wrt, cut=barred, accumulate=accumulate)
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
@@ -179,14 +179,6 @@ def _ones(op: Builder, loss: ir.Value) -> ir.Value:
 
     assert loss.dtype is not None and loss.shape is not None  # noqa: PT018, S101 - a loss has both
     return op.constant(np.ones(loss.shape.numpy(), dtype=loss.dtype.numpy()))
-
-
-def _require_reach(
-    graph: ir.Graph, picked: Selection, barred: frozenset[ir.Value], targets: Sequence[ir.Value]
-) -> None:
-    """The loss must still depend on something once `--no-grad` has cut."""
-    if barred and not set(targets) & dependent(graph, picked.wrt) - barred:
-        raise UsageError("--no-grad cuts every path from the loss to the values asked for")
 
 
 def _publish(op: Builder, made: Backward) -> dict[str, str]:

@@ -39,3 +39,17 @@ case("GroupNormalization", (2, 6, 4), (6,), (6,), opset=21, num_groups=6, epsilo
 # the checker refuses the form of opset 18: it is deprecated
 case("GroupNormalization", (2, 6, 4, 3), (3,), (3,), opset=18, num_groups=3, ort=False)
 case("GroupNormalization", (2, 4, 3), (1,), (1,), opset=18, num_groups=1, ort=False)
+
+for p in (1, 2):
+    case("LpNormalization", (3, 4), p=p)
+    case("LpNormalization", (2, 3, 4), p=p, axis=1)
+    case("LpNormalization", (2, 3, 4), p=p, axis=0)
+case("MeanVarianceNormalization", (2, 3, 4, 5), axes=[0, 2, 3])
+# the checker can't expand the function without axes; onnxruntime knows those of images only
+case("MeanVarianceNormalization", (2, 3, 4, 5), ort=False)
+case("MeanVarianceNormalization", (2, 3, 4), axes=[1, 2], ort=False)
+case("LRN", (2, 6, 3, 4), size=3, alpha=0.5)
+case("LRN", (2, 6, 3, 4), size=3, alpha=0.3, beta=0.5, bias=2.0)
+# onnxruntime refuses even sizes
+case("LRN", (2, 6, 3, 4), size=4, alpha=0.3, beta=0.5, bias=2.0, ort=False)
+case("LRN", (2, 5, 3, 4), size=7)

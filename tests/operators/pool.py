@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cases import case, floats
+from cases import case, floats, integers
 
 
 def distinct(*shape):
@@ -39,3 +39,19 @@ case("AveragePool", (2, 3, 6, 8), kernel_shape=[3, 3], strides=[2, 3], ceil_mode
 for shape in ((2, 3, 5), (2, 3, 4, 5), (2, 1, 2, 3, 2)):
     case("GlobalAveragePool", shape)
     case("GlobalMaxPool", distinct(*shape))
+    for p in (1, 2, 3):
+        case("GlobalLpPool", shape, p=p)
+
+for p in (1, 2, 3):
+    case("LpPool", (2, 3, 7, 8), kernel_shape=[3, 2], strides=[2, 3], p=p)
+    case("LpPool", (2, 3, 7, 8), kernel_shape=[3, 2], pads=[1, 0, 2, 1], p=p)
+case("LpPool", (2, 3, 7, 8), kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1)
+case("LpPool", (2, 3, 7, 8), kernel_shape=[2, 2], dilations=[2, 3])
+case("LpPool", (2, 3, 7, 8), kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_UPPER")
+case("LpPool", (2, 3, 9), kernel_shape=[3], strides=[2], auto_pad="SAME_LOWER")
+
+case("MaxUnpool", (1, 2, 2, 2), integers([[[[5, 7], [8, 10]], [[16, 18], [29, 31]]]]),
+     kernel_shape=[2, 2], strides=[2, 2])  # fmt: skip
+# onnxruntime counts the places in the given shape, the specification in that of the pooling
+case("MaxUnpool", (1, 1, 2, 2), integers([[[[5, 7], [13, 15]]]]), integers(1, 1, 5, 5),
+     kernel_shape=[2, 2], strides=[2, 2], ort=False)  # fmt: skip

@@ -127,7 +127,7 @@ for _kind in ("nearest", "linear", "cubic"):
     case("Resize", (1, 1, 5, 7), None, np.array([1, 1, 0.6, 0.5], np.float32), mode=_kind,
          coordinate_transformation_mode="half_pixel_symmetric")  # fmt: skip
     for _policy in ("not_larger", "not_smaller"):
-        case("Resize", (1, 1, 4, 6), None, None, integers([7, 9]), mode=_kind, axes=[2, 3],
+        case("Resize", (1, 1, 5, 7), None, None, integers([8, 9]), mode=_kind, axes=[2, 3],
              keep_aspect_ratio_policy=_policy)  # fmt: skip
 for _kind in ("linear", "cubic"):
     case("Resize", (1, 1, 8, 6), None, np.array([1, 1, 0.6, 0.4], np.float32), mode=_kind, antialias=1)

@@ -115,7 +115,9 @@ def channels(xp, layout, x, scale, statistics, dy, out, epsilon, buffers):
             xp.add(db, term, out=db)
         for target, value in zip(sums, (ds, db), strict=False):
             if target is not None:
-                xp.copyto(pick(target.reshape(layout.statistics), parts[0]), value, casting="unsafe")
+                xp.copyto(
+                    pick(target.reshape(layout.statistics), parts[0]), value, casting="unsafe"
+                )
         if dx is None:
             continue
         xp.divide(ds, layout.count, out=ds)

@@ -49,7 +49,9 @@ class Layout:
         inner = min(size, room)
         run = -(-256 // max(1, inner))
         some = min(count, max(1, run, room // max(1, inner * images)))
-        return cls(shape, (0, 2), (min(images, max(1, room // max(1, inner * some))), some, inner), dtype)
+        return cls(
+            shape, (0, 2), (min(images, max(1, room // max(1, inner * some))), some, inner), dtype
+        )
 
     @property
     def wide(self) -> np.dtype[Any]:
@@ -182,9 +184,12 @@ def inverse_root(xp, x, count, epsilon):
     xp.divide(1, x, out=x)
 
 
-def forward(
-    xp, layout, x, scale, bias, y, kept, epsilon, buffers, *, centre=True, variance=None
-):
+def forward_work(layout):
+    """The buffers of `forward`."""
+    return [layout.block(), layout.block(), layout.small(), layout.small(), layout.small()]
+
+
+def forward(xp, layout, x, scale, bias, y, kept, epsilon, buffers, *, centre=True, variance=None):
     """`y = (x - mean) · rstd · scale + bias`; `kept` takes mean and rstd where they are wanted."""
     x, y = x.reshape(layout.shape), y.reshape(layout.shape)
     for parts in layout.blocks():
@@ -195,7 +200,9 @@ def forward(
             rstd = scales(xp, x, layout, parts, epsilon, buffers)
         for target, value in zip(kept, (mean, rstd), strict=False):
             if target is not None:
-                xp.copyto(pick(target.reshape(layout.statistics), parts[0]), value, casting="unsafe")
+                xp.copyto(
+                    pick(target.reshape(layout.statistics), parts[0]), value, casting="unsafe"
+                )
         for index in parts:
             n = like(buffers[0], x[index].shape)
             if len(parts) > 1:

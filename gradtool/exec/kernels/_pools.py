@@ -99,6 +99,11 @@ class Pool:
         return found
 
 
+def planes(x):
+    """x as `[N·C, *in]`."""
+    return x.reshape(-1, *x.shape[2:])
+
+
 def divide_by_counts(xp, pool, y, counts):
     """Divide a block of outputs by the number of elements of each window."""
     rank = len(counts)

@@ -75,7 +75,11 @@ def _weight_work(x, dy, *, out, **attributes):
     conv = convolution(x, out[0], dy, attributes)
     if conv.depthwise:
         sums = Spec((depthwise.channels(conv),), conv.wide)
-        return [*depthwise.workspace(conv), sums, Spec((conv.group, *conv.window.kernel), conv.wide)]
+        return [
+            *depthwise.workspace(conv),
+            sums,
+            Spec((conv.group, *conv.window.kernel), conv.wide),
+        ]
     view = conv.pointwise and conv.direct
     part = Spec(conv.weights if conv.several else (0,), conv.wide)
     made = Spec((0,), conv.wide) if view else conv.columns()

@@ -7,13 +7,10 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._pools import Pool, divide_by_counts
+from gradtool.exec.kernels import _sum_pools  # noqa: F401 - it registers its own
+from gradtool.exec.kernels._pools import Pool, planes
 from gradtool.program import Spec
-
-
-def planes(x):
-    """x as `[N·C, *in]`."""
-    return x.reshape(-1, *x.shape[2:])
+from gradtool.windows import Window
 
 
 def lowest(dtype):
@@ -125,54 +122,6 @@ def _to_row_major(xp, places, sizes, result, rest, digit):
         xp.floor_divide(rest, size, out=rest)
 
 
-# ------------------------------------------------------------------------------ average
-
-
-def _average_work(x, *, out, **attributes):
-    pool = Pool.of(x, out[0], attributes)
-    return [pool.block() if pool.wide != pool.dtype else Spec((0,), pool.wide)]
-
-
-@kernel("AveragePool", work=_average_work)
-def average_pool(xp, x, *, out, work, count_include_pad=0, **attributes):
-    """The mean of each window, over what of it lies in x, or in x and its padding."""
-    pool = Pool.of(x, out[0], attributes)
-    counts = pool.counts(include_pad=bool(count_include_pad))
-    taps, source, target = list(pool.taps()), planes(x), planes(out[0])
-    for span in pool.blocks():
-        part = source[span]
-        made = work[0][: part.shape[0]] if work[0].size else target[span]
-        made.fill(0)
-        for _, outer, inner in taps:
-            xp.add(made[outer], part[inner], out=made[outer])
-        divide_by_counts(xp, pool, made, counts)
-        if work[0].size:
-            xp.copyto(target[span], made, casting="unsafe")
-
-
-def _average_grad_work(dy, sizes, *, out, **attributes):
-    pool = Pool.of(out[0], dy, attributes)
-    image = pool.image() if pool.wide != pool.dtype else Spec((0,), pool.wide)
-    return [pool.block(), image]
-
-
-@kernel("ai.gradtool::AveragePoolGrad", host=(1,), work=_average_grad_work)
-def average_pool_grad(xp, dy, _, *, out, work, count_include_pad, ceil_mode, **attributes):
-    pool = Pool.of(out[0], dy, attributes)
-    counts = pool.counts(include_pad=bool(count_include_pad))
-    taps, source, target = list(pool.taps()), planes(dy), planes(out[0])
-    for span in pool.blocks():
-        part = work[0][: span.stop - span.start]
-        xp.copyto(part, source[span])
-        divide_by_counts(xp, pool, part, counts)
-        made = work[1][: part.shape[0]] if work[1].size else target[span]
-        made.fill(0)
-        for _, outer, inner in taps:
-            xp.add(made[inner], part[outer], out=made[inner])
-        if work[1].size:
-            xp.copyto(target[span], made, casting="unsafe")
-
-
 # ------------------------------------------------------------------------- whole planes
 
 
@@ -207,3 +156,28 @@ def global_max_pool_grad(xp, x, dy, *, out, work):
     for row, values in enumerate(_rows(x)):
         place = xp.argmax(values)
         dx[row, place] = dy[row]
+
+
+def _unpool_sizes(x, attributes):
+    """The image that the pooling had, which indices are counted in."""
+    window = Window.of(attributes["kernel_shape"], (), attributes)
+    axes = zip(x.shape[2:], window.strides, window.kernel, window.begin, window.end, strict=True)
+    return (*x.shape[:2], *((size - 1) * s + k - b - e for size, s, k, b, e in axes))
+
+
+@kernel(
+    "MaxUnpool",
+    host=(2,),
+    temporaries=lambda x, indices, shape=None, *, out, **_: 3 * indices.bytes + 2 * out[0].bytes,
+)
+def max_unpool(xp, x, indices, shape=None, **attributes):
+    """Zeros, with x at the places that `indices` counts."""
+    sizes = _unpool_sizes(x, attributes)
+    y = xp.zeros(math.prod(sizes), x.dtype)
+    y[indices.reshape(-1)] = x.reshape(-1)
+    y = y.reshape(sizes)
+    if shape is None or tuple(shape) == sizes:
+        return y
+    whole = xp.zeros(tuple(int(n) for n in shape), x.dtype)
+    whole[tuple(slice(0, n) for n in sizes)] = y
+    return whole

@@ -1,0 +1,85 @@
+"""Batch normalisation and its gradients."""
+
+from __future__ import annotations
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels import _norm_gradients as backward
+from gradtool.exec.kernels._norms import Layout, forward, forward_work, pick, scaled
+from gradtool.program import Spec
+
+
+def _batch_work(x, scale, bias, mean, var, *, out, **_):
+    layout = Layout.channels(tuple(x.shape), x.dtype)
+    channel = Spec((x.shape[1],), layout.wide)
+    return [*forward_work(layout), channel, channel, channel]
+
+
+@kernel("BatchNormalization", may_inplace=(0,), work=_batch_work)
+def batch_normalization(
+    xp, x, scale, bias, mean, var, *, out, work, epsilon=1e-5, momentum=0.9, training_mode=0
+):
+    """By the running statistics, or in training by those of the batch, which move the others."""
+    if training_mode:
+        statistics = (*out[1:], None, None)[:2]
+        _train(xp, x, scale, bias, mean, var, out[0], statistics, (), epsilon, momentum, work)
+        return
+    layout = Layout.channels(tuple(x.shape), x.dtype)
+    block, factor = work[0], work[5]
+    xp.add(var, epsilon, out=factor, casting="unsafe")
+    xp.sqrt(factor, out=factor)
+    xp.divide(scale, factor, out=factor)
+    x, y = x.reshape(layout.shape), out[0].reshape(layout.shape)
+    mean, factor, bias = (p.reshape(1, -1, 1) for p in (mean, factor, bias))
+    for parts in layout.blocks():
+        for index in parts:
+            direct = y.dtype == layout.wide
+            part = x[index]
+            n = y[index] if direct else block[: part.size].reshape(part.shape)
+            xp.subtract(part, pick(mean, index), out=n, casting="unsafe")
+            scaled(xp, n, factor, bias, index, y[index])
+
+
+def _train(xp, x, scale, bias, mean, var, y, running, saved, epsilon, momentum, work):
+    """Normalise by the batch; `running` and `saved` take the statistics that are wanted."""
+    *buffers, found_mean, found_rstd, found_var = work
+    layout = Layout.channels(tuple(x.shape), x.dtype)
+    scale, bias = (p.reshape(1, -1, 1) for p in (scale, bias))
+    forward(
+        xp, layout, x, scale, bias, y, (found_mean, found_rstd), epsilon, buffers,
+        variance=found_var.reshape(layout.statistics),
+    )  # fmt: skip
+    for target, value in zip(saved, (found_mean, found_rstd), strict=False):
+        if target is not None:
+            xp.copyto(target, value, casting="unsafe")
+    for target, before, value in zip(running, (mean, var), (found_mean, found_var), strict=True):
+        if target is not None:
+            xp.multiply(value, 1 - momentum, out=value)
+            xp.multiply(before, momentum, out=found_rstd, casting="unsafe")
+            xp.add(value, found_rstd, out=target, casting="unsafe")
+
+
+@kernel("ai.gradtool::BatchNormalizationTraining", may_inplace=(0,), work=_batch_work)
+def batch_normalization_training(xp, x, scale, bias, mean, var, *, out, work, epsilon, momentum):
+    y, new_mean, new_var, *saved = out
+    _train(xp, x, scale, bias, mean, var, y, (new_mean, new_var), saved, epsilon, momentum, work)
+
+
+def _batch_grad_work(x, scale, mean, rstd, dy, *, out, epsilon):
+    layout = Layout.channels(tuple(x.shape), x.dtype)
+    return [layout.block(), layout.block(), *(layout.small(),) * 5]
+
+
+@kernel("ai.gradtool::BatchNormalizationGrad", may_inplace=(4, 0), work=_batch_grad_work)
+def batch_normalization_grad(xp, x, scale, mean, rstd, dy, *, out, work, epsilon):
+    layout = Layout.channels(tuple(x.shape), x.dtype)
+    backward.channels(xp, layout, x, scale, (mean, rstd), dy, out, epsilon, work)
+
+
+def _projection_work(x, mean, rstd, dy, *, out):
+    return _batch_grad_work(x, None, mean, rstd, dy, out=out, epsilon=0)
+
+
+@kernel("ai.gradtool::BatchNormalizationGradScale", work=_projection_work)
+def batch_normalization_grad_scale(xp, x, mean, rstd, dy, *, out, work):
+    layout = Layout.channels(tuple(x.shape), x.dtype)
+    backward.channels(xp, layout, x, None, (mean, rstd), dy, (None, out[0]), 0, work)

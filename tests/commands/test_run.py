@@ -1,0 +1,73 @@
+import json
+
+import numpy as np
+from conftest import tiny_weights
+
+
+def test_gradients_are_those_of_the_formula(run, tiny_model, tiny_inputs, tmp_path):
+    outcome = run(
+        "run", tiny_model, "--inputs", tiny_inputs, "--device", "cpu", "--save-grads", "g.npz"
+    )
+
+    assert outcome.code == 0
+    x, w = np.ones((2, 8), np.float32), tiny_weights()["w"]
+    expected = np.exp(x @ w)
+    with np.load(tmp_path / "g.npz") as found:
+        assert sorted(found.files) == ["b", "w"]
+        np.testing.assert_allclose(found["b"], expected.sum(0), rtol=1e-5)
+        np.testing.assert_allclose(found["w"], x.T @ expected, rtol=1e-5)
+
+
+def test_other_outputs_have_a_file_of_their_own(run, tiny_model, tiny_inputs, tmp_path):
+    run("run", tiny_model, "--inputs", tiny_inputs, "--save-outputs", "o.npz")
+
+    with np.load(tmp_path / "o.npz") as found:
+        assert found.files == ["loss"]
+
+
+def test_a_list_of_names_and_force_as_scripts_use_them(run, tiny_model, tiny_inputs, tmp_path):
+    (tmp_path / "names").write_text("w\n")
+    (tmp_path / "g.npz").touch()
+    assert run("grad", tiny_model, "-o", "t.onnx", "--wrt", "@names").code == 0
+
+    outcome = run(
+        "run", tiny_model, "--device", "cpu", "--inputs", tiny_inputs, "--wrt", "@names",
+        "--save-grads", "g.npz", "--save-outputs", "o.npz", "--force",
+    )  # fmt: skip
+
+    assert outcome.code == 0
+    with np.load(tmp_path / "g.npz") as found:
+        assert found.files == ["w"]
+
+
+def test_a_training_graph_runs_as_it_is(run, tiny_model):
+    run("grad", tiny_model)
+
+    one = json.loads(run("run", tiny_model, "--dim", "batch=2", "--format", "json").out)
+    two = json.loads(run("run", "tiny.grad.onnx", "--dim", "batch=2", "--format", "json").out)
+
+    assert one["loss"] == two["loss"]
+    assert one["gradients"] == two["gradients"]
+
+
+def test_it_says_where_it_ran(run, tiny_model):
+    outcome = run("run", tiny_model, "--dim", "batch=2", "--device", "cpu")
+
+    assert " on cpu\n" in outcome.out
+
+
+def test_measured_is_printed_beside_planned(run, tiny_model):
+    outcome = run("run", tiny_model, "--dim", "batch=2", "--measure")
+
+    assert outcome.code == 0
+    assert "measured " in outcome.out
+    assert " planned (" in outcome.out
+
+
+def test_the_seed_decides_random_inputs(run, tiny_model):
+    def loss(seed):
+        command = ("run", tiny_model, "--batch", "2", "--seed", seed, "--format", "json")
+        return json.loads(run(*command).out)["loss"]
+
+    assert loss(1) == loss(1)
+    assert loss(1) != loss(2)

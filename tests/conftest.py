@@ -1,0 +1,110 @@
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper, parser
+
+from gradtool import cli
+
+HEADER = '<ir_version: 10, opset_import: ["" : 20]>'
+TINY = """tiny (float[batch, 8] x) => (float loss) {
+    h = MatMul (x, w)
+    s = Add (h, b)
+    e = Exp (s)
+    loss = ReduceSum <keepdims = 0> (e)
+}"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one command line did: exit code, results, remarks and errors."""
+
+    code: int
+    out: str
+    err: str
+
+
+Model = Callable[..., Path]
+Command = Callable[..., Outcome]
+
+
+def build(body: str, header: str = HEADER, **weights: np.ndarray) -> onnx.ModelProto:
+    """A model from ONNX text, with initializers."""
+    model = parser.parse_model(f"{header} {body}")
+    model.graph.initializer.extend(
+        numpy_helper.from_array(array, name) for name, array in weights.items()
+    )
+    return model
+
+
+def tiny_weights() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    w = (rng.standard_normal((8, 4)) / 8).astype(np.float32)
+    return {"w": w, "b": np.zeros(4, np.float32)}
+
+
+@pytest.fixture
+def model(tmp_path) -> Model:
+    """Writes a model given as ONNX text (or a message) and returns its path."""
+
+    def write(body: str | onnx.ModelProto, name: str = "model.onnx", **weights) -> Path:
+        proto = build(body, **weights) if isinstance(body, str) else body
+        path = tmp_path / name
+        path.write_bytes(proto.SerializeToString())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def tiny_model(model) -> Path:
+    """`tiny.onnx`: a matrix product, a bias, `exp`, a sum; a symbolic batch."""
+    return model(TINY, "tiny.onnx", **tiny_weights())
+
+
+@pytest.fixture
+def tiny_inputs(tmp_path) -> Path:
+    """Inputs of `tiny_model` for a batch of 2."""
+    path = tmp_path / "inputs.npz"
+    np.savez(path, x=np.ones((2, 8), np.float32))
+    return path
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys) -> Command:
+    """Runs one command line in an empty-handed shell whose folder is `tmp_path`."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        monkeypatch.delenv(name, raising=False)
+
+    def command(*arguments: object) -> Outcome:
+        capsys.readouterr()
+        code = cli.run([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return command
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Runs `python -m gradtool` in a process of its own; streams are bytes."""
+
+    def command(*arguments: object, stdin: bytes = b"", **environment: str):
+        inherited = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "CI", "COLUMNS"}}
+        return subprocess.run(
+            [sys.executable, "-m", "gradtool", *map(str, arguments)],
+            input=stdin,
+            env=inherited | environment,
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+        )
+
+    return command
