@@ -133,7 +133,9 @@ class Builder(Idioms):
         """A constant. Sequences of integers are int64; a scalar takes `dtype` if it is given."""
         array = np.asarray(value)
         if isinstance(value, (list, tuple)):
-            array = np.asarray(value, dtype=np.int64)
+            if array.size and array.dtype.kind not in "biu":
+                raise TypeError(f"{value} are no integers: pass an array, whose type is kept")
+            array = array.astype(np.int64)
         elif not isinstance(value, (np.ndarray, np.generic)):
             array = array.astype((dtype or ir.DataType.INT64).numpy())
         key = (array.dtype.str + array.dtype.name, array.shape, array.tobytes())

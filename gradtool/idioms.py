@@ -71,9 +71,8 @@ class Idioms:
         if expr.is_Symbol:
             value, axis = self._find_symbol(str(expr))
             return self.Shape(value, start=axis, end=axis + 1)
-        if expr.func is sympy.floor:
-            over, under = sympy.fraction(sympy.together(expr.args[0]))
-            return self.Div(self._evaluate(over, dim), self._evaluate(under, dim))
+        if expr.func in (sympy.floor, sympy.ceiling):
+            return self._rounded(expr, dim)
         if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
             return self._fold("Mul", [expr.base] * int(expr.exp), dim)
         folds = {sympy.Add: "Add", sympy.Mul: "Mul", sympy.Max: "Max", sympy.Min: "Min"}
@@ -86,6 +85,18 @@ class Idioms:
             return self._fold("Mod", list(expr.args), dim)
         raise ModelError(f"the size {dim} can't be computed at run time; give it with --dim")
 
+    def _rounded(self, expr: Any, dim: ir.SymbolicDim) -> ir.Value:
+        """Emit a quotient that is rounded; the operator Div rounds towards zero."""
+        import sympy
+
+        over, under = sympy.fraction(sympy.together(expr.args[0]))
+        if over.could_extract_minus_sign():  # ⌊-a / b⌋ = -⌈a / b⌉
+            other = sympy.ceiling if expr.func is sympy.floor else sympy.floor
+            return self.Neg(self._evaluate(other(-over / under, evaluate=False), dim))
+        if expr.func is sympy.ceiling:
+            over += under - 1
+        return self.Div(self._evaluate(over, dim), self._evaluate(under, dim))
+
     def _fold(self, operator: str, terms: Sequence[Any], dim: ir.SymbolicDim) -> ir.Value:
         values = [self._evaluate(t, dim) for t in terms]
         result = values[0]
@@ -94,16 +105,17 @@ class Idioms:
         return result
 
     def _find_symbol(self, symbol: str) -> tuple[ir.Value, int]:
-        """A value and an axis whose size is `symbol`: graph inputs first, then anything emitted."""
+        """A value and an axis whose size is `symbol`: inputs first, then what nodes produce."""
+        inner = None if self.graph is self.root else _axis_of(symbol, self.graph)
+        if inner is not None:
+            return inner
         if symbol not in self._symbols:
-            inner = [] if self.graph is self.root else list(self.graph.inputs)
-            produced = (v for n in self.root for v in n.outputs)
-            for value in (*inner, *self.root.inputs, *produced):
-                for axis, d in enumerate(value.shape or ()):
-                    if isinstance(d, ir.SymbolicDim) and d.value == symbol:
-                        self._symbols[symbol] = (value, axis)
-                        return value, axis
-            raise ModelError(f"the size {symbol!r} isn't the size of any value; give it with --dim")
+            found = _axis_of(symbol, self.root)
+            if found is None:
+                raise ModelError(
+                    f"the size {symbol!r} isn't the size of any value; give it with --dim"
+                )
+            self._symbols[symbol] = found
         return self._symbols[symbol]
 
     # ------------------------------------------------------------------- layouts
@@ -220,3 +232,12 @@ class Idioms:
         result = self.Reshape(summed, shape)
         result.shape = x.shape
         return result
+
+
+def _axis_of(symbol: str, graph: ir.Graph) -> tuple[ir.Value, int] | None:
+    """The first value of a graph with an axis of size `symbol`, and that axis."""
+    for value in (*graph.inputs, *(v for n in graph for v in n.outputs)):
+        for axis, dim in enumerate(value.shape or ()):
+            if isinstance(dim, ir.SymbolicDim) and dim.value == symbol:
+                return value, axis
+    return None

@@ -271,7 +271,7 @@ RULES = {
     ("GroupNormalization", 18): _group_normalization,
     ("Loop", 1): _loop,
     ("MaxUnpool", 9): _max_unpool,
-    **{("Resize", version): _resize for version in (18, 19)},
+    ("Resize", 10): _resize,
     ("Slice", 10): _slice,
     ("Split", 2): _split,
     ("Unique", 11): _unique,

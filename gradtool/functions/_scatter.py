@@ -34,7 +34,9 @@ def vector(op, scalar):
 
 def positions(op, shape):
     """A tensor of `shape` that holds the flat position of each of its elements."""
-    return op.Reshape(op.Range(op.constant(0), count(op, shape), op.constant(1)), shape, allowzero=1)
+    return op.Reshape(
+        op.Range(op.constant(0), count(op, shape), op.constant(1)), shape, allowzero=1
+    )
 
 
 def add_elements(op, dy, indices, shape, axis):

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.functions import DOMAIN, Composite, composites
-from gradtool.passes.prune import drop, inner_nodes
+from gradtool.passes.prune import detach, drop, inner_nodes
 
 if TYPE_CHECKING:
     from gradtool.builder import Builder
@@ -105,6 +105,7 @@ def _take_over(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> None:
         new.name = name
         if old.dtype == new.dtype and old.shape is not None:
             new.shape = old.shape
+        old.shape = None  # nobody shall find a size here any more
         old.replace_all_uses_with(new, replace_graph_outputs=True)
 
 
@@ -174,6 +175,8 @@ def _refold_group(
         same = _same({}, emitted, nodes, dict(zip(op.results, outputs, strict=False)))
     except Exception:  # noqa: BLE001 - made-up metadata may ask anything of a body
         same = False
+    for inner in op.emitted[start:]:
+        detach(inner)
     discarded += [n for n in op.emitted[start:] if n.graph is graph]
     if not same:
         discarded.append(node)

@@ -26,7 +26,8 @@ def slice_grad(op, dy, shape, starts, ends, axes=None, steps=None):
     With unit steps that is a border of zeros; else positions are sliced as x was.
     """
     ranks = range(len(dy.shape)) if axes is None else integers(axes)
-    if ranks is None or set(integers(steps) or [0]) != {1} and steps is not None:
+    unit = steps is None or set(integers(steps) or [0]) == {1}
+    if ranks is None or not unit:
         source = op.Slice(positions(op, shape), starts, ends, axes, steps)
         return add_positions(op, dy, source, shape)
 
@@ -58,7 +59,11 @@ def resize_grad(op, dy, shape, roi=None, scales=None, sizes=None, *, axes=None, 
         return _sum_repetitions(op, dy, shape, dict(zip(axes, repeated, strict=True)))
     have = dims(shape)
     for i, axis in enumerate(axes):
-        if have[axis] == dy.shape[axis] and not (factors and factors[i] != 1) and array(roi) is None:
+        if (
+            have[axis] == dy.shape[axis]
+            and not (factors and factors[i] != 1)
+            and array(roi) is None
+        ):
             continue
         matrix = _matrix(op, i, axis, shape, dy, (roi, scales, sizes), axes, attributes)
         last = len(dy.shape) - 1
@@ -68,7 +73,11 @@ def resize_grad(op, dy, shape, roi=None, scales=None, sizes=None, *, axes=None, 
 
 def _repetitions(factors, roi, attributes):
     """How often each axis is repeated, if all that a Resize does is known to be repetition."""
-    if not factors or any(f != int(f) or f < 1 for f in factors) or attributes.get("mode") == "linear":
+    if (
+        not factors
+        or any(f != int(f) or f < 1 for f in factors)
+        or attributes.get("mode") == "linear"
+    ):
         return None
     have = [4] * len(factors)
     want = [int(4 * f) for f in factors]
@@ -96,7 +105,9 @@ def _matrix(op, i, axis, shape, dy, inputs, axes, attributes):
         plan = taps(dims(shape), dy.shape, array(roi), None, array(sizes), axes=axes, **attributes)
         step = next((s for s in plan if s.axis == axis), None)
         size = dims(shape)[axis]
-        return op.constant((np.eye(size) if step is None else step.matrix(size)).astype(dy.dtype.numpy()))
+        return op.constant(
+            (np.eye(size) if step is None else step.matrix(size)).astype(dy.dtype.numpy())
+        )
     wide = dy.dtype if dy.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     size = _part(op, shape, axis)
     numbers = op.Range(op.constant(0), op.Squeeze(size, [0]), op.constant(1))
@@ -117,7 +128,9 @@ def _matrix(op, i, axis, shape, dy, inputs, axes, attributes):
 def _part(op, vector, index):
     """Element `index` of a vector, as a vector."""
     known = array(vector)
-    return op.slice(vector, 0, index, index + 1) if known is None else op.constant(known[index:][:1])
+    return (
+        op.slice(vector, 0, index, index + 1) if known is None else op.constant(known[index:][:1])
+    )
 
 
 def _joined(op, *vectors):

@@ -153,14 +153,14 @@ def dropout(op, node, dy, dmask=None):
     The mask is the one that forward drew.
     """
     if dy is None:
-        return None
+        return [None] * len(node.inputs)
     _, ratio, training = (*node.inputs, None, None)[:3]
     known = None if training is None else ir.convenience.get_const_tensor(training)
     if training is None or (known is not None and not known.numpy().item()):
-        return dy
+        return dy, None, None
     _, mask = op.all_outputs(node, 2)
     ratio = op.constant(0.5, dy.dtype) if ratio is None else op.cast(ratio, dy.dtype)
     scale = op.Reciprocal(1.0 - ratio)
     if known is None:
         scale = op.Where(training, scale, 1.0)
-    return op.DropoutGrad(mask, dy, scale)
+    return op.DropoutGrad(mask, dy, scale), None, None

@@ -43,10 +43,8 @@ def _parted(op, new, past, used, shown):
     total = _plus(used, shown)
     if total is None:
         return None, None
-    old = op.size_of(past, 2, 3)
-    dpast = op.Slice(total, [0], old, [2])
-    dnew = op.Slice(total, old, [2**63 - 1], [2])
-    dpast.shape = past.shape
+    sizes = op.Concat(op.size_of(past, 2, 3), op.size_of(new, -2, -1), axis=0)
+    dpast, dnew = op.Split(total, sizes, axis=2, outputs=2)
     if flat:
         dnew = op.reshape_like(op.transpose(dnew, [0, 2, 1, 3]), new)
     return dnew, dpast

@@ -183,6 +183,8 @@ def _refuse_repeats(node, targets):
         return
     targets = targets.reshape(-1, targets.shape[-1])
     sizes = np.asarray(node.inputs[0].shape[: targets.shape[1]], dtype=object)
-    wrapped = np.where(targets < 0, targets + [s if isinstance(s, int) else 0 for s in sizes], targets)
+    wrapped = np.where(
+        targets < 0, targets + [s if isinstance(s, int) else 0 for s in sizes], targets
+    )
     if len(np.unique(wrapped, axis=0)) < len(wrapped):
         raise UnsupportedGradient(node, "repeated indices overwrite each other; set a reduction")

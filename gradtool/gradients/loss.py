@@ -26,7 +26,7 @@ def cross_entropy(op, node, dy, dlog_prob=None):
     options = {"reduction": reduction, "ignore_index": ignored}
     dx = op.SoftmaxCrossEntropyLossGrad(x, labels, weights, dy, dlog_prob, **options)
     if weights is None or dy is None:
-        return dx
+        return dx, None, None
     losses = op.SoftmaxCrossEntropyLoss(x, labels, reduction="none", ignore_index=ignored)
     return dx, None, _weights(op, node, losses, dy)
 

@@ -67,7 +67,9 @@ def slice_(op, node, dy):
 @gradient("Split")
 def split(op, node, *dys):
     """`x` is the outputs end to end, and dx their gradients; zeros where none arrives."""
-    parts = [op.zeros_like(y) if dy is None else dy for y, dy in zip(node.outputs, dys, strict=True)]
+    parts = [
+        op.zeros_like(y) if dy is None else dy for y, dy in zip(node.outputs, dys, strict=True)
+    ]
     return op.concat(parts, node.attributes.get_int("axis", 0))
 
 
@@ -169,7 +171,7 @@ def resize(op, node, dy):
 @gradient("Range")
 def range_(op, node, dy):
     """`y[i] = start + i · delta`:  dstart = Σ dy,  ddelta = Σ i · dy,  and 0 for the limit."""
-    start, _, delta = node.inputs
+    delta = node.inputs[2]
     numbers = op.Range(op.constant(0), op.Size(dy), op.constant(1))
     steps = op.ReduceSum(dy * op.cast(numbers, dy.dtype), keepdims=0)
     return op.ReduceSum(dy, keepdims=0), None, op.reshape_like(steps, delta)

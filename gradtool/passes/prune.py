@@ -8,12 +8,12 @@ import onnx_ir as ir
 
 
 def prune(model: ir.Model) -> int:
-    """Drop unread nodes, and unread initializers that are no inputs. Returns how many nodes went."""
+    """Drop unread nodes, and unread initializers that are no inputs. Returns how many nodes."""
     graph = model.graph
     dead: dict[ir.Node, None] = {}
     for node in reversed(graph):
         if not any(_is_read(v) for v in node.outputs):
-            _detach(node)
+            detach(node)
             dead[node] = None
     graph.remove(dead)
     for name, value in list(graph.initializers.items()):
@@ -28,25 +28,32 @@ def drop(nodes: Iterable[ir.Node]) -> None:
     for node in nodes:
         assert isinstance(node.graph, ir.Graph)  # noqa: S101 - it is in a graph
         by_graph.setdefault(node.graph, []).append(node)
-        _detach(node)
+        detach(node)
     for graph, members in by_graph.items():
         graph.remove(members, safe=True)
 
 
+def detach(node: ir.Node) -> None:
+    """Let a node and its subgraphs read nothing any more."""
+    for reader in (node, *inner_nodes(node)):
+        for slot in range(len(reader.inputs)):
+            reader.replace_input_with(slot, None)
+        for graph in subgraphs(reader):
+            graph.outputs.clear()
+
+
+def subgraphs(node: ir.Node) -> list[ir.Graph]:
+    """The bodies of a control-flow node."""
+    attributes = node.attributes.values()
+    return [a.as_graph() for a in attributes if a.type == ir.AttributeType.GRAPH]
+
+
 def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
     """The nodes of the subgraphs of a node."""
-    for attr in node.attributes.values():
-        if attr.type == ir.AttributeType.GRAPH:
-            yield from attr.as_graph().all_nodes()
+    for graph in subgraphs(node):
+        yield from graph.all_nodes()
 
 
 def _is_read(value: ir.Value) -> bool:
     """Whether a node reads a value, or a graph returns it."""
     return bool(value.uses()) or value.is_graph_output()
-
-
-def _detach(node: ir.Node) -> None:
-    """Let a node and its subgraphs read nothing any more."""
-    for reader in (node, *inner_nodes(node)):
-        for slot in range(len(reader.inputs)):
-            reader.replace_input_with(slot, None)

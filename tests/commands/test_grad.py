@@ -36,9 +36,7 @@ def test_json_has_the_gradients_by_name(run, tiny_model):
 def test_a_file_lists_the_values(run, tiny_model, tmp_path):
     (tmp_path / "names.txt").write_text("b\n\n")
 
-    document = json.loads(
-        run("grad", tiny_model, "--wrt", "@names.txt", "--format", "json").out
-    )
+    document = json.loads(run("grad", tiny_model, "--wrt", "@names.txt", "--format", "json").out)
 
     assert list(document["gradients"]) == ["b"]
 

@@ -12,9 +12,7 @@ def test_none(run):
     outcome = run("grad")
 
     assert outcome.code == 2
-    assert outcome.err == (
-        "gradtool: no MODEL given, and there is no .onnx file in this folder\n"
-    )
+    assert outcome.err == ("gradtool: no MODEL given, and there is no .onnx file in this folder\n")
 
 
 def test_the_only_one(run, tiny_model):

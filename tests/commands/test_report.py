@@ -3,9 +3,9 @@ import os
 
 import numpy as np
 import pytest
-from conftest import TINY, tiny_weights
+from conftest import TINY, build, tiny_weights
 
-WHERE = """g (float[8] x) => (float loss) {
+WHERE = """g (float[8] x) => (float loss, int64[1, found] i) {
     e = Exp (x)
     p = Mul (e, w)
     i = NonZero (p)
@@ -103,19 +103,14 @@ def test_several_models_are_rows(run, tiny_model, form):
 
 
 def test_operators_without_a_rule_are_a_table(run, model):
-    path = model(TINY.replace("e = Exp (s)", "e = BitCast <to = 1> (s)"), **tiny_weights())
-    path = model(
-        """g (float[8] x) => (float loss) {
-            y = Mul (x, w)
-            e = Multinomial <dtype = 6> (y)
-            loss = ReduceSum <keepdims = 0> (y)
-        }""",
-        w=np.ones(8, np.float32),
-    ) if False else path
+    header = '<ir_version: 10, opset_import: ["" : 20, "com.acme" : 1]>'
+    path = model(build(TINY.replace("Exp (s)", "com.acme.Gate (s)"), header, **tiny_weights()))
 
     outcome = run("report", path)
 
-    assert outcome.code in (2, 3)
+    assert (outcome.code, outcome.out) == (3, "")
+    assert " com.acme::Gate " in outcome.err
+    assert outcome.err.splitlines()[-1].startswith("gradtool: no gradient for com.acme::Gate")
 
 
 def test_sizes_that_data_decides_are_said(run, model):
@@ -124,3 +119,13 @@ def test_sizes_that_data_decides_are_said(run, model):
     outcome = run("report", path)
 
     assert outcome.code == 0
+    assert "not counted, their sizes depend on data: results of NonZero (1)\n" in outcome.out
+    report = document(run("report", path, "--format", "json"))["models"][0]
+    assert report["unsized"] == {"NonZero": 1}
+
+
+def test_standard_input_is_read_once(run):
+    outcome = run("report", "-", "-")
+
+    assert outcome.code == 2
+    assert outcome.err == "gradtool: standard input can be read once: give - once\n"

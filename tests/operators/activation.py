@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from cases import case, fixed, floats
 
 for name in ("Relu", "Sigmoid", "Tanh", "Softsign", "Mish", "Softplus", "HardSwish"):

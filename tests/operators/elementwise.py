@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from cases import case, fixed, floats, integers, positive
 
 for name in ("Add", "Sub", "Mul"):

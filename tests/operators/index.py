@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from cases import case, fixed, floats, integers, positive
 
 _rng = np.random.default_rng(3)
@@ -45,7 +44,13 @@ case("ScatterElements", (3, 4), integers([[0, -1], [2, 2]]), (2, 2), axis=-1, re
 case("ScatterElements", (3, 4), integers([[0, 1, 2, 0], [0, 2, 2, -3]]), (2, 4), reduction="add")
 case("ScatterElements", floats(3, 4, gap=0.3), integers([[0, 1, 2, 0], [0, 2, 2, -3]]),
      floats(2, 4, gap=0.3), reduction="mul")  # fmt: skip
-case("ScatterElements", floats(5, distinct=True), integers([0, 0, 0, 3]), positive(4), reduction="mul")
+case(
+    "ScatterElements",
+    floats(5, distinct=True),
+    integers([0, 0, 0, 3]),
+    positive(4),
+    reduction="mul",
+)
 for _how in ("max", "min"):
     case("ScatterElements", floats(3, 4, distinct=True), integers([[0, 1, 2, 0], [0, 2, 2, -3]]),
          floats(2, 4, distinct=True, low=-1.9, high=2.1), reduction=_how)  # fmt: skip

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
-from cases import case, floats, integers, positive
+from cases import case, integers, positive
 
 SHAPES = (
     ((4, 3), [0, 2, 1, 2]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from cases import case, fixed, integers
 
 case("Reshape", (2, 3, 4), integers(4, 6))
@@ -130,8 +129,17 @@ for _kind in ("nearest", "linear", "cubic"):
         case("Resize", (1, 1, 5, 7), None, None, integers([8, 9]), mode=_kind, axes=[2, 3],
              keep_aspect_ratio_policy=_policy)  # fmt: skip
 for _kind in ("linear", "cubic"):
-    case("Resize", (1, 1, 8, 6), None, np.array([1, 1, 0.6, 0.4], np.float32), mode=_kind, antialias=1)
-    case("Resize", (1, 1, 4, 3), None, np.array([1, 1, 1.5, 2], np.float32), mode=_kind, antialias=1)
+    case(
+        "Resize",
+        (1, 1, 8, 6),
+        None,
+        np.array([1, 1, 0.6, 0.4], np.float32),
+        mode=_kind,
+        antialias=1,
+    )
+    case(
+        "Resize", (1, 1, 4, 3), None, np.array([1, 1, 1.5, 2], np.float32), mode=_kind, antialias=1
+    )
 case("Resize", (1, 1, 4, 5), None, np.array([1, 1, 0.8, 1.7], np.float32), mode="cubic",
      cubic_coeff_a=-0.5, exclude_outside=1)  # fmt: skip
 case("Resize", (2, 5), None, np.array([1, 1.7], np.float32), mode="linear")

@@ -53,7 +53,9 @@ def element_positions(xp, indices, shape, axis, work):
                 start, stop, _ = (tile[a] if a < len(tile) else slice(None)).indices(
                     indices.shape[a]
                 )
-                along = xp.arange(start, stop).reshape([-1 if b == a else 1 for b in range(piece.ndim)])
+                along = xp.arange(start, stop).reshape(
+                    [-1 if b == a else 1 for b in range(piece.ndim)]
+                )
                 found += along * step
         yield tile, found.reshape(-1)
 

@@ -2,132 +2,121 @@
 
 from __future__ import annotations
 
-from gradtool.exec.kernels._norms import like, moments, pick, reduced, scales, total
+from dataclasses import dataclass
+from typing import Any
+
+from gradtool.exec.kernels._norms import Room, like, moments, pick, scales
 
 
-def saved(xp, x, layout, parts, statistics, epsilon, buffers, *, centre):
-    """Mean and rstd of a group of blocks: as they were kept, or computed again."""
-    if statistics[1] is None:
-        if centre:
-            return moments(xp, x, layout, parts, epsilon, buffers)
-        return None, scales(xp, x, layout, parts, epsilon, buffers)
-    shape = reduced(x[parts[0]].shape, layout.axes)
-    made = [like(b, shape) for b in buffers[2:4]]
-    for target, value in zip(made, statistics, strict=True):
-        if value is not None:
-            xp.copyto(target, pick(value.reshape(layout.statistics), parts[0]))
-    return (made[0] if centre else None), made[1]
+@dataclass(frozen=True)
+class Work:
+    """The buffers of a gradient: those of the forward pass and some more."""
+
+    room: Room
+    third: Any
+    given: Any
+    lines: Any
+    first: Any
+    second: Any
+
+    @classmethod
+    def of(cls, xp, layout, work):
+        """From the buffers of `Work.specs`."""
+        count = len(work) - 5
+        return cls(Room.of(xp, layout, work[:count]), *work[count:])
+
+    @classmethod
+    def specs(cls, layout):
+        """What a call needs as `work`."""
+        given = layout.block() if layout.wide != layout.dtype else layout.empty()
+        small = layout.small()
+        return [*Room.specs(layout), layout.block(), given, layout.lines(), small, small]
+
+    def statistics(self, x, layout, parts, kept, epsilon, *, centre=True):
+        """Mean and rstd of a group of blocks: as they were kept, or computed again."""
+        room, (mean, rstd) = self.room, kept
+        if rstd is None:
+            if centre:
+                return moments(room, x, layout, parts, epsilon)
+            return None, scales(room, x, layout, parts, epsilon)
+        made = []
+        for buffer, value in ((room.mean, mean), (room.rstd, rstd)):
+            target = room.statistic(buffer, x[parts[0]].shape)
+            room.xp.copyto(target, pick(value.reshape(layout.statistics), parts[0]))
+            made.append(target)
+        return made
+
+    def centred(self, x, mean):
+        """`x - mean` of a block."""
+        out = like(self.room.block, x.shape)
+        if mean is None:
+            self.room.xp.copyto(out, x)
+        else:
+            self.room.xp.subtract(x, mean, out=out)
+        return out
 
 
-def normalised(xp, x, mean, rstd, out):
-    """`out = (x - mean) · rstd`."""
-    if mean is None:
-        xp.multiply(x, rstd, out=out)
-    else:
-        xp.subtract(x, mean, out=out)
-        xp.multiply(out, rstd, out=out)
+def rows(xp, layout, x, scale, kept, dy, dx, sums, epsilon, work, *, centre=True):
+    """Over the last axis, along which scale varies: with `dn = dy · scale`,
 
+        dx = rstd · (dn - mean(dn) - n · mean(dn · n))
 
-def accumulate(xp, x, target, index, work):
-    """Add x, summed to the shape of the part of `target` that meets it."""
-    part = pick(target, index)
-    axes = tuple(a for a, n in enumerate(part.shape) if n == 1)
-    term = like(work, part.shape)
-    total(xp, x, axes, term)
-    xp.add(part, term, out=part)
-
-
-def rows(xp, layout, x, scale, statistics, dy, dx, sums, epsilon, buffers, *, centre=True):
-    """Over the last axes: `dx = rstd · (dn - mean(dn) - n · mean(dn · n))` with `dn = dy · scale`.
-
-    `sums` are the gradients of scale and bias, `Σ dy · n` and `Σ dy`, in the wide type and of the
-    rank of the view (None where not wanted).  Buffers: three blocks, five of statistics, and one
-    for a part of the sums.
-    """
-    first, second, third, mean_, rstd_, s1, s2, s3, part = buffers
+    On `[rows, D]`; `sums` take `Σ dy · n` and `Σ dy` (None where not wanted).
+    """  # noqa: D415
+    work = Work.of(xp, layout, work)
+    room, count = work.room, layout.count
     x, dy = x.reshape(layout.shape), dy.reshape(layout.shape)
-    dx = None if dx is None else dx.reshape(layout.shape)
-    own = (first, second, mean_, rstd_, s3)
     for parts in layout.blocks():
-        mean, rstd = saved(xp, x, layout, parts, statistics, epsilon, own, centre=centre)
-        shape = reduced(x[parts[0]].shape, layout.axes)
-        m1, m2, term = like(s1, shape), like(s2, shape), like(s3, shape)
+        mean, rstd = work.statistics(x, layout, parts, kept, epsilon, centre=centre)
+        m1, m2 = (room.statistic(b, x[parts[0]].shape) for b in (work.first, work.second))
         m1.fill(0)
         m2.fill(0)
         for index in parts:
-            n, p, dn = (like(b, x[index].shape) for b in (first, second, third))
-            normalised(xp, x[index], mean, rstd, n)
-            xp.multiply(dy[index], n, out=p)
-            if sums[0] is not None:
-                accumulate(xp, p, sums[0], index, part)
-            if sums[1] is not None:
-                accumulate(xp, dy[index], sums[1], index, part)
-            if dx is None:
-                continue
-            xp.multiply(dy[index], pick(scale, index), out=dn)
-            if centre:
-                total(xp, dn, layout.axes, term)
-                xp.add(m1, term, out=m1)
-            xp.multiply(dn, n, out=p)
-            total(xp, p, layout.axes, term)
-            xp.add(m2, term, out=m2)
+            c, g = work.centred(x[index], mean), room.widened(dy[index], work.given)
+            product, weights = like(work.third, c.shape), scale[index[1]]
+            xp.multiply(c, g, out=product)
+            _add_rows(room, rstd, product, sums[0], index)
+            _add_rows(room, None, g, sums[1], index)
+            for matrix, m in ((g, m1), (product, m2)):
+                line = like(room.lines, (c.shape[0],))
+                xp.matmul(matrix, weights, out=line)
+                room.add(line, m)
         if dx is None:
             continue
-        xp.divide(m1, layout.count, out=m1)
-        xp.divide(m2, layout.count, out=m2)
+        xp.divide(m1, count if centre else float("inf"), out=m1)
+        for _ in range(2):
+            xp.multiply(m2, rstd, out=m2)
+        xp.divide(m2, count, out=m2)
         for index in parts:
-            n, dn = like(first, x[index].shape), like(third, x[index].shape)
+            c, dn = like(room.block, x[index].shape), like(work.third, x[index].shape)
             if len(parts) > 1:
-                normalised(xp, x[index], mean, rstd, n)
-                xp.multiply(dy[index], pick(scale, index), out=dn)
-            xp.multiply(n, m2, out=n)
-            xp.subtract(dn, n, out=dn)
+                c = work.centred(x[index], mean)
+            xp.multiply(dy[index], scale[index[1]], out=dn)
+            xp.multiply(c, m2, out=c)
+            xp.subtract(dn, c, out=dn)
             if centre:
                 xp.subtract(dn, m1, out=dn)
-            xp.multiply(dn, rstd, out=dx[index], casting="unsafe")
+            xp.multiply(dn, rstd, out=dx.reshape(layout.shape)[index], casting="unsafe")
 
 
-def channels(xp, layout, x, scale, statistics, dy, out, epsilon, buffers):
-    """Over all axes but the second: with `db = Σ dy` and `ds = Σ dy · n` over them,
+def _add_rows(room, weights, matrix, out, index):
+    """Add the sum of the rows of a matrix, each with its weight, to a part of `out`."""
+    if out is not None:
+        count = matrix.shape[0]
+        weights = like(room.other, (1, count)) if weights is None else weights.reshape(1, count)
+        if weights.base is room.other:
+            weights.fill(1)
+        term = room.ones_like_line(matrix.shape[1])
+        room.xp.matmul(weights, matrix, out=term)
+        part = out[index[1]]
+        room.xp.add(part, term[0], out=part)
 
-        dx = scale · rstd · (dy - db / count - n · ds / count)
 
-    Buffers: two blocks, five of statistics.
+def planes(xp, layout, x, scale, kept, dy, dx, sums, epsilon, work):
+    """Over the last axis and some more, scale being constant along the last one.
+
+        dx = rstd · (dn - mean(dn) - n · mean(dn · n))
+
+    `scale` and `sums`, which take `Σ dy · n` and `Σ dy` (None where not wanted), have the rank of
+    the view, with axes of size one where they are broadcast.
     """
-    first, second, mean_, rstd_, s1, s2, s3 = buffers
-    dx, *sums = out
-    x, dy = x.reshape(layout.shape), dy.reshape(layout.shape)
-    dx = None if dx is None else dx.reshape(layout.shape)
-    own = (first, second, mean_, rstd_, s3)
-    for parts in layout.blocks():
-        mean, rstd = saved(xp, x, layout, parts, statistics, epsilon, own, centre=True)
-        shape = reduced(x[parts[0]].shape, layout.axes)
-        ds, db, term = like(s1, shape), like(s2, shape), like(s3, shape)
-        ds.fill(0)
-        db.fill(0)
-        for index in parts:
-            n, p = like(first, x[index].shape), like(second, x[index].shape)
-            normalised(xp, x[index], mean, rstd, n)
-            xp.multiply(n, dy[index], out=p)
-            total(xp, p, layout.axes, term)
-            xp.add(ds, term, out=ds)
-            total(xp, dy[index], layout.axes, term)
-            xp.add(db, term, out=db)
-        for target, value in zip(sums, (ds, db), strict=False):
-            if target is not None:
-                xp.copyto(
-                    pick(target.reshape(layout.statistics), parts[0]), value, casting="unsafe"
-                )
-        if dx is None:
-            continue
-        xp.divide(ds, layout.count, out=ds)
-        xp.divide(db, layout.count, out=db)
-        xp.multiply(pick(scale.reshape(layout.statistics), parts[0]), rstd, out=term)
-        for index in parts:
-            n, p = like(first, x[index].shape), like(second, x[index].shape)
-            if len(parts) > 1:
-                normalised(xp, x[index], mean, rstd, n)
-            xp.multiply(n, ds, out=n)
-            xp.subtract(dy[index], n, out=p)
-            xp.subtract(p, db, out=p)
-            xp.multiply(p, term, out=dx[index], casting="unsafe")

@@ -68,13 +68,13 @@ def _along(xp, step, x, y, scratch):
         _rows(xp, step, x[:, :, 0], y[:, :, 0], scratch)
         return
     line = scratch[: y[:, 0].size].reshape(y[:, 0].shape)
-    every = step.weights.astype(y.dtype).tolist()
-    for j, (index, weights) in enumerate(zip(step.index.tolist(), every, strict=True)):
-        if step.copies:
+    copies, weights = step.copies, step.weights.astype(y.dtype)
+    for j, index in enumerate(step.index):
+        if copies:
             y[:, j] = x[:, index[0]]
             continue
         y[:, j] = 0 if step.fill is None else step.fill[j]
-        for i, weight in zip(index, weights, strict=True):
+        for i, weight in zip(index.tolist(), weights[j].tolist(), strict=True):
             if weight:
                 xp.multiply(x[:, i], weight, out=line)
                 y[:, j] += line
@@ -104,7 +104,9 @@ def _resize_work(x, *inputs, out, **attributes):
     plan = taps(x.shape, out[0].shape, *inputs, **attributes)
     if _repeats(plan):
         return []
-    return _workspace(x.shape, plan, x.dtype, nearest=attributes.get("mode", "nearest") == "nearest")
+    return _workspace(
+        x.shape, plan, x.dtype, nearest=attributes.get("mode", "nearest") == "nearest"
+    )
 
 
 @kernel("Resize", host=(1, 2, 3), work=_resize_work)

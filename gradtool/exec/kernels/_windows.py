@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
-
-
-def contiguous(shape, itemsize):
-    """The strides in bytes of a C-order array."""
-    return tuple(itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def reshaped(shape, strides, new):
@@ -31,7 +27,7 @@ def reshaped(shape, strides, new):
                 group.append(old.pop(0))
             else:
                 axes.append(wanted.pop(0))
-        if any(s != n * t for (_, s), (n, t) in zip(group, group[1:], strict=False)):
+        if any(s != n * t for (_, s), (n, t) in itertools.pairwise(group)):
             return None
         stride = group[-1][1]
         for axis in reversed(axes):

@@ -1,4 +1,4 @@
-"""Reading and writing by indices, and operators that return indices."""
+"""Reading and writing by indices."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels import _choices  # noqa: F401 - registered by being imported
 from gradtool.exec.kernels._indices import (
     accumulate,
     element_positions,
@@ -18,7 +19,6 @@ from gradtool.exec.kernels._indices import (
 from gradtool.program import Spec
 
 INT64 = np.dtype(np.int64)
-SORTED = 32768  # elements sorted at a time
 
 
 # -------------------------------------------------------------------------- gather
@@ -60,7 +60,11 @@ def gather_grad(xp, dy, indices, shape, *, out, work, axis=0):
             accumulate(xp, "add", plane, rows, values)
 
 
-@kernel("GatherElements", work=lambda x, indices, *, out, axis=0: [position_work(indices)])
+def _gather_elements_work(x, indices, *, out, axis=0):
+    return [position_work(indices)]
+
+
+@kernel("GatherElements", work=_gather_elements_work)
 def gather_elements(xp, x, indices, *, out, work, axis=0):
     """`y[i, j, k] = x[i, indices[i, j, k], k]`, if axis is 1."""
     flat = x.reshape(-1)
@@ -135,123 +139,3 @@ def scatter_nd(xp, x, indices, updates, *, out, work, reduction="none"):
     if updates.size:
         rows, lines = row_positions(xp, indices, y.shape, work[0])
         scatter(xp, reduction, y.reshape(lines), rows, updates.reshape(-1, *lines[1:]))
-
-
-# ------------------------------------------------------------------------- choices
-
-
-def _extreme_work(x, *, out, axis=0, keepdims=1, select_last_index=0):
-    axis %= len(x.shape)
-    if axis == len(x.shape) - 1 and not select_last_index:
-        return []
-    shape = x.shape[:axis] + x.shape[axis + 1 :]
-    return [Spec(shape, x.dtype), Spec(shape, np.dtype(np.bool_))]
-
-
-def _extreme(name, find, better):
-    @kernel(name, work=_extreme_work)
-    def run(xp, x, *, out, work, axis=0, keepdims=1, select_last_index=0):
-        """The first (or last) index of the extreme element along `axis`."""
-        index = out[0].reshape(x.shape[: axis % x.ndim] + x.shape[axis % x.ndim + 1 :])
-        if not work:
-            getattr(xp, find)(x, axis=-1, out=index)
-            return
-        best, wins = work
-        index.fill(0)
-        lines = xp.moveaxis(x, axis, 0)
-        if select_last_index:
-            lines = lines[::-1]
-        xp.copyto(best, lines[0])
-        for i in range(1, len(lines)):
-            getattr(xp, better)(lines[i], best, out=wins)
-            xp.copyto(best, lines[i], where=wins)
-            xp.copyto(index, i, where=wins)
-        if select_last_index:
-            xp.subtract(len(lines) - 1, index, out=index)
-
-    return run
-
-
-_extreme("ArgMax", "argmax", "greater")
-_extreme("ArgMin", "argmin", "less")
-
-
-def _one_hot_work(indices, depth, values, *, out, axis=-1):
-    return [Spec(indices.shape, INT64), Spec(indices.shape, values.dtype)]
-
-
-@kernel("OneHot", host=(1,), work=_one_hot_work)
-def one_hot(xp, indices, depth, values, *, out, work, axis=-1):
-    """`values[1]` at the index, `values[0]` elsewhere; everywhere if the index is out of bounds."""
-    y, (places, written) = out[0], work
-    size = y.shape[axis]
-    y[...] = values[0]
-    if not y.size:
-        return
-    xp.copyto(places, indices, casting="unsafe")
-    xp.copyto(written, values[1])
-    xp.copyto(written, values[0], where=(places < -size) | (places >= size))
-    xp.remainder(places, size, out=places)
-    after = math.prod(y.shape[axis % y.ndim + 1 :])
-    places = places.reshape(-1, after)
-    places += xp.arange(len(places))[:, None] * size
-    places *= after
-    places += xp.arange(after)
-    y.reshape(-1)[places.reshape(-1)] = written.reshape(-1)
-
-
-# ------------------------------------------------- sizes that depend on data, sorting
-
-
-def _sorting(x, *others, out, axis=-1, **attributes):
-    """Bytes to sort a block of rows: their copy, their order, and the sort's own buffer."""
-    rows = max(SORTED, x.shape[axis] if x.shape else 1)
-    return rows * (x.dtype.itemsize + 2 * INT64.itemsize) + x.bytes
-
-
-@kernel("TopK", host=(1,), temporaries=_sorting)
-def top_k(xp, x, k, *, axis=-1, largest=1, **attributes):
-    """The k largest (or smallest) elements and their indices, equal ones by lowest index."""
-    count = int(k.item())
-    size = x.shape[axis]
-    lines = xp.ascontiguousarray(xp.moveaxis(x, axis, -1))
-    rows = lines.reshape(-1, size)
-    order = xp.empty((len(rows), count), INT64)
-    for start in range(0, len(rows), max(1, SORTED // max(size, 1))):
-        block = rows[start : start + max(1, SORTED // max(size, 1))]
-        if largest:
-            found = size - 1 - xp.argsort(block[:, ::-1], axis=1, kind="stable")[:, ::-1]
-        else:
-            found = xp.argsort(block, axis=1, kind="stable")
-        order[start : start + len(block)] = found[:, :count]
-    order = xp.moveaxis(order.reshape(*lines.shape[:-1], count), -1, axis)
-    return xp.take_along_axis(x, order, axis), order
-
-
-@kernel("NonZero")
-def non_zero(xp, x):
-    """The indices of the elements that aren't zero, `[rank, how many]`."""
-    found = xp.nonzero(x.reshape(-1) if x.ndim == 0 else x)
-    return xp.stack(found).astype(INT64)
-
-
-@kernel("Compress")
-def compress(xp, x, condition, *, axis=None):
-    """The slices of x along `axis` (its elements, if there is none) where the condition holds."""
-    chosen = xp.nonzero(condition)[0]
-    return xp.take(x.reshape(-1) if axis is None else x, chosen, axis=axis or 0)
-
-
-@kernel("Unique", temporaries=lambda x, *, out, **attributes: 6 * x.bytes)
-def unique(xp, x, *, axis=None, **attributes):
-    """`(values, first index of each, where each went, counts)`, sorted or by first appearance."""
-    values, first, inverse, counts = xp.unique(
-        x, return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
-    inverse = inverse.reshape(-1)
-    if not attributes.get("sorted", 1):
-        order = xp.argsort(first)
-        rank = xp.argsort(order)
-        values, first, counts = xp.take(values, order, axis or 0), first[order], counts[order]
-        inverse = rank[inverse]
-    return values, first.astype(INT64), inverse.astype(INT64), counts.astype(INT64)

@@ -8,7 +8,6 @@ from gradtool.errors import UsageError
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._lines import fitted, folded, line_work, lines
 from gradtool.exec.kernels._sums import accumulator
-from gradtool.program import Spec
 
 SAMPLES = 512  # at once: index arrays of them are small change
 

@@ -8,10 +8,9 @@ import numpy as np
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _borders, _resize  # noqa: F401 - registered by being imported
-from gradtool.exec.kernels._windows import along, contiguous, extents, reshaped, slices
+from gradtool.exec.kernels._windows import along, extents, reshaped, slices
 
-
-BLOCK = 4096  # elements computed at a time
+BLOCK = 1024  # elements computed at a time
 
 
 def _host(*inputs):
