@@ -25,13 +25,14 @@ from gradtool import gradients, io
 from gradtool.errors import UsageError
 from gradtool.exec import inputs as sources
 from gradtool.exec.run import Result, bound, execute, planned
-from gradtool.functions.calls import inline, refold, register_shapes
+from gradtool.functions.calls import inline, is_inlined, refold, register_shapes
 from gradtool.passes.backward import Accumulate
 from gradtool.passes.prune import prune
 from gradtool.passes.training import TrainingGraph, is_training_graph, training_graph
 from gradtool.planning.plan import Plan
 from gradtool.reports.memory import plans_table
 from gradtool.reports.table import Table
+from gradtool.shapes import infer
 
 Graph = TrainingGraph | ir.Model
 Inputs = Mapping[str, np.ndarray[Any, Any]] | str | os.PathLike[str]
@@ -53,13 +54,23 @@ def load(
         ModelError: the file is missing, damaged or not a valid model.
         UsageError: a symbol or an input does not exist, or a size contradicts the file.
     """
-    model = io.load(
-        os.fspath(source), dims=dims, shapes=shapes, batch=batch, keep_function=_has_rule
-    )
     register_shapes()
-    if refold(model):
-        prune(model)
-    return model
+    return io.load(
+        os.fspath(source),
+        dims=dims,
+        shapes=shapes,
+        batch=batch,
+        keep_function=_has_rule,
+        rewrite=_fold,
+    )
+
+
+def _fold(model: ir.Model) -> None:
+    """Put composite calls back, with the sizes left open that were open when they were written."""
+    if is_inlined(model):
+        infer(model)
+        if refold(model):
+            prune(model)
 
 
 def _has_rule(domain: str, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -11,12 +12,13 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool.errors import NotDifferentiable, UsageError
+from gradtool.errors import ModelError, UsageError
 from gradtool.exec import kernel as registry
 from gradtool.exec.kernel import Kernel
 from gradtool.families import full_name
+from gradtool.functions import DOMAIN
 from gradtool.functions.calls import arguments, expand
-from gradtool.passes.backward import reads
+from gradtool.passes.backward import free
 from gradtool.program import Datum, Kind, Program, Spec, Step, View, contiguous, is_contiguous
 
 MAX_SCALAR = 1
@@ -33,13 +35,18 @@ def flatten(model: ir.Model, *, dims: Mapping[str, int] | None = None) -> Progra
     open_sizes = io.symbols(model)
     if open_sizes:
         raise UsageError(f"sizes are open: {', '.join(open_sizes)}; give them with --dim NAME=SIZE")
-    model = model.clone()
-    expand(model, lambda op: registry.find("ai.gradtool", op, 1) is not None)
+    if any(n.domain == DOMAIN and not _has_kernel(n.op_type) for n in model.graph.all_nodes()):
+        model = model.clone()
+        expand(model, _has_kernel)
     _require_kernels(model)
     gradients = json.loads(model.metadata_props.get("gradtool.gradients", "{}"))
     loss = model.metadata_props.get("gradtool.loss")
     flat = _Flat(model, model.graph, set(gradients.values()), set(gradients))
     return flat.program(gradients, loss, dims or {})
+
+
+def _has_kernel(composite: str) -> bool:
+    return registry.find(DOMAIN, composite, 1) is not None
 
 
 def _require_kernels(model: ir.Model) -> None:
@@ -59,13 +66,16 @@ class _Flat:
     """The state of one flattening: values by number, and what is known of each."""
 
     def __init__(
-        self, model: ir.Model, graph: ir.Graph, gradients: set[str], trained: set[str]
+        self,
+        model: ir.Model,
+        graph: ir.Graph,
+        gradients: set[str] | None = None,
+        trained: set[str] | None = None,
     ) -> None:
         self.model = model
         self.graph = graph
-        self.gradients = gradients
-        self.trained = trained
-        self.results = set(graph.outputs)
+        self.gradients = gradients or set()
+        self.trained = trained or set()
         self.values: list[Datum] = []
         self.numbers: dict[ir.Value, int] = {}
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
@@ -93,22 +103,30 @@ class _Flat:
             dims=MappingProxyType(dict(dims)),
         )
 
-    def subprogram(self, graph: ir.Graph, captured: Sequence[ir.Value]) -> Program:
-        """The program of a subgraph; captured outer values are further inputs."""
-        inner = _Flat(self.model, graph, set(), set())
+    def subprogram(self, graph: ir.Graph) -> tuple[Program, list[ir.Value]]:
+        """The program of a subgraph, and the outer values that are its further inputs.
+
+        Outer constants become its own.
+        """
+        outer = free(graph)
+        constants = [v for v in outer if self._is_constant(v)]
+        captured = [v for v in outer if v not in constants]
+        inner = _Flat(self.model, graph)
         for value in (*graph.inputs, *captured):
             inner._number(value, "input")
         inputs = tuple(range(len(inner.values)))
-        inner._initializers()
+        for value in (*constants, *graph.initializers.values()):
+            inner._constant(value, inner._kind_of_constant(value))
         for node in graph:
             inner._node(node)
-        return Program(
+        program = Program(
             values=tuple(inner.values),
             steps=tuple(inner.steps),
             inputs=inputs,
             outputs=tuple(inner.numbers[v] for v in graph.outputs),
             constants=MappingProxyType(inner.constants),
         )
+        return program, captured
 
     # -------------------------------------------------------------------- values
 
@@ -119,21 +137,32 @@ class _Flat:
 
     def _initializers(self) -> None:
         for value in self.graph.initializers.values():
-            users = list(_users(value))
-            if not users and value not in self.results:
+            if not _is_used(value):
                 continue
-            on_host = value not in self.results and all(self._is_host(n, s) for n, s in users)
-            self._constant(value, "host" if on_host else self._kind_of_initializer(value))
+            constant = self._is_constant(value)
+            self._constant(value, self._kind_of_constant(value) if constant else "parameter")
 
-    def _kind_of_initializer(self, value: ir.Value) -> Kind:
+    def _is_constant(self, value: ir.Value) -> bool:
+        """Whether a value is known and no parameter."""
+        if not self._is_known(value) or not value.is_initializer():
+            return self._is_known(value)
         spec = _spec(value)
+        small = spec is not None and math.prod(spec.shape) <= MAX_SCALAR
         is_float = value.dtype is not None and value.dtype.is_floating_point()
-        small = spec is not None and int(np.prod(spec.shape)) <= MAX_SCALAR
-        return "parameter" if value.name in self.trained or (is_float and not small) else "constant"
+        host = self._kind_of_constant(value) == "host"
+        return value.name not in self.trained and (host or small or not is_float)
+
+    def _kind_of_constant(self, value: ir.Value) -> Kind:
+        """On the host if nobody needs it elsewhere."""
+        if value.is_graph_output():
+            return "constant"
+        return "host" if all(self._is_host(n, s) for n, s in _users(value)) else "constant"
 
     def _constant(self, value: ir.Value, kind: Kind) -> None:
+        """Number a known value; data that is absent is asked for when the program is bound."""
         index = self._number(value, kind)
-        if kind in ("constant", "host"):
+        absent = getattr(value.const_value, "absent", False)
+        if kind == "host" or (kind == "constant" and not absent):
             assert value.const_value is not None  # noqa: S101 - an initializer or folded value
             self.constants[index] = io.array(value.const_value)
 
@@ -148,15 +177,12 @@ class _Flat:
     # --------------------------------------------------------------------- nodes
 
     def _node(self, node: ir.Node) -> None:
-        wanted = [v for v in node.outputs if _is_used(v) or v in self.results]
+        wanted = [v for v in node.outputs if _is_used(v)]
         if not wanted:
             return
         if all(self._is_known(v) for v in wanted):
             for value in wanted:
-                on_host = value not in self.results and all(
-                    self._is_host(n, s) for n, s in _users(value)
-                )
-                self._constant(value, "host" if on_host else "constant")
+                self._constant(value, self._kind_of_constant(value))
             return
         found = self._kernel(node)
         if found is None:
@@ -165,8 +191,7 @@ class _Flat:
         attributes = arguments(node)
         for name, attr in node.attributes.items():
             if attr.type == ir.AttributeType.GRAPH:
-                captured = list(dict.fromkeys(_captured(attr.as_graph())))
-                attributes[name] = self.subprogram(attr.as_graph(), captured)
+                attributes[name], captured = self.subprogram(attr.as_graph())
                 values += captured
         inputs = tuple(None if v is None else self.numbers[v] for v in values)
         specs = [self._declared(i, slot in found.host) for slot, i in enumerate(inputs)]
@@ -199,7 +224,7 @@ class _Flat:
     def _kind_of_result(self, value: ir.Value) -> Kind:
         if value.name in self.gradients:
             return "gradient"
-        return "output" if value in self.results else "activation"
+        return "output" if value.is_graph_output() else "activation"
 
     def _declared(self, value: int | None, on_host: bool) -> Any:  # noqa: FBT001
         if value is None:
@@ -218,8 +243,10 @@ class _Flat:
     ) -> bool:
         """Number the outputs as windows on input 0, if they may be."""
         base = node.inputs[0] if node.inputs else None
+        if base is None or found.view is None or not all(v.name for v in node.outputs):
+            return False
         out = [_spec(v) for v in node.outputs]
-        if base is None or found.view is None or any(s is None for s in (*specs[:1], *out)):
+        if any(s is None for s in (*specs[:1], *out)):
             return False
         number = self.numbers[base]
         if self.values[number].kind == "host" or not _all_known(specs, found):
@@ -247,14 +274,17 @@ class _Flat:
 
     def _takes_strides(self, value: ir.Value, spec: Spec, strides: tuple[int, ...]) -> bool:
         """Whether all readers accept these strides, and they are kind to matrix products."""
-        if value in self.results:
+        if value.is_graph_output():
             return False
         last = [
             stride for size, stride in zip(spec.shape[-2:], strides[-2:], strict=True) if size > 1
         ]
         if last and min(last) != spec.dtype.itemsize:
             return False
-        kernels = [self._kernel(n) for n, _ in _users(value)]
+        users = [n for n, _ in _users(value)]
+        if any(n.graph is not self.graph for n in users):  # subgraphs are given gapless arrays
+            return False
+        kernels = [self._kernel(n) for n in users]
         return all(k is not None and k.strided for k in kernels)
 
 
@@ -267,7 +297,7 @@ def _all_known(specs: Sequence[Any], found: Kernel) -> bool:
 
 def _spec(value: ir.Value) -> Spec | None:
     if value.shape is None or value.dtype is None:
-        raise NotDifferentiable(f"the shape or type of {value.name!r} could not be inferred")
+        raise ModelError(f"the shape or type of {value.name!r} could not be inferred")
     if not all(isinstance(d, int) for d in value.shape):
         return None
     return Spec(tuple(value.shape.numpy()), np.dtype(value.dtype.numpy()))
@@ -278,13 +308,4 @@ def _users(value: ir.Value) -> Iterable[tuple[ir.Node, int]]:
 
 
 def _is_used(value: ir.Value) -> bool:
-    return bool(value.uses())
-
-
-def _captured(graph: ir.Graph) -> Iterable[ir.Value]:
-    """Values read inside a subgraph and defined outside of it."""
-    own = set(graph.inputs) | set(graph.initializers.values())
-    own |= {v for n in graph.all_nodes() for v in n.outputs}
-    for node in graph:
-        yield from (v for v in reads(node) if v not in own)
-    yield from (v for v in graph.outputs if v not in own)
+    return bool(value.uses()) or value.is_graph_output()

@@ -58,7 +58,11 @@ class Idioms:
         """One size as an int64 vector of one element."""
         if isinstance(dim, int):
             return self.constant([dim])
-        return self._evaluate(dim._expr, dim)  # noqa: SLF001 - onnx-ir offers no public expression
+        try:
+            expr = dim._expr  # noqa: SLF001 - onnx-ir offers no public expression
+        except ValueError as error:
+            raise ModelError(f"the size {dim} can't be computed at run time") from error
+        return self._evaluate(expr, dim)
 
     def _evaluate(self, expr: Any, dim: ir.SymbolicDim) -> ir.Value:
         """Emit the arithmetic of a size expression, symbols read from the shapes of values."""
@@ -86,16 +90,17 @@ class Idioms:
         raise ModelError(f"the size {dim} can't be computed at run time; give it with --dim")
 
     def _rounded(self, expr: Any, dim: ir.SymbolicDim) -> ir.Value:
-        """Emit a quotient that is rounded; the operator Div rounds towards zero."""
+        """Emit a quotient that is rounded down or up; the operator Div rounds towards zero."""
         import sympy
 
         over, under = sympy.fraction(sympy.together(expr.args[0]))
-        if over.could_extract_minus_sign():  # ⌊-a / b⌋ = -⌈a / b⌉
-            other = sympy.ceiling if expr.func is sympy.floor else sympy.floor
-            return self.Neg(self._evaluate(other(-over / under, evaluate=False), dim))
         if expr.func is sympy.ceiling:
             over += under - 1
-        return self.Div(self._evaluate(over, dim), self._evaluate(under, dim))
+        a, b = self._evaluate(over, dim), self._evaluate(under, dim)
+        terms = [t for t in sympy.Add.make_args(over) if not t.is_number]
+        if over.has(sympy.floor) or any(t.could_extract_minus_sign() for t in terms):
+            a = self.Sub(a, self.Mod(a, b))
+        return self.Div(a, b)
 
     def _fold(self, operator: str, terms: Sequence[Any], dim: ir.SymbolicDim) -> ir.Value:
         values = [self._evaluate(t, dim) for t in terms]

@@ -50,8 +50,9 @@ class Taps:
         place, tap, element = place[order], tap[order], element[order]
         counts = np.bincount(element, minlength=size)
         nth = np.arange(len(element)) - np.repeat(np.cumsum(counts) - counts, counts)
-        index = np.zeros((size, max(1, counts.max(initial=0))), np.int64)
-        weights = np.zeros(index.shape)
+        weights = np.zeros((size, max(1, counts.max(initial=0))))
+        index = np.zeros(weights.shape, np.int64)
+        index[element] = place[:, None]
         index[element, nth] = place
         weights[element, nth] = self.weights[place, tap]
         return Taps(self.axis, index, weights)
@@ -164,7 +165,7 @@ def _nearest(x: Array, mode: str) -> Array:
 
 
 def _triangle(distance: Array) -> Array:
-    return np.clip(1 - distance, 0, 1)
+    return np.maximum(1 - distance, 0)
 
 
 def _cubic(a: float) -> Callable[[Array], Array]:

@@ -25,16 +25,16 @@ TWO_SYMBOLS = """g (float[batch, steps] x) => (float loss) {
 
 
 @pytest.fixture
-def refused(run):
+def refused(run, tmp_path):
     """Asserts that a command line ends with `code`, one line, and no file that was not there."""
 
     def check(code, *arguments):
-        before = sorted(os.listdir())
+        before = sorted(tmp_path.iterdir())
         outcome = run("-q", *arguments)
         assert outcome.code == code
         assert outcome.err.startswith("gradtool: ")
         assert outcome.err.count("\n") == 1
-        assert sorted(os.listdir()) == before
+        assert sorted(tmp_path.iterdir()) == before
         return outcome.err.removeprefix("gradtool: ").rstrip("\n")
 
     return check
@@ -305,3 +305,19 @@ def test_an_operator_that_does_not_exist(refused, model):
     proto.graph.node.append(helper.make_node("Frobnicate", ["x"], ["z"]))
 
     assert "Frobnicate" in refused(2, "grad", model(proto))
+
+
+def test_an_unknown_operator_before_a_cast_is_not_a_zero_gradient(run, model):
+    body = """g (float[4] x) => (float loss) {
+        a = com.acme.Gate (x)
+        c = Cast <to = 1> (a)
+        four = Constant <value_ints = [4]> ()
+        r = Reshape (c, four)
+        loss = ReduceSum <keepdims = 0> (r)
+    }"""
+    header = '<ir_version: 10, opset_import: ["" : 20, "com.acme" : 1]>'
+
+    outcome = run("grad", model(build(body, header)))
+
+    assert outcome.code == 3
+    assert "no gradient for com.acme::Gate" in outcome.err

@@ -144,7 +144,7 @@ def test_a_full_disk_is_one_line_and_2(run, monkeypatch, tiny_model):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux's")
-def test_a_full_standard_output_is_one_line_and_2(tiny_model):
+def test_a_full_standard_output_is_one_line_and_2():
     with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
         done = subprocess.run(
             [sys.executable, "-m", "gradtool", "ops"], stdout=full, stderr=-1, check=False

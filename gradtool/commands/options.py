@@ -19,7 +19,8 @@ def _together(*options: Decorator) -> Decorator:
     return decorate
 
 
-PATH = click.Path(allow_dash=True)  # completed by the shell; checked by whoever opens it
+# Completed by the shell; checked by whoever opens it.
+PATH = click.Path(allow_dash=True, readable=False)
 
 model_argument = click.argument("model", required=False, type=PATH)
 

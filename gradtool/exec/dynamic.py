@@ -39,7 +39,7 @@ class DynamicRegion:
             for slot, a in enumerate(inputs)
         ]
         results = call(
-            self.device.xp, kernel, inputs, self._out(step, inputs), step.attributes
+            self.device.xp, kernel, inputs, self._out(step, kernel, inputs), step.attributes
         )
         for value, result in zip(step.outputs, results, strict=False):
             if value is None:
@@ -59,19 +59,22 @@ class DynamicRegion:
         self.bytes += array.nbytes - (before.nbytes if before is not None else 0)
         self.peak = max(self.peak, self.bytes)
 
-    def _out(self, step: Step, inputs: Sequence[Any]) -> list[Spec | None]:
+    def _out(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec | None]:
         """What the outputs will be: as planned, or as inferred from the arrays at hand."""
         known = [None if v is None else self.program.values[v].spec for v in step.outputs]
         if all(s is not None or v is None for s, v in zip(known, step.outputs, strict=True)):
             return known
         return [
             None if v is None else s
-            for v, s in zip(step.outputs, _infer(step, inputs), strict=True)
+            for v, s in zip(step.outputs, _infer(step, kernel, inputs), strict=True)
         ]
 
 
-def _infer(step: Step, inputs: Sequence[Any]) -> list[Spec]:
-    """Shapes and types of the outputs for these very inputs."""
+def _infer(step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec]:
+    """Shapes and types of the outputs for these very inputs.
+
+    Sizes that depend on the data itself are left at 0: a simple kernel returns them.
+    """
     from onnx_shape_inference import ShapeInferenceContext, registry
 
     from gradtool.builder import attribute
@@ -88,6 +91,8 @@ def _infer(step: Step, inputs: Sequence[Any]) -> list[Spec]:
     for value in node.outputs:
         if value.dtype is None or value.shape is None:
             raise ModelError(f"{step.op} {step.name!r}: its shape can't be inferred")
+        if not kernel.simple and not all(isinstance(d, int) for d in value.shape):
+            raise ModelError(f"{step.op} {step.name!r}: its kernel can't choose an output's size")
         shape = tuple(d if isinstance(d, int) else 0 for d in value.shape)
         specs.append(Spec(shape, np.dtype(value.dtype.numpy())))
     return specs

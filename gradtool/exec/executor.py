@@ -33,6 +33,7 @@ class Executor:
         self.program = plan.program
         self.device = device
         self.arena = device.empty(plan.peak)
+        self._workspaces = {b.first: b.offset for b in plan.buffers if b.region == "workspace"}
         self.dynamic = DynamicRegion(self.program, device)
         self.arrays = self._bind_values()
         self._load_parameters(parameters)
@@ -92,8 +93,8 @@ class Executor:
         for index, datum in enumerate(self.program.values):
             if datum.spec is None:
                 continue
-            if datum.kind == "host" or (datum.kind == "constant" and not datum.bytes):
-                arrays[index] = self.program.constants.get(index)
+            if datum.kind == "host" or (index in self.program.constants and not datum.bytes):
+                arrays[index] = self.program.constants[index]
                 continue
             offset, value = 0, index
             while (view := self.program.values[value].view) is not None:
@@ -112,8 +113,11 @@ class Executor:
         return arrays
 
     def _load_parameters(self, parameters: Parameters) -> None:
+        """Fill the parameters, and the constants whose data the program does not hold."""
         for index, datum in enumerate(self.program.values):
-            if datum.kind == "parameter" and datum.view is None and datum.spec is not None:
+            known = datum.kind == "constant" and index in self.program.constants
+            leaf = datum.kind in ("parameter", "constant") and not known and datum.view is None
+            if leaf and datum.spec is not None:
                 array = parameters(datum.name)
                 if array.shape != datum.spec.shape or array.dtype != datum.spec.dtype:
                     raise MissingData(
@@ -155,14 +159,7 @@ class Executor:
         return partial(self.device.to_host, self.arrays[value])
 
     def _workspace(self, index: int, step: Step) -> list[Any]:
-        offset = next(
-            (
-                b.offset
-                for b in self.plan.buffers
-                if b.region == "workspace" and b.first == index == b.last
-            ),
-            0,
-        )
+        offset = self._workspaces.get(index, 0)
         arrays = []
         for spec in step.workspace:
             if spec.bytes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from gradtool.families import full_name, load_families, split_name
@@ -51,7 +51,7 @@ class Kernel:
         """`Op`, or `domain::Op` outside the standard domain."""
         return full_name(self.domain, self.op)
 
-    @property
+    @cached_property
     def simple(self) -> bool:
         """Whether the function returns its result instead of writing it."""
         return "out" not in inspect.signature(self.function).parameters

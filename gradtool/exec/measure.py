@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,8 @@ import numpy as np
 
 from gradtool.errors import GradtoolError
 from gradtool.exec.executor import Executor
-from gradtool.planning.plan import ALWAYS_LIVE
+from gradtool.planning.arena import overlap
+from gradtool.planning.plan import ALWAYS_LIVE, Buffer
 
 PATTERNS = (0xA5, 0x5A)
 POISON = 0xFF
@@ -105,37 +105,32 @@ def check_arena(executor: Executor) -> None:
     """Poison every buffer when it dies; results must keep their bits.
 
     Raises:
-        GradtoolError: a value was read after its buffer died; names the first output that differs.
+        GradtoolError: two live buffers overlap, or a value was read after its buffer died (the
+            first output that differs is named).
     """
+    clash = overlap(executor.plan.buffers)
+    if clash is not None:
+        first, second = (b.name for b in clash)
+        raise GradtoolError(f"{first!r} and {second!r} overlap while both live: a planning bug")
     executor.step()
     outputs = executor.program.outputs
     before = [executor.result(v).tobytes() for v in outputs]
-    dying: dict[int, list[tuple[int, int]]] = {}
+    roots = {executor.program.root(v) for v in outputs}
+    dying: dict[int, list[Buffer]] = {}
     for buffer in executor.plan.buffers:
-        if buffer.region not in ALWAYS_LIVE:
-            dying.setdefault(buffer.last, []).append((buffer.offset, buffer.offset + buffer.bytes))
-    pinned = _pinned(executor, outputs)
+        if buffer.region not in ALWAYS_LIVE and roots.isdisjoint(buffer.values):
+            dying.setdefault(buffer.last, []).append(buffer)
     executor.arena[fixed_bytes(executor) :] = POISON
     for index, call in enumerate(executor.calls):
         call()
-        for start, stop in dying.get(index, ()):
-            if (start, stop) not in pinned:
-                executor.arena[start:stop] = POISON
+        for buffer in dying.get(index, ()):
+            executor.arena[buffer.offset : buffer.offset + buffer.bytes] = POISON
     for value, bits in zip(outputs, before, strict=True):
         if executor.result(value).tobytes() != bits:
             name = executor.program.values[value].name
             raise GradtoolError(
                 f"{name!r} changed when dead buffers were overwritten: a planning bug"
             )
-
-
-def _pinned(executor: Executor, outputs: Sequence[int]) -> set[tuple[int, int]]:
-    roots = {executor.program.root(v) for v in outputs}
-    return {
-        (b.offset, b.offset + b.bytes)
-        for b in executor.plan.buffers
-        if any(v in roots for v in b.values)
-    }
 
 
 def first_nan(executor: Executor) -> tuple[str, str] | None:

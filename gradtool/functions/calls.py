@@ -121,6 +121,11 @@ def _describe(node: ir.Node) -> str:
     )
 
 
+def is_inlined(model: ir.Model) -> bool:
+    """Whether the graph holds bodies that `inline` marked."""
+    return any(CALL in node.metadata_props for node in model.graph)
+
+
 def refold(model: ir.Model) -> int:
     """Put composite calls back where `inline` replaced them. Returns how many were.
 

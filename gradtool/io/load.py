@@ -21,6 +21,7 @@ from gradtool.shapes import infer
 _SILENT = logging.NullHandler()
 
 KeepFunction = Callable[[str, str], bool]
+Rewrite = Callable[[ir.Model], None]
 
 
 def _keep_none(domain: str, name: str) -> bool:  # noqa: ARG001 - the signature of a predicate
@@ -35,13 +36,15 @@ def load(
     batch: int | None = None,
     opset: int | None = None,
     keep_function: KeepFunction = _keep_none,
+    rewrite: Rewrite | None = None,
     limits: Limits = DEFAULT,
 ) -> ir.Model:
     """Read, check and complete a model; `-` is standard input.
 
     Every value has the type and shape that inference finds, whatever the file declares. The
     opset is at least `opsets.MINIMUM`. Local functions are inlined, except those `keep_function`
-    (domain, name) keeps. `model.meta` has `gradtool.path`, the real path or None, and, where the
+    (domain, name) keeps. `rewrite` sees the model before sizes are given to its symbols.
+    `model.meta` has `gradtool.path`, the real path or None, and, where the
     opset was raised, `gradtool.raised_from`.
 
     Raises:
@@ -61,8 +64,10 @@ def load(
         model = deserialize(proto)
         mapped.attach(model, folder.find)
         inline_functions(model, keep_function, limits)
-        dimensions.bind(model, dims or {}, shapes or {}, batch)
         said = declared.collect(model)
+        if rewrite is not None:
+            rewrite(model)
+        dimensions.bind(model, dims or {}, shapes or {}, batch)
         infer(model)
         declared.check(model, said, limits)
         types.check(model)

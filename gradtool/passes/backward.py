@@ -17,6 +17,7 @@ from gradtool import gradients
 from gradtool.builder import Builder
 from gradtool.errors import ModelError, NotDifferentiable, UnsupportedGradient
 from gradtool.families import full_name
+from gradtool.text import some
 
 Accumulate = Literal["chain", "sum"]
 
@@ -37,7 +38,8 @@ class Offenders(NotDifferentiable):
     def __init__(self, rows: Sequence[Offender]) -> None:
         self.rows = tuple(rows)
         first = rows[0]
-        more = f" and {len(rows) - 1} more operators" if len(rows) > 1 else ""
+        others = len(rows) - 1
+        more = f" and {others} more operator{'s' if others > 1 else ''}" if others else ""
         super().__init__(
             f"no gradient for {first.op} ({first.first_node!r}){more}: {first.what_to_do}"
         )
@@ -148,6 +150,9 @@ class _Driver:
             self._visit(node)
         if self.offenders:
             raise Offenders(_rows(self.offenders))
+        if self.blocked:
+            names = some(sorted(v.name or "" for v in self.blocked if _is_unknown(v)))
+            raise NotDifferentiable(f"values of unknown type or shape: {names}")
         with self.op.at(None, stage="backward", source="", prefix="zeros"):
             zeros = [v for v in wrt if v not in found and v not in self.pending]
             for value in wrt:
@@ -159,18 +164,18 @@ class _Driver:
 
     def _visit(self, node: ir.Node) -> None:
         dys = [self._pop(v) if v in self.pending else None for v in node.outputs]
-        stuck = any(v in self.blocked for v in node.outputs)
-        if not stuck and all(dy is None for dy in dys):
+        unknown = any(_is_unknown(v) for v in reads(node) if v in self.active)
+        stuck = unknown or any(v in self.blocked for v in node.outputs)
+        if all(dy is None for dy in dys) and not any(v in self.blocked for v in node.outputs):
             return
         if not any(v in self.active for v in reads(node)):
             return
         entry = gradients.find(node.domain, node.op_type, self._version(node))
         if entry is None or stuck:
             if entry is None:
-                name = full_name(node.domain, node.op_type)
-                self.offenders.append((node, f"register a rule: gradtool ops --template {name}"))
+                self.offenders.append((node, _advice(node)))
             if entry is None or not entry.zero:
-                self.blocked.update(v for v in reads(node) if self._takes(v))
+                self.blocked.update(v for v in reads(node) if self._may_take(v))
             return
         self.used[entry.name] = None
         hint = node.name or node.op_type
@@ -182,7 +187,7 @@ class _Driver:
                 results = entry.rule(self.op, node, *dys)
             except UnsupportedGradient as error:
                 self.offenders.append((node, str(error)))
-                self.blocked.update(v for v in reads(node) if self._takes(v))
+                self.blocked.update(v for v in reads(node) if self._may_take(v))
                 return
             self._deliver(node, entry, results)
 
@@ -205,6 +210,9 @@ class _Driver:
 
     def _takes(self, value: ir.Value) -> bool:
         return value in self.active and _is_float(value)
+
+    def _may_take(self, value: ir.Value) -> bool:
+        return value in self.active and (value.dtype is None or _is_float(value))
 
     def _add(self, value: ir.Value, dy: ir.Value) -> None:
         terms = self.pending.setdefault(value, [])
@@ -229,6 +237,10 @@ def _is_float(value: ir.Value) -> bool:
     return value.dtype is not None and value.dtype.is_floating_point()
 
 
+def _is_unknown(value: ir.Value) -> bool:
+    return value.dtype is None or value.shape is None
+
+
 def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
     """A gradient has the type and the shape of its value; else the rule is wrong."""
     same = grad.dtype == value.dtype and len(grad.shape or ()) == len(value.shape or ())
@@ -241,6 +253,29 @@ def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
         )
     pairs = zip(grad.shape or (), value.shape or (), strict=True)
     grad.shape = ir.Shape(g if isinstance(g, int) else v for g, v in pairs)
+
+
+def _advice(node: ir.Node) -> str:
+    return f"register a rule: gradtool ops --template {full_name(node.domain, node.op_type)}"
+
+
+def require_types(model: ir.Model) -> None:
+    """Refuse a graph whose outputs are unknown because of operators that nobody knows.
+
+    Raises:
+        Offenders: the operators without a rule, of whose results nothing is known.
+    """
+    if all(v.dtype is not None and v.shape is not None for v in model.graph.outputs):
+        return
+    imports = model.graph.opset_imports
+    found = [
+        (node, _advice(node))
+        for node in reversed(model.graph)
+        if any(v.dtype is None for v in node.outputs)
+        and gradients.find(node.domain, node.op_type, imports.get(node.domain, 1)) is None
+    ]
+    if found:
+        raise Offenders(_rows(found))
 
 
 def _rows(offenders: Sequence[tuple[ir.Node, str]]) -> list[Offender]:

@@ -10,10 +10,16 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from gradtool.builder import Builder
-from gradtool.errors import UsageError
+from gradtool.errors import ModelError, UsageError
 from gradtool.names import Names
 from gradtool.passes import loss as losses
-from gradtool.passes.backward import Accumulate, Backward, differentiate, needed
+from gradtool.passes.backward import (
+    Accumulate,
+    Backward,
+    differentiate,
+    needed,
+    require_types,
+)
 from gradtool.passes.prune import prune
 from gradtool.passes.selection import cut, is_float, select
 from gradtool.passes.training_forms import prepare
@@ -107,7 +113,11 @@ def _heads(
     """The loss and the gradients that the backward walk starts from."""
     if head_grads:
         return losses.Loss(None, "head gradients of every output"), _head_inputs(op)
-    chosen = losses.attach(op, loss, labels)
+    try:
+        chosen = losses.attach(op, loss, labels)
+    except (UsageError, ModelError):
+        require_types(op.model)
+        raise
     assert chosen.value is not None  # noqa: S101 - a loss that was attached has one
     return chosen, {chosen.value: _ones(op, chosen.value)}
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtool.planning.liveness import Lifetime
+from gradtool.planning.plan import Buffer
 
 
 def place(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
@@ -23,7 +24,13 @@ def place(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
             key=lambda i: (-buffers[i].bytes * (buffers[i].last - buffers[i].first + 1), i),
         ),
     )
-    tried = [_best_fit(buffers, order) for order in orders]
+    steps = max((b.last for b in buffers), default=0) + 1
+    least = int(load_profile(buffers, steps).max())
+    tried = []
+    for order in orders:
+        tried.append(_best_fit(buffers, order))
+        if tried[-1][1] == least:
+            break
     return min(tried, key=lambda result: result[1])
 
 
@@ -63,8 +70,22 @@ def load_profile(
     buffers: Sequence[Lifetime], steps: int
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Bytes live at each step: a lower bound on the arena for this order."""
-    change = np.zeros(steps + 1, dtype=np.int64)
+    change = np.zeros(max(steps, 1) + 1, dtype=np.int64)
     for buffer in buffers:
         change[buffer.first] += buffer.bytes
-        change[min(buffer.last, steps - 1) + 1 if steps else 0] -= buffer.bytes
-    return np.cumsum(change[:steps]) if steps else np.zeros(1, dtype=np.int64)
+        change[buffer.last + 1] -= buffer.bytes
+    return np.cumsum(change[:-1])
+
+
+def overlap(buffers: Sequence[Buffer]) -> tuple[Buffer, Buffer] | None:
+    """Two buffers that share bytes and a step, if there are any: none in a sound plan."""
+    first = np.array([b.first for b in buffers], dtype=np.int64)
+    last = np.array([b.last for b in buffers], dtype=np.int64)
+    start = np.array([b.offset for b in buffers], dtype=np.int64)
+    stop = start + np.array([b.bytes for b in buffers], dtype=np.int64)
+    for index, b in enumerate(buffers):
+        shares = (first <= b.last) & (last >= b.first) & (start < stop[index]) & (stop > b.offset)
+        shares[index] = False
+        if shares.any():
+            return b, buffers[int(shares.argmax())]
+    return None

@@ -113,8 +113,10 @@ def _may_take(program: Program, step: Step, source: int, target: int) -> bool:
         return False
     if program.values[root].bytes != new.spec.bytes or not _is_whole(program, source, new.spec):
         return False
-    aliases = [v for v in step.reads if program.root(v) == root and v != source]
-    return not aliases and sum(v == source for v in step.reads) <= len(step.may_inplace)
+    readers = [
+        slot for slot, v in enumerate(step.inputs) if v is not None and program.root(v) == root
+    ]
+    return all(step.inputs[slot] == source and slot in step.may_inplace for slot in readers)
 
 
 def _is_whole(program: Program, value: int, spec: Spec) -> bool:

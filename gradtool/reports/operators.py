@@ -182,19 +182,19 @@ def _use(model: ir.Model, op: str, nodes: Sequence[ir.Node], needing: set[ir.Nod
 def _needing_rules(model: ir.Model) -> set[ir.Node]:
     """The nodes through which a float output can depend on a parameter or a float input.
 
-    None in a graph that holds its gradients already.
+    A value of unknown type may be a float. None in a graph that holds its gradients already.
     """
     from gradtool.passes.backward import needed, reads
-    from gradtool.passes.selection import is_float
     from gradtool.passes.training import is_training_graph
 
     if is_training_graph(model):
         return set()
-    reach = needed(model.graph, [v for v in model.graph.outputs if is_float(v)])
-    active = {v for v in (*model.graph.inputs, *model.graph.initializers.values()) if is_float(v)}
+    reach = needed(model.graph, [v for v in model.graph.outputs if _may_be_float(v)])
+    leaves = (*model.graph.inputs, *model.graph.initializers.values())
+    active = {v for v in leaves if _may_be_float(v)}
     found: set[ir.Node] = set()
     for node in model.graph:
-        results = [v for v in node.outputs if v in reach and is_float(v)]
+        results = [v for v in node.outputs if v in reach and _may_be_float(v)]
         rule = gradients.find(
             node.domain, node.op_type, model.graph.opset_imports.get(node.domain, 1)
         )
@@ -202,6 +202,10 @@ def _needing_rules(model: ir.Model) -> set[ir.Node]:
             active.update(results)
             found.add(node)
     return found
+
+
+def _may_be_float(value: ir.Value) -> bool:
+    return value.dtype is None or bool(value.dtype.is_floating_point())
 
 
 def _order(name: str) -> tuple[bool, str]:

@@ -1,4 +1,5 @@
 import json
+import subprocess
 import sys
 from importlib import metadata
 
@@ -25,10 +26,9 @@ def test_what_is_absent_comes_with_the_way_to_install_it(run, monkeypatch):
     outcome = run("doctor")
 
     assert outcome.code == 0
-    lines = [line.split() for line in outcome.out.splitlines()]
-    assert ["onnxruntime", "absent", "pip", "install", "'gradtool[ort]'"] in lines
-    assert any(line[:2] == ["cupy", "absent"] and "gradtool[cuda1" in line[-1] for line in lines
-               if len(line) > 2 and "pip" in line) or "gradtool[cuda" in outcome.out  # fmt: skip
+    lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
+    assert "onnxruntime absent pip install 'gradtool[ort]'" in lines
+    assert any(line.startswith("cupy absent ") and "gradtool[cuda1" in line for line in lines)
 
 
 def test_a_requirement_that_is_missing_is_exit_1(run, monkeypatch):
@@ -56,10 +56,8 @@ def test_a_control_group_limits_memory(tmp_path, monkeypatch):
     assert system._free_memory() == (1_047_576, 1_048_576)
 
 
-def test_it_loads_no_model_library(shell):
+def test_it_loads_no_model_library():
     program = "import sys; from gradtool.cli import run; run(['-q', 'doctor']); print(*sys.modules)"
-    import subprocess
-
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
 
     loaded = done.stdout.decode().splitlines()[-1].split()

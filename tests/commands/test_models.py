@@ -3,6 +3,8 @@
 import json
 import shutil
 
+import pytest
+
 
 def meant(outcome):
     return outcome.err.splitlines()[0].removeprefix("model: ").split(" ")[0]
@@ -15,7 +17,8 @@ def test_none(run):
     assert outcome.err == ("gradtool: no MODEL given, and there is no .onnx file in this folder\n")
 
 
-def test_the_only_one(run, tiny_model):
+@pytest.mark.usefixtures("tiny_model")
+def test_the_only_one(run):
     outcome = run("report")
 
     assert outcome.code == 0
@@ -57,7 +60,8 @@ def test_the_last_one_has_changed(run, tiny_model, tmp_path):
     assert run("report").code == 2
 
 
-def test_a_broken_note_is_no_note(run, tiny_model, tmp_path):
+@pytest.mark.usefixtures("tiny_model")
+def test_a_broken_note_is_no_note(run, tmp_path):
     (tmp_path / ".gradtool").mkdir()
     for note in ("", "{", "[]", json.dumps({"model": "tiny.onnx"})):
         (tmp_path / ".gradtool" / "last.json").write_text(note)

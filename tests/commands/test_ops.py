@@ -64,9 +64,8 @@ def test_a_rule_that_is_missing_is_exit_3(run, model):
 
 
 def test_a_rule_that_no_gradient_needs_is_not_missing(run, model):
-    body = TINY.replace("h = MatMul", "t = com.acme.Count (x)\n    h = MatMul").replace(
-        "(float loss)", "(float loss, int64[1] t)"
-    )
+    body = TINY.replace("h = MatMul", "t = com.acme.Count (k)\n    h = MatMul")
+    body = body.replace("8] x)", "8] x, int64 k)").replace("loss)", "loss, int64 t)", 1)
     path = model(build(body, ACME, **tiny_weights()))
 
     outcome = run("ops", path, "--format", "json")

@@ -17,7 +17,6 @@ COMMANDS = [
     ("ops", "tiny.onnx"),
     ("doctor",),
 ]
-LONG = {"note"}
 
 
 def on_a_terminal(folder, *arguments, columns=80, **environment):

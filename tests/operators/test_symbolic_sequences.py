@@ -32,10 +32,10 @@ def recurrent(op: str, *, lens: bool = False, **attributes: Any) -> tuple[Case, 
     return Case(op, tuple(inputs), {"hidden_size": HIDDEN, **attributes}, 1, 22), names
 
 
-def attention(shapes: list[Any], **attributes: Any) -> tuple[Case, list[Any]]:
+def attention(shapes: list[Any], outputs: int = 1, **attributes: Any) -> tuple[Case, list[Any]]:
     sizes = [None if s is None else tuple(SIZES.get(d, d) for d in s) for s in shapes]
     inputs = tuple(None if s is None else Floats(s) for s in sizes)
-    return Case("Attention", inputs, attributes, 1, 23), shapes
+    return Case("Attention", inputs, attributes, outputs, 23), shapes
 
 
 QUERY, KEYS = ["batch", 4, "time", 2], ["batch", 4, "keys", 2]
@@ -56,7 +56,7 @@ CASES = [
     attention([QUERY, FEW, FEW, ["time", "keys"]], is_causal=1),
     attention([QUERY, FEW, FEW, ["batch", 4, "time", "keys"]]),
     attention(FLAT, **HEADS),
-    attention([*FLAT, None, PAST, PAST], is_causal=1, **HEADS),
+    attention([*FLAT, None, PAST, PAST], 3, is_causal=1, **HEADS),
 ]
 
 

@@ -6,7 +6,7 @@ import math
 
 from gradtool.exec.kernels._blocks import pointwise
 from gradtool.exec.kernels._erf import erf_into
-from gradtool.exec.kernels._select import keep
+from gradtool.exec.kernels._select import choose, drop
 
 ROOT_HALF = math.sqrt(0.5)
 DENSITY = 1 / math.sqrt(2 * math.pi)
@@ -19,53 +19,40 @@ def _sigmoid(xp, x, out):
     xp.divide(1, out, out=out)
 
 
-def _passes(xp, comparison, x, bound, mask):
-    """`mask = not (x comparison bound)`, which NaN passes."""
-    getattr(xp, comparison)(x, bound, out=mask)
-    return xp.logical_not(mask, out=mask)
-
-
 @pointwise("ai.gradtool::ReluGrad", temporaries=1, masks=1, may_inplace=(0, 1))
 def relu_grad(xp, y, dy, out, t, mask):
-    keep(xp, _passes(xp, "less_equal", y, 0, mask), dy, t)
-    xp.copyto(out, t)
+    drop(xp, xp.less_equal(y, 0, out=mask), dy, out, t)
 
 
-@pointwise("ai.gradtool::LeakyReluGrad", temporaries=2, masks=1, may_inplace=(0, 1))
-def leaky_relu_grad(xp, x, dy, out, t, s, mask, *, alpha):
-    _two_slopes(xp, x, dy, out, t, s, mask, alpha)
+@pointwise("ai.gradtool::LeakyReluGrad", temporaries=3, masks=1, may_inplace=(0, 1))
+def leaky_relu_grad(xp, x, dy, out, t, s, u, mask, *, alpha):
+    xp.less_equal(x, 0, out=mask)
+    choose(xp, mask, xp.multiply(dy, alpha, out=u), dy, out, t, s)
 
 
-@pointwise("ai.gradtool::PReluGrad", temporaries=2, masks=1, may_inplace=(0, 2))
-def prelu_grad(xp, x, slope, dy, out, t, s, mask):
-    _two_slopes(xp, x, dy, out, t, s, mask, slope)
+@pointwise("ai.gradtool::PReluGrad", temporaries=3, masks=1, may_inplace=(0, 2))
+def prelu_grad(xp, x, slope, dy, out, t, s, u, mask):
+    xp.less_equal(x, 0, out=mask)
+    choose(xp, mask, xp.multiply(dy, slope, out=u), dy, out, t, s)
 
 
-def _two_slopes(xp, x, dy, out, t, s, mask, slope):
-    keep(xp, _passes(xp, "less_equal", x, 0, mask), dy, t)
-    keep(xp, xp.logical_not(mask, out=mask), dy, s)
-    xp.add(t, xp.multiply(s, slope, out=s), out=out)
-
-
-@pointwise("ai.gradtool::EluGrad", temporaries=2, masks=1, may_inplace=(0, 1))
-def elu_grad(xp, y, dy, out, t, s, mask, *, alpha, beta, gamma):
+@pointwise("ai.gradtool::EluGrad", temporaries=3, masks=1, may_inplace=(0, 1))
+def elu_grad(xp, y, dy, out, t, s, u, mask, *, alpha, beta, gamma):
     """`dx = γ dy` where y is positive, else `β (y + α) dy`."""
-    xp.multiply(xp.add(xp.minimum(y, 0, out=t), alpha, out=t), beta, out=t)
-    xp.multiply(t, dy, out=t)
-    keep(xp, xp.less_equal(y, 0, out=mask), t, s)
-    keep(xp, xp.logical_not(mask, out=mask), dy, t)
-    if gamma != 1:
-        xp.multiply(t, gamma, out=t)
-    xp.add(t, s, out=out)
+    xp.less_equal(y, 0, out=mask)
+    xp.add(y, alpha, out=u)
+    if beta != 1:
+        xp.multiply(u, beta, out=u)
+    choose(xp, mask, u, xp.asarray(gamma, u.dtype), u, t, s)
+    xp.multiply(u, dy, out=out)
 
 
-@pointwise("ai.gradtool::GeluGrad", temporaries=4, may_inplace=(0, 1))
-def gelu_grad(xp, x, dy, out, t, s, u, v, *, approximate="none"):
+@pointwise("ai.gradtool::GeluGrad", temporaries=3, may_inplace=(0, 1))
+def gelu_grad(xp, x, dy, out, t, s, u, *, approximate="none"):
     if approximate == "tanh":
         _gelu_slope_tanh(xp, x, t, s, u)
     else:
-        xp.multiply(x, ROOT_HALF, out=t)
-        erf_into(xp, t, t, s, u)
+        erf_into(xp, x, t, s, ROOT_HALF)
         xp.multiply(xp.add(t, 1, out=t), 0.5, out=t)
         xp.multiply(xp.multiply(x, x, out=s), -0.5, out=s)
         xp.multiply(xp.exp(s, out=s), DENSITY, out=s)
@@ -86,23 +73,21 @@ def _gelu_slope_tanh(xp, x, t, s, u):
     xp.add(t, s, out=t)
 
 
-@pointwise("ai.gradtool::HardSigmoidGrad", temporaries=1, masks=2, may_inplace=(0, 1))
-def hard_sigmoid_grad(xp, y, dy, out, t, inside, other, *, alpha):
-    _passes(xp, "less_equal", y, 0, inside)
-    xp.logical_and(inside, _passes(xp, "greater_equal", y, 1, other), out=inside)
-    keep(xp, inside, dy, t)
-    xp.multiply(t, alpha, out=out)
+@pointwise("ai.gradtool::HardSigmoidGrad", temporaries=2, masks=2, may_inplace=(0, 1))
+def hard_sigmoid_grad(xp, y, dy, out, t, s, mask, other, *, alpha):
+    xp.logical_or(xp.less_equal(y, 0, out=mask), xp.greater_equal(y, 1, out=other), out=mask)
+    drop(xp, mask, xp.multiply(dy, alpha, out=s), out, t)
 
 
 @pointwise("ai.gradtool::HardSwishGrad", temporaries=2, masks=2, may_inplace=(0, 1))
-def hard_swish_grad(xp, x, dy, out, t, s, inside, above):
+def hard_swish_grad(xp, x, dy, out, t, s, mask, above):
     """The slope is 0 up to -3, 1 from 3 on, and `x/3 + 1/2` between."""
-    xp.add(xp.multiply(x, 1 / 3, out=t), 0.5, out=t)
-    _passes(xp, "less_equal", x, -3, inside)
-    xp.logical_and(inside, _passes(xp, "greater_equal", x, 3, above), out=inside)
-    keep(xp, inside, t, s)
-    xp.add(s, xp.greater_equal(x, 3, out=above), out=s)
-    xp.multiply(s, dy, out=out)
+    xp.greater_equal(x, 3, out=above)
+    xp.logical_or(xp.less_equal(x, -3, out=mask), above, out=mask)
+    xp.add(xp.multiply(x, 1 / 3, out=s), 0.5, out=s)
+    drop(xp, mask, s, s, t)
+    xp.copyto(t, above)
+    xp.multiply(xp.add(s, t, out=s), dy, out=out)
 
 
 @pointwise("ai.gradtool::SigmoidGrad", temporaries=1, may_inplace=(0, 1))

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _norm_gradients as backward
-from gradtool.exec.kernels._norms import Layout, forward, forward_work, pick, scaled
+from gradtool.exec.kernels._norms import Layout, Room, forward, like, pick, scaled
 from gradtool.program import Spec
 
 
-def _batch_work(x, scale, bias, mean, var, *, out, **_):
+def _train_work(x, scale, bias, mean, var, *, out, **_):
     layout = Layout.channels(tuple(x.shape), x.dtype)
     channel = Spec((x.shape[1],), layout.wide)
-    return [*forward_work(layout), channel, channel, channel]
+    return [*Room.specs(layout), channel, channel, channel]
+
+
+def _batch_work(x, scale, bias, mean, var, *, out, training_mode=0, **_):
+    if training_mode:
+        return _train_work(x, scale, bias, mean, var, out=out)
+    layout = Layout.plain(tuple(x.shape), x.dtype)
+    narrow = layout.wide != layout.dtype
+    return [layout.block() if narrow else Spec((0,), x.dtype), Spec((x.shape[1],), layout.wide)]
 
 
 @kernel("BatchNormalization", may_inplace=(0,), work=_batch_work)
@@ -23,20 +31,18 @@ def batch_normalization(
         statistics = (*out[1:], None, None)[:2]
         _train(xp, x, scale, bias, mean, var, out[0], statistics, (), epsilon, momentum, work)
         return
-    layout = Layout.channels(tuple(x.shape), x.dtype)
-    block, factor = work[0], work[5]
+    layout = Layout.plain(tuple(x.shape), x.dtype)
+    block, factor = work
     xp.add(var, epsilon, out=factor, casting="unsafe")
     xp.sqrt(factor, out=factor)
     xp.divide(scale, factor, out=factor)
     x, y = x.reshape(layout.shape), out[0].reshape(layout.shape)
     mean, factor, bias = (p.reshape(1, -1, 1) for p in (mean, factor, bias))
-    for parts in layout.blocks():
-        for index in parts:
-            direct = y.dtype == layout.wide
-            part = x[index]
-            n = y[index] if direct else block[: part.size].reshape(part.shape)
-            xp.subtract(part, pick(mean, index), out=n, casting="unsafe")
-            scaled(xp, n, factor, bias, index, y[index])
+    direct = y.dtype == layout.wide
+    for (index,) in layout.blocks():
+        n = y[index] if direct else like(block, y[index].shape)
+        xp.subtract(x[index], pick(mean, index), out=n, casting="unsafe")
+        scaled(xp, n, factor, bias, index, y[index])
 
 
 def _train(xp, x, scale, bias, mean, var, y, running, saved, epsilon, momentum, work):
@@ -45,7 +51,7 @@ def _train(xp, x, scale, bias, mean, var, y, running, saved, epsilon, momentum, 
     layout = Layout.channels(tuple(x.shape), x.dtype)
     scale, bias = (p.reshape(1, -1, 1) for p in (scale, bias))
     forward(
-        xp, layout, x, scale, bias, y, (found_mean, found_rstd), epsilon, buffers,
+        Room.of(xp, layout, buffers), layout, x, scale, bias, y, (found_mean, found_rstd), epsilon,
         variance=found_var.reshape(layout.statistics),
     )  # fmt: skip
     for target, value in zip(saved, (found_mean, found_rstd), strict=False):
@@ -58,7 +64,7 @@ def _train(xp, x, scale, bias, mean, var, y, running, saved, epsilon, momentum, 
             xp.add(value, found_rstd, out=target, casting="unsafe")
 
 
-@kernel("ai.gradtool::BatchNormalizationTraining", may_inplace=(0,), work=_batch_work)
+@kernel("ai.gradtool::BatchNormalizationTraining", may_inplace=(0,), work=_train_work)
 def batch_normalization_training(xp, x, scale, bias, mean, var, *, out, work, epsilon, momentum):
     y, new_mean, new_var, *saved = out
     _train(xp, x, scale, bias, mean, var, y, (new_mean, new_var), saved, epsilon, momentum, work)
@@ -66,13 +72,14 @@ def batch_normalization_training(xp, x, scale, bias, mean, var, *, out, work, ep
 
 def _batch_grad_work(x, scale, mean, rstd, dy, *, out, epsilon):
     layout = Layout.channels(tuple(x.shape), x.dtype)
-    return [layout.block(), layout.block(), *(layout.small(),) * 5]
+    return backward.Work.specs(layout, layout.statistics)
 
 
 @kernel("ai.gradtool::BatchNormalizationGrad", may_inplace=(4, 0), work=_batch_grad_work)
 def batch_normalization_grad(xp, x, scale, mean, rstd, dy, *, out, work, epsilon):
     layout = Layout.channels(tuple(x.shape), x.dtype)
-    backward.channels(xp, layout, x, scale, (mean, rstd), dy, out, epsilon, work)
+    shape = layout.statistics
+    backward.planes(xp, layout, x, scale, (mean, rstd), dy, out, epsilon, work, shape)
 
 
 def _projection_work(x, mean, rstd, dy, *, out):
@@ -82,4 +89,5 @@ def _projection_work(x, mean, rstd, dy, *, out):
 @kernel("ai.gradtool::BatchNormalizationGradScale", work=_projection_work)
 def batch_normalization_grad_scale(xp, x, mean, rstd, dy, *, out, work):
     layout = Layout.channels(tuple(x.shape), x.dtype)
-    backward.channels(xp, layout, x, None, (mean, rstd), dy, (None, out[0]), 0, work)
+    shape, wanted = layout.statistics, (None, out[0])
+    backward.planes(xp, layout, x, None, (mean, rstd), dy, wanted, 0, work, shape)

@@ -28,20 +28,15 @@ def pointwise(name, *, temporaries=0, masks=0, may_inplace=(), **declared):
     def register(function):
         def run(xp, *inputs, out, work, **attributes):
             y = out[0]
-            shared = [None if i is None else xp.broadcast_to(i, y.shape) for i in inputs]
             narrow = accumulator(y.dtype) != y.dtype
-            for index in blocks(y.shape):
-                part = y[index]
-                scratch = [w[: part.size].reshape(part.shape) for w in work]
-                given = [None if i is None else i[index] for i in shared]
-                if not narrow:
+            scratch = []
+            for part, given in aligned(xp, y, inputs):
+                if not scratch or scratch[0].shape != part.shape:
+                    scratch = [w[: part.size].reshape(part.shape) for w in work]
+                if narrow:
+                    _in_float32(xp, function, part, given, scratch, attributes)
+                else:
                     function(xp, *given, part, *scratch, **attributes)
-                    continue
-                wide = [_widened(xp, i, scratch, y.dtype) for i in given]
-                result = scratch.pop(0)
-                spare = len(given) - sum(i is not None and i.dtype == y.dtype for i in given)
-                function(xp, *wide, result, *scratch[spare:], **attributes)
-                xp.copyto(part, result, casting="unsafe")
 
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
@@ -52,10 +47,39 @@ def pointwise(name, *, temporaries=0, masks=0, may_inplace=(), **declared):
     return register
 
 
-def _widened(xp, block, scratch, narrow):
-    """A half-precision block in float32; others (masks, absent inputs) as they are."""
-    if block is None or block.dtype != narrow:
-        return block
-    wide = scratch.pop(0)
-    xp.copyto(wide, block)
-    return wide
+def aligned(xp, y, inputs):
+    """The blocks of the output, each with those of the inputs; numbers stay as they are."""
+    numbers = [i is None or i.size == 1 for i in inputs]
+    same = (i.shape == y.shape and i.flags.c_contiguous for i in (y, *inputs) if _is_array(i, y))
+    if all(same):
+        y = y.reshape(-1)
+        inputs = [i if n else i.reshape(-1) for i, n in zip(inputs, numbers, strict=True)]
+    inputs = [
+        i if i is None else i.reshape(()) if n else xp.broadcast_to(i, y.shape)
+        for i, n in zip(inputs, numbers, strict=True)
+    ]
+    for index in blocks(y.shape):
+        yield y[index], [i if n else i[index] for i, n in zip(inputs, numbers, strict=True)]
+
+
+def _is_array(i, y):
+    return i is not None and (i is y or i.size != 1)
+
+
+def _in_float32(xp, function, part, given, scratch, attributes):
+    """Call with half-precision blocks converted to float32, and the result converted back.
+
+    Only floats of the output's type are converted; masks and absent inputs are not.
+    """
+    inputs, (result, *spare) = scratch[: len(given)], scratch[len(given) :]
+    wide = []
+    for block, room in zip(given, inputs, strict=True):
+        if block is None or block.dtype != part.dtype:
+            wide.append(block)
+        elif block.ndim != part.ndim:
+            wide.append(block.astype(room.dtype))
+        else:
+            xp.copyto(room, block)
+            wide.append(room)
+    function(xp, *wide, result, *spare, **attributes)
+    xp.copyto(part, result, casting="unsafe")

@@ -46,13 +46,13 @@ def dropout(xp, x, ratio=None, training=None, *, out, work, seed=None):
         uniform, kept, wide, result = (w[: part.size].reshape(part.shape) for w in work)
         draw.random(out=uniform, dtype=uniform.dtype)
         xp.greater_equal(uniform, ratio, out=kept)
-        xp.copyto(wide, x[index])
-        keep(xp, kept, wide, result)
-        if ratio < 1:
-            xp.multiply(result, 1 / (1 - ratio), out=result)
-        xp.copyto(part, result, casting="unsafe")
         if mask is not None:
             xp.copyto(mask[index], kept)
+        xp.copyto(wide, x[index])
+        keep(xp, kept, wide, wide, result)
+        if ratio < 1:
+            xp.multiply(wide, 1 / (1 - ratio), out=wide)
+        xp.copyto(part, wide, casting="unsafe")
 
 
 @pointwise("ai.gradtool::DropoutGrad", temporaries=2, masks=1, may_inplace=(1,))
@@ -60,5 +60,4 @@ def dropout_grad(xp, mask, dy, scale, out, t, s, own):
     """Where the mask is false, 0 even if the scale is infinite."""
     xp.multiply(dy, scale, out=s)
     xp.copyto(own, mask)
-    keep(xp, own, s, t)
-    xp.copyto(out, t)
+    keep(xp, own, s, out, t)

@@ -9,7 +9,7 @@ import numpy as np
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._blocks import pointwise
 from gradtool.exec.kernels._powers import raise_to
-from gradtool.exec.kernels._select import keep
+from gradtool.exec.kernels._select import drop, keep
 from gradtool.program import Spec
 
 TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
@@ -127,10 +127,9 @@ def _extreme(name, comparison):
     def run(xp, x, other, dy, out, t, s, wins, ties):
         getattr(xp, comparison)(x, other, out=wins)
         xp.logical_or(wins, xp.not_equal(x, x, out=ties), out=wins)
-        xp.equal(x, other, out=ties)
-        keep(xp, wins, dy, t)
-        keep(xp, ties, dy, s)
-        xp.add(t, xp.multiply(s, 0.5, out=s), out=out)
+        keep(xp, xp.equal(x, other, out=ties), dy, s, t)
+        keep(xp, wins, dy, out, t)
+        xp.add(out, xp.multiply(s, 0.5, out=s), out=out)
 
 
 _extreme("MaxGrad", "greater")
@@ -138,12 +137,11 @@ _extreme("MinGrad", "less")
 
 
 @pointwise("ai.gradtool::ClipGrad", temporaries=1, masks=2, may_inplace=(0, 3))
-def clip_grad(xp, x, low, high, dy, out, t, inside, other):
+def clip_grad(xp, x, low, high, dy, out, t, outside, other):
     """NaN is inside: its gradient passes, so that it stays visible."""
-    inside.fill(False)
+    outside.fill(False)
     if low is not None:
-        xp.less(x, low, out=inside)
+        xp.less(x, low, out=outside)
     if high is not None:
-        xp.logical_or(inside, xp.greater(x, high, out=other), out=inside)
-    keep(xp, xp.logical_not(inside, out=inside), dy, t)
-    xp.copyto(out, t)
+        xp.logical_or(outside, xp.greater(x, high, out=other), out=outside)
+    drop(xp, outside, dy, out, t)

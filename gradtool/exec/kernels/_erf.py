@@ -17,20 +17,27 @@ P = (
 )
 
 
-def erf_into(xp, x, out, t, s):
-    """`out = erf(x)`; `out` may be x. The polynomial serves float32 on the host."""
-    if xp is not np:
-        from cupyx.scipy.special import erf
+def erf_into(xp, x, out, t, scale=1.0):
+    """`out = erf(scale · x)`, with a temporary `t`; the polynomial serves float32 on the host.
 
-        erf(x, out=out)
-    elif x.dtype.itemsize > 4:
-        special.erf(x, out=out)
-    else:
-        np.minimum(np.maximum(x, -4, out=t), 4, out=t)
-        np.multiply(t, t, out=s)
-        np.multiply(s, P[-1], out=out)
-        for coefficient in P[-2:0:-1]:
-            np.add(out, coefficient, out=out)
-            np.multiply(out, s, out=out)
-        np.add(out, P[0], out=out)
-        np.tanh(np.multiply(out, t, out=out), out=out)
+    Beyond 4 the factor of x is that at 4, and tanh is 1 there.
+    """
+    if xp is not np or x.dtype.itemsize > 4:
+        _library(xp)(xp.multiply(x, scale, out=out), out=out)
+        return
+    np.multiply(x, x, out=t)
+    t.clip(0, 16 / scale**2, out=t)
+    np.multiply(t, P[-1] * scale ** (2 * len(P) - 1), out=out)
+    for power in range(len(P) - 2, 0, -1):
+        np.add(out, P[power] * scale ** (2 * power + 1), out=out)
+        np.multiply(out, t, out=out)
+    np.add(out, P[0] * scale, out=out)
+    np.tanh(np.multiply(out, x, out=out), out=out)
+
+
+def _library(xp):
+    if xp is np:
+        return special.erf
+    from cupyx.scipy.special import erf
+
+    return erf

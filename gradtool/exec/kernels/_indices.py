@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from gradtool.exec.kernels._sums import accumulator
 from gradtool.program import Spec
 
 TILE = 16384  # positions computed at a time
@@ -87,6 +88,8 @@ def accumulate(xp, ufunc, target, rows, values):
     at = getattr(xp, ufunc).at
     if target.ndim == 1 or xp is not np:
         at(target, rows, values)
+    elif ufunc == "add" and accumulator(target.dtype) != target.dtype:
+        _add_wide(target, rows, values)
     elif target.shape[1] < WIDE:
         for column in range(target.shape[1]):
             at(target[:, column], rows, values[:, column])
@@ -95,6 +98,19 @@ def accumulate(xp, ufunc, target, rows, values):
         for row, value in zip(rows.tolist(), values, strict=True):
             line = target[row]
             combine(line, value, out=line)
+
+
+def _add_wide(target, rows, values):
+    """The same in float32, rounded once per row of the target."""
+    order = np.argsort(rows, kind="stable")
+    total = np.empty(target.shape[1], accumulator(target.dtype))
+    starts = np.flatnonzero(np.diff(rows[order], prepend=-1)).tolist()
+    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        line = target[rows[order[start]]]
+        total[:] = line
+        for i in order[start:end].tolist():
+            total += values[i]
+        line[:] = total
 
 
 def assign(xp, target, rows, values):

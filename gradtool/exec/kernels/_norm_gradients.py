@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gradtool.exec.kernels._norms import Room, like, moments, pick, scales
+from gradtool.exec.kernels._norms import Room, combined, like, moments, pick, scales
+from gradtool.program import Spec
 
 
 @dataclass(frozen=True)
@@ -18,19 +19,28 @@ class Work:
     lines: Any
     first: Any
     second: Any
+    ones: Any
+    line: Any
+    scale: Any
+    sums: tuple[Any, ...]
 
     @classmethod
     def of(cls, xp, layout, work):
         """From the buffers of `Work.specs`."""
-        count = len(work) - 5
-        return cls(Room.of(xp, layout, work[:count]), *work[count:])
+        *shared, third, given, lines, first, second, ones, line, scale, ds, db = work
+        for buffer, value in ((ones, 1), (ds, 0), (db, 0)):
+            buffer.fill(value)
+        room = Room.of(xp, layout, shared)
+        return cls(room, third, given, lines, first, second, ones, line, scale, (ds, db))
 
     @classmethod
-    def specs(cls, layout):
-        """What a call needs as `work`."""
-        given = layout.block() if layout.wide != layout.dtype else layout.empty()
-        small = layout.small()
-        return [*Room.specs(layout), layout.block(), given, layout.lines(), small, small]
+    def specs(cls, layout, scale):
+        """What a call needs as `work`; `scale` is the shape of the gradient of scale."""
+        narrow = layout.wide != layout.dtype
+        small, sums, none = layout.small(), Spec(tuple(scale), layout.wide), Spec((0,), layout.wide)
+        given, copied = (layout.block(), sums) if narrow else (none, none)
+        more = [layout.block(), given, layout.lines(), small, small, small, layout.line(), copied]
+        return [*Room.specs(layout), *more, sums, sums]
 
     def statistics(self, x, layout, parts, kept, epsilon, *, centre=True):
         """Mean and rstd of a group of blocks: as they were kept, or computed again."""
@@ -46,77 +56,124 @@ class Work:
             made.append(target)
         return made
 
-    def centred(self, x, mean):
-        """`x - mean` of a block."""
+    def centred(self, x, mean, *, ready=False):
+        """`x - mean` of a block, which may be ready since the mean was computed."""
         out = like(self.room.block, x.shape)
+        if ready:
+            return out
         if mean is None:
             self.room.xp.copyto(out, x)
         else:
             self.room.xp.subtract(x, mean, out=out)
         return out
 
+    def pair(self, shape):
+        """Two zeros for each statistic of a block of `shape`."""
+        made = self.room.statistic(self.first, shape), self.room.statistic(self.second, shape)
+        for m in made:
+            m.fill(0)
+        return made
 
-def rows(xp, layout, x, scale, kept, dy, dx, sums, epsilon, work, *, centre=True):
-    """Over the last axis, along which scale varies: with `dn = dy · scale`,
+    def add_rows(self, weights, matrix, out):
+        """Add the sum of the rows of a matrix, each with its weight, to the vector `out`."""
+        term = like(self.line, (1, matrix.shape[1]))
+        self.room.xp.matmul(weights.reshape(1, -1), matrix, out=term)
+        self.room.xp.add(out, term[0], out=out)
 
-        dx = rstd · (dn - mean(dn) - n · mean(dn · n))
+    def finish(self, out):
+        """Round the sums to the outputs that are wanted."""
+        for target, s in zip(out, self.sums, strict=False):
+            if target is not None:
+                self.room.xp.copyto(target, s.reshape(target.shape), casting="unsafe")
 
-    On `[rows, D]`; `sums` take `Σ dy · n` and `Σ dy` (None where not wanted).
-    """  # noqa: D415
+
+def rows(xp, layout, x, scale, kept, dy, out, epsilon, work, *, centre=True):
+    """Over the last axis, along which scale varies, on `[rows, D]`.
+
+        dx = rstd · (dn - mean(dn) - n · mean(dn · n))  with  dn = dy · scale
+        dscale = Σ dy · n        dbias = Σ dy
+    """
     work = Work.of(xp, layout, work)
-    room, count = work.room, layout.count
-    x, dy = x.reshape(layout.shape), dy.reshape(layout.shape)
+    room, dx = work.room, out[0]
+    x, dy, scale = x.reshape(layout.shape), dy.reshape(layout.shape), scale.reshape(-1)
+    dx = None if dx is None else dx.reshape(layout.shape)
+    scale = room.widened(scale, work.scale.reshape(-1)) if work.scale.size else scale
     for parts in layout.blocks():
         mean, rstd = work.statistics(x, layout, parts, kept, epsilon, centre=centre)
-        m1, m2 = (room.statistic(b, x[parts[0]].shape) for b in (work.first, work.second))
-        m1.fill(0)
-        m2.fill(0)
+        m1, m2 = work.pair(x[parts[0]].shape)
         for index in parts:
-            c, g = work.centred(x[index], mean), room.widened(dy[index], work.given)
-            product, weights = like(work.third, c.shape), scale[index[1]]
+            span, ready = index[1], centre and kept[1] is None and len(parts) == 1
+            c = work.centred(x[index], mean, ready=ready)
+            g = room.widened(dy[index], work.given)
+            product = like(work.third, c.shape)
             xp.multiply(c, g, out=product)
-            _add_rows(room, rstd, product, sums[0], index)
-            _add_rows(room, None, g, sums[1], index)
+            work.add_rows(rstd, product, work.sums[0][span])
+            work.add_rows(work.ones[: c.shape[0]], g, work.sums[1][span])
             for matrix, m in ((g, m1), (product, m2)):
-                line = like(room.lines, (c.shape[0],))
-                xp.matmul(matrix, weights, out=line)
-                room.add(line, m)
+                room.add(xp.matmul(matrix, scale[span], out=like(room.lines, c.shape[:1])), m)
         if dx is None:
             continue
-        xp.divide(m1, count if centre else float("inf"), out=m1)
-        for _ in range(2):
-            xp.multiply(m2, rstd, out=m2)
-        xp.divide(m2, count, out=m2)
+        xp.divide(m1, layout.count, out=m1)
+        _over(xp, m2, rstd, layout.count)
+        xp.multiply(m2, rstd, out=m2)
         for index in parts:
             c, dn = like(room.block, x[index].shape), like(work.third, x[index].shape)
             if len(parts) > 1:
                 c = work.centred(x[index], mean)
-            xp.multiply(dy[index], scale[index[1]], out=dn)
             xp.multiply(c, m2, out=c)
+            xp.multiply(dy[index], scale[index[1]], out=dn)
             xp.subtract(dn, c, out=dn)
             if centre:
                 xp.subtract(dn, m1, out=dn)
-            xp.multiply(dn, rstd, out=dx.reshape(layout.shape)[index], casting="unsafe")
+            xp.multiply(dn, rstd, out=dx[index], casting="unsafe")
+    work.finish(out[1:])
 
 
-def _add_rows(room, weights, matrix, out, index):
-    """Add the sum of the rows of a matrix, each with its weight, to a part of `out`."""
-    if out is not None:
-        count = matrix.shape[0]
-        weights = like(room.other, (1, count)) if weights is None else weights.reshape(1, count)
-        if weights.base is room.other:
-            weights.fill(1)
-        term = room.ones_like_line(matrix.shape[1])
-        room.xp.matmul(weights, matrix, out=term)
-        part = out[index[1]]
-        room.xp.add(part, term[0], out=part)
+def planes(xp, layout, x, scale, kept, dy, out, epsilon, work, shape):
+    """Over the last axis, along which scale is constant, and some more.
 
+        dx = rstd · (dn - mean(dn) - n · mean(dn · n))  with  dn = dy · scale
+        dscale = Σ dy · n        dbias = Σ dy
 
-def planes(xp, layout, x, scale, kept, dy, dx, sums, epsilon, work):
-    """Over the last axis and some more, scale being constant along the last one.
-
-        dx = rstd · (dn - mean(dn) - n · mean(dn · n))
-
-    `scale` and `sums`, which take `Σ dy · n` and `Σ dy` (None where not wanted), have the rank of
-    the view, with axes of size one where they are broadcast.
+    `shape` is that of scale with the rank of the view.
     """
+    work = Work.of(xp, layout, work)
+    room, dx = work.room, out[0]
+    x, dy = x.reshape(layout.shape), dy.reshape(layout.shape)
+    dx = None if dx is None else dx.reshape(layout.shape)
+    ds, db = (s.reshape(shape) for s in work.sums)
+    for parts in layout.blocks():
+        mean, rstd = work.statistics(x, layout, parts, kept, epsilon)
+        m1, m2 = work.pair(x[parts[0]].shape)
+        for index in parts:
+            c = work.centred(x[index], mean, ready=kept[1] is None and len(parts) == 1)
+            g = room.widened(dy[index], work.given)
+            b, s = room.sums(g, work.lines), room.products(c, g, room.lines)
+            xp.multiply(s, rstd[..., 0], out=s)
+            room.add(s, pick(ds, index))
+            room.add(b, pick(db, index))
+            if dx is not None:
+                for lines, m in ((b, m1), (s, m2)):
+                    xp.multiply(lines, pick(scale.reshape(shape), index)[..., 0], out=lines)
+                    room.add(lines, m)
+        if dx is None:
+            continue
+        _over(xp, m1, rstd, layout.count)
+        _over(xp, m2, rstd, layout.count)
+        xp.multiply(m2, rstd, out=m2)
+        for index in parts:
+            c, dn = like(room.block, x[index].shape), like(work.third, x[index].shape)
+            if len(parts) > 1:
+                c = work.centred(x[index], mean)
+            factor = combined(room, rstd, pick(scale.reshape(shape), index))
+            xp.multiply(c, m2, out=c)
+            xp.multiply(dy[index], factor, out=dn)
+            xp.subtract(dn, c, out=dn)
+            xp.subtract(dn, m1, out=dx[index], casting="unsafe")
+    work.finish(out[1:])
+
+
+def _over(xp, m, rstd, count):
+    """`m = m · rstd / count`."""
+    xp.multiply(m, rstd, out=m)
+    xp.divide(m, count, out=m)

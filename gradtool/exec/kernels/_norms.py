@@ -18,7 +18,7 @@ import numpy as np
 
 from gradtool.program import Spec
 
-BLOCK = 1 << 18  # bytes of one buffer
+BLOCK = 1 << 19  # bytes of one buffer
 SHORT = 256  # elements of a line, below which one dot product per line takes too many calls
 Index = tuple[slice, ...]
 
@@ -54,6 +54,11 @@ class Layout:
             shape, (0, 2), (min(images, max(1, room // max(1, inner * some))), some, inner), dtype
         )
 
+    @classmethod
+    def plain(cls, x: tuple[int, ...], dtype: np.dtype[Any]) -> Layout:
+        """For x taken channel by channel, with statistics that are known."""
+        return cls.rows((x[0], x[1], math.prod(x[2:])), (), dtype)
+
     @property
     def wide(self) -> np.dtype[Any]:
         """The type of sums."""
@@ -73,13 +78,22 @@ class Layout:
         """A buffer for one block."""
         return Spec((math.prod(self.step),), self.wide)
 
+    @property
+    def flat(self) -> bool:
+        """Whether lines have one element, so that the first axis is summed instead."""
+        return self.shape[-1] == 1 and self.axes[0] == 0 and len(self.axes) > 1
+
     def lines(self) -> Spec:
         """A buffer for one number per line of a block, a line being a run of the last axis."""
-        return Spec((math.prod(self.step[:-1]),), self.wide)
+        return Spec((math.prod(self.step[int(self.flat) : -1]),), self.wide)
+
+    def other(self) -> Spec:
+        """A buffer for products, empty if they are summed as they are made."""
+        return self.block() if self.step[-1] < SHORT else Spec((0,), self.wide)
 
     def line(self) -> Spec:
-        """A buffer for one line."""
-        return Spec((self.step[-1],), self.wide)
+        """A buffer for one line, or for one column if those are summed."""
+        return Spec((self.step[0] if self.flat else self.step[-1],), self.wide)
 
     def small(self) -> Spec:
         """A buffer for the statistics of one block."""
@@ -132,6 +146,7 @@ class Room:
 
     xp: Any
     axes: tuple[int, ...]
+    flat: bool
     block: Any
     other: Any
     ones: Any
@@ -146,13 +161,13 @@ class Room:
         """From the buffers of `Room.specs`."""
         block, other, ones, *rest = work
         ones.fill(1)
-        return cls(xp, layout.axes, block, other, ones, *rest)
+        return cls(xp, layout.axes, layout.flat, block, other, ones, *rest)
 
     @classmethod
     def specs(cls, layout):
         """What a call needs as `work`."""
         line, small = layout.lines(), layout.small()
-        return [layout.block(), layout.block(), layout.line(), line, line, small, small, small]
+        return [layout.block(), layout.other(), layout.line(), line, line, small, small, small]
 
     def statistic(self, buffer, shape):
         """A buffer with a number for each statistic of a block of `shape`."""
@@ -168,16 +183,15 @@ class Room:
 
     def sums(self, x, buffer):
         """The sum of each line of a block that is in the type of sums."""
+        if self.flat:
+            out = like(buffer, (1, *x.shape[1:-1]))
+            return self.xp.matmul(self.ones[: x.shape[0]].reshape(1, -1), x[..., 0], out=out)
         out = like(buffer, x.shape[:-1])
-        if x.shape[-1] == 1:
-            self.xp.copyto(out, x[..., 0])
-        else:
-            self.xp.matmul(x, self.ones[: x.shape[-1]], out=out)
-        return out
+        return self.xp.matmul(x, self.ones[: x.shape[-1]], out=out)
 
     def products(self, x, y, buffer):
         """The sum of `x · y` over each line of two blocks."""
-        if x.shape[-1] < SHORT:
+        if self.other.size:
             product = like(self.other, x.shape)
             self.xp.multiply(x, y, out=product)
             return self.sums(product, buffer)
@@ -254,12 +268,17 @@ def forward(room, layout, x, scale, bias, y, kept, epsilon, *, centre=True, vari
             n = like(room.block, x[index].shape)
             factor, rest = rstd, scale
             if scale.shape[-1] == 1:
-                factor, rest = like(room.factor, (*n.shape[:-1], 1)), None
-                xp.multiply(rstd, pick(scale, index), out=factor)
+                factor, rest = combined(room, rstd, pick(scale, index)), None
             if centre and len(parts) > 1:
                 xp.subtract(x[index], mean, out=n)
             xp.multiply(n if centre else x[index], factor, out=n)
             scaled(xp, n, rest, bias, index, y[index])
+
+
+def combined(room, rstd, scale):
+    """`rstd · scale`, where scale is constant along lines."""
+    shape = tuple(max(sizes) for sizes in zip(rstd.shape, scale.shape, strict=True))
+    return room.xp.multiply(rstd, scale, out=like(room.factor, shape))
 
 
 def scaled(xp, n, scale, bias, index, y):

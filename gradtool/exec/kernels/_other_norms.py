@@ -7,8 +7,13 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._norms import Layout, like, reduced, squares, total
+from gradtool.exec.kernels._norms import Layout, like, reduced
 from gradtool.program import Spec
+
+
+def total(xp, x, axes, out):
+    """Sum x over `axes`, kept, into `out`."""
+    xp.sum(x, axis=axes, dtype=out.dtype, keepdims=True, out=out)
 
 
 def _lp(x, axis):
@@ -21,12 +26,12 @@ def _lp(x, axis):
 def _lp_buffers(x, axis):
     layout = _lp(x, axis)
     flags = Spec(layout.small().shape, np.dtype(bool))
-    return [layout.block(), layout.block(), layout.small(), layout.small(), flags]
+    return [layout.block(), layout.small(), layout.small(), flags]
 
 
 def _inverse_norm(xp, x, layout, parts, p, buffers):
     """1 / norm of a group of blocks, 0 where the norm is 0."""
-    block, other, norm, term, flags = buffers
+    block, norm, term, flags = buffers
     shape = reduced(x[parts[0]].shape, layout.axes)
     norm, term, flags = (like(b, shape) for b in (norm, term, flags))
     norm.fill(0)
@@ -37,7 +42,8 @@ def _inverse_norm(xp, x, layout, parts, p, buffers):
             total(xp, part, layout.axes, term)
         else:
             xp.copyto(part, x[index])
-            squares(xp, part, layout.axes, term, like(other, part.shape))
+            xp.multiply(part, part, out=part)
+            total(xp, part, layout.axes, term)
         xp.add(norm, term, out=norm)
     if p == 2:
         xp.sqrt(norm, out=norm)
@@ -73,7 +79,7 @@ def lp_normalization_grad(xp, x, dy, *, out, work, axis, p):
     *buffers, sums = work
     for parts in layout.blocks():
         inverse = _inverse_norm(xp, x, layout, parts, p, buffers)
-        dot, term = like(sums, inverse.shape), like(buffers[3], inverse.shape)
+        dot, term = like(sums, inverse.shape), like(buffers[2], inverse.shape)
         dot.fill(0)
         for index in parts:
             product = like(buffers[0], x[index].shape)

@@ -1,18 +1,21 @@
 """What the kernels of recurrent operators share: directions, layouts, products, buffers.
 
-Internally time is the first axis: the arrays of batch-first models (`layout=1`) are viewed so.
-A *slab* holds something for every time and sample; it lies in memory in the order of X, so that a
-product over all times is one matrix product over its rows.
+Inside, time is the first axis and samples are the last one: the gates of one time are [rows, B],
+each gate a contiguous part of them, and a state is [H, B].  So the products of a single time run
+at the speed of large ones.  A *slab* [T, rows, B] holds something for every time.  Products over
+all times are taken for several times at once, *chunks* of about `ROWS` samples.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from gradtool.functions._activations import Activation, resolve
+from gradtool.program import Spec
 
-ROWS = 256  # rows of a product that are computed before they are added to its destination
+ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -30,195 +33,232 @@ class Recurrence:
     clip: float | None
 
     @property
-    def columns(self) -> int:
-        """Columns of a gate slab: every gate of one sample at one time."""
+    def rows(self) -> int:
+        """Rows of the gates of one time."""
         return self.gates * self.hidden
 
     @property
-    def rows(self) -> int:
-        """Rows of a slab."""
-        return self.times * self.batch
+    def many(self) -> int:
+        """Times of a chunk."""
+        return max(1, min(self.times, -(-ROWS // max(self.batch, 1))))
 
     @property
     def plain(self) -> bool:
         """Whether slopes follow from values: only Sigmoid and Tanh, and no clipping."""
         return self.clip is None and all(a.from_value for acts in self.acts for a in acts)
 
-    def slab(self, columns: int) -> tuple[int, ...]:
-        """The shape of a slab, in the order of X."""
-        lead = (self.batch, self.times) if self.layout else (self.times, self.batch)
-        return (*lead, columns)
-
-    def by_time(self, a: Any) -> Any:
-        """A slab or X, seen with time first."""
-        return a.swapaxes(0, 1) if self.layout else a
-
-    def track(self, a: Any, direction: int) -> Any:
-        """One direction of Y or its gradient, seen with time first: [T, B, H]."""
-        return a[:, :, direction].swapaxes(0, 1) if self.layout else a[:, direction]
-
-    def state(self, a: Any, direction: int) -> Any:
-        """One direction of an initial or final state: [B, H]."""
-        return a[:, direction] if self.layout else a[direction]
+    def chunks(self) -> list[slice]:
+        """The times, cut into chunks."""
+        many = self.many
+        return [slice(t, min(t + many, self.times)) for t in range(0, self.times, many)]
 
     def order(self, direction: int) -> range:
         """The times in the order in which they are processed."""
         return range(self.times)[:: -1 if self.backwards[direction] else 1]
 
+    def track(self, a: Any, direction: int) -> Any:
+        """One direction of Y or its gradient, [T, B, H]."""
+        if a is None:
+            return None
+        return a[:, :, direction].swapaxes(0, 1) if self.layout else a[:, direction]
+
+    def state(self, a: Any, direction: int) -> Any:
+        """One direction of an initial or final state, [H, B]."""
+        if a is None:
+            return None
+        return (a[:, direction] if self.layout else a[direction]).T
+
+    def gate(self, a: Any, k: int) -> Any:
+        """Gate `k` of the gates of one time, or of a slope of them."""
+        return None if a is None else a[k * self.hidden : (k + 1) * self.hidden]
+
 
 def recurrence(
-    x: Any,
-    r: Any,
-    gates: int,
-    default: tuple[str, ...],
-    *,
-    activations=None,
-    activation_alpha=None,
-    activation_beta=None,
-    clip=None,
-    direction="forward",
-    hidden_size=None,
-    layout=0,
-) -> Recurrence:
+    x: Any, r: Any, gates: int, default: tuple[str, ...], *,
+    activations=None, activation_alpha=None, activation_beta=None, clip=None, direction="forward",
+    hidden_size=None, layout=0,
+) -> Recurrence:  # fmt: skip
     """The options of a node whose operands have the shapes of `x` and `r`."""
     backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
     times, batch = (x.shape[1], x.shape[0]) if layout else x.shape[:2]
     acts = resolve(activations, activation_alpha, activation_beta, default, len(backwards))
-    sizes = (times, batch, x.shape[2], r.shape[2])
-    return Recurrence(*sizes, gates, layout, backwards, acts, clip)
+    return Recurrence(
+        times, batch, x.shape[2], r.shape[2], gates, layout, backwards, acts, clip
+    )  # fmt: skip
 
 
-def rows_first(a: Any) -> Any:
-    """A contiguous slab or X as a matrix of rows."""
-    return a.reshape(-1, a.shape[-1])
+def take(buffer, shape):
+    """The first elements of a flat buffer, as an array of `shape`."""
+    return buffer[: math.prod(shape)].reshape(shape)
 
 
-def product(xp, a, b, out, spare=None):
-    """`out = a @ b`; with `spare`, `out += a @ b`, some rows after the others."""
-    if spare is None:
-        xp.matmul(a, b, out=out)
-        return
-    step = spare.size // b.shape[1]
-    for start in range(0, a.shape[0], step):
-        part = out[start : start + step]
-        temporary = spare[: part.size].reshape(part.shape)
-        xp.matmul(a[start : start + step], b, out=temporary)
-        xp.add(part, temporary, out=part)
+def room(n: Recurrence, dtype, **shapes) -> dict[str, Spec]:
+    """Buffers by name, those of a chunk of products with W among them."""
+    size = n.many * n.batch
+    shapes["chunk"] = (size * n.rows,)
+    if n.layout:
+        shapes["x"] = (size, n.inputs)
+    return {name: Spec(shape, dtype) for name, shape in shapes.items()}
 
 
-def add_biases(xp, b, hidden: int, gates: int, split: bool, out):
-    """`out = Wb + Rb`, or Wb alone for the last gate if `split`."""
-    columns = gates * hidden
-    xp.copyto(out, b[:columns])
-    end = columns - hidden if split else columns
-    xp.add(out[:end], b[columns : columns + end], out=out[:end])
+def bias_of(xp, n: Recurrence, b, direction: int, out, *, split=False):
+    """`Wb + Rb`, or Wb alone for the last gate if `split`, as a column; None without a bias."""
+    if b is None:
+        return None
+    b, end = b[direction], n.rows - n.hidden if split else n.rows
+    xp.copyto(out, b[: n.rows])
+    xp.add(out[:end], b[n.rows : n.rows + end], out=out[:end])
+    return out[:, None]
 
 
-def unroll(xp, n: Recurrence, direction: int, x, w, bias, slab, step):
-    """Call `step(t, a)` for every time in order, with `a = x[t] @ wᵀ + bias`, which it may spoil.
+def rows_of(xp, n: Recurrence, x, times: slice, buffer):
+    """X at some times, as a matrix [times · B, I]."""
+    if not n.layout:
+        return x[times].reshape(-1, n.inputs)
+    count = times.stop - times.start
+    rows = take(buffer.reshape(-1), (count, n.batch, n.inputs))
+    xp.copyto(rows, x.swapaxes(0, 1)[times])
+    return rows.reshape(-1, n.inputs)
 
-    `slab` holds the products of several times, which are computed at once.
-    """
-    many = slab.size // (n.batch * n.columns)
+
+def projected(xp, n: Recurrence, x, w, bias, times: slice, buffers):
+    """`w xᵀ + bias` at some times, [rows, times, B]."""
+    count = times.stop - times.start
+    a = take(buffers["chunk"], (n.rows, count * n.batch))
+    xp.matmul(w, rows_of(xp, n, x, times, buffers.get("x")).T, out=a)
+    if bias is not None:
+        xp.add(a, bias, out=a)
+    return a.reshape(n.rows, count, n.batch)
+
+
+def unroll(xp, n: Recurrence, direction: int, x, w, bias, buffers, step):
+    """Call `step(t, a)` for every time in order, with `a = w x[t]ᵀ + bias`."""
     order = n.order(direction)
-    for start in range(0, n.times, many):
-        part = order[start : start + many]
-        low, count = min(part), len(part)
-        if n.layout:
-            a = slab[: count * n.batch * n.columns].reshape(n.batch, count, n.columns)
-            xp.matmul(x[:, low : low + count], w.T, out=a)
-        else:
-            a = slab[: count * n.batch * n.columns].reshape(count, n.batch, n.columns)
-            xp.matmul(rows_first(x[low : low + count]), w.T, out=rows_first(a))
-        if bias is not None:
-            xp.add(a, bias, out=a)
-        a = n.by_time(a)
+    for start in range(0, n.times, n.many):
+        part = order[start : start + n.many]
+        low = min(part)
+        a = projected(xp, n, x, w, bias, slice(low, low + len(part)), buffers)
         for t in part:
-            step(t, a[t - low])
-
-
-def chunk(n: Recurrence) -> int:
-    """Elements of the slab that `unroll` needs."""
-    many = min(n.times, -(-ROWS // max(n.batch, 1)))
-    return max(many, 1) * n.batch * n.columns
+            step(t, a[:, t - low])
 
 
 class Hidden:
-    """The hidden state *before* each time, which Y holds one time earlier.
+    """The hidden state *before* each time, which Y holds one time earlier."""
 
-    `blocks` covers the rows of a slab with matrices of it (None: zero).  A copy of it is made
-    (`needs_copy`) where Y's rows aren't those of a slab.
-    """
+    def __init__(self, xp, n: Recurrence, direction: int, y, h0, lens):
+        self.xp, self.n, self.backwards = xp, n, n.backwards[direction]
+        self.track, self.lens = n.track(y, direction), lens
+        self.first = 0 if h0 is None else n.state(h0, direction).T
 
-    def __init__(self, xp, n: Recurrence, direction: int, y, h0, lens, copy):
-        self.n, self.backwards = n, n.backwards[direction]
-        self.track, self.h0 = n.track(y, direction), h0
-        self.copy = None
-        if copy is not None:
-            self.copy = copy
-            self._fill(xp, n.by_time(copy), lens)
-            self.blocks = [(slice(0, n.rows), rows_first(copy))]
-            return
-        first, rest = slice(0, n.batch), slice(n.batch, n.rows)
-        before = y[:-1]
-        if self.backwards:
-            first = slice(n.rows - n.batch, n.rows)
-            rest, before = slice(0, n.rows - n.batch), y[1:]
-        self.blocks = [(first, h0), (rest, before.reshape(-1, n.hidden))]
-        if n.times == 1:
-            self.blocks.pop()
-
-    @staticmethod
-    def needs_copy(n: Recurrence, lens) -> bool:
-        return bool(n.layout or len(n.backwards) > 1 or (n.backwards[0] and lens is not None))
-
-    def _fill(self, xp, copy, lens):
-        start = 0 if self.h0 is None else self.h0
+    def rows(self, times: slice, buffer):
+        """The states before some times, [times, B, H]."""
+        xp, low, high = self.xp, times.start, times.stop
+        out = take(buffer, (high - low, self.n.batch, self.n.hidden))
         if not self.backwards:
-            xp.copyto(copy[1:], self.track[:-1])
-            xp.copyto(copy[0], start)
+            edge = 1 if low == 0 else 0
+            xp.copyto(out[edge:], self.track[low + edge - 1 : high - 1])
+            xp.copyto(out[:edge], self.first)
+            return out
+        edge = 1 if high == self.n.times else 0
+        xp.copyto(out[: high - low - edge], self.track[low + 1 : high + 1 - edge])
+        xp.copyto(out[high - low - edge :], self.first)
+        if self.lens is not None:
+            for t in range(low, high):
+                ending = xp.equal(self.lens, t + 1)[:, None]
+                xp.copyto(out[t - low], self.first, where=ending)
+        return out
+
+
+def recompute(xp, n: Recurrence, x, w, r, bias, hidden: Hidden, slab, buffers):
+    """`slab = w xᵀ + bias`, plus `r h₋₁ᵀ` in its first rows, as many as `r` has."""
+    for times in n.chunks():
+        a = projected(xp, n, x, w, bias, times, buffers)
+        before = hidden.rows(times, buffers["before"])
+        linked = take(buffers["linked"], (r.shape[0], a.shape[1] * n.batch))
+        xp.matmul(r, before.reshape(-1, n.hidden).T, out=linked)
+        linked = linked.reshape(r.shape[0], *a.shape[1:]).swapaxes(0, 1)
+        a, rows = a.swapaxes(0, 1), r.shape[0]
+        xp.add(a[:, :rows], linked, out=slab[times, :rows])
+        xp.copyto(slab[times, rows : n.rows], a[:, rows:])
+
+
+def weight_gradients(xp, n: Recurrence, direction: int, x, w, slab, dx, dw, hidden, buffers, then):
+    """From the gradients of pre-activations in `slab`: those of X (added) and W (written).
+
+    `then(da, h₋₁, add)` is called for each chunk, `da` of [rows, times · B], to add to others.
+    """
+    for times in n.chunks():
+        count = times.stop - times.start
+        da = take(buffers["gathered"], (slab.shape[1], count, n.batch))
+        xp.copyto(da, slab[times].swapaxes(0, 1))
+        da = da.reshape(slab.shape[1], -1)
+        rows = rows_of(xp, n, x, times, buffers.get("x"))
+        add = adder(xp, buffers["linked"], first=times.start == 0)
+        if dw is not None:
+            add(da[: n.rows], rows, dw[direction])
+        if dx is not None:
+            _input_gradient(xp, n, direction, da[: n.rows].T, w, times, dx, buffers)
+        before = hidden.rows(times, buffers["before"]).reshape(-1, n.hidden)
+        then(da, before, add)
+
+
+def _input_gradient(xp, n, direction, da, w, times, dx, buffers):
+    if not n.layout and not direction:
+        xp.matmul(da, w, out=dx[times].reshape(-1, n.inputs))
+        return
+    made = take(buffers["linked"], (da.shape[0], n.inputs))
+    xp.matmul(da, w, out=made)
+    made = made.reshape(-1, n.batch, n.inputs)
+    target = (dx.swapaxes(0, 1) if n.layout else dx)[times]
+    if direction:
+        xp.add(target, made, out=target)
+    else:
+        xp.copyto(target, made)
+
+
+def adder(xp, spare, *, first):
+    """A function that adds `a @ b` to `out`, some rows after the others, or writes it at `first`."""
+
+    def add(a, b, out):
+        if first:
+            xp.matmul(a, b, out=out)
             return
-        xp.copyto(copy[:-1], self.track[1:])
-        xp.copyto(copy[-1], start)
-        if lens is not None:
-            for t in range(self.n.times - 1):
-                xp.copyto(copy[t], start, where=xp.equal(lens, t + 1)[:, None])
+        step = max(1, spare.size // b.shape[1])
+        for start in range(0, a.shape[0], step):
+            part = out[start : start + step]
+            temporary = take(spare, part.shape)
+            xp.matmul(a[start : start + step], b, out=temporary)
+            xp.add(part, temporary, out=part)
 
-    def before(self, t: int) -> Any:
-        """The state before time t, [B, H]; None if it is zero."""
-        if self.copy is not None:
-            return self.n.by_time(self.copy)[t]
-        first = self.n.times - 1 if self.backwards else 0
-        return self.h0 if t == first else self.track[t + 1 if self.backwards else t - 1]
-
-    def chunks(self, many: int):
-        """`(rows, matrix)` for every row of a slab, at most `many` rows at a time."""
-        for rows, matrix in self.blocks:
-            for start in range(rows.start, rows.stop, many):
-                stop = min(start + many, rows.stop)
-                part = slice(start, stop)
-                offset = rows.start
-                yield part, None if matrix is None else matrix[start - offset : stop - offset]
-
-    def weight_gradient(self, xp, da, out, spare):
-        """`out = Σ_t daₜᵀ hₜ₋₁`, `da` the rows of a slab."""
-        started = False
-        for rows, matrix in self.blocks:
-            if matrix is not None:
-                product(xp, da[rows].T, matrix, out, spare if started else None)
-                started = True
-        if not started:
-            out[...] = 0
+    return add
 
 
-def dead(xp, lens, t):
-    """Which samples have ended at time t, as a column; None without lengths."""
-    return None if lens is None else xp.less_equal(lens, t)[:, None]
+def backward_shapes(n: Recurrence, rows: int) -> dict[str, tuple[int, ...]]:
+    """The buffers of a gradient whose slab has `rows` rows."""
+    size = n.many * n.batch
+    return {
+        "slab": (n.times, rows, n.batch),
+        "before": (size * n.hidden,),
+        "gathered": (size * rows,),
+        "linked": (max(size * n.rows, size * n.inputs, n.inputs, n.hidden),),
+    }
 
 
-def spare_size(n: Recurrence) -> int:
-    """Elements of the buffer through which products are added."""
-    return max(min(n.rows, ROWS) * n.columns, n.inputs, n.hidden)
+def ended(xp, lens, t):
+    """Which samples have ended at time t, as a row; None without lengths."""
+    return None if lens is None else xp.less_equal(lens, t)[None, :]
+
+
+def advance(xp, over, h, new, y):
+    """Let `h` become `new`, and show that; samples that are `over` keep `h` and show 0."""
+    if y is not None:
+        xp.copyto(y, new.T)
+    if over is None:
+        xp.copyto(h, new)
+        return
+    xp.copyto(h, new, where=xp.logical_not(over))
+    if y is not None:
+        xp.copyto(y, 0, where=over.T)
 
 
 def last_state(xp, n: Recurrence, direction: int, state, lens, out):
@@ -226,34 +266,38 @@ def last_state(xp, n: Recurrence, direction: int, state, lens, out):
     if out is not None:
         xp.copyto(n.state(out, direction), state)
         if lens is not None:
-            xp.copyto(n.state(out, direction), 0, where=xp.less_equal(lens, 0)[:, None])
+            xp.copyto(n.state(out, direction), 0, where=ended(xp, lens, 0))
 
 
 def first_gradient(xp, n: Recurrence, direction: int, given, lens, out):
     """The gradient of a final state, with which the walk backwards starts."""
-    if given is None:
-        out[...] = 0
-        return
-    xp.copyto(out, n.state(given, direction))
+    xp.copyto(out, 0 if given is None else n.state(given, direction))
     if lens is not None:
-        xp.copyto(out, 0, where=xp.less_equal(lens, 0)[:, None])
+        xp.copyto(out, 0, where=ended(xp, lens, 0))
 
 
-def arrive(xp, dh, dy, ended, out):
+def arrive(xp, dh, dy, over, out):
     """`out = dh + dy`, the gradient of the new state; of ended samples 0, and `dh` is what passes.
 
-    Without lengths `dh` is spoiled.
+    Without ended samples `dh` is not changed.
     """
     if dy is None:
         xp.copyto(out, dh)
     else:
-        xp.add(dh, dy, out=out)
-    if ended is not None:
-        xp.copyto(out, 0, where=ended)
-        xp.copyto(dh, 0, where=xp.logical_not(ended))
+        xp.add(dh, dy.T, out=out)
+    if over is not None:
+        xp.copyto(out, 0, where=over)
+        xp.copyto(dh, 0, where=xp.logical_not(over))
 
 
-def bias_gradient(xp, da, half, out):
-    """Both halves of a bias have the gradient `Σ da`, `da` the rows of a slab."""
-    xp.sum(da, axis=0, out=out[:half])
-    xp.copyto(out[half:], out[:half])
+def slope(xp, act: Activation, y, bend, out):
+    """The slope of a gate of value `y`: `bend` if that is given, else from y."""
+    if bend is not None:
+        return bend
+    if act.name == "tanh":
+        xp.multiply(y, y, out=out)
+        xp.subtract(1, out, out=out)
+    else:
+        xp.subtract(1, y, out=out)
+        xp.multiply(out, y, out=out)
+    return out

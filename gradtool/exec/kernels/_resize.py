@@ -1,6 +1,7 @@
 """Resize and its gradient: along one axis after the other, those that shrink first.
 
-Both are the same sum over taps, the gradient's being the transposed ones.
+A few planes go through all axes while they stay in the cache.  Both directions are the same sum
+over taps, the gradient's being the transposed ones.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gradtool.exec.kernel import kernel
 from gradtool.program import Spec
 from gradtool.resampling import taps
 
-BLOCK = 32768  # elements of a temporary
+BLOCK = 32768  # elements of the planes that are resized at a time
 
 
 def _wide(dtype):
@@ -22,82 +23,66 @@ def _wide(dtype):
     return dtype if np.dtype(dtype).name in ("float32", "float64") else np.dtype(np.float32)
 
 
-def _shapes(shape, plan):
-    """The shape after each axis of `plan`."""
-    shape = list(shape)
-    for step in plan:
-        shape[step.axis] = len(step.index)
-        yield tuple(shape)
-
-
 def _repeats(plan):
     """Whether the whole resize only repeats elements."""
     return all(step.repeats for step in plan)
 
 
+def _planes(shape, plan):
+    """Axes before the first that changes, and the shapes of one plane after each step."""
+    lead = min((step.axis for step in plan), default=0)
+    plane = list(shape[lead:])
+    shapes = [tuple(plane)]
+    for step in plan:
+        plane[step.axis - lead] = len(step.index)
+        shapes.append(tuple(plane))
+    return lead, shapes
+
+
 def _workspace(shape, plan, dtype, *, nearest):
-    """The stages between axes, the input and output as floats, and a temporary."""
+    """For a few planes: what lies between the steps, both ends as floats, and a temporary."""
     wide = dtype if nearest else _wide(dtype)
-    stages = [shape, *_shapes(shape, plan)]
-    inner = stages if wide != dtype else stages[1:-1]
-    lines = [s[: p.axis] + s[p.axis + 1 :] for s, p in zip(stages[1:], plan, strict=True)]
-    largest = max(map(math.prod, lines), default=0)
-    return [*(Spec(s, wide) for s in inner), Spec((max(largest, BLOCK),), wide)]
+    _, shapes = _planes(shape, plan)
+    largest = max(map(math.prod, shapes))
+    planes = max(1, BLOCK // max(largest, 1))
+    inner = shapes if wide != dtype else shapes[1:-1]
+    return [*(Spec((planes, *s), wide) for s in inner), Spec((planes * largest,), wide)]
 
 
 def _run(xp, x, plan, y, work):
-    """`y` = x through the taps of each axis in turn."""
+    """`y` = x through the taps of each axis in turn, a few planes at a time."""
     *stages, scratch = work
-    if scratch.dtype != x.dtype:
-        xp.copyto(stages[0], x)
-        x, *stages = stages
-    else:
-        stages = [*stages, y]
-    for step, target in zip(plan, stages, strict=True):
-        _along(xp, step, x, target, scratch)
-        x = target
-    if x is not y:
-        xp.copyto(y, x, casting="unsafe")
+    lead, shapes = _planes(x.shape, plan)
+    planes = len(scratch) // max(map(math.prod, shapes))
+    x, y = x.reshape(-1, *shapes[0]), y.reshape(-1, *shapes[-1])
+    for start in range(0, len(x), planes):
+        given, wanted = x[start : start + planes], y[start : start + planes]
+        chain = [stage[: len(given)] for stage in stages]
+        if scratch.dtype == x.dtype:
+            chain = [given, *chain, wanted]
+        else:
+            xp.copyto(chain[0], given)
+        for step, (source, result) in zip(plan, itertools.pairwise(chain), strict=True):
+            _along(xp, step, source, result, step.axis - lead + 1, scratch)
+        if chain[-1] is not wanted:
+            xp.copyto(wanted, chain[-1], casting="unsafe")
 
 
-def _along(xp, step, x, y, scratch):
-    before = math.prod(x.shape[: step.axis])
-    x = x.reshape(before, x.shape[step.axis], -1)
-    y = y.reshape(before, y.shape[step.axis], -1)
-    if y.shape[2] == 1:
-        _rows(xp, step, x[:, :, 0], y[:, :, 0], scratch)
-        return
-    line = scratch[: y[:, 0].size].reshape(y[:, 0].shape)
-    copies, weights = step.copies, step.weights.astype(y.dtype)
-    for j, index in enumerate(step.index):
-        if copies:
-            y[:, j] = x[:, index[0]]
-            continue
-        y[:, j] = 0 if step.fill is None else step.fill[j]
-        for i, weight in zip(index.tolist(), weights[j].tolist(), strict=True):
-            if weight:
-                xp.multiply(x[:, i], weight, out=line)
-                y[:, j] += line
-
-
-def _rows(xp, step, x, y, scratch):
-    """The last axis: rows a few at a time, so that they stay in the cache."""
-    places = y.shape[1]
-    index = xp.asarray(np.ascontiguousarray(step.index.T))
-    weights = xp.asarray(np.ascontiguousarray(step.weights.T.astype(y.dtype)))
-    fill = 0 if step.fill is None else xp.asarray(step.fill.astype(y.dtype))
-    rows = max(1, BLOCK // max(places, 1))
-    for start in range(0, len(y), rows):
-        part, total = x[start : start + rows], y[start : start + rows]
-        if step.copies:
-            xp.take(part, index[0], axis=1, out=total, mode="clip")
-            continue
-        taken = scratch[: total.size].reshape(total.shape)
-        total[...] = fill
-        for i, weight in zip(index, weights, strict=True):
-            xp.take(part, i, axis=1, out=taken, mode="clip")
-            taken *= weight
-            total += taken
+def _along(xp, step, x, y, axis, scratch):
+    """`y` = the sum of x at each tap, times its weight."""
+    before = math.prod(x.shape[:axis])
+    x = x.reshape(before, x.shape[axis], -1)
+    y = y.reshape(before, y.shape[axis], -1)
+    taken = scratch[: y.size].reshape(y.shape)
+    for tap, index in enumerate(xp.asarray(np.ascontiguousarray(step.index.T))):
+        target = taken if tap else y
+        xp.take(x, index, axis=1, out=target, mode="clip")
+        if not step.copies:
+            target *= xp.asarray(step.weights[:, tap, None].astype(y.dtype))
+        if tap:
+            y += taken
+    if step.fill is not None:
+        y += xp.asarray(step.fill[:, None].astype(y.dtype))
 
 
 def _resize_work(x, *inputs, out, **attributes):
@@ -116,8 +101,9 @@ def resize(xp, x, *inputs, out, work, **attributes):
     if work:
         _run(xp, x, plan, out[0], work)
         return
-    for window in _phases(out[0], plan):
-        xp.copyto(window, x)
+    for part, phases in _phases(x, out[0], plan):
+        for window in phases:
+            xp.copyto(window, part)
 
 
 def _grad_plan(dx, dy, inputs, attributes):
@@ -138,15 +124,25 @@ def resize_grad(xp, dy, shape, *inputs, out, work, **attributes):
     if work:
         _run(xp, dy, plan, dx, work)
         return
-    first, *rest = _phases(dy, forward)
-    xp.copyto(dx, first)
-    for window in rest:
-        dx += window
+    for part, (first, *rest) in _phases(dx, dy, forward):
+        xp.copyto(part, first)
+        for window in rest:
+            part += window
 
 
-def _phases(y, plan):
-    """The windows on `y` that each show all of x, of a resize that only repeats."""
-    factors = {step.axis: step.repeats for step in plan}
-    each = [factors.get(axis, 1) for axis in range(y.ndim)]
-    for offsets in itertools.product(*map(range, each)):
-        yield y[tuple(slice(o, None, f) for o, f in zip(offsets, each, strict=True))]
+def _phases(x, y, plan):
+    """`(part of x, the windows on y that each show all of it)` of a resize that only repeats."""
+    lead, shapes = _planes(x.shape, plan)
+    factors = {step.axis - lead: step.repeats for step in plan}
+    each = [factors.get(axis, 1) for axis in range(len(shapes[0]))]
+    x, y = x.reshape(-1, *shapes[0]), y.reshape(-1, *shapes[-1])
+    planes = max(1, BLOCK // max(1, math.prod(shapes[-1])))
+    for start in range(0, len(x), planes):
+        part = slice(start, start + planes)
+        yield (
+            x[part],
+            [
+                y[(part, *(slice(o, None, f) for o, f in zip(offsets, each, strict=True)))]
+                for offsets in itertools.product(*map(range, each))
+            ],
+        )

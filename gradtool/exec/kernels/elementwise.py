@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _elementwise_grad  # noqa: F401 - registers its kernels
+from gradtool.exec.kernels._blocks import aligned
 from gradtool.exec.kernels._powers import raise_to
+from gradtool.exec.kernels._select import INTEGERS, choose
+from gradtool.exec.kernels._sums import BLOCK
+from gradtool.program import Spec
 
 UNARY = {
     "Neg": "negative",
@@ -160,10 +166,24 @@ def clip(xp, x, low=None, high=None, *, out, work):
         xp.copyto(out[0], x)
 
 
-@kernel("Where", may_inplace=(2,), strided=True)
+def _where_work(condition, a, b, *, out):
+    size = min(BLOCK, math.prod(out[0].shape))
+    flat = Spec((size,), out[0].dtype)
+    return [flat, flat, Spec((size,), np.dtype(bool))]
+
+
+@kernel("Where", may_inplace=(1, 2), strided=True, work=_where_work)
 def where(xp, condition, a, b, *, out, work):
-    xp.copyto(out[0], b)
-    xp.copyto(out[0], a, where=condition)
+    y = out[0]
+    for part, (mask, left, right) in aligned(xp, y, (condition, a, b)):
+        t, s, own = (w[: part.size].reshape(part.shape) for w in work)
+        xp.copyto(own, mask)
+        if y.dtype.itemsize in INTEGERS and y.dtype.kind != "O":
+            choose(xp, own, left, right, part, t, s)
+        else:
+            xp.copyto(t, right)
+            xp.copyto(t, left, where=own)
+            xp.copyto(part, t)
 
 
 @kernel("Cast", strided=True)

@@ -7,7 +7,7 @@ import math
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _batch_norm, _other_norms  # noqa: F401 - they register theirs
 from gradtool.exec.kernels import _norm_gradients as backward
-from gradtool.exec.kernels._norms import Layout, forward, forward_work
+from gradtool.exec.kernels._norms import Layout, Room, forward
 from gradtool.program import Spec
 
 # ---------------------------------------------------------------- layer and RMS normalisation
@@ -33,7 +33,7 @@ def _spread(parameter, layout):
 
 
 def _layer_work(x, scale, bias=None, *, out, axis=-1, **_):
-    return forward_work(_layer(x, axis, scale, bias))
+    return Room.specs(_layer(x, axis, scale, bias))
 
 
 @kernel("LayerNormalization", may_inplace=(0,), work=_layer_work)
@@ -41,7 +41,7 @@ def layer_normalization(xp, x, scale, bias=None, *, out, work, axis=-1, epsilon=
     """`(y, mean, 1/std)`; the statistics have shape `[*x.shape[:axis], 1, …]`."""
     layout = _layer(x, axis, scale, bias)
     scale, bias = _spread(scale, layout), _spread(bias, layout)
-    forward(xp, layout, x, scale, bias, out[0], out[1:], epsilon, work)
+    forward(Room.of(xp, layout, work), layout, x, scale, bias, out[0], out[1:], epsilon)
 
 
 @kernel("RMSNormalization", may_inplace=(0,), work=_layer_work)
@@ -49,58 +49,29 @@ def rms_normalization(xp, x, scale, *, out, work, axis=-1, epsilon=1e-5, stash_t
     """`y = x / sqrt(mean(x²) + epsilon) · scale`."""
     layout = _layer(x, axis, scale)
     scale = _spread(scale, layout)
-    forward(xp, layout, x, scale, None, out[0], (), epsilon, work, centre=False)
-
-
-def _rows_work(layout, scale):
-    """What `_norm_gradients.rows` needs, and the sums in the wide type."""
-    return [
-        *(layout.block(),) * 3, *(layout.small(),) * 5, layout.portion(scale),
-        *(Spec(scale, layout.wide),) * 2,
-    ]  # fmt: skip
-
-
-def _rows_gradient(xp, layout, x, scale, statistics, dy, out, epsilon, work, *, centre=True):
-    """Run `rows` with sums of the shape of scale, which are then rounded to their outputs."""
-    *buffers, ds, db = work
-    sums = [
-        None if o is None else s.reshape(scale.shape)
-        for o, s in zip(out[1:], (ds, db), strict=False)
-    ]
-    sums += [None] * (2 - len(sums))
-    for s in sums:
-        if s is not None:
-            s.fill(0)
-    backward.rows(
-        xp, layout, x, scale, statistics, dy, out[0], sums, epsilon, buffers, centre=centre
-    )
-    for target, s in zip(out[1:], sums, strict=False):
-        if target is not None:
-            xp.copyto(target.reshape(s.shape), s, casting="unsafe")
+    forward(Room.of(xp, layout, work), layout, x, scale, None, out[0], (), epsilon, centre=False)
 
 
 def _layer_grad_work(x, scale, mean, rstd, dy, *, out, axis, epsilon):
     layout = _layer(x, axis, scale)
-    return _rows_work(layout, (1, layout.shape[1]))
+    return backward.Work.specs(layout, layout.shape[1:])
 
 
 @kernel("ai.gradtool::LayerNormalizationGrad", may_inplace=(4, 0), work=_layer_grad_work)
 def layer_normalization_grad(xp, x, scale, mean, rstd, dy, *, out, work, axis, epsilon):
     layout = _layer(x, axis, scale)
-    scale = _spread(scale, layout)
-    _rows_gradient(xp, layout, x, scale, (mean, rstd), dy, out, epsilon, work)
+    backward.rows(xp, layout, x, scale, (mean, rstd), dy, out, epsilon, work)
 
 
 def _rms_grad_work(x, scale, dy, *, out, axis, epsilon):
     layout = _layer(x, axis, scale)
-    return _rows_work(layout, (1, layout.shape[1]))
+    return backward.Work.specs(layout, layout.shape[1:])
 
 
 @kernel("ai.gradtool::RMSNormalizationGrad", may_inplace=(2, 0), work=_rms_grad_work)
 def rms_normalization_grad(xp, x, scale, dy, *, out, work, axis, epsilon):
     layout = _layer(x, axis, scale)
-    scale = _spread(scale, layout)
-    _rows_gradient(xp, layout, x, scale, (None, None), dy, out, epsilon, work, centre=False)
+    backward.rows(xp, layout, x, scale, (None, None), dy, out, epsilon, work, centre=False)
 
 
 # -------------------------------------------------------- group and instance normalisation
@@ -113,7 +84,7 @@ def _group(x, groups):
 
 
 def _group_work(x, scale, bias, *, out, num_groups, **_):
-    return forward_work(_group(x, num_groups))
+    return Room.specs(_group(x, num_groups))
 
 
 @kernel("GroupNormalization", may_inplace=(0,), work=_group_work)
@@ -121,18 +92,18 @@ def group_normalization(xp, x, scale, bias, *, out, work, num_groups, epsilon=1e
     """Scale and bias are per channel, or per group below opset 21."""
     layout = _group(x, num_groups)
     scale, bias = (p.reshape(1, num_groups, -1, 1) for p in (scale, bias))
-    forward(xp, layout, x, scale, bias, out[0], (), epsilon, work)
+    forward(Room.of(xp, layout, work), layout, x, scale, bias, out[0], (), epsilon)
 
 
 def _instance_work(x, scale, bias, *, out, epsilon=1e-5):
-    return forward_work(_group(x, x.shape[1]))
+    return Room.specs(_group(x, x.shape[1]))
 
 
 @kernel("InstanceNormalization", may_inplace=(0,), work=_instance_work)
 def instance_normalization(xp, x, scale, bias, *, out, work, epsilon=1e-5):
     layout = _group(x, x.shape[1])
     scale, bias = (p.reshape(1, -1, 1, 1) for p in (scale, bias))
-    forward(xp, layout, x, scale, bias, out[0], (), epsilon, work)
+    forward(Room.of(xp, layout, work), layout, x, scale, bias, out[0], (), epsilon)
 
 
 def _group_shape(scale, groups):
@@ -140,11 +111,11 @@ def _group_shape(scale, groups):
 
 
 def _group_grad_work(x, scale, dy, *, out, num_groups, epsilon):
-    return _rows_work(_group(x, num_groups), _group_shape(scale, num_groups))
+    return backward.Work.specs(_group(x, num_groups), _group_shape(scale, num_groups))
 
 
 @kernel("ai.gradtool::GroupNormalizationGrad", may_inplace=(2, 0), work=_group_grad_work)
 def group_normalization_grad(xp, x, scale, dy, *, out, work, num_groups, epsilon):
     layout = _group(x, num_groups)
-    scale = scale.reshape(_group_shape(scale, num_groups))
-    _rows_gradient(xp, layout, x, scale, (None, None), dy, out, epsilon, work)
+    shape = _group_shape(scale, num_groups)
+    backward.planes(xp, layout, x, scale, (None, None), dy, out, epsilon, work, shape)

@@ -132,15 +132,19 @@ def _rows(x):
 
 def _global_work(x, *, out):
     wide = x.dtype if x.dtype.itemsize > 2 else np.dtype(np.float32)
-    return [Spec((x.shape[0] * x.shape[1],), wide)]
+    return [Spec((x.shape[0] * x.shape[1],), wide), Spec((math.prod(x.shape[2:]),), x.dtype)]
 
 
 @kernel("GlobalAveragePool", work=_global_work)
 def global_average_pool(xp, x, *, out, work):
-    """The mean of each plane."""
-    rows = _rows(x)
-    xp.sum(rows, axis=1, dtype=work[0].dtype, out=work[0])
-    xp.divide(work[0], rows.shape[1], out=out[0].reshape(-1), casting="unsafe")
+    """The mean of each plane; sums are products with ones, which is faster than adding."""
+    rows, (sums, ones) = _rows(x), work
+    if sums.dtype == x.dtype:
+        ones.fill(1)
+        xp.matmul(rows, ones, out=sums)
+    else:
+        xp.sum(rows, axis=1, dtype=sums.dtype, out=sums)
+    xp.divide(sums, max(1, rows.shape[1]), out=out[0].reshape(-1), casting="unsafe")
 
 
 @kernel("GlobalMaxPool")
