@@ -161,11 +161,13 @@ def _coordinates(
 def _nearest(x: Array, mode: str) -> Array:
     shift = {"round_prefer_floor": -0.5, "round_prefer_ceil": 0.5}.get(mode, 0.0)
     down = mode in ("floor", "round_prefer_ceil")
-    return (np.floor if down else np.ceil)(x + shift).astype(np.int64)
+    rounded: Array = (np.floor if down else np.ceil)(x + shift).astype(np.int64)
+    return rounded
 
 
 def _triangle(distance: Array) -> Array:
-    return np.maximum(1 - distance, 0)
+    weights: Array = np.maximum(1 - distance, 0)
+    return weights
 
 
 def _cubic(a: float) -> Callable[[Array], Array]:

@@ -70,7 +70,9 @@ def same_pads(size: Any, extent: int, stride: int) -> int:
     if stride == 1:
         return extent - 1
     if not isinstance(size, int):
-        raise ValueError("auto_pad=SAME with a stride needs a known size; give it with --dim")
+        raise ValueError(  # noqa: TRY004 - the size is missing, not of a wrong type
+            "auto_pad=SAME with a stride needs a known size; give it with --dim"
+        )
     return max(0, (-(-size // stride) - 1) * stride + extent - size)
 
 

@@ -13,6 +13,7 @@ from gradtool.builder import Builder, attribute
 from gradtool.exec import kernel as registry
 from gradtool.exec.call import call, spec_of
 from gradtool.families import split_name
+from gradtool.flatten import _Flat
 from gradtool.functions.calls import arguments, expand, inline
 from gradtool.passes.backward import differentiate
 from gradtool.program import Spec
@@ -105,12 +106,13 @@ def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
         version = model.graph.opset_imports.get(node.domain, 1)
         found = registry.find(node.domain, node.op_type, version)
         assert found is not None, f"no kernel for {node.domain}::{node.op_type}"
-        inputs = [None if v is None else known[v.name] for v in node.inputs]
+        attributes, captured = _with_programs(model, node)
+        inputs = [None if v is None else known[v.name] for v in (*node.inputs, *captured)]
         out = [
             Spec(_concrete(v.shape, sizes), v.dtype.numpy()) if v.name else None
             for v in node.outputs
         ]
-        results = call(np, found, inputs, out, arguments(node))
+        results = call(np, found, inputs, out, attributes)
         for value, spec, result in zip(node.outputs, out, results, strict=True):
             if spec is not None:
                 _learn(sizes, value, result.shape)
@@ -123,6 +125,16 @@ def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
                 )
                 known[value.name] = result
     return known
+
+
+def _with_programs(model: ir.Model, node: ir.Node) -> tuple[dict[str, Any], list[ir.Value]]:
+    """The attributes of a node, subgraphs as programs, and the values that these capture."""
+    attributes, captured = arguments(node), []
+    for name, attr in node.attributes.items():
+        if attr.type == ir.AttributeType.GRAPH:
+            attributes[name], more = _Flat(model, model.graph).subprogram(attr.as_graph())
+            captured += more
+    return attributes, captured
 
 
 def _learn(sizes: dict[str, int], value: ir.Value, shape: tuple[int, ...]) -> None:
@@ -258,3 +270,35 @@ def check_memory(op: str, inputs: list[Any], outputs: list[Spec], **attributes: 
         finally:
             tracemalloc.stop()
     assert peak <= 114688, f"{op} takes {peak} bytes"
+
+
+def check_inplace(case: Case) -> None:
+    """Every kernel of a case and its gradient writes the same over each input that it may."""
+    made = differentiated(case, np.float32)[:2] if case.gradient else build(case, np.float32)
+    model, feeds = made
+    known = evaluate(model, feeds)
+    for node in model.graph:
+        version = model.graph.opset_imports.get(node.domain, 1)
+        entry = registry.find(node.domain, node.op_type, version)
+        assert entry is not None
+        if entry.simple:
+            continue
+        for slot in entry.may_inplace:
+            _check_slot(entry, slot, node, known)
+
+
+def _check_slot(entry: registry.Kernel, slot: int, node: ir.Node, known: Feeds) -> None:
+    inputs = [None if v is None else np.array(known[v.name]) for v in node.inputs]
+    out = [np.empty_like(known[v.name]) if v.name else None for v in node.outputs]
+    place = inputs[slot] if slot < len(inputs) else None
+    first = out[0]
+    if place is None or first is None or (place.shape, place.dtype) != (first.shape, first.dtype):
+        return
+    specs = [i if i is None or s in entry.host else spec_of(i) for s, i in enumerate(inputs)]
+    given = arguments(node)
+    wanted = [None if o is None else spec_of(o) for o in out]
+    work = [np.empty(s.shape, s.dtype) for s in entry.workspace(specs, wanted, given)]
+    out[0] = place
+    entry.function(np, *inputs, out=out, work=work, **given)
+    name = f"{entry.name} over input {slot}"
+    np.testing.assert_array_equal(out[0], known[node.outputs[0].name], err_msg=name)

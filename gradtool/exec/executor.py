@@ -28,11 +28,21 @@ class Executor:
     by `dynamic`) and by kernels in the simple style (counted in `plan.adapted`).
     """
 
-    def __init__(self, plan: Plan, device: Device, parameters: Parameters) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        device: Device,
+        parameters: Parameters,
+        *,
+        arena: Any = None,
+        given: Mapping[int, Any] | None = None,
+    ) -> None:
+        """`arena` is used if it is given; `given` are arrays of inputs that lie elsewhere."""
         self.plan = plan
         self.program = plan.program
         self.device = device
-        self.arena = device.empty(plan.peak)
+        self.arena = device.empty(plan.peak) if arena is None else arena
+        self._given = given or {}
         self._workspaces = {b.first: b.offset for b in plan.buffers if b.region == "workspace"}
         self.dynamic = DynamicRegion(self.program, device)
         self.arrays = self._bind_values()
@@ -93,6 +103,9 @@ class Executor:
         for index, datum in enumerate(self.program.values):
             if datum.spec is None:
                 continue
+            if index in self._given:
+                arrays[index] = self._given[index]
+                continue
             if datum.kind == "host" or (index in self.program.constants and not datum.bytes):
                 arrays[index] = self.program.constants[index]
                 continue
@@ -101,7 +114,10 @@ class Executor:
                 offset, value = offset + view.offset, view.base
             strides = datum.view.strides if datum.view else contiguous(datum.spec)
             spec = datum.spec
-            if spec.bytes and value in offsets:
+            if spec.bytes and value in self._given:
+                base = self._given[value]
+                arrays[index] = self.device.view(base, offset, spec.shape, spec.dtype, strides)
+            elif spec.bytes and value in offsets:
                 arrays[index] = self.device.view(
                     self.arena, offsets[value] + offset, spec.shape, spec.dtype, strides
                 )

@@ -81,10 +81,11 @@ class Kernel:
     def adapted_bytes(
         self, inputs: Sequence[Any], out: Sequence[Spec | None], attributes: Mapping[str, Any]
     ) -> int:
-        """Bytes that a call takes outside the planned arena: 0 unless in the simple style."""
-        if not self.simple:
-            return 0
-        returned = sum(spec.bytes for spec in out if spec is not None)
+        """Bytes that a call takes outside the planned arena.
+
+        In the simple style these are the results and the temporaries, else the temporaries.
+        """
+        returned = sum(spec.bytes for spec in out if spec is not None) if self.simple else 0
         if self.temporaries is None:
             return returned
         return returned + self.temporaries(*inputs, out=tuple(out), **attributes)

@@ -8,8 +8,9 @@ from gradtool.functions._numbers import widened
 
 @composite("LpNormalizationGrad", like=0)
 def lp_normalization_grad(op, x, dy, *, axis, p):
-    """With `r = 1 / |x|ₚ` and `y = x · r`: `dx = r · (dy - s · Σ dy · y)`, where s is y for p = 2
-    and the sign of x for p = 1; 0 where the norm is 0.
+    """`dx = r · (dy - s · Σ dy · y)` with `r = 1 / |x|ₚ`, 0 where the norm is 0, and `y = x · r`.
+
+    The slope s is y for p = 2 and the sign of x for p = 1.
     """
     wide = widened(x)
     x_, dy_ = op.cast(x, wide), op.cast(dy, wide)
@@ -25,7 +26,7 @@ def lp_normalization_grad(op, x, dy, *, axis, p):
 
 @composite("MeanVarianceNormalizationGrad", like=0)
 def mean_variance_normalization_grad(op, x, dy, *, axes):
-    """With `c = x - mean`, `s = std`, `q = s + 1e-9` and means over `axes`:
+    """With `c = x - mean`, `s = std`, `q = s + 1e-9` and means over `axes`.
 
     dx = (dy - mean(dy) - c · mean(dy · c) / (q · s)) / q
     """
@@ -40,7 +41,7 @@ def mean_variance_normalization_grad(op, x, dy, *, axes):
 
 @composite("LRNGrad", like=0)
 def lrn_grad(op, x, dy, *, size, alpha, beta, bias):
-    """With `base = bias + alpha / size · Σ x²` over neighbouring channels, which see each other:
+    """With `base = bias + alpha / size · Σ x²` over neighbouring channels, which see each other.
 
     dx = dy · base^-beta - 2 · alpha · beta / size · x · Σ dy · x · base^(-beta - 1)
     """

@@ -42,8 +42,9 @@ def _weight_shapes(x, dy, *, kernel_shape, group, **attributes):
 
 @composite("ConvGradWeight", shapes=_weight_shapes)
 def conv_grad_weight(op, x, dy, *, kernel_shape, group, strides, dilations, pads):
-    """`dw[M, C/G, *kernel] = Σ x · dy`: the convolution of x by dy in which batch and channels
-    trade places, and so do strides and dilations.
+    """`dw[M, C/G, *kernel] = Σ x · dy`, as a convolution of x by dy.
+
+    Batch and channels trade places in it, and so do strides and dilations.
     """
     rest = range(2, len(x.shape))
     plain = all(k == 1 for k in kernel_shape) and all(s == 1 for s in strides)

@@ -22,7 +22,7 @@ def layer_gradient(op, n, dn, rstd, axes):
 
 @composite("LayerNormalizationGrad", like=(0, 1, 1))
 def layer_normalization_grad(op, x, scale, mean, rstd, dy, *, axis, epsilon):
-    """With `n = (x - mean) · rstd` and `dn = dy · scale`,
+    """With `n = (x - mean) · rstd` and `dn = dy · scale`, over the axes from `axis` on.
 
         dx = rstd · (dn - mean(dn) - n · mean(dn · n))
         dscale = Σ dy · n        dbias = Σ dy
@@ -42,7 +42,7 @@ def layer_normalization_grad(op, x, scale, mean, rstd, dy, *, axis, epsilon):
 
 @composite("RMSNormalizationGrad", like=(0, 1))
 def rms_normalization_grad(op, x, scale, dy, *, axis, epsilon):
-    """With `n = x · rstd`, `rstd = 1 / sqrt(mean(x²) + epsilon)` and `dn = dy · scale`,
+    """With `n = x · rstd`, `rstd = 1 / sqrt(mean(x²) + epsilon)` and `dn = dy · scale`.
 
     dx = rstd · (dn - n · mean(dn · n))        dscale = Σ dy · n
     """
@@ -90,12 +90,12 @@ def _training_shapes(x, scale, bias, mean, var, **attributes):
 
 @composite("BatchNormalizationTraining", shapes=_training_shapes, outputs=5)
 def batch_normalization_training(op, x, scale, bias, mean, var, *, epsilon, momentum):
-    """`y = (x - m) · rstd · scale + bias` with mean m and biased variance v over the batch and all
-    of space, `rstd = 1 / sqrt(v + epsilon)`;
+    """`y = (x - m) · rstd · scale + bias` with `rstd = 1 / sqrt(v + epsilon)`.
 
         new_mean = mean · momentum + m · (1 - momentum)        new_var likewise with v
 
-    The fourth and fifth output are m and rstd.
+    Mean m and biased variance v are over the batch and all of space.  The fourth and fifth
+    output are m and rstd.
     """
     axes, wide = [0, *range(2, len(x.shape))], widened(x)
     x_ = op.cast(x, wide)
@@ -116,7 +116,7 @@ def batch_normalization_training(op, x, scale, bias, mean, var, *, epsilon, mome
 
 @composite("BatchNormalizationGrad", like=(0, 1, 1))
 def batch_normalization_grad(op, x, scale, mean, rstd, dy, *, epsilon):
-    """With `n = (x - mean) · rstd`, sums and means over all axes but the second:
+    """With `n = (x - mean) · rstd`, sums and means over all axes but the second.
 
     dx = scale · rstd · (dy - mean(dy) - n · mean(dy · n))
     dscale = Σ dy · n        dbias = Σ dy

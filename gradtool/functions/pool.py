@@ -25,8 +25,9 @@ def flat_zeros(op, sizes, dtype):
 
 @composite("MaxPoolGrad", shapes=_of_sizes)
 def max_pool_grad(op, dy, indices, sizes, *, storage_order):
-    """`dx` of shape `sizes`: each element of dy is added where `indices` says, counted over all
-    of dx; with `storage_order` 1 the first spatial axis is counted fastest.
+    """Each element of dy is added to `dx`, of shape `sizes`, where `indices` says.
+
+    Places are counted over all of dx; with `storage_order` 1 the first spatial axis is fastest.
     """
     if storage_order:
         indices = _row_major(op, indices, sizes)
@@ -55,8 +56,9 @@ def _row_major(op, places, sizes):
 
 @composite("AveragePoolGrad", shapes=_of_sizes)
 def average_pool_grad(op, dy, sizes, *, kernel_shape, strides, dilations, pads, count_include_pad):
-    """`dx` of shape `sizes`: each window's share, dy by its number of elements, is added to all
-    of them: the transposed convolution with ones of each plane by itself.
+    """Each window's share, dy by its number of elements, is added to all of them.
+
+    `dx` has shape `sizes`.
     """
     given = {"strides": strides, "dilations": dilations, "pads": pads}
     window = Window.of(kernel_shape, (), given)
@@ -66,7 +68,10 @@ def average_pool_grad(op, dy, sizes, *, kernel_shape, strides, dilations, pads, 
 
 
 def spread(op, window, shares, sizes):
-    """A tensor of shape `sizes` to which each window's share is added wherever it has a tap."""
+    """A tensor of shape `sizes` to which each window's share is added wherever it has a tap.
+
+    That is the transposed convolution with ones, of each plane by itself.
+    """
     rank = window.rank
     apart = op.Concat([-1, 1], op.Slice(op.shape(shares), [2], [2 + rank]), axis=0)
     ones = np.ones((1, 1, *window.kernel), shares.dtype.numpy())
@@ -102,7 +107,7 @@ def _counts(op, window, dy, sizes, *, count_include_pad):
 
 @composite("GlobalMaxPoolGrad", like=0)
 def global_max_pool_grad(op, x, dy):
-    """dy where x is greatest in its plane, at the first such place; zero elsewhere."""
+    """Where x is greatest in its plane, at the first such place, dy; zero elsewhere."""
     flat = op.Reshape(x, [0, 0, -1])
     place = op.ArgMax(flat, axis=2, keepdims=1)
     dx = op.ScatterElements(op.zeros_like(flat), place, op.Reshape(dy, [0, 0, -1]), axis=2)

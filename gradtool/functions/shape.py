@@ -5,6 +5,9 @@ They get the *shape* of x, not x: nothing of the forward pass is kept.
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 import onnx_ir as ir
 
@@ -44,6 +47,44 @@ def slice_grad(op, dy, shape, starts, ends, axes=None, steps=None):
 def pad_grad(op, dy, shape, pads, axes=None, *, mode):
     """`dx[i] = Σ dy[j]` over the places `j` of the border and the middle that repeat `x[i]`."""
     return add_positions(op, dy, op.Pad(positions(op, shape), pads, None, axes, mode=mode), shape)
+
+
+def _columns_shape(dy, block, *, dilations=None, pads=None, strides=None):
+    sizes = dy.shape[2:]
+    rank = len(sizes)
+    dilations, strides, pads = (
+        dilations or [1] * rank,
+        strides or [1] * rank,
+        pads or [0] * 2 * rank,
+    )
+    blocks = 1
+    for a, b in enumerate(dims(block)):
+        reach = dilations[a] * (b - 1) + 1
+        blocks *= (sizes[a] + pads[a] + pads[rank + a] - reach) // strides[a] + 1
+    return [([dy.shape[0], dy.shape[1] * math.prod(dims(block)), blocks], dy.dtype)]
+
+
+@composite("Col2ImGrad", shapes=_columns_shape)
+def col2im_grad(op, dy, block, *, dilations=None, pads=None, strides=None):
+    """`dx[n, ck, b]` is element k of block b of channel c: a strided window on dy for each k."""
+    rank = len(dy.shape) - 2
+    axes = list(range(2, 2 + rank))
+    dilations, strides, pads = (
+        dilations or [1] * rank,
+        strides or [1] * rank,
+        pads or [0] * 2 * rank,
+    )
+    block = integers(block)
+    dy = op.Pad(dy, pads, None, axes)
+    last = [d * (b - 1) for d, b in zip(dilations, block, strict=True)]
+    parts = []
+    for offset in itertools.product(*map(range, block)):
+        start = [o * d for o, d in zip(offset, dilations, strict=True)]
+        end = [s - n if s != n else 2**31 - 1 for s, n in zip(start, last, strict=True)]
+        window = op.Slice(dy, start, end, axes, strides)
+        parts.append(op.Reshape(window, [0, 0, 1, -1]))
+    joined = op.concat(parts, 2)
+    return op.Reshape(joined, op.Concat([0, -1], _part(op, op.Shape(joined), 3), axis=0))
 
 
 @composite("ResizeGrad", shapes=like_shape)

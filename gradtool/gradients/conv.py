@@ -32,8 +32,7 @@ def conv(op, node, dy):
 
 @gradient("ConvTranspose")
 def conv_transpose(op, node, dy):
-    """`y[N, M, *out]`, of which `x[N, C, *in]` is the gradient by the input of a convolution
-    with `w[C, M/G, *kernel]`.
+    """`y[N, M, *out]` is what a convolution by `w[C, M/G, *kernel]` sends back of `x[N, C, *in]`.
 
     dx is that convolution of dy; dw is as for Conv, with x and dy in each other's place.
     """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 
 from gradtool.errors import UnsupportedGradient
-from gradtool.functions._scatter import count, rows, vector
+from gradtool.functions._scatter import HALF, count, rows, vector
 from gradtool.functions._sizes import array
 from gradtool.gradients import gradient, zero_gradient
 
@@ -154,7 +155,9 @@ def _scattered(op, dy, x, u, y, reduction, read, write):
     if reduction in ("max", "min"):
         x_wins = op.cast(op.Equal(x, y), dy.dtype)
         u_wins = op.cast(op.Equal(u, read(y)), dy.dtype)
-        share = dy / write(x_wins, u_wins, "add")
+        wide = ir.DataType.FLOAT if dy.dtype in HALF else dy.dtype
+        winners = write(op.cast(x_wins, wide), op.cast(u_wins, wide), "add")
+        share = dy / op.cast(winners, dy.dtype)
         return share * x_wins, read(share) * u_wins
 
     x_zero, u_zero = (op.Equal(v, 0.0) for v in (x, u))

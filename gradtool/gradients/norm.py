@@ -92,7 +92,7 @@ def group_normalization(op, node, dy):
 
 @gradient("BatchNormalization")
 def batch_normalization(op, node, dy, dnew_mean=None, dnew_var=None):
-    """`y = (x - mean) · factor + bias` with `factor = scale · rstd`, `rstd = 1 / sqrt(var + ε)`:
+    """`y = (x - mean) · factor + bias` with `factor = scale · rstd`, `rstd = 1 / sqrt(var + ε)`.
 
         dx = dy · factor        dscale = Σ dy · (x - mean) · rstd        dbias = Σ dy
         dmean = -dbias · factor        dvar = -½ · dscale · scale · rstd²
@@ -124,13 +124,13 @@ def batch_normalization_training(op, node, dy, dnew_mean, dnew_var, dmean, drstd
 
 
 def _training(op, node, kept, dy, dnew_mean, dnew_var, dmean=None, drstd=None):
-    """With means over all axes but the second:
+    """With means over all axes but the second.
 
         dx = scale · rstd · (dy - mean(dy) - n · mean(dy · n))
 
     and, where gradients come in through the statistics, what flows on from them.
     """
-    x, scale, bias, *running = node.inputs
+    x, scale, bias, *_ = node.inputs
     epsilon = node.attributes.get_float("epsilon", 1e-5)
     momentum = node.attributes.get_float("momentum", 0.9)
     dy = op.zeros_like(x) if dy is None else dy

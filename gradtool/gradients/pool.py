@@ -70,8 +70,9 @@ def global_lp_pool(op, node, dy):
 
 @gradient("MaxUnpool")
 def max_unpool(op, node, dy):
-    """`y` is zero but for x, at the places that `indices` counts in an image of the size that the
-    pooling had:  dx is dy there.
+    """`y` is zero but for x, at the places of `indices`:  dx is dy there.
+
+    They are counted in an image of the size that the pooling had.
     """
     x, indices, *_ = node.inputs
     window = Window.of(node.attributes["kernel_shape"].as_ints(), (), arguments(node))

@@ -135,6 +135,12 @@ def center_crop_pad(op, node, dy):
     return op.CenterCropPad(dy, op.Gather(op.shape(x), list(axes)), axes=list(axes))
 
 
+@gradient("ReverseSequence")
+def reverse_sequence(op, node, dy):
+    """`y` is x with the beginnings of its sequences reversed, and so is dx of dy."""
+    return op.ReverseSequence(dy, node.inputs[1], **arguments(node))
+
+
 # ------------------------------------------------------------------------- pictures
 
 
@@ -152,7 +158,17 @@ def depth_to_space(op, node, dy):
 @gradient("SpaceToDepth")
 def space_to_depth(op, node, dy):
     """`y` has blocks of pixels as channels:  dx has them as pixels again."""
-    return op.DepthToSpace(dy, blocksize=node.attributes["blocksize"].as_int())
+    mode = node.attributes.get_string("mode", "DCR")
+    return op.DepthToSpace(dy, blocksize=node.attributes["blocksize"].as_int(), mode=mode)
+
+
+@gradient("Col2Im")
+def col2im(op, node, dy):
+    """`y` is the sum of blocks at their places:  dx is the blocks of dy."""
+    block = node.inputs[2]
+    if integers(block) is None:
+        raise UnsupportedGradient(node, "the shape of the blocks is not constant")
+    return op.Col2ImGrad(dy, block, **arguments(node))
 
 
 @gradient("Resize")

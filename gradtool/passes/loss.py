@@ -148,6 +148,7 @@ def _target(op: Builder, output: ir.Value, labels: str, *, integer: bool) -> ir.
     shape = shape[:-1] if integer else shape
     for existing in op.graph.inputs:
         if existing.name == labels:
+            _check_target(existing, shape, dtype, integer=integer)
             return existing
     made = ir.Value(
         name=op.names.fresh(labels),
@@ -156,6 +157,28 @@ def _target(op: Builder, output: ir.Value, labels: str, *, integer: bool) -> ir.
     )
     op.graph.inputs.append(made)
     return made
+
+
+def _check_target(
+    labels: ir.Value, shape: list[Any], dtype: ir.DataType | None, *, integer: bool
+) -> None:
+    """An input of the model that serves as labels has to fit; it must not be broadcast."""
+    own = list(labels.shape) if labels.shape is not None else []
+    if integer:
+        fits = labels.dtype in (ir.DataType.INT32, ir.DataType.INT64)
+    else:
+        fits = labels.dtype == dtype and len(own) == len(shape)
+        fits = fits and not any(_differ(a, b) for a, b in zip(own, shape, strict=True))
+    if not fits:
+        wanted = "integers" if integer else f"{str(dtype).lower()}[{', '.join(map(str, shape))}]"
+        raise UsageError(
+            f"--labels {labels.name}: the model has an input {_show(labels)}, "
+            f"the loss takes {wanted}; choose another name"
+        )
+
+
+def _differ(a: Any, b: Any) -> bool:
+    return isinstance(a, int) and isinstance(b, int) and a != b
 
 
 def _cross_entropy(op: Any, scores: ir.Value, labels: ir.Value) -> Any:

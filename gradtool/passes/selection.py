@@ -27,16 +27,16 @@ def is_float(value: ir.Value) -> bool:
     return value.dtype is not None and value.dtype.is_floating_point()
 
 
-def trainable(graph: ir.Graph) -> list[ir.Value]:
-    """Float initializers that are parameters.
+def trainable(leaves: Iterable[ir.Value]) -> list[ir.Value]:
+    """The float initializers among `leaves` that are parameters.
 
     Not parameters: running statistics of BatchNormalization, quantisation scales, and scalars
     (exporters write plain numbers so); each can still be asked for by name.
     """
     return [
         v
-        for v in graph.initializers.values()
-        if is_float(v) and len(v.shape or ()) > 0 and not _is_state(v)
+        for v in leaves
+        if v.is_initializer() and is_float(v) and len(v.shape or ()) > 0 and not _is_state(v)
     ]
 
 
@@ -56,6 +56,7 @@ def _is_state(value: ir.Value) -> bool:
 
 def select(
     graph: ir.Graph,
+    leaves: Sequence[ir.Value],
     patterns: Sequence[str] | None,
     input_patterns: Sequence[str],
     *,
@@ -65,14 +66,15 @@ def select(
 ) -> Selection:
     """Resolve `--wrt` and `--input-grad` against a graph.
 
-    The loss depends on the values of `reaches`, and on those of `flows` without passing through
-    the values of `barred`, which `--no-grad` names.  What `barred` cuts off is left out.
+    Globs choose among `leaves`, the initializers and inputs that the model came with.  The loss
+    depends on the values of `reaches`, and on those of `flows` without passing through the values
+    of `barred`, which `--no-grad` names.  What `barred` cuts off is left out.
 
     Raises:
         UsageError: a pattern matches nothing, or `--no-grad` cuts off a value asked for by name.
         Unreachable: a value asked for by its name does not influence the loss.
     """
-    chosen, warnings = _chosen(graph, patterns, input_patterns, reaches)
+    chosen, warnings = _chosen(graph, leaves, patterns, input_patterns, reaches)
     wanted = {v: named for v, named in chosen.items() if v not in barred}
     lost = [v for v in wanted if v not in reaches]
     by_name = [v.name or "" for v in lost if wanted[v]]
@@ -96,27 +98,28 @@ def select(
 
 def _chosen(
     graph: ir.Graph,
+    leaves: Sequence[ir.Value],
     patterns: Sequence[str] | None,
     input_patterns: Sequence[str],
     reaches: AbstractSet[ir.Value],
 ) -> tuple[dict[ir.Value, bool], list[str]]:
     """The values asked for (True where by name, False where by a glob), and warnings."""
     warnings: list[str] = []
-    inputs = {v.name or "": v for v in graph.inputs if is_float(v) and not v.is_initializer()}
+    floats = {v.name or "": v for v in leaves if is_float(v)}
+    inputs = {name: v for name, v in floats.items() if not v.is_initializer()}
     chosen: dict[ir.Value, bool] = {}
     if patterns is None:
-        default = trainable(graph)
+        default = trainable(leaves)
         if not default:
             default = list(inputs.values())
             warnings.append("no trainable parameter: differentiating by the float inputs")
-        elif scalars := [v for v in _scalars(graph) if v in reaches]:
+        elif scalars := [v for v in _scalars(leaves) if v in reaches]:
             names = some(v.name or "" for v in scalars)
             warnings.append(f"scalars taken as constants (ask by --wrt NAME): {names}")
         chosen = dict.fromkeys(default, False)
-    leaves = {v.name or "": v for v in (*graph.initializers.values(), *graph.inputs) if is_float(v)}
     everything = _everything(graph) if patterns else {}
     for pattern in patterns or ():
-        _extend(chosen, _matches(pattern, leaves, everything, "--wrt"))
+        _extend(chosen, _matches(pattern, floats, everything, "--wrt"))
     for pattern in input_patterns:
         _extend(chosen, _matches(pattern, inputs, {}, "--input-grad"))
     for value in chosen:
@@ -131,8 +134,8 @@ def _extend(chosen: dict[ir.Value, bool], found: dict[ir.Value, bool]) -> None:
         chosen[value] = named or chosen.get(value, False)
 
 
-def _scalars(graph: ir.Graph) -> list[ir.Value]:
-    return [v for v in graph.initializers.values() if is_float(v) and not len(v.shape or ())]
+def _scalars(leaves: Iterable[ir.Value]) -> list[ir.Value]:
+    return [v for v in leaves if v.is_initializer() and is_float(v) and not len(v.shape or ())]
 
 
 def cut(graph: ir.Graph, patterns: Iterable[str]) -> frozenset[ir.Value]:

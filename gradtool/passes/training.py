@@ -68,6 +68,7 @@ def training_graph(
         raise UsageError("the model already holds gradients, written by gradtool")
     model = model.clone()
     forward = len(model.graph)
+    leaves = (*model.graph.initializers.values(), *model.graph.inputs)
     op = Builder(model, names=Names.of(model))
     _mark(list(model.graph), op.names)
     warnings = _inference_norms(model)
@@ -81,7 +82,7 @@ def training_graph(
     barred = cut(model.graph, no_grad)
     reach = needed(model.graph, heads)
     flows = needed(model.graph, heads, barred) if barred else reach
-    picked = select(model.graph, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
+    picked = select(model.graph, leaves, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
     made = differentiate(op, heads, picked.wrt, cut=barred, accumulate=accumulate)
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)

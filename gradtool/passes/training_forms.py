@@ -37,11 +37,11 @@ def _replace(op: Builder, node: ir.Node) -> None:
     new.metadata_props.update(node.metadata_props | {"gradtool.stage": "forward"})
     for before, after in zip(node.outputs, made, strict=False):
         if before.name:
-            name, before.name = before.name, None
-            after.name = name
+            kept, before.name = before.name, None
+            after.name = kept
             after.shape = before.shape if before.shape is not None else after.shape
         before.replace_all_uses_with(after, replace_graph_outputs=True)
-    name, node.name = node.name, None
-    new.name = name
+    label, node.name = node.name, None
+    new.name = label
     assert node.graph is not None  # noqa: S101 - a node found in a graph
     node.graph.remove(node, safe=True)

@@ -148,3 +148,13 @@ case("Resize", (1, 1, 2, 3, 4), None, np.array([1, 1, 2, 1.5, 0.5], np.float32),
 case("Resize", (1, 4, 3, 2), None, np.array([2, 1.5], np.float32), mode="linear", axes=[2, 1])
 case("Resize", np.arange(12, dtype=np.uint8).reshape(1, 1, 3, 4), None,
      np.array([1, 1, 1.5, 2.5], np.float32), gradient=False)  # fmt: skip
+
+case("Col2Im", (1, 5, 5), integers(5, 5), integers(1, 5))
+case("Col2Im", (2, 12, 4), integers(5, 5), integers(2, 2), strides=[2, 2])
+case("Col2Im", (1, 6, 16), integers(4, 5), integers(3, 2), pads=[1, 0, 1, 0])
+case("Col2Im", (1, 4, 9), integers(4, 5), integers(2, 2), dilations=[1, 2])
+case("Col2Im", (2, 6, 4), integers(4, 4), integers(3, 2), pads=[2, 1, 0, 1], strides=[2, 2],
+     dilations=[1, 2], note="all")  # fmt: skip
+case("Col2Im", (1, 4, 32), integers(3, 4, 5), integers(2, 1, 2))
+case("ReverseSequence", (4, 3, 2), integers(1, 4, 2))
+case("ReverseSequence", (3, 4), integers(1, 4, 2), batch_axis=0, time_axis=1)

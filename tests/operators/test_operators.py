@@ -8,7 +8,13 @@ from importlib.util import find_spec
 import cases
 import numpy as np
 import pytest
-from checkers import check_export, check_gradient, check_kernel
+from checkers import (
+    check_export,
+    check_gradient,
+    check_inplace,
+    check_kernel,
+    check_symbolic,
+)
 
 from gradtool.families import FAMILIES
 
@@ -37,3 +43,16 @@ def test_gradient_graphs_run_in_stock_onnxruntime(case):
     pytest.importorskip("onnxruntime")
     with np.errstate(all="ignore"):
         check_export(case)
+
+
+@pytest.mark.parametrize("case", [c for c in DIFFERENTIATED if c.ort], ids=lambda c: c.id)
+def test_gradient_graphs_are_right_for_unknown_sizes(case):
+    pytest.importorskip("onnxruntime")
+    with np.errstate(all="ignore"):
+        check_symbolic(case)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+def test_kernels_may_write_over_the_inputs_that_they_name(case):
+    with np.errstate(all="ignore"):
+        check_inplace(case)

@@ -44,7 +44,9 @@ PROGRAM = Program(
         Step("Relu_1_grad", "Mul", (3,), (4,), {}, "backward", "Relu_1"),
         Step("MatMul_0_grad", "MatMul", (0, 4), (5,), {}, "backward", "MatMul_0"),
     ),
+    inputs=(0,),
     outputs=(5,),
+    constants={},
 )
 PLAN = Plan(
     name="keep",

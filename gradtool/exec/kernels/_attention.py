@@ -16,7 +16,7 @@ import numpy as np
 
 from gradtool.program import Spec
 
-SCORES = 1 << 16  # scores in a block: 512 KiB of float32
+SCORES = 1 << 17  # scores in a block: 512 KiB of float32
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 

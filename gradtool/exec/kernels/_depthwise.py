@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from gradtool.exec.kernels._columns import Convolution
+from gradtool.exec.kernels._convolutions import Convolution
 from gradtool.program import Spec
 
 BLOCK = 1 << 17  # bytes of one buffer

@@ -22,7 +22,7 @@ def _node(x, r, attributes):
 def _forward_room(x, r, attributes):
     n, linear = _node(x, r, attributes)
     state = (n.hidden, n.batch)
-    shapes = {name: state for name in ("h", "new", "spare")}
+    shapes = dict.fromkeys(("h", "new", "spare"), state)
     buffers = common.room(n, x.dtype, gates=(n.rows, n.batch), bias=(n.rows,), **shapes)
     return n, linear, {**buffers, "flags": Spec(state, np.dtype(bool))}
 
@@ -75,7 +75,7 @@ def _backward_room(x, r, attributes):
     state = (n.hidden, n.batch)
     shapes = common.backward_shapes(n, 4 * n.hidden)
     shapes["bias"] = (n.rows,)
-    shapes |= {name: state for name in ("dh", "new", "s", "q", "kept", "spare")}
+    shapes |= dict.fromkeys(("dh", "new", "s", "q", "kept", "spare"), state)
     if not n.plain:
         shapes["slopes"] = (n.times, n.rows, n.batch)
     buffers = common.room(n, x.dtype, **shapes)
@@ -159,9 +159,9 @@ def _again(xp, n, d, linear, x, w, r, b, bias, hidden, buffers):
 def _backward(xp, n, d, linear, hidden, lens, r, dy, buffers):
     """Walk back in time; the gates become the gradients of their pre-activations.
 
-        dz = dh · (h₋₁ - hh) · z'      dhh = dh · (1 - z) · hh'
-        linear:  dq = dhh · r          dr = dhh · q · r'         dh₋₁ = dh · z + Rᵀ [dz, dr, dq]
-        else:    ds = Rₕᵀ dhh          dr = ds · h₋₁ · r'        dh₋₁ = dh · z + Rᵀ [dz, dr] + ds · r
+    dz = dh · (h₋₁ - hh) · z'      dhh = dh · (1 - z) · hh'
+    linear:  dq = dhh · r          dr = dhh · q · r'         dh₋₁ = dh · z + Rᵀ [dz, dr, dq]
+    else:    ds = Rₕᵀ dhh          dr = ds · h₋₁ · r'        dh₋₁ = dh · z + Rᵀ [dz, dr] + ds · r
     """
     slab, slopes, size = buffers["slab"], buffers.get("slopes"), n.hidden
     dh, new, s, bend, kept = (buffers[name] for name in ("dh", "new", "s", "q", "kept"))

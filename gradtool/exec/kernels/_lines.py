@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gradtool.exec.kernels._sums import BLOCK, accumulator
+from gradtool.exec.kernels._sums import BLOCK, SHORT, accumulator
 from gradtool.program import Spec
 
 
@@ -40,6 +40,21 @@ def line_work(x, axis, blocks, stats, most=BLOCK):
     count = min(_count(n, most), before * after)
     wide = accumulator(x.dtype)
     return [Spec((count * n,), wide)] * blocks + [Spec((count,), wide)] * stats
+
+
+def ones_work(x, axis):
+    """The ones that `line_sum` takes: for short lines that lie without gaps."""
+    _, n, after = folded(x.shape, axis)
+    return [Spec((n if after == 1 and n <= SHORT else 0,), accumulator(x.dtype))]
+
+
+def line_sum(xp, x, out, ones):
+    """`out = Σ x` along the middle axis; `ones` are `ones_work`."""
+    if len(ones):
+        ones.fill(1)
+        xp.matmul(x[:, :, 0], ones, out=out[:, 0, 0])
+    else:
+        xp.sum(x, axis=1, out=out, keepdims=True)
 
 
 def fitted(array, shape):

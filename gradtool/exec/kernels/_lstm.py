@@ -88,7 +88,7 @@ class Cell:
 def _forward_room(x, r, attributes):
     n, coupled = _node(x, r, attributes)
     state = (n.hidden, n.batch)
-    shapes = {name: state for name in ("h", "c", "new", "spare")}
+    shapes = dict.fromkeys(("h", "c", "new", "spare"), state)
     buffers = common.room(n, x.dtype, gates=(n.rows, n.batch), bias=(n.rows,), **shapes)
     return n, coupled, {**buffers, "flags": Spec(state, np.dtype(bool))}
 
@@ -129,7 +129,7 @@ def _backward_room(x, r, attributes):
     state, dtype = (n.hidden, n.batch), x.dtype
     shapes = common.backward_shapes(n, n.rows)
     shapes |= {"cells": (n.times + 1, *state), "bias": (n.rows,)}
-    shapes |= {name: state for name in ("dh", "dc", "new", "s", "q", "bend", "past", "spare")}
+    shapes |= dict.fromkeys(("dh", "dc", "new", "s", "q", "bend", "past", "spare"), state)
     if not n.plain:
         shapes["slopes"] = shapes["slab"]
     buffers = common.room(n, dtype, **shapes)

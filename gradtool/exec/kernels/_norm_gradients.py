@@ -90,8 +90,8 @@ class Work:
 def rows(xp, layout, x, scale, kept, dy, out, epsilon, work, *, centre=True):
     """Over the last axis, along which scale varies, on `[rows, D]`.
 
-        dx = rstd · (dn - mean(dn) - n · mean(dn · n))  with  dn = dy · scale
-        dscale = Σ dy · n        dbias = Σ dy
+    dx = rstd · (dn - mean(dn) - n · mean(dn · n))  with  dn = dy · scale
+    dscale = Σ dy · n        dbias = Σ dy
     """
     work = Work.of(xp, layout, work)
     room, dx = work.room, out[0]

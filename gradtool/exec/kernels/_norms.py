@@ -109,11 +109,10 @@ class Layout:
         outer = [[slice(None)] if a in self.axes else s for a, s in enumerate(spans)]
         inner = [s if a in self.axes else [slice(None)] for a, s in enumerate(spans)]
         for chosen in itertools.product(*outer):
-            parts = list(itertools.product(*inner))
             yield [
-                tuple(i if a in self.axes else o for a, (o, i) in enumerate(zip(chosen, part, strict=True)))
-                for part in parts
-            ]  # fmt: skip
+                tuple(part[a] if a in self.axes else span for a, span in enumerate(chosen))
+                for part in itertools.product(*inner)
+            ]
 
 
 def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -202,7 +201,9 @@ class Room:
     def add(self, lines, out):
         """Add a number for each line to those of `out`, which has axes of size one."""
         part = out[..., 0]
-        axes = tuple(a for a, (n, m) in enumerate(zip(part.shape, lines.shape, strict=True)) if n != m)
+        axes = tuple(
+            a for a, (n, m) in enumerate(zip(part.shape, lines.shape, strict=True)) if n != m
+        )
         if axes:
             term = like(self.factor, part.shape)
             self.xp.sum(lines, axis=axes, keepdims=True, out=term)

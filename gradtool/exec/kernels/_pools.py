@@ -100,7 +100,7 @@ class Pool:
 
 
 def planes(x):
-    """x as `[N·C, *in]`."""
+    """X as `[N·C, *in]`."""
     return x.reshape(-1, *x.shape[2:])
 
 

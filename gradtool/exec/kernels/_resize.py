@@ -127,7 +127,7 @@ def resize_grad(xp, dy, shape, *inputs, out, work, **attributes):
     for part, (first, *rest) in _phases(dx, dy, forward):
         xp.copyto(part, first)
         for window in rest:
-            part += window
+            xp.add(part, window, out=part)
 
 
 def _phases(x, y, plan):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._lines import fitted, folded, line_work, lines
+from gradtool.exec.kernels._lines import fitted, folded, line_sum, line_work, lines, ones_work
 from gradtool.exec.kernels._sums import accumulator
 
 
@@ -21,52 +21,53 @@ def _parts(arrays, axis):
 
 def _softmax_work(x, *, out, axis=-1):
     narrow = accumulator(x.dtype) != x.dtype
-    return line_work(x, axis, int(narrow), 1)
+    return [*ones_work(x, axis), *line_work(x, axis, int(narrow), 1)]
 
 
 @kernel("Softmax", may_inplace=(0,), work=_softmax_work)
 def softmax(xp, x, *, out, work, axis=-1):
     """`y = exp(x - max x) / Σ exp(x - max x)`."""
     (x, y), where = _parts((x, out[0]), axis)
-    *narrow, stats = work
+    ones, *narrow, stats = work
     for index in where:
         part = y[index]
         stat = fitted(stats, (part.shape[0], 1, part.shape[2]))
         e = fitted(narrow[0], part.shape) if narrow else part
         _shifted(xp, x[index], e, stat)
         xp.exp(e, out=e)
-        xp.sum(e, axis=1, out=stat, keepdims=True)
+        line_sum(xp, e, stat, ones)
         xp.divide(e, stat, out=part, casting="unsafe")
 
 
 def _grad_work(y, dy, *, out, axis):
-    return line_work(y, axis, 1, 1)
+    return [*ones_work(y, axis), *line_work(y, axis, 1, 1)]
 
 
 @kernel("ai.gradtool::SoftmaxGrad", may_inplace=(0, 1), work=_grad_work)
 def softmax_grad(xp, y, dy, *, out, work, axis):
     """`dx = y · (dy - Σ y · dy)`."""
     (y, dy, dx), where = _parts((y, dy, out[0]), axis)
+    ones, block, stats = work
     for index in where:
         part = dx[index]
-        t = fitted(work[0], part.shape)
-        stat = fitted(work[1], (part.shape[0], 1, part.shape[2]))
+        t = fitted(block, part.shape)
+        stat = fitted(stats, (part.shape[0], 1, part.shape[2]))
         xp.multiply(y[index], dy[index], out=t, dtype=t.dtype)
-        xp.sum(t, axis=1, out=stat, keepdims=True)
+        line_sum(xp, t, stat, ones)
         xp.subtract(dy[index], stat, out=t, dtype=t.dtype)
         xp.multiply(t, y[index], out=part, dtype=t.dtype, casting="unsafe")
 
 
 def _log_softmax_work(x, *, out, axis=-1):
     narrow = accumulator(x.dtype) != x.dtype
-    return line_work(x, axis, 1 + int(narrow), 1)
+    return [*ones_work(x, axis), *line_work(x, axis, 1 + int(narrow), 1)]
 
 
 @kernel("LogSoftmax", may_inplace=(0,), work=_log_softmax_work)
 def log_softmax(xp, x, *, out, work, axis=-1):
     """`y = x - max x - log Σ exp(x - max x)`."""
     (x, y), where = _parts((x, out[0]), axis)
-    *narrow, block, stats = work
+    ones, *narrow, block, stats = work
     for index in where:
         part = y[index]
         stat = fitted(stats, (part.shape[0], 1, part.shape[2]))
@@ -74,7 +75,7 @@ def log_softmax(xp, x, *, out, work, axis=-1):
         e = fitted(block, part.shape)
         _shifted(xp, x[index], z, stat)
         xp.exp(z, out=e)
-        xp.sum(e, axis=1, out=stat, keepdims=True)
+        line_sum(xp, e, stat, ones)
         xp.subtract(z, xp.log(stat, out=stat), out=part, casting="unsafe")
 
 
@@ -82,11 +83,13 @@ def log_softmax(xp, x, *, out, work, axis=-1):
 def log_softmax_grad(xp, y, dy, *, out, work, axis):
     """`dx = dy - exp(y) · Σ dy`."""
     (y, dy, dx), where = _parts((y, dy, out[0]), axis)
+    ones, block, stats = work
     for index in where:
         part = dx[index]
-        t = fitted(work[0], part.shape)
-        stat = fitted(work[1], (part.shape[0], 1, part.shape[2]))
-        xp.sum(dy[index], axis=1, out=stat, keepdims=True, dtype=stat.dtype)
+        t = fitted(block, part.shape)
+        stat = fitted(stats, (part.shape[0], 1, part.shape[2]))
+        xp.copyto(t, dy[index])
+        line_sum(xp, t, stat, ones)
         xp.exp(y[index], out=t, dtype=t.dtype)
         xp.multiply(t, stat, out=t)
         xp.subtract(dy[index], t, out=part, dtype=t.dtype, casting="unsafe")

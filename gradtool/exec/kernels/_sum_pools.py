@@ -140,7 +140,7 @@ def _wide(x):
 
 
 def _rows(x):
-    """x as `[N·C, elements of a plane]`."""
+    """X as `[N·C, elements of a plane]`."""
     return x.reshape(x.shape[0] * x.shape[1], math.prod(x.shape[2:]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from gradtool.program import Spec
 
 ROWS = 512  # longest run of values added one after the other
+SHORT = 4096  # longest row that is summed as a product with ones, without pairwise adding
 BLOCK = 32768  # elements: a few float32 buffers of them stay in the second-level cache
 
 
@@ -38,19 +40,36 @@ def reduce_into(xp, function, x, axes, out, **options):
         xp.copyto(out, x)
 
 
-def _long_axis(shape, axes):
-    """The axis whose values would be added one after the other in a long run, or None."""
-    if not axes or (len(shape) - 1) in axes:
-        return None
-    longest = max(axes, key=lambda a: shape[a])
-    return longest if shape[longest] > ROWS else None
+def _steps(shape, axes):
+    """How many elements along each of `axes` to add in one run of at most `ROWS`, if it helps.
+
+    Where the last axis is summed too, numpy adds pairwise.
+    """
+    steps, room = {}, ROWS
+    for axis in reversed(axes):
+        steps[axis] = min(shape[axis], max(room, 1))
+        room //= max(shape[axis], 1)
+    whole = all(steps[a] == shape[a] for a in axes) or len(shape) - 1 in axes
+    return {} if whole else steps
+
+
+def _rows_of(shape, axes, dtype):
+    """`n` if the sums are over the last axes, n elements in short rows: a product with ones."""
+    trailing = bool(axes) and tuple(axes) == tuple(range(axes[0], len(shape)))
+    n = math.prod(shape[axes[0] :]) if trailing else 0
+    return n if np.dtype(dtype).kind == "f" and 1 < n <= SHORT and n < math.prod(shape) else 0
 
 
 def sum_work(x, axes, out):
-    """The work arrays of `sum_into`: a wide total, and a partial sum for long columns."""
+    """The work arrays of `sum_into`: a wide total, and partial sums of long columns, or ones."""
     wide = accumulator(out.dtype)
-    work = [Spec(out.shape, wide)] if wide != out.dtype else []
-    if _long_axis(x.shape, axes) is not None:
+    if wide != out.dtype:
+        work = [Spec(out.shape, wide)]
+    elif n := _rows_of(x.shape, axes, out.dtype):
+        return [Spec((n,), wide)]
+    else:
+        work = []
+    if _steps(x.shape, axes):
         work.append(Spec(out.shape, wide))
     return work
 
@@ -58,28 +77,40 @@ def sum_work(x, axes, out):
 def sum_into(xp, x, axes, out, work, then=None):
     """`out = Σ x` over `axes`; `then(total)` may change the wide total before it is rounded.
 
-    Long columns are added in blocks of rows, each block by itself: the rounding error is that of
-    the number of blocks, not of rows.
+    Long columns are added some rows at a time, each lot by itself: the rounding error is that of
+    the number of lots, not of rows.
     """
     wide = accumulator(out.dtype)
     work = list(work)
     total = work.pop(0) if wide != out.dtype else out
-    axis = _long_axis(x.shape, axes)
-    if axis is None:
-        reduce_into(xp, xp.sum, x, axes, total, dtype=total.dtype)
+    steps = _steps(x.shape, axes)
+    if total is out and _rows_of(x.shape, axes, out.dtype) and x.flags.c_contiguous:
+        _sum_rows(xp, x.reshape(-1, len(work[0])), out.reshape(-1), work[0])
+    elif steps and x.size:
+        _sum_columns(xp, x, axes, steps, total, work[0])
     else:
-        partial = work.pop(0)
-        block = [slice(None)] * x.ndim
-        for start in range(0, x.shape[axis], ROWS):
-            block[axis] = slice(start, start + ROWS)
-            target = partial if start else total
-            reduce_into(xp, xp.sum, x[tuple(block)], axes, target, dtype=wide)
-            if start:
-                xp.add(total, partial, out=total)
+        reduce_into(xp, xp.sum, x, axes, total, dtype=total.dtype)
     if then is not None:
         then(total)
     if total is not out:
         xp.copyto(out, total, casting="unsafe")
+
+
+def _sum_rows(xp, x, out, ones):
+    ones.fill(1)
+    xp.matmul(x, ones, out=out)
+
+
+def _sum_columns(xp, x, axes, steps, total, partial):
+    starts = [range(0, x.shape[a], steps[a]) for a in axes]
+    block = [slice(None)] * x.ndim
+    for number, place in enumerate(itertools.product(*starts)):
+        for axis, start in zip(axes, place, strict=True):
+            block[axis] = slice(start, start + steps[axis])
+        target = partial if number else total
+        reduce_into(xp, xp.sum, x[tuple(block)], axes, target, dtype=target.dtype)
+        if number:
+            xp.add(total, partial, out=total)
 
 
 def blocks(shape, size=BLOCK):

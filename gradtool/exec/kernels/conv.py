@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels import _columns as columns
+from gradtool.exec.kernels import _convolutions as columns
 from gradtool.exec.kernels import _depthwise as depthwise
 from gradtool.program import Spec
 from gradtool.windows import Window, transposed_pads

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels import _choices  # noqa: F401 - registered by being imported
+from gradtool.exec.kernels import _choices  # noqa: F401 - it registers
 from gradtool.exec.kernels._indices import (
     accumulate,
     element_positions,

@@ -53,7 +53,8 @@ def max_pool(
         for _, outer, inner in taps:
             xp.maximum(made[outer], part[inner], out=made[outer])
         if indices is not None:
-            _places(xp, pool, taps, part, made, span, planes(indices)[span], work[1], storage_order)
+            places = planes(indices)[span]
+            _places(xp, pool, taps, part, made, span, places, work[1], storage_order)
 
 
 def _places(xp, pool, taps, part, made, span, places, work, storage_order):
@@ -126,7 +127,7 @@ def _to_row_major(xp, places, sizes, result, rest, digit):
 
 
 def _rows(x):
-    """x as `[N·C, elements of a plane]`."""
+    """Planes as rows, `[N·C, elements of a plane]`."""
     return x.reshape(x.shape[0] * x.shape[1], math.prod(x.shape[2:]))
 
 

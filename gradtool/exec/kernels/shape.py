@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels import _borders, _resize  # noqa: F401 - registered by being imported
+from gradtool.exec.kernels import _borders, _col2im, _resize  # noqa: F401 - they register
 from gradtool.exec.kernels._windows import along, extents, reshaped, slices
 
 BLOCK = 1024  # elements computed at a time
@@ -211,8 +211,8 @@ def depth_to_space(xp, x, *, out, work, blocksize, mode="DCR"):
 
 
 @kernel("SpaceToDepth")
-def space_to_depth(xp, x, *, out, work, blocksize):
+def space_to_depth(xp, x, *, out, work, blocksize, mode="DCR"):
     """Blocks of pixels become channels."""
-    split, order = _blocks(out[0].shape, blocksize, "DCR")
+    split, order = _blocks(out[0].shape, blocksize, mode)
     parts = out[0].reshape(split).transpose(order)
     xp.copyto(parts, x.reshape(parts.shape))

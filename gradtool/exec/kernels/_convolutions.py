@@ -195,7 +195,7 @@ def scatter(xp, conv, columns, block, image, x):
             xp.copyto(x[n][outer], image[inner], casting="unsafe")
 
 
-def matrices(xp, conv, y, block, products):
+def matrices(conv, y, block, products):
     """A block of y as matrices `[G, M/G, images · rows · …]`: a view, or room in `products`."""
     n0, n1, r0, r1 = block
     rest = math.prod(conv.y[3:])
@@ -206,7 +206,7 @@ def matrices(xp, conv, y, block, products):
     return products[: conv.y[1] * width].reshape(conv.group, conv.weights[1], width)
 
 
-def laid_out(xp, conv, y, block, matrix):
+def laid_out(conv, y, block, matrix):
     """The block of y as it lies, and its matrices, with axes in the same order."""
     n0, n1, r0, r1 = block
     rest = math.prod(conv.y[3:])
@@ -214,23 +214,38 @@ def laid_out(xp, conv, y, block, matrix):
     return flat, matrix.reshape(conv.y[1], n1 - n0, -1).transpose(1, 0, 2)
 
 
+def read(xp, conv, dy, block, products):
+    """A block of dy as matrices."""
+    matrix = matrices(conv, dy, block, products)
+    if not conv.direct:
+        part, made = laid_out(conv, dy, block, matrix)
+        xp.copyto(made, part)
+    return matrix
+
+
+def plain(conv):
+    """Whether the convolution is one matrix product per image, where everything lies."""
+    return conv.pointwise and conv.wide == conv.dtype
+
+
 def forward(xp, conv, x, w, bias, y, work):
     """Write y."""
-    if conv.pointwise and conv.wide == conv.dtype:
+    if plain(conv):
         g, m, c = conv.weights
-        xp.matmul(w.reshape(g, m, c), x.reshape(-1, g, c, conv.positions),
-                  out=y.reshape(-1, g, m, conv.positions))  # fmt: skip
+        images = x.reshape(conv.x[0], g, c, conv.positions)
+        xp.matmul(w.reshape(g, m, c), images, out=y.reshape(conv.x[0], g, m, conv.positions))
         if bias is not None:
-            xp.add(y, bias.reshape(-1, *(1,) * (y.ndim - 2)), out=y)
+            xp.add(y, bias.reshape(-1, *(1,) * conv.window.rank), out=y)
         return
     columns, image, products, wide = work
     image.fill(0)
     weights = widen(xp, w, wide).reshape(conv.weights)
     for block in conv.blocks():
-        matrix = matrices(xp, conv, y, block, products)
+        matrix = matrices(conv, y, block, products)
         xp.matmul(weights, gather(xp, conv, x, block, image, columns), out=matrix)
-        part, made = laid_out(xp, conv, y, block, matrix)
+        part, made = laid_out(conv, y, block, matrix)
         if bias is not None:
+            made = part if conv.direct else made
             xp.add(made, bias[:, None], out=part, casting="unsafe")
         elif not conv.direct:
             xp.copyto(part, made, casting="unsafe")
@@ -238,10 +253,11 @@ def forward(xp, conv, x, w, bias, y, work):
 
 def backward_input(xp, conv, dy, w, x, work):
     """Write the gradient of x: each window's share is added where the window lay."""
-    if conv.pointwise and conv.wide == conv.dtype:
+    if plain(conv):
         g, m, c = conv.weights
-        xp.matmul(w.reshape(g, m, c).swapaxes(1, 2), dy.reshape(-1, g, m, conv.positions),
-                  out=x.reshape(-1, g, c, conv.positions))  # fmt: skip
+        shares = dy.reshape(conv.x[0], g, m, conv.positions)
+        weights = w.reshape(g, m, c).swapaxes(1, 2)
+        xp.matmul(weights, shares, out=x.reshape(conv.x[0], g, c, conv.positions))
         return
     columns, image, products, wide = work
     weights = widen(xp, w, wide).reshape(conv.weights).swapaxes(1, 2)
@@ -262,9 +278,7 @@ def backward_weight(xp, conv, x, dy, dw, work):
     for block in conv.blocks():
         matrix = read(xp, conv, dy, block, products)
         if conv.pointwise and conv.direct:
-            filled = x[block[0]].reshape(conv.group, conv.weights[2], -1)
-            width = math.prod(conv.y[3:])
-            filled = filled[:, :, block[2] * width : block[3] * width]
+            filled = matrices_of_x(conv, x, block)
         else:
             filled = gather(xp, conv, x, block, image, columns)
         xp.matmul(matrix, filled.swapaxes(1, 2), out=total if first else part)
@@ -277,10 +291,8 @@ def backward_weight(xp, conv, x, dy, dw, work):
         xp.copyto(dw.reshape(conv.weights), total, casting="unsafe")
 
 
-def read(xp, conv, dy, block, products):
-    """A block of dy as matrices."""
-    matrix = matrices(xp, conv, dy, block, products)
-    if not conv.direct:
-        part, made = laid_out(xp, conv, dy, block, matrix)
-        xp.copyto(made, part)
-    return matrix
+def matrices_of_x(conv, x, block):
+    """The columns of a block of one image, which are the image."""
+    n, _, r0, r1 = block
+    rest = math.prod(conv.y[3:])
+    return x[n].reshape(conv.group, conv.weights[2], -1)[:, :, r0 * rest : r1 * rest]

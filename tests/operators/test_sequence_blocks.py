@@ -1,0 +1,42 @@
+"""Recurrent operators and attention give the same however their work is cut into blocks."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import cases
+import numpy as np
+import pytest
+from checkers import differentiated, evaluate
+
+from gradtool.exec.kernels import _attention, _recurrence
+
+for family in ("attention", "recurrent"):
+    import_module(f"operators.{family}")
+CASES = {c.id + str(i): c for i, c in enumerate(cases.CASES) if c.gradient}
+ATTENTION = [i for i, c in CASES.items() if c.op == "Attention"]
+RECURRENT = [i for i, c in CASES.items() if c.op in ("LSTM", "GRU", "RNN")]
+
+
+def agree(case, monkeypatch, module, name, size):
+    model, feeds, _ = differentiated(case)
+    whole = evaluate(model, feeds)
+    monkeypatch.setattr(module, name, size)
+    blocks = evaluate(model, feeds)
+
+    for output in model.graph.outputs:
+        np.testing.assert_allclose(
+            blocks[output.name], whole[output.name], rtol=1e-11, atol=1e-12, err_msg=output.name
+        )
+
+
+@pytest.mark.parametrize("size", [1, 10, 30])
+@pytest.mark.parametrize("case", ATTENTION)
+def test_attention_in_blocks_of_few_scores(case, size, monkeypatch):
+    agree(CASES[case], monkeypatch, _attention, "SCORES", size)
+
+
+@pytest.mark.parametrize("size", [1, 6])
+@pytest.mark.parametrize("case", RECURRENT)
+def test_recurrence_in_chunks_of_few_times(case, size, monkeypatch):
+    agree(CASES[case], monkeypatch, _recurrence, "ROWS", size)
