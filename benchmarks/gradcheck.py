@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 def main() -> int:
     import cases
     from checkers import check_gradient
+
     from gradtool.families import FAMILIES
 
     parser = argparse.ArgumentParser(description=__doc__)

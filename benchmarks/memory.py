@@ -47,12 +47,12 @@ def measured(model: Path, data: Path, wrt: list[str] | None) -> dict[str, Any]:
     result = gt.run(training, feeds, measure=True, check_arena=True)
     again = gt.run(training, feeds)
     same = all(result.gradients[n].tobytes() == g.tobytes() for n, g in again.gradients.items())
-    assert result.measurement is not None
-    assert result.plan is not None
-    m = result.measurement
+    m, plan = result.measurement, result.plan
+    if m is None or plan is None:
+        raise RuntimeError("the arena executor measures and plans")
     return {
         "planned": m.planned,
-        "load": result.plan.load,
+        "load": plan.load,
         "arena": m.high_water,
         "outside": m.outside,
         "retained": m.retained,

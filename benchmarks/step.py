@@ -67,8 +67,8 @@ def prepared(name: str, factor: int, zoo: Path, scratch: Path) -> tuple[Path, di
 
 def with_loss(model: Any) -> None:
     """Append cross-entropy over the last axis of the first output."""
-    from onnx import TensorProto, helper, numpy_helper
     import numpy as np
+    from onnx import TensorProto, helper, numpy_helper
 
     logits = model.graph.output[0]
     classes = logits.type.tensor_type.shape.dim[-1].dim_value
@@ -96,13 +96,13 @@ def compare(path: Path, feeds: dict[str, Any], threads: int, repeat: int) -> dic
     import numpy as np
     import onnx
     import torch
+    from torch_eager import Eager
 
     import gradtool as gt
     from gradtool.exec.device import open_device
     from gradtool.exec.executor import Executor
     from gradtool.exec.inputs import sizes
     from gradtool.exec.run import bound, parameters_of
-    from torch_eager import Eager
 
     if threads:
         torch.set_num_threads(threads)
@@ -163,11 +163,11 @@ def main() -> int:
         return 0
     names = [*SAMPLES, *(n for n in ZOO if (arguments.zoo / n).is_dir())]
     rows = []
-    print(f"{'model':<14}{'batch':>6}{'threads':>9}{'gradtool':>12}{'torch':>12}{'ratio':>8}{'best':>8}")
+    print(
+        f"{'model':<14}{'batch':>6}{'threads':>9}{'gradtool':>12}{'torch':>12}{'ratio':>8}{'best':>8}"
+    )
     for threads in (int(t) for t in arguments.threads.split(",")):
-        for name in names:
-            for factor in (1, 8):
-                rows.append(measured(name, factor, threads, arguments))
+        rows += [measured(name, factor, threads, arguments) for name in names for factor in (1, 8)]
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -83,7 +83,9 @@ def _split(a: Attributes, x: Any, sizes: Any = None) -> Any:
     return torch.chunk(x, a["num_outputs"], axis)
 
 
-def _slice(_: Attributes, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+def _slice(
+    _: Attributes, x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None
+) -> Any:
     axes = range(len(starts)) if axes is None else [int(v) for v in axes]
     steps = [1] * len(starts) if steps is None else [int(v) for v in steps]
     index: list[slice] = [slice(None)] * x.dim()
@@ -106,13 +108,24 @@ def _lstm(a: Attributes, x: Any, w: Any, r: Any, b: Any = None, *_: Any) -> Any:
     if b is not None:
         weights += [b[0][: 4 * hidden][order], b[0][4 * hidden :][order]]
     zeros = x.new_zeros(1, x.shape[1], hidden)
-    y, h, c = torch._VF.lstm(x, (zeros, zeros), weights, b is not None, 1, 0.0, True, False, False)  # noqa: FBT003, SLF001
+    y, h, c = torch._VF.lstm(x, (zeros, zeros), weights, b is not None, 1, 0.0, True, False, False)  # noqa: SLF001
     return y.unsqueeze(1), h, c
 
 
 def _constant(a: Attributes) -> Any:
     value = next(iter(a.values()))
     return value if isinstance(value, torch.Tensor) else torch.tensor(value)
+
+
+def _unsqueeze(_: Attributes, x: Any, axes: Any) -> Any:
+    for axis in sorted(int(v) % (x.dim() + len(axes)) for v in axes):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def _trilu(a: Attributes, x: Any, k: Any = None) -> Any:
+    call = torch.triu if a.get("upper", 1) else torch.tril
+    return call(x, 0 if k is None else int(k))
 
 
 def _cross_entropy(a: Attributes, scores: Any, labels: Any, weight: Any = None) -> Any:
@@ -147,15 +160,14 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "Flatten": lambda a, x: x.flatten(a.get("axis", 1)),
     "Transpose": lambda a, x: x.permute(a["perm"]),
     "Squeeze": lambda _, x, axes: x.squeeze(tuple(int(v) for v in axes)),
-    "Unsqueeze": lambda _, x, axes: x[(None,) * len(axes)] if [int(v) for v in axes] == [0] * len(axes)
-    else x.unsqueeze(int(axes[0])),
+    "Unsqueeze": _unsqueeze,
     "ReduceMean": _reduce("mean"),
     "ReduceSum": _reduce("sum"),
     "Split": _split,
     "Slice": _slice,
     "Constant": _constant,
     "ConstantOfShape": lambda a, s: a["value"].reshape(()).expand([int(v) for v in s]),
-    "Trilu": lambda a, x, k=None: (torch.triu if a.get("upper", 1) else torch.tril)(x, 0 if k is None else int(k)),
+    "Trilu": _trilu,
     "Attention": _attention,
     "LSTM": _lstm,
     "SoftmaxCrossEntropyLoss": _cross_entropy,
@@ -204,7 +216,7 @@ class Eager:
             for n, a in feeds.items()
         }
         for name in wrt:
-            self.values[name].requires_grad_(True)  # noqa: FBT003 - torch's signature
+            self.values[name].requires_grad_(True)
         value = self(tensors)[loss]
         grads = torch.autograd.grad(value, [self.values[n] for n in wrt])
         return float(value.detach()), list(grads)

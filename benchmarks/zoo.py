@@ -68,7 +68,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     rows, failed = [], 0
-    print(f"{'model':<32}{'forward':>8}{'loss':>6}{'backward':>9}{'grads':>7}{'seconds':>9}  checker")
+    heads = f"{'forward':>8}{'loss':>6}{'backward':>9}{'grads':>7}{'seconds':>9}"
+    print(f"{'model':<32}{heads}  checker")
     with tempfile.TemporaryDirectory() as scratch:
         for model in sorted(arguments.zoo.glob("*/*.onnx")):
             if arguments.names and model.parent.name not in arguments.names:
@@ -81,7 +82,8 @@ def main() -> int:
                 f"{row.get(k, '-'):>{w}}"
                 for k, w in (("forward", 8), ("loss", 6), ("backward", 9), ("gradients", 7))
             )
-            print(f"{row['model']:<32}{counts}{row['seconds']:>9.2f}  {problem or 'ok'}", flush=True)
+            said = f"{row['model']:<32}{counts}{row['seconds']:>9.2f}  {problem or 'ok'}"
+            print(said, flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     print(f"{len(rows) - failed} passed, {failed} failed")

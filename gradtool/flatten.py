@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool.errors import ModelError, UsageError
+from gradtool.errors import UsageError
 from gradtool.exec import kernel as registry
 from gradtool.exec.kernel import Kernel
 from gradtool.families import full_name
@@ -296,8 +296,9 @@ def _all_known(specs: Sequence[Any], found: Kernel) -> bool:
 
 
 def _spec(value: ir.Value) -> Spec | None:
-    if value.shape is None or value.dtype is None:
-        raise ModelError(f"the shape or type of {value.name!r} could not be inferred")
+    """None where no plan can know it: strings, sequences, and sizes that depend on data."""
+    if value.shape is None or value.dtype is None or value.dtype == ir.DataType.STRING:
+        return None
     if not all(isinstance(d, int) for d in value.shape):
         return None
     return Spec(tuple(value.shape.numpy()), np.dtype(value.dtype.numpy()))

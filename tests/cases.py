@@ -53,7 +53,8 @@ class Case:
     def id(self) -> str:
         shapes = ",".join(_show(i) for i in self.inputs)
         given = ",".join(f"{k}={v}" for k, v in self.attributes.items())
-        return f"{self.op}({shapes}){'[' + given + ']' if given else ''}{'@' + str(self.opset)}{self.note}"
+        attributes = f"[{given}]" if given else ""
+        return f"{self.op}({shapes}){attributes}@{self.opset}{self.note}"
 
 
 def _show(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The generic checks: one for gradients, one for kernels, one for shapes, one for exported files."""
+"""The generic checks: one for gradients, one for kernels, one for shapes, one for exports."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def check_kernel(
 def check_export(
     case: Case, dtype: Any = np.float32, rtol: float = 3e-4, atol: float = 3e-5
 ) -> None:
-    """The gradient graph, composites replaced by bodies, in stock onnxruntime against our kernels."""
+    """The gradient graph, composites replaced by bodies, in onnxruntime against our kernels."""
     model, feeds, _ = differentiated(case, dtype)
     ours = evaluate(model, feeds)
     inline(model)

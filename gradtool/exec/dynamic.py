@@ -38,26 +38,32 @@ class DynamicRegion:
             self.device.to_host(a) if a is not None and slot in kernel.host else a
             for slot, a in enumerate(inputs)
         ]
-        results = call(
-            self.device.xp, kernel, inputs, self._out(step, kernel, inputs), step.attributes
-        )
+        results = self._results(step, kernel, inputs)
         for value, result in zip(step.outputs, results, strict=False):
             if value is None:
                 continue
             if self.program.values[value].spec is None:
-                self._hold(value, result)
+                self.hold(value, result)
             else:
                 self.device.xp.copyto(arrays[value], result)
         for value in self._last.get(index, ()):
             held = self.values.pop(value, None)
             if held is not None:
-                self.bytes -= held.nbytes
+                self.bytes -= _bytes(held)
 
-    def _hold(self, value: int, array: Any) -> None:
-        before = self.values.get(value)
+    def hold(self, value: int, array: Any) -> None:
+        """Keep an array, or whatever the value is, until its last reader has run."""
+        self.bytes += _bytes(array) - _bytes(self.values.get(value))
         self.values[value] = array
-        self.bytes += array.nbytes - (before.nbytes if before is not None else 0)
         self.peak = max(self.peak, self.bytes)
+
+    def _results(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> Sequence[Any]:
+        """What a kernel makes of its inputs; in the simple style it chooses sizes and types."""
+        if kernel.simple:
+            made = kernel.function(self.device.xp, *inputs, **step.attributes)
+            return made if isinstance(made, tuple) else (made,)
+        out = self._out(step, kernel, inputs)
+        return call(self.device.xp, kernel, inputs, out, step.attributes)
 
     def _out(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec | None]:
         """What the outputs will be: as planned, or as inferred from the arrays at hand."""
@@ -68,6 +74,13 @@ class DynamicRegion:
             None if v is None else s
             for v, s in zip(step.outputs, _infer(step, kernel, inputs), strict=True)
         ]
+
+
+def _bytes(held: Any) -> int:
+    """Bytes of an array or of the arrays of a sequence."""
+    if isinstance(held, (list, tuple)):
+        return sum(_bytes(item) for item in held)
+    return int(getattr(held, "nbytes", 0))
 
 
 def _infer(step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec]:
@@ -114,7 +127,7 @@ def _last_uses(program: Program) -> dict[int, list[int]]:
         for value in (*step.reads, *step.writes):
             if program.values[value].spec is None:
                 last[value] = index
-    for value in program.outputs:
+    for value in (*program.inputs, *program.outputs):
         last.pop(value, None)
     found: dict[int, list[int]] = {}
     for value, index in last.items():

@@ -57,7 +57,8 @@ class Executor:
         datum = self.program.values[index]
         spec = datum.spec
         if spec is None:
-            raise UsageError(f"input {name!r}: its shape is not known")
+            self.dynamic.hold(index, array)
+            return
         if array.dtype != spec.dtype:
             raise UsageError(f"input {name!r} is {array.dtype}, the model takes {spec.dtype}")
         if array.shape != spec.shape:
@@ -102,6 +103,7 @@ class Executor:
         arrays: list[Any] = [None] * len(self.program.values)
         for index, datum in enumerate(self.program.values):
             if datum.spec is None:
+                arrays[index] = self.program.constants.get(index)
                 continue
             if index in self._given:
                 arrays[index] = self._given[index]
@@ -124,7 +126,8 @@ class Executor:
             else:
                 arrays[index] = self.device.xp.empty(spec.shape, spec.dtype)
         for index, constant in self.program.constants.items():
-            if self.program.values[index].kind == "constant" and constant.size:
+            datum = self.program.values[index]
+            if datum.kind == "constant" and datum.spec is not None and constant.size:
                 self.device.from_host(arrays[index], constant)
         return arrays
 

@@ -92,14 +92,12 @@ def slope(op: Any, act: Activation, a: Any, y: Any) -> Any:
             return y * (1 - y)
         case "tanh":
             return 1 - y * y
-        case "relu":
-            return op.cast(op.Greater(a, 0.0), a.dtype)
+        case "relu" | "leakyrelu" | "thresholdedrelu":
+            edge = act.alpha if act.name == "thresholdedrelu" else 0.0
+            rising = op.cast(op.Greater(a, edge), a.dtype)
+            return rising * (1 - act.alpha) + act.alpha if act.name == "leakyrelu" else rising
         case "affine":
             return op.expand(op.constant(act.alpha, a.dtype), a)
-        case "leakyrelu":
-            return op.cast(op.Greater(a, 0.0), a.dtype) * (1 - act.alpha) + act.alpha
-        case "thresholdedrelu":
-            return op.cast(op.Greater(a, act.alpha), a.dtype)
         case "scaledtanh":
             z = op.Tanh(a * act.beta)
             return (1 - z * z) * (act.alpha * act.beta)

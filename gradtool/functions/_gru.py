@@ -5,7 +5,14 @@ from __future__ import annotations
 from gradtool.functions import composite
 from gradtool.functions._activations import resolve
 from gradtool.functions._recurrence import (
-    alive, before_each, directions, final_gradient, gate, gather_directions, masked, rows_product,
+    alive,
+    before_each,
+    directions,
+    final_gradient,
+    gate,
+    gather_directions,
+    masked,
+    rows_product,
 )  # fmt: skip
 
 DEFAULT = ("Sigmoid", "Tanh")
@@ -39,7 +46,7 @@ def gru_grad(
     hidden, linear = r.shape[2], bool(linear_before_reset)
     found = []
     for side, (act_f, act_g) in zip(sides, acts, strict=True):
-        x, wd, rd, bd = side.x, *(side.weight(v) for v in (w, r, b))
+        x, (wd, rd, bd) = side.x, (side.weight(v) for v in (w, r, b))
         live = alive(op, x, lens)
         track = side.track(y)
         zero = side.zeros(track)

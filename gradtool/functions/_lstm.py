@@ -5,7 +5,14 @@ from __future__ import annotations
 from gradtool.functions import composite
 from gradtool.functions._activations import resolve
 from gradtool.functions._recurrence import (
-    alive, before_each, directions, final_gradient, gate, gate_value, gather_directions, masked,
+    alive,
+    before_each,
+    directions,
+    final_gradient,
+    gate,
+    gate_value,
+    gather_directions,
+    masked,
     rows_product,
 )  # fmt: skip
 
@@ -41,7 +48,7 @@ def lstm_grad(
     acts = resolve(activations, activation_alpha, activation_beta, DEFAULT, len(sides))
     found = []
     for side, (act_f, act_g, act_h) in zip(sides, acts, strict=True):
-        x, wd, rd, bd, pd = side.x, *(side.weight(v) for v in (w, r, b, p))
+        x, (wd, rd, bd, pd) = side.x, (side.weight(v) for v in (w, r, b, p))
         live = alive(op, x, lens)
         track = side.track(y)
         zero = side.zeros(track)

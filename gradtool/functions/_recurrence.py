@@ -25,8 +25,8 @@ class Direction:
 
     def _pick(self, v: ir.Value, axis: int) -> ir.Value:
         if self.count == 1:
-            return self.op.squeeze(v, axis)  # type: ignore[no-any-return]
-        return self.op.Gather(v, np.asarray(self.index), axis=axis)  # type: ignore[no-any-return]
+            return self.op.squeeze(v, axis)
+        return self.op.Gather(v, np.asarray(self.index), axis=axis)
 
     def track(self, y: ir.Value | None) -> ir.Value | None:
         """Y or its gradient: [T, B, H]."""
@@ -106,7 +106,7 @@ def before_each(
         return before
     later = op.Slice(live, [1], [np.iinfo(np.int64).max], [0])
     never = op.And(op.Slice(live, [0], [1], [0]), op.constant(value=False, dtype=ir.DataType.BOOL))
-    return op.Where(op.Concat(later, never, axis=0), before, op.unsqueeze(first, 0))  # type: ignore[no-any-return]
+    return op.Where(op.Concat(later, never, axis=0), before, op.unsqueeze(first, 0))
 
 
 def gate(op: Any, act: Activation, clip: float | None, a: ir.Value) -> tuple[ir.Value, ir.Value]:

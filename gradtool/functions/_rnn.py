@@ -5,7 +5,14 @@ from __future__ import annotations
 from gradtool.functions import composite
 from gradtool.functions._activations import resolve, slope
 from gradtool.functions._recurrence import (
-    alive, before_each, directions, final_gradient, gate, gather_directions, masked, rows_product,
+    alive,
+    before_each,
+    directions,
+    final_gradient,
+    gate,
+    gather_directions,
+    masked,
+    rows_product,
 )  # fmt: skip
 
 DEFAULT = ("Tanh",)
@@ -33,7 +40,7 @@ def rnn_grad(
     acts = resolve(activations, activation_alpha, activation_beta, DEFAULT, len(sides))
     found = []
     for side, (act,) in zip(sides, acts, strict=True):
-        x, wd, rd, bd = side.x, *(side.weight(v) for v in (w, r, b))
+        x, (wd, rd, bd) = side.x, (side.weight(v) for v in (w, r, b))
         live = alive(op, x, lens)
         track = side.track(y)
         zero = side.zeros(track)

@@ -38,60 +38,55 @@ def attention_grad(
     flat = len(q.shape) == 3
     heads, groups = (q_num_heads, kv_num_heads) if flat else (q.shape[1], k.shape[1])
     repeat = heads // groups
-    given_q, given_k, given_v = q, k, v
+    likes = q, k, v
     if flat:
-        q, k, v, dy = (_split(op, a, h) for a, h in ((q, heads), (k, groups), (v, groups), (dy, heads)))
+        pairs = ((q, heads), (k, groups), (v, groups), (dy, heads))
+        q, k, v, dy = (_split(op, a, h) for a, h in pairs)
     if past_k is not None:
         k, v = op.Concat(past_k, k, axis=2), op.Concat(past_v, v, axis=2)
     q, dy, dscores = (_grouped(op, a, groups, repeat) for a in (q, dy, dscores))
     k, v = (op.unsqueeze(a, 2) if repeat > 1 else a for a in (k, v))
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
 
-    mode = -1 if dscores is None else qk_matmul_output_mode
     s = op.MatMul(q * factor, op.swap_axes(k, -2, -1))
-    bend = None
-    if softcap:
-        bend = op.Tanh(s / softcap)
-        s = bend * softcap
+    bend = op.Tanh(s / softcap) if softcap else None
+    s = s if bend is None else bend * softcap
     window = (left_window_size, right_window_size)
-    allowed, bias, width = _bias(op, s, mask, past_k, lens, is_causal, window, groups, repeat, dy)
-    if bias is not None:
-        s = s + bias
-    if allowed is not None:
-        s = op.Where(allowed, s, op.constant(-np.inf, s.dtype))
-    p = _softmax(op, s, safe=allowed is not None or bias is not None)
+    allowed, bias, width = _bias(op, s, mask, past_k, lens, is_causal, window, groups, repeat)
+    p = _softmax(op, s, allowed, bias)
 
+    given = {} if dscores is None else {qk_matmul_output_mode: dscores}
     dv = op.MatMul(op.swap_axes(p, -2, -1), dy)
-    dp = op.MatMul(dy, op.swap_axes(v, -2, -1))
-    if mode == 3:
-        dp = dp + dscores
+    dp = _plus(op.MatMul(dy, op.swap_axes(v, -2, -1)), given.get(3))
     ds = p * (dp - op.sum(p * dp, [len(p.shape) - 1], keepdims=True))
-    if mode == 2:
-        ds = ds + dscores
+    if 2 in given:
+        ds = ds + given[2]
         ds = ds if allowed is None else op.Where(allowed, ds, op.constant(0.0, ds.dtype))
-    dbias = ds
-    if mode == 1:
-        ds = ds + dscores
-    if bend is not None:
-        ds = ds * (1 - bend * bend)
-    if mode == 0:
-        ds = ds + dscores
+    dbias, ds = ds, _plus(ds, given.get(1))
+    ds = _plus(ds if bend is None else ds * (1 - bend * bend), given.get(0))
     dq = op.MatMul(ds, k) * factor
     dk = op.MatMul(op.swap_axes(ds, -2, -1), q) * factor
     if repeat > 1:
         dk, dv = op.sum(dk, [2]), op.sum(dv, [2])
         dq, dbias = _merged(op, dq), _merged(op, dbias)
     if flat:
-        dq = _joined(op, dq, given_q)
+        dq = _joined(op, dq, likes[0])
     if flat and past_k is None:
-        dk, dv = _joined(op, dk, given_k), _joined(op, dv, given_v)
-    if mask is None:
-        return dq, dk, dv
-    if mask.dtype == ir.DataType.BOOL:
-        return dq, dk, dv, op.And(mask, op.constant(value=False, dtype=ir.DataType.BOOL))
+        dk, dv = _joined(op, dk, likes[1]), _joined(op, dv, likes[2])
+    return dq, dk, dv, *_mask_gradient(op, mask, width, dbias)
+
+
+def _mask_gradient(op, mask, width, dbias):
+    """The gradient of a float mask; nothing for any other."""
+    if mask is None or mask.dtype == ir.DataType.BOOL:
+        return ()
     if width is not None:
         dbias = op.Slice(dbias, [0], width, [3])
-    return dq, dk, dv, op.unbroadcast(dbias, mask)
+    return (op.unbroadcast(dbias, mask),)
+
+
+def _plus(a, b):
+    return a if b is None else a + b
 
 
 def _split(op, a, heads):
@@ -119,10 +114,13 @@ def _merged(op, a):
     return op.reshape(a, [b, g * n, s, d])
 
 
-def _softmax(op, s, *, safe):
-    """Softmax over the last axis; if `safe`, a row of only -inf is zero."""
-    if not safe:
+def _softmax(op, s, allowed, bias):
+    """Softmax of the masked scores over the last axis; a row of only -inf is zero."""
+    if allowed is None and bias is None:
         return op.Softmax(s, axis=-1)
+    s = _plus(s, bias)
+    if allowed is not None:
+        s = op.Where(allowed, s, op.constant(-np.inf, s.dtype))
     axis = [len(s.shape) - 1]
     lowest = op.constant(float(np.finfo(s.dtype.numpy()).min), s.dtype)
     e = op.Exp(s - op.Max(op.ReduceMax(s, axis, keepdims=1), lowest))
@@ -130,35 +128,31 @@ def _softmax(op, s, *, safe):
     return e / op.Where(op.Equal(total, 0.0), op.constant(1.0, s.dtype), total)
 
 
-def _bias(op, s, mask, past_k, lens, causal, window, groups, repeat, dy):
+def _bias(op, s, mask, past_k, lens, causal, window, groups, repeat):
     """`(where looking is allowed, what is added, the width of the mask if it may be short)`."""
     allowed, bias, width = None, None, None
-    total = op.size_of(s, len(s.shape) - 1, len(s.shape))
     if mask is not None:
-        mask, width = _padded(op, mask, s, total)
+        mask, width = _padded(op, mask, s)
         mask = _grouped_mask(op, mask, groups, repeat)
-        if mask.dtype == ir.DataType.BOOL:
-            allowed = mask
-        else:
-            bias = mask
-    rows, columns = _range(op, s, -2), _range(op, s, -1)
-    if lens is not None:
-        ends = op.unsqueeze(lens, list(range(1, len(s.shape))))
+        allowed, bias = (mask, None) if mask.dtype == ir.DataType.BOOL else (None, mask)
+    columns = _range(op, s, -1)
+    ends = None if lens is None else op.unsqueeze(lens, list(range(1, len(s.shape))))
+    if ends is not None:
         allowed = _and(op, allowed, op.Less(columns, ends))
-    if causal or window != (-1, -1):
-        if lens is not None:
-            offset = ends - op.Squeeze(op.size_of(s, len(s.shape) - 2, len(s.shape) - 1), [0])
-        elif past_k is not None:
-            offset = op.Squeeze(op.size_of(past_k, 2, 3), [0])
-        else:
-            offset = op.constant(0)
-        place = op.unsqueeze(rows, 1) + offset
-        left, right = window
-        if causal or right >= 0:
-            bound = min(right, 0) if causal and right >= 0 else (0 if causal else right)
-            allowed = _and(op, allowed, op.LessOrEqual(columns, place + bound))
-        if left >= 0:
-            allowed = _and(op, allowed, op.GreaterOrEqual(columns, place - left))
+    left, right = window
+    if causal:
+        right = 0
+    if (left, right) == (-1, -1):
+        return allowed, bias, width
+    place = op.unsqueeze(_range(op, s, -2), 1)
+    if ends is not None:
+        place = place + (ends - op.size_of(s, len(s.shape) - 2, len(s.shape) - 1))
+    elif past_k is not None:
+        place = place + op.size_of(past_k, 2, 3)
+    if right >= 0:
+        allowed = _and(op, allowed, op.LessOrEqual(columns, place + right))
+    if left >= 0:
+        allowed = _and(op, allowed, op.GreaterOrEqual(columns, place - left))
     return allowed, bias, width
 
 
@@ -174,15 +168,15 @@ def _range(op, s, axis):
     return op.Range(0, op.Squeeze(op.size_of(s, axis, axis + 1), [0]), 1)
 
 
-def _padded(op, mask, s, total):
+def _padded(op, mask, s):
     """The mask, continued with -inf or False to the number of keys, and its own width."""
     if mask.shape[-1] == s.shape[-1]:
         return mask, None
-    rank = len(mask.shape)
+    rank, total = len(mask.shape), op.size_of(s, len(s.shape) - 1, len(s.shape))
     width = op.size_of(mask, rank - 1, rank)
-    zeros = op.constant([0] * (2 * rank - 1))
-    fill = np.asarray(False) if mask.dtype == ir.DataType.BOOL else np.asarray(-np.inf, mask.dtype.numpy())
-    made = op.Pad(mask, op.Concat(zeros, total - width, axis=0), op.constant(fill))
+    pads = op.Concat([0] * (2 * rank - 1), total - width, axis=0)
+    fill = 0.0 if mask.dtype == ir.DataType.BOOL else -np.inf
+    made = op.Pad(mask, pads, op.constant(fill, mask.dtype))
     made.shape = ir.Shape([*mask.shape[:-1], s.shape[-1]])
     return made, width
 

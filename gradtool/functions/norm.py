@@ -16,8 +16,13 @@ def moments(op, x, axes, epsilon):
 
 
 def layer_gradient(op, n, dn, rstd, axes):
-    """`dx = rstd · (dn - mean(dn) - n · mean(dn · n))`, where `n = (x - mean) · rstd`."""
-    return rstd * (dn - op.mean(dn, axes) - n * op.mean(dn * n, axes))
+    """`dx = rstd · (d - mean(d))` with `d = dn - n · mean(dn · n)` and `n = (x - mean) · rstd`.
+
+    The mean is taken off last, so that `Σ dx` is zero to rounding, as it is in mathematics: the
+    gradient of a bias before a normalisation is that sum.
+    """
+    d = dn - n * op.mean(dn * n, axes)
+    return rstd * (d - op.mean(d, axes))
 
 
 @composite("LayerNormalizationGrad", like=(0, 1, 1))

@@ -32,8 +32,9 @@ def attention(op, node, *dys):
 
 
 def _parted(op, new, past, used, shown):
-    """The gradients of new and past keys (or values), from those of all: by their use, and by
-    the output that shows them, which is [B, G, T, D].
+    """The gradients of new and past keys (or values), from those of all.
+
+    These come by their use, and by the output that shows them, which is [B, G, T, D].
     """
     flat = len(new.shape) == 3
     if past is None:

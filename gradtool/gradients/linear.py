@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from gradtool.equations import parse, write
+from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import gradient
 
 
@@ -85,3 +89,51 @@ def gemm(op, node, dy):
         db = op.Gemm(a, dy, alpha=alpha, transA=1 - flip_a)
     da.shape, db.shape = a.shape, b.shape
     return da, db, dy if beta == 1 else dy * beta
+
+
+@gradient("Einsum", broadcasts=True)
+def einsum(op, node, dy):
+    """`y[r] = Σ x₁[i₁] · x₂[i₂] · …`:  dx₁[i₁] = Σ dy[r] · x₂[i₂] · …, the same with dy for x₁."""
+    equation = node.attributes["equation"].as_string()
+    operands, result = parse(equation, [len(x.shape) for x in node.inputs])
+    return [_einsum_operand(op, node, operands, result, n, dy) for n in range(len(operands))]
+
+
+def _einsum_operand(op, node, operands, result, position, dy):
+    """The gradient of one operand.
+
+    Along an axis that is broadcast it is summed; along one whose index nothing else has, it is the
+    same everywhere; a repeated index gives a diagonal.
+    """
+    x, indices = node.inputs[position], list(operands[position])
+    values = [dy, *node.inputs[:position], *node.inputs[position + 1 :]]
+    terms = [result, *operands[:position], *operands[position + 1 :]]
+    for axis, index in enumerate(indices):
+        if index in indices[:axis]:
+            indices[axis] = f"{index} again at {axis}"
+            values.append(_identity(op, node, x.shape[axis], x.dtype))
+            terms.append((index, indices[axis]))
+
+    available = {i for term in terms for i in term}
+    alone = [a for a, i in enumerate(indices) if i not in available]
+    summed = [
+        a
+        for a, i in enumerate(indices)
+        if a not in alone and x.shape[a] == 1 and not _is_one(values, terms, i)
+    ]
+    missing = sorted(alone + summed)
+    wanted = [i for a, i in enumerate(indices) if a not in missing]
+    dx = op.unsqueeze(op.Einsum(*values, equation=write(terms, wanted)), missing)
+    return op.expand(dx, x) if alone else dx
+
+
+def _is_one(values, terms, index):
+    """Whether `index` has size one in all of the values."""
+    sizes = [v.shape[t.index(index)] for v, t in zip(values, terms, strict=True) if index in t]
+    return all(size == 1 for size in sizes)
+
+
+def _identity(op, node, size, dtype):
+    if not isinstance(size, int):
+        raise UnsupportedGradient(node, "the size of a repeated index must be known")
+    return op.constant(np.eye(size, dtype=dtype.numpy()))

@@ -3,13 +3,14 @@
 from gradtool.io.dims import parse_dim, parse_shape, symbols
 from gradtool.io.functions import inline_functions
 from gradtool.io.limits import Limits
-from gradtool.io.load import load
+from gradtool.io.load import from_proto, load
 from gradtool.io.mapped import array
 from gradtool.io.save import save
 
 __all__ = [
     "Limits",
     "array",
+    "from_proto",
     "inline_functions",
     "load",
     "parse_dim",

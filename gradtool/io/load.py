@@ -80,6 +80,28 @@ def load(
     return model
 
 
+def from_proto(proto: onnx.ModelProto) -> ir.Model:
+    """A model that a program holds in memory, with its opset raised and its functions inlined.
+
+    It may hold what files for training may not, and its types and shapes are not inferred yet.
+
+    Raises:
+        ModelError: it is not a valid model.
+    """
+    try:
+        onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError as error:
+        raise ModelError(" ".join(str(error).split())[:300]) from error
+    version = structure.opset_version(proto)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    if version < opsets.MINIMUM:
+        copy = opsets.raise_to(copy, opsets.MINIMUM)
+    model = deserialize(copy)
+    inline_functions(model, _keep_none)
+    return model
+
+
 def deserialize(proto: onnx.ModelProto) -> ir.Model:
     """The message as an `ir.Model`, its names for unknown sizes made safe to compute with."""
     dimensions.tidy(proto)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from cases import case, fixed, floats, integers
 
 B, H, S, T, D, E = 2, 4, 3, 5, 4, 6
@@ -56,7 +55,9 @@ for shape in ((H, S, T), (1, 1, S, T), (1, H, S, T), (B, 1, S, T)):
 for shape in ((B, 1, 1, T), (T,), (1, T), (S, 1), (S, 3), (B, H, S, 3)):
     attention(*QKV, mask=floats(*shape), ort=False)
     attention(*GROUPED, mask=flags(*shape), ort=False)
-attention(*QKV, mask=np.where(flags(B, 1, S, T, hidden=[(1, 0, 2)]), 0.0, -np.inf).astype("float32"))
+attention(
+    *QKV, mask=np.where(flags(B, 1, S, T, hidden=[(1, 0, 2)]), 0.0, -np.inf).astype("float32")
+)
 
 for options in ({}, {"is_causal": 1}, {"mask": floats(S, T + 2)}, {"softcap": 1.5}):
     attention(*QKV, past=PAST, outputs=3, **options)
@@ -83,6 +84,5 @@ for interleaved in (0, 1):
         case("RotaryEmbedding", (2, 3, 4, 6), table, table, POSITIONS, **options)
         case("RotaryEmbedding", (2, 3, 4, 6), (2, 4, half), (2, 4, half), **options)
         case("RotaryEmbedding", (2, 4, 18), table, table, POSITIONS, num_heads=3, **options)
-        case(
-            "RotaryEmbedding", (2, 4, 18), fixed(2, 4, half), fixed(2, 4, half), num_heads=3, **options
-        )  # fmt: skip
+        tables = [fixed(2, 4, half)] * 2
+        case("RotaryEmbedding", (2, 4, 18), *tables, num_heads=3, **options)

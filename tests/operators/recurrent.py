@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-
 from cases import case, floats
 
-T, B, I, H = 4, 3, 2, 2
+T, B, IN, H = 4, 3, 2, 2
 LENGTHS = np.asarray([4, 2, 3], dtype=np.int32)
 
 
@@ -21,7 +20,7 @@ def recurrent(op, gates, *, outputs, b=False, lens=None, h=False, c=False, p=Fal
         return floats(directions, *shape, low=-0.8, high=0.8)
 
     inputs = [
-        floats(*first, I), weight(gates * H, I), weight(gates * H, H),
+        floats(*first, IN), weight(gates * H, IN), weight(gates * H, H),
         weight(2 * gates * H) if b else None, lens, floats(*state) if h else None,
     ]  # fmt: skip
     if op == "LSTM":

@@ -226,3 +226,26 @@ def test_dropout_differentiates_the_mask_that_forward_drew():
 
     assert set(np.unique(found)) == {0, 1 / 0.75}
     assert 0.7 < (found > 0).mean() < 0.8
+
+
+EMPTY = [
+    ("Gelu", [(0, 4)], {}),
+    ("Softmax", [(0, 4)], {"axis": 0}),
+    ("LogSoftmax", [(0, 4)], {"axis": 1}),
+    ("Add", [(0, 4), (4,)], {}),
+    ("Max", [(0, 4), (4,)], {}),
+    ("MatMul", [(3, 0), (0, 4)], {}),
+    ("MatMul", [(0, 2, 4), (4, 3)], {}),
+    ("MatMul", [(0, 3, 4), (1, 4, 3)], {}),
+    ("Gemm", [(3, 0), (0, 3), (3,)], {}),
+    ("ReduceProd", [(0, 4)], {"keepdims": 0}),
+    ("ReduceMean", [(0, 4)], {"keepdims": 0}),
+    ("Einsum", [(0, 4), (4, 3)], {"equation": "ij,jk->ik"}),
+]
+
+
+@pytest.mark.parametrize(("op", "shapes", "attributes"), EMPTY, ids=str)
+def test_empty_tensors_have_gradients_of_their_shape(op, shapes, attributes):
+    found = gradients(op, *(np.zeros(s) for s in shapes), **attributes)
+
+    assert [g.shape for g in found] == shapes

@@ -127,3 +127,14 @@ def test_choices_and_conversions_take_no_memory():
         [Spec(SHAPE, x.dtype), Spec(SHAPE, np.dtype(bool))],
         seed=1,
     )
+
+
+@pytest.mark.parametrize("equation", ["bqhd,bkhd->bhqk", "bhqk,bkhd->bqhd", "qbhd,kbhd->hbqk"])
+def test_products_by_equation_take_no_memory(equation):
+    left, right = (array(30, 40, 20, 50), array(30, 40, 20, 50))
+    left_names, right_names, result = equation.replace("->", ",").split(",")
+    if left_names == "bhqk":
+        left, right = array(20, 30, 40, 50), array(20, 50, 30, 60)
+    sizes = dict(zip(left_names + right_names, left.shape + right.shape, strict=True))
+    out = Spec(tuple(sizes[i] for i in result), left.dtype)
+    check_memory("Einsum", [left, right], [out], equation=equation)

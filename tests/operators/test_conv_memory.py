@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from checkers import check_memory
 
+from gradtool.exec.kernel import find
 from gradtool.program import Spec
 
 TYPES = pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=["float32", "float16"])
@@ -52,8 +53,6 @@ def test_convolutions_take_no_memory(name, dtype):
 
 
 def test_the_workspace_of_a_convolution_does_not_grow_with_the_batch():
-    from gradtool.exec.kernel import find
-
     def bytes_for(batch, op, *shapes, **given):
         inputs = [spec(batch, *s[1:]) if s[0] == 0 else spec(*s) for s in shapes]
         *inputs, out = inputs
@@ -142,3 +141,48 @@ def test_channel_normalisation_takes_no_memory(dtype):
             "ai.gradtool::GroupNormalizationGrad", [x, narrow, x], [wanted, own, own],
             num_groups=groups, epsilon=1e-5,
         )  # fmt: skip
+
+
+IN_PLACE = [
+    ("LayerNormalization", [NORM, (64,), (64,)], 1, {}),
+    ("LayerNormalization", [(2, 300000), (300000,), (300000,)], 1, {}),
+    ("InstanceNormalization", [NORM, (32,), (32,)], 1, {}),
+    ("GroupNormalization", [NORM, (32,), (32,)], 1, {"num_groups": 4}),
+    ("BatchNormalization", [NORM, (32,), (32,), (32,), (32,)], 1, {}),
+    ("ai.gradtool::BatchNormalizationTraining", [NORM, (32,), (32,), (32,), (32,)], 5,
+     {"epsilon": 1e-5, "momentum": 0.9}),
+    ("LpNormalization", [NORM], 1, {"axis": 1}),
+    ("ai.gradtool::LayerNormalizationGrad", [NORM, (64,), None, None, NORM], 3,
+     {"axis": 3, "epsilon": 1e-5}),
+    ("ai.gradtool::RMSNormalizationGrad", [(2, 300000), (300000,), (2, 300000)], 2,
+     {"axis": 1, "epsilon": 1e-5}),
+    ("ai.gradtool::GroupNormalizationGrad", [NORM, (32,), NORM], 3,
+     {"num_groups": 2, "epsilon": 1e-5}),
+    ("ai.gradtool::BatchNormalizationGrad", [NORM, (32,), (32,), (32,), NORM], 3,
+     {"epsilon": 1e-5}),
+    ("ai.gradtool::LpNormalizationGrad", [NORM, NORM], 1, {"axis": 1, "p": 1}),
+]  # fmt: skip
+
+
+@TYPES
+@pytest.mark.parametrize(("op", "shapes", "count", "given"), IN_PLACE)
+def test_results_may_take_the_place_of_inputs(op, shapes, count, given, dtype):
+    domain, _, name = op.rpartition("::")
+    kernel = find(domain, name, 21)
+    rng = np.random.default_rng(5)
+    inputs = [None if s is None else rng.uniform(0.1, 0.9, s).astype(dtype) for s in shapes]
+    small = np.float32 if "Training" in op else dtype
+    outs = [spec(*shapes[0], dtype=dtype)]
+    outs += [spec(*shapes[1], dtype=small) for _ in range(count - 1)]
+    specs = [None if i is None else spec(*i.shape, dtype=dtype) for i in inputs]
+    work = [np.empty(s.shape, s.dtype) for s in kernel.workspace(specs, outs, given)]
+    apart = [np.empty(s.shape, s.dtype) for s in outs]
+    kernel.function(np, *inputs, out=apart, work=work, **given)
+
+    for slot in kernel.may_inplace:
+        own = [i if i is None else i.copy() for i in inputs]
+        shared = [own[slot], *(np.empty_like(a) for a in apart[1:])]
+        kernel.function(np, *own, out=shared, work=work, **given)
+
+        for first, second in zip(apart, shared, strict=True):
+            np.testing.assert_array_equal(first, second)

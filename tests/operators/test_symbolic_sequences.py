@@ -23,7 +23,8 @@ def recurrent(op: str, *, lens: bool = False, **attributes: Any) -> tuple[Case, 
     rows, batch = GATES[op] * HIDDEN, SIZES["batch"]
     state = [both, batch, HIDDEN]
     shapes = [
-        [SIZES["time"], batch, 2], [both, rows, 2], [both, rows, HIDDEN], [both, 2 * rows], None, state,
+        [SIZES["time"], batch, 2], [both, rows, 2], [both, rows, HIDDEN], [both, 2 * rows], None,
+        state,
     ]  # fmt: skip
     names: list[Any] = [["time", "batch", 2], None, None, None, None, [both, "batch", HIDDEN]]
     inputs: list[Any] = [None if s is None else Floats(tuple(s)) for s in shapes]

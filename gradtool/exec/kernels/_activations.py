@@ -22,37 +22,37 @@ def value(xp, act: Activation, a, spare, flags):
             xp.tanh(a, out=a)
         case "relu":
             xp.maximum(a, 0, out=a)
-        case "affine":
-            xp.multiply(a, act.alpha, out=a)
-            xp.add(a, act.beta, out=a)
-        case "leakyrelu":
+        case "leakyrelu" | "elu":
             xp.minimum(a, 0, out=spare)
-            xp.maximum(a, 0, out=a)
+            if act.name == "elu":
+                xp.expm1(spare, out=spare)
             xp.multiply(spare, act.alpha, out=spare)
+            xp.maximum(a, 0, out=a)
             xp.add(a, spare, out=a)
         case "thresholdedrelu":
             xp.less(a, act.alpha, out=flags)
             xp.copyto(a, 0, where=flags)
-        case "scaledtanh":
-            xp.multiply(a, act.beta, out=a)
-            xp.tanh(a, out=a)
-            xp.multiply(a, act.alpha, out=a)
-        case "hardsigmoid":
-            xp.multiply(a, act.alpha, out=a)
-            xp.add(a, act.beta, out=a)
-            xp.clip(a, 0, 1, out=a)
-        case "elu":
-            xp.minimum(a, 0, out=spare)
-            xp.expm1(spare, out=spare)
-            xp.multiply(spare, act.alpha, out=spare)
-            xp.maximum(a, 0, out=a)
-            xp.add(a, spare, out=a)
         case "softsign":
             xp.absolute(a, out=spare)
             xp.add(spare, 1, out=spare)
             xp.divide(a, spare, out=a)
-        case _:
+        case "softplus":
             xp.logaddexp(a, 0, out=a)
+        case _:
+            _scaled(xp, act, a)
+
+
+def _scaled(xp, act: Activation, a):
+    """ScaledTanh, Affine, and HardSigmoid, which clips the latter."""
+    if act.name == "scaledtanh":
+        xp.multiply(a, act.beta, out=a)
+        xp.tanh(a, out=a)
+        xp.multiply(a, act.alpha, out=a)
+        return
+    xp.multiply(a, act.alpha, out=a)
+    xp.add(a, act.beta, out=a)
+    if act.name == "hardsigmoid":
+        xp.clip(a, 0, 1, out=a)
 
 
 def slope(xp, act: Activation, d, y, flags):

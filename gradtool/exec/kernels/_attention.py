@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.program import Spec
-
 SCORES = 1 << 17  # scores in a block: 512 KiB of float32
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -109,10 +107,12 @@ def shape_of(
         size, value_size = q.shape[2] // heads, v.shape[2] // groups
     dtype = DOUBLE if DOUBLE in (q.dtype, v.dtype) or softmax_precision == 11 else FLOAT
     before = 0 if past is None else past.shape[2]
+    gathered = past is not None or not q.dtype == k.dtype == v.dtype == dtype
+    scale = 1 / math.sqrt(size) if scale is None else scale
     return Shape(
         q.shape[0], groups, heads // groups, q.shape[-2], before + k.shape[-2], before, size,
-        value_size, past is not None or not q.dtype == k.dtype == v.dtype == dtype, dtype, 1 / math.sqrt(size) if scale is None else scale, bool(is_causal),
-        float(softcap or 0), (left_window_size, right_window_size),
+        value_size, gathered, dtype, scale, bool(is_causal), float(softcap or 0),
+        (left_window_size, right_window_size),
     )  # fmt: skip
 
 
@@ -122,16 +122,24 @@ def queries_of(a, n: Shape):
         return None
     if a.ndim == 4:
         return a.reshape(n.batch, n.groups, n.heads, *a.shape[2:])
-    return a.reshape(n.batch, -1, n.groups, n.heads, a.shape[2] // (n.groups * n.heads)).transpose(
-        0, 2, 3, 1, 4
-    )
+    b, s, size = a.shape
+    a = a.reshape(b, s, n.groups, n.heads, size // (n.groups * n.heads))
+    return a.transpose(0, 2, 3, 1, 4)
 
 
 def keys_of(a, n: Shape):
     """[B, G, T, D] or [B, T, G·D] as a view [B, G, T, D]."""
     if a is None or a.ndim == 4:
         return a
-    return a.reshape(n.batch, -1, n.groups, a.shape[2] // n.groups).transpose(0, 2, 1, 3)
+    b, t, size = a.shape
+    return a.reshape(b, t, n.groups, size // n.groups).transpose(0, 2, 1, 3)
+
+
+def scores_of(a, n: Shape):
+    """Scores that are shown, or their gradient, as a view [B, G, n, S, T]."""
+    if a is None:
+        return None
+    return a.reshape(n.batch, n.groups, n.heads, n.queries, n.keys)
 
 
 def mask_of(mask, n: Shape):
@@ -144,12 +152,9 @@ def mask_of(mask, n: Shape):
 
 def part(mask, block: Block):
     """What a block sees of a mask: [B, G, S, M], of size one where it is broadcast."""
-    wanted = (block.batches, block.groups, block.head, block.rows)
-    index = [0 if isinstance(w, int) else slice(None) for w in wanted]
-    for axis, w in enumerate(wanted):
-        if mask.shape[axis] != 1:
-            index[axis] = w
-    return mask[tuple(index)]
+    whole: tuple[Any, ...] = (slice(None), slice(None), 0, slice(None))
+    pairs = zip(mask.shape, block.queries, whole, strict=False)
+    return mask[tuple(every if size == 1 else some for size, some, every in pairs)]
 
 
 def take(buffer, shape):
@@ -177,112 +182,3 @@ def scaled(xp, q, block: Block, buffer, n: Shape):
     xp.copyto(found, rows)
     xp.multiply(found, n.scale, out=found)
     return found
-
-
-def reach(n: Shape, block: Block, lens, *, whole: bool) -> int:
-    """How many of the keys any row of a block may see."""
-    if whole or not n.causal or lens is not None:
-        return n.keys
-    return max(1, min(n.keys, block.rows.stop + n.past))
-
-
-def hide(xp, n: Shape, block: Block, scores, mask, lens, buffers, fill):
-    """Put `fill` where a boolean mask, causality, the window or the lengths forbid to look."""
-    columns = scores.shape[3]
-    if mask is not None:
-        seen = part(mask, block)[..., :columns]
-        xp.copyto(scores[..., seen.shape[3] :], fill)
-        if mask.dtype == np.bool_:
-            hidden = take(buffers["flags"], seen.shape)
-            xp.logical_not(seen, out=hidden)
-            xp.copyto(scores[..., : seen.shape[3]], fill, where=hidden)
-    if n.causal or n.window != (-1, -1):
-        if lens is None:
-            _hide_diagonals(xp, n, scores, n.past + block.rows.start, buffers["line"], fill)
-        else:
-            for b, length in enumerate(lens[block.batches]):
-                offset = int(length) - n.queries + block.rows.start
-                _hide_diagonals(xp, n, scores[b : b + 1], offset, buffers["line"], fill)
-    if lens is not None:
-        for b, length in enumerate(lens[block.batches]):
-            xp.copyto(scores[b, ..., max(int(length), 0) :], fill)
-
-
-def _hide_diagonals(xp, n: Shape, scores, offset, line, fill):
-    """Hide what is outside of `low <= column - row - offset <= high`.
-
-    The flags of all rows are one line, seen shifted by one from row to row.
-    """
-    rows, columns = scores.shape[2:]
-    left, right = n.window
-    high = right if right >= 0 else columns + rows
-    high = min(high, 0) if n.causal else high
-    line = line[: rows + columns - 1]
-    line[...] = True
-    start = 0 if left < 0 else max(0, offset - left + rows - 1)
-    line[start : max(0, offset + high + rows)] = False
-    step = line.strides[0]
-    flags = xp.lib.stride_tricks.as_strided(
-        line[rows - 1 :], shape=(rows, columns), strides=(-step, step)
-    )
-    xp.copyto(scores, fill, where=flags)
-
-
-def exponentials(xp, scores, top, total):
-    """`scores = exp(scores - max)` and `total` their sum, by row; a row of only -inf gives zeros.
-
-    The sum of such a row is said to be one.
-    """
-    xp.max(scores, axis=3, keepdims=True, out=top)
-    xp.maximum(top, float(np.finfo(scores.dtype).min), out=top)
-    xp.subtract(scores, top, out=scores)
-    xp.exp(scores, out=scores)
-    xp.sum(scores, axis=3, keepdims=True, out=total)
-    xp.copyto(total, 1, where=total == 0)
-
-
-def forward_room(n: Shape, mask, lens, narrow) -> dict[str, Spec]:
-    """The buffers of the forward kernel."""
-    b, g, rows, columns = n.block
-    room = {
-        "scores": Spec((b * g * rows * columns,), n.dtype),
-        "q": Spec((b * g * rows * n.size,), n.dtype),
-        "top": Spec((b * g * rows,), n.dtype),
-        "total": Spec((b * g * rows,), n.dtype),
-    }
-    if mask is not None and mask.dtype == np.bool_:
-        room["flags"] = Spec((b * g * rows * columns,), np.dtype(bool))
-    if n.causal or n.window != (-1, -1):
-        room["line"] = Spec((rows + columns,), np.dtype(bool))
-    if n.gathered:
-        room["k"] = Spec((b * g * columns * n.size,), n.dtype)
-        room["v"] = Spec((b * g * columns * n.value_size,), n.dtype)
-    if narrow:
-        room["y"] = Spec((b * g * rows * n.value_size,), n.dtype)
-    return room
-
-
-def score(xp, n: Shape, block: Block, q, k, mask, lens, buffers, columns, shown=None, mode=0):
-    """The masked scores of a block, [B, G, S, T]; `shown` gets them as they are at stage `mode`.
-
-    The queries are scaled already.  With a soft cap `buffers["bent"]`, if there, gets the tanh.
-    """
-    scores = take(buffers["scores"], (*q.shape[:3], columns))
-    xp.matmul(q, k[:, :, :columns].swapaxes(2, 3), out=scores)
-    if shown is not None and mode == 0:
-        xp.copyto(shown, scores, casting="unsafe")
-    if n.softcap > 0:
-        xp.divide(scores, n.softcap, out=scores)
-        xp.tanh(scores, out=scores)
-        if "bent" in buffers:
-            xp.copyto(take(buffers["bent"], scores.shape), scores)
-        xp.multiply(scores, n.softcap, out=scores)
-    if shown is not None and mode == 1:
-        xp.copyto(shown, scores, casting="unsafe")
-    if mask is not None and mask.dtype != np.bool_:
-        seen = part(mask, block)[..., :columns]
-        xp.add(scores[..., : seen.shape[3]], seen, out=scores[..., : seen.shape[3]])
-    hide(xp, n, block, scores, mask, lens, buffers, -np.inf)
-    if shown is not None and mode == 2:
-        xp.copyto(shown, scores, casting="unsafe")
-    return scores

@@ -1,108 +1,182 @@
 """Convolutions of one channel each, as multiplications and additions of shifted images.
 
-Blocks are a few channels of one image, so that they stay in cache.
+Blocks are a few channels of one image, so that they stay in cache.  Inner loops are made long:
+small images are laid out with the channels last; with unit strides an output lies in rows as long
+as those of the padded image, so that a shift is one run of the whole image.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from gradtool.exec.kernels._convolutions import Convolution
 from gradtool.program import Spec
 
-BLOCK = 1 << 17  # bytes of one buffer
+BLOCK = 1 << 18  # bytes of one buffer
+RUN = 128  # elements of a padded image, from which on dot products of its runs pay
 
 
 def channels(conv: Convolution) -> int:
     """Channels of a block."""
-    plane = max(math.prod(conv.image[1:]), conv.positions) * conv.wide.itemsize
-    return min(conv.group, max(1, BLOCK // max(1, plane)))
+    plane = max(1, math.prod(conv.image[1:]), conv.positions) * conv.wide.itemsize
+    return min(conv.group, max(1, BLOCK // plane))
 
 
-def workspace(conv: Convolution) -> list[Spec]:
-    """A padded block of x, a block of products, and one of sums."""
-    count = channels(conv)
-    return [
-        Spec((count, *conv.image[1:]), conv.wide),
-        Spec((count, *conv.y[2:]), conv.wide),
-        Spec((count, *conv.y[2:]), conv.wide),
-    ]
+def in_runs(conv: Convolution, *, dots: bool) -> bool:
+    """Whether outputs lie in rows of the padded image: if they are long, or for dot products."""
+    unit = all(s == 1 for s in conv.window.strides)
+    long = dots and math.prod(conv.image[1:]) >= RUN
+    return unit and (long or channels(conv) < 2 * conv.y[-1])
 
 
-def blocks(conv):
-    """Image, first and last channel of each block."""
+def channels_last(conv: Convolution, *, dots: bool) -> bool:
+    """Whether a run of channels is longer than a row of the image."""
+    return not in_runs(conv, dots=dots) and channels(conv) >= 2 * conv.y[-1]
+
+
+def run_taps(conv: Convolution) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
+    """Each tap and the run of a padded image that it meets."""
+    sizes = conv.image[1:]
+    pitch = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    length = 1 + sum((o - 1) * p for o, p in zip(conv.y[2:], pitch, strict=True))
+    for tap, where in conv.taps((0, conv.y[2])):
+        first = sum(span.start * p for span, p in zip(where[1:], pitch, strict=True))
+        yield tap, (slice(None), slice(first, first + length))
+
+
+def blocks(conv: Convolution) -> Iterator[tuple[int, slice]]:
+    """Image, and first to last channel of each block."""
     count = channels(conv)
     for n in range(conv.x[0]):
         for c in range(0, conv.group, count):
             yield n, slice(c, min(c + count, conv.group))
 
 
-def factors(conv, w):
-    """The weights as `[C, *kernel, 1, …]`: one factor per channel and tap."""
-    return w.reshape(conv.group, *conv.window.kernel, *(1,) * conv.window.rank)
+@dataclass(frozen=True)
+class Room:
+    """The buffers of one call, channels first in shape, whatever they are in memory.
 
+    `padded` and `grid` are a block of x and of y in images; `image`, `product` and `total` are
+    what is multiplied and added.
+    """
 
-def padded(xp, conv, x, n, span, image):
-    """A block of x with its padding."""
-    if not conv.padded:
-        return x[n, span]
-    inner, outer = conv.interior()
-    view = image[: span.stop - span.start]
-    xp.copyto(view[inner], x[n, span][outer])
-    return view
+    conv: Convolution
+    padded: Any
+    grid: Any
+    image: Any
+    product: Any
+    total: Any
+    factors: Any
+    taps: tuple[Any, ...]
+
+    @classmethod
+    def specs(cls, conv: Convolution, *, dots: bool = False) -> list[Spec]:
+        """What a call needs as `work`."""
+        count, last = channels(conv), channels_last(conv, dots=dots)
+        out = conv.image[1:] if in_runs(conv, dots=dots) else conv.y[2:]
+        shapes = [(*p, count) if last else (count, *p) for p in (conv.image[1:], out, out)]
+        shapes.append((*conv.window.kernel, conv.group))
+        return [Spec(shape, conv.wide) for shape in shapes]
+
+    @classmethod
+    def of(cls, xp, conv, work, *, dots=False):
+        """From the buffers of `Room.specs`."""
+        image, product, total, factors = work
+        image.fill(0)
+        total.fill(0)
+        if not in_runs(conv, dots=dots):
+            if channels_last(conv, dots=dots):
+                image, product, total = (xp.moveaxis(b, -1, 0) for b in (image, product, total))
+            taps = tuple(conv.taps((0, conv.y[2])))
+            return cls(conv, image, total, image, product, total, factors, taps)
+        taps = tuple(run_taps(conv))
+        _, (_, run) = taps[0]
+        grid = total[(slice(None), *(slice(0, o) for o in conv.y[2:]))]
+        flat = [b.reshape(b.shape[0], -1) for b in (image, product, total)]
+        return cls(
+            conv, image, grid, flat[0], *(b[:, : run.stop - run.start] for b in flat[1:]), factors,
+            taps,
+        )  # fmt: skip
+
+    def weights(self, xp, w):
+        """The weights as `[*kernel, C, 1, …]`."""
+        conv = self.conv
+        shaped = w.reshape(conv.group, *conv.window.kernel)
+        xp.copyto(self.factors, xp.moveaxis(shaped, 0, -1))
+        return self.factors.reshape(*self.factors.shape, *(1,) * (self.product.ndim - 1))
+
+    def take(self, xp, x, n, span):
+        """A block of x with its padding."""
+        inner, outer = self.conv.interior()
+        count = span.stop - span.start
+        xp.copyto(self.padded[:count][inner], x[n, span][outer])
+        return self.image[:count]
+
+    def take_shares(self, xp, dy, n, span):
+        """A block of dy."""
+        count = span.stop - span.start
+        xp.copyto(self.grid[:count], dy[n, span])
+        return self.total[:count]
 
 
 def forward(xp, conv, x, w, bias, y, work):
     """`y[c] = Σ_t x[c, shifted by t] · w[c, t]`."""
-    image, product, total = work
-    image.fill(0)
-    w = factors(conv, w)
+    room = Room.of(xp, conv, work)
+    weights = room.weights(xp, w)
     for n, span in blocks(conv):
         count = span.stop - span.start
-        source = padded(xp, conv, x, n, span, image)
-        made = y[n, span] if conv.wide == conv.dtype else total[:count]
+        source, made = room.take(xp, x, n, span), room.total[:count]
         term = made
-        for tap, where in conv.taps((0, conv.y[2])):
-            xp.multiply(source[where], w[(span, *tap)], out=term)
+        for tap, where in room.taps:
+            xp.multiply(source[where], weights[tap][span], out=term)
             if term is not made:
                 xp.add(made, term, out=made)
-            term = product[:count]
-        if bias is not None:
-            xp.add(made, bias[span].reshape(-1, *(1,) * conv.window.rank), out=made)
-        if made.dtype != y.dtype:
-            xp.copyto(y[n, span], made, casting="unsafe")
+            term = room.product[:count]
+        if bias is None:
+            xp.copyto(y[n, span], room.grid[:count], casting="unsafe")
+        else:
+            shift = bias[span].reshape(-1, *(1,) * conv.window.rank)
+            xp.add(room.grid[:count], shift, out=y[n, span], casting="unsafe")
 
 
 def backward_input(xp, conv, dy, w, x, work):
     """`dx[c, shifted by t] += dy[c] · w[c, t]`."""
-    image, product, _ = work
-    w = factors(conv, w)
+    room = Room.of(xp, conv, work)
+    weights = room.weights(xp, w)
     inner, outer = conv.interior()
     for n, span in blocks(conv):
         count = span.stop - span.start
-        target = image[:count] if conv.padded else x[n, span]
+        shares, target = room.take_shares(xp, dy, n, span), room.image[:count]
         target.fill(0)
-        for tap, where in conv.taps((0, conv.y[2])):
-            xp.multiply(dy[n, span], w[(span, *tap)], out=product[:count])
+        for tap, where in room.taps:
+            xp.multiply(shares, weights[tap][span], out=room.product[:count])
             part = target[where]
-            xp.add(part, product[:count], out=part)
-        if conv.padded:
-            x[n, span].fill(0)
-            xp.copyto(x[n, span][outer], target[inner], casting="unsafe")
+            xp.add(part, room.product[:count], out=part)
+        x[n, span].fill(0)
+        xp.copyto(x[n, span][outer], room.padded[:count][inner], casting="unsafe")
 
 
 def backward_weight(xp, conv, x, dy, dw, work):
     """`dw[c, t] = Σ x[c, shifted by t] · dy[c]`."""
-    image, product, _, sums, total = work
-    image.fill(0)
-    total.fill(0)
-    axes = tuple(range(1, 1 + conv.window.rank))
+    *work, sums = work
+    room = Room.of(xp, conv, work, dots=True)
+    room.factors.fill(0)
+    axes = tuple(range(1, room.product.ndim))
     for n, span in blocks(conv):
         count = span.stop - span.start
-        source = padded(xp, conv, x, n, span, image)
-        for tap, where in conv.taps((0, conv.y[2])):
-            xp.multiply(source[where], dy[n, span], out=product[:count])
-            xp.sum(product[:count], axis=axes, out=sums[:count])
-            part = total[(span, *tap)]
-            xp.add(part, sums[:count], out=part)
-    xp.copyto(dw.reshape(total.shape), total, casting="unsafe")
+        source, shares = room.take(xp, x, n, span), room.take_shares(xp, dy, n, span)
+        found = sums[:count]
+        for tap, where in room.taps:
+            if len(axes) == 1:
+                lines = source[where][:, None, :], shares[:, :, None]
+                xp.matmul(*lines, out=found.reshape(-1, 1, 1))
+            else:
+                xp.multiply(source[where], shares, out=room.product[:count])
+                xp.sum(room.product[:count], axis=axes, out=found)
+            part = room.factors[tap][span]
+            xp.add(part, found, out=part)
+    shaped = dw.reshape(conv.group, *conv.window.kernel)
+    xp.copyto(shaped, xp.moveaxis(room.factors, -1, 0), casting="unsafe")

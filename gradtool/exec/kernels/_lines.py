@@ -20,6 +20,8 @@ def lines(before, n, after, most=BLOCK):
     At most `most` lines at once.
     """
     count = _count(n, most)
+    if 0 in (before, n, after):
+        return
     if after <= count:
         step = max(1, count // max(after, 1))
         for start in range(0, before, step):

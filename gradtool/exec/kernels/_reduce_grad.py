@@ -52,7 +52,8 @@ def reduce_prod_grad(xp, x, dy, *, axes):
     """`dxᵢ = dy · (Π xⱼ before i) · (Π xⱼ after i)`."""
     front = tuple(range(len(axes)))
     moved = xp.moveaxis(x, axes, front)
-    column = moved.reshape(math.prod(moved.shape[: len(axes)]), -1)
+    cut = len(axes)
+    column = moved.reshape(math.prod(moved.shape[:cut]), math.prod(moved.shape[cut:]))
     others = xp.ones(column.shape, x.dtype)
     running = xp.ones(column.shape, x.dtype)
     if len(column) > 1:

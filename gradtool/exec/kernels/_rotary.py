@@ -43,7 +43,17 @@ def _work(x, cos, sin, positions=None, *, out, rotary_embedding_dim=0, num_heads
 
 @kernel("RotaryEmbedding", strided=True, work=_work)
 def rotary_embedding(
-    xp, x, cos, sin, positions=None, *, out, work, interleaved=0, rotary_embedding_dim=0, num_heads=0
+    xp,
+    x,
+    cos,
+    sin,
+    positions=None,
+    *,
+    out,
+    work,
+    interleaved=0,
+    rotary_embedding_dim=0,
+    num_heads=0,
 ):
     """`(x₁ cos - x₂ sin, x₁ sin + x₂ cos)` for each pair of coordinates; the others are copied."""
     c, s, first, second = work

@@ -146,7 +146,7 @@ def mapped_sum(xp, x, axes, terms, out, work):
     first, second, *wide = work
     total = (wide[0] if wide else out).reshape(kept(x.shape, axes))
     total.fill(0)
-    for index in blocks(x.shape):
+    for index in blocks(x.shape) if x.size else ():
         shape = x[index].shape
         term = first[: math.prod(shape)].reshape(shape)
         terms(index, term)

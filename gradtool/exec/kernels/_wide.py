@@ -35,8 +35,13 @@ def widened(function, work):
             function(xp, *inputs, out=out, work=work, **attributes)
             return
         scratch = list(work)
-        given = [scratch.pop(0) if w is not v else v for w, v in zip(wide_specs(inputs), inputs)]
-        results = [scratch.pop(0) if w is not v else v for w, v in zip(wide_specs(out), out)]
+        given = [
+            scratch.pop(0) if w is not v else v
+            for w, v in zip(wide_specs(inputs), inputs, strict=True)
+        ]
+        results = [
+            scratch.pop(0) if w is not v else v for w, v in zip(wide_specs(out), out, strict=True)
+        ]
         for wide, narrow in zip(given, inputs, strict=True):
             if wide is not narrow:
                 xp.copyto(wide, narrow)

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _rotary
 from gradtool.exec.kernels._attention import (
-    exponentials, forward_room, hide, keys_of, load, mask_of, part, queries_of, reach, scaled, score,
-    shape_of, take,
-)  # fmt: skip
-from gradtool.program import Spec
+    keys_of,
+    load,
+    mask_of,
+    part,
+    queries_of,
+    scaled,
+    scores_of,
+    shape_of,
+    take,
+)
+from gradtool.exec.kernels._scores import (
+    backward_room,
+    exponentials,
+    forward_room,
+    hide,
+    reach,
+    score,
+)
 
 __all__ = ["_rotary"]
 
 
-def _forward_room(q, k, v, mask, past_k, lens, narrow, attributes):
-    n = shape_of(q, k, v, past_k, **attributes)
-    return n, forward_room(n, mask, lens, narrow)
-
-
 def _forward_work(q, k, v, mask=None, past_k=None, past_v=None, lens=None, *, out, **attributes):
     n = shape_of(q, k, v, past_k, **attributes)
-    return list(forward_room(n, mask, lens, n.dtype != q.dtype).values())
+    return list(forward_room(n, mask, narrow=n.dtype != q.dtype).values())
 
 
 @kernel("Attention", strided=True, host=(6,), work=_forward_work)
@@ -36,17 +43,11 @@ def attention(
     n = shape_of(q, k, v, past_k, **attributes)
     mode = attributes.get("qk_matmul_output_mode", 0)
     y, present_k, present_v, shown = (*out, None, None, None)[:4]
-    room = forward_room(n, mask, lens, n.dtype != q.dtype)
-    buffers = dict(zip(room, work, strict=True))
+    buffers = dict(zip(forward_room(n, mask, narrow=n.dtype != q.dtype), work, strict=True))
     q, k, v, mask = queries_of(q, n), keys_of(k, n), keys_of(v, n), mask_of(mask, n)
-    for present, past, new in ((present_k, past_k, k), (present_v, past_v, v)):
-        if present is not None:
-            xp.copyto(present[:, :, n.past :], new)
-            if past is not None:
-                xp.copyto(present[:, :, : n.past], past)
-    y = None if y is None else queries_of(y, n)
-    if shown is not None:
-        shown = shown.reshape(n.batch, n.groups, n.heads, n.queries, n.keys)
+    _present(xp, n, present_k, past_k, k)
+    _present(xp, n, present_v, past_v, v)
+    y, shown = queries_of(y, n), scores_of(shown, n)
 
     for block in n.blocks():
         if block.first:
@@ -62,42 +63,28 @@ def attention(
             xp.divide(scores, total, out=scores)
             xp.copyto(seen, scores, casting="unsafe")
             xp.copyto(total, 1)
-        if y is None:
-            continue
-        target = y[block.queries]
-        result = take(buffers["y"], target.shape) if "y" in buffers else target
-        xp.matmul(scores, values[:, :, :columns], out=result)
-        xp.divide(result, total, out=result)
-        if result is not target:
-            xp.copyto(target, result, casting="unsafe")
+        if y is not None:
+            target = y[block.queries]
+            result = take(buffers["y"], target.shape) if "y" in buffers else target
+            xp.matmul(scores, values[:, :, :columns], out=result)
+            xp.divide(result, total, out=result)
+            if result is not target:
+                xp.copyto(target, result, casting="unsafe")
 
 
-def _backward_room(n, mask, lens, q, dscores, mode):
-    b, g, rows, columns = n.block
-    size = b * g * rows * columns
-    room = forward_room(n, mask, lens, narrow=True)
-    room["dy"] = room["y"]
-    room["dscores"] = Spec((size,), n.dtype)
-    room["row"] = Spec((b * g * rows,), n.dtype)
-    if n.softcap > 0:
-        room["bent"] = Spec((size,), n.dtype)
-    if dscores is not None and mode == 3:
-        room["given"] = Spec((size,), n.dtype)
-    if n.gathered:
-        room["dk"], room["dv"] = room["k"], room["v"]
-    room["sum"] = Spec((b * g * columns * max(n.size, n.value_size),), n.dtype)
-    if n.dtype != q.dtype:
-        room["dq"] = room["q"]
-    if mask is not None and mask.dtype not in (np.bool_, n.dtype):
-        room["dmask"] = Spec(mask.shape, n.dtype)
-    return room
+def _present(xp, n, out, past, new):
+    """All keys (or values): those of the past, then the new ones."""
+    if out is not None:
+        xp.copyto(out[:, :, n.past :], new)
+        if past is not None:
+            xp.copyto(out[:, :, : n.past], past)
 
 
 def _backward_work(
     q, k, v, mask, past_k, past_v, lens, dy, dscores=None, *, out, qk_matmul_output_mode=0, **rest
 ):
     n = shape_of(q, k, v, past_k, **rest)
-    return list(_backward_room(n, mask, lens, q, dscores, qk_matmul_output_mode).values())
+    return list(backward_room(n, mask, q, dscores, qk_matmul_output_mode).values())
 
 
 @kernel("ai.gradtool::AttentionGrad", strided=True, host=(6,), work=_backward_work)
@@ -107,23 +94,18 @@ def attention_grad(
 ):  # fmt: skip
     """Gradients by q, all keys, all values, and a float mask.
 
-    With `e = exp(s - max)`, `p = e / Σe`, and rows of dy divided by `Σe`:
+    With `e = exp(s - max)` and rows of dy divided by `Σe`:
 
         dv = eᵀ dy    dp = dy vᵀ    ds = e · (dp - Σ(e · dp) / Σe)    dq = ds k · scale
     """
     n, mode = shape_of(q, k, v, past_k, **attributes), qk_matmul_output_mode
-    room = _backward_room(n, mask, lens, q, dscores, mode)
-    buffers = dict(zip(room, work, strict=True))
+    buffers = dict(zip(backward_room(n, mask, q, dscores, mode), work, strict=True))
     dq, dk, dv, dmask = (*out, None)[:4]
-    dq, dy, dmask_out = queries_of(dq, n), queries_of(dy, n), dmask
+    dq, dy, dscores = queries_of(dq, n), queries_of(dy, n), scores_of(dscores, n)
     if past_k is None:
         dk, dv = keys_of(dk, n), keys_of(dv, n)
     q, k, v, mask = queries_of(q, n), keys_of(k, n), keys_of(v, n), mask_of(mask, n)
-    if dmask is not None:
-        dmask = mask_of(buffers.get("dmask", dmask), n)
-        dmask[...] = 0
-    if dscores is not None:
-        dscores = dscores.reshape(n.batch, n.groups, n.heads, n.queries, n.keys)
+    bias = _zeros(None if dmask is None else mask_of(buffers.get("dmask", dmask), n))
 
     for block in n.blocks():
         if block.first:
@@ -131,51 +113,76 @@ def attention_grad(
             values = load(xp, block, past_v, v, buffers.get("v"), n)
         rows = scaled(xp, q, block, buffers["q"], n)
         columns = reach(n, block, lens, whole=dscores is not None)
-        given = None if dscores is None else dscores[block.queries]
+        given = {} if dscores is None else {mode: dscores[block.queries]}
         e = score(xp, n, block, rows, keys, mask, lens, buffers, columns)
-        top, total, row = (take(buffers[b], (*rows.shape[:3], 1)) for b in ("top", "total", "row"))
+        top, total = (take(buffers[name], (*rows.shape[:3], 1)) for name in ("top", "total"))
         exponentials(xp, e, top, total)
 
         weighted = take(buffers["dy"], (*rows.shape[:3], n.value_size))
         xp.divide(dy[block.queries], total, out=weighted)
-        _accumulate(xp, n, block, dv, e.swapaxes(2, 3), weighted, buffers, "dv")
+        _accumulate(xp, block, dv, e.swapaxes(2, 3), weighted, buffers, "dv")
         ds = take(buffers["dscores"], e.shape)
         xp.matmul(weighted, values[:, :, :columns].swapaxes(2, 3), out=ds)
-        if given is not None and mode == 3:
-            extra = take(buffers["given"], e.shape)
-            xp.divide(given, total, out=extra)
-            xp.add(ds, extra, out=ds)
-        xp.matmul(e[..., None, :], ds[..., :, None], out=row[..., None])
-        xp.divide(row, total, out=row)
-        xp.subtract(ds, row, out=ds)
-        xp.multiply(ds, e, out=ds)
-        if given is not None and mode == 2:
-            xp.add(ds, given, out=ds)
+        _through_softmax(xp, ds, e, total, given.get(3), buffers)
+        if 2 in given:
+            xp.add(ds, given[2], out=ds)
             hide(xp, n, block, ds, mask, lens, buffers, 0)
-        if dmask is not None:
-            _add_to_mask(xp, dmask, block, ds, e)
-        if given is not None and mode == 1:
-            xp.add(ds, given, out=ds)
+        if bias is not None:
+            _add_to_mask(xp, bias, block, ds, e)
+        _add(xp, ds, given.get(1))
         if n.softcap > 0:
-            bent = take(buffers["bent"], e.shape)
-            xp.multiply(bent, bent, out=bent)
-            xp.subtract(1, bent, out=bent)
-            xp.multiply(ds, bent, out=ds)
-        if given is not None and mode == 0:
-            xp.add(ds, given, out=ds)
-        _accumulate(xp, n, block, dk, ds.swapaxes(2, 3), rows, buffers, "dk")
-        if dq is not None:
-            target = dq[block.queries]
-            result = take(buffers["dq"], target.shape) if "dq" in buffers else target
-            xp.matmul(ds, keys[:, :, :columns], out=result)
-            xp.multiply(result, n.scale, out=result)
-            if result is not target:
-                xp.copyto(target, result, casting="unsafe")
-    if dmask_out is not None and "dmask" in buffers:
-        xp.copyto(dmask_out, buffers["dmask"], casting="unsafe")
+            _through_softcap(xp, ds, take(buffers["bent"], e.shape))
+        _add(xp, ds, given.get(0))
+        _accumulate(xp, block, dk, ds.swapaxes(2, 3), rows, buffers, "dk")
+        _query_gradient(xp, n, block, dq, ds, keys[:, :, :columns], buffers.get("dq"))
+    if "dmask" in buffers and dmask is not None:
+        xp.copyto(dmask, buffers["dmask"], casting="unsafe")
 
 
-def _accumulate(xp, n, block, out, a, b, buffers, name):
+def _zeros(array):
+    if array is not None:
+        array[...] = 0
+    return array
+
+
+def _through_softmax(xp, ds, e, total, given, buffers):
+    """From `dp / Σe`, in place: `ds = e · (dp - Σ(e · dp) / Σe)`; `given` adds to dp."""
+    row = take(buffers["row"], total.shape)
+    if given is not None:
+        extra = take(buffers["given"], e.shape)
+        xp.divide(given, total, out=extra)
+        xp.add(ds, extra, out=ds)
+    xp.matmul(e[..., None, :], ds[..., :, None], out=row[..., None])
+    xp.divide(row, total, out=row)
+    xp.subtract(ds, row, out=ds)
+    xp.multiply(ds, e, out=ds)
+
+
+def _through_softcap(xp, ds, bent):
+    """`ds · (1 - tanh²)`, in place; `bent` holds the tanh."""
+    xp.multiply(bent, bent, out=bent)
+    xp.subtract(1, bent, out=bent)
+    xp.multiply(ds, bent, out=ds)
+
+
+def _add(xp, ds, given):
+    if given is not None:
+        xp.add(ds, given, out=ds)
+
+
+def _query_gradient(xp, n, block, dq, ds, keys, buffer):
+    """`dq = ds k · scale` for the rows of a block."""
+    if dq is None:
+        return
+    target = dq[block.queries]
+    result = target if buffer is None else take(buffer, target.shape)
+    xp.matmul(ds, keys, out=result)
+    xp.multiply(result, n.scale, out=result)
+    if result is not target:
+        xp.copyto(target, result, casting="unsafe")
+
+
+def _accumulate(xp, block, out, a, b, buffers, name):
     """Add `a @ b`, of the first keys, to the gradient of the keys or values of a block."""
     if out is None:
         return
@@ -195,8 +202,7 @@ def _accumulate(xp, n, block, out, a, b, buffers, name):
 
 def _add_to_mask(xp, dmask, block, ds, scratch):
     """Add the gradient of the scores, summed over what the mask is broadcast over."""
-    target = part(dmask, block)
-    target = target[..., : ds.shape[3]]
+    target = part(dmask, block)[..., : ds.shape[3]]
     ds = ds[..., : target.shape[3]]
     axes = tuple(a for a in range(3) if target.shape[a] == 1 and ds.shape[a] != 1)
     if axes:

@@ -28,7 +28,7 @@ def transposed(x, w, y, attributes):
 
 def _workspace(conv):
     if conv.depthwise:
-        return depthwise.workspace(conv)
+        return depthwise.Room.specs(conv)
     if conv.pointwise and conv.wide == conv.dtype:
         return []
     return [conv.columns(), conv.buffer(), conv.products(), conv.widened()]
@@ -75,11 +75,7 @@ def _weight_work(x, dy, *, out, **attributes):
     conv = convolution(x, out[0], dy, attributes)
     if conv.depthwise:
         sums = Spec((depthwise.channels(conv),), conv.wide)
-        return [
-            *depthwise.workspace(conv),
-            sums,
-            Spec((conv.group, *conv.window.kernel), conv.wide),
-        ]
+        return [*depthwise.Room.specs(conv, dots=True), sums]
     view = conv.pointwise and conv.direct
     part = Spec(conv.weights if conv.several else (0,), conv.wide)
     made = Spec((0,), conv.wide) if view else conv.columns()

@@ -58,7 +58,7 @@ def max_pool(
 
 
 def _places(xp, pool, taps, part, made, span, places, work, storage_order):
-    """Write where each maximum of a block lies: the last taps first, so that the first one stays."""
+    """Write where each maximum of a block lies: last taps first, so that the first one stays."""
     strides = _place_strides(pool.x[2:], storage_order)
     places.fill(0)
     offsets = [

@@ -1,0 +1,152 @@
+"""The interface that ONNX defines for runtimes: `onnx.backend.base.Backend` over our kernels.
+
+    import gradtool.backend
+
+    prepared = gradtool.backend.prepare(model)
+    outputs = prepared.run(inputs)
+
+Models may hold what files for training may not: strings, sequences, sizes that depend on data.
+Sizes are taken from the inputs, and a program is planned for each set of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from onnx.backend.base import Backend, BackendRep, namedtupledict
+
+from gradtool import io, shapes
+from gradtool.errors import UsageError
+from gradtool.exec.device import Device
+from gradtool.exec.executor import Executor
+from gradtool.exec.run import parameters_of
+from gradtool.flatten import flatten
+from gradtool.functions.calls import register_shapes
+from gradtool.planning.keep import keep
+
+
+class Prepared(BackendRep):  # type: ignore[misc]
+    """A model that is ready to run; one executor for each set of input sizes."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        register_shapes()
+        self.model = io.from_proto(model)
+        self.names = [v.name or "" for v in self.model.graph.inputs if not v.is_initializer()]
+        self._executors: dict[tuple[Any, ...], Executor] = {}
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:  # noqa: ARG002
+        """The outputs, by position and by name. `inputs` are by position or by name too.
+
+        Raises:
+            UsageError: an input is missing or has another type than the model's.
+        """
+        given = _by_name(self.names, inputs)
+        executor = self._executor(given)
+        for name, array in given.items():
+            executor.set_input(name, array)
+        with np.errstate(all="ignore"):
+            executor.step()
+        found = [executor.result(index) for index in executor.program.outputs]
+        return tuple(namedtupledict("Outputs", [v.name for v in self.model.graph.outputs])(*found))
+
+    def _executor(self, given: Mapping[str, Any]) -> Executor:
+        key = tuple(_key(array) for array in given.values())
+        if key not in self._executors:
+            model = self.model.clone()
+            for value in model.graph.inputs:
+                array = given.get(value.name or "")
+                if isinstance(array, np.ndarray) and isinstance(value.type, ir.TensorType):
+                    value.shape = ir.Shape(array.shape)
+            shapes.infer(model)
+            plan = keep(flatten(model))
+            self._executors[key] = Executor(plan, Device("cpu", np), parameters_of(model))
+        return self._executors[key]
+
+
+def _by_name(names: Sequence[str], inputs: Any) -> dict[str, Any]:
+    if not isinstance(inputs, Mapping):
+        values = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        if len(values) > len(names):
+            raise UsageError(f"{len(values)} inputs are given, the model takes {len(names)}")
+        inputs = dict(zip(names, values, strict=False))
+    missing = [name for name in names if name not in inputs]
+    if missing:
+        raise UsageError(f"the model's input {missing[0]!r} is not given")
+    return {name: _array(inputs[name]) for name in names}
+
+
+def _array(value: Any) -> Any:
+    """A tensor as an array; sequences and absent optional values as they are."""
+    return value if value is None or isinstance(value, (list, np.ndarray)) else np.asarray(value)
+
+
+def _key(value: Any) -> Any:
+    return (value.shape, value.dtype.name) if isinstance(value, np.ndarray) else type(value)
+
+
+class GradtoolBackend(Backend):
+    """All of ONNX that has a kernel, on the CPU."""
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:  # noqa: ARG003
+        """Whether the device is one of ours; what has no kernel fails in `prepare` or `run`."""
+        return cls.supports_device(device)
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:  # noqa: ARG003
+        """A model, ready to be run many times.
+
+        Raises:
+            ModelError: the model is not valid.
+            UsageError: the device is another one than the CPU, or an operator has no kernel.
+        """
+        if not cls.supports_device(device):
+            raise UsageError(f"this backend runs on the CPU, not on {device}")
+        return Prepared(model)
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Any = None,  # noqa: ARG003
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """The outputs of one node; `opset_version` is that of its domain, the newest if absent."""
+        names = [name for name in node.input if name]
+        given = _by_name(names, inputs)
+        newest = onnx.defs.get_schema(node.op_type, domain=node.domain).since_version
+        standard = onnx.defs.onnx_opset_version()
+        version = kwargs.get("opset_version", newest if node.domain else standard)
+        imports = {"": standard} | {node.domain: version}
+        graph = onnx.helper.make_graph(
+            [node],
+            "node",
+            [
+                onnx.helper.make_tensor_value_info(
+                    name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+                )
+                for name, array in given.items()
+            ],
+            [onnx.ValueInfoProto(name=name) for name in node.output if name],
+        )
+        opsets = [onnx.helper.make_opsetid(domain, number) for domain, number in imports.items()]
+        model = onnx.helper.make_model(graph, opset_imports=opsets)
+        return cls.prepare(model, device).run(given)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether the device is the CPU."""
+        return device.partition(":")[0].upper() == "CPU"
+
+
+is_compatible = GradtoolBackend.is_compatible
+prepare = GradtoolBackend.prepare
+run_model = GradtoolBackend.run_model
+run_node = GradtoolBackend.run_node
+supports_device = GradtoolBackend.supports_device

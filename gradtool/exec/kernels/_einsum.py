@@ -1,0 +1,180 @@
+"""Einsum: diagonals and sums of each operand, then products of matrices, two operands at a time.
+
+What is done and which arrays it takes is decided from the shapes alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradtool.equations import parse
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._products import product, product_work
+from gradtool.program import Spec
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A named window on one of the buffers: inputs, work arrays, then the output."""
+
+    indices: tuple[str, ...]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements
+    buffer: int
+
+    def ordered(self, indices):
+        """The axes in another order."""
+        axes = [self.indices.index(i) for i in indices]
+        shape = tuple(self.shape[a] for a in axes)
+        return Tensor(tuple(indices), shape, tuple(self.strides[a] for a in axes), self.buffer)
+
+    def spread(self, indices):
+        """The axes in another order, with axes of size one for the indices that it lacks."""
+        known = dict(zip(self.indices, zip(self.shape, self.strides, strict=True), strict=True))
+        axes = [known.get(i, (1, 0)) for i in indices]
+        shape, strides = tuple(n for n, _ in axes), tuple(s for _, s in axes)
+        return Tensor(tuple(indices), shape, strides, self.buffer)
+
+    def matrix(self, batch, rows, columns):
+        """The window as a stack of matrices, or None if BLAS couldn't take it as it lies."""
+        head = self.ordered(batch)
+        n, row = self._merged(rows)
+        m, column = self._merged(columns)
+        if row is None or column is None:
+            return None
+        if m == 1:
+            column = 1
+        if n == 1:
+            row = m if column == 1 else 1
+        if 1 not in (row, column):
+            return None
+        return Tensor((), (*head.shape, n, m), (*head.strides, row, column), self.buffer)
+
+    def _merged(self, indices):
+        """Size and stride of some axes taken as one; the stride is None if there is none."""
+        part = self.ordered(indices)
+        size, stride = 1, 1
+        for n, s in reversed([p for p in zip(part.shape, part.strides, strict=True) if p[0] != 1]):
+            if size > 1 and s != size * stride:
+                return size, None
+            stride = s if size == 1 else stride
+            size *= n
+        return size, stride
+
+
+class Plan:
+    """The steps of one equation on operands of given shapes, and the work arrays they take."""
+
+    def __init__(self, shapes, dtype, equation):
+        operands, result = parse(equation, [len(s) for s in shapes])
+        self.dtype, self.inputs, self.result = np.dtype(dtype), len(shapes), result
+        self.specs, self.steps = [], []
+        self.sizes = {}
+        for indices, shape in zip(operands, shapes, strict=True):
+            for i, n in zip(indices, shape, strict=True):
+                self.sizes[i] = max(n, self.sizes.get(i, n)) if n else 0
+        terms = [
+            self._single(i, s, b) for b, (i, s) in enumerate(zip(operands, shapes, strict=True))
+        ]
+        terms = [self._summed(t, terms[:n] + terms[n + 1 :]) for n, t in enumerate(terms)]
+        while len(terms) > 1:
+            terms = [self._product(*terms[:2], terms[2:]), *terms[2:]]
+        if terms[0].buffer != -1:
+            self._step("copy", terms[0].ordered(result), self._output())
+
+    def _step(self, name, *tensors, extra=()):
+        self.steps.append((name, tensors, tuple(extra)))
+
+    def _output(self):
+        return _contiguous(self.result, [self.sizes[i] for i in self.result], -1)
+
+    def _new(self, indices):
+        shape = [self.sizes[i] for i in indices]
+        self.specs.append(Spec(tuple(shape), self.dtype))
+        return _contiguous(indices, shape, self.inputs + len(self.specs) - 1)
+
+    def _single(self, indices, shape, buffer):
+        """An operand's diagonal, without the axes along which it is broadcast."""
+        strides, sizes = {}, {}
+        whole = _contiguous(indices, shape, buffer)
+        for i, n, s in zip(indices, shape, whole.strides, strict=True):
+            strides[i], sizes[i] = strides.get(i, 0) + s, n
+        names = tuple(i for i in strides if sizes[i] == self.sizes[i])
+        shape = tuple(sizes[i] for i in names)
+        return Tensor(names, shape, tuple(strides[i] for i in names), buffer)
+
+    def _summed(self, term, others):
+        """An operand summed over the indices that it alone has."""
+        needed = {*self.result, *(i for o in others for i in o.indices)}
+        alone = [i for i in term.indices if i not in needed]
+        if not alone:
+            return term
+        rest = [i for i in term.indices if i in needed]
+        made = self._new(rest)
+        self._step("sum", term.ordered([*alone, *rest]), made)
+        return made
+
+    def _product(self, a, b, others):
+        needed = {*self.result, *(i for o in others for i in o.indices)}
+        both = [i for i in a.indices if i in b.indices]
+        batch = [i for i in both if i in needed]
+        inner = [i for i in both if i not in needed]
+        left = [i for i in a.indices if i not in both]
+        right = [i for i in b.indices if i not in both]
+        order = (*batch, *left, *right)
+        made = self._output() if not others and order == self.result else self._new(order)
+        if inner:
+            p = self._matrix(a, batch, left, inner)
+            q = self._matrix(b, batch, inner, right)
+            wide = product_work(p.shape[-2:], q.shape[-2:], self.dtype)
+            extra = range(self.inputs + len(self.specs), self.inputs + len(self.specs) + len(wide))
+            self.specs += wide
+            self._step("product", p, q, made.matrix(batch, left, right), extra=extra)
+        else:
+            self._step("multiply", a.spread(order), b.spread(order), made)
+        return made
+
+    def _matrix(self, term, batch, rows, columns):
+        found = term.matrix(batch, rows, columns)
+        if found is None:
+            made = self._new([*batch, *rows, *columns])
+            self._step("copy", term.ordered(made.indices), made)
+            found = made.matrix(batch, rows, columns)
+        return found
+
+
+def _contiguous(indices, shape, buffer):
+    strides = [1]
+    for n in reversed(shape[1:]):
+        strides.append(strides[-1] * n)
+    return Tensor(tuple(indices), tuple(shape), tuple(reversed(strides))[: len(shape)], buffer)
+
+
+def _work(*inputs, out, equation):
+    return Plan([i.shape for i in inputs], out[0].dtype, equation).specs
+
+
+@kernel("Einsum", work=_work)
+def einsum(xp, *inputs, out, work, equation):
+    """`y[result] = Σ x₁[…] · x₂[…] · …` over the indices that the result lacks."""
+    plan = Plan([i.shape for i in inputs], out[0].dtype, equation)
+    buffers = [*inputs, *work, out[0]]
+
+    def view(tensor):
+        base = buffers[tensor.buffer]
+        strides = [s * base.itemsize for s in tensor.strides]
+        return xp.lib.stride_tricks.as_strided(base, tensor.shape, strides)
+
+    for name, tensors, extra in plan.steps:
+        *given, y = (view(t) for t in tensors)
+        if name == "copy":
+            xp.copyto(y, given[0])
+        elif name == "multiply":
+            xp.multiply(*given, out=y)
+        elif name == "sum":
+            alone = given[0].ndim - y.ndim
+            xp.sum(given[0], axis=tuple(range(alone)), out=y, dtype=y.dtype)
+        else:
+            product(xp, *given, y, [buffers[b] for b in extra])

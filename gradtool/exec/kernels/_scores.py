@@ -1,0 +1,139 @@
+"""The scores of a block of attention: what is hidden, and the exponentials."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.exec.kernels._attention import Block, Shape, part, take
+from gradtool.program import Spec
+
+
+def reach(n: Shape, block: Block, lens, *, whole: bool) -> int:
+    """How many of the keys any row of a block may see."""
+    if whole or not n.causal or lens is not None:
+        return n.keys
+    return max(1, min(n.keys, block.rows.stop + n.past))
+
+
+def hide(xp, n: Shape, block: Block, scores, mask, lens, buffers, fill):
+    """Put `fill` where a boolean mask, causality, the window or the lengths forbid to look."""
+    columns = scores.shape[3]
+    if mask is not None:
+        seen = part(mask, block)[..., :columns]
+        xp.copyto(scores[..., seen.shape[3] :], fill)
+        if mask.dtype == np.bool_:
+            hidden = take(buffers["flags"], seen.shape)
+            xp.logical_not(seen, out=hidden)
+            xp.copyto(scores[..., : seen.shape[3]], fill, where=hidden)
+    if n.causal or n.window != (-1, -1):
+        if lens is None:
+            _hide_diagonals(xp, n, scores, n.past + block.rows.start, buffers["line"], fill)
+        else:
+            for b, length in enumerate(lens[block.batches]):
+                offset = int(length) - n.queries + block.rows.start
+                _hide_diagonals(xp, n, scores[b : b + 1], offset, buffers["line"], fill)
+    if lens is not None:
+        for b, length in enumerate(lens[block.batches]):
+            xp.copyto(scores[b, ..., max(int(length), 0) :], fill)
+
+
+def _hide_diagonals(xp, n: Shape, scores, offset, line, fill):
+    """Hide what is outside of `low <= column - row - offset <= high`.
+
+    The flags of all rows are one line, seen shifted by one from row to row.
+    """
+    rows, columns = scores.shape[2:]
+    left, right = n.window
+    high = right if right >= 0 else columns + rows
+    high = min(high, 0) if n.causal else high
+    line = line[: rows + columns - 1]
+    line[...] = True
+    start = 0 if left < 0 else max(0, offset - left + rows - 1)
+    line[start : max(0, offset + high + rows)] = False
+    step = line.strides[0]
+    flags = xp.lib.stride_tricks.as_strided(
+        line[rows - 1 :], shape=(rows, columns), strides=(-step, step)
+    )
+    xp.copyto(scores, fill, where=flags)
+
+
+def exponentials(xp, scores, top, total):
+    """`scores = exp(scores - max)` and `total` their sum, by row; a row of only -inf gives zeros.
+
+    The sum of such a row is said to be one.
+    """
+    xp.max(scores, axis=3, keepdims=True, out=top)
+    xp.maximum(top, float(np.finfo(scores.dtype).min), out=top)
+    xp.subtract(scores, top, out=scores)
+    xp.exp(scores, out=scores)
+    xp.sum(scores, axis=3, keepdims=True, out=total)
+    xp.copyto(total, 1, where=total == 0)
+
+
+def score(xp, n: Shape, block: Block, q, k, mask, lens, buffers, columns, shown=None, mode=0):
+    """The masked scores of a block, [B, G, S, T]; `shown` gets them as they are at stage `mode`.
+
+    The queries are scaled already.  With a soft cap `buffers["bent"]`, if there, gets the tanh.
+    """
+    scores = take(buffers["scores"], (*q.shape[:3], columns))
+    xp.matmul(q, k[:, :, :columns].swapaxes(2, 3), out=scores)
+    if shown is not None and mode == 0:
+        xp.copyto(shown, scores, casting="unsafe")
+    if n.softcap > 0:
+        xp.divide(scores, n.softcap, out=scores)
+        xp.tanh(scores, out=scores)
+        if "bent" in buffers:
+            xp.copyto(take(buffers["bent"], scores.shape), scores)
+        xp.multiply(scores, n.softcap, out=scores)
+    if shown is not None and mode == 1:
+        xp.copyto(shown, scores, casting="unsafe")
+    if mask is not None and mask.dtype != np.bool_:
+        seen = part(mask, block)[..., :columns]
+        xp.add(scores[..., : seen.shape[3]], seen, out=scores[..., : seen.shape[3]])
+    hide(xp, n, block, scores, mask, lens, buffers, -np.inf)
+    if shown is not None and mode == 2:
+        xp.copyto(shown, scores, casting="unsafe")
+    return scores
+
+
+def forward_room(n: Shape, mask, *, narrow: bool) -> dict[str, Spec]:
+    """The buffers of the forward kernel."""
+    b, g, rows, columns = n.block
+    room = {
+        "scores": Spec((b * g * rows * columns,), n.dtype),
+        "q": Spec((b * g * rows * n.size,), n.dtype),
+        "top": Spec((b * g * rows,), n.dtype),
+        "total": Spec((b * g * rows,), n.dtype),
+    }
+    if mask is not None and mask.dtype == np.bool_:
+        room["flags"] = Spec((b * g * rows * columns,), np.dtype(bool))
+    if n.causal or n.window != (-1, -1):
+        room["line"] = Spec((rows + columns,), np.dtype(bool))
+    if n.gathered:
+        room["k"] = Spec((b * g * columns * n.size,), n.dtype)
+        room["v"] = Spec((b * g * columns * n.value_size,), n.dtype)
+    if narrow:
+        room["y"] = Spec((b * g * rows * n.value_size,), n.dtype)
+    return room
+
+
+def backward_room(n: Shape, mask, q, dscores, mode: int) -> dict[str, Spec]:
+    """The buffers of the gradient."""
+    b, g, rows, columns = n.block
+    size = b * g * rows * columns
+    room = forward_room(n, mask, narrow=True)
+    room["dy"] = room["y"]
+    room["dscores"] = Spec((size,), n.dtype)
+    room["row"] = Spec((b * g * rows,), n.dtype)
+    room["sum"] = Spec((b * g * columns * max(n.size, n.value_size),), n.dtype)
+    if n.softcap > 0:
+        room["bent"] = Spec((size,), n.dtype)
+    if dscores is not None and mode == 3:
+        room["given"] = Spec((size,), n.dtype)
+    if n.gathered:
+        room["dk"], room["dv"] = room["k"], room["v"]
+    if n.dtype != q.dtype:
+        room["dq"] = room["q"]
+    if mask is not None and mask.dtype not in (np.bool_, n.dtype):
+        room["dmask"] = Spec(mask.shape, n.dtype)
+    return room

@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from graphs import floats, gradients, parse, stock
+
+import gradtool as gt
+from gradtool.exec.run import bound
+from gradtool.flatten import flatten
+from gradtool.functions import DOMAIN, composites
+from gradtool.functions.calls import CALL, CALLEE, expand, inline, refold
+from gradtool.planning.keep import keep
+from gradtool.program import Program
+
+GRAPHS = {
+    "layer norm": (
+        """g (float[N, 4] x, float[4] w, float[4] b) => (y) {
+            [norm] h = LayerNormalization (x, w, b) [soft] s = Softmax (h) [tanh] y = Tanh (s)
+        }""",
+        "w b",
+    ),
+    "convolution": (
+        """g (float[N, 2, 6, 5] x, float[3, 2, 3, 3] w, float[3] b) => (y) {
+            [conv] h = Conv <pads = [1, 1, 1, 1], strides = [2, 1]> (x, w, b) [relu] y = Relu (h)
+        }""",
+        "w b",
+    ),
+    "lstm": (
+        """g (float[5, N, 3] x, float[1, 8, 3] w, float[1, 8, 2] r) => (y) {
+            [lstm] h = LSTM <hidden_size = 2> (x, w, r) [tanh] y = Tanh (h)
+        }""",
+        "w r",
+    ),
+    "embedding": (
+        "g (int64[N, 3] i, float[7, 4] w) => (y) { [e] h = Gather (w, i) [gelu] y = Gelu (h) }",
+        "w",
+    ),
+    "leaky": (
+        "g (float[N, 4] x, float[4] w) => (y) { h = Mul (x, w) y = LeakyRelu <alpha = 0.1> (h) }",
+        "w",
+    ),
+}
+
+
+@pytest.fixture(params=GRAPHS)
+def training(request):
+    return gt.grad(parse(*GRAPHS[request.param]), loss="sum:y")
+
+
+@pytest.fixture
+def tanh():
+    return gt.grad(parse("g (float[N, 4] x) => (y) { [t] y = Tanh (x) }"), loss="sum:y", wrt=["x"])
+
+
+def round_trip(graph, path) -> ir.Model:
+    gt.save(graph, path, force=True)
+    return gt.load(path)
+
+
+def calls(model: ir.Model) -> list[tuple[Any, ...]]:
+    return [
+        (n.name, n.op_type, tuple(v.name if v else None for v in n.inputs),
+         tuple(v.name for v in n.outputs), {k: a.value for k, a in n.attributes.items()})
+        for n in model.graph.all_nodes() if n.domain == DOMAIN
+    ]  # fmt: skip
+
+
+def steps(program: Program) -> list[tuple[Any, ...]]:
+    """What the steps do, in names instead of numbers."""
+
+    def names(numbers):
+        return tuple(None if v is None else program.values[v].name for v in numbers)
+
+    return [
+        (s.name, s.op, names(s.inputs), names(s.outputs), s.stage, s.source, s.workspace,
+         s.may_inplace, s.version, {k: v for k, v in s.attributes.items() if k != "body"})
+        for s in program.steps
+    ]  # fmt: skip
+
+
+def test_a_saved_graph_folds_back_to_the_same_composites(training, tmp_path):
+    again = round_trip(training, tmp_path / "g.onnx")
+
+    assert calls(training.model)
+    assert calls(again) == calls(training.model)
+    assert sorted(again.graph.initializers) == sorted(training.model.graph.initializers)
+    assert again.opset_imports == training.model.opset_imports
+
+
+def test_a_saved_graph_has_the_same_program_and_the_same_plan(training, tmp_path):
+    dims = {"N": 3}
+    again = round_trip(training, tmp_path / "g.onnx")
+    before = flatten(bound(training.model, dims))
+    after = flatten(bound(again, dims))
+
+    assert steps(after) == steps(before)
+    assert keep(after).peak == keep(before).peak
+    assert keep(after).load == keep(before).load
+
+
+def test_sizes_given_before_or_after_saving_give_the_same_program(tmp_path):
+    text, weights = GRAPHS["convolution"]
+    symbolic = gt.grad(parse(text, weights), loss="sum:y")
+    again = round_trip(symbolic, tmp_path / "g.onnx")
+    early = gt.load(tmp_path / "g.onnx", dims={"N": 3})
+
+    assert steps(flatten(early)) == steps(flatten(bound(again, {"N": 3})))
+
+
+def test_saving_twice_gives_the_same_bytes(training, tmp_path):
+    gt.save(training, tmp_path / "a.onnx")
+    gt.save(training, tmp_path / "b.onnx")
+    gt.save(gt.load(tmp_path / "a.onnx"), tmp_path / "c.onnx")
+    a, b, c = ((tmp_path / f"{name}.onnx").read_bytes() for name in "abc")
+
+    assert a == b
+    assert len(a) == len(c)
+
+
+def test_an_inlined_graph_computes_the_same(training):
+    model = training.model
+    rng = np.random.default_rng(0)
+    feeds = {
+        v.name: rng.integers(0, 7, (3, 3)) if v.dtype == ir.DataType.INT64
+        else floats(*(3 if d == "N" else int(d) for d in v.shape))
+        for v in model.graph.inputs
+    }  # fmt: skip
+    ours = gradients(training, **feeds)
+    theirs = stock(model, **feeds)
+
+    for value, output in training.gradients.items():
+        np.testing.assert_allclose(ours[value], theirs[output], rtol=2e-4, atol=1e-5)
+
+
+def test_inlining_leaves_standard_operators_only(training):
+    model = training.model.clone()
+    inline(model)
+
+    assert {n.domain for n in model.graph.all_nodes()} == {""}
+    assert DOMAIN not in model.opset_imports
+
+
+def test_names_are_the_same_every_time():
+    def made():
+        model = gt.grad(parse(*GRAPHS["lstm"]), loss="sum:y").model
+        inline(model)
+        return ir.to_proto(model).SerializeToString()
+
+    assert made() == made()
+
+
+def test_outputs_keep_their_names_and_inner_nodes_name_their_call(tanh):
+    model = tanh.model
+    inline(model)
+    inner = [n for n in model.graph if CALL in n.metadata_props]
+
+    assert model.graph.outputs[-1].name == "x_grad"
+    assert {n.metadata_props[CALL] for n in inner} == {"t/grad/TanhGrad"}
+    assert all(n.name.startswith("t/grad/TanhGrad/") for n in inner)
+    assert {n.metadata_props["gradtool.stage"] for n in inner} == {"backward"}
+    assert {n.metadata_props["gradtool.source"] for n in inner} == {"t"}
+
+
+def test_kept_composites_stay(tanh):
+    model = tanh.model
+    expand(model, lambda name: name == "TanhGrad")
+
+    assert [call[1] for call in calls(model)] == ["TanhGrad"]
+
+
+def test_a_call_in_a_subgraph_folds_back():
+    model = parse(
+        """g (float[3] x, bool c, int64 n) => (y) {
+            y = Loop (n, c, x) <body = b (int64 i, bool d, float[3] s) => (bool e, float[3] t) {
+                e = Identity (d) [inner] t = Tanh (s)
+            }>
+        }"""
+    )
+    body = model.graph.node(0).attributes["body"].as_graph()
+    node = next(n for n in body if n.op_type == "Tanh")
+    node.domain, node.op_type = DOMAIN, "TanhGrad"
+    node.resize_inputs(2)
+    node.replace_input_with(1, body.inputs[2])
+    model.graph.opset_imports[DOMAIN] = 1
+    before = calls(model)
+    inline(model)
+    assert calls(model) == []
+
+    assert refold(model) == 1
+    assert calls(model) == before
+
+
+# ----------------------------------------------------------------------------- tampering
+
+
+def test_a_composite_is_replaced_only_where_it_says_so(tanh):
+    model = tanh.model
+    inline(model)
+    for node in model.graph:
+        node.metadata_props.pop(CALLEE, None)
+
+    assert refold(model) == 0
+
+
+def callee(model):
+    return next(n for n in model.graph if CALLEE in n.metadata_props)
+
+
+def rewrite(**changes):
+    def tamper(model):
+        node = callee(model)
+        said = json.loads(node.metadata_props[CALLEE]) | changes
+        node.metadata_props[CALLEE] = json.dumps(said)
+
+    return tamper
+
+
+def metadata(text):
+    def tamper(model):
+        callee(model).metadata_props[CALLEE] = text
+
+    return tamper
+
+
+def other_operator(model):
+    node = next(n for n in model.graph if CALL in n.metadata_props and n.op_type == "Mul")
+    node.op_type = "Add"
+
+
+def other_constant(model):
+    for value in model.graph.initializers.values():
+        if value.const_value.dtype == ir.DataType.FLOAT:
+            array = value.const_value.numpy() + np.float32(1)
+            value.const_value = ir.Tensor(array, name=value.name)
+
+
+def swapped_inputs(model):
+    node = next(n for n in model.graph if CALL in n.metadata_props and n.op_type == "Sub")
+    a, b = node.inputs
+    node.replace_input_with(0, b)
+    node.replace_input_with(1, a)
+
+
+def missing_node(model):
+    node = [n for n in model.graph if CALL in n.metadata_props][-1]
+    node.metadata_props.pop(CALL)
+
+
+def node_in_between(model):
+    nodes = [n for n in model.graph if CALL in n.metadata_props]
+    other = ir.Node("", "Neg", [nodes[0].outputs[0]], name="between")
+    other.outputs[0].name = "between"
+    other.outputs[0].shape, other.outputs[0].type = (
+        nodes[0].outputs[0].shape,
+        nodes[0].outputs[0].type,
+    )
+    model.graph.insert_after(nodes[0], other)
+
+
+def inner_value_is_an_output(model):
+    value = callee(model).outputs[0]
+    model.graph.outputs.append(value)
+
+
+def inner_value_is_read_outside(model):
+    other = ir.Node("", "Neg", [callee(model).outputs[0]], name="outside")
+    other.outputs[0].name = "outside"
+    model.graph.append(other)
+
+
+TAMPERED = [
+    other_operator,
+    other_constant,
+    swapped_inputs,
+    missing_node,
+    node_in_between,
+    inner_value_is_an_output,
+    inner_value_is_read_outside,
+    *(
+        pytest.param(metadata(text), id=f"metadata {text[:12]}")
+        for text in ("", "null", "[]", "{}", "[1", '{"op": []}', '{"op": {"a": 1}}', '"TanhGrad"')
+    ),
+    *(
+        pytest.param(rewrite(**changes), id=str(changes))
+        for changes in (
+            {"op": "NoSuchThing"},
+            {"op": "ReluGrad"},
+            {"op": "LSTMGrad"},
+            {"op": "ConvGradWeight"},
+            {"inputs": []},
+            {"inputs": ["x", "x"]},
+            {"inputs": ["y", "nowhere"]},
+            {"inputs": ["x_grad", "x_grad"]},
+            {"inputs": [["y"], {}]},
+            {"inputs": [None, None]},
+            {"outputs": []},
+            {"outputs": ["y"]},
+            {"outputs": ["x_grad", "x_grad"]},
+            {"attributes": {"alpha": 1.0}},
+            {"attributes": {"axis": None}},
+            {"attributes": []},
+            {"attributes": {"op": "x"}},
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("tamper", TAMPERED)
+def test_what_differs_from_the_body_stays_as_it_is(tanh, tamper):
+    model = tanh.model
+    inline(model)
+    tamper(model)
+    before = ir.to_proto(model).SerializeToString(deterministic=True)
+
+    assert refold(model) == 0
+    assert ir.to_proto(model).SerializeToString(deterministic=True) == before
+
+
+@pytest.mark.parametrize("name", composites())
+def test_no_composite_can_be_talked_into_anything(tanh, name):
+    """Metadata that names any composite, with inputs of any kind, is refused and not an error."""
+    model = tanh.model
+    inline(model)
+    rewrite(op=name)(model)
+
+    assert refold(model) == (name == "TanhGrad")
+
+
+def test_what_does_not_fold_back_still_runs(tanh):
+    model = tanh.model
+    inline(model)
+    missing_node(model)
+    refold(model)
+    x = floats(2, 4)
+
+    np.testing.assert_allclose(
+        gt.run(model, {"x": x}).gradients["x"], 1 - np.tanh(x) ** 2, rtol=1e-4, atol=1e-6
+    )
+
+
+# -------------------------------------------------------------------------------- bodies
+
+
+@pytest.mark.parametrize("entry", composites().values(), ids=lambda e: e.name)
+def test_a_composite_has_a_documented_body(entry):
+    assert entry.outputs >= 1
+    assert entry.body.__doc__
