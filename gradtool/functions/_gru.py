@@ -13,7 +13,7 @@ from gradtool.functions._recurrence import (
     gather_directions,
     masked,
     rows_product,
-)  # fmt: skip
+)
 
 DEFAULT = ("Sigmoid", "Tanh")
 
@@ -45,58 +45,24 @@ def gru_grad(
     acts = resolve(activations, activation_alpha, activation_beta, DEFAULT, len(sides))
     hidden, linear = r.shape[2], bool(linear_before_reset)
     found = []
-    for side, (act_f, act_g) in zip(sides, acts, strict=True):
+    for side, chosen in zip(sides, acts, strict=True):
         x, (wd, rd, bd) = side.x, (side.weight(v) for v in (w, r, b))
-        live = alive(op, x, lens)
-        track = side.track(y)
+        live, track = alive(op, x, lens), side.track(y)
         zero = side.zeros(track)
         h_before = before_each(op, side, track, side.state(h0) or zero, live)
-        r_zr, r_h = op.Split(rd, [2 * hidden, hidden], outputs=2, axis=0)
-
-        a = op.MatMul(x, op.swap_axes(wd, 0, 1))
-        link = None
+        weights = op.Split(rd, [2 * hidden, hidden], outputs=2, axis=0)
+        a, link = op.MatMul(x, op.swap_axes(wd, 0, 1)), None
         if bd is not None:
             *parts, link = op.Split(bd, [3 * hidden, 2 * hidden, hidden], outputs=3, axis=0)
             a = a + (parts[0] + op.Concat(parts[1], link * 0.0 if linear else link, axis=0))
-        a_zr, a_h = op.Split(a, [2 * hidden, hidden], outputs=2, axis=2)
-        a_zr = a_zr + op.MatMul(h_before, op.swap_axes(r_zr, 0, 1))
-        a_z, a_r = op.Split(a_zr, outputs=2, num_outputs=2, axis=2)
-        (z, slope_z), (reset, slope_r) = (gate(op, act_f, clip, v) for v in (a_z, a_r))
-        if linear:
-            q = op.MatMul(h_before, op.swap_axes(r_h, 0, 1))
-            q = q if link is None else q + link
-            hh, slope_h = gate(op, act_g, clip, a_h + reset * q)
-        else:
-            q = reset * h_before
-            hh, slope_h = gate(op, act_g, clip, a_h + op.MatMul(q, op.swap_axes(r_h, 0, 1)))
+        keep, q, slopes = _slopes(op, chosen, clip, linear, weights, a, link, h_before)
 
-        dz, dhh = (h_before - hh) * slope_z, (1 - z) * slope_h
-        dr = (q if linear else h_before) * slope_r
-        dz, dhh, dr = (masked(op, live, v) for v in (dz, dhh, dr))
-        dy_now = side.track(dy)
-        if dy_now is not None:
-            dy_now = masked(op, live, dy_now)
-
-        def linked(states, now, rd=rd):
-            (dh,), (dy, keep, dz, dr, dhh, reset) = states, now
-            if dy is not None:
-                dh = dh + dy
-            dhh = dh * dhh
-            da = op.Concat(dh * dz, dhh * dr, dhh * reset, axis=1)
-            return [dh * keep + op.MatMul(da, rd), da, dhh]
-
-        def direct(states, now, r_zr=r_zr, r_h=r_h):
-            (dh,), (dy, keep, dz, dr, dhh, reset) = states, now
-            if dy is not None:
-                dh = dh + dy
-            dhh = dh * dhh
-            ds = op.MatMul(dhh, r_h)
-            da = op.Concat(dh * dz, ds * dr, axis=1)
-            return [dh * keep + op.MatMul(da, r_zr) + ds * reset, da, dhh]
-
-        inputs = [dy_now, masked(op, live, z, 1.0), dz, dr, dhh, reset]
+        keep, slopes = masked(op, live, keep, 1.0), [masked(op, live, v) for v in slopes]
+        dy_now = None if dy is None else masked(op, live, side.track(dy))
         start = final_gradient(op, side, dy_h, lens, zero)
-        dh, da, dhh = side.scan(linked if linear else direct, [start], inputs, 2, reverse=True)
+        walk = _linked(op, rd) if linear else _direct(op, *weights)
+        dh, da, dhh = side.scan(walk, [start], [dy_now, keep, *slopes], 2, reverse=True)
+
         d_zr = op.Split(da, [2 * hidden, hidden], outputs=2, axis=2)[0] if linear else da
         da_w = op.Concat(d_zr, dhh, axis=2)
         if linear:
@@ -107,3 +73,51 @@ def gru_grad(
         d_bias = op.Concat(op.sum(da_w, [0, 1]), op.sum(da if linear else da_w, [0, 1]), axis=0)
         found.append([op.MatMul(da_w, wd), rows_product(op, da_w, x), d_weight, d_bias, dh])
     return gather_directions(op, layout, found, states=(4,))
+
+
+def _slopes(op, acts, clip, linear, weights, a, link, h_before):
+    """For all times: z, q, and `dz / dh`, `dr / dhh` (or `dr / ds`), `dhh / dh`, r."""
+    (act_f, act_g), (r_zr, r_h) = acts, weights
+    hidden = r_h.shape[1]
+    a_zr, a_h = op.Split(a, [2 * hidden, hidden], outputs=2, axis=2)
+    a_zr = a_zr + op.MatMul(h_before, op.swap_axes(r_zr, 0, 1))
+    a_z, a_r = op.Split(a_zr, outputs=2, num_outputs=2, axis=2)
+    (z, slope_z), (reset, slope_r) = (gate(op, act_f, clip, v) for v in (a_z, a_r))
+    if linear:
+        q = op.MatMul(h_before, op.swap_axes(r_h, 0, 1))
+        q = q if link is None else q + link
+        hh, slope_h = gate(op, act_g, clip, a_h + reset * q)
+    else:
+        q = reset * h_before
+        hh, slope_h = gate(op, act_g, clip, a_h + op.MatMul(q, op.swap_axes(r_h, 0, 1)))
+    dr = (q if linear else h_before) * slope_r
+    return z, q, [(h_before - hh) * slope_z, dr, (1 - z) * slope_h, reset]
+
+
+def _linked(op, r):
+    """One step back in time, where the reset comes after the product with R."""
+
+    def step(states, now):
+        (dh,), (dy, keep, dz, dr, dhh, reset) = states, now
+        if dy is not None:
+            dh = dh + dy
+        dhh = dh * dhh
+        da = op.Concat(dh * dz, dhh * dr, dhh * reset, axis=1)
+        return [dh * keep + op.MatMul(da, r), da, dhh]
+
+    return step
+
+
+def _direct(op, r_zr, r_h):
+    """One step back in time, where the reset comes before the product with R."""
+
+    def step(states, now):
+        (dh,), (dy, keep, dz, dr, dhh, reset) = states, now
+        if dy is not None:
+            dh = dh + dy
+        dhh = dh * dhh
+        ds = op.MatMul(dhh, r_h)
+        da = op.Concat(dh * dz, ds * dr, axis=1)
+        return [dh * keep + op.MatMul(da, r_zr) + ds * reset, da, dhh]
+
+    return step

@@ -14,7 +14,7 @@ from gradtool.functions._recurrence import (
     gather_directions,
     masked,
     rows_product,
-)  # fmt: skip
+)
 
 DEFAULT = ("Sigmoid", "Tanh", "Tanh")
 
@@ -47,64 +47,33 @@ def lstm_grad(
     sides = directions(op, direction, layout, x)
     acts = resolve(activations, activation_alpha, activation_beta, DEFAULT, len(sides))
     found = []
-    for side, (act_f, act_g, act_h) in zip(sides, acts, strict=True):
+    for side, chosen in zip(sides, acts, strict=True):
         x, (wd, rd, bd, pd) = side.x, (side.weight(v) for v in (w, r, b, p))
-        live = alive(op, x, lens)
-        track = side.track(y)
+        live, track = alive(op, x, lens), side.track(y)
         zero = side.zeros(track)
-        h_first, c_first = side.state(h0) or zero, side.state(c0) or zero
-        h_before = before_each(op, side, track, h_first, live)
-        peeps = op.Split(pd, outputs=3, num_outputs=3, axis=0) if p is not None else None
+        firsts = side.state(h0) or zero, side.state(c0) or zero
+        h_before = before_each(op, side, track, firsts[0], live)
+        peeps = None if pd is None else op.Split(pd, outputs=3, num_outputs=3, axis=0)
 
         a = op.MatMul(x, op.swap_axes(wd, 0, 1)) + op.MatMul(h_before, op.swap_axes(rd, 0, 1))
         if bd is not None:
             half = op.Split(bd, outputs=2, num_outputs=2, axis=0)
             a = a + (half[0] + half[1])
-        ai, ao, af, ag = op.Split(a, outputs=4, num_outputs=4, axis=2)
+        gates = op.Split(a, outputs=4, num_outputs=4, axis=2)
+        c = _cells(op, side, chosen, clip, input_forget, peeps, firsts[1], live, gates)
+        c_before = side.before(c, firsts[1])
+        keep, slopes = _slopes(op, chosen, clip, input_forget, peeps, gates, c, c_before)
 
-        c = _cells(op, side, (act_f, act_g), clip, input_forget, peeps, c_first, live, ai, af, ag)
-        c_before = side.before(c, c_first)
-        if peeps is not None:
-            ai, af, ao = ai + c_before * peeps[0], af + c_before * peeps[2], ao + c * peeps[1]
-        (i, di), (o, do), (g, dg) = (
-            gate(op, act, clip, v) for act, v in ((act_f, ai), (act_f, ao), (act_g, ag))
-        )
-        f, df = (1 - i, None) if input_forget else gate(op, act_f, clip, af)
-        hc, dhc = gate(op, act_h, None, c)
-
-        slopes = [(g - c_before) * di if input_forget else g * di, hc * do]
-        slopes += [] if df is None else [c_before * df]
-        slopes = [masked(op, live, v) for v in (*slopes, i * dg, o * dhc)]
-        keep = masked(op, live, f, 1.0)
-        dy_now = side.track(dy)
-        if dy_now is not None:
-            dy_now = masked(op, live, dy_now)
+        keep, slopes = masked(op, live, keep, 1.0), [masked(op, live, v) for v in slopes]
+        dy_now = None if dy is None else masked(op, live, side.track(dy))
         rest = None if live is None else op.cast(op.Not(live), x.dtype)
-
-        def back(states, now, peeps=peeps, rd=rd):
-            (dh, dc), (dy, keep, rest, *slopes) = states, now
-            if dy is not None:
-                dh = dh + dy
-            do = dh * slopes[1]
-            dc = dc + dh * slopes[-1]
-            if peeps is not None:
-                dc = dc + do * peeps[1]
-            di, dg = dc * slopes[0], dc * slopes[-2]
-            df = di * 0.0 if len(slopes) == 4 else dc * slopes[2]
-            da = op.Concat(di, do, df, dg, axis=1)
-            dc = dc * keep
-            if peeps is not None:
-                dc = dc + di * peeps[0] + df * peeps[2]
-            passed = op.MatMul(da, rd)
-            return [passed if rest is None else passed + dh * rest, dc, da]
-
         starts = [final_gradient(op, side, d, lens, zero) for d in (dy_h, dy_c)]
-        dh_first, dc_first, da = side.scan(
-            back, starts, [dy_now, keep, rest, *slopes], 1, reverse=True
-        )
+        inputs = [dy_now, keep, rest, *slopes]
+        dh, dc, da = side.scan(_walk(op, peeps, rd), starts, inputs, 1, reverse=True)
+
         total = op.sum(da, [0, 1])
         results = [op.MatMul(da, wd), rows_product(op, da, x), rows_product(op, da, h_before)]
-        results += [op.Concat(total, total, axis=0), dh_first, dc_first]
+        results += [op.Concat(total, total, axis=0), dh, dc]
         if p is not None:
             di, do, df, _ = op.Split(da, outputs=4, num_outputs=4, axis=2)
             terms = (di * c_before, do * c, df * c_before)
@@ -113,9 +82,48 @@ def lstm_grad(
     return gather_directions(op, layout, found, states=(4, 5))
 
 
-def _cells(op, side, acts, clip, coupled, peeps, first, live, ai, af, ag):
+def _slopes(op, acts, clip, coupled, peeps, gates, c, c_before):
+    """For all times: f, and `di / dc`, `do / dh`, `df / dc`, `dg / dc`, `dc / dh`.
+
+    `df` is missing if the gates i and f are coupled.
+    """
+    (ai, ao, af, ag), (act_f, act_g, act_h) = gates, acts
+    if peeps is not None:
+        ai, af, ao = ai + c_before * peeps[0], af + c_before * peeps[2], ao + c * peeps[1]
+    (i, di), (o, do) = gate(op, act_f, clip, ai), gate(op, act_f, clip, ao)
+    (g, dg), (hc, dhc) = gate(op, act_g, clip, ag), gate(op, act_h, None, c)
+    if coupled:
+        return 1 - i, [(g - c_before) * di, hc * do, i * dg, o * dhc]
+    f, df = gate(op, act_f, clip, af)
+    return f, [g * di, hc * do, c_before * df, i * dg, o * dhc]
+
+
+def _walk(op, peeps, r):
+    """One step back in time."""
+
+    def step(states, now):
+        (dh, dc), (dy, keep, rest, *slopes) = states, now
+        if dy is not None:
+            dh = dh + dy
+        do = dh * slopes[1]
+        dc = dc + dh * slopes[-1]
+        if peeps is not None:
+            dc = dc + do * peeps[1]
+        di, dg = dc * slopes[0], dc * slopes[-2]
+        df = di * 0.0 if len(slopes) == 4 else dc * slopes[2]
+        da = op.Concat(di, do, df, dg, axis=1)
+        dc = dc * keep
+        if peeps is not None:
+            dc = dc + di * peeps[0] + df * peeps[2]
+        passed = op.MatMul(da, r)
+        return [passed if rest is None else passed + dh * rest, dc, da]
+
+    return step
+
+
+def _cells(op, side, acts, clip, coupled, peeps, first, live, gates):
     """The cell state after each time."""
-    act_f, act_g = acts
+    (act_f, act_g, _), (ai, _, af, ag) = acts, gates
 
     def step(states, now):
         (c,), (ai, af, ag, live) = states, now

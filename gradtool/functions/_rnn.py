@@ -13,7 +13,7 @@ from gradtool.functions._recurrence import (
     gather_directions,
     masked,
     rows_product,
-)  # fmt: skip
+)
 
 DEFAULT = ("Tanh",)
 
@@ -53,9 +53,7 @@ def rnn_grad(
                 half = op.Split(bd, outputs=2, num_outputs=2, axis=0)
                 a = a + (half[0] + half[1])
             bend = gate(op, act, clip, a)[1]
-        dy_now = side.track(dy)
-        if dy_now is not None:
-            dy_now = masked(op, live, dy_now)
+        dy_now = None if dy is None else masked(op, live, side.track(dy))
         rest = None if live is None else op.cast(op.Not(live), x.dtype)
 
         def back(states, now, rd=rd):

@@ -213,3 +213,40 @@ def test_float16_is_summed_in_float32(op, shapes, given):
         assert mine.dtype == np.float16
         scale = np.abs(exact).max()
         np.testing.assert_allclose(mine, exact, rtol=4e-3, atol=4e-3 * scale)
+
+
+LARGE = [
+    ((3, 8, 120, 130), 8, 1, 1),
+    ((3, 8, 121, 130), 6, 1, 2),
+    ((9, 64, 9, 9), 64, 1, 1),
+    ((2, 12, 40, 44), 12, 12, 1),
+    ((2, 300, 12, 13), 300, 300, 1),
+    ((2, 300, 6, 5), 300, 300, 1),
+    ((2, 70, 31, 30), 70, 70, 2),
+]
+
+
+@pytest.mark.parametrize(("shape", "channels", "group", "stride"), LARGE)
+def test_every_layout_of_blocks_agrees_with_pytorch(shape, channels, group, stride):
+    torch = pytest.importorskip("torch")
+    x, w, b = normal(*shape), normal(channels, shape[1] // group, 3, 3), normal(channels)
+    values = [torch.tensor(v) for v in (x, w, b)]
+    y = torch.nn.functional.conv2d(*values, stride=stride, padding=1, groups=group)
+    dy = normal(*y.shape, seed=1)
+    theirs = torch.ops.aten.convolution_backward(
+        torch.tensor(dy), *values[:2], [channels], [stride] * 2, [1, 1], [1, 1], False, [0, 0],
+        group, [True, True, False],
+    )  # fmt: skip
+    given = {"group": group, "strides": [stride] * 2, "pads": [1] * 4, "dilations": [1, 1]}
+
+    def run(domain, op, inputs, out, **more):
+        kernel = registry.find(domain, op, 20)
+        return call(np, kernel, inputs, [Spec(out, x.dtype)], given | more)[0]
+
+    mine = run("", "Conv", [x, w, b], dy.shape)
+    dx = run("ai.gradtool", "ConvGradInput", [dy, w, np.array(x.shape)], x.shape)
+    dw = run("ai.gradtool", "ConvGradWeight", [x, dy], w.shape, kernel_shape=[3, 3])
+
+    np.testing.assert_allclose(mine, y, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(dx, theirs[0], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(dw, theirs[1], rtol=1e-9, atol=1e-8)

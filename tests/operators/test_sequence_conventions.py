@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 from cases import Case, Floats, floats
 from checkers import build, differentiated, evaluate
+from graphs import floats as random
+from graphs import gradients, parse, stock
 
+import gradtool as gt
 from gradtool.exec import kernel as registry
 from gradtool.exec.call import call, spec_of
 
@@ -71,6 +74,21 @@ def test_the_final_state_of_an_empty_sequence_is_zero():
     assert y[:, 0, 0].ravel().tolist() == [0, 0, 0]
     assert y_h[0, 0, 0] == y_c[0, 0, 0] == 0
     assert y_h[0, 1, 0] == y[2, 0, 1, 0]
+
+
+def test_hidden_states_that_nobody_asked_for_are_asked_for():
+    text = """
+    g (float[3, 2, 2] x, float[1, 4, 2] w, float[1, 4, 1] r) => (float[1, 2, 1] last) {
+       , last = LSTM <hidden_size = 1> (x, w, r)
+    }
+    """
+    model = parse(text)
+    training = gt.grad(model, loss="sum:last", wrt=[], input_grad=["x", "w", "r"])
+    feeds = {"x": random(3, 2, 2), "w": random(1, 4, 2), "r": random(1, 4, 1)}
+    expected = stock(training.model, **feeds)
+
+    for name, found in gradients(training, **feeds).items():
+        np.testing.assert_allclose(found, expected[training.gradients[name]], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("additive", [False, True])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _norm_gradients as backward
-from gradtool.exec.kernels._norms import Layout, Room, forward, like, pick, scaled
+from gradtool.exec.kernels._norm_layouts import Layout, like, pick
+from gradtool.exec.kernels._norms import Room, forward, scaled
 from gradtool.program import Spec
 
 

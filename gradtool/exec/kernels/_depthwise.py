@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gradtool.exec.kernels._convolutions import Convolution
+from gradtool.exec.kernels._conv_sizes import Convolution
 from gradtool.program import Spec
 
 BLOCK = 1 << 18  # bytes of one buffer

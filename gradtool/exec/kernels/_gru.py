@@ -6,6 +6,7 @@ import numpy as np
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _recurrence as common
+from gradtool.exec.kernels import _recurrent_products as products
 from gradtool.exec.kernels._activations import activate
 from gradtool.exec.kernels._wide import widened
 from gradtool.program import Spec
@@ -73,7 +74,7 @@ def gru(xp, x, w, r, b=None, lens=None, h0=None, *, out, work, **attributes):
 def _backward_room(x, r, attributes):
     n, linear = _node(x, r, attributes)
     state = (n.hidden, n.batch)
-    shapes = common.backward_shapes(n, 4 * n.hidden)
+    shapes = products.backward_shapes(n, 4 * n.hidden)
     shapes["bias"] = (n.rows,)
     shapes |= dict.fromkeys(("dh", "new", "s", "q", "kept", "spare"), state)
     if not n.plain:
@@ -99,7 +100,7 @@ def gru_grad(xp, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *, out, work, **at
     dx, dw, dr, db, dh0 = (*out, None)[:5]
     slab, size = buffers["slab"], n.hidden
     for d in range(len(n.backwards)):
-        hidden = common.Hidden(xp, n, d, y, h0, lens)
+        hidden = products.Hidden(xp, n, d, y, h0, lens)
         bias = common.bias_of(xp, n, b, d, buffers["bias"], split=linear)
         _again(xp, n, d, linear, x, w[d], r[d], b, bias, hidden, buffers)
         common.first_gradient(xp, n, d, dy_h, lens, buffers["dh"])
@@ -114,7 +115,7 @@ def gru_grad(xp, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *, out, work, **at
             else:
                 add(da[2 * size : 3 * size], da[3 * size :].T, dr[d, 2 * size :])
 
-        common.weight_gradients(xp, n, d, x, w[d], slab, dx, dw, hidden, buffers, then)
+        products.weight_gradients(xp, n, d, x, w[d], slab, dx, dw, hidden, buffers, then)
         if db is not None:
             xp.sum(slab[:, : n.rows], axis=(0, 2), out=db[d, : n.rows])
             xp.copyto(db[d, n.rows :], db[d, : n.rows])

@@ -6,7 +6,8 @@ import numpy as np
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _recurrence as common
-from gradtool.exec.kernels._activations import activate, sigmoid
+from gradtool.exec.kernels import _recurrent_products as products
+from gradtool.exec.kernels._cell import Cell
 from gradtool.exec.kernels._wide import widened
 from gradtool.program import Spec
 
@@ -17,72 +18,6 @@ def _node(x, r, attributes):
     options = dict(attributes)
     coupled = bool(options.pop("input_forget", 0))
     return common.recurrence(x, r, 4, DEFAULT, **options), coupled
-
-
-class Cell:
-    """The cell of one direction: activates the gates of one time, and advances the cell state."""
-
-    def __init__(self, xp, n, direction, coupled, p, buffers):
-        self.xp, self.n, self.coupled = xp, n, coupled
-        self.spare, self.flags = buffers["spare"], buffers["flags"]
-        self.f, self.g, self.h = n.acts[direction]
-        self.plain = n.plain and (self.f.name, self.g.name) == ("sigmoid", "tanh")
-        self.p = None if p is None else p[direction].reshape(3, n.hidden, 1)
-
-    def advance(self, a, c, new, slopes=None):
-        """From pre-activations `a` and cell state `c`: the gates, in place, and the `new` state.
-
-        `slopes` gets those of the gates.
-        """
-        xp, n = self.xp, self.n
-        i, o, f, g = (n.gate(a, k) for k in range(4))
-        if self.p is not None:
-            for gate, weight in ((i, self.p[0]), (f, self.p[2])):
-                xp.multiply(c, weight, out=self.spare)
-                xp.add(gate, self.spare, out=gate)
-        fast = self.plain and self.p is None
-        if fast:
-            some = a[: 3 * n.hidden]
-            xp.multiply(some, 0.5, out=some)
-            xp.tanh(a, out=a)
-            xp.multiply(some, 0.5, out=some)
-            xp.add(some, 0.5, out=some)
-        else:
-            for k, act in ((0, self.f), (2, self.f), (3, self.g)):
-                self.activate(act, n.gate(a, k), n.gate(slopes, k))
-        if self.coupled:
-            xp.subtract(1, i, out=f)
-        xp.multiply(f, c, out=new)
-        xp.multiply(i, g, out=self.spare)
-        xp.add(new, self.spare, out=new)
-        if self.p is not None:
-            xp.multiply(new, self.p[1], out=self.spare)
-            xp.add(o, self.spare, out=o)
-        if not fast:
-            self.activate(self.f, o, n.gate(slopes, 1))
-
-    def activate(self, act, a, d):
-        if self.plain and act.name == "sigmoid":
-            sigmoid(self.xp, a)
-        else:
-            activate(self.xp, act, self.n.clip, a, d, self.spare, self.flags)
-
-    def shown(self, c, y, d=None):
-        """`y = h(c)`, and its slope in `d`."""
-        xp = self.xp
-        if self.h.name == "tanh":
-            xp.tanh(c, out=y)
-            if d is not None:
-                xp.multiply(y, y, out=d)
-                xp.subtract(1, d, out=d)
-            return
-        xp.copyto(y, c)
-        activate(xp, self.h, None, y, d, self.spare, self.flags)
-
-    def slope(self, k, y, slopes, out):
-        """The slope of gate `k` of value `y`."""
-        act = self.g if k == 3 else self.f
-        return common.slope(self.xp, act, y, self.n.gate(slopes, k), out)
 
 
 def _forward_room(x, r, attributes):
@@ -127,7 +62,7 @@ def lstm(xp, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, *, out, work,
 def _backward_room(x, r, attributes):
     n, coupled = _node(x, r, attributes)
     state, dtype = (n.hidden, n.batch), x.dtype
-    shapes = common.backward_shapes(n, n.rows)
+    shapes = products.backward_shapes(n, n.rows)
     shapes |= {"cells": (n.times + 1, *state), "bias": (n.rows,)}
     shapes |= dict.fromkeys(("dh", "dc", "new", "s", "q", "bend", "past", "spare"), state)
     if not n.plain:
@@ -154,9 +89,9 @@ def lstm_grad(
     slab, cells = buffers["slab"], buffers["cells"]
     for d in range(len(n.backwards)):
         cell = Cell(xp, n, d, coupled, p, buffers)
-        hidden = common.Hidden(xp, n, d, y, h0, lens)
+        hidden = products.Hidden(xp, n, d, y, h0, lens)
         bias = common.bias_of(xp, n, b, d, buffers["bias"])
-        common.recompute(xp, n, x, w[d], r[d], bias, hidden, slab, buffers)
+        products.recompute(xp, n, x, w[d], r[d], bias, hidden, slab, buffers)
         xp.copyto(cells[0], 0 if c0 is None else n.state(c0, d))
         _states(xp, n, d, cell, lens, buffers)
         common.first_gradient(xp, n, d, dy_h, lens, buffers["dh"])
@@ -168,7 +103,7 @@ def lstm_grad(
             if dr is not None:
                 add(da, before, dr[d])
 
-        common.weight_gradients(xp, n, d, x, w[d], slab, dx, dw, hidden, buffers, then)
+        products.weight_gradients(xp, n, d, x, w[d], slab, dx, dw, hidden, buffers, then)
         if db is not None:
             xp.sum(slab, axis=(0, 2), out=db[d, : n.rows])
             xp.copyto(db[d, n.rows :], db[d, : n.rows])

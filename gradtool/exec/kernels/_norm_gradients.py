@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gradtool.exec.kernels._norms import Room, combined, like, moments, pick, scales
+from gradtool.exec.kernels._norm_layouts import like, pick
+from gradtool.exec.kernels._norms import Room, combined, moments, scales
 from gradtool.program import Spec
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._norms import Layout, like, reduced
+from gradtool.exec.kernels._norm_layouts import Layout, like, reduced
 from gradtool.program import Spec
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _recurrence as common
+from gradtool.exec.kernels import _recurrent_products as products
 from gradtool.exec.kernels._activations import activate
 from gradtool.exec.kernels._wide import widened
 from gradtool.program import Spec
@@ -49,7 +50,7 @@ def rnn(xp, x, w, r, b=None, lens=None, h0=None, *, out, work, **attributes):
 def _backward_room(x, r, attributes):
     n = common.recurrence(x, r, 1, DEFAULT, **attributes)
     state = (n.hidden, n.batch)
-    shapes = common.backward_shapes(n, n.rows)
+    shapes = products.backward_shapes(n, n.rows)
     shapes |= {"bias": (n.rows,), "dh": state, "new": state, "s": state, "spare": state}
     return n, {**common.room(n, x.dtype, **shapes), "flags": Spec(state, np.dtype(bool))}
 
@@ -67,10 +68,10 @@ def rnn_grad(xp, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *, out, work, **at
     buffers = dict(zip(room, work, strict=True))
     dx, dw, dr, db, dh0 = (*out, None)[:5]
     for d in range(len(n.backwards)):
-        hidden = common.Hidden(xp, n, d, y, h0, lens)
+        hidden = products.Hidden(xp, n, d, y, h0, lens)
         if not n.plain:
             bias = common.bias_of(xp, n, b, d, buffers["bias"])
-            common.recompute(xp, n, x, w[d], r[d], bias, hidden, buffers["slab"], buffers)
+            products.recompute(xp, n, x, w[d], r[d], bias, hidden, buffers["slab"], buffers)
         common.first_gradient(xp, n, d, dy_h, lens, buffers["dh"])
         _backward(xp, n, d, lens, r[d], n.track(y, d), n.track(dy, d), buffers)
 
@@ -79,7 +80,7 @@ def rnn_grad(xp, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *, out, work, **at
                 add(da, before, dr[d])
 
         slab = buffers["slab"]
-        common.weight_gradients(xp, n, d, x, w[d], slab, dx, dw, hidden, buffers, then)
+        products.weight_gradients(xp, n, d, x, w[d], slab, dx, dw, hidden, buffers, then)
         if db is not None:
             xp.sum(slab, axis=(0, 2), out=db[d, : n.rows])
             xp.copyto(db[d, n.rows :], db[d, : n.rows])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _convolutions as columns
 from gradtool.exec.kernels import _depthwise as depthwise
+from gradtool.exec.kernels._conv_sizes import Convolution
 from gradtool.program import Spec
 from gradtool.windows import Window, transposed_pads
 
@@ -13,7 +14,7 @@ def convolution(x, w, y, attributes):
     """The sizes of a convolution from x to y."""
     window = Window.of(w.shape[2:], x.shape[2:], attributes)
     group = attributes.get("group") or 1
-    return columns.Convolution(tuple(x.shape), tuple(y.shape), group, window, x.dtype)
+    return Convolution(tuple(x.shape), tuple(y.shape), group, window, x.dtype)
 
 
 def transposed(x, w, y, attributes):
@@ -23,7 +24,7 @@ def transposed(x, w, y, attributes):
     begin, end = transposed_pads(x.shape[2:], window, y.shape[2:], attributes)
     window = Window(window.kernel, window.strides, window.dilations, begin, end)
     group = attributes.get("group") or 1
-    return columns.Convolution(tuple(y.shape), tuple(x.shape), group, window, x.dtype)
+    return Convolution(tuple(y.shape), tuple(x.shape), group, window, x.dtype)
 
 
 def _workspace(conv):

@@ -7,7 +7,8 @@ import math
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _batch_norm, _other_norms  # noqa: F401 - they register theirs
 from gradtool.exec.kernels import _norm_gradients as backward
-from gradtool.exec.kernels._norms import Layout, Room, forward
+from gradtool.exec.kernels._norm_layouts import Layout
+from gradtool.exec.kernels._norms import Room, forward
 
 # ---------------------------------------------------------------- layer and RMS normalisation
 
