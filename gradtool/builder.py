@@ -156,15 +156,16 @@ class Builder(Idioms):
     @contextmanager
     def body(self, inputs: Sequence[ir.Value]) -> Iterator[ir.Graph]:
         """Emit into a new subgraph with `inputs`, to be passed as an attribute (Scan, Loop, If)."""
-        outer = (self.graph, self.anchor, self.emitted)
+        outer = (self.graph, self.anchor, self.emitted, self._symbols)
         inner = ir.Graph(
             inputs, [], nodes=[], name=self.names.fresh("body"), opset_imports={"": self.opset}
         )
         self.graph, self.anchor, self.emitted = inner, None, []
+        self._symbols = dict(self._symbols)  # what is found in here is unknown outside
         try:
             yield inner
         finally:
-            self.graph, self.anchor, self.emitted = outer
+            self.graph, self.anchor, self.emitted, self._symbols = outer
 
     def formal(self, hint: str, shape: Sequence[Any], dtype: ir.DataType) -> ir.Value:
         """An input of a subgraph."""

@@ -42,6 +42,7 @@ def infer(model: ir.Model) -> tuple[Unknown, ...]:
         _run(model)
         while _widen(model):
             _run(model)
+    _read_constants(model)
     return _unknown(model)
 
 
@@ -66,6 +67,13 @@ def _run(model: ir.Model) -> None:
         raise ModelError(_one_line(error)) from error
     except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
         raise ModelError(f"shapes cannot be inferred: {_one_line(error)}") from error
+
+
+def _read_constants(model: ir.Model) -> None:
+    """Give the outputs of Constant nodes their values, as initializers have theirs."""
+    for node in model.graph.all_nodes():
+        if node.op_type == "Constant" and not node.domain:
+            node.outputs[0].const_value = ir.convenience.get_const_tensor(node.outputs[0])
 
 
 def _widen(model: ir.Model) -> bool:

@@ -90,22 +90,26 @@ def high_water(executor: Executor) -> int:
 def beside_arena(executor: Executor) -> tuple[int, int]:
     """The most that was allocated during a step outside the arena, and what stayed after it.
 
-    Collecting garbage empties the interpreter's free lists, which are nobody's.
+    Collecting garbage empties the interpreter's free lists, which no kernel holds.
     """
     executor.step()
+    gc.freeze()
     tracemalloc.start()
     try:
         executor.step()
         gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        tracemalloc.reset_peak()
-        executor.step()
-        peak = tracemalloc.get_traced_memory()[1]
+        before = most = tracemalloc.get_traced_memory()[0]
+        for call in executor.calls:
+            gc.collect()
+            tracemalloc.reset_peak()
+            call()
+            most = max(most, tracemalloc.get_traced_memory()[1])
         gc.collect()
         now = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    return peak - before, max(now - before, 0)
+        gc.unfreeze()
+    return most - before, max(now - before, 0)
 
 
 def check_arena(executor: Executor) -> None:

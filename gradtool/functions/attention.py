@@ -37,7 +37,7 @@ def attention_grad(
     """
     flat = len(q.shape) == 3
     heads, groups = (q_num_heads, kv_num_heads) if flat else (q.shape[1], k.shape[1])
-    repeat = heads // groups
+    repeat = 1 if heads == groups else heads // groups
     likes = q, k, v
     if flat:
         pairs = ((q, heads), (k, groups), (v, groups), (dy, heads))
@@ -45,7 +45,7 @@ def attention_grad(
     if past_k is not None:
         k, v = op.Concat(past_k, k, axis=2), op.Concat(past_v, v, axis=2)
     q, dy, dscores = (_grouped(op, a, groups, repeat) for a in (q, dy, dscores))
-    k, v = (op.unsqueeze(a, 2) if repeat > 1 else a for a in (k, v))
+    k, v = (op.unsqueeze(a, 2) if repeat != 1 else a for a in (k, v))
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
 
     s = op.MatMul(q * factor, op.swap_axes(k, -2, -1))
@@ -66,7 +66,7 @@ def attention_grad(
     ds = _plus(ds if bend is None else ds * (1 - bend * bend), given.get(0))
     dq = op.MatMul(ds, k) * factor
     dk = op.MatMul(op.swap_axes(ds, -2, -1), q) * factor
-    if repeat > 1:
+    if repeat != 1:
         dk, dv = op.sum(dk, [2]), op.sum(dv, [2])
         dq, dbias = _merged(op, dq), _merged(op, dbias)
     if flat:

@@ -96,7 +96,7 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     if version < opsets.MINIMUM:
-        copy = opsets.raise_to(copy, opsets.MINIMUM)
+        copy = opsets.raise_to(copy, opsets.MINIMUM, isolated=False)
     model = deserialize(copy)
     inline_functions(model, _keep_none)
     return model

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import onnx
+import onnx.version_converter
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
@@ -34,11 +35,13 @@ sys.stdout.buffer.write(model.SerializeToString())
 """
 
 
-def raise_to(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
+def raise_to(
+    model: onnx.ModelProto, version: int, *, isolated: bool = True
+) -> onnx.ModelProto:
     """The same model at a higher opset of the standard domain.
 
     Weights take no part: the converter sees their types only. Its native code can die on what
-    it does not expect, so it runs in a child process.
+    it does not expect, so it runs in a child process, unless the model is trusted.
 
     Raises:
         ModelError: the converter has no way from the one opset to the other.
@@ -52,7 +55,7 @@ def raise_to(model: onnx.ModelProto, version: int) -> onnx.ModelProto:
         model = ir.serde.serialize_model(inlined)
     before = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     skeleton, weights = _strip(model)
-    raised = _convert(skeleton, before, version)
+    raised = (_convert if isolated else _convert_here)(skeleton, before, version)
     _restore(raised, model, weights)
     needed = onnx.helper.find_min_ir_version_for(list(raised.opset_import), ignore_unknown=True)
     raised.ir_version = max(model.ir_version, needed)
@@ -114,13 +117,24 @@ def _convert(skeleton: onnx.ModelProto, before: int, version: int) -> onnx.Model
     if done.returncode != 0:
         lines = done.stderr.decode("utf-8", "replace").split("\n")
         reason = next((line for line in reversed(lines) if line.strip()), "the converter died")
-        raise ModelError(
-            f"opset {before} cannot be raised to {version}: {reason[:200]}; export the model "
-            f"at opset {MINIMUM} or later"
-        )
+        raise _impossible(before, version, reason)
     raised = onnx.ModelProto()
     raised.ParseFromString(done.stdout)
     return raised
+
+
+def _convert_here(skeleton: onnx.ModelProto, before: int, version: int) -> onnx.ModelProto:
+    try:
+        return onnx.version_converter.convert_version(skeleton, version)
+    except RuntimeError as error:
+        raise _impossible(before, version, str(error).split("\n", maxsplit=1)[0]) from error
+
+
+def _impossible(before: int, version: int, reason: str) -> ModelError:
+    return ModelError(
+        f"opset {before} cannot be raised to {version}: {reason[:200]}; export the model "
+        f"at opset {MINIMUM} or later"
+    )
 
 
 def _restore(

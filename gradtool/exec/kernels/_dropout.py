@@ -26,8 +26,17 @@ def _work(x, ratio=None, training=None, *, out, seed=None):
         return []
     size = (min(BLOCK, math.prod(x.shape)),)
     wide = accumulator(x.dtype)
-    types = (np.dtype(np.float32), np.dtype(bool), wide, wide)
+    types = (np.dtype(np.float64), np.dtype(bool), wide, wide)
     return [Spec(size, dtype) for dtype in types]
+
+
+def _generator(xp, seed):
+    """With a seed, on the host: the numbers of the standard's reference implementation."""
+    if seed is None or xp is not np:
+        return xp.random.default_rng(seed)
+    bits = np.random.MT19937()
+    bits.state = np.random.RandomState(seed).get_state(legacy=False)
+    return np.random.Generator(bits)
 
 
 @kernel("Dropout", may_inplace=(0,), strided=True, host=(1, 2), view=_view, work=_work)
@@ -40,11 +49,11 @@ def dropout(xp, x, ratio=None, training=None, *, out, work, seed=None):
             mask.fill(True)
         return
     ratio = 0.5 if ratio is None else float(ratio.item())
-    draw = xp.random.default_rng(seed)
+    draw = _generator(xp, seed)
     for index in blocks(y.shape):
         part = y[index]
         uniform, kept, wide, result = (w[: part.size].reshape(part.shape) for w in work)
-        draw.random(out=uniform, dtype=uniform.dtype)
+        draw.random(out=uniform)
         xp.greater_equal(uniform, ratio, out=kept)
         if mask is not None:
             xp.copyto(mask[index], kept)

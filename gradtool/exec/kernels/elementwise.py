@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels import _elementwise_grad  # noqa: F401 - registers its kernels
+from gradtool.exec.kernels import _casts, _elementwise_grad  # noqa: F401 - register theirs
 from gradtool.exec.kernels._blocks import aligned
 from gradtool.exec.kernels._powers import raise_to
 from gradtool.exec.kernels._select import INTEGERS, choose
@@ -184,16 +184,6 @@ def where(xp, condition, a, b, *, out, work):
             xp.copyto(t, right)
             xp.copyto(t, left, where=own)
             xp.copyto(part, t)
-
-
-@kernel("Cast", strided=True)
-def cast(xp, x, *, out, work, to, saturate=1, round_mode="up"):
-    xp.copyto(out[0], x, casting="unsafe")
-
-
-@kernel("CastLike", strided=True)
-def cast_like(xp, x, like, *, out, work, saturate=1, round_mode="up"):
-    xp.copyto(out[0], x, casting="unsafe")
 
 
 def _whole(x, strides, *, out):

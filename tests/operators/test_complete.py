@@ -1,0 +1,152 @@
+"""Nothing is registered without a case, and nothing is emitted that cannot run."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import cases
+import onnx_ir as ir
+import onnx_shape_inference
+import pytest
+from cases import Floats
+from checkers import build
+
+import gradtool
+from gradtool import gradients, shape_rules
+from gradtool.builder import Builder
+from gradtool.exec import kernel
+from gradtool.families import FAMILIES, full_name, split_name
+from gradtool.functions import DOMAIN, composites
+from gradtool.functions.calls import expand, register_shapes
+from gradtool.passes.backward import differentiate
+
+for family in FAMILIES:
+    if find_spec(f"operators.{family}"):
+        import_module(f"operators.{family}")
+HERE = Path(__file__).parent
+PACKAGE = Path(gradtool.__file__).parent
+RULES = gradients.rules()
+TESTED = {full_name(*split_name(c.op)) for c in cases.CASES}
+DIFFERENTIATED = {full_name(*split_name(c.op)) for c in cases.CASES if c.gradient}
+
+
+def backward(case: cases.Case) -> ir.Model:
+    """A case and its gradients, nothing pruned and nothing computed."""
+    model, _ = build(case)
+    op = Builder(model)
+    wrt = [
+        v for v, given in zip(model.graph.node("node").inputs, case.inputs, strict=False)
+        if isinstance(given, Floats) and not given.fixed
+    ]  # fmt: skip
+    heads = {
+        v: ir.Value(name=f"c_{v.name}", shape=v.shape, type=v.type)
+        for v in model.graph.outputs
+        if v.dtype is not None and v.dtype.is_floating_point()
+    }
+    differentiate(op, heads, wrt)
+    return model
+
+
+Use = dict[tuple[str, str, int], str]
+
+
+@pytest.fixture(scope="module")
+def emitted() -> tuple[Use, Use]:
+    """Every operator in gradients and in bodies, with the case that it came up in first."""
+    calls: Use = {}
+    plain: Use = {}
+    for case in cases.CASES:
+        if case.gradient:
+            model = backward(case)
+            _collect(calls, model, case.id)
+            expand(model, lambda _: False)
+            _collect(plain, model, case.id)
+    return calls, plain
+
+
+def _collect(found: Use, model: ir.Model, where: str) -> None:
+    for node in model.graph.all_nodes():
+        version = 1 if node.domain == DOMAIN else model.graph.opset_imports[node.domain]
+        found.setdefault((node.domain, node.op_type, version), where)
+
+
+def _missing(found: Use, has) -> dict[str, str]:
+    return {full_name(d, op): where for (d, op, v), where in found.items() if not has(d, op, v)}
+
+
+def test_every_rule_has_a_case():
+    smooth = {r.name for r in RULES if not r.zero}
+
+    assert sorted(smooth - DIFFERENTIATED) == []
+
+
+def test_every_operator_with_zero_gradient_has_a_case():
+    assert sorted({r.name for r in RULES if r.zero} - TESTED) == []
+
+
+def test_every_kernel_has_a_case(emitted):
+    calls, plain = emitted
+    seen = TESTED | {full_name(d, op) for d, op, _ in (*calls, *plain)}
+
+    assert sorted({k.name for k in kernel.kernels()} - seen) == []
+
+
+def test_every_composite_is_emitted_by_a_rule(emitted):
+    used = {op for domain, op, _ in emitted[0] if domain == DOMAIN}
+
+    assert sorted(set(composites()) - used) == []
+
+
+def test_every_operator_that_a_rule_emits_has_a_kernel(emitted):
+    assert _missing(emitted[0], lambda *key: kernel.find(*key) is not None) == {}
+
+
+def test_every_operator_that_a_body_emits_has_a_kernel(emitted):
+    assert _missing(emitted[1], lambda *key: kernel.find(*key) is not None) == {}
+
+
+def test_every_operator_that_is_emitted_has_a_shape_function(emitted):
+    register_shapes()
+    shape_rules.register()
+    registry = onnx_shape_inference.registry
+
+    def has(domain, op, version):
+        return registry.get(domain, op, version=version) is not None
+
+    assert _missing(emitted[0] | emitted[1], has) == {}
+
+
+def test_bodies_hold_standard_operators_only(emitted):
+    assert sorted({f"{d}::{op}" for d, op, _ in emitted[1] if d} - TESTED) == []
+
+
+@pytest.mark.parametrize("room", ["gradients", "functions", "exec/kernels"])
+def test_every_file_of_a_room_is_a_family(room):
+    """A file that is none would never be imported."""
+    names = {p.stem for p in (PACKAGE / room).glob("*.py") if not p.stem.startswith("_")}
+
+    assert sorted(names - set(FAMILIES) - {"calls"}) == []
+
+
+def test_every_table_of_cases_is_a_family():
+    names = {p.stem for p in HERE.glob("*.py") if not p.stem.startswith(("_", "test_"))}
+
+    assert sorted(names - set(FAMILIES)) == []
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_family_with_rules_or_kernels_has_cases(name):
+    rooms = ("gradients", "exec/kernels")
+    if any((PACKAGE / room / f"{name}.py").exists() for room in rooms):
+        assert (HERE / f"{name}.py").exists()
+
+
+def test_no_two_cases_are_the_same():
+    seen = [
+        (c.op, c.opset, c.outputs, repr(sorted(c.attributes.items())), *map(repr, c.inputs))
+        for c in cases.CASES
+    ]
+
+    assert sorted({key for key in seen if seen.count(key) > 1}) == []
