@@ -25,7 +25,8 @@ from gradtool import gradients, io
 from gradtool.errors import UsageError
 from gradtool.exec import inputs as sources
 from gradtool.exec.run import Result, bound, execute, planned
-from gradtool.functions.calls import inline, is_inlined, refold, register_shapes
+from gradtool.functions.calls import inline, is_inlined, refold
+from gradtool.functions.inference import register_shapes
 from gradtool.passes.backward import Accumulate
 from gradtool.passes.prune import prune
 from gradtool.passes.training import TrainingGraph, is_training_graph, training_graph

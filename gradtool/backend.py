@@ -25,7 +25,7 @@ from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
 from gradtool.exec.run import parameters_of
 from gradtool.flatten import flatten
-from gradtool.functions.calls import register_shapes
+from gradtool.functions.inference import register_shapes
 from gradtool.planning.keep import keep
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.attributes import attribute
 from gradtool.errors import ModelError
 from gradtool.functions import DOMAIN, composites
 from gradtool.idioms import Idioms
@@ -39,7 +40,7 @@ class Builder(Idioms):
     ) -> None:
         from onnx_shape_inference import ShapeInferenceContext
 
-        from gradtool.functions.calls import register_shapes
+        from gradtool.functions.inference import register_shapes
 
         register_shapes()
         self.model = model
@@ -209,25 +210,3 @@ class Builder(Idioms):
                     value.name = self.names.fresh(f"{node.name}:{index}")
             self.infer(node)
         return tuple(node.outputs[:count])
-
-
-def attribute(name: str, value: Any) -> ir.Attr:
-    """A typed attribute from a Python value; sequences must not be empty of type."""
-    if isinstance(value, ir.Attr):
-        return value
-    if isinstance(value, ir.Graph):
-        return ir.AttrGraph(name, value)
-    if isinstance(value, (bool, int, np.integer, ir.DataType)):
-        return ir.AttrInt64(name, int(value))
-    if isinstance(value, (float, np.floating)):
-        return ir.AttrFloat32(name, float(value))
-    if isinstance(value, str):
-        return ir.AttrString(name, value)
-    if isinstance(value, np.ndarray):
-        return ir.AttrTensor(name, ir.Tensor(value))
-    values = list(value)
-    if values and isinstance(values[0], str):
-        return ir.AttrStrings(name, values)
-    if values and isinstance(values[0], float):
-        return ir.AttrFloat32s(name, values)
-    return ir.AttrInt64s(name, [int(v) for v in values])

@@ -21,6 +21,11 @@ FAMILIES = (
     "control",
     "sequence",
     "signal",
+    "vision",
+    "matrix",
+    "random",
+    "text",
+    "ml",
     "training",
     "quantize",
 )

@@ -12,12 +12,13 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
+from gradtool.attributes import arguments
 from gradtool.errors import UsageError
 from gradtool.exec import kernel as registry
 from gradtool.exec.kernel import Kernel
 from gradtool.families import full_name
 from gradtool.functions import DOMAIN
-from gradtool.functions.calls import arguments, expand
+from gradtool.functions.calls import expand
 from gradtool.passes.backward import free
 from gradtool.program import Datum, Kind, Program, Spec, Step, View, contiguous, is_contiguous
 

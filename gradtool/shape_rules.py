@@ -207,7 +207,7 @@ def _max_unpool(_library: Any, ctx: Any, node: ir.Node) -> None:
         return
     shape = _known(ctx, node.inputs[2]) if len(node.inputs) > 2 else None
     if shape is None:
-        from gradtool.functions.calls import arguments
+        from gradtool.attributes import arguments
         from gradtool.windows import Window
 
         given = arguments(node)

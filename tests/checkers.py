@@ -9,12 +9,13 @@ import numpy as np
 import onnx_ir as ir
 from cases import Case, Floats
 
-from gradtool.builder import Builder, attribute
+from gradtool.attributes import arguments, attribute
+from gradtool.builder import Builder
 from gradtool.exec import kernel as registry
 from gradtool.exec.call import call, spec_of
 from gradtool.families import split_name
 from gradtool.flatten import _Flat
-from gradtool.functions.calls import arguments, expand, inline
+from gradtool.functions.calls import expand, inline
 from gradtool.passes.backward import differentiate
 from gradtool.program import Spec
 

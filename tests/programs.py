@@ -68,7 +68,7 @@ def program(
             )
         )
     for name in views:
-        value(name, "activation")
+        value(name, "output" if name in outputs.split() else "activation")
     return Program(
         values=tuple(values),
         steps=tuple(made),

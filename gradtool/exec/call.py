@@ -29,7 +29,10 @@ def call(
     if kernel.simple:
         made = kernel.function(xp, *inputs, **attributes)
         made = made if isinstance(made, tuple) else (made,)
-        return [m if s is None else xp.asarray(m, s.dtype) for m, s in zip(made, out, strict=False)]
+        return [
+            m if s is None else xp.asarray(m, s.dtype, order="C")
+            for m, s in zip(made, out, strict=False)
+        ]
     specs = [
         array if array is None or slot in kernel.host else spec_of(array)
         for slot, array in enumerate(inputs)

@@ -90,7 +90,7 @@ def _infer(step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec]:
     """
     from onnx_shape_inference import ShapeInferenceContext, registry
 
-    from gradtool.builder import attribute
+    from gradtool.attributes import attribute
 
     domain, op = split_name(step.op)
     values = [None if a is None else _constant(a) for a in inputs]

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from gradtool import io
 from gradtool.errors import DeviceError, GradtoolError
 from gradtool.exec.inputs import require
 from gradtool.exec.run import Result
+from gradtool.functions.calls import inline
 
 
 def execute(
@@ -29,12 +31,12 @@ def execute(
         GradtoolError: onnxruntime is not installed.
         DeviceError: it refused the graph, or died.
     """
-    from gradtool.api import save
-
     feeds = require(model, arrays, "inputs")
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         place = Path(folder)
-        save(model, place / "model.onnx")
+        stock = model.clone()
+        inline(stock)
+        io.save(stock, place / "model.onnx")
         np.savez(place / "inputs.npz", **feeds)  # type: ignore[arg-type]
         command = [sys.executable, "-m", __name__, folder, str(repeat)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

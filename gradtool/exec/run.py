@@ -37,7 +37,7 @@ class Result:
 
 def bound(model: ir.Model, dims: Mapping[str, int]) -> ir.Model:
     """A copy of a model with sizes given to symbols, its shapes inferred again."""
-    from gradtool.functions.calls import register_shapes
+    from gradtool.functions.inference import register_shapes
     from gradtool.io.dims import bind
 
     register_shapes()
@@ -49,7 +49,7 @@ def bound(model: ir.Model, dims: Mapping[str, int]) -> ir.Model:
 
 def planned(model: ir.Model, dims: Mapping[str, int]) -> Plan:
     """The plan that keeps everything, for the given sizes."""
-    from gradtool.functions.calls import register_shapes
+    from gradtool.functions.inference import register_shapes
 
     register_shapes()
     return keep(flatten(bound(model, dims) if dims else model, dims=dims))

@@ -5,56 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.functions import DOMAIN, Composite, composites
+from gradtool.attributes import arguments, attribute
+from gradtool.builder import Builder
+from gradtool.functions import DOMAIN, composites
 from gradtool.passes.prune import detach, drop, inner_nodes
-
-if TYPE_CHECKING:
-    from gradtool.builder import Builder
 
 CALL = "gradtool.call"
 CALLEE = "gradtool.callee"
-
-
-@cache
-def register_shapes() -> None:
-    """Teach the shape inference library the shapes of our composites, once."""
-    from onnx_shape_inference import registry
-
-    from gradtool import shape_rules
-
-    shape_rules.register()
-    for name, entry in composites().items():
-        registry.register(DOMAIN, name)(_inference(entry))
-
-
-def _inference(entry: Composite) -> Callable[[Any, ir.Node], None]:
-    def infer(context: Any, node: ir.Node) -> None:
-        if any(v is not None and (v.shape is None or v.dtype is None) for v in node.inputs):
-            return
-        found = entry.shapes(*node.inputs, **arguments(node))
-        for value, (shape, dtype) in zip(node.outputs, found, strict=False):
-            dims = [context.new_symbolic_dim() if _unnamed(d) else d for d in shape]
-            context.set_shape_and_dtype(value, ir.Shape(dims), dtype)
-
-    return infer
-
-
-def _unnamed(dim: Any) -> bool:
-    return isinstance(dim, ir.SymbolicDim) and dim.value is None
-
-
-def arguments(node: ir.Node) -> dict[str, Any]:
-    """The attributes of a node as Python values; tensors as numpy arrays."""
-    return {
-        name: attr.value.numpy() if attr.type == ir.AttributeType.TENSOR else attr.value
-        for name, attr in sorted(node.attributes.items())
-    }
 
 
 def inline(model: ir.Model) -> None:
@@ -66,8 +28,6 @@ def expand(model: ir.Model, keep: Callable[[str], bool], *, mark: bool = False) 
     """Replace the composite calls whose name `keep` refuses by their bodies."""
     calls = [n for n in model.graph.all_nodes() if n.domain == DOMAIN and not keep(n.op_type)]
     if calls:
-        from gradtool.builder import Builder
-
         op = Builder(model)
         for node in calls:
             emitted = _emit_body(op, node)
@@ -135,8 +95,6 @@ def refold(model: ir.Model) -> int:
     groups = _groups(model)
     if not groups:
         return 0
-    from gradtool.builder import Builder
-
     op = Builder(model)
     before = set(model.graph.initializers)
     values = {v.name: v for g in model.graphs() for v in (*g.inputs, *g.initializers.values())}
@@ -211,8 +169,6 @@ def _read_call(
         entry = composites()[callee["op"]]
         inputs = [values[n] if n else None for n in callee["inputs"]]
         outputs = [values[n] for n in callee["outputs"]]
-        from gradtool.builder import attribute
-
         attributes = [attribute(k, v) for k, v in callee["attributes"].items()]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gradtool.attributes import arguments
 from gradtool.errors import UnsupportedGradient
-from gradtool.functions.calls import arguments
 from gradtool.gradients import gradient
 from gradtool.windows import Window, transposed_pads
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from gradtool.attributes import arguments
 from gradtool.errors import UnsupportedGradient
 from gradtool.functions._sizes import array, integers
-from gradtool.functions.calls import arguments
 from gradtool.gradients import gradient, zero_gradient
 
 zero_gradient("Shape", "Size", "ConstantOfShape")

@@ -100,6 +100,14 @@ def needed(
     return found
 
 
+def expand_for_gradient(model: ir.Model) -> None:
+    """Replace the composites that have no rule by their bodies, whose operators have."""
+    from gradtool.functions import DOMAIN
+    from gradtool.functions.calls import expand
+
+    expand(model, lambda name: gradients.find(DOMAIN, name, 1) is not None)
+
+
 def differentiate(
     op: Builder,
     heads: Mapping[ir.Value, ir.Value],

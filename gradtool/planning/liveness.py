@@ -52,19 +52,27 @@ def lifetimes(program: Program) -> list[Lifetime]:
             members.setdefault(_owner(shared, value), []).append(value)
     born = {v: i for i, step in enumerate(program.steps) for v in step.writes}
     end = max(len(program.steps) - 1, 0)
+    results = _results(program)
     found = []
     for values in members.values():
         data = [program.values[v] for v in values]
         if data[0].kind == "host" or not data[0].bytes:
             continue
-        region = _REGIONS[data[-1].kind]
+        region = _REGIONS[results.get(values[-1], data[-1].kind)]
         always = region in ALWAYS_LIVE
         first = 0 if always else min(born[v] for v in values)
         until = end if always else max(last[v] for v in values)
         size = aligned(data[0].bytes)
-        found.append(Lifetime(data[-1].name, region, size, first, until, tuple(values)))
+        named = data[0] if region == "activations" else data[-1]
+        found.append(Lifetime(named.name, region, size, first, until, tuple(values)))
     found += list(workspaces(program))
     return sorted(found, key=lambda b: (b.region not in ALWAYS_LIVE, b.first, b.values))
+
+
+def _results(program: Program) -> dict[int, str]:
+    """The activations that gradients and outputs are windows on, and which of both."""
+    roots = {program.root(v): program.values[v].kind for v in program.outputs}
+    return {v: kind for v, kind in roots.items() if program.values[v].kind == "activation"}
 
 
 def workspaces(program: Program) -> Iterator[Lifetime]:

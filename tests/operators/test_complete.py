@@ -19,7 +19,8 @@ from gradtool.builder import Builder
 from gradtool.exec import kernel
 from gradtool.families import FAMILIES, full_name, split_name
 from gradtool.functions import DOMAIN, composites
-from gradtool.functions.calls import expand, register_shapes
+from gradtool.functions.calls import expand
+from gradtool.functions.inference import register_shapes
 from gradtool.passes.backward import differentiate
 
 for family in FAMILIES:

@@ -341,3 +341,16 @@ def test_lifetimes_list_what_is_always_live_first():
     made = lifetimes(program(*FIVE, outputs="y", parameters="w"))
 
     assert [b.name for b in made] == ["w", "x", "a", "b", "c", "d", "y"]
+
+
+def test_storage_that_an_output_is_a_window_on_counts_as_that_output():
+    plan = keep(program("a = Exp x", "b = Neg a", outputs="v b", views={"v": "a"}))
+
+    assert buffers(plan)["a"].region == "outputs"
+    assert buffers(plan)["x"].region == "inputs"
+
+
+def test_an_output_that_is_a_window_on_an_input_stays_an_input():
+    plan = keep(program("a = Exp x", outputs="v a", views={"v": "x"}))
+
+    assert buffers(plan)["x"].region == "inputs"

@@ -1,0 +1,84 @@
+"""TreeEnsemble: decision trees over the columns of a matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+
+LEAST_EQUAL, LESS, GREATEST_EQUAL, GREATER, EQUAL, UNEQUAL, MEMBER = range(7)
+COMPARE = {
+    LEAST_EQUAL: np.less_equal,
+    LESS: np.less,
+    GREATEST_EQUAL: np.greater_equal,
+    GREATER: np.greater,
+    EQUAL: np.equal,
+    UNEQUAL: np.not_equal,
+}
+AVERAGE, SUM, MIN, MAX = range(4)
+
+
+@kernel("ai.onnx.ml::TreeEnsemble")
+def tree_ensemble(
+    xp, x, *, nodes_splits, nodes_featureids, nodes_modes, nodes_truenodeids, nodes_falsenodeids,
+    nodes_trueleafs, nodes_falseleafs, leaf_targetids, leaf_weights, tree_roots, n_targets=1,
+    aggregate_function=SUM, post_transform=0, nodes_missing_value_tracks_true=None,
+    membership_values=None, nodes_hitrates=None,
+):  # fmt: skip
+    """What the leaf that each row reaches in each tree adds to its target."""
+    members = _members(nodes_modes, membership_values)
+    start = {MIN: np.inf, MAX: -np.inf}.get(aggregate_function, 0)
+    y = np.full((len(x), n_targets), start, dtype=np.float64)
+    combine = {MIN: np.minimum, MAX: np.maximum}.get(aggregate_function, np.add)
+
+    def add(leaf, rows):
+        share = len(tree_roots) if aggregate_function == AVERAGE else 1
+        target = leaf_targetids[leaf]
+        y[rows, target] = combine(y[rows, target], leaf_weights[leaf] / share)
+
+    def descend(node, rows):
+        column = x[rows, nodes_featureids[node]]
+        if nodes_modes[node] == MEMBER:
+            goes = np.isin(column, members[node])
+        else:
+            goes = COMPARE[nodes_modes[node]](column, nodes_splits[node])
+        if nodes_missing_value_tracks_true is not None and nodes_missing_value_tracks_true[node]:
+            goes |= np.isnan(column)
+        for chosen, to, leaf in (
+            (rows[goes], nodes_truenodeids[node], nodes_trueleafs[node]),
+            (rows[~goes], nodes_falsenodeids[node], nodes_falseleafs[node]),
+        ):
+            if len(chosen):
+                (add if leaf else descend)(to, chosen)
+
+    for root in tree_roots:
+        descend(root, np.arange(len(x)))
+    return _transformed(y, post_transform).astype(x.dtype)
+
+
+def _members(modes, values):
+    """The set of each node that tests membership; NaN ends a set."""
+    sets, current = [], []
+    for value in () if values is None else np.ravel(values):
+        if np.isnan(value):
+            sets.append(current)
+            current = []
+        else:
+            current.append(value)
+    nodes = [n for n, mode in enumerate(modes) if mode == MEMBER]
+    return dict(zip(nodes, sets, strict=False))
+
+
+def _transformed(y, kind):
+    """Nothing, softmax, logistic, softmax of what isn't zero, or the probit function."""
+    if kind in (1, 3):
+        powers = np.exp(y - y.max(axis=1, keepdims=True))
+        powers = np.where((kind == 3) & (y == 0), 0, powers)
+        return powers / powers.sum(axis=1, keepdims=True)
+    if kind == 2:
+        return 1 / (1 + np.exp(-y))
+    if kind == 4:
+        from scipy.special import ndtri
+
+        return ndtri(y)
+    return y

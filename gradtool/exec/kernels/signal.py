@@ -1,0 +1,69 @@
+"""Fourier transforms, and through their helper the windows they are used with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels import _windowing  # noqa: F401 - it registers
+from gradtool.exec.kernels._fourier import complex_of, length_of, pairs_of, transform_bytes
+
+
+def _transform(xp, x, length, axis, inverse, onesided):
+    axis %= x.ndim
+    z = complex_of(xp, x)
+    size = length_of(x, length, axis, halved=inverse and onesided)
+    if inverse and onesided:
+        return xp.fft.irfft(z, size, axis=axis)[..., None].astype(x.dtype, copy=False)
+    if inverse:
+        return pairs_of(xp, xp.fft.ifft(z, size, axis=axis), x.dtype)
+    if onesided and x.shape[-1] == 1:
+        return pairs_of(xp, xp.fft.rfft(z, size, axis=axis), x.dtype)
+    made = xp.fft.fft(z, size, axis=axis)
+    if onesided:
+        made = made[(slice(None),) * axis + (slice(size // 2 + 1),)]
+    return pairs_of(xp, made, x.dtype)
+
+
+def _dft_bytes(x, *others, out, **attributes):
+    return transform_bytes(x, out[0])
+
+
+@kernel("DFT", since=17, host=(1,), temporaries=_dft_bytes)
+def dft_17(xp, x, length=None, *, axis=1, inverse=0, onesided=0):
+    """The axis is an attribute."""
+    return _transform(xp, x, length, axis, inverse, onesided)
+
+
+@kernel("DFT", since=20, host=(1, 2), temporaries=_dft_bytes)
+def dft(xp, x, length=None, axis=None, *, inverse=0, onesided=0):
+    """`y[k] = Σ x[n] exp(-2πi kn/N)`, or its inverse; `onesided` is of real signals."""
+    axis = -2 if axis is None else int(np.ravel(axis)[0])
+    return _transform(xp, x, length, axis, inverse, onesided)
+
+
+def _stft_bytes(x, *others, out, **attributes):
+    return 2 * transform_bytes(out[0], out[0])
+
+
+def frames_of(xp, x, step, size):
+    """`x[B, L, C]` as overlapping frames `[B, F, size, C]`: a view."""
+    windows = xp.lib.stride_tricks.sliding_window_view(x, size, axis=1)
+    return xp.moveaxis(windows[:, ::step], -1, 2)
+
+
+def frame_length(x, window, length):
+    """The number of elements of one frame."""
+    if length is not None:
+        return int(np.ravel(length)[0])
+    return x.shape[1] if window is None else window.shape[0]
+
+
+@kernel("STFT", host=(1, 3), temporaries=_stft_bytes)
+def stft(xp, x, step, window=None, length=None, *, onesided=1):
+    """Transforms of frames that begin `step` apart, each weighted by the window."""
+    size = frame_length(x, window, length)
+    frames = frames_of(xp, x, int(np.ravel(step)[0]), size)
+    if window is not None:
+        frames = frames * window[:, None]
+    return _transform(xp, frames, None, -2, 0, onesided)
