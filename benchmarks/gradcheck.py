@@ -32,7 +32,8 @@ PEERS = "of 649 such tests at opset 18: onnx-ad 0.3.0 agrees on 507, onnxruntime
 def suite(operators: list[str], processes: int, output: Path | None) -> int:
     """Sweep onnx's node suite."""
     import pool
-    from suite import examine, tests
+    from suite import examine
+    from suite_models import tests
 
     chosen = [n for n, t in tests().items() if not operators or t.op in operators]
     rows = []

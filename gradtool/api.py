@@ -29,7 +29,8 @@ from gradtool.functions.calls import inline, is_inlined, refold
 from gradtool.functions.inference import register_shapes
 from gradtool.passes.backward import Accumulate
 from gradtool.passes.prune import prune
-from gradtool.passes.training import TrainingGraph, is_training_graph, training_graph
+from gradtool.passes.second_order import is_training_graph
+from gradtool.passes.training import TrainingGraph, training_graph
 from gradtool.planning.plan import Plan
 from gradtool.reports.memory import plans_table
 from gradtool.reports.table import Table
@@ -79,7 +80,7 @@ def _has_rule(domain: str, name: str) -> bool:
 
 
 def grad(
-    model: ir.Model,
+    model: Graph,
     *,
     loss: str = "auto",
     labels: str = "labels",
@@ -91,6 +92,9 @@ def grad(
 ) -> TrainingGraph:
     """The training graph of a forward model, which is left as it is.
 
+    Given a training graph, its second order: `loss` then names one of its gradients, as in
+    `sum:w_grad`, and the earlier gradients stay outputs.
+
     `loss` is `auto`, the name of a value, or `KIND[:OUTPUT]` (ce, mse, l1, bce-logits, nll, mean,
     sum).  `wrt`, `no_grad` and `input_grad` are names or globs.  With `head_grads` there is no
     loss: an input per output carries its gradient.
@@ -100,7 +104,7 @@ def grad(
         NotDifferentiable: operators without a gradient, or values the loss does not depend on.
     """
     return training_graph(
-        model,
+        model_of(model),
         loss=loss,
         labels=labels,
         wrt=wrt,

@@ -157,16 +157,15 @@ class Builder(Idioms):
     @contextmanager
     def body(self, inputs: Sequence[ir.Value]) -> Iterator[ir.Graph]:
         """Emit into a new subgraph with `inputs`, to be passed as an attribute (Scan, Loop, If)."""
-        outer = (self.graph, self.anchor, self.emitted, self._symbols)
+        outer = (self.graph, self.anchor, self.emitted)
         inner = ir.Graph(
             inputs, [], nodes=[], name=self.names.fresh("body"), opset_imports={"": self.opset}
         )
         self.graph, self.anchor, self.emitted = inner, None, []
-        self._symbols = dict(self._symbols)  # what is found in here is unknown outside
         try:
             yield inner
         finally:
-            self.graph, self.anchor, self.emitted, self._symbols = outer
+            self.graph, self.anchor, self.emitted = outer
 
     def formal(self, hint: str, shape: Sequence[Any], dtype: ir.DataType) -> ir.Value:
         """An input of a subgraph."""
@@ -199,6 +198,10 @@ class Builder(Idioms):
             yield
         finally:
             self.anchor, self.graph, self.stage, self.source, self.prefix = before
+
+    def forget_sizes(self) -> None:
+        """Look for open sizes anew: values they were read from have left the graph."""
+        self._symbols.clear()
 
     def all_outputs(self, node: ir.Node, count: int) -> tuple[ir.Value, ...]:
         """The first `count` outputs of forward node `node`, absent optional ones added to it."""

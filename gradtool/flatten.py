@@ -126,6 +126,7 @@ class _Flat:
             inputs=inputs,
             outputs=tuple(inner.numbers[v] for v in graph.outputs),
             constants=MappingProxyType(inner.constants),
+            formal=len(graph.inputs),
         )
         return program, captured
 
@@ -133,7 +134,7 @@ class _Flat:
 
     def _number(self, value: ir.Value, kind: Kind, view: View | None = None) -> int:
         index = self.numbers[value] = len(self.values)
-        self.values.append(Datum(value.name or "", _spec(value), kind, view))
+        self.values.append(Datum(value.name or "", _spec(value), kind, view, _least(value)))
         return index
 
     def _initializers(self) -> None:
@@ -190,7 +191,7 @@ class _Flat:
             raise UsageError(f"no kernel to run {full_name(node.domain, node.op_type)}")
         values = list(node.inputs)
         attributes = arguments(node)
-        for name, attr in node.attributes.items():
+        for name, attr in sorted(node.attributes.items()):
             if attr.type == ir.AttributeType.GRAPH:
                 attributes[name], captured = self.subprogram(attr.as_graph())
                 values += captured
@@ -244,7 +245,7 @@ class _Flat:
     ) -> bool:
         """Number the outputs as windows on input 0, if they may be."""
         base = node.inputs[0] if node.inputs else None
-        if base is None or found.view is None or not all(v.name for v in node.outputs):
+        if base is None or found.view is None:
             return False
         out = [_spec(v) for v in node.outputs]
         if any(s is None for s in (*specs[:1], *out)):
@@ -300,9 +301,21 @@ def _spec(value: ir.Value) -> Spec | None:
     """None where no plan can know it: strings, sequences, and sizes that depend on data."""
     if value.shape is None or value.dtype is None or value.dtype == ir.DataType.STRING:
         return None
+    if not isinstance(value.type, ir.TensorType):
+        return None
     if not all(isinstance(d, int) for d in value.shape):
         return None
     return Spec(tuple(value.shape.numpy()), np.dtype(value.dtype.numpy()))
+
+
+def _least(value: ir.Value) -> Spec | None:
+    """What is known of a tensor whose sizes depend on data: type, rank and the sizes that do not."""
+    if value.shape is None or value.dtype is None or not isinstance(value.type, ir.TensorType):
+        return None
+    if value.shape.is_static() or value.dtype == ir.DataType.STRING:
+        return None
+    sizes = tuple(d if isinstance(d, int) else 0 for d in value.shape)
+    return Spec(sizes, np.dtype(value.dtype.numpy()))
 
 
 def _users(value: ir.Value) -> Iterable[tuple[ir.Node, int]]:

@@ -41,12 +41,16 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Datum:
-    """A value of the program. `spec` is None where the shape depends on data."""
+    """A value of the program. `spec` is None where the shape depends on data.
+
+    `least` is then an array of its type and rank whose open sizes are 0, if those are known.
+    """
 
     name: str
     spec: Spec | None
     kind: Kind
     view: View | None = None
+    least: Spec | None = None
 
     @property
     def bytes(self) -> int:
@@ -87,6 +91,7 @@ class Program:
 
     `constants` holds the data of values of kind `constant` and `host` (sizes, axes and other
     numbers that stay on the host); parameters are looked up by name when the program is bound.
+    Of a subgraph's inputs the first `formal` are its own, the others are captured values.
     """
 
     values: tuple[Datum, ...]
@@ -97,6 +102,7 @@ class Program:
     gradients: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     loss: int | None = None
     dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    formal: int = 0
 
     def root(self, value: int) -> int:
         """The value whose storage `value` lies in: itself unless it is a view."""

@@ -57,10 +57,12 @@ def _unique(pairs: Iterable[tuple[str, Any]], flag: str) -> dict[str, Any]:
 
 
 def training_of(ctx: click.Context, loaded: ir.Model, options: dict[str, Any]) -> ir.Model:
-    """The model itself if it holds gradients already, else its training graph."""
+    """The model itself if it holds gradients already and no loss is named; else its training graph.
+    """
     from gradtool import api
 
-    if api.is_training_graph(loaded):
+    named = options["loss"] != "auto" or options["head_grads"]
+    if api.is_training_graph(loaded) and not named:
         return loaded
     made = differentiate(ctx, loaded, options)
     say(ctx, f"loss: {made.loss_said}   parameters: {len(made.gradients)} of {made.candidates}")

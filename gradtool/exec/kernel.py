@@ -33,6 +33,8 @@ class Kernel:
     `view(x, strides, *others, out, **attributes)` returns one `(offset, strides)` in bytes per
     output when all of them are only windows on input 0, which lies with `strides`; None when they
     must be computed.
+    `dynamic(xp, *inputs, **attributes)` returns its results: it is called instead where the shape of
+    an input or of an output depends on data.
     """
 
     domain: str
@@ -45,6 +47,7 @@ class Kernel:
     host: tuple[int, ...] = ()
     view: Callable[..., Sequence[Window] | None] | None = None
     temporaries: Callable[..., int] | None = None
+    dynamic: Callable[..., Any] | None = None
 
     @property
     def name(self) -> str:

@@ -28,17 +28,30 @@ def expand(model: ir.Model, keep: Callable[[str], bool], *, mark: bool = False) 
     """Replace the composite calls whose name `keep` refuses by their bodies."""
     calls = [n for n in model.graph.all_nodes() if n.domain == DOMAIN and not keep(n.op_type)]
     if calls:
-        op = Builder(model)
-        for node in calls:
-            emitted = _emit_body(op, node)
-            if mark:
-                for inner in emitted:
-                    inner.metadata_props[CALL] = node.name or ""
-                emitted[0].metadata_props[CALLEE] = _describe(node)
-            _take_over(node.outputs, op.results)
-        drop(calls)
+        replace(Builder(model), calls, mark=mark)
     if not any(n.domain == DOMAIN for n in model.graph.all_nodes()):
         model.graph.opset_imports.pop(DOMAIN, None)
+
+
+def replace(
+    op: Builder, calls: Sequence[ir.Node], *, mark: bool = False
+) -> dict[ir.Value, ir.Value]:
+    """Put the bodies of composite calls in their place.
+
+    Returns, by output of a call, the value that has its name and its readers now.
+    """
+    moved: dict[ir.Value, ir.Value] = {}
+    for node in calls:
+        emitted = _emit_body(op, node)
+        if mark:
+            for inner in emitted:
+                inner.metadata_props[CALL] = node.name or ""
+            emitted[0].metadata_props[CALLEE] = _describe(node)
+        _take_over(node.outputs, op.results)
+        moved |= zip(node.outputs, op.results, strict=False)
+    drop(calls)
+    op.forget_sizes()
+    return moved
 
 
 def _emit_body(op: Builder, node: ir.Node) -> list[ir.Node]:
@@ -55,7 +68,7 @@ def _emit_body(op: Builder, node: ir.Node) -> list[ir.Node]:
             own = value.producer() in inner and value not in seen
             seen.append(value if own else op.Identity(value))
     op.results = tuple(seen)
-    return [n for n in op.emitted[start:] if n.graph is node.graph]
+    return op.emitted[start:]
 
 
 def _take_over(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> None:
@@ -140,7 +153,7 @@ def _refold_group(
         same = False
     for inner in op.emitted[start:]:
         detach(inner)
-    discarded += [n for n in op.emitted[start:] if n.graph is graph]
+    discarded += op.emitted[start:]
     if not same:
         discarded.append(node)
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradtool.functions import composite
+from gradtool.functions._numbers import widened
 
 
 @composite("SoftmaxCrossEntropyLossGrad")
@@ -48,3 +49,27 @@ def sample_gradients(op, x, labels, weights, dy, reduction, ignored):
         dy = dy / op.sum(w, range(len(places.shape)))
     g = w * dy
     return (g if counted is None else op.Where(counted, g, 0.0)), places
+
+
+LOWEST_LOG = -100.0
+LEAST_VARIANCE = 1e-12
+
+
+@composite("BinaryCrossEntropy")
+def binary_cross_entropy(op, p, t):
+    """`-t · log p - (1 - t) · log(1 - p)`, element by element, with logarithms of at least -100.
+
+    Source: PyTorch's `binary_cross_entropy`, whose bounds keep a wrong certainty finite.
+    """
+    wide = widened(p)
+    p_, t_ = op.cast(p, wide), op.cast(t, wide)
+    here, there = (op.Max(op.Log(v), LOWEST_LOG) for v in (p_, 1.0 - p_))
+    return op.cast(-(t_ * here + (1.0 - t_) * there), p.dtype)
+
+
+@composite("BinaryCrossEntropyGrad")
+def binary_cross_entropy_grad(op, p, t, dy):
+    """`dp = dy · (p - t) / max(p · (1 - p), 1e-12)`."""
+    wide = widened(p)
+    p_, t_, dy_ = (op.cast(v, wide) for v in (p, t, dy))
+    return op.cast(dy_ * ((p_ - t_) / op.Max(p_ * (1.0 - p_), LEAST_VARIANCE)), p.dtype)

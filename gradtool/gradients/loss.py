@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradtool.functions.loss import sample_gradients
+from gradtool.functions.loss import LOWEST_LOG, sample_gradients
 from gradtool.gradients import gradient
 
 
@@ -64,3 +64,11 @@ def _weights(op, node, losses, dy):
     g = g if counted is None else op.Where(counted, g, 0.0)
     flat = op.reshape(places, [-1]), op.reshape(g, [-1])
     return op.ScatterElements(op.zeros_like(weights), *flat, axis=0, reduction="add")
+
+
+@gradient("ai.gradtool::BinaryCrossEntropy")
+def binary_cross_entropy(op, node, dy):
+    """`l = -t · log p - (1 - t) · log(1 - p)`:  dt = dy · (log(1 - p) - log p)."""
+    p, t = node.inputs
+    here, there = (op.Max(op.Log(v), LOWEST_LOG) for v in (p, 1.0 - p))
+    return op.BinaryCrossEntropyGrad(p, t, dy), dy * (there - here)

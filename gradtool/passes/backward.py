@@ -17,6 +17,8 @@ from gradtool import gradients
 from gradtool.builder import Builder
 from gradtool.errors import ModelError, NotDifferentiable, UnsupportedGradient
 from gradtool.families import full_name
+from gradtool.functions import DOMAIN
+from gradtool.functions.calls import replace
 from gradtool.text import some
 
 Accumulate = Literal["chain", "sum"]
@@ -100,14 +102,6 @@ def needed(
     return found
 
 
-def expand_for_gradient(model: ir.Model) -> None:
-    """Replace the composites that have no rule by their bodies, whose operators have."""
-    from gradtool.functions import DOMAIN
-    from gradtool.functions.calls import expand
-
-    expand(model, lambda name: gradients.find(DOMAIN, name, 1) is not None)
-
-
 def differentiate(
     op: Builder,
     heads: Mapping[ir.Value, ir.Value],
@@ -119,12 +113,39 @@ def differentiate(
     """Append to the builder's graph the gradient of `Σ ⟨head gradient, head⟩` by each of `wrt`.
 
     `heads` maps each differentiated output to its gradient (same shape and type).  No gradient
-    flows into the values of `cut`.
+    flows into the values of `cut`.  Composites on the way that have no rule, those of an earlier
+    gradient, are replaced by their bodies.
 
     Raises:
         Offenders: operators on the way have no gradient; all are listed.
     """
+    moved = _open_composites(op, active(op.graph, wrt, heads, cut))
+    heads = {moved.get(v, v): moved.get(dy, dy) for v, dy in heads.items()}
+    wrt = [moved.get(v, v) for v in wrt]
+    cut = frozenset(moved.get(v, v) for v in cut)
     return _Driver(op, wrt, heads, cut, accumulate).run(heads, wrt)
+
+
+def active(
+    graph: ir.Graph,
+    wrt: Iterable[ir.Value],
+    heads: Iterable[ir.Value],
+    cut: frozenset[ir.Value] = frozenset(),
+) -> set[ir.Value]:
+    """The values on a path from any of `wrt` to any of `heads` other than through `cut`."""
+    return dependent(graph, wrt, cut) & needed(graph, heads, cut)
+
+
+def _open_composites(op: Builder, on_the_way: set[ir.Value]) -> dict[ir.Value, ir.Value]:
+    """Replace the composites without a rule; by value that left, the one in its place."""
+    calls = [
+        node for node in op.graph
+        if node.domain == DOMAIN
+        and gradients.find(DOMAIN, node.op_type, 1) is None
+        and any(v in on_the_way for v in reads(node))
+        and any(v in on_the_way for v in node.outputs)
+    ]  # fmt: skip
+    return replace(op, calls) if calls else {}
 
 
 class _Driver:
@@ -138,7 +159,7 @@ class _Driver:
     ) -> None:
         self.op = op
         self.nodes = list(op.graph)
-        self.active = dependent(op.graph, wrt, cut) & needed(op.graph, heads, cut)
+        self.active = active(op.graph, wrt, heads, cut)
         self.accumulate = accumulate
         self.pending: dict[ir.Value, list[ir.Value]] = {}
         self.blocked: set[ir.Value] = set()

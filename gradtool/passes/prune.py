@@ -38,8 +38,6 @@ def detach(node: ir.Node) -> None:
     for reader in (node, *inner_nodes(node)):
         for slot in range(len(reader.inputs)):
             reader.replace_input_with(slot, None)
-        for graph in subgraphs(reader):
-            graph.outputs.clear()
 
 
 def subgraphs(node: ir.Node) -> list[ir.Graph]:

@@ -21,6 +21,7 @@ from gradtool.passes.backward import (
     require_types,
 )
 from gradtool.passes.prune import prune
+from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import cut, is_float, select
 from gradtool.passes.training_forms import prepare
 
@@ -36,7 +37,7 @@ class TrainingGraph:
     model: ir.Model
     loss: str | None
     loss_said: str
-    labels: str | None
+    labels: tuple[str, ...]
     gradients: Mapping[str, str]
     zeros: tuple[str, ...]
     candidates: int
@@ -60,15 +61,21 @@ def training_graph(
 ) -> TrainingGraph:
     """Differentiate a model. The model given is left as it is.
 
+    A training graph is differentiated again: its gradients are values like any other, and stay
+    outputs.
+
     Raises:
         UsageError: a name or a loss that does not exist.
         NotDifferentiable: a value asked for is unreachable, or operators have no gradient.
     """
-    if is_training_graph(model):
-        raise UsageError("the model already holds gradients, written by gradtool")
+    again = is_training_graph(model)
+    if again and loss == "auto" and not head_grads:
+        require_loss(model)
     model = model.clone()
     forward = len(model.graph)
-    leaves = (*model.graph.initializers.values(), *model.graph.inputs)
+    leaves = (
+        reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
+    )
     op = Builder(model, names=Names.of(model))
     _mark(list(model.graph), op.names)
     warnings = _inference_norms(model)
@@ -129,13 +136,9 @@ def _write_metadata(
     if loss is not None:
         model.metadata_props["gradtool.loss"] = loss
     model.metadata_props["gradtool.gradients"] = json.dumps(gradients)
+    state = json.loads(model.metadata_props.get("gradtool.state", "{}")) | state
     if state:
         model.metadata_props["gradtool.state"] = json.dumps(state)
-
-
-def is_training_graph(model: ir.Model) -> bool:
-    """Whether gradtool wrote this model with gradients in it."""
-    return "gradtool.gradients" in model.metadata_props
 
 
 def _mark(nodes: Sequence[ir.Node], names: Names) -> None:

@@ -185,7 +185,7 @@ def _needing_rules(model: ir.Model) -> set[ir.Node]:
     A value of unknown type may be a float. None in a graph that holds its gradients already.
     """
     from gradtool.passes.backward import needed, reads
-    from gradtool.passes.training import is_training_graph
+    from gradtool.passes.second_order import is_training_graph
 
     if is_training_graph(model):
         return set()

@@ -50,7 +50,7 @@ def training_json(training: TrainingGraph, source: str, path: str, size: int) ->
         "opset": training.model.graph.opset_imports.get("", 0),
         "loss": training.loss,
         "loss_description": training.loss_said,
-        "labels": training.labels,
+        "labels": list(training.labels),
         "gradients": dict(training.gradients),
         "zero_gradients": list(training.zeros),
         "parameters": training.candidates,

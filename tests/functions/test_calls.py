@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -343,6 +344,18 @@ def test_what_does_not_fold_back_still_runs(tanh):
 
 
 # -------------------------------------------------------------------------------- bodies
+
+
+def test_attributes_of_a_body_are_compared_as_files_hold_them(tanh, tmp_path, monkeypatch):
+    """A tenth is no float32: the file holds the nearest one, the body says 0.1."""
+
+    def leaky(op, y, dy):
+        return op.LeakyRelu(y * dy, alpha=0.1)
+
+    entry = dataclasses.replace(composites()["TanhGrad"], body=leaky)
+    monkeypatch.setitem(composites(), "TanhGrad", entry)
+
+    assert calls(round_trip(tanh, tmp_path / "g.onnx")) == calls(tanh.model)
 
 
 @pytest.mark.parametrize("entry", composites().values(), ids=lambda e: e.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import case, integers, positive
+from cases import case, floats, integers, positive
 
 SHAPES = (
     ((4, 3), [0, 2, 1, 2]),
@@ -36,3 +36,12 @@ for reduction in ("none", "sum", "mean"):
             outputs=2, reduction=reduction, ignore_index=1,
         )  # fmt: skip
 case("SoftmaxCrossEntropyLoss", (1, 3, 2, 2), integers([[[0, 1], [2, 2]]]), outputs=2)
+
+BOTH = floats(3, 4, low=0.2, high=0.8), floats(3, 4, low=0.1, high=0.9)
+case("ai.gradtool::BinaryCrossEntropy", *BOTH)
+case(
+    "ai.gradtool::BinaryCrossEntropy",
+    floats(70000, low=0.2, high=0.8),
+    floats(70000, low=0, high=1),
+    note="blocks",
+)

@@ -10,7 +10,7 @@ from cases import Case, Floats
 from checkers import Feeds, differentiated, evaluate
 
 from gradtool.builder import Builder
-from gradtool.passes.backward import differentiate, expand_for_gradient
+from gradtool.passes.backward import differentiate
 
 
 def twice(case: Case) -> tuple[ir.Model, Feeds, list[str], dict[str, str]]:
@@ -20,7 +20,6 @@ def twice(case: Case) -> tuple[ir.Model, Feeds, list[str], dict[str, str]]:
     """
     model, feeds, names = differentiated(case)
     first = evaluate(model, feeds)
-    expand_for_gradient(model)
     outputs = {v.name: v for v in model.graph.outputs}
     rng = np.random.default_rng(13)
     heads = {}

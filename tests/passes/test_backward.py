@@ -343,7 +343,7 @@ def test_a_cut_that_leaves_nothing_is_an_error():
 def test_dependence_through_a_cut_asks_no_rule_of_anybody():
     model = parse(
         """g (float[3] x, float[3] w) => (y) {
-            a = Exp (x) b = test.Gate (a) c = Mul (b, w) y = Add (c, x)
+            a = Exp (x) n = Neg (a) b = test.Gate (n) c = Mul (b, w) y = Add (c, x)
         }"""
     )
     training = gt.grad(model, loss="sum:y", wrt=["x", "w"], no_grad=["a"])

@@ -183,6 +183,13 @@ def test_an_output_is_never_overwritten():
     assert np.array_equal(run(plan, {"x": x})["h"], np.exp(x))
 
 
+def test_the_storage_of_an_output_is_never_overwritten():
+    plan = keep(program("h = Exp x", "y = Neg h", outputs="y v", views={"v": "h"}, in_place=True))
+    x = np.linspace(-1, 1, 16, dtype=np.float32)
+
+    assert np.array_equal(run(plan, {"x": x})["v"], np.exp(x))
+
+
 def test_a_value_of_another_size_is_not_overwritten():
     plan = keep(program("h = Exp x", "y = Add h w", outputs="y", parameters="w",
                         sizes={"x": 1, "h": 1}, in_place=True))  # fmt: skip
@@ -335,6 +342,21 @@ def test_the_smallest_gap_that_fits_is_taken():
     _, size = place(wanted)
 
     assert size == sum(b.bytes for b in wanted if b.first == 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lines"),
+    [
+        pytest.param([(1, 1, 2), (3, 0, 1), (2, 2, 3), (2, 2, 2), (1, 0, 0)], 5, id="by size"),
+        pytest.param([(2, 0, 0), (2, 0, 4), (2, 4, 4), (1, 1, 4), (2, 0, 1)], 6, id="by first use"),
+        pytest.param([(3, 0, 0), (2, 1, 2), (2, 0, 3), (2, 1, 1)], 6, id="by size times duration"),
+    ],
+)
+def test_each_order_of_packing_wins_somewhere(wanted, lines):
+    """`(lines, first, last)` per buffer; the other two orders need one line more, or two."""
+    made = [Lifetime(str(i), "activations", 64 * n, a, b) for i, (n, a, b) in enumerate(wanted)]
+
+    assert place(made)[1] == 64 * lines
 
 
 def test_lifetimes_list_what_is_always_live_first():

@@ -6,6 +6,7 @@ import numpy as np
 
 from gradtool.errors import UsageError
 from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels import _cross_entropy  # noqa: F401 - it registers its own
 from gradtool.exec.kernels._lines import fitted, folded, line_work, lines
 from gradtool.exec.kernels._sums import accumulator
 

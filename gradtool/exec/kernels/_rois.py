@@ -1,0 +1,122 @@
+"""Pooling of regions of interest: RoiAlign and MaxRoiPool."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._sums import accumulator
+
+
+def positions(start, length, bins, ratio):
+    """Positions of the samples of each bin of one axis: `[bins, samples]`."""
+    count = ratio if ratio > 0 else math.ceil(length / bins)
+    bin_size = length / bins
+    inner = (np.arange(count) + 0.5) * (bin_size / count if count else 0)
+    return start + np.arange(bins)[:, None] * bin_size + inner
+
+
+def corners(where, size):
+    """`(low, high, weight of high, seen)` of each sample between the elements of an axis."""
+    seen = (where >= -1) & (where <= size)
+    inside = np.maximum(where, 0)
+    low = np.minimum(inside.astype(np.int64), size - 1)
+    high = np.minimum(low + 1, size - 1)
+    share = np.where(low >= size - 1, 0, inside - low)
+    return low, high, share, seen
+
+
+def averages(where, size):
+    """The matrix `[bins, size]` that averages the samples of each bin of one axis."""
+    low, high, share, seen = corners(where, size)
+    bins, count = where.shape
+    matrix = np.zeros((bins, size))
+    rows = np.broadcast_to(np.arange(bins)[:, None], where.shape)
+    np.add.at(matrix, (rows, low), (1 - share) * seen)
+    np.add.at(matrix, (rows, high), share * seen)
+    return matrix / max(count, 1)
+
+
+def regions(rois, bins, scale, half_pixel, ratio):
+    """Sample positions of each region, by axis: rows, then columns."""
+    offset = 0.5 if half_pixel else 0.0
+    for x1, y1, x2, y2 in np.asarray(rois, dtype=np.float64) * scale - offset:
+        extents = y2 - y1, x2 - x1
+        if not half_pixel:
+            extents = tuple(max(e, 1.0) for e in extents)
+        starts = zip((y1, x1), extents, bins, strict=True)
+        yield tuple(positions(start, extent, b, ratio) for start, extent, b in starts)
+
+
+def _align_bytes(x, rois, batch, *, out, **attributes):
+    rows = math.prod(x.shape[1:]) * accumulator(x.dtype).itemsize
+    return 12 * rows if attributes.get("mode") == "max" else 2 * rows
+
+
+@kernel("RoiAlign", host=(1, 2), temporaries=_align_bytes)
+def roi_align(
+    xp, x, rois, batch_indices, *, output_height=1, output_width=1, sampling_ratio=0,
+    spatial_scale=1.0, mode="avg", coordinate_transformation_mode="half_pixel",
+):  # fmt: skip
+    """Samples between the elements of each region, averaged (or the largest weighted one)."""
+    bins = (output_height, output_width)
+    half = coordinate_transformation_mode == "half_pixel"
+    wide = accumulator(x.dtype)
+    y = xp.empty((len(rois), x.shape[1], *bins), x.dtype)
+    places = regions(rois, bins, spatial_scale, half, sampling_ratio)
+    for made, image, (rows, columns) in zip(y, batch_indices.tolist(), places, strict=True):
+        if mode == "max":
+            made[...] = _largest(xp, x[image], rows, columns)
+        else:
+            left, right = (averages(w, n) for w, n in zip((rows, columns), x.shape[2:], strict=True))
+            left, right = (xp.asarray(m.astype(wide)) for m in (left, right))
+            made[...] = left @ x[image].astype(wide, copy=False) @ right.T
+    return y
+
+
+def _largest(xp, x, rows, columns):
+    """The largest of the weighted corners of the samples of each bin."""
+    top, bottom, down, seen_rows = corners(rows, x.shape[1])
+    left, right, across, seen_columns = corners(columns, x.shape[2])
+    best = None
+    for i, weight_i in ((top, 1 - down), (bottom, down)):
+        for j, weight_j in ((left, 1 - across), (right, across)):
+            weight = (weight_i * seen_rows)[:, None, :, None] * (weight_j * seen_columns)[:, None]
+            found = x[:, i[:, None, :, None], j[:, None]]
+            value = (found * xp.asarray(weight.astype(x.dtype))).max(axis=(3, 4))
+            best = value if best is None else xp.maximum(best, value)
+    return best
+
+
+@kernel("MaxRoiPool", host=(1,))
+def max_roi_pool(xp, x, rois, *, pooled_shape, spatial_scale=1.0):
+    """The largest element of each bin of each region, whose corners are rounded to elements."""
+    y = xp.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
+    for made, (image, *corner) in zip(y, np.asarray(rois, np.float64), strict=True):
+        rows, columns = whole_bins(corner, pooled_shape, spatial_scale, x.shape[2:])
+        for i, row in enumerate(rows):
+            for j, column in enumerate(columns):
+                part = x[int(image), :, row, column]
+                if part.size:
+                    made[:, i, j] = part.max(axis=(1, 2))
+    return y
+
+
+def whole_bins(corner, bins, scale, sizes):
+    """The slice of elements of each bin, by axis."""
+    x1, y1, x2, y2 = (math.floor(c * scale + 0.5) for c in corner)
+    found = []
+    for first, last, count, size in zip((y1, x1), (y2, x2), bins, sizes, strict=True):
+        length = max(last - first + 1, 1)
+        found.append(
+            [
+                slice(
+                    min(max(first + math.floor(b * length / count), 0), size),
+                    min(max(first + math.ceil((b + 1) * length / count), 0), size),
+                )
+                for b in range(count)
+            ]
+        )
+    return found

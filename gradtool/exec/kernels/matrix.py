@@ -1,0 +1,23 @@
+"""Square matrices: determinant and identity."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._sums import accumulator
+
+
+@kernel("Det", temporaries=lambda x, *, out: 2 * x.bytes)
+def det(xp, x):
+    """The determinant of the last two axes."""
+    wide = x.astype(accumulator(x.dtype), copy=False)
+    return xp.asarray(xp.linalg.det(wide)).astype(x.dtype)
+
+
+@kernel("EyeLike")
+def eye_like(xp, x, *, dtype=None, k=0):
+    """Ones on the k-th diagonal of a matrix of the shape of x, else zeros."""
+    chosen = x.dtype if dtype is None else np.dtype(ir.DataType(dtype).numpy())
+    return xp.eye(*x.shape, k, dtype=chosen)

@@ -1,0 +1,51 @@
+"""Images: grids, samples, regions of interest, boxes, decoding."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels import (  # noqa: F401 - they register
+    _deformable,
+    _rois,
+    _sampling,
+    _suppression,
+)
+from gradtool.exec.kernels._sums import accumulator
+
+
+def axis_positions(size, align_corners):
+    """The normalised positions of the elements of an axis."""
+    if align_corners:
+        return np.linspace(-1, 1, size) if size > 1 else np.zeros(size) - 1
+    return (2 * np.arange(size) + 1) / size - 1
+
+
+@kernel("AffineGrid", host=(1,), temporaries=lambda theta, size, *, out, **_: 2 * out[0].bytes)
+def affine_grid(xp, theta, size, *, align_corners=0):
+    """`grid[n, …] = theta[n] @ (x, y, …, 1)`: the last axis comes first."""
+    sizes = [int(s) for s in size[2:]]
+    wide = accumulator(theta.dtype)
+    axes = np.meshgrid(*(axis_positions(s, align_corners) for s in sizes), indexing="ij")
+    points = np.stack([*axes[::-1], np.ones(sizes)], axis=-1).reshape(-1, len(sizes) + 1)
+    points = xp.asarray(points.astype(wide))
+    grid = points @ theta.astype(wide, copy=False).swapaxes(1, 2)
+    return grid.reshape(len(theta), *sizes, len(sizes)).astype(theta.dtype, copy=False)
+
+
+@kernel("ImageDecoder")
+def image_decoder(xp, encoded, *, pixel_format="RGB"):
+    """The pixels `[H, W, channels]` of an encoded image; needs Pillow."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise UsageError("ImageDecoder needs Pillow: pip install pillow") from error
+    data = encoded if xp is np else encoded.get()
+    image = Image.open(io.BytesIO(data.tobytes()))
+    if pixel_format == "Grayscale":
+        return xp.asarray(np.array(image.convert("L"))[:, :, None])
+    pixels = np.array(image.convert("RGB"))
+    return xp.asarray(pixels[:, :, ::-1] if pixel_format == "BGR" else pixels)

@@ -1,0 +1,159 @@
+"""Losses by name: the formula that `--loss KIND` appends to an output.
+
+A loss is `f(op, y)` or `f(op, y, labels)`: it gets the builder and values of the graph, emits
+standard operators through `op`, and returns a value of one element.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from gradtool import plugins
+
+Formula = Callable[..., Any]
+Labels = Literal["classes", "like"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A loss: what people read of it, the labels that it takes, and its formula.
+
+    `classes`: an integer for every place along the last axis.  `like`: numbers in the shape and
+    type of the output.
+    """
+
+    name: str
+    said: str
+    labels: Labels | None
+    formula: Formula
+
+
+_REGISTRY: dict[str, list[Kind]] = {}
+
+
+def loss(
+    name: str, *, labels: Labels | None = None, said: str = ""
+) -> Callable[[Formula], Formula]:
+    """Register the decorated function as the loss `name`."""
+
+    def register(formula: Formula) -> Formula:
+        _REGISTRY[name] = [Kind(name, said or name, labels, formula)]
+        return formula
+
+    return register
+
+
+@cache
+def kinds() -> dict[str, Kind]:
+    """Every loss by name: our own, then those of plug-ins, which cannot take a name of ours."""
+    own = dict(_REGISTRY)
+    plugins.load_plugins(plugins.LOSSES, _REGISTRY, _take)
+    return {name: versions[0] for name, versions in (_REGISTRY | own).items()}
+
+
+def _take(name: str, formula: Formula) -> None:
+    if not callable(formula):
+        raise TypeError(f"{formula!r} is no function")
+    _REGISTRY.setdefault(name, [kind_of(formula, name)])
+
+
+def kind_of(formula: Formula, name: str = "") -> Kind:
+    """A function as a loss: as it was registered, else with labels if it takes a third argument."""
+    for (kind,) in _REGISTRY.values():
+        if kind.formula is formula:
+            return kind
+    name = name or getattr(formula, "__name__", "loss")
+    takes = len(inspect.signature(formula).parameters)
+    return Kind(name, name, "like" if takes > 2 else None, formula)
+
+
+# ---------------------------------------------------------------------------- formulas
+
+
+@loss("ce", labels="classes", said="softmax cross-entropy")
+def cross_entropy(op: Any, scores: Any, labels: Any) -> Any:
+    """`mean(-log softmax(scores)[label])` over the last axis."""
+    return op.SoftmaxCrossEntropyLoss(*_flat(op, scores, labels), reduction="mean")
+
+
+@loss("mse", labels="like", said="mean squared error")
+def mse(op: Any, y: Any, t: Any) -> Any:
+    """`mean((y - t)²)`."""
+    error = y - t
+    return mean(op, error * error)
+
+
+@loss("l1", labels="like", said="mean absolute error")
+def l1(op: Any, y: Any, t: Any) -> Any:
+    """`mean(|y - t|)`."""
+    return mean(op, op.Abs(y - t))
+
+
+@loss("smooth-l1", labels="like", said="smooth L1 (beta 1)")
+def smooth_l1(op: Any, y: Any, t: Any) -> Any:
+    """`mean(e²/2 where |e| < 1, |e| - 1/2 elsewhere)` `= mean(c · (e - c/2))`.
+
+    e is `y - t`, and c is e clipped to [-1, 1].
+    """
+    error = y - t
+    clipped = op.Clip(error, -1.0, 1.0)
+    return mean(op, clipped * (error - clipped * 0.5))
+
+
+@loss("huber", labels="like", said="Huber (delta 1)")
+def huber(op: Any, y: Any, t: Any) -> Any:
+    """The same as `smooth-l1`: they differ by a factor where delta is not 1."""
+    return smooth_l1(op, y, t)
+
+
+@loss("bce", labels="like", said="binary cross-entropy of probabilities")
+def bce(op: Any, p: Any, t: Any) -> Any:
+    """`mean(-t · log p - (1 - t) · log(1 - p))`, each logarithm at least -100."""
+    return mean(op, op.BinaryCrossEntropy(p, t))
+
+
+@loss("bce-logits", labels="like", said="binary cross-entropy of logits")
+def bce_logits(op: Any, y: Any, t: Any) -> Any:
+    """`mean(-t · log σ(y) - (1 - t) · log(1 - σ(y)))` `= mean(softplus(y) - y · t)`."""
+    return mean(op, op.Softplus(y) - y * t)
+
+
+@loss("nll", labels="classes", said="negative log-likelihood")
+def nll(op: Any, scores: Any, labels: Any) -> Any:
+    """`mean(-scores[label])` over the last axis; scores are log-probabilities."""
+    return op.NegativeLogLikelihoodLoss(*_flat(op, scores, labels), reduction="mean")
+
+
+@loss("kl", labels="like", said="Kullback-Leibler divergence of log-probabilities")
+def kl(op: Any, y: Any, t: Any) -> Any:
+    """`mean(Σ t · (log t - y))`, summed over the last axis, with `0 · log 0 = 0`.
+
+    Source: PyTorch's `kl_div(reduction="batchmean")`; for more than two axes every place counts
+    as a sample.
+    """
+    logs = op.Log(op.Where(op.Greater(t, 0), t, 1))
+    return mean(op, op.sum(t * (logs - y), [len(y.shape) - 1]))
+
+
+@loss("mean", said="mean")
+def mean(op: Any, y: Any) -> Any:
+    """The mean of all elements."""
+    return op.ReduceMean(y, keepdims=0)
+
+
+@loss("sum", said="sum")
+def total(op: Any, y: Any) -> Any:
+    """The sum of all elements."""
+    return op.ReduceSum(y, keepdims=0)
+
+
+def _flat(op: Any, scores: Any, labels: Any) -> tuple[Any, Any]:
+    """Scores as `[N, C]` and labels as `[N]`."""
+    shape = list(scores.shape or ())
+    if len(shape) == 2:
+        return scores, labels
+    return op.reshape(scores, [-1, shape[-1]]), op.reshape(labels, [-1])

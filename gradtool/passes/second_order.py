@@ -1,0 +1,61 @@
+"""A training graph as the forward pass of a further gradient.
+
+What it computes, the gradients included, becomes forward; its loss and gradients stay outputs.
+"""
+
+from __future__ import annotations
+
+import json
+
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.functions.calls import CALL
+from gradtool.text import some
+
+LOSS = "gradtool.loss"
+GRADIENTS = "gradtool.gradients"
+LOWER = "gradtool.lower"
+
+
+def is_training_graph(model: ir.Model) -> bool:
+    """Whether gradtool wrote this model with gradients in it."""
+    return GRADIENTS in model.metadata_props
+
+
+def require_loss(model: ir.Model) -> None:
+    """Refuse to guess which of its outputs is to be differentiated again.
+
+    Raises:
+        UsageError: always.
+    """
+    names = list(json.loads(model.metadata_props[GRADIENTS]).values())
+    example = names[0] if names else "NAME"
+    raise UsageError(
+        f"the model already holds gradients ({some(names)}); to differentiate one of them, "
+        f"name it: --loss sum:{example}"
+    )
+
+
+def reopen(model: ir.Model) -> list[ir.Value]:
+    """Make all of a training graph forward. Returns the leaves that it was differentiated with.
+
+    Constants of the gradient are no leaves: only gradient nodes and bodies of composites read them.
+    """
+    names = json.loads(model.metadata_props.pop(GRADIENTS))
+    lower = json.loads(model.metadata_props.pop(LOWER, "[]"))
+    lower.append({"loss": model.metadata_props.pop(LOSS, None), "gradients": names})
+    model.metadata_props[LOWER] = json.dumps(lower)
+    leaves = [
+        value for name, value in model.graph.initializers.items()
+        if name in names or any(_is_of_the_model(use.node) for use in value.uses())
+    ]  # fmt: skip
+    for node in model.graph.all_nodes():
+        node.metadata_props["gradtool.stage"] = "forward"
+        node.metadata_props.pop("gradtool.source", None)
+    return [*leaves, *model.graph.inputs]
+
+
+def _is_of_the_model(node: ir.Node) -> bool:
+    stage = node.metadata_props.get("gradtool.stage", "forward")
+    return stage == "forward" and CALL not in node.metadata_props

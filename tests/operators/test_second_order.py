@@ -1,0 +1,63 @@
+"""Second order over the case table: finite differences of the first gradient, in float64."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib import import_module
+from importlib.util import find_spec
+
+import cases
+import numpy as np
+import pytest
+
+from gradtool import gradients
+from gradtool.families import FAMILIES
+from operators.second_order import check_second_order, twice
+from gradtool.functions.calls import inline
+
+for family in FAMILIES:
+    if find_spec(f"operators.{family}"):
+        import_module(f"operators.{family}")
+PER_OPERATOR = 3
+BY_SCAN = {"GRU", "LSTM", "RNN", "ReduceProd"}  # the bodies of their gradients hold a Scan
+NAMED = (
+    "Tanh", "Sigmoid", "Exp", "Log", "Mul", "Div", "Pow", "MatMul", "Gemm", "Softmax", "LogSoftmax",
+    "LayerNormalization", "BatchNormalization", "BatchNormalizationTraining", "Conv",
+    "ConvTranspose", "AveragePool", "MaxPool", "Gelu", "Softplus", "ReduceL2",
+    "SoftmaxCrossEntropyLoss", "Attention", "GroupNormalization", "Erf", "Einsum",
+)  # fmt: skip
+
+
+def _name(op: str) -> str:
+    return op.rsplit("::", 1)[-1]
+
+
+def _chosen() -> list[cases.Case]:
+    """All cases of the operators named, a few of every other."""
+    seen: Counter[str] = Counter()
+    found = []
+    for case in cases.CASES:
+        if case.gradient:
+            seen[case.op] += 1
+            if _name(case.op) in NAMED or seen[case.op] <= PER_OPERATOR:
+                found.append(case)
+    return found
+
+
+CHOSEN = _chosen()
+
+
+def require_scan(case: cases.Case) -> None:
+    if _name(case.op) in BY_SCAN and gradients.find("", "Scan", case.opset) is None:
+        pytest.skip("its gradient is a Scan, which has no rule")
+
+
+@pytest.mark.parametrize("case", CHOSEN, ids=lambda c: c.id)
+def test_second_gradients_agree_with_finite_differences(case):
+    require_scan(case)
+    with np.errstate(all="ignore"):
+        check_second_order(case)
+
+
+def test_the_operators_that_second_order_is_promised_for_have_cases():
+    assert set(NAMED) <= {_name(c.op) for c in CHOSEN}
