@@ -309,7 +309,9 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "Transpose": lambda a, x: x.permute(
         a.get("perm", list(reversed(range(x.dim()))))
     ),
-    "Squeeze": lambda _, x, axes: x.squeeze(tuple(int(v) for v in axes)),
+    "Squeeze": lambda _, x, axes=None: x.squeeze()
+    if axes is None
+    else x.squeeze(tuple(int(v) for v in axes)),
     "Unsqueeze": _unsqueeze,
     "ReduceMean": _reduce("mean"),
     "ReduceSum": _reduce("sum"),

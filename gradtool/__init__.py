@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gradtool.exec.kernel import kernel
     from gradtool.functions import composite
     from gradtool.gradients import gradient
+    from gradtool.losses import loss
 
 __version__ = "0.1.0"
 
@@ -34,6 +35,7 @@ _HOMES = dict.fromkeys(
     "kernel": "gradtool.exec.kernel",
     "composite": "gradtool.functions",
     "gradient": "gradtool.gradients",
+    "loss": "gradtool.losses",
 }
 
 
@@ -62,6 +64,7 @@ __all__ = [
     "gradient",
     "kernel",
     "load",
+    "loss",
     "plan",
     "report",
     "run",

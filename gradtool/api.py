@@ -28,9 +28,10 @@ from gradtool.exec.run import Result, bound, execute, planned
 from gradtool.functions.calls import inline, is_inlined, refold
 from gradtool.functions.inference import register_shapes
 from gradtool.passes.backward import Accumulate
+from gradtool.passes.loss import LabelNames, Wanted
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph
-from gradtool.passes.training import TrainingGraph, training_graph
+from gradtool.passes.training import OnNode, TrainingGraph, training_graph
 from gradtool.planning.plan import Plan
 from gradtool.reports.memory import plans_table
 from gradtool.reports.table import Table
@@ -46,15 +47,17 @@ def load(
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     batch: int | None = None,
+    opset: int | None = None,
 ) -> ir.Model:
     """A model from a file (`-`: standard input), checked, typed and shaped.
 
     `dims` gives sizes to symbols, `shapes` to whole inputs, `batch` to the leading symbol of the
-    first input.  Weights stay on disk until they are needed.
+    first input.  An older model is raised to `opset`, to 18 at least.  Weights stay on disk until
+    they are needed.
 
     Raises:
         ModelError: the file is missing, damaged or not a valid model.
-        UsageError: a symbol or an input does not exist, or a size contradicts the file.
+        UsageError: a symbol or an input does not exist, or a size or opset contradicts the file.
     """
     register_shapes()
     return io.load(
@@ -62,6 +65,7 @@ def load(
         dims=dims,
         shapes=shapes,
         batch=batch,
+        opset=opset,
         keep_function=_has_rule,
         rewrite=_fold,
     )
@@ -82,22 +86,31 @@ def _has_rule(domain: str, name: str) -> bool:
 def grad(
     model: Graph,
     *,
-    loss: str = "auto",
-    labels: str = "labels",
+    loss: Wanted | Sequence[Wanted] = "auto",
+    labels: LabelNames = "labels",
     wrt: Sequence[str] | None = None,
     no_grad: Sequence[str] = (),
     input_grad: Sequence[str] = (),
     head_grads: bool = False,
     accumulate: Accumulate = "chain",
+    train_mode: bool = False,
+    ste: bool = False,
+    grad_buffers: bool = False,
+    loss_seed: bool = False,
+    on_node: OnNode | None = None,
 ) -> TrainingGraph:
     """The training graph of a forward model, which is left as it is.
 
     Given a training graph, its second order: `loss` then names one of its gradients, as in
     `sum:w_grad`, and the earlier gradients stay outputs.
 
-    `loss` is `auto`, the name of a value, or `KIND[:OUTPUT]` (ce, mse, l1, bce-logits, nll, mean,
-    sum).  `wrt`, `no_grad` and `input_grad` are names or globs.  With `head_grads` there is no
-    loss: an input per output carries its gradient.
+    `loss` is `auto`, the name of a value, `KIND[:OUTPUT]` (see `gradtool.losses`), a function
+    `f(op, y[, labels])` or the path of one, perhaps with `WEIGHT*` before it; several are added.
+    `labels` names their input, or one per output.  `wrt`, `no_grad` and `input_grad` are names or
+    globs.  With `head_grads` there is no loss: an input per output carries its gradient; with
+    `loss_seed` an input carries that of the loss.  `train_mode` turns BatchNormalization and
+    Dropout to training, `ste` lets gradients straight through quantisation, `grad_buffers` adds
+    each gradient to an input of its shape.  `on_node` is called with every node that is emitted.
 
     Raises:
         UsageError: a name that does not exist.
@@ -112,6 +125,11 @@ def grad(
         input_grad=input_grad,
         head_grads=head_grads,
         accumulate=accumulate,
+        train_mode=train_mode,
+        ste=ste,
+        grad_buffers=grad_buffers,
+        loss_seed=loss_seed,
+        on_node=on_node,
     )
 
 
@@ -127,9 +145,7 @@ def save(
     Raises:
         UsageError: the output exists and `force` is not given, or cannot be written.
     """
-    model = model_of(graph).clone()
-    inline(model)
-    return io.save(model, path, force=force, external_data=external_data)
+    return io.save(model_of(graph), path, force=force, external_data=external_data, finish=inline)
 
 
 def plan(graph: Graph, *, dims: Mapping[str, int] | None = None) -> Plan:

@@ -21,11 +21,13 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from gradtool import io, shapes
 from gradtool.errors import UsageError
+from gradtool.exec import kernel as registry
 from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
 from gradtool.exec.run import parameters_of
 from gradtool.flatten import flatten
 from gradtool.functions.inference import register_shapes
+from gradtool.io.definitions import expand_definitions
 from gradtool.planning.keep import keep
 
 
@@ -35,6 +37,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
     def __init__(self, model: onnx.ModelProto) -> None:
         register_shapes()
         self.model = io.from_proto(model)
+        expand_definitions(self.model, _has_kernel)
         self.names = [v.name or "" for v in self.model.graph.inputs if not v.is_initializer()]
         self._executors: dict[tuple[Any, ...], Executor] = {}
 
@@ -61,10 +64,16 @@ class Prepared(BackendRep):  # type: ignore[misc]
                 array = given.get(value.name or "")
                 if isinstance(array, np.ndarray) and isinstance(value.type, ir.TensorType):
                     value.shape = ir.Shape(array.shape)
+                elif not isinstance(value.type, ir.TensorType):
+                    value.shape = None
             shapes.infer(model)
             plan = keep(flatten(model))
             self._executors[key] = Executor(plan, Device("cpu", np), parameters_of(model))
         return self._executors[key]
+
+
+def _has_kernel(domain: str, op: str, version: int) -> bool:
+    return registry.find(domain, op, version) is not None
 
 
 def _by_name(names: Sequence[str], inputs: Any) -> dict[str, Any]:

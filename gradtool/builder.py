@@ -8,6 +8,7 @@ a composite if one of that name is registered; lowercase methods are idioms of s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,7 +28,9 @@ class Builder(Idioms):
     """Emits nodes at the end of `graph`, or before `anchor` if one is given.
 
     Every emitted value has a type and a shape (perhaps symbolic).  Constants become initializers
-    of the outermost graph, each value once.
+    of the outermost graph, each value once.  `ste` tells rules of rounding operators to let
+    gradients straight through; `on_node` is called with every node that is emitted.  `active` are
+    the values that gradients are wanted of, for rules of nodes with subgraphs.
     """
 
     def __init__(
@@ -54,9 +57,13 @@ class Builder(Idioms):
         self.anchor: ir.Node | None = None
         self.emitted: list[ir.Node] = []
         self.results: tuple[ir.Value, ...] = ()
+        self.ste = False
+        self.on_node: Callable[[ir.Node], object] | None = None
         self.context = ShapeInferenceContext(model.graph.opset_imports, policy="override")
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
         self._symbols: dict[str, tuple[ir.Value, int]] = {}
+        self.enclosing: list[ir.Graph] = []
+        self.active: AbstractSet[ir.Value] = frozenset()
 
     # ------------------------------------------------------------------ emitting
 
@@ -95,6 +102,8 @@ class Builder(Idioms):
             value.name = self.names.fresh(f"{node.name}:{index}")
         self._place(node)
         self.infer(node)
+        if self.on_node is not None:
+            self.on_node(node)
         return node.outputs[0] if count == 1 else tuple(node.outputs)
 
     def infer(self, node: ir.Node) -> None:
@@ -157,14 +166,22 @@ class Builder(Idioms):
     @contextmanager
     def body(self, inputs: Sequence[ir.Value]) -> Iterator[ir.Graph]:
         """Emit into a new subgraph with `inputs`, to be passed as an attribute (Scan, Loop, If)."""
-        outer = (self.graph, self.anchor, self.emitted)
         inner = ir.Graph(
             inputs, [], nodes=[], name=self.names.fresh("body"), opset_imports={"": self.opset}
         )
-        self.graph, self.anchor, self.emitted = inner, None, []
-        try:
+        with self.inside(inner):
             yield inner
+
+    @contextmanager
+    def inside(self, graph: ir.Graph) -> Iterator[None]:
+        """Emit at the end of a subgraph, within the graph that nodes are emitted into now."""
+        outer = (self.graph, self.anchor, self.emitted)
+        self.enclosing.append(self.graph)
+        self.graph, self.anchor, self.emitted = graph, None, []
+        try:
+            yield
         finally:
+            self.enclosing.pop()
             self.graph, self.anchor, self.emitted = outer
 
     def formal(self, hint: str, shape: Sequence[Any], dtype: ir.DataType) -> ir.Value:

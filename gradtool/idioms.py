@@ -111,9 +111,10 @@ class Idioms:
 
     def _find_symbol(self, symbol: str) -> tuple[ir.Value, int]:
         """A value and an axis whose size is `symbol`: inputs first, then what nodes produce."""
-        inner = None if self.graph is self.root else _axis_of(symbol, self.graph)
-        if inner is not None:
-            return inner
+        for graph in (self.graph, *reversed(self.enclosing)):
+            inner = None if graph is self.root else _axis_of(symbol, graph)
+            if inner is not None:
+                return inner
         if symbol not in self._symbols:
             found = _axis_of(symbol, self.root)
             if found is None:

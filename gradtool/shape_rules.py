@@ -71,13 +71,17 @@ def _concat(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _split(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's reads constant sizes only, and gives up on equal parts of a symbolic axis."""
+    """The library's reads constant sizes only, takes computed ones to be equal, and gives up on
+    equal parts of a symbolic axis.
+    """
     library(ctx, node)
     x = node.inputs[0]
     if x is None or x.shape is None:
         return
     axis = node.attributes.get_int("axis", 0) % max(len(x.shape), 1)
     sizes = _known(ctx, node.inputs[1]) if len(node.inputs) > 1 else None
+    if sizes is None and len(node.inputs) > 1 and node.inputs[1] is not None:
+        sizes = [ctx.new_symbolic_dim() for _ in node.outputs]
     if sizes is None and isinstance(x.shape[axis], ir.SymbolicDim):
         sizes = _equal_parts(x.shape[axis], node)
     if sizes is None or all(isinstance(size, int) for size in sizes):
@@ -97,6 +101,19 @@ def _equal_parts(dim: Dim, node: ir.Node) -> list[Dim] | None:
     if isinstance(dim, int) or isinstance(size, int) or (size * parts).simplify() != dim.simplify():
         return None
     return [size] * parts
+
+
+def _squeeze(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's drops every axis of size one where the axes are computed."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    if x is None or x.shape is None or axes is None or _known(ctx, axes) is not None:
+        return
+    count = axes.shape[0] if axes.shape is not None and len(axes.shape) == 1 else None
+    rank = len(x.shape) - count if isinstance(count, int) else -1
+    shape = ir.Shape(ctx.new_symbolic_dim() for _ in range(rank)) if rank >= 0 else None
+    ctx.set_shape_and_dtype(y, shape, x.dtype)
 
 
 def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
@@ -201,11 +218,14 @@ REDUCTIONS = (
 
 
 def _max_unpool(_library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's gives every spatial size a new symbol."""
+    """The library's gives every spatial size a new symbol, also where it can be computed."""
     x = node.inputs[0]
     if x is None or x.shape is None:
         return
-    shape = _known(ctx, node.inputs[2]) if len(node.inputs) > 2 else None
+    given_shape = node.inputs[2] if len(node.inputs) > 2 else None
+    shape = _known(ctx, given_shape)
+    if given_shape is not None and shape is None:
+        shape = [ctx.new_symbolic_dim() for _ in x.shape]
     if shape is None:
         from gradtool.attributes import arguments
         from gradtool.windows import Window
@@ -274,6 +294,7 @@ RULES = {
     ("Resize", 10): _resize,
     ("Slice", 10): _slice,
     ("Split", 2): _split,
+    ("Squeeze", 1): _squeeze,
     ("Unique", 11): _unique,
     **{(op, 1): _reduce for op in REDUCTIONS},
 }

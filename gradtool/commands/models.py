@@ -29,8 +29,9 @@ def open_model(
     dims: Sequence[str] = (),
     shapes: Sequence[str] = (),
     batch: int | None = None,
+    opset: int | None = None,
 ) -> ir.Model:
-    """Load a model with the flags of `size_options`."""
+    """Load a model with the flags of `size_options`, at least at `opset`."""
     from gradtool import api
     from gradtool.io import parse_dim, parse_shape
 
@@ -39,11 +40,13 @@ def open_model(
         dims=_unique(map(parse_dim, dims), "--dim"),
         shapes=_unique(map(parse_shape, shapes), "--shape"),
         batch=batch,
+        opset=opset,
     )
     raised = loaded.meta.get("gradtool.raised_from")
     if raised:
         version = loaded.graph.opset_imports.get("", 0)
-        say(ctx, f"raised from opset {raised} to {version}: the gradient rules need it")
+        why = "the gradient rules need it" if opset is None else "asked for"
+        say(ctx, f"raised from opset {raised} to {version}: {why}")
     return loaded
 
 
@@ -57,8 +60,7 @@ def _unique(pairs: Iterable[tuple[str, Any]], flag: str) -> dict[str, Any]:
 
 
 def training_of(ctx: click.Context, loaded: ir.Model, options: dict[str, Any]) -> ir.Model:
-    """The model itself if it holds gradients already and no loss is named; else its training graph.
-    """
+    """The training graph of a model: itself if it holds gradients and no loss is named."""
     from gradtool import api
 
     named = options["loss"] != "auto" or options["head_grads"]
@@ -78,12 +80,16 @@ def differentiate(ctx: click.Context, model: ir.Model, options: dict[str, Any]) 
         made = api.grad(
             model,
             loss=options["loss"],
-            labels=options["labels"],
+            labels=_labels(options["labels"]),
             wrt=expand(options["wrt"]) if options["wrt"] else None,
             no_grad=expand(options["no_grad"]),
             input_grad=expand(options["input_grad"]),
             head_grads=options["head_grads"],
             accumulate=options["accumulate"],
+            train_mode=options["train_mode"],
+            ste=options["ste"],
+            grad_buffers=options["grad_buffers"],
+            loss_seed=options.get("loss_seed", False),
         )
     except Offenders as error:
         from gradtool.reports.training import offenders_table
@@ -93,6 +99,16 @@ def differentiate(ctx: click.Context, model: ir.Model, options: dict[str, Any]) 
     for warning in made.warnings:
         say(ctx, f"warning: {warning}")
     return made
+
+
+def _labels(given: Sequence[str]) -> dict[str, str]:
+    """By output the name of its labels; the empty output stands for the others."""
+    names: dict[str, str] = {}
+    for text in given:
+        output, _, name = text.rpartition("=")
+        if not name or names.setdefault(output, name) != name:
+            raise UsageError(f"--labels {text}: write NAME once, or OUTPUT=NAME once per output")
+    return names
 
 
 def expand(patterns: Sequence[str]) -> list[str]:

@@ -33,11 +33,18 @@ size_options = _together(
                  help="Give a size to the leading symbol of the first input."),
 )  # fmt: skip
 
+
+
+def _losses(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> Any:
+    return list(given) or "auto"
+
+
 grad_options = _together(
-    click.option("--loss", default="auto", show_default=True, metavar="NAME|KIND[:OUTPUT]",
-                 help="The loss: auto, a value, or ce, mse, l1, bce-logits, nll, mean, sum."),
-    click.option("--labels", default="labels", show_default=True, metavar="NAME",
-                 help="The name of the input that holds the labels."),
+    click.option("--loss", multiple=True, metavar="[WEIGHT*]NAME|KIND[:OUTPUT]", callback=_losses,
+                 help="The loss: a value, or ce, mse, l1, smooth-l1, huber, bce, bce-logits, nll, "
+                      "kl, mean, sum, or pkg.mod:function; several are added.  [default: auto]"),
+    click.option("--labels", multiple=True, metavar="[OUTPUT=]NAME",
+                 help="The name of the input that holds the labels.  [default: labels]"),
     click.option("--wrt", multiple=True, metavar="GLOB|@FILE",
                  help="Differentiate by these values; default: every parameter."),
     click.option("--no-grad", multiple=True, metavar="GLOB|@FILE",
@@ -48,6 +55,12 @@ grad_options = _together(
                  help="No loss: an input per output carries its gradient."),
     click.option("--accumulate", type=click.Choice(["chain", "sum"]), default="chain",
                  show_default=True, help="Add gradients as they appear, or all at once."),
+    click.option("--train-mode", is_flag=True,
+                 help="Turn BatchNormalization and Dropout to training."),
+    click.option("--ste", is_flag=True,
+                 help="Let gradients straight through quantisation, as if it did not round."),
+    click.option("--grad-buffers", is_flag=True,
+                 help="Add each gradient to an input of its shape (micro-batches)."),
 )  # fmt: skip
 
 format_option = click.option(

@@ -60,7 +60,7 @@ from gradtool.errors import UsageError
     multiple=True,
     help="Check the gradients; exit 1 if they disagree.",
 )
-@click.option("--check-nan", is_flag=True, help="Name the first node whose result is not finite.")
+@click.option("--check-nan", is_flag=True, help="Name the first node whose result has a NaN.")
 @click.option(
     "--check-arena",
     is_flag=True,

@@ -59,8 +59,9 @@ class DynamicRegion:
 
     def _results(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> Sequence[Any]:
         """What a kernel makes of its inputs; in the simple style it chooses sizes and types."""
-        if kernel.simple:
-            made = kernel.function(self.device.xp, *inputs, **step.attributes)
+        if kernel.simple or kernel.dynamic is not None:
+            function = kernel.dynamic or kernel.function
+            made = function(self.device.xp, *inputs, **step.attributes)
             return made if isinstance(made, tuple) else (made,)
         out = self._out(step, kernel, inputs)
         return call(self.device.xp, kernel, inputs, out, step.attributes)
@@ -99,7 +100,7 @@ def _infer(step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec]:
     infer = registry.get(domain, op, version=step.version)
     if infer is None:
         raise ModelError(f"{step.op} {step.name!r}: its shape can't be inferred")
-    infer(ShapeInferenceContext({domain: step.version}), node)
+    infer(ShapeInferenceContext({domain: step.version}, policy="override"), node)
     specs = []
     for value in node.outputs:
         if value.dtype is None or value.shape is None:

@@ -34,10 +34,8 @@ def execute(
     feeds = require(model, arrays, "inputs")
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         place = Path(folder)
-        stock = model.clone()
-        inline(stock)
-        io.save(stock, place / "model.onnx")
-        np.savez(place / "inputs.npz", **feeds)  # type: ignore[arg-type]
+        io.save(model, place / "model.onnx", finish=inline)
+        io.save_arrays(place / "inputs.npz", feeds)
         command = [sys.executable, "-m", __name__, folder, str(repeat)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
@@ -80,7 +78,7 @@ def _work(folder: str, repeat: int) -> None:
         start = time.perf_counter()
         results = session.run(names, feeds)
         taken.append(time.perf_counter() - start)
-    np.savez(place / "outputs.npz", **dict(zip(names, results, strict=True)))
+    io.save_arrays(place / "outputs.npz", dict(zip(names, results, strict=True)))
     sys.stdout.write(json.dumps({"seconds": float(np.median(taken))}) + "\n")
 
 

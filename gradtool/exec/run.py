@@ -81,7 +81,7 @@ def execute(
 
     Raises:
         MissingData: an input or a weight is absent.
-        GradtoolError: `check_nan` found a value that is not finite; the node is named.
+        GradtoolError: `check_nan` found a NaN; the node is named.
     """
     opened = open_device(device)
     plan = planned(model, sources.sizes(model, arrays))
@@ -93,7 +93,7 @@ def execute(
         if check_nan:
             found = measuring.first_nan(executor)
             if found is not None:
-                raise GradtoolError(f"{found[1]} {found[0]!r} is the first node that is not finite")
+                raise GradtoolError(f"{found[1]} {found[0]!r} is the first node with a NaN")
         if check_arena:
             measuring.check_arena(executor)
         if measure:

@@ -20,7 +20,12 @@ def reduce_log_sum_exp_grad(op, x, y, dy):
 
 @composite("ReduceProdGrad")
 def reduce_prod_grad(op, x, dy, *, axes):
-    """`dxᵢ = dy · Π xⱼ` over the others, as products of those before and of those after i."""
+    """`dxᵢ = dy · Π xⱼ` over the others, as products of those before and of those after i.
+
+    Nothing is to be scanned where there are no elements.
+    """
+    if 0 in list(x.shape):
+        return dy * x
     rest = [a for a in range(len(x.shape)) if a not in axes]
     order = [*axes, *rest]
     moved = op.transpose(x, order)

@@ -1,5 +1,6 @@
 """Model files: the only room that reads and writes them."""
 
+from gradtool.io.arrays import save as save_arrays
 from gradtool.io.dims import parse_dim, parse_shape, symbols
 from gradtool.io.functions import inline_functions
 from gradtool.io.limits import Limits
@@ -16,5 +17,6 @@ __all__ = [
     "parse_dim",
     "parse_shape",
     "save",
+    "save_arrays",
     "symbols",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Mapping
 from typing import Any, BinaryIO
@@ -13,7 +14,7 @@ from gradtool.io import atomic
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def save(path: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+def save(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Write arrays by name, replacing what was there.
 
     Source: the format of `numpy.savez`; unlike it, members carry no time stamp.

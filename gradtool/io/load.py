@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx
 import onnx_ir as ir
 
-from gradtool.errors import ModelError
+from gradtool.errors import ModelError, UsageError
 from gradtool.io import declared, external, mapped, read, rules, structure, types
 from gradtool.io import dims as dimensions
 from gradtool.io import opset as opsets
@@ -58,6 +58,9 @@ def load(
     try:
         structure.check(proto, folder, limits)
         version = structure.opset_version(proto)
+        if opset is not None and opset < max(version, opsets.MINIMUM):
+            low = f"opset {opset}: the model has {version}, the gradient rules need"
+            raise UsageError(f"{low} {opsets.MINIMUM}; opsets can only be raised")
         target = max(version, opset or 0, opsets.MINIMUM)
         if target > version:
             proto = opsets.raise_to(proto, target)

@@ -212,12 +212,15 @@ class _Driver:
             self.op.at(None, stage="backward", source=hint, prefix=f"{hint}/grad"),
             self.op.arithmetic(),
         ):
+            before, self.op.active = self.op.active, self.active
             try:
                 results = entry.rule(self.op, node, *dys)
             except UnsupportedGradient as error:
                 self.offenders.append((node, str(error)))
                 self.blocked.update(v for v in reads(node) if self._may_take(v))
                 return
+            finally:
+                self.op.active = before
             self._deliver(node, entry, results)
 
     def _deliver(self, node: ir.Node, entry: gradients.Gradient, results: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -13,6 +13,7 @@ from gradtool.builder import Builder
 from gradtool.errors import ModelError, UsageError
 from gradtool.names import Names
 from gradtool.passes import loss as losses
+from gradtool.passes import train_mode as modes
 from gradtool.passes.backward import (
     Accumulate,
     Backward,
@@ -24,6 +25,8 @@ from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import cut, is_float, select
 from gradtool.passes.training_forms import prepare
+
+OnNode = Callable[[ir.Node], object]
 
 
 @dataclass(frozen=True)
@@ -51,13 +54,18 @@ class TrainingGraph:
 def training_graph(
     model: ir.Model,
     *,
-    loss: str = "auto",
-    labels: str = "labels",
+    loss: losses.Wanted | Sequence[losses.Wanted] = "auto",
+    labels: losses.LabelNames = "labels",
     wrt: Sequence[str] | None = None,
     no_grad: Sequence[str] = (),
     input_grad: Sequence[str] = (),
     head_grads: bool = False,
     accumulate: Accumulate = "chain",
+    train_mode: bool = False,
+    ste: bool = False,
+    grad_buffers: bool = False,
+    loss_seed: bool = False,
+    on_node: OnNode | None = None,
 ) -> TrainingGraph:
     """Differentiate a model. The model given is left as it is.
 
@@ -69,19 +77,18 @@ def training_graph(
         NotDifferentiable: a value asked for is unreachable, or operators have no gradient.
     """
     again = is_training_graph(model)
-    if again and loss == "auto" and not head_grads:
+    if again and loss in ("auto", ["auto"], []) and not head_grads:
         require_loss(model)
     model = model.clone()
     forward = len(model.graph)
-    leaves = (
-        reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
-    )
+    leaves = reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
     op = Builder(model, names=Names.of(model))
+    op.ste, op.on_node = ste, on_node
     _mark(list(model.graph), op.names)
-    warnings = _inference_norms(model)
+    warnings = modes.train(model, op) if train_mode else modes.in_inference(model)
     prepare(model, op)
     before = len(model.graph)
-    chosen, heads = _heads(op, loss, labels, head_grads=head_grads)
+    chosen, heads = _heads(op, loss, labels, head_grads=head_grads, seed=loss_seed)
     if chosen.loud:
         warnings.append(f"no loss found: using {chosen.said}; name one with --loss")
     appended = len(model.graph) - before
@@ -93,10 +100,11 @@ def training_graph(
     made = differentiate(op, heads, picked.wrt, cut=barred, accumulate=accumulate)
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
-    names = _publish(op, made)
+    names = _publish(op, made, buffers=grad_buffers)
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state)
     prune(model)
+    warnings += modes.at_random(model)
     return TrainingGraph(
         model=model,
         loss=loss_name,
@@ -116,7 +124,12 @@ def training_graph(
 
 
 def _heads(
-    op: Builder, loss: str, labels: str, *, head_grads: bool
+    op: Builder,
+    loss: losses.Wanted | Sequence[losses.Wanted],
+    labels: losses.LabelNames,
+    *,
+    head_grads: bool,
+    seed: bool,
 ) -> tuple[losses.Loss, dict[ir.Value, ir.Value]]:
     """The loss and the gradients that the backward walk starts from."""
     if head_grads:
@@ -127,7 +140,8 @@ def _heads(
         require_types(op.model)
         raise
     assert chosen.value is not None  # noqa: S101 - a loss that was attached has one
-    return chosen, {chosen.value: _ones(op, chosen.value)}
+    head = _seed(op, chosen.value) if seed else _ones(op, chosen.value)
+    return chosen, {chosen.value: head}
 
 
 def _write_metadata(
@@ -146,16 +160,6 @@ def _mark(nodes: Sequence[ir.Node], names: Names) -> None:
     for node in nodes:
         node.name = node.name or names.fresh(node.op_type)
         node.metadata_props.setdefault("gradtool.stage", "forward")
-
-
-def _inference_norms(model: ir.Model) -> list[str]:
-    count = sum(
-        n.op_type == "BatchNormalization" and not n.attributes.get_int("training_mode", 0)
-        for n in model.graph
-    )
-    if not count:
-        return []
-    return [f"{count} BatchNormalization in inference mode: running statistics are constants"]
 
 
 def _publish_state(op: Builder) -> dict[str, str]:
@@ -195,20 +199,48 @@ def _ones(op: Builder, loss: ir.Value) -> ir.Value:
     return op.constant(np.ones(loss.shape.numpy(), dtype=loss.dtype.numpy()))
 
 
-def _publish(op: Builder, made: Backward) -> dict[str, str]:
-    """Make each gradient an output called `<value>_grad`, and return the names."""
+def _seed(op: Builder, loss: ir.Value) -> ir.Value:
+    """An input that carries the gradient of the loss: 1, or a loss scale."""
+    made = ir.Value(name=op.names.fresh(f"{loss.name}_grad"), shape=loss.shape, type=loss.type)
+    op.graph.inputs.append(made)
+    return made
+
+
+def _publish(op: Builder, made: Backward, *, buffers: bool) -> dict[str, str]:
+    """Make each gradient an output called `<value>_grad`, and return the names.
+
+    With `buffers`, what an input `<value>_grad_in` holds is added to it.
+    """
     names: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     taken: set[ir.Value] = set(op.graph.outputs)
     for value, gradient in made.gradients.items():
         result = gradient
-        if result in taken or result.producer() is None or _is_forward(result):
+        if buffers:
+            result = _added_to_buffer(op, value, gradient, inputs)
+        elif result in taken or result.producer() is None or _is_forward(result):
             with op.at(None, stage="backward", source="", prefix=f"{value.name}/grad"):
                 result = op.Identity(result)
         taken.add(result)
         result.name = op.names.fresh(f"{value.name}_grad")
         op.graph.outputs.append(result)
         names[value.name or ""] = result.name
+    if buffers:
+        op.model.metadata_props["gradtool.buffers"] = json.dumps(inputs)
     return names
+
+
+def _added_to_buffer(
+    op: Builder, value: ir.Value, gradient: ir.Value, inputs: dict[str, str]
+) -> ir.Value:
+    """The sum of a gradient and a new input of its shape, whose name is noted in `inputs`."""
+    name = op.names.fresh(f"{value.name}_grad_in")
+    buffer = ir.Value(name=name, shape=gradient.shape, type=gradient.type)
+    op.graph.inputs.append(buffer)
+    inputs[value.name or ""] = name
+    with op.at(None, stage="backward", source="", prefix=f"{value.name}/grad"):
+        total: ir.Value = op.Add(gradient, buffer)
+    return total
 
 
 def _is_forward(value: ir.Value) -> bool:

@@ -1,4 +1,4 @@
-"""The gradient of a gradient of one operator, and the finite differences that it must agree with."""
+"""The gradient of a gradient of one operator, and finite differences of the first."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def check_second_order(case: Case) -> float:
 def slope_of(
     forward: ir.Model, feeds: Feeds, source: str, direction: Any, seeds: Feeds, h: float = 1e-3
 ) -> tuple[float, float]:
-    """The derivative of `Σ ⟨seed, value⟩` along a direction of one input, and the size of the sum."""
+    """The derivative of `Σ ⟨seed, value⟩` along one input, and the size of that sum."""
     inputs = {k: v for k, v in feeds.items() if not k.startswith("d_")}
 
     def total(t: float) -> float:

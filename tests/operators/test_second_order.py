@@ -9,11 +9,10 @@ from importlib.util import find_spec
 import cases
 import numpy as np
 import pytest
+from operators.second_order import check_second_order
 
 from gradtool import gradients
 from gradtool.families import FAMILIES
-from operators.second_order import check_second_order, twice
-from gradtool.functions.calls import inline
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):

@@ -1,38 +1,169 @@
-"""Control flow: Scan."""
+"""Control flow: If, Loop and Scan.
+
+The program of a branch or body is an attribute; its captured values are further inputs, those of
+`else_branch` before those of `then_branch`.
+"""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
-from gradtool.errors import UsageError
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._subgraph import Body, plan_of
 from gradtool.program import Spec
 
+# ------------------------------------------------------------------------------ If
 
-def _states(inputs, body) -> int:
-    """The number of states: the first inputs, which the body sees whole."""
-    for index, (value, number) in enumerate(zip(inputs, body.inputs, strict=True)):
-        inner = body.values[number].spec
-        if value is None or inner is None:
-            raise UsageError("Scan needs sizes that don't depend on data; try --engine ort")
-        if len(value.shape) != len(inner.shape):
-            return index
-    return len(inputs)
+
+def _if_work(condition, *captured, out, else_branch, then_branch):
+    size = max(plan_of(else_branch).peak, plan_of(then_branch).peak)
+    return [Spec((size,), np.dtype(np.uint8))]
+
+
+def _if_bytes(condition, *captured, out, else_branch, then_branch):
+    return max(plan_of(else_branch).adapted, plan_of(then_branch).adapted)
+
+
+def _chosen(condition, captured, else_branch, then_branch):
+    """The branch that is taken, and what it captures."""
+    cut = len(else_branch.inputs)
+    if bool(condition.reshape(-1)[0]):
+        return then_branch, captured[cut:]
+    return else_branch, captured[:cut]
+
+
+def if_dynamic(xp, condition, *captured, else_branch, then_branch):
+    """The outputs of the branch that is taken."""
+    branch, given = _chosen(condition, captured, else_branch, then_branch)
+    inner = Body(xp, branch, given)
+    inner.run()
+    return tuple(inner.result(index) for index in range(len(branch.outputs)))
+
+
+@kernel("If", host=(0,), work=_if_work, temporaries=_if_bytes, dynamic=if_dynamic)
+def if_(xp, condition, *captured, out, work, else_branch, then_branch):
+    """The outputs of the branch that is taken."""
+    branch, given = _chosen(condition, captured, else_branch, then_branch)
+    inner = Body(xp, branch, given, work[0][: plan_of(branch).peak])
+    inner.run()
+    for index, target in enumerate(out):
+        if target is not None:
+            xp.copyto(target, inner.output(index))
+
+
+# ---------------------------------------------------------------------------- Loop
+
+
+def _turns(count, condition):
+    """The numbers of the turns that a Loop takes at most."""
+    if condition is not None and not bool(condition.reshape(-1)[0]):
+        return range(0)
+    return itertools.count() if count is None else range(max(int(count.reshape(-1)[0]), 0))
+
+
+def _endless(body):
+    """Whether the condition that a turn gives is the one that it got, or constantly true."""
+    root = body.root(body.outputs[0])
+    return root == body.inputs[1] or bool(np.all(body.constants.get(root, False)))
+
+
+def _loop_work(count, condition, *inputs, out, body):
+    states = body.formal - 2
+    kept = [body.values[v].spec for v in body.outputs[1 : states + 1]]
+    return [Spec((plan_of(body).peak,), np.dtype(np.uint8)), *kept]
+
+
+def _body_bytes(*inputs, out, body, **attributes):
+    return plan_of(body).adapted
+
+
+def loop_dynamic(xp, count, condition, *inputs, body):
+    """The states after the last turn, and what the turns gave, stacked."""
+    states = body.formal - 2
+    inner = Body(xp, body, inputs[states:])
+    carried = list(inputs[:states])
+    rows = [[] for _ in body.outputs[states + 1 :]]
+    inner.load(1, np.asarray(True))
+    for turn in _turns(count, condition):
+        inner.load(0, np.asarray(turn))
+        for index, value in enumerate(carried):
+            inner.load(2 + index, value)
+        inner.run()
+        carried = [inner.result(1 + index) for index in range(states)]
+        for index, row in enumerate(rows):
+            row.append(inner.result(1 + states + index))
+        if not _endless(body) and not bool(inner.output(0)):
+            break
+    return *carried, *_stacked(xp, inner, rows, 1 + states)
+
+
+def _stacked(xp, inner, rows, first):
+    return [
+        xp.stack(row) if row else inner.nothing(first + index) for index, row in enumerate(rows)
+    ]
+
+
+@kernel("Loop", host=(0, 1), work=_loop_work, temporaries=_body_bytes, dynamic=loop_dynamic)
+def loop(xp, count, condition, *inputs, out, work, body):
+    """The states after the last turn, and what the turns gave, stacked."""
+    states = body.formal - 2
+    arena, *kept = work
+    inner = Body(xp, body, inputs[states:], arena)
+    inner.load(1, np.asarray(True))
+    for index in range(states):
+        inner.load(2 + index, inputs[index])
+    for turn in _turns(count, condition):
+        inner.load(0, np.asarray(turn))
+        inner.run()
+        for index, track in enumerate(out[states:]):
+            if track is not None:
+                xp.copyto(track[turn, ...], inner.output(1 + states + index))
+        stop = not _endless(body) and not bool(inner.output(0))
+        inner.carry(states, 1, 2, kept)
+        if stop:
+            break
+    for index, target in enumerate(out[:states]):
+        if target is not None:
+            xp.copyto(target, inner.input(2 + index))
+
+
+# ---------------------------------------------------------------------------- Scan
 
 
 def _scan_work(*inputs, out, body, num_scan_inputs, **attributes):
-    states = _states(inputs, body)
-    plan = plan_of(body, states + num_scan_inputs)
+    states = body.formal - num_scan_inputs
     kept = [body.values[v].spec for v in body.outputs[:states]]
-    return [Spec((plan.peak,), np.dtype(np.uint8)), *kept]
+    return [Spec((plan_of(body).peak,), np.dtype(np.uint8)), *kept]
 
 
-def _scan_bytes(*inputs, out, body, num_scan_inputs, **attributes):
-    return plan_of(body, _states(inputs, body) + num_scan_inputs).adapted
+def scan_dynamic(
+    xp, *inputs, body, num_scan_inputs, scan_input_axes=None, scan_input_directions=None,
+    scan_output_axes=None, scan_output_directions=None,
+):  # fmt: skip
+    """The states after the last turn, and what the turns gave, stacked."""
+    states = body.formal - num_scan_inputs
+    inner = Body(xp, body, inputs[body.formal :])
+    read = _tracks(inputs[states : body.formal], scan_input_axes, scan_input_directions)
+    carried = list(inputs[:states])
+    rows = [[] for _ in body.outputs[states:]]
+    for slices in zip(*read, strict=True):
+        for index, value in enumerate((*carried, *slices)):
+            inner.load(index, value)
+        inner.run()
+        carried = [inner.result(index) for index in range(states)]
+        for index, row in enumerate(rows):
+            row.append(inner.result(states + index))
+    made = _stacked(xp, inner, rows, states)
+    for index, track in enumerate(made):
+        turned = track[::-1] if scan_output_directions and scan_output_directions[index] else track
+        axis = scan_output_axes[index] if scan_output_axes else 0
+        made[index] = xp.ascontiguousarray(xp.moveaxis(turned, 0, axis))
+    return *carried, *made
 
 
-@kernel("Scan", work=_scan_work, temporaries=_scan_bytes)
+@kernel("Scan", work=_scan_work, temporaries=_body_bytes, dynamic=scan_dynamic)
 def scan(
     xp, *inputs, out, work, body, num_scan_inputs, scan_input_axes=None, scan_input_directions=None,
     scan_output_axes=None, scan_output_directions=None,
@@ -41,27 +172,21 @@ def scan(
 
     Inputs are the first states, the arrays that are read one slice a turn, and captured values.
     """
-    states, count = _states(inputs, body), num_scan_inputs
-    captured = inputs[states + count :]
+    states = body.formal - num_scan_inputs
     arena, *kept = work
-    inner = Body(xp, body, states + count, captured, arena)
-    read = _tracks(inputs[states : states + count], scan_input_axes, scan_input_directions)
+    inner = Body(xp, body, inputs[body.formal :], arena)
+    read = _tracks(inputs[states : body.formal], scan_input_axes, scan_input_directions)
     made = _tracks(out[states:], scan_output_axes, scan_output_directions)
     for index in range(states):
-        xp.copyto(inner.input(index), inputs[index])
+        inner.load(index, inputs[index])
     for turn in range(len(read[0])):
         for index, track in enumerate(read):
-            xp.copyto(inner.input(states + index), track[turn, ...])
+            inner.load(states + index, track[turn, ...])
         inner.run()
         for index, track in enumerate(made):
             if track is not None:
                 xp.copyto(track[turn, ...], inner.output(states + index))
-        crossed = [index for index in range(states) if inner.aliases(index, index)]
-        for index in crossed:
-            xp.copyto(kept[index], inner.output(index))
-        for index in range(states):
-            source = kept[index] if index in crossed else inner.output(index)
-            xp.copyto(inner.input(index), source)
+        inner.carry(states, 0, 0, kept)
     for index in range(states):
         if out[index] is not None:
             xp.copyto(out[index], inner.input(index))
@@ -81,6 +206,7 @@ def _tracks(arrays, axes, directions):
 
 
 def _first(array, axis):
+    """A view of an array with one axis first."""
     order = list(range(array.ndim))
     order.insert(0, order.pop(axis))
     return array.transpose(order)

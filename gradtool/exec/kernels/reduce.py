@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels import _reduce_grad  # noqa: F401 - registers its kernels
+from gradtool.exec.kernels import _cumprod, _reduce_grad  # noqa: F401 - register theirs
 from gradtool.exec.kernels._sums import (
     accumulator,
     kept,

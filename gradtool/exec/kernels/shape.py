@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels import _borders, _col2im, _resize  # noqa: F401 - they register
+from gradtool.exec.kernels import _borders, _col2im, _resize, _storage  # noqa: F401 - they register
 from gradtool.exec.kernels._windows import along, extents, reshaped, slices
 
 BLOCK = 1024  # elements computed at a time

@@ -1,0 +1,58 @@
+"""Running products along an axis, and their gradient without a division."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+from gradtool.program import Spec
+
+
+def _oriented(arrays, axis, reverse):
+    """Arrays with the axis first, in the order of the products."""
+    axis = int(np.ravel(axis)[0]) % arrays[0].ndim
+    for array in arrays:
+        first = array.swapaxes(0, axis)
+        yield first[::-1] if reverse else first
+
+
+@kernel("CumProd", host=(1,), strided=True)
+def cum_prod(xp, x, axis, *, out, work, exclusive=0, reverse=0):
+    """`y[i] = Π x[j]` over the j up to i, or before i if exclusive."""
+    x, y = _oriented((x, out[0]), axis, reverse)
+    if not len(x):
+        return
+    if exclusive:
+        y[0, ...] = 1
+    else:
+        xp.copyto(y[0, ...], x[0, ...])
+    for i in range(1, len(x)):
+        xp.multiply(y[i - 1, ...], x[i - 1 if exclusive else i, ...], out=y[i, ...])
+
+
+def _line(x, axis, dy, *, out, **attributes):
+    return [Spec((math.prod(x.shape) // max(1, min(x.shape)),), x.dtype)]
+
+
+@kernel("ai.gradtool::CumProdGrad", host=(1,), strided=True, work=_line)
+def cum_prod_grad(xp, x, axis, dy, *, out, work, exclusive=0, reverse=0):
+    """`dx[i] = (Π x before i) · s[i]` with `s[i] = dy[i] + x[i + 1] s[i + 1]`.
+
+    If exclusive, `s[i] = dy[i + 1] + x[i + 1] s[i + 1]`.
+    """
+    x, dy, dx = _oriented((x, dy, out[0]), axis, reverse)
+    if not len(x):
+        return
+    dx[-1] = 0 if exclusive else dy[-1]
+    for i in range(len(x) - 2, -1, -1):
+        xp.multiply(x[i + 1, ...], dx[i + 1, ...], out=dx[i, ...])
+        dx[i] += dy[i + 1 if exclusive else i]
+    if len(x) < 2:
+        return
+    before = work[0][: x[0].size].reshape(x[0].shape)
+    xp.copyto(before, x[0])
+    for i in range(1, len(x)):
+        dx[i] *= before
+        before *= x[i]

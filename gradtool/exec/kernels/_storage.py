@@ -1,0 +1,40 @@
+"""Bits seen as another type, and updates of a cache."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+
+
+def _whole(x, strides, *, out, to):
+    return [(0, strides)]
+
+
+@kernel("BitCast", view=_whole)
+def bit_cast(xp, x, *, out, work, to):
+    """The same bits as a type of the same size."""
+    xp.copyto(out[0], x.view(out[0].dtype))
+
+
+@kernel("TensorScatter", host=(2,), may_inplace=(0,))
+def tensor_scatter(xp, past, update, starts=None, *, out, work, mode="linear", axis=-2):
+    """`past`, in which `update` replaces what begins at `starts[batch]` along an axis.
+
+    Circular: what reaches beyond the end goes on at the beginning.
+    """
+    y = out[0]
+    if not xp.may_share_memory(past, y):
+        xp.copyto(y, past)
+    axis %= y.ndim
+    count, size = update.shape[axis], y.shape[axis]
+    starts = np.zeros(len(y), np.int64) if starts is None else starts
+    for cache, new, start in zip(y, update, starts.tolist(), strict=True):
+        target, source = cache.swapaxes(0, axis - 1), new.swapaxes(0, axis - 1)
+        if mode == "circular":
+            start %= size  # noqa: PLW2901
+        elif start + count > size:
+            raise IndexError(f"{count} elements from {start} in an axis of {size}")
+        until = min(count, size - start)
+        target[start : start + until] = source[:until]
+        target[: count - until] = source[until:]

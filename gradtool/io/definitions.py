@@ -1,0 +1,92 @@
+"""Operators that ONNX defines by other operators, replaced by their definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx
+import onnx_ir as ir
+from onnx import defs
+
+from gradtool.errors import ModelError
+from gradtool.io.functions import inline_functions
+from gradtool.shapes import infer
+
+DOMAIN = "ai.gradtool.definitions"
+
+Keep = Callable[[str, str, int], bool]
+
+
+def expand_definitions(model: ir.Model, keep: Keep) -> bool:
+    """Replace the operators that `keep(domain, name, version)` refuses and ONNX defines.
+
+    Definitions may depend on the types of the inputs, so types are inferred first. Returns
+    whether there were any.
+    """
+    found = False
+    while nodes := [n for n in model.graph.all_nodes() if _is_defined(model, n, keep)]:
+        infer(model)
+        functions = {n: f for n in nodes if (f := _definition(model, n)) is not None}
+        if not functions:
+            break
+        found = True
+        for number, (node, function) in enumerate(functions.items()):
+            function.domain, function.name = DOMAIN, f"{node.op_type}_{number}"
+            body = ir.serde.deserialize_function(function)
+            model.functions[body.identifier()] = body
+            model.graph.opset_imports[DOMAIN] = 1
+            node.domain, node.op_type = DOMAIN, body.name
+        inline_functions(model, lambda domain, name: domain != DOMAIN)  # noqa: ARG005
+        del model.graph.opset_imports[DOMAIN]
+    return found
+
+
+def _is_defined(model: ir.Model, node: ir.Node, keep: Keep) -> bool:
+    schema = _schema(model, node)
+    return schema is not None and not keep(node.domain, node.op_type, _version(model, node))
+
+
+def _version(model: ir.Model, node: ir.Node) -> int:
+    return model.graph.opset_imports.get(node.domain, 1)
+
+
+def _schema(model: ir.Model, node: ir.Node) -> defs.OpSchema | None:
+    """The schema of an operator that has a definition."""
+    try:
+        schema = defs.get_schema(node.op_type, _version(model, node), node.domain)
+    except defs.SchemaError:
+        return None
+    return schema if schema.has_function or schema.has_context_dependent_function else None
+
+
+def _definition(model: ir.Model, node: ir.Node) -> onnx.FunctionProto | None:
+    """The body of a node; None where it needs the type of an input that isn't known yet."""
+    schema = _schema(model, node)
+    if schema is None:
+        return None
+    version = _version(model, node)
+    newest = [v for v in schema.function_opset_versions if v <= version]
+    if schema.has_function:
+        body = schema.get_function_with_opset_version(max(newest, default=-1))
+    else:
+        if any(v is not None and v.type is None for v in node.inputs):
+            return None
+        types = [_type(value) for value in node.inputs]
+        proto = ir.serde.serialize_node(node)
+        offered = schema.context_dependent_function_opset_versions
+        fit = [v for v in offered if v <= version]
+        try:
+            body = schema.get_context_dependent_function_with_opset_version(
+                max(fit, default=-1), proto.SerializeToString(), types
+            )
+        except Exception as error:
+            raise ModelError(f"{node.op_type} {node.name!r} has no definition: {error}") from error
+    function = onnx.FunctionProto()
+    function.ParseFromString(body)
+    return function
+
+
+def _type(value: ir.Value | None) -> bytes:
+    if value is None or value.type is None:
+        return onnx.TypeProto().SerializeToString()
+    return ir.serde.serialize_value(value).type.SerializeToString()

@@ -1,0 +1,93 @@
+"""Operators that differ between training and inference, and those that draw random numbers.
+
+A file says which of the two it means, and most say inference.  `--train-mode` asks for training:
+BatchNormalization by the statistics of the batch, Dropout that drops.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.builder import Builder
+
+NOTHING = (
+    "--train-mode: the model has no BatchNormalization and no Dropout "
+    "(exporters leave Dropout out of models for inference)"
+)
+_RANDOM = (
+    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
+    "Multinomial",
+)  # fmt: skip
+
+
+def train(model: ir.Model, op: Builder) -> list[str]:
+    """Turn BatchNormalization and Dropout to training, in place. Returns warnings."""
+    norms = [n for n in model.graph.all_nodes() if _is(n, "BatchNormalization")]
+    drops = [n for n in model.graph.all_nodes() if _is(n, "Dropout")]
+    for node in norms:
+        _by_the_batch(node, op)
+    for node in drops:
+        _that_drops(node, op)
+    if not norms and not drops:
+        return [NOTHING]
+    inner = sum(n.graph is not model.graph for n in norms)
+    if inner:
+        return [f"{inner} BatchNormalization in a branch or a loop: its statistics do not move"]
+    return []
+
+
+def _is(node: ir.Node, op_type: str) -> bool:
+    return node.domain in ("", "ai.onnx") and node.op_type == op_type
+
+
+def _by_the_batch(node: ir.Node, op: Builder) -> None:
+    """With outputs for the new running mean and variance, which the file had no use for."""
+    node.attributes["training_mode"] = ir.AttrInt64("training_mode", 1)
+    node.resize_outputs(3)
+    for old, new in zip(node.inputs[3:5], node.outputs[1:], strict=True):
+        new.name = new.name or op.names.fresh(f"{old.name if old else node.name}_next")
+    op.infer(node)
+
+
+def _that_drops(node: ir.Node, op: Builder) -> None:
+    """With the ratio that the file gives."""
+    if len(node.inputs) < 3:
+        node.resize_inputs(3)
+    node.replace_input_with(2, op.constant(np.array(True)))
+
+
+def in_inference(model: ir.Model) -> list[str]:
+    """A warning where running statistics are taken as constants."""
+    count = sum(
+        _is(n, "BatchNormalization") and not n.attributes.get_int("training_mode", 0)
+        for n in model.graph
+    )
+    said = "BatchNormalization in inference mode: running statistics are constants (--train-mode)"
+    return [f"{count} {said}"] if count else []
+
+
+def at_random(model: ir.Model) -> list[str]:
+    """A warning that names the operators whose results differ from run to run."""
+    counts = Counter(n.op_type for n in model.graph.all_nodes() if _draws(n))
+    if not counts:
+        return []
+    listed = ", ".join(f"{count} {op}" for op, count in sorted(counts.items()))
+    return [f"drawn at random, every run differs (fix it by the attribute seed): {listed}"]
+
+
+def _draws(node: ir.Node) -> bool:
+    if "seed" in node.attributes or node.domain not in ("", "ai.onnx"):
+        return False
+    return node.op_type in _RANDOM or (node.op_type == "Dropout" and may_drop(node))
+
+
+def may_drop(node: ir.Node) -> bool:
+    """Whether a Dropout is not known to be in inference mode."""
+    flag = node.inputs[2] if len(node.inputs) > 2 else None
+    if flag is None:
+        return False
+    tensor = ir.convenience.get_const_tensor(flag)
+    return tensor is None or bool(tensor.numpy().item())
