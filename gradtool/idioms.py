@@ -73,7 +73,7 @@ class Idioms:
         if expr.is_Integer:
             return self.constant([int(expr)])
         if expr.is_Symbol:
-            value, axis = self._find_symbol(str(expr))
+            value, axis = self.find_symbol(str(expr))
             return self.Shape(value, start=axis, end=axis + 1)
         if expr.func in (sympy.floor, sympy.ceiling):
             return self._rounded(expr, dim)
@@ -109,7 +109,7 @@ class Idioms:
             result = getattr(self, operator)(result, value)
         return result
 
-    def _find_symbol(self, symbol: str) -> tuple[ir.Value, int]:
+    def find_symbol(self, symbol: str) -> tuple[ir.Value, int]:
         """A value and an axis whose size is `symbol`: inputs first, then what nodes produce."""
         for graph in (self.graph, *reversed(self.enclosing)):
             inner = None if graph is self.root else _axis_of(symbol, graph)

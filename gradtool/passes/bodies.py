@@ -1,0 +1,254 @@
+"""Differentiating a subgraph: its gradient becomes a graph of its own.
+
+The driver appends the gradient to the subgraph itself.  The new nodes then move to another graph,
+the body of the backward node.  The forward values that they read are computed again there where
+that is cheap, and handed over by the forward node where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import onnx_ir as ir
+
+from gradtool.builder import Builder
+from gradtool.errors import ModelError
+from gradtool.passes.backward import differentiate, reads
+from gradtool.passes.prune import drop, inner_nodes, subgraphs
+
+Heads = Callable[[], Mapping[ir.Value, ir.Value]]
+Redo = Callable[[ir.Node], bool]
+
+RANDOM = frozenset({
+    "Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+})  # fmt: skip
+
+
+class Body:
+    """A subgraph and its gradient, on the way from one graph to another.
+
+    `handed` are the forward values that the gradient needs and that must be brought to it; `read`
+    are those of `leaves` that it needs.
+    """
+
+    def __init__(
+        self,
+        op: Builder,
+        graph: ir.Graph,
+        heads: Heads,
+        wrt: Sequence[ir.Value],
+        *,
+        leaves: Sequence[ir.Value] = (),
+        redo: Redo,
+    ) -> None:
+        """Append the gradient of `Σ ⟨head gradient, head⟩` to `graph`, and see what it reads.
+
+        `heads` is called where its nodes belong to the gradient.  Nodes that `redo` allows are
+        computed again, as far as what they read is at hand: captured values and `leaves`.
+        """
+        self.op, self.graph = op, graph
+        with op.inside(graph):
+            start: ir.Value = op.Identity(True)
+            made = differentiate(op, heads(), wrt)
+        nodes = list(graph)
+        first = nodes.index(start.producer())
+        self._forward = nodes[:first]
+        self._local = {*graph.inputs, *(v for n in self._forward for v in n.outputs)}
+        self._gradients = {v: dy for v, dy in made.gradients.items() if v not in made.zeros}
+        self._moving = self._live(nodes[first + 1 :])
+        drop([n for n in nodes[first:] if n not in self._moving])
+        self._replace_shapes()
+        needed = self._needed()
+        cheap = self._cheap({*leaves}, redo)
+        self._again: list[ir.Node] = []
+        for node in reversed(self._forward):
+            if node in cheap and any(v in needed for v in node.outputs):
+                self._again.insert(0, node)
+                needed.update(dict.fromkeys(v for v in reads(node) if v in self._local))
+        done = {v for node in self._again for v in node.outputs}
+        self.read = tuple(v for v in leaves if v in needed)
+        self.handed = tuple(v for v in needed if v not in done and v not in leaves)
+
+    def move(self, known: dict[ir.Value, ir.Value]) -> dict[ir.Value, ir.Value]:
+        """Put the gradient at the end of the builder's graph; return it by the value it is of.
+
+        `known` gives what stands there for each of `handed` and `read`.  A value of which it is
+        zero is left out.
+        """
+        target = self.op.graph
+        for node in self._again:
+            _copy(self.op, node, known)
+        self.graph.remove(self._moving)
+        for node in self._moving:
+            target.append(node)
+            replace_reads(node, known)
+        return {v: known.get(dy, dy) for v, dy in self._gradients.items()}
+
+    # ------------------------------------------------------------------- what is read
+
+    def _live(self, nodes: Sequence[ir.Node]) -> list[ir.Node]:
+        wanted = set(self._gradients.values())
+        found = []
+        for node in reversed(nodes):
+            if any(v in wanted for v in node.outputs):
+                found.append(node)
+                wanted.update(reads(node))
+        return found[::-1]
+
+    def _needed(self) -> dict[ir.Value, None]:
+        read = (v for node in self._moving for v in reads(node))
+        return dict.fromkeys(v for v in (*read, *self._gradients.values()) if v in self._local)
+
+    def _cheap(self, at_hand: set[ir.Value], redo: Redo) -> set[ir.Node]:
+        found: set[ir.Node] = set()
+        for node in self._forward:
+            local = [v for v in reads(node) if v in self._local]
+            if redo(node) and all(v in at_hand for v in local):
+                found.add(node)
+                at_hand.update(node.outputs)
+            elif is_random(node):  # what it drew is handed over, whatever it costs
+                at_hand.update(node.outputs)
+        return found
+
+    def _replace_shapes(self) -> None:
+        """Let the gradient read sizes outside, where they are the same in every turn.
+
+        A size that is not is read in the forward body and handed over, not the tensor it is of.
+        """
+        gone = []
+        for node in [m for n in self._moving for m in (n, *inner_nodes(n))]:
+            value = node.inputs[0] if node.op_type == "Shape" and not node.domain else None
+            if value is None or value not in self._local or value.shape is None:
+                continue
+            start = node.attributes.get_int("start", 0)
+            end = node.attributes.get_int("end", len(value.shape))
+            found = self._size_outside(value, start, end)
+            if found is None:
+                with self.op.inside(self.graph):
+                    found = self.op.Shape(value, start=start, end=end)
+                    made = found.producer()
+                made.metadata_props["gradtool.stage"] = "forward"
+                self._forward.append(made)
+                self._local.add(found)
+            node.outputs[0].replace_all_uses_with(found)
+            self._gradients = {
+                v: found if dy is node.outputs[0] else dy for v, dy in self._gradients.items()
+            }
+            gone.append(node)
+        self._moving = [n for n in self._moving if n not in gone]
+        drop(gone)
+        self._order()
+
+    def _size_outside(self, value: ir.Value, start: int, end: int) -> ir.Value | None:
+        dims = list(value.shape or ())[start:end]
+        if not is_known_outside(self.op, dims):
+            return None
+        return self.op.sizes(dims)
+
+    def _order(self) -> None:
+        """Put forward nodes before those of the gradient."""
+        self.graph.remove(self._moving)
+        self.graph.extend(self._moving)
+
+
+def is_known_outside(op: Builder, dims: Sequence[int | ir.SymbolicDim]) -> bool:
+    """Whether sizes can be computed in the builder's graph."""
+    for dim in dims:
+        if isinstance(dim, int):
+            continue
+        if dim.value is None:
+            return False
+        try:
+            for symbol in dim.free_symbols():
+                op.find_symbol(symbol)
+        except (ModelError, ValueError):
+            return False
+    return True
+
+
+def is_random(node: ir.Node) -> bool:
+    """Whether a node, or one inside of it, draws random numbers."""
+    return any(n.op_type in RANDOM for n in (node, *inner_nodes(node)))
+
+
+# ------------------------------------------------------------------------------ copies
+
+
+def _copy(op: Builder, node: ir.Node, known: dict[ir.Value, ir.Value]) -> None:
+    """Compute a forward node again at the end of the builder's graph; `known` takes its outputs."""
+    attributes = []
+    for attr in node.attributes.values():
+        if attr.type == ir.AttributeType.GRAPH:
+            inner = attr.as_graph().clone(allow_outer_scope_values=True)
+            _rename(op, inner)
+            attributes.append(ir.AttrGraph(attr.name, inner))
+        else:
+            attributes.append(attr)
+    made = ir.Node(
+        node.domain, node.op_type, node.inputs, attributes, num_outputs=len(node.outputs),
+        name=op.names.fresh(f"{node.name}/again"),
+        metadata_props={"gradtool.stage": "recompute", "gradtool.source": node.name or ""},
+    )  # fmt: skip
+    op.graph.append(made)
+    replace_reads(made, known)
+    for before, after in zip(node.outputs, made.outputs, strict=True):
+        after.name = op.names.fresh(f"{before.name}/again") if before.name else before.name
+        after.type, after.const_value = before.type, before.const_value
+        after.shape = None if before.shape is None else before.shape.copy()
+        known[before] = after
+
+
+def _rename(op: Builder, graph: ir.Graph) -> None:
+    """New names for all that a copied subgraph defines."""
+    for each in (graph, *graph.subgraphs()):
+        for value in (*each.inputs, *each.initializers.values()):
+            value.name = op.names.fresh(value.name or "value")
+        for node in each:
+            node.name = op.names.fresh(node.name or node.op_type)
+            for value in node.outputs:
+                if value.name:
+                    value.name = op.names.fresh(value.name)
+
+
+def replace_reads(node: ir.Node, known: Mapping[ir.Value, ir.Value]) -> None:
+    """Let a node and its subgraphs read other values."""
+    for reader in (node, *inner_nodes(node)):
+        for slot, value in enumerate(reader.inputs):
+            if value is not None and value in known:
+                reader.replace_input_with(slot, known[value])
+    for graph in _all_subgraphs(node):
+        for slot, value in enumerate(graph.outputs):
+            if value in known:
+                graph.outputs[slot] = known[value]
+
+
+def _all_subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
+    for graph in subgraphs(node):
+        yield graph
+        yield from graph.subgraphs()
+
+
+# --------------------------------------------------------------------- forward outputs
+
+
+def own(op: Builder, value: ir.Value, taken: Sequence[ir.Value]) -> ir.Value:
+    """`value` as an output of the builder's graph: made by a node of it, and no output yet."""
+    node = value.producer()
+    if node is not None and node.graph is op.graph and value not in taken:
+        return value
+    made: ir.Value = op.Identity(value)
+    return made
+
+
+def show(op: Builder, node: ir.Node, graph: ir.Graph, value: ir.Value, shape: ir.Shape) -> ir.Value:
+    """Make a value of a forward subgraph an output of its node, the last one."""
+    with op.at(None, stage="forward", source="", prefix=node.name or ""), op.inside(graph):
+        graph.outputs.append(own(op, value, graph.outputs))
+    node.resize_outputs(len(node.outputs) + 1)
+    made = node.outputs[-1]
+    made.name = op.names.fresh(f"{node.name}/{value.name}")
+    made.type, made.shape = value.type, shape
+    return made
+
+
