@@ -20,7 +20,19 @@ from gradtool.errors import (
 )
 
 if TYPE_CHECKING:
-    from gradtool.api import Plan, Result, TrainingGraph, grad, load, plan, report, run, save
+    from gradtool.api import (
+        Plan,
+        Result,
+        Split,
+        TrainingGraph,
+        grad,
+        load,
+        plan,
+        report,
+        run,
+        save,
+        split,
+    )
     from gradtool.exec.kernel import kernel
     from gradtool.functions import composite
     from gradtool.gradients import gradient
@@ -28,8 +40,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# fmt: off
 _HOMES = dict.fromkeys(
-    ("Plan", "Result", "TrainingGraph", "grad", "load", "plan", "report", "run", "save"),
+    (
+        "Plan", "Result", "Split", "TrainingGraph",
+        "grad", "load", "plan", "report", "run", "save", "split",
+    ),
     "gradtool.api",
 ) | {
     "kernel": "gradtool.exec.kernel",
@@ -37,6 +53,7 @@ _HOMES = dict.fromkeys(
     "gradient": "gradtool.gradients",
     "loss": "gradtool.losses",
 }
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:
@@ -55,6 +72,7 @@ __all__ = [
     "NotDifferentiable",
     "Plan",
     "Result",
+    "Split",
     "TrainingGraph",
     "Unreachable",
     "UnsupportedGradient",
@@ -69,4 +87,5 @@ __all__ = [
     "report",
     "run",
     "save",
+    "split",
 ]

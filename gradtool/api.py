@@ -28,9 +28,12 @@ from gradtool.exec.run import Result, bound, execute, planned
 from gradtool.functions.calls import inline, is_inlined, refold
 from gradtool.functions.inference import register_shapes
 from gradtool.passes.backward import Accumulate
+from gradtool.passes.local_functions import localise
 from gradtool.passes.loss import LabelNames, Wanted
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph
+from gradtool.passes.split import Split
+from gradtool.passes.split import split as split_model
 from gradtool.passes.training import OnNode, TrainingGraph, training_graph
 from gradtool.planning.plan import Plan
 from gradtool.reports.memory import plans_table
@@ -139,13 +142,17 @@ def save(
     *,
     force: bool = False,
     external_data: Literal["auto", "always", "never"] = "auto",
+    functions: bool = False,
 ) -> tuple[Path, int]:
     """Write a graph in standard operators, whole or not at all; returns path and bytes.
+
+    With `functions`, composites are calls of local functions instead of their bodies.
 
     Raises:
         UsageError: the output exists and `force` is not given, or cannot be written.
     """
-    return io.save(model_of(graph), path, force=force, external_data=external_data, finish=inline)
+    finish = localise if functions else inline
+    return io.save(model_of(graph), path, force=force, external_data=external_data, finish=finish)
 
 
 def plan(graph: Graph, *, dims: Mapping[str, int] | None = None) -> Plan:
@@ -168,17 +175,20 @@ def run(
     measure: bool = False,
     check_nan: bool = False,
     check_arena: bool = False,
+    fetch: Sequence[str] = (),
 ) -> Result:
     """Run forward and backward once (or `repeat` times) and return copies of all results.
 
     `inputs` are arrays by name, a file or folder that holds them, or `random` (drawn with `seed`).
+    Gradient buffers that are not given are zero.  With `fetch`, names or globs of any values, only
+    those are computed and returned.
 
     Raises:
         MissingData: an input or a weight is absent.
         UsageError: an input has another type or shape than the model's.
         DeviceError: the device is missing or out of memory.
     """
-    model = model_of(graph)
+    model = fetched(graph, fetch)
     arrays = read_inputs(model, inputs, seed)
     if engine == "ort":
         from gradtool.exec import ort
@@ -198,7 +208,7 @@ def run(
 def read_inputs(model: ir.Model, inputs: Inputs, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays for exactly the inputs of a model, in their types."""
     if isinstance(inputs, Mapping):
-        return sources.require(model, inputs, "inputs")
+        return sources.require(model, sources.with_buffers(model, inputs), "inputs")
     if os.fspath(inputs) == "random":
         open_sizes = io.symbols(model)
         if open_sizes:
@@ -206,7 +216,29 @@ def read_inputs(model: ir.Model, inputs: Inputs, seed: int = 0) -> dict[str, np.
                 f"sizes are open: {', '.join(open_sizes)}; give them with --dim NAME=SIZE"
             )
         return sources.random(model, seed)
-    return sources.require(model, sources.read(os.fspath(inputs)), os.fspath(inputs))
+    arrays = sources.with_buffers(model, sources.read(os.fspath(inputs)))
+    return sources.require(model, arrays, os.fspath(inputs))
+
+
+def fetched(graph: Graph, patterns: Sequence[str]) -> ir.Model:
+    """The model of a graph, reduced to the values that match; whole if there is no pattern.
+
+    Raises:
+        UsageError: a pattern matches nothing.
+    """
+    from gradtool.passes.fetch import fetch
+
+    model = model_of(graph)
+    return fetch(model, patterns) if patterns else model
+
+
+def split(graph: Graph) -> Split:
+    """A training graph as a forward model that also returns what is saved, and a backward one.
+
+    Raises:
+        UsageError: the graph holds no gradients.
+    """
+    return split_model(model_of(graph))
 
 
 def report(graphs: Sequence[Graph | Plan], names: Sequence[str] | None = None) -> Table:
@@ -223,8 +255,10 @@ def model_of(graph: Graph) -> ir.Model:
 __all__ = [
     "Plan",
     "Result",
+    "Split",
     "Table",
     "TrainingGraph",
+    "fetched",
     "grad",
     "is_training_graph",
     "load",
@@ -234,4 +268,5 @@ __all__ = [
     "report",
     "run",
     "save",
+    "split",
 ]

@@ -19,7 +19,7 @@ from gradtool.attributes import attribute
 from gradtool.errors import ModelError
 from gradtool.functions import DOMAIN, composites
 from gradtool.idioms import Idioms
-from gradtool.names import Names
+from gradtool.names import Names, symbols_of
 
 Operand = ir.Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | None
 
@@ -60,9 +60,11 @@ class Builder(Idioms):
         self.ste = False
         self.on_node: Callable[[ir.Node], object] | None = None
         self.context = ShapeInferenceContext(model.graph.opset_imports, policy="override")
+        self.context.reserve_symbol_names(symbols_of(model))
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
         self._symbols: dict[str, tuple[ir.Value, int]] = {}
         self.enclosing: list[ir.Graph] = []
+        self.near: tuple[ir.Value, ...] = ()
         self.active: AbstractSet[ir.Value] = frozenset()
 
     # ------------------------------------------------------------------ emitting
@@ -71,8 +73,13 @@ class Builder(Idioms):
         if not op_type[:1].isupper():
             raise AttributeError(op_type)
 
-        def emit(*inputs: Operand, outputs: int | None = None, **attributes: Any) -> Any:
-            return self.emit(op_type, inputs, outputs, attributes)
+        def emit(
+            *inputs: Operand,
+            outputs: int | None = None,
+            like: ir.Value | None = None,
+            **attributes: Any,
+        ) -> Any:
+            return self.emit(op_type, inputs, outputs, attributes, like)
 
         return emit
 
@@ -82,8 +89,12 @@ class Builder(Idioms):
         inputs: Sequence[Operand],
         outputs: int | None,
         attributes: dict[str, Any],
+        like: ir.Value | None = None,
     ) -> Any:
-        """Emit one node. Returns its value, or a tuple of values if it has several outputs."""
+        """Emit one node. Returns its value, or a tuple of values if it has several outputs.
+
+        The type and shape of a single output are those of `like`, where they can't be inferred.
+        """
         known = composites().get(op_type)
         domain = DOMAIN if known else ""
         count = outputs or (known.outputs if known else 1)
@@ -101,7 +112,11 @@ class Builder(Idioms):
         for index, value in enumerate(node.outputs):
             value.name = self.names.fresh(f"{node.name}:{index}")
         self._place(node)
-        self.infer(node)
+        if like is None:
+            self.infer(node)
+        else:
+            node.outputs[0].type = like.type
+            node.outputs[0].shape = None if like.shape is None else like.shape.copy()
         if self.on_node is not None:
             self.on_node(node)
         return node.outputs[0] if count == 1 else tuple(node.outputs)
@@ -117,7 +132,8 @@ class Builder(Idioms):
         except ValueError as error:
             raise ModelError(f"{node.op_type} {node.name!r}: {error}") from error
         for value in node.outputs:
-            if value.name and (value.dtype is None or value.shape is None):
+            tensor = isinstance(value.type, ir.TensorType)
+            if value.name and (value.dtype is None or (tensor and value.shape is None)):
                 raise ModelError(
                     f"{node.op_type} {node.name!r}: its shape can't be inferred from "
                     f"{[str(i.shape) if i is not None else None for i in node.inputs]}"

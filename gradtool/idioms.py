@@ -110,11 +110,17 @@ class Idioms:
         return result
 
     def find_symbol(self, symbol: str) -> tuple[ir.Value, int]:
-        """A value and an axis whose size is `symbol`: inputs first, then what nodes produce."""
+        """A value and an axis whose size is `symbol`: inputs first, then what nodes produce.
+
+        The body of a composite looks at what it is called with before it looks elsewhere.
+        """
         for graph in (self.graph, *reversed(self.enclosing)):
             inner = None if graph is self.root else _axis_of(symbol, graph)
             if inner is not None:
                 return inner
+        own = _axis_among(symbol, self.near)
+        if own is not None:
+            return own
         if symbol not in self._symbols:
             found = _axis_of(symbol, self.root)
             if found is None:
@@ -208,6 +214,11 @@ class Idioms:
         zero = np.zeros(1, dtype=x.dtype.numpy())
         return self.ConstantOfShape(self.shape(x), value=zero)
 
+    def plus(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The sum of two gradients of one value."""
+        made: ir.Value = self.Add(a, b)
+        return made
+
     def expand(self, x: ir.Value, like: ir.Value) -> ir.Value:
         """`x` broadcast to the shape of `like`."""
         return x if list(x.shape) == list(like.shape) else self.Expand(x, self.shape(like))
@@ -242,7 +253,11 @@ class Idioms:
 
 def _axis_of(symbol: str, graph: ir.Graph) -> tuple[ir.Value, int] | None:
     """The first value of a graph with an axis of size `symbol`, and that axis."""
-    for value in (*graph.inputs, *(v for n in graph for v in n.outputs)):
+    return _axis_among(symbol, (*graph.inputs, *(v for n in graph for v in n.outputs)))
+
+
+def _axis_among(symbol: str, values: Iterable[ir.Value]) -> tuple[ir.Value, int] | None:
+    for value in values:
         for axis, dim in enumerate(value.shape or ()):
             if isinstance(dim, ir.SymbolicDim) and dim.value == symbol:
                 return value, axis

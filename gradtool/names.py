@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import onnx_ir as ir
+
+_SYMBOL = re.compile(r"[^\W\d][\w.]*")
 
 
 class Names:
@@ -33,3 +37,15 @@ class Names:
             name = f"{hint}_{count}"
         self._taken.add(name)
         return name
+
+
+def symbols_of(model: ir.Model) -> set[str]:
+    """The names of all symbols in the shapes of a model's values."""
+    found: set[str] = set()
+    for graph in model.graphs():
+        values = (*graph.inputs, *(v for node in graph for v in node.outputs))
+        for value in values:
+            for dim in value.shape or ():
+                if isinstance(dim, ir.SymbolicDim) and dim.value is not None:
+                    found.update(_SYMBOL.findall(dim.value))
+    return found

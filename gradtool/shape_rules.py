@@ -7,6 +7,9 @@ from typing import Any
 
 import onnx_ir as ir
 
+from gradtool import sequence_rules
+from gradtool.sequence_rules import merge_values
+
 Dim = Any  # int | ir.SymbolicDim: the library has no types
 
 # Longer vectors hold data, not sizes.
@@ -150,26 +153,20 @@ def _loop(_library: Any, ctx: Any, node: ir.Node) -> None:
     carried = len(node.inputs) - 2
     count = _known(ctx, node.inputs[0])
     trips = count[0] if count and len(count) == 1 and _never_stops(node, body) else None
+    steps = ctx.new_symbolic_dim() if trips is None else trips
     for index, (output, result) in enumerate(zip(node.outputs, body.outputs[1:], strict=True)):
         start = node.inputs[index + 2] if index < carried else None
+        shape = None if start is None else merge_values(ctx, start, result)
         if result.type is not None and not isinstance(result.type, ir.TensorType):
             ctx.set_type(output, result.type)
+            if shape is not None:
+                ctx.set_shape(output, shape)
         elif result.shape is None:
             ctx.set_shape_and_dtype(output, None, result.dtype)
         elif start is not None:
-            ctx.set_shape_and_dtype(output, _merge(ctx, start.shape, result.shape), result.dtype)
+            ctx.set_shape_and_dtype(output, shape, result.dtype)
         else:
-            steps = trips if trips is not None else ctx.new_symbolic_dim()
             ctx.set_shape_and_dtype(output, ir.Shape([steps, *result.shape]), result.dtype)
-
-
-def _merge(ctx: Any, first: ir.Shape | None, second: ir.Shape | None) -> ir.Shape | None:
-    """The shape of a value that has one of two: a new symbol where their sizes differ."""
-    if first is None or second is None or len(first) != len(second):
-        return None
-    return ir.Shape(
-        a if a == b else ctx.new_symbolic_dim() for a, b in zip(first, second, strict=True)
-    )
 
 
 def _never_stops(node: ir.Node, body: ir.Graph) -> bool:
@@ -251,6 +248,18 @@ def _attention(library: Any, ctx: Any, node: ir.Node) -> None:
             ctx.set_shape(shown, ir.Shape([b, heads, length, size // max(heads, 1)]))
 
 
+def _mel_weight_matrix(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's takes bins for rows, and the length of the transform for columns."""
+    sizes = []
+    for value in node.inputs[:2]:
+        tensor = None if value is None else ir.convenience.get_const_tensor(value)
+        sizes.append(ctx.new_symbolic_dim() if tensor is None else int(tensor.numpy().item()))
+    bins, length = sizes
+    dtype = ir.DataType(node.attributes.get_int("output_datatype", 1))
+    rows = length // 2 + 1 if isinstance(length, int) else length
+    ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([rows, bins]), dtype)
+
+
 def _resize(library: Any, ctx: Any, node: ir.Node) -> None:
     """The library's rounds halves to even where a policy keeps the aspect ratio."""
     library(ctx, node)
@@ -290,6 +299,7 @@ RULES = {
     ("Concat", 4): _concat,
     ("GroupNormalization", 18): _group_normalization,
     ("Loop", 1): _loop,
+    ("MelWeightMatrix", 17): _mel_weight_matrix,
     ("MaxUnpool", 9): _max_unpool,
     ("Resize", 10): _resize,
     ("Slice", 10): _slice,
@@ -297,4 +307,5 @@ RULES = {
     ("Squeeze", 1): _squeeze,
     ("Unique", 11): _unique,
     **{(op, 1): _reduce for op in REDUCTIONS},
+    **sequence_rules.RULES,
 }

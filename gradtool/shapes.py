@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
+from gradtool.sequence_rules import is_tensor, mark_empty
 
 # Longer vectors hold data, not sizes.
 MOST_ELEMENTS = 4096
@@ -38,6 +39,7 @@ def infer(model: ir.Model) -> tuple[Unknown, ...]:
         ModelError: a node cannot have the inputs that it has.
     """
     _erase(model)
+    mark_empty(model)
     with _hidden(_unreadable(model)):
         _run(model)
         while _widen(model):
@@ -97,6 +99,8 @@ def _widen(model: ir.Model) -> bool:
 
 def _widened(before: ir.Value, after: ir.Value) -> ir.Shape | None:
     """The shape of a carried value where a turn of the loop changes it, else None."""
+    if before.shape is None and not is_tensor(before):
+        return after.shape
     if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
         return None
     own = [f"{before.name}_dim{axis}" for axis in range(len(before.shape))]
@@ -132,8 +136,9 @@ def _erase(model: ir.Model) -> None:
             for value in node.attributes["body"].as_graph().inputs:
                 value.shape = None
         if node.op_type == "Loop" and not node.domain:
-            for value in node.attributes["body"].as_graph().inputs[:2]:
-                value.shape = ir.Shape([])
+            formal = node.attributes["body"].as_graph().inputs[:2]
+            for value, dtype in zip(formal, (ir.DataType.INT64, ir.DataType.BOOL), strict=False):
+                value.shape, value.type = ir.Shape([]), ir.TensorType(dtype)
     strip(model)
 
 

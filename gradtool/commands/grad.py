@@ -16,6 +16,7 @@ from gradtool.commands.options import (
     size_options,
 )
 from gradtool.commands.output import print_json, print_line, say
+from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
     from gradtool.passes.training import TrainingGraph
@@ -38,6 +39,15 @@ if TYPE_CHECKING:
     show_default=True,
     help="Write weights to a file of their own.",
 )
+@click.option(
+    "--split",
+    is_flag=True,
+    help="Write two files: MODEL.forward.onnx, which returns what is saved, MODEL.backward.onnx.",
+)
+@click.option("--functions", is_flag=True, help="Write fused operators as local functions.")
+@click.option(
+    "--opset", type=click.IntRange(min=1), metavar="N", help="Raise the model to this opset."
+)
 @size_options
 @grad_options
 @format_option
@@ -50,6 +60,9 @@ def command(
     output: str | None,
     force: bool,
     external_data: Literal["auto", "always", "never"],
+    split: bool,
+    functions: bool,
+    opset: int | None,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
@@ -64,34 +77,54 @@ def command(
     from gradtool.io import atomic
 
     source = model if model is not None else discover(ctx)
-    target = output or _default_output(source)
-    if target != "-":
-        atomic.target(target, force=force)
-    training = differentiate(ctx, open_model(ctx, source, dims, shapes, batch), options)
-    path, size = api.save(training, target, force=force, external_data=external_data)
+    targets = _targets(source, output, split=split)
+    for target in targets:
+        if target != "-":
+            atomic.target(target, force=force)
+    loaded = open_model(ctx, source, dims, shapes, batch, opset)
+    training = differentiate(ctx, loaded, {**options, "loss_seed": split})
+    halves = api.split(training) if split else None
+    graphs = [halves.forward, halves.backward] if halves else [training]
+    written = [
+        api.save(graph, path, force=force, external_data=external_data, functions=functions)
+        for graph, path in zip(graphs, targets, strict=True)
+    ]
     remember(source)
-    _show(ctx, source, training, path, size, form)
+    _show(ctx, source, training, written, form, halves.saved if halves else ())
 
 
-def _default_output(source: str) -> str:
-    if source == "-":
-        return "-"
-    for suffix in (".onnx", ".onnxtxt"):
-        if source.endswith(suffix):
-            return f"{source[: -len(suffix)]}.grad.onnx"
-    return f"{source}.grad.onnx"
+def _targets(source: str, output: str | None, *, split: bool) -> list[str]:
+    """The files to write. Raises UsageError if two shall go to standard output."""
+    target = output or ("-" if source == "-" else f"{_stem(source)}.grad.onnx")
+    if not split:
+        return [target]
+    if target == "-":
+        raise UsageError("--split writes two files: name them with -o FILE")
+    stem = _stem(target if output else source)
+    suffix = ".onnxtxt" if target.endswith(".onnxtxt") else ".onnx"
+    return [f"{stem}.forward{suffix}", f"{stem}.backward{suffix}"]
+
+
+def _stem(path: str) -> str:
+    return path.removesuffix(".onnxtxt").removesuffix(".onnx")
 
 
 def _show(
-    ctx: click.Context, source: str, training: TrainingGraph, path: Path, size: int, form: str
+    ctx: click.Context,
+    source: str,
+    training: TrainingGraph,
+    written: list[tuple[Path, int]],
+    form: str,
+    saved: tuple[str, ...],
 ) -> None:
     from gradtool.reports import training as reports
 
-    to_stdout = str(path) == "-"
+    files = [(str(path), size) for path, size in written]
+    to_stdout = files[0][0] == "-"
     if form == "json" and not to_stdout:
-        print_json(reports.training_json(training, source, str(path), size))
+        print_json(reports.training_json(training, source, files, saved))
         return
-    for line in reports.training_lines(training, source, str(path), size):
+    for line in reports.training_lines(training, source, files, saved):
         if to_stdout:
             say(ctx, line)
         else:

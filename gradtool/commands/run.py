@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from gradtool.commands.models import discover, open_model, training_of
+from gradtool.commands.models import discover, expand, open_model, training_of
 from gradtool.commands.options import (
     PATH,
     format_option,
@@ -16,6 +16,9 @@ from gradtool.commands.options import (
 )
 from gradtool.commands.output import print_json, print_line, print_table, say
 from gradtool.errors import UsageError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 
 @click.command("run")
@@ -70,6 +73,12 @@ from gradtool.errors import UsageError
     "--save-grads", metavar="NPZ", type=PATH, help="Write the gradients, by the name of the value."
 )
 @click.option("--save-outputs", metavar="NPZ", type=PATH, help="Write the other outputs, by name.")
+@click.option(
+    "--fetch",
+    multiple=True,
+    metavar="GLOB|@FILE",
+    help="Compute these values only, interior ones too; no gradients if none are among them.",
+)
 @click.option("--force", is_flag=True, help="Overwrite the files to be written.")
 @size_options
 @grad_options
@@ -91,6 +100,7 @@ def command(
     check_arena: bool,
     save_grads: str | None,
     save_outputs: str | None,
+    fetch: tuple[str, ...],
     force: bool,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
@@ -107,7 +117,8 @@ def command(
         if path is not None:
             atomic.target(path, force=force)
     source = model if model is not None else discover(ctx)
-    training = training_of(ctx, open_model(ctx, source, dims, shapes, batch), options)
+    loaded = open_model(ctx, source, dims, shapes, batch)
+    training = _chosen(ctx, loaded, expand(fetch), options)
     arrays = api.read_inputs(training, inputs, seed)
     result = api.run(
         training,
@@ -121,7 +132,8 @@ def command(
     )
     _write(save_grads, result.gradients)
     _write(save_outputs, result.outputs)
-    _show(ctx, result, form, where if engine == "arena" else "onnxruntime")
+    place = where if engine == "arena" else "onnxruntime"
+    _show(ctx, result, form, place, fetched=bool(fetch))
     _verify(ctx, verify, training, arrays, result)
 
 
@@ -145,13 +157,28 @@ def _write(path: str | None, arrays: Any) -> None:
         files.save(path, arrays)
 
 
-def _show(ctx: click.Context, result: Any, form: str, where: str) -> None:
+def _chosen(
+    ctx: click.Context, loaded: ir.Model, fetch: list[str], options: dict[str, Any]
+) -> ir.Model:
+    """The training graph, or what of it is fetched; the forward model if that has all of it."""
+    from gradtool import api
+    from gradtool.passes.fetch import has_values
+
+    if fetch and has_values(loaded, fetch):
+        return api.fetched(loaded, fetch)
+    return api.fetched(training_of(ctx, loaded, options), fetch)
+
+
+def _show(ctx: click.Context, result: Any, form: str, where: str, *, fetched: bool) -> None:
     from gradtool.reports import running
 
     if form == "json":
-        print_json(running.run_json(result, where))
+        print_json(running.run_json(result, where, fetched=fetched))
         return
-    print_table(ctx, running.gradients_table(result))
+    if fetched and (result.outputs or not result.gradients):
+        print_table(ctx, running.outputs_table(result))
+    if result.gradients or not fetched:
+        print_table(ctx, running.gradients_table(result))
     for line in running.run_lines(result, where):
         print_line(line)
 

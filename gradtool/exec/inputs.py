@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -105,16 +106,41 @@ def require(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]], source:
     return chosen
 
 
+def with_buffers(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Arrays:
+    """The arrays given, and zeros for every gradient buffer that is not: nothing is added yet."""
+    given = dict(arrays)
+    known = sizes(model, given)
+    buffers = _buffers(model)
+    for value in inputs_of(model):
+        name = value.name or ""
+        if name in buffers and name not in given and value.shape is not None:
+            shape = [d if isinstance(d, int) else d.evaluate(known) for d in value.shape]
+            if None not in shape and value.dtype is not None:
+                given[name] = np.zeros(shape, value.dtype.numpy())
+    return given
+
+
+def _buffers(model: ir.Model) -> set[str]:
+    """The inputs that gradients are added to."""
+    return set(json.loads(model.metadata_props.get("gradtool.buffers", "{}")).values())
+
+
 def random(model: ir.Model, seed: int) -> Arrays:
-    """Inputs drawn from PCG64: normal floats, integers that are valid where they are read."""
+    """Inputs drawn from PCG64: normal floats, integers that are valid where they are read.
+
+    Gradient buffers are zero.
+    """
     rng = np.random.default_rng(seed)
     drawn: Arrays = {}
+    buffers = _buffers(model)
     for value in inputs_of(model):
         if value.shape is None or value.dtype is None:
             raise UsageError(f"input {value.name!r} has no shape; give inputs in a file")
         shape = tuple(value.shape.numpy())
         dtype = np.dtype(value.dtype.numpy())
-        if value.dtype.is_floating_point():
+        if value.name in buffers:
+            drawn[value.name or ""] = np.zeros(shape, dtype)
+        elif value.dtype.is_floating_point():
             drawn[value.name or ""] = rng.standard_normal(shape).astype(dtype)
         elif dtype.kind == "b":
             drawn[value.name or ""] = rng.random(shape) < 0.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,23 +42,25 @@ def replace(
     """
     moved: dict[ir.Value, ir.Value] = {}
     for node in calls:
-        emitted = _emit_body(op, node)
+        emitted = emit_body(op, node)
         if mark:
             for inner in emitted:
                 inner.metadata_props[CALL] = node.name or ""
-            emitted[0].metadata_props[CALLEE] = _describe(node)
+            emitted[0].metadata_props[CALLEE] = describe(node)
         _take_over(node.outputs, op.results)
         moved |= zip(node.outputs, op.results, strict=False)
+    _return_instead(moved)
     drop(calls)
     op.forget_sizes()
     return moved
 
 
-def _emit_body(op: Builder, node: ir.Node) -> list[ir.Node]:
+def emit_body(op: Builder, node: ir.Node) -> list[ir.Node]:
     """Emit the body of a call before it; `op.results` then holds its outputs."""
     start = len(op.emitted)
     stage = node.metadata_props.get("gradtool.stage", "forward")
     source = node.metadata_props.get("gradtool.source", "")
+    op.near = tuple(v for v in node.inputs if v is not None)
     with op.at(node, stage=stage, source=source, prefix=node.name or ""), op.arithmetic():
         made = composites()[node.op_type].body(op, *node.inputs, **arguments(node))
         made = (made,) if isinstance(made, ir.Value) else tuple(made)
@@ -67,22 +69,35 @@ def _emit_body(op: Builder, node: ir.Node) -> list[ir.Node]:
         for value in made:
             own = value.producer() in inner and value not in seen
             seen.append(value if own else op.Identity(value))
-    op.results = tuple(seen)
+    op.results, op.near = tuple(seen), ()
     return op.emitted[start:]
 
 
 def _take_over(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> None:
-    """Let the values of `after` take the names and the readers of those of `before`."""
+    """Let the values of `after` take the names and the readers of those of `before`.
+
+    Whatever graph returns the old ones still does: see `_return_instead`.
+    """
     for old, new in zip(before, after, strict=False):
         name, old.name = old.name, None
         new.name = name
         if old.dtype == new.dtype and old.shape is not None:
             new.shape = old.shape
         old.shape = None  # nobody shall find a size here any more
-        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        for node, slot in tuple(old.uses()):
+            node.replace_input_with(slot, new)
 
 
-def _describe(node: ir.Node) -> str:
+def _return_instead(moved: Mapping[ir.Value, ir.Value]) -> None:
+    """Let graphs return new values for old ones: one pass, however many outputs there are."""
+    graphs = {v.graph for v in moved if v.is_graph_output()}
+    for graph in graphs:
+        assert isinstance(graph, ir.Graph)  # noqa: S101 - only graphs have outputs
+        graph.outputs[:] = [moved.get(v, v) for v in graph.outputs]
+
+
+def describe(node: ir.Node) -> str:
+    """What a call is, as `refold` reads it."""
     return json.dumps(
         {
             "op": node.op_type,
@@ -105,6 +120,7 @@ def refold(model: ir.Model) -> int:
     Metadata is not believed: the body is emitted again, and a group of nodes that differs from it
     in anything stays as it is.
     """
+    _lift_constants(model)
     groups = _groups(model)
     if not groups:
         return 0
@@ -113,12 +129,31 @@ def refold(model: ir.Model) -> int:
     values = {v.name: v for g in model.graphs() for v in (*g.inputs, *g.initializers.values())}
     values |= {v.name: v for n in model.graph.all_nodes() for v in n.outputs if v.name}
     discarded: list[ir.Node] = []
-    count = sum(_refold_group(op, nodes, values, discarded) for nodes in groups)
+    moved: dict[ir.Value, ir.Value] = {}
+    count = sum(_refold_group(op, nodes, values, discarded, moved) for nodes in groups)
+    _return_instead(moved)
     drop(discarded)
     for name in [n for n in model.graph.initializers if n not in before]:
         if not model.graph.initializers[name].uses():
             del model.graph.initializers[name]
     return count
+
+
+def _lift_constants(model: ir.Model) -> None:
+    """Constants of bodies that were functions become initializers, as they are elsewhere."""
+    for node in [n for n in model.graph.all_nodes() if CALL in n.metadata_props]:
+        tensor = node.attributes.get_tensor("value") if node.op_type == "Constant" else None
+        if tensor is None or node.domain or node.outputs[0].is_graph_output():
+            continue
+        (value,) = node.outputs
+        name, value.name = value.name, None
+        made = ir.Value(
+            name=name, shape=ir.Shape(tensor.shape), type=ir.TensorType(tensor.dtype),
+            const_value=tensor,
+        )  # fmt: skip
+        model.graph.register_initializer(made)
+        value.replace_all_uses_with(made)
+        drop([node])
 
 
 def _groups(model: ir.Model) -> list[list[ir.Node]]:
@@ -135,8 +170,12 @@ def _refold_group(
     nodes: list[ir.Node],
     values: dict[str | None, ir.Value],
     discarded: list[ir.Node],
+    moved: dict[ir.Value, ir.Value],
 ) -> bool:
-    """Put one call back, if it may be; the nodes that then serve nobody go to `discarded`."""
+    """Put one call back, if it may be.
+
+    The nodes that then serve nobody go to `discarded`, what takes over a value to `moved`.
+    """
     made = _read_call(nodes, values)
     if made is None or not _is_closed(nodes, made[1]):
         return False
@@ -147,7 +186,7 @@ def _refold_group(
     start = len(op.emitted)
     try:
         op.infer(node)
-        emitted = _emit_body(op, node)
+        emitted = emit_body(op, node)
         same = _same({}, emitted, nodes, dict(zip(op.results, outputs, strict=False)))
     except Exception:  # noqa: BLE001 - made-up metadata may ask anything of a body
         same = False
@@ -158,6 +197,7 @@ def _refold_group(
         discarded.append(node)
         return False
     _take_over(outputs, node.outputs)
+    moved |= zip(outputs, node.outputs, strict=False)
     values |= {v.name: v for v in node.outputs}
     discarded += nodes
     op.model.graph.opset_imports.setdefault(DOMAIN, 1)

@@ -86,6 +86,8 @@ def _expand(call: ir.Node, function: ir.Function, names: _Names) -> list[ir.Node
         else:
             results.append(output)
     names.rename(nodes, call.name)
+    for node in nodes:
+        node.metadata_props.update({**call.metadata_props, **node.metadata_props})
     place = call.graph
     if place is None:
         raise ModelError(f"call of {function.name!r} lies in no graph")

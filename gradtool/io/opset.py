@@ -10,6 +10,7 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
+from gradtool.io import legacy
 from gradtool.io.functions import inline_functions
 
 MINIMUM = 18
@@ -55,6 +56,7 @@ def raise_to(
         model = ir.serde.serialize_model(inlined)
     before = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     skeleton, weights = _strip(model)
+    legacy.repair(skeleton, before)
     raised = (_convert if isolated else _convert_here)(skeleton, before, version)
     _restore(raised, model, weights)
     needed = onnx.helper.find_min_ir_version_for(list(raised.opset_import), ignore_unknown=True)

@@ -58,6 +58,7 @@ class Body:
         self._gradients = {v: dy for v, dy in made.gradients.items() if v not in made.zeros}
         self._moving = self._live(nodes[first + 1 :])
         drop([n for n in nodes[first:] if n not in self._moving])
+        self.graph.remove(self._moving)
         self._replace_shapes()
         needed = self._needed()
         cheap = self._cheap({*leaves}, redo)
@@ -78,8 +79,7 @@ class Body:
         """
         target = self.op.graph
         for node in self._again:
-            _copy(self.op, node, known)
-        self.graph.remove(self._moving)
+            copy(self.op, node, known)
         for node in self._moving:
             target.append(node)
             replace_reads(node, known)
@@ -136,20 +136,15 @@ class Body:
                 v: found if dy is node.outputs[0] else dy for v, dy in self._gradients.items()
             }
             gone.append(node)
+            node.replace_input_with(0, None)
         self._moving = [n for n in self._moving if n not in gone]
-        drop(gone)
-        self._order()
+        drop([n for n in gone if n.graph is not None])
 
     def _size_outside(self, value: ir.Value, start: int, end: int) -> ir.Value | None:
         dims = list(value.shape or ())[start:end]
         if not is_known_outside(self.op, dims):
             return None
         return self.op.sizes(dims)
-
-    def _order(self) -> None:
-        """Put forward nodes before those of the gradient."""
-        self.graph.remove(self._moving)
-        self.graph.extend(self._moving)
 
 
 def is_known_outside(op: Builder, dims: Sequence[int | ir.SymbolicDim]) -> bool:
@@ -175,13 +170,13 @@ def is_random(node: ir.Node) -> bool:
 # ------------------------------------------------------------------------------ copies
 
 
-def _copy(op: Builder, node: ir.Node, known: dict[ir.Value, ir.Value]) -> None:
+def copy(op: Builder, node: ir.Node, known: dict[ir.Value, ir.Value]) -> None:
     """Compute a forward node again at the end of the builder's graph; `known` takes its outputs."""
     attributes = []
     for attr in node.attributes.values():
         if attr.type == ir.AttributeType.GRAPH:
             inner = attr.as_graph().clone(allow_outer_scope_values=True)
-            _rename(op, inner)
+            rename(op, inner)
             attributes.append(ir.AttrGraph(attr.name, inner))
         else:
             attributes.append(attr)
@@ -199,7 +194,7 @@ def _copy(op: Builder, node: ir.Node, known: dict[ir.Value, ir.Value]) -> None:
         known[before] = after
 
 
-def _rename(op: Builder, graph: ir.Graph) -> None:
+def rename(op: Builder, graph: ir.Graph) -> None:
     """New names for all that a copied subgraph defines."""
     for each in (graph, *graph.subgraphs()):
         for value in (*each.inputs, *each.initializers.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,17 +20,28 @@ SHOWN = 12
 
 def gradients_table(result: Result, top: int = SHOWN) -> Table:
     """The gradients with the largest norms, and how many more there are."""
-    norms = {name: _norm(g) for name, g in result.gradients.items()}
+    return _table("gradient of", result.gradients, top)
+
+
+def outputs_table(result: Result, top: int = SHOWN) -> Table:
+    """The other outputs that are numbers, in the same way."""
+    outputs = result.outputs.items()
+    numbers = {n: a for n, a in outputs if isinstance(a, np.ndarray) and a.dtype.kind not in "OSU"}
+    return _table("value", numbers, top)
+
+
+def _table(title: str, arrays: Mapping[str, np.ndarray[Any, Any]], top: int) -> Table:
+    norms = {name: _norm(array) for name, array in arrays.items()}
     largest = sorted(norms, key=lambda n: (-norms[n] if norms[n] == norms[n] else -np.inf, n))
     rest = len(largest) - top
     return Table(
         columns=(
-            Column("gradient of", kind="name"),
+            Column(title, kind="name"),
             Column("shape", "right", "number"),
             Column("norm", "right", "number"),
             Column("largest", "right", "number"),
         ),
-        rows=tuple(_row(result, name, norms[name]) for name in largest[:top]),
+        rows=tuple(_row(name, arrays[name], norms[name]) for name in largest[:top]),
         footer=f"and {rest} more" if rest > 0 else "",
     )
 
@@ -38,8 +50,7 @@ def _norm(array: np.ndarray[Any, Any]) -> float:
     return float(np.linalg.norm(array.astype(np.float64).reshape(-1)))
 
 
-def _row(result: Result, name: str, norm: float) -> tuple[str, ...]:
-    array = result.gradients[name]
+def _row(name: str, array: np.ndarray[Any, Any], norm: float) -> tuple[str, ...]:
     largest = float(np.abs(array.astype(np.float64)).max(initial=0.0))
     shape = "×".join(map(str, array.shape)) or "scalar"
     return name, shape, f"{norm:.4g}", f"{largest:.4g}"
@@ -63,7 +74,7 @@ def run_lines(result: Result, where: str) -> list[str]:
     return lines
 
 
-def run_json(result: Result, where: str) -> dict[str, Any]:
+def run_json(result: Result, where: str, *, fetched: bool = False) -> dict[str, Any]:
     """The same for machines; bytes and seconds."""
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -75,6 +86,11 @@ def run_json(result: Result, where: str) -> dict[str, Any]:
             for name, array in result.gradients.items()
         },
     }
+    if fetched:
+        document["outputs"] = {
+            name: {"shape": list(array.shape), "norm": _norm(array)}
+            for name, array in result.outputs.items()
+        }
     if result.plan is not None:
         document["planned_bytes"] = result.plan.total
         document["arena_bytes"] = result.plan.peak

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-def training_lines(training: TrainingGraph, source: str, path: str, size: int) -> list[str]:
+Files = Sequence[tuple[str, int]]  # paths and bytes
+
+
+def training_lines(
+    training: TrainingGraph, source: str, files: Files, saved: Sequence[str] = ()
+) -> list[str]:
     """The lines for people: what was read, which loss, how many nodes, what was written."""
     graph = training.model.graph
     zeros = f", {len(training.zeros)} zero by definition" if training.zeros else ""
@@ -29,7 +34,8 @@ def training_lines(training: TrainingGraph, source: str, path: str, size: int) -
         f"{PurePath(source).name}  opset {graph.opset_imports.get('', 0)}{_symbols(training)}",
         f"loss: {training.loss_said}   parameters: {parameters}",
         f"nodes: {nodes}      rules used: {len(training.rules)}, missing: none",
-        f"wrote {path} ({format_bytes(size)})",
+        *([f"saved for backward: {len(saved)} values"] if saved else []),
+        *(f"wrote {path} ({format_bytes(size)})" for path, size in files),
     ]
 
 
@@ -40,13 +46,17 @@ def _symbols(training: TrainingGraph) -> str:
     return f"  {', '.join(open_sizes)} (symbolic)" if open_sizes else ""
 
 
-def training_json(training: TrainingGraph, source: str, path: str, size: int) -> dict[str, Any]:
+def training_json(
+    training: TrainingGraph, source: str, files: Files, saved: Sequence[str] = ()
+) -> dict[str, Any]:
     """The same for machines; sizes in bytes."""
+    halves = {"backward": files[-1][0], "saved": list(saved)} if len(files) > 1 else {}
     return {
         "schema_version": SCHEMA_VERSION,
         "model": source,
-        "output": path,
-        "bytes": size,
+        "output": files[0][0],
+        "bytes": sum(size for _, size in files),
+        **halves,
         "opset": training.model.graph.opset_imports.get("", 0),
         "loss": training.loss,
         "loss_description": training.loss_said,

@@ -71,3 +71,40 @@ def test_the_seed_decides_random_inputs(run, tiny_model):
 
     assert loss(1) == loss(1)
     assert loss(1) != loss(2)
+
+
+def test_interior_values_are_fetched_without_gradients(run, tiny_model, tiny_inputs, tmp_path):
+    outcome = run(
+        "run", tiny_model, "--inputs", tiny_inputs, "--device", "cpu", "--fetch", "h", "--fetch",
+        "e", "--save-outputs", "o.npz",
+    )  # fmt: skip
+
+    assert outcome.code == 0
+    assert "loss:" not in outcome.err
+    assert "gradient of" not in outcome.out
+    with np.load(tmp_path / "o.npz") as found:
+        assert sorted(found.files) == ["e", "h"]
+        np.testing.assert_allclose(found["h"], np.ones((2, 8)) @ tiny_weights()["w"], rtol=1e-5)
+
+
+def test_a_gradient_is_fetched_alone(run, tiny_model, tiny_inputs):
+    outcome = run("run", tiny_model, "--inputs", tiny_inputs, "--fetch", "w_*", "--format", "json")
+
+    document = json.loads(outcome.out)
+    assert outcome.code == 0
+    assert list(document["gradients"]) == ["w"]
+    assert document["outputs"] == {}
+    assert document["loss"] is None
+
+
+def test_fetched_values_are_listed(run, tiny_model, tiny_inputs):
+    outcome = run("run", tiny_model, "--inputs", tiny_inputs, "--fetch", "[hs]")
+
+    assert [line.split()[0] for line in outcome.out.splitlines() if " 2×4 " in line] == ["h", "s"]
+
+
+def test_what_cannot_be_fetched_is_an_error(run, tiny_model):
+    outcome = run("run", tiny_model, "--fetch", "w_gard")
+
+    assert outcome.code == 2
+    assert "--fetch w_gard: no such value; did you mean 'w_grad'?" in outcome.err

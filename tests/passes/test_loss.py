@@ -521,7 +521,8 @@ def test_a_function_itself_is_a_loss():
         ("broken:f", "--loss broken:f: broken cannot be imported: ZeroDivisionError: division"),
     ],
 )
-def test_a_function_that_cannot_be_a_loss_is_an_error(module, tmp_path, loss, message):
+@pytest.mark.usefixtures("module")
+def test_a_function_that_cannot_be_a_loss_is_an_error(tmp_path, loss, message):
     (tmp_path / "broken.py").write_text("1 / 0\n")
     with pytest.raises(UsageError, match=message):
         several(loss)

@@ -21,3 +21,14 @@ def eye_like(xp, x, *, dtype=None, k=0):
     """Ones on the k-th diagonal of a matrix of the shape of x, else zeros."""
     chosen = x.dtype if dtype is None else np.dtype(ir.DataType(dtype).numpy())
     return xp.eye(*x.shape, k, dtype=chosen)
+
+
+@kernel("ai.gradtool::DetGrad", temporaries=lambda x, dy, *, out: 6 * x.bytes)
+def det_grad(xp, x, dy):
+    """`dx = dy · cofactor(x)`, from the singular values: `x = u s v` has u (Π other s) v · signs."""
+    u, s, v = xp.linalg.svd(x.astype(accumulator(x.dtype), copy=False))
+    others = xp.ones_like(s)
+    for i in range(s.shape[-1]):
+        others[..., i] = xp.delete(s, i, axis=-1).prod(axis=-1)
+    sign = xp.linalg.det(u) * xp.linalg.det(v) * dy
+    return ((u * (others * sign[..., None])[..., None, :]) @ v).astype(x.dtype, copy=False)

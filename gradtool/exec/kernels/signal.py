@@ -67,3 +67,54 @@ def stft(xp, x, step, window=None, length=None, *, onesided=1):
     if window is not None:
         frames = frames * window[:, None]
     return _transform(xp, frames, None, -2, 0, onesided)
+
+
+def _grad_bytes(dy, *others, out, **attributes):
+    return 2 * transform_bytes(dy, out[0])
+
+
+@kernel("ai.gradtool::DFTGrad", host=(1, 2), temporaries=_grad_bytes)
+def dft_grad(xp, dy, shape, length=None, *, axis, inverse=0, onesided=0):
+    """The adjoint of the transform: what was cut off is zero, what was added is dropped."""
+    dims = [int(n) for n in shape]
+    n = dims[axis] if length is None else int(np.ravel(length)[0])
+    if inverse and onesided:
+        n = 2 * (dims[axis] - 1) if length is None else n
+        g = _transform(xp, dy, n, axis, 0, 1)
+        k = np.arange(n // 2 + 1).reshape([-1 if a == axis else 1 for a in range(dy.ndim)])
+        g = g * xp.asarray((np.where((k == 0) | (2 * k == n), 1, 2) / n).astype(g.dtype))
+    elif inverse:
+        g = _transform(xp, dy, n, axis, 0, 0) / dy.dtype.type(n)
+    else:
+        g = _transform(xp, dy, n, axis, 1, 0) * dy.dtype.type(n)
+    dx = xp.zeros(dims, dy.dtype)
+    lead = (slice(None),) * axis
+    common = (*lead, slice(min(dims[axis], g.shape[axis])))
+    dx[common] = g[common][..., : dims[-1]]
+    return dx
+
+
+def _frame_gradients(xp, dy, size, channels):
+    g = _transform(xp, dy, size, 2, 1, 0) * dy.dtype.type(size)
+    return g[..., :channels]
+
+
+@kernel("ai.gradtool::STFTGrad", host=(1, 2, 4), temporaries=_grad_bytes)
+def stft_grad(xp, dy, shape, step, window=None, length=None):
+    """The frames' gradients, added where the frames were read, in order."""
+    dx = xp.zeros([int(n) for n in shape], dy.dtype)
+    size = frame_length(dx, window, length)
+    frames = _frame_gradients(xp, dy, size, dx.shape[-1])
+    if window is not None:
+        frames *= window[:, None]
+    step = int(np.ravel(step)[0])
+    for f in range(frames.shape[1]):
+        dx[:, f * step : f * step + size] += frames[:, f]
+    return dx
+
+
+@kernel("ai.gradtool::STFTGradWindow", host=(2,), temporaries=_grad_bytes)
+def stft_grad_window(xp, dy, x, step, window):
+    """`dw = Σ x · dframe` over batch, frames and channels."""
+    frames = frames_of(xp, x, int(np.ravel(step)[0]), len(window))
+    return (frames * _frame_gradients(xp, dy, len(window), x.shape[-1])).sum(axis=(0, 1, 3))

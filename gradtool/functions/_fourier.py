@@ -1,0 +1,56 @@
+"""Transforms as bodies need them: of a length that may be computed, at any opset."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.functions._sizes import integers
+
+
+def transform(op, x, length, axis, **options):
+    """`DFT`, whose axis is an input from opset 20 on."""
+    if op.opset >= 20:
+        return op.DFT(x, length, op.constant(axis), **options)
+    return op.DFT(x, length, axis=axis, **options)
+
+
+def scalar(op, dim):
+    """A size as a scalar."""
+    return op.constant(dim) if isinstance(dim, int) else op.Squeeze(op.size(dim), [0])
+
+
+def number(op, length, dtype):
+    """An integer as a float of `dtype`."""
+    known = integers(length)
+    if known is not None:
+        return op.constant(np.asarray(known[0], dtype.numpy()))
+    return op.cast(length, dtype)
+
+
+def fit(op, x, axis, size):
+    """`x` with `size` elements along an axis: cut, or filled up with zeros."""
+    have = x.shape[axis]
+    if have == size:
+        return x
+    wanted = op.size(size)
+    if not (isinstance(have, int) and isinstance(size, int) and have > size):
+        missing = op.Max(op.Sub(wanted, op.size_of(x, axis, axis + 1)), [0])
+        x = op.Pad(x, op.Concat([0], missing, axis=0), None, op.constant([axis]))
+    return op.Slice(x, [0], wanted, [axis])
+
+
+def real_part(op, x, channels):
+    """The first of the last axis if there is only one channel to go to, else both."""
+    return op.Slice(x, [0], [1], [-1]) if channels == 1 else x
+
+
+def count_of(op, length, dim, *, halved):
+    """The length of a transform as a scalar: as given, else from the size of its input."""
+    if length is not None:
+        return op.Squeeze(length) if length.shape is None or len(length.shape) else length
+    if isinstance(dim, int):
+        return op.constant(2 * (dim - 1) if halved else dim)
+    size = scalar(op, dim)
+    return op.Mul(op.Sub(size, 1), 2) if halved else size
+
+

@@ -1,0 +1,22 @@
+"""Composites of the matrix family."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.functions import composite
+
+
+@composite("DetGrad")
+def det_grad(op, x, dy):
+    """`dx = dy · cofactor(x)`: determinants of what is left without a row and a column."""
+    n, rank = x.shape[-1], len(x.shape)
+    if n == 1:
+        return op.Reshape(dy, op.shape(x))
+    others = np.array([[j for j in range(n) if j != i] for i in range(n)])
+    rows = op.Gather(x, others, axis=rank - 2)  # …, row, kept rows, n
+    minors = op.Gather(rows, others, axis=rank)  # …, row, kept rows, column, kept columns
+    minors = op.swap_axes(minors, rank - 1, rank)
+    signs = (-1.0) ** np.add.outer(np.arange(n), np.arange(n))
+    cofactor = op.Det(minors) * op.constant(signs.astype(x.dtype.numpy()))
+    return cofactor * op.Unsqueeze(dy, [-1, -2])

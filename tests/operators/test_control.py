@@ -1,0 +1,251 @@
+"""Gradients through If, Loop and Scan, in whole models."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from graphs import floats
+from whole import check
+
+X = floats(4, 3)
+W = "float[3, 3] w, float[3, 3] v"
+IF = """
+g (float[{n}, 3] x, float limit, %s) => (float[{n}, 3] y) {{
+   m = ReduceMax <keepdims = 0> (x)
+   c = Greater (m, limit)
+   h = Tanh (x)
+   y = If (c) <
+      then_branch = t () => (a) {{ q = MatMul (h, w) a = Sigmoid (q) }},
+      else_branch = e () => (b) {{ r = MatMul (h, w) s = MatMul (r, v) b = Exp (s) }}
+   >
+}}""" % W
+NESTED_IF = """
+g (float[4, 3] x, float limit, %s) => (float[4, 3] y) {
+   m = ReduceMax <keepdims = 0> (x)
+   c = Greater (m, limit)
+   y = If (c) <
+      then_branch = t () => (a) {
+         q = MatMul (x, w)
+         k = ReduceMin <keepdims = 0> (q)
+         d = Less (k, limit)
+         a = If (d) <
+            then_branch = tt () => (aa) { aa = Mul (q, q) },
+            else_branch = te () => (ab) { t1 = Tanh (q) ab = MatMul (t1, v) }
+         >
+      },
+      else_branch = e () => (b) { b = Identity (x) }
+   >
+}""" % W
+OTHER_SIZES = """
+g (float[4, 3] x, float limit, float[3, 3] w) => (float[n, 3] y) {
+   m = ReduceMax <keepdims = 0> (x)
+   c = Greater (m, limit)
+   h = MatMul (x, w)
+   two = Constant <value = int64[1] {2}> ()
+   zero = Constant <value = int64[1] {0}> ()
+   z = If (c) <
+      then_branch = t () => (a) { a = Tanh (h) },
+      else_branch = e () => (b) { s = Slice (h, zero, two, zero) b = Exp (s) }
+   >
+   y = Mul (z, z)
+}"""
+
+
+@pytest.mark.parametrize("limit", [-9.0, 9.0], ids=["then", "otherwise"])
+@pytest.mark.parametrize(
+    ("text", "weights"),
+    [
+        pytest.param(IF.format(n="4"), "w v", id="known sizes"),
+        pytest.param(IF.format(n="batch"), "w v", id="unknown batch"),
+        pytest.param(OTHER_SIZES, "w", id="branches of other sizes"),
+    ],
+)
+def test_if(text, weights, limit):
+    check(text, weights, wrt=[*weights.split(), "x"], x=X, limit=np.float32(limit))
+
+
+@pytest.mark.parametrize("limit", [-9.0, 0.1, 9.0])
+def test_if_in_if(limit):
+    check(NESTED_IF, "w v", wrt=["x", "w"], x=X, limit=np.float32(limit))
+
+
+LOOP = """
+g (float[{b}, 3] h0, float[5, {b}, 3] xs, %s) => (float[{b}, 3] last, float[k, {b}, 3] all) {{
+   n = Constant <value_int = 5> ()
+   go = Constant <value = bool {{1}}> ()
+   last, all = Loop (n, go, h0) <body = body (int64 i, bool c, float[{b}, 3] h) => (c2, h2, seen) {{
+      c2 = Identity (c)
+      x = Gather (xs, i)
+      a = MatMul (h, w)
+      q = Add (a, x)
+      h2 = Tanh (q)
+      r = MatMul (h2, v)
+      seen = Sigmoid (r)
+   }}>
+}}""" % W
+COUNTED = """
+g (int64 n, float[4, 3] h0, %s) => (float[4, 3] last, float[k, 4, 3] all) {
+   go = Constant <value = bool {1}> ()
+   last, all = Loop (n, go, h0) <body = body (int64 i, bool c, float[4, 3] h) => (c2, h2, seen) {
+      c2 = Identity (c)
+      f = Cast <to = 1> (i)
+      a = MatMul (h, w)
+      q = Mul (a, f)
+      h2 = Tanh (q)
+      seen = MatMul (h2, v)
+   }>
+}""" % W
+UNTIL = """
+g (float[4, 3] h0, float limit, float[3, 3] w) => (float[4, 3] last) {
+   go = Constant <value = bool {1}> ()
+   one = Constant <value_float = 1.1> ()
+   last, norm = Loop (, go, h0, one)
+   <body = body (int64 i, bool c, float[4, 3] h, float s) => (c2, h2, s2) {
+      a = MatMul (h, w)
+      b = Mul (a, s)
+      h2 = Tanh (b)
+      s2 = Mul (s, s)
+      c2 = Less (s2, limit)
+   }>
+}"""
+IF_IN_LOOP = """
+g (float[4, 3] h0, %s) => (float[4, 3] last) {
+   n = Constant <value_int = 4> ()
+   go = Constant <value = bool {1}> ()
+   two = Constant <value_int = 2> ()
+   last = Loop (n, go, h0) <body = body (int64 i, bool c, float[4, 3] h) => (c2, h2) {
+      c2 = Identity (c)
+      early = Less (i, two)
+      t = Tanh (h)
+      h2 = If (early) <
+         then_branch = t () => (a) { a = MatMul (t, w) },
+         else_branch = e () => (b) { q = MatMul (t, v) b = Mul (q, h) }
+      >
+   }>
+}""" % W
+LOOP_IN_IF = """
+g (float[4, 3] h0, float limit, %s) => (float[4, 3] y) {
+   m = ReduceMax <keepdims = 0> (h0)
+   cond = Greater (m, limit)
+   n = Constant <value_int = 3> ()
+   go = Constant <value = bool {1}> ()
+   y = If (cond) <
+      then_branch = t () => (a) {
+         a = Loop (n, go, h0) <body = body (int64 i, bool c, float[4, 3] h) => (c2, h2) {
+            c2 = Identity (c)
+            q = MatMul (h, w)
+            h2 = Tanh (q)
+         }>
+      },
+      else_branch = e () => (b) { b = MatMul (h0, v) }
+   >
+}""" % W
+LOOP_IN_LOOP = """
+g (float[4, 3] h0, %s) => (float[4, 3] last) {
+   n = Constant <value_int = 3> ()
+   two = Constant <value_int = 2> ()
+   go = Constant <value = bool {1}> ()
+   last = Loop (n, go, h0) <body = body (int64 i, bool c, float[4, 3] h) => (c2, h2) {
+      c2 = Identity (c)
+      t = MatMul (h, v)
+      h2, s = Loop (two, go, t) <body = inner (int64 j, bool d, float[4, 3] k) => (d2, k2, s2) {
+         d2 = Identity (d)
+         q = MatMul (k, w)
+         k2 = Tanh (q)
+         s2 = Mul (k2, h)
+      }>
+   }>
+}""" % W
+CROSSED = """
+g (float[4, 3] a0, float[4, 3] b0, int64 n, float[3, 3] w) => (float[4, 3] y) {
+   go = Constant <value = bool {1}> ()
+   zero = Constant <value_int = 0> ()
+   a9, b9, k9 = Loop (n, go, a0, b0, zero)
+   <body = body (int64 i, bool c, float[4, 3] a, float[4, 3] b, int64 k) => (c, b2, a2, k2) {
+      k2 = Add (k, i)
+      b2 = Identity (b)
+      f = Cast <to = 1> (k2)
+      q = MatMul (a, w)
+      r = Mul (q, f)
+      a2 = Sin (r)
+   }>
+   y = Mul (a9, b9)
+}"""
+TREES = floats(5, 4, 3, seed=3)
+
+
+def test_loop():
+    check(LOOP.format(b="4"), "w v", wrt=["w", "v", "h0", "xs"], h0=X, xs=TREES)
+
+
+def test_loop_with_unknown_batch():
+    check(LOOP.format(b="batch"), "w v", wrt=["w", "v", "h0", "xs"], h0=X, xs=TREES)
+
+
+@pytest.mark.parametrize("n", [0, 1, 4])
+def test_loop_whose_count_is_an_input(n):
+    check(COUNTED, "w v", wrt=["w", "v", "h0"], n=np.int64(n), h0=X)
+
+
+@pytest.mark.parametrize("limit", [0.5, 2.0, 9.0])
+def test_loop_that_ends_on_a_condition(limit):
+    check(UNTIL, "w", wrt=["w", "h0"], limit=np.float32(limit), h0=X)
+
+
+@pytest.mark.parametrize(
+    ("text", "feeds"),
+    [
+        pytest.param(IF_IN_LOOP, {}, id="if in loop"),
+        pytest.param(LOOP_IN_IF, {"limit": np.float32(-9)}, id="loop in if"),
+        pytest.param(LOOP_IN_IF, {"limit": np.float32(9)}, id="loop in the other branch"),
+        pytest.param(LOOP_IN_LOOP, {}, id="loop in loop"),
+    ],
+)
+def test_nested(text, feeds):
+    check(text, "w v", wrt=["w", "v", "h0"], h0=X, **feeds)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_loop_whose_states_change_places(n):
+    check(CROSSED, "w", wrt=["w", "a0", "b0"], a0=X, b0=floats(4, 3, seed=5), n=np.int64(n))
+
+
+SCAN = """
+g (float[{b}, 3] h0, float[{b}, 5, 3] xs, %s) => (float[{b}, 3] last, float[{b}, 3, k] all) {{
+   last, all = Scan (h0, xs) <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [-1],
+      scan_input_directions = [{i}], scan_output_directions = [{o}],
+      body = body (float[{b}, 3] h, float[{b}, 3] x) => (h2, seen) {{
+         a = MatMul (h, w)
+         q = Add (a, x)
+         h2 = Tanh (q)
+         r = MatMul (h2, v)
+         seen = Mul (r, x)
+      }}>
+}}""" % W
+TWO_SCANS = """
+g (float[4, 3] h0, float[5, 4, 3] xs, float[3, 3] w) => (float[5, 4, 3] all) {
+   last, mid = Scan (h0, xs) <num_scan_inputs = 1,
+      body = one (float[4, 3] h, float[4, 3] x) => (h2, seen) {
+         a = MatMul (h, w)
+         q = Add (a, x)
+         h2 = Tanh (q)
+         seen = Identity (h2)
+      }>
+   end, all = Scan (last, mid) <num_scan_inputs = 1, scan_input_directions = [1],
+      body = two (float[4, 3] k, float[4, 3] y) => (k2, shown) {
+         k2 = Mul (k, y)
+         b = MatMul (y, w)
+         shown = Sub (k2, b)
+      }>
+}"""
+
+
+@pytest.mark.parametrize("batch", ["4", "batch"])
+@pytest.mark.parametrize(("i", "o"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_scan(batch, i, o):
+    text = SCAN.format(b=batch, i=i, o=o)
+    check(text, "w v", wrt=["w", "v", "h0", "xs"], h0=X, xs=floats(4, 5, 3, seed=2))
+
+
+def test_scan_after_scan():
+    check(TWO_SCANS, "w", wrt=["w", "h0", "xs"], h0=X, xs=TREES)

@@ -1,0 +1,126 @@
+"""Random graphs: our gradients in the planned arena against PyTorch, differences and onnxruntime.
+
+`pytest tests/test_random_graphs.py` tries 100 graphs, always the same; `-m slow` tries 2000 new
+ones.  A failure prints its graph and a line `@reproduce_failure(…)` that draws it again.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from random_graphs import Recipe, assemble, recipes
+
+import gradtool as gt
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+EVERYTHING = {
+    "deadline": None,
+    "print_blob": True,
+    "database": None,
+    "suppress_health_check": list(HealthCheck),
+}
+ci = settings(max_examples=100, derandomize=True, **EVERYTHING)
+nightly = settings(max_examples=2000, **EVERYTHING)
+
+
+def ours(recipe: Recipe, dtype=np.float64, **options):
+    training = gt.grad(assemble(recipe, dtype), loss="loss", wrt=list(recipe.leaves))
+    inputs = {n: a.astype(dtype) for n, a in recipe.inputs.items()}
+    return gt.run(training, inputs, **options)
+
+
+def reachable(recipe: Recipe) -> dict[str, np.ndarray]:
+    """The leaves that the loss depends on."""
+    needed = {recipe.loss}
+    for node in reversed(recipe.nodes):
+        if needed & set(node.outputs):
+            needed |= set(node.inputs)
+    return {n: a for n, a in recipe.leaves.items() if n in needed}
+
+
+def scale_of(gradients) -> float:
+    return float(np.sqrt(sum(np.vdot(g, g) for g in gradients.values()))) + 1e-3
+
+
+def check_against_torch(recipe: Recipe) -> None:
+    torch = pytest.importorskip("torch")
+    import onnx_ir as ir
+    from torch_eager import Eager
+
+    eager = Eager(ir.to_proto(assemble(recipe)), torch.float64)
+    wrt = list(recipe.leaves)
+    loss, expected = eager.gradients(recipe.inputs, recipe.loss, wrt)
+    found = ours(recipe, check_arena=True)
+    assert found.loss == pytest.approx(loss, rel=1e-10, abs=1e-10)
+    expected = {n: g.detach().numpy() for n, g in zip(wrt, expected, strict=True)}
+    for name, gradient in expected.items():
+        bound = 1e-10 * (float(np.linalg.norm(gradient)) + scale_of(expected))
+        error = float(np.linalg.norm(found.gradients[name] - gradient))
+        assert error <= bound, f"{name}: off by {error:.1e} of {np.linalg.norm(gradient):.1e}"
+
+
+def check_against_differences(recipe: Recipe) -> None:
+    """Five-point differences along one direction through all leaves; the best of three steps."""
+    rng = np.random.default_rng(1)
+    found = ours(recipe)
+    along = {n: rng.uniform(-1, 1, a.shape) for n, a in recipe.leaves.items()}
+    slope = sum(float(np.vdot(found.gradients[n], v)) for n, v in along.items())
+    size = scale_of(found.gradients) * np.sqrt(sum(float(np.vdot(v, v)) for v in along.values()))
+    forward = assemble(recipe)
+
+    def loss(t: float) -> float:
+        for name in recipe.weights:
+            array = recipe.weights[name] + t * along[name]
+            forward.graph.initializers[name].const_value = gt_tensor(array, name)
+        inputs = {n: a + t * along[n] for n, a in recipe.inputs.items()}
+        return float(gt.run(forward, inputs).outputs[recipe.loss])
+
+    errors = []
+    for h in (1e-4, 1e-5, 1e-6):
+        measured = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h)
+        errors.append(abs(measured - slope) / size)
+        if errors[-1] < 1e-6:
+            return
+    raise AssertionError(f"differences are off by {min(errors):.1e}")
+
+
+def gt_tensor(array, name):
+    import onnx_ir as ir
+
+    return ir.Tensor(np.asarray(array), name=name)
+
+
+def check_against_onnxruntime(recipe: Recipe) -> None:
+    """In float32 and loosely: where a graph amplifies rounding, ours and theirs differ as much."""
+    pytest.importorskip("onnxruntime")
+    exact = ours(recipe).gradients
+    mine = ours(recipe, np.float32).gradients
+    theirs = ours(recipe, np.float32, engine="ort").gradients
+    rounding = max(float(np.linalg.norm(mine[n] - g)) for n, g in exact.items())
+    for name, gradient in exact.items():
+        error = float(np.linalg.norm(theirs[name] - gradient))
+        assert error <= 1e-3 * scale_of(exact) + 30 * rounding, f"{name}: off by {error:.1e}"
+
+
+def check(recipe: Recipe) -> None:
+    with np.errstate(all="ignore"):
+        check_against_torch(recipe)
+        check_against_differences(recipe)
+        check_against_onnxruntime(recipe)
+
+
+@ci
+@given(recipes())
+def test_random_graphs(recipe):
+    check(recipe)
+
+
+@pytest.mark.slow
+@nightly
+@given(recipes())
+def test_many_random_graphs(recipe):
+    check(recipe)
