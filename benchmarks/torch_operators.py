@@ -5,6 +5,7 @@ Each takes the attributes of a node and its inputs as tensors; absent inputs are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -63,6 +64,11 @@ def _gemm(a: Attributes, x: Any, w: Any, c: Any = None) -> Any:
 def _reshape(_: Attributes, x: Any, shape: Any) -> Any:
     sizes = [int(s) for s in shape]
     return x.reshape([x.shape[i] if s == 0 and x.numel() else s for i, s in enumerate(sizes)])
+
+
+def _axis(a: Attributes, x: torch.Tensor, default: int) -> int:
+    axis = a.get("axis", default)
+    return int(axis + x.dim() if axis < 0 else axis)
 
 
 def _reduce(name: str) -> Callable[..., Any]:
@@ -305,7 +311,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "GatherND": lambda _, x, i: x[tuple(i.reshape(-1, i.shape[-1]).t())].reshape(
         [*i.shape[:-1], *x.shape[i.shape[-1] :]]),
     "Reshape": _reshape,
-    "Flatten": lambda a, x: x.flatten(a.get("axis", 1)),
+    "Flatten": lambda a, x: x.reshape(math.prod(x.shape[: _axis(a, x, 1)]), -1),
     "Transpose": lambda a, x: x.permute(
         a.get("perm", list(reversed(range(x.dim()))))
     ),

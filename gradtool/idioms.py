@@ -6,7 +6,7 @@ what is known into constants and emits `Shape` arithmetic for the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -210,13 +210,31 @@ class Idioms:
         return self.ReduceMean(x, axes, keepdims=int(keepdims)) if axes else x
 
     def zeros_like(self, x: ir.Value) -> ir.Value:
-        """Zeros of the shape and type of `x`."""
+        """Zeros of the shape and type of `x`; a sequence of zeros for a sequence."""
+        if not isinstance(x.type, ir.TensorType):
+            return self.each(self.zeros_like, x)
         zero = np.zeros(1, dtype=x.dtype.numpy())
         return self.ConstantOfShape(self.shape(x), value=zero)
 
     def plus(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        """The sum of two gradients of one value."""
-        made: ir.Value = self.Add(a, b)
+        """The sum of two gradients of one value: of tensors, or element by element."""
+        return self.total([a, b])
+
+    def total(self, terms: Sequence[ir.Value]) -> ir.Value:
+        """The sum of several gradients of one value."""
+        if isinstance(terms[0].type, ir.TensorType):
+            total: ir.Value = self.Add(*terms) if len(terms) == 2 else self.Sum(*terms)
+            return total
+        return self.each(self.total, *terms)
+
+    def each(self, function: Callable[..., ir.Value], *sequences: ir.Value) -> ir.Value:
+        """The sequence of `function(…)` of the elements of sequences."""
+        formal = [self.formal("element", s.shape or (), s.dtype) for s in sequences]
+        for value, sequence in zip(formal, sequences, strict=True):
+            value.shape = sequence.shape
+        with self.body(formal) as body:
+            body.outputs.append(function(formal if len(formal) > 1 else formal[0]))
+        made: ir.Value = self.SequenceMap(*sequences, body=body)
         return made
 
     def expand(self, x: ir.Value, like: ir.Value) -> ir.Value:

@@ -84,7 +84,7 @@ def command(
     loaded = open_model(ctx, source, dims, shapes, batch, opset)
     training = differentiate(ctx, loaded, {**options, "loss_seed": split})
     halves = api.split(training) if split else None
-    graphs = [halves.forward, halves.backward] if halves else [training]
+    graphs: list[Any] = [halves.forward, halves.backward] if halves else [training]
     written = [
         api.save(graph, path, force=force, external_data=external_data, functions=functions)
         for graph, path in zip(graphs, targets, strict=True)

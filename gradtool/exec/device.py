@@ -49,7 +49,9 @@ class Device:
         return self.xp.ndarray(shape, dtype, memptr=pointer, strides=strides)
 
     def to_host(self, array: Any) -> np.ndarray[Any, Any]:
-        """A copy of an array as numpy's."""
+        """A copy of an array as numpy's; of the arrays of a sequence."""
+        if array is None or isinstance(array, list):
+            return None if array is None else [self.to_host(item) for item in array]  # type: ignore[return-value]
         return np.array(array) if self.xp is np else self.xp.asnumpy(array)
 
     def from_host(self, target: Any, source: np.ndarray[Any, Any]) -> None:

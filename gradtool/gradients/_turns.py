@@ -122,10 +122,11 @@ def backward_turns(
     carried = turns.carried(op)
     if not (kept or sliced or carried):
         return (None,) * (len(turns.node.inputs) + len(outer))
-    made = _Reverse(op, turns, dys, carried, sliced, kept).emit()
-    states = dict(zip(carried, made[: len(carried)], strict=True))
-    values = dict(zip(kept, made[len(carried) : len(carried) + len(kept)], strict=True))
-    arrays = dict(zip(sliced, made[len(carried) + len(kept) :], strict=True))
+    reverse = _Reverse(op, turns, dys, carried, sliced, kept)
+    made = iter(reverse.emit())
+    states = {i: next(made) for i in carried}
+    values = {v: next(made) for v in reverse.kept}
+    arrays = {i: next(made) for i in reverse.sliced}
     return (
         *(None,) * turns.first,
         *(states.get(i) for i in range(len(turns.states))),
@@ -147,7 +148,7 @@ class _Reverse:
         kept: list[ir.Value],
     ) -> None:
         self.op, self.turns = op, turns
-        self.carried, self.sliced, self.kept = carried, sliced, kept
+        self.carried = carried
         count = len(turns.states)
         self.dstates = [_formal(op, "dstate", turns.results[i]) for i in carried]
         self.given = {
@@ -163,7 +164,8 @@ class _Reverse:
         self.body = Body(
             op, turns.body, self._heads, wrt, leaves=(*turns.slices, *numbers), redo=_is_cheap
         )
-        self.by = wrt
+        self.kept = [v for v in kept if v in self.body.gradients]
+        self.sliced = [i for i in sliced if turns.slices[i] in self.body.gradients]
 
     def _heads(self) -> dict[ir.Value, ir.Value]:
         turns = self.turns
@@ -215,7 +217,7 @@ class _Reverse:
         with op.body([*self.dstates, *sums, *(inner for _, inner, _ in arrays)]) as graph:
             found = self.body.move(known)
             made = self._states(found, sums)
-            made += [self._result(found, turns.slices[i]) for i in self.sliced]
+            made += [found[turns.slices[i]] for i in self.sliced]
             for value in made:
                 graph.outputs.append(own(op, value, graph.outputs))
         reads = [track for _, _, track in arrays]
@@ -295,14 +297,10 @@ class _Reverse:
     def _states(
         self, found: dict[ir.Value, ir.Value], sums: list[ir.Value]
     ) -> list[ir.Value]:
-        made = [self._result(found, v) for v in self.by[: len(self.carried)]]
-        for v, so_far in zip(self.kept, sums, strict=True):
-            made.append(self.op.plus(so_far, found[v]) if v in found else so_far)
-        return made
-
-    def _result(self, found: dict[ir.Value, ir.Value], value: ir.Value) -> ir.Value:
-        made: ir.Value = found[value] if value in found else self.op.zeros_like(value)
-        return made
+        formal = [self.turns.formal[i] for i in self.carried]
+        made = [found[v] if v in found else self.op.zeros_like(v) for v in formal]
+        sums = [self.op.plus(so_far, found[v]) for so_far, v in zip(sums, self.kept, strict=True)]
+        return [*made, *sums]
 
     def _stack(self, value: ir.Value) -> ir.Value:
         """A further output of the forward node that has this value of every turn."""

@@ -249,7 +249,7 @@ class _Driver:
     def _add(self, value: ir.Value, dy: ir.Value) -> None:
         terms = self.pending.setdefault(value, [])
         if terms and self.accumulate == "chain":
-            terms[0] = self.op.Add(terms[0], dy)
+            terms[0] = self.op.plus(terms[0], dy)
         else:
             terms.append(dy)
 
@@ -258,7 +258,7 @@ class _Driver:
         if len(terms) == 1:
             return terms[0]
         with self.op.at(None, stage="backward", source="", prefix=f"{value.name}/grad"):
-            total: ir.Value = self.op.Sum(*terms)
+            total: ir.Value = self.op.total(terms)
         return total
 
     def _version(self, node: ir.Node) -> int:
@@ -270,11 +270,15 @@ def _is_float(value: ir.Value) -> bool:
 
 
 def _is_unknown(value: ir.Value) -> bool:
-    return value.dtype is None or value.shape is None
+    tensor = isinstance(value.type, ir.TensorType)
+    return value.dtype is None or (tensor and value.shape is None)
 
 
 def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
     """A gradient has the type and the shape of its value; else the rule is wrong."""
+    if not isinstance(value.type, ir.TensorType):
+        grad.shape = value.shape  # of elements
+        return
     same = grad.dtype == value.dtype and len(grad.shape or ()) == len(value.shape or ())
     for g, v in zip(grad.shape or (), value.shape or (), strict=False):
         same = same and not (isinstance(g, int) and isinstance(v, int) and g != v)

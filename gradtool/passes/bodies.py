@@ -28,7 +28,7 @@ RANDOM = frozenset({
 class Body:
     """A subgraph and its gradient, on the way from one graph to another.
 
-    `handed` are the forward values that the gradient needs and that must be brought to it; `read`
+    `gradients` are those that aren't zero, by the value they are of.  `handed` are the forward values that the gradient needs and that must be brought to it; `read`
     are those of `leaves` that it needs.
     """
 
@@ -55,7 +55,7 @@ class Body:
         first = nodes.index(start.producer())
         self._forward = nodes[:first]
         self._local = {*graph.inputs, *(v for n in self._forward for v in n.outputs)}
-        self._gradients = {v: dy for v, dy in made.gradients.items() if v not in made.zeros}
+        self.gradients = {v: dy for v, dy in made.gradients.items() if v not in made.zeros}
         self._moving = self._live(nodes[first + 1 :])
         drop([n for n in nodes[first:] if n not in self._moving])
         self.graph.remove(self._moving)
@@ -83,12 +83,12 @@ class Body:
         for node in self._moving:
             target.append(node)
             replace_reads(node, known)
-        return {v: known.get(dy, dy) for v, dy in self._gradients.items()}
+        return {v: known.get(dy, dy) for v, dy in self.gradients.items()}
 
     # ------------------------------------------------------------------- what is read
 
     def _live(self, nodes: Sequence[ir.Node]) -> list[ir.Node]:
-        wanted = set(self._gradients.values())
+        wanted = set(self.gradients.values())
         found = []
         for node in reversed(nodes):
             if any(v in wanted for v in node.outputs):
@@ -98,7 +98,7 @@ class Body:
 
     def _needed(self) -> dict[ir.Value, None]:
         read = (v for node in self._moving for v in reads(node))
-        return dict.fromkeys(v for v in (*read, *self._gradients.values()) if v in self._local)
+        return dict.fromkeys(v for v in (*read, *self.gradients.values()) if v in self._local)
 
     def _cheap(self, at_hand: set[ir.Value], redo: Redo) -> set[ir.Node]:
         found: set[ir.Node] = set()
@@ -132,8 +132,8 @@ class Body:
                 self._forward.append(made)
                 self._local.add(found)
             node.outputs[0].replace_all_uses_with(found)
-            self._gradients = {
-                v: found if dy is node.outputs[0] else dy for v, dy in self._gradients.items()
+            self.gradients = {
+                v: found if dy is node.outputs[0] else dy for v, dy in self.gradients.items()
             }
             gone.append(node)
             node.replace_input_with(0, None)

@@ -30,7 +30,7 @@ def is_float(value: ir.Value) -> bool:
 def trainable(leaves: Iterable[ir.Value]) -> list[ir.Value]:
     """The float initializers among `leaves` that are parameters.
 
-    Not parameters: running statistics of BatchNormalization, quantisation scales, and scalars
+    Not parameters: running statistics of BatchNormalization, quantisation scales, ratios, scalars
     (exporters write plain numbers so); each can still be asked for by name.
     """
     return [
@@ -43,6 +43,7 @@ def trainable(leaves: Iterable[ir.Value]) -> list[ir.Value]:
 _STATE = {
     "BatchNormalization": (3, 4),
     "BatchNormalizationTraining": (3, 4),
+    "Dropout": (1,),
     "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2),
     "Resize": (1, 2, 3),
@@ -135,7 +136,8 @@ def _extend(chosen: dict[ir.Value, bool], found: dict[ir.Value, bool]) -> None:
 
 
 def _scalars(leaves: Iterable[ir.Value]) -> list[ir.Value]:
-    return [v for v in leaves if v.is_initializer() and is_float(v) and not len(v.shape or ())]
+    floats = [v for v in leaves if v.is_initializer() and is_float(v)]
+    return [v for v in floats if not len(v.shape or ()) and not _is_state(v)]
 
 
 def cut(graph: ir.Graph, patterns: Iterable[str]) -> frozenset[ir.Value]:

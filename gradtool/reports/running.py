@@ -25,8 +25,7 @@ def gradients_table(result: Result, top: int = SHOWN) -> Table:
 
 def outputs_table(result: Result, top: int = SHOWN) -> Table:
     """The other outputs that are numbers, in the same way."""
-    outputs = result.outputs.items()
-    numbers = {n: a for n, a in outputs if isinstance(a, np.ndarray) and a.dtype.kind not in "OSU"}
+    numbers = {n: a for n, a in result.outputs.items() if a.dtype.kind not in "OSU"}
     return _table("value", numbers, top)
 
 

@@ -106,7 +106,7 @@ def test_an_opset_below_that_of_the_model_is_refused(run, tiny_model, opset):
     assert f"opset {opset}: the model has 20" in outcome.err
 
 
-def test_split_writes_two_files_that_are_one_step(run, tiny_model, tiny_inputs, tmp_path):
+def test_split_writes_two_files_that_are_one_step(run, tiny_model, tiny_inputs):
     outcome = run("grad", tiny_model, "--split")
 
     assert outcome.code == 0
@@ -186,7 +186,7 @@ def test_training_mode_is_a_flag(run, model):
     assert outputs >= {"m_next", "v_next"}
 
 
-def test_gradient_buffers_add_up_micro_batches(run, tiny_model, tmp_path):
+def test_gradient_buffers_add_up_micro_batches(run, tiny_model):
     parts = np.random.default_rng(0).standard_normal((2, 2, 8)).astype(np.float32)
     assert run("grad", tiny_model, "--grad-buffers", "--loss", "loss").code == 0
     sums = {}

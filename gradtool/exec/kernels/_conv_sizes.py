@@ -109,8 +109,8 @@ class Convolution:
         return Spec((self.column * self.width,), self.wide)
 
     def buffer(self) -> Spec:
-        """The padded image, empty if x needs none."""
-        return Spec(self.image if self.padded else (0,), self.wide)
+        """The padded images of a block, empty if x needs none."""
+        return Spec((self.step[0], *self.image) if self.padded else (0,), self.wide)
 
     def products(self) -> Spec:
         """A block of y, empty if it is a matrix where it lies."""
@@ -121,7 +121,7 @@ class Convolution:
         return Spec(self.weights if self.wide != self.dtype else (0,), self.wide)
 
     def interior(self) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
-        """The part of the padded image that is x, and the part of x that the windows cover."""
+        """The part of a padded image that is x, and the part of x that the windows cover."""
         inner, outer = [slice(None)], [slice(None)]
         for size, cover, begin in zip(self.x[2:], self.image[1:], self.window.begin, strict=True):
             count = max(0, min(size, cover - begin))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+EVERY = slice(None)
+
 
 def widen(xp, w, work):
     """The weights as matrices in the wide type."""
@@ -22,45 +24,43 @@ def gather(xp, conv, x, block, image, columns):
     rows = (r1 - r0, *conv.y[3:])
     shape = (conv.x[1], *conv.window.kernel, n1 - n0, *rows)
     view = columns[: math.prod(shape)].reshape(shape)
-    inner, outer = conv.interior()
-    strides, dilations = conv.window.strides, conv.window.dilations
-    lead = (slice(None),) * (1 + conv.window.rank)
-    for n in range(n0, n1):
-        source = x[n]
-        if conv.padded:
-            if r0 == 0:
-                xp.copyto(image[inner], source[outer])
-            source = image
-        source = source[:, r0 * strides[0] :]
-        steps = source.strides[1:]
-        windows = xp.lib.stride_tricks.as_strided(
-            source,
-            (shape[0], *conv.window.kernel, *rows),
-            (
-                source.strides[0],
-                *(d * s for d, s in zip(dilations, steps, strict=True)),
-                *(t * s for t, s in zip(strides, steps, strict=True)),
-            ),
-        )
-        xp.copyto(view[(*lead, n - n0)], windows)
+    source = x[n0:n1]
+    if conv.padded:
+        images = image[: n1 - n0]
+        if r0 == 0:
+            inner, outer = conv.interior()
+            xp.copyto(images[EVERY, *inner], source[EVERY, *outer])
+        source = images
+    source = source[:, :, r0 * conv.window.strides[0] :]
+    every, channel, *steps = source.strides
+    windows = xp.lib.stride_tricks.as_strided(
+        source,
+        shape,
+        (
+            channel,
+            *(d * s for d, s in zip(conv.window.dilations, steps, strict=True)),
+            every,
+            *(t * s for t, s in zip(conv.window.strides, steps, strict=True)),
+        ),
+    )
+    xp.copyto(view, windows)
     return view.reshape(conv.group, conv.weights[2], -1)
 
 
 def scatter(xp, conv, columns, block, image, x):
     """Add the columns of a block to x, where `gather` would have read them."""
     n0, n1, r0, r1 = block
-    inner, outer = conv.interior()
     view = columns.reshape(conv.x[1], *conv.window.kernel, n1 - n0, r1 - r0, *conv.y[3:])
-    for n in range(n0, n1):
-        target = image if conv.padded else x[n]
-        if r0 == 0:
-            target.fill(0)
-        for tap, where in conv.taps((r0, r1)):
-            part = target[where]
-            xp.add(part, view[(slice(None), *tap, n - n0)], out=part)
-        if conv.padded and r1 == conv.y[2]:
-            x[n].fill(0)
-            xp.copyto(x[n][outer], image[inner], casting="unsafe")
+    target = image[: n1 - n0] if conv.padded else x[n0:n1]
+    if r0 == 0:
+        target.fill(0)
+    for tap, where in conv.taps((r0, r1)):
+        part = target[EVERY, *where]
+        xp.add(part, view[EVERY, *tap].swapaxes(0, 1), out=part)
+    if conv.padded and r1 == conv.y[2]:
+        inner, outer = conv.interior()
+        x[n0:n1].fill(0)
+        xp.copyto(x[n0:n1][EVERY, *outer], target[EVERY, *inner], casting="unsafe")
 
 
 def matrices(conv, y, block, products):

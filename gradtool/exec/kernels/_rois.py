@@ -120,3 +120,74 @@ def whole_bins(corner, bins, scale, sizes):
             ]
         )
     return found
+
+
+def _spread_bytes(*inputs, out, **attributes):
+    return 2 * out[0].bytes
+
+
+@kernel("ai.gradtool::RoiAlignGrad", host=(0, 1, 3), temporaries=_spread_bytes)
+def roi_align_grad(xp, rois, batch, dy, shape, *, sampling_ratio, spatial_scale, half_pixel):
+    """`dx[batch[r]] += upᵀ dy[r] across`, in the order of the regions."""
+    wide = accumulator(dy.dtype)
+    dx = xp.zeros([int(n) for n in shape], wide)
+    places = regions(rois, dy.shape[2:], spatial_scale, half_pixel, sampling_ratio)
+    for slope, image, where in zip(dy, batch.tolist(), places, strict=True):
+        up, across = (averages(w, n) for w, n in zip(where, dx.shape[2:], strict=True))
+        up, across = (xp.asarray(m.astype(wide)) for m in (up, across))
+        dx[image] += up.T @ slope.astype(wide, copy=False) @ across
+    return dx.astype(dy.dtype, copy=False)
+
+
+@kernel("ai.gradtool::RoiAlignGradRois", host=(1, 2), temporaries=lambda x, *_, out, **__: x.bytes)
+def roi_align_grad_rois(xp, x, rois, batch, dy, *, sampling_ratio, spatial_scale, half_pixel):
+    """Through the matrices and the positions of the samples to the corners."""
+    wide = accumulator(x.dtype)
+    made = np.zeros(rois.shape)
+    places = regions(rois, dy.shape[2:], spatial_scale, half_pixel, sampling_ratio)
+    for drois, roi, image, slope, where in zip(
+        made, np.asarray(rois, np.float64), batch.tolist(), dy, places, strict=True
+    ):
+        picture, g = x[image].astype(wide, copy=False), slope.astype(wide, copy=False)
+        up, across = (averages(w, n) for w, n in zip(where, x.shape[2:], strict=True))
+        up, across = (xp.asarray(m.astype(wide)) for m in (up, across))
+        by_rows = (g @ (picture @ across.T).swapaxes(1, 2)).sum(axis=0)
+        by_columns = (g.swapaxes(1, 2) @ (up @ picture)).sum(axis=0)
+        for axis, part in enumerate((by_rows, by_columns)):
+            part = part if xp is np else part.get()  # noqa: PLW2901
+            extent = (roi[3 - axis] - roi[1 - axis]) * spatial_scale
+            free = bool(half_pixel) or extent > 1
+            start, length = _moves(part, where[axis], x.shape[2 + axis])
+            drois[1 - axis] = (start - free * length) * spatial_scale
+            drois[3 - axis] = free * length * spatial_scale
+    return xp.asarray(made.astype(rois.dtype))
+
+
+def _moves(slope, where, size):
+    """What moving the start and what stretching the region adds up to, from `[bins, size]`."""
+    low, high, _, seen = corners(where, size)
+    bins, count = where.shape
+    if not count:
+        return 0.0, 0.0
+    rows = np.arange(bins)[:, None]
+    free = seen & (where > 0) & (where < size - 1)
+    by_sample = (slope[rows, high] - slope[rows, low]) * free / count
+    part = (rows + (np.arange(count) + 0.5) / count) / bins
+    return by_sample.sum(), (by_sample * part).sum()
+
+
+@kernel("ai.gradtool::MaxRoiPoolGrad", host=(1,))
+def max_roi_pool_grad(xp, x, rois, dy, *, spatial_scale=1.0):
+    """dy goes to the first of the largest elements of each bin."""
+    dx = xp.zeros(x.shape, x.dtype)
+    channels = xp.arange(x.shape[1])
+    for slope, (image, *corner) in zip(dy, np.asarray(rois, np.float64), strict=True):
+        rows, columns = whole_bins(corner, dy.shape[2:], spatial_scale, x.shape[2:])
+        for i, row in enumerate(rows):
+            for j, column in enumerate(columns):
+                part = x[int(image), :, row, column]
+                if part.size:
+                    best = part.reshape(len(part), -1).argmax(axis=1)
+                    r, c = xp.divmod(best, part.shape[2])
+                    dx[int(image), channels, row.start + r, column.start + c] += slope[:, i, j]
+    return dx

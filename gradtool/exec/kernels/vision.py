@@ -49,3 +49,17 @@ def image_decoder(xp, encoded, *, pixel_format="RGB"):
         return xp.asarray(np.array(image.convert("L"))[:, :, None])
     pixels = np.array(image.convert("RGB"))
     return xp.asarray(pixels[:, :, ::-1] if pixel_format == "BGR" else pixels)
+
+
+def _grid_bytes(dy, size, *, out, **attributes):
+    return 2 * dy.bytes
+
+
+@kernel("ai.gradtool::AffineGridGrad", host=(1,), temporaries=_grid_bytes)
+def affine_grid_grad(xp, dy, size, *, align_corners=0):
+    """`dtheta[n] = Σ dy[n, p] ⊗ (points[p], 1)`."""
+    sizes = [int(s) for s in size[2:]]
+    axes = np.meshgrid(*(axis_positions(s, align_corners) for s in sizes), indexing="ij")
+    points = np.stack([*axes[::-1], np.ones(sizes)], axis=-1).reshape(-1, len(sizes) + 1)
+    wide = dy.reshape(len(dy), -1, len(sizes)).astype(accumulator(dy.dtype), copy=False)
+    return wide.swapaxes(1, 2) @ xp.asarray(points.astype(wide.dtype))

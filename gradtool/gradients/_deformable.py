@@ -1,0 +1,83 @@
+"""The gradient of deformable convolution, over the columns that it multiplies."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gradtool.attributes import arguments
+from gradtool.functions._fourier import scalar
+from gradtool.gradients import gradient
+from gradtool.windows import Window
+
+SAMPLING = {"mode": "linear", "padding": "zeros", "align_corners": 1}
+
+
+@gradient("DeformConv")
+def deform_conv(op, node, dy):
+    """`y = w · c` with columns `c = x(place + offset) · mask`.
+
+        dw = Σ dy · cᵀ        dc = wᵀ · dy        dmask = Σ dc · x(…)
+
+    The rest is the gradient of sampling x at positions, by x and by the position.
+    """
+    x, w, offset, bias, mask = (*node.inputs, None, None)[:5]
+    given = arguments(node)
+    group, shared = given.get("group", 1), given.get("offset_group", 1)
+    rank, taps = len(x.shape) - 2, math.prod(w.shape[2:])
+    channels, made = x.shape[1] // shared, w.shape[0] // group
+    places = -1 if not all(isinstance(n, int) for n in dy.shape[2:]) else math.prod(dy.shape[2:])
+
+    where = op.Reshape(offset, [-1, taps, rank, places])  # N·groups of offsets
+    where = op.Transpose(where + _origins(op, node, given), perm=[0, 1, 3, 2])
+    where = op.Reshape(where, [0, taps * places if places > 0 else -1, rank])
+    images = op.Reshape(x, op.Concat([-1, channels], op.size_of(x, 2, rank + 2), axis=0))
+    values = op.Sample(images, where, **SAMPLING)
+    by_tap = op.Reshape(values, [0, 0, taps, places])
+    columns = by_tap
+    if mask is not None:
+        mask_by_tap = op.Reshape(mask, [-1, 1, taps, places])
+        columns = by_tap * mask_by_tap
+
+    depth = w.shape[1] * taps
+    c = op.Reshape(columns, [-1, group, depth, places])
+    g = op.Reshape(dy, [-1, group, made, places])
+    dw = op.ReduceSum(op.MatMul(g, op.swap_axes(c, 2, 3)), [0], keepdims=0)
+    dw = op.Reshape(dw, op.shape(w))
+    weights = op.Reshape(w, [group, made, depth])
+    dc = op.MatMul(op.swap_axes(weights, 1, 2), g)
+    dc = op.Reshape(dc, [-1, channels, taps, places])
+
+    dmask = None
+    if mask is not None:
+        dmask = op.ReduceSum(dc * by_tap, [1], keepdims=0)
+        dmask = op.Reshape(dmask, op.shape(mask))
+        dc = dc * mask_by_tap
+    flat = op.Reshape(dc, [0, 0, -1])
+    dx = op.Reshape(
+        op.SampleGradInput(where, flat, op.shape(images), **SAMPLING), op.shape(x)
+    )
+    moved = op.SampleGradPositions(images, where, flat, **SAMPLING)
+    moved = op.Transpose(op.Reshape(moved, [0, taps, -1, rank]), perm=[0, 1, 3, 2])
+    doffset = op.Reshape(moved, op.shape(offset))
+    db = None if bias is None else op.sum(dy, [0, *range(2, rank + 2)])
+    return dx, dw, doffset, db, dmask
+
+
+def _origins(op, node, given):
+    """Where each tap of each window lies without offsets: `[taps, rank, places]`."""
+    x, w = node.inputs[:2]
+    y = node.outputs[0]
+    window = Window.of(w.shape[2:], (), given)
+    dtype = x.dtype.numpy()
+    taps = np.indices(window.kernel).reshape(window.rank, -1)
+    steps = (taps * np.array(window.dilations)[:, None] - np.array(window.begin)[:, None]).T
+    axes = []
+    for a, stride in enumerate(window.strides):
+        line = op.Range(op.constant(0), scalar(op, y.shape[2 + a]), op.constant(1))
+        line = op.cast(line * stride, x.dtype)
+        line = op.Reshape(line, [-1 if b == a else 1 for b in range(window.rank)])
+        grid = op.Expand(line, op.size_of(y, 2, 2 + window.rank))
+        axes.append(op.Reshape(grid, [1, 1, -1]))
+    return op.concat(axes, 1) + op.constant(steps[:, :, None].astype(dtype))

@@ -1,0 +1,101 @@
+"""Gradients of sequences and optional values: the gradient of a sequence is a sequence."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.functions._sizes import array
+from gradtool.gradients import gradient, zero_gradient
+from gradtool.gradients._maps import backward_map
+
+zero_gradient("OptionalHasElement", "SequenceEmpty", "SequenceLength")
+
+
+def _is_tensor(value):
+    return isinstance(value.type, ir.TensorType)
+
+
+def _from_start(op, position, length):
+    """A position counted from the start, in a sequence of `length()` elements."""
+    known = array(position)
+    if known is not None and known.min() >= 0:
+        return position
+    return op.Where(op.Less(position, 0), op.Add(position, op.cast(length(), position.dtype)), position)
+
+
+@gradient("SequenceConstruct")
+def sequence_construct(op, node, dy):
+    """`y = [x₀, x₁, …]`:  dxᵢ = dy[i]."""
+    return [op.SequenceAt(dy, np.asarray(i), like=x) for i, x in enumerate(node.inputs)]
+
+
+@gradient("SequenceAt")
+def sequence_at(op, node, dy):
+    """`y = s[i]`:  ds = [0, …, dy, …, 0]."""
+    s, position = node.inputs
+    position = _from_start(op, position, lambda: op.SequenceLength(s))
+    return op.SequenceInsert(op.SequenceErase(op.zeros_like(s), position), dy, position), None
+
+
+@gradient("SequenceInsert")
+def sequence_insert(op, node, dy):
+    """`y` is s with x inserted before i, at the end if there is no i:  ds is the rest of dy."""
+    s, x, position = (*node.inputs, None)[:3]
+    if position is None:
+        position = op.constant(-1)
+    else:
+        position = _from_start(op, position, lambda: op.SequenceLength(s))
+    return op.SequenceErase(dy, position), op.SequenceAt(dy, position, like=x), None
+
+
+@gradient("SequenceErase")
+def sequence_erase(op, node, dy):
+    """`y` is s without s[i], the last if there is no i:  ds has a zero there."""
+    s, position = (*node.inputs, None)[:2]
+    if position is None:
+        zero = op.zeros_like(op.SequenceAt(s, np.asarray(-1)))
+        return op.SequenceInsert(dy, zero)
+    position = _from_start(op, position, lambda: op.SequenceLength(s))
+    zero = op.zeros_like(op.SequenceAt(s, position))
+    return op.SequenceInsert(dy, zero, position), None
+
+
+@gradient("SplitToSequence")
+def split_to_sequence(op, node, dy):
+    """`y` are parts of x along an axis:  dx is dy joined."""
+    x = node.inputs[0]
+    axis = node.attributes.get_int("axis", 0)
+    whole = len(node.inputs) > 1 and node.inputs[1] is not None
+    new_axis = 0 if whole or node.attributes.get_int("keepdims", 1) else 1
+    return op.ConcatFromSequence(dy, axis=axis, new_axis=new_axis, like=x), None
+
+
+@gradient("ConcatFromSequence")
+def concat_from_sequence(op, node, dy):
+    """`y` is s joined along an axis:  ds are the parts of dy of the sizes of the elements."""
+    s = node.inputs[0]
+    axis = node.attributes["axis"].as_int()
+    if node.attributes.get_int("new_axis", 0):
+        return op.SplitToSequence(dy, axis=axis, keepdims=0)
+    axis %= len(s.shape)
+    sizes = op.each(lambda x: op.Shape(x, start=axis, end=axis + 1), s)
+    return op.SplitToSequence(dy, op.ConcatFromSequence(sizes, axis=0), axis=axis)
+
+
+@gradient("SequenceMap")
+def sequence_map(op, node, *dys):
+    """`y[i] = body(s[i], x, v…)`:  ds[i] = body'(dy[i]), and dx, dv are summed over i."""
+    return backward_map(op, node, dys)
+
+
+@gradient("Optional")
+def optional(op, node, dy):
+    """`y` is x, perhaps."""
+    return dy if dy.type == node.inputs[0].type else op.OptionalGetElement(dy)
+
+
+@gradient("OptionalGetElement")
+def optional_get_element(op, node, dy):
+    """`y` is x, which is there."""
+    return dy if dy.type == node.inputs[0].type else op.Optional(dy)
