@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from gradtool.exec.kernel import kernel
     from gradtool.functions import composite
+    from gradtool.functions.inference import shape
     from gradtool.gradients import gradient
     from gradtool.losses import loss
 
@@ -52,6 +53,7 @@ _HOMES = dict.fromkeys(
     "composite": "gradtool.functions",
     "gradient": "gradtool.gradients",
     "loss": "gradtool.losses",
+    "shape": "gradtool.functions.inference",
 }
 # fmt: on
 
@@ -87,5 +89,6 @@ __all__ = [
     "report",
     "run",
     "save",
+    "shape",
     "split",
 ]

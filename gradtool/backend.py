@@ -28,6 +28,7 @@ from gradtool.exec.run import parameters_of
 from gradtool.flatten import flatten
 from gradtool.functions.inference import register_shapes
 from gradtool.io.definitions import expand_definitions
+from gradtool.passes.lower_gradient import lower_gradients
 from gradtool.planning.keep import keep
 
 
@@ -67,6 +68,7 @@ class Prepared(BackendRep):  # type: ignore[misc]
                 elif not isinstance(value.type, ir.TensorType):
                     value.shape = None
             shapes.infer(model)
+            lower_gradients(model)
             plan = keep(flatten(model))
             self._executors[key] = Executor(plan, Device("cpu", np), parameters_of(model))
         return self._executors[key]

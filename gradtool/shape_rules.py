@@ -186,6 +186,20 @@ def _is_true(value: ir.Value) -> bool:
     return tensor is not None and tensor.size == 1 and bool(tensor.numpy().item())
 
 
+def _expand(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's knows nothing where the shape is computed, though its rank is certain."""
+    library(ctx, node)
+    (x, target), y = node.inputs, node.outputs[0]
+    if y.shape is not None or x is None or x.shape is None or target is None:
+        return
+    rank = target.shape[0] if target.shape is not None and len(target.shape) == 1 else None
+    if isinstance(rank, int):
+        rank = max(rank, len(x.shape))
+        dims = [*[1] * (rank - len(x.shape)), *x.shape]
+        known = (d if isinstance(d, int) and d != 1 else ctx.new_symbolic_dim() for d in dims)
+        ctx.set_shape_and_dtype(y, ir.Shape(known), x.dtype)
+
+
 def _group_normalization(_library: Any, ctx: Any, node: ir.Node) -> None:
     """The library knows the operator from opset 21 on only."""
     x = node.inputs[0]
@@ -297,6 +311,7 @@ RULES = {
     ("Attention", 23): _attention,
     ("ConstantOfShape", 9): _constant_of_shape,
     ("Concat", 4): _concat,
+    ("Expand", 8): _expand,
     ("GroupNormalization", 18): _group_normalization,
     ("Loop", 1): _loop,
     ("MelWeightMatrix", 17): _mel_weight_matrix,

@@ -43,6 +43,7 @@ def infer(model: ir.Model) -> tuple[Unknown, ...]:
     with _hidden(_unreadable(model)):
         _run(model)
         while _widen(model):
+            _erase_outputs(model)  # what was found with the shapes that a loop starts with
             _run(model)
     _read_constants(model)
     return _unknown(model)
@@ -126,12 +127,18 @@ def _values(model: ir.Model) -> Iterator[ir.Value]:
         yield from node.outputs
 
 
-def _erase(model: ir.Model) -> None:
+def _erase_outputs(model: ir.Model) -> None:
     for node in model.graph.all_nodes():
         for output in node.outputs:
             output.shape = None
             output.type = None
             output.const_value = None
+    strip(model)
+
+
+def _erase(model: ir.Model) -> None:
+    _erase_outputs(model)
+    for node in model.graph.all_nodes():
         if node.op_type in ("Loop", "Scan") and not node.domain:
             for value in node.attributes["body"].as_graph().inputs:
                 value.shape = None
@@ -139,7 +146,6 @@ def _erase(model: ir.Model) -> None:
             formal = node.attributes["body"].as_graph().inputs[:2]
             for value, dtype in zip(formal, (ir.DataType.INT64, ir.DataType.BOOL), strict=False):
                 value.shape, value.type = ir.Shape([]), ir.TensorType(dtype)
-    strip(model)
 
 
 def _unreadable(model: ir.Model) -> list[ir.Value]:

@@ -13,11 +13,12 @@ from gradtool.attributes import arguments, attribute
 from gradtool.builder import Builder
 from gradtool.exec import kernel as registry
 from gradtool.exec.call import call, spec_of
-from gradtool.families import split_name
+from gradtool.exec.dynamic import _infer
+from gradtool.families import full_name, split_name
 from gradtool.flatten import _Flat
 from gradtool.functions.calls import expand, inline
 from gradtool.passes.backward import differentiate
-from gradtool.program import Spec
+from gradtool.program import Spec, Step
 
 Feeds = dict[str, np.ndarray]
 
@@ -113,6 +114,8 @@ def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
             Spec(_concrete(v.shape, sizes), v.dtype.numpy()) if v.name else None
             for v in node.outputs
         ]
+        if not found.simple and any(s is not None and not _sized(s) for s in out):
+            out = _sized_by_data(node, version, found, inputs, attributes)
         results = call(np, found, inputs, out, attributes)
         for value, spec, result in zip(node.outputs, out, results, strict=True):
             if spec is not None:
@@ -126,6 +129,20 @@ def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
                 )
                 known[value.name] = result
     return known
+
+
+def _sized(spec: Spec) -> bool:
+    return all(isinstance(d, int) and d >= 0 for d in spec.shape)
+
+
+def _sized_by_data(
+    node: ir.Node, version: int, found: registry.Kernel, inputs: list[Any], attributes: Any
+) -> list[Spec | None]:
+    """What the outputs are for these very inputs."""
+    name = full_name(node.domain, node.op_type)
+    step = Step(node.name, name, (), tuple(range(len(node.outputs))), attributes, version=version)
+    specs = _infer(step, found, inputs)
+    return [s if v.name else None for s, v in zip(specs, node.outputs, strict=True)]
 
 
 def _with_programs(model: ir.Model, node: ir.Node) -> tuple[dict[str, Any], list[ir.Value]]:

@@ -91,7 +91,12 @@ def _place(op: Builder, values: dict[str, ir.Value | None], given: Node) -> ir.N
     attributes = [attribute(k, v) for k, v in given.attributes.items()]
     inputs = [values[name] for name in given.inputs]
     node = ir.Node(
-        "", given.op, inputs, attributes, num_outputs=len(given.outputs), name=f"n_{given.outputs[0]}"
+        "",
+        given.op,
+        inputs,
+        attributes,
+        num_outputs=len(given.outputs),
+        name=f"n_{given.outputs[0]}",
     )
     for value, name in zip(node.outputs, given.outputs, strict=True):
         value.name = name
@@ -178,7 +183,7 @@ class Draft:
     def tame(self) -> None:
         """Scale what has become large, so that it can't run away."""
         for name in list(self.floats):
-            if name.startswith("v") and not self.read(name):
+            if not self.read(name):
                 size = float(np.abs(self.arrays[name]).max(initial=0.0))
                 assert np.isfinite(size), f"{name} is not finite\n{self.recipe()!r}"
                 if size > LARGEST:
@@ -201,7 +206,8 @@ class Draft:
         return self.recipe()
 
     def recipe(self) -> Recipe:
-        return Recipe(self.inputs, self.weights, self.constants, tuple(self.nodes))
+        weights = {n: a for n, a in self.weights.items() if self.read(n)}
+        return Recipe(self.inputs, weights, self.constants, tuple(self.nodes))
 
 
 @st.composite
@@ -211,14 +217,15 @@ def recipes(draw: Draw, least: int = 5, most: int = 40) -> Recipe:
 
     draft = Draft(draw)
     for _ in range(draw(st.integers(1, 3), label="inputs")):
-        rank = draw(st.integers(0, 4))
+        rank = draft.choose([3, 2, 4, 1, 0, 4])
         shape = [draw(st.integers(1, (9, 9, 6, 4, 3)[rank])) for _ in range(rank)]
         draft.floats.append(draft.leaf(draft.inputs, shape, -2.0, 2.0))
     wanted = draw(st.integers(least, most), label="nodes")
+    order = draft.rng.permutation(len(MAKERS))  # draws prefer what comes first
     while len(draft.nodes) < wanted:
         name = draft.any_float()
         array = draft.arrays[name]
-        fitting = [maker for maker, fits in MAKERS if fits(array)]
+        fitting = [MAKERS[i][0] for i in order if MAKERS[i][1](array)]
         draft.choose(fitting)(draft, name)
         draft.tame()
     return draft.finish()

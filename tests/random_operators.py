@@ -34,12 +34,9 @@ def ranked(low: int, high: int = 9) -> Fits:
     return lambda x: low <= x.ndim <= high
 
 
-def apart(x: Array, axes: Any = None) -> bool:
-    """Whether no two elements that compete for an extreme are nearly equal."""
-    return all(
-        np.diff(np.sort(line)).min(initial=1.0) > KINK
-        for line in (np.moveaxis(x, axes, -1).reshape(-1, x.shape[axes]) if axes is not None else [x.ravel()])
-    )
+def apart(x: Array) -> bool:
+    """Whether no two elements are nearly equal, so that the largest of any of them is clear."""
+    return bool(np.diff(np.sort(x, axis=None)).min(initial=1.0) > KINK)
 
 
 def unary(op: str, fits: Fits = always, **attributes: Any) -> None:
@@ -71,7 +68,11 @@ def partner(d: Draft, x: str, low: float = -1.5, high: float = 1.5) -> str:
     """A value that broadcasts with `x`: one drawn before, or a new weight."""
     shape = d.arrays[x].shape
     known = [n for n in d.floats if _broadcasts(shape, d.arrays[n].shape)]
-    known = [n for n in known if low <= d.arrays[n].min(initial=low) and d.arrays[n].max(initial=high) <= high]
+    known = [
+        n
+        for n in known
+        if low <= d.arrays[n].min(initial=low) and d.arrays[n].max(initial=high) <= high
+    ]
     if known and d.flag():
         return d.choose(known)
     kept = shape[len(shape) - d.draw_int(0, len(shape)) :] if shape else ()
@@ -193,27 +194,29 @@ def einsum(d: Draft, x: str) -> None:
 # ------------------------------------------------------------------------------- reduce
 
 
-def axes_of(d: Draft, rank: int, *, some: bool = False) -> list[int]:
-    chosen = [a - rank if d.flag() else a for a in range(rank) if d.flag()]
-    return chosen or ([d.draw_int(0, rank - 1)] if some and rank else [])
+def axes_of(d: Draft, rank: int) -> list[int]:
+    """At least one axis, some counted from the end."""
+    chosen = [a for a in range(rank) if d.flag()] or [d.draw_int(0, rank - 1)]
+    return [a - rank if d.flag() else a for a in chosen]
 
 
-@maker(ranked(1))
-def reduction(d: Draft, x: str) -> None:
-    rank = d.arrays[x].ndim
-    op = d.choose(["Sum", "Mean", "SumSquare", "LogSumExp", "L2", "Prod", "L1", "Max", "Min", "LogSum"])
-    array = d.arrays[x]
-    smooth = {
-        "L1": np.abs(array).min(initial=1.0) > KINK,
-        "L2": np.abs(array).min(initial=1.0) > KINK,
-        "Max": apart(array),
-        "Min": apart(array),
-        "LogSum": array.min(initial=1.0) > 0.1,
-    }
-    if smooth.get(op, True):
-        chosen = axes_of(d, rank, some=True)
+def reduction(op: str, fits: Fits = always) -> None:
+    def make(d: Draft, x: str) -> None:
+        rank = d.arrays[x].ndim
+        chosen = axes_of(d, rank)
         given = [] if len(chosen) == rank and d.flag() else [d.integers(chosen)]
         d.emit(f"Reduce{op}", x, *given, keepdims=int(d.flag()))
+
+    MAKERS.append((make, lambda x: x.ndim >= 1 and fits(x)))
+
+
+for name in ("Sum", "Mean", "SumSquare", "LogSumExp", "Prod"):
+    reduction(name)
+for name in ("L1", "L2"):
+    reduction(name, away_from(0.0))
+for name in ("Max", "Min"):
+    reduction(name, apart)
+reduction("LogSum", lambda x: x.min(initial=1.0) > 0.1)
 
 
 @maker(ranked(1))
@@ -274,7 +277,9 @@ def concat(d: Draft, x: str) -> None:
 
 
 def _joins(a: tuple[int, ...], b: list[int], axis: int) -> bool:
-    return len(a) == len(b) and all(i == axis or p == q for i, (p, q) in enumerate(zip(a, b, strict=True)))
+    return len(a) == len(b) and all(
+        i == axis or p == q for i, (p, q) in enumerate(zip(a, b, strict=True))
+    )
 
 
 @maker(lambda x: any(s >= 2 for s in x.shape))
@@ -383,10 +388,10 @@ def batch_norm(d: Draft, x: str) -> None:
     scale, bias = d.weight(channels), d.weight(channels)
     mean = d.constant(d.rng.uniform(-1, 1, channels))
     var = d.constant(d.rng.uniform(0.5, 2, channels))
-    training = int(d.flag())
-    outputs = 3 if training else 1
+    given = {"training_mode": int(d.flag()), "epsilon": 2.0**-10}
+    outputs = 3 if given["training_mode"] else 1
     before = len(d.floats)
-    d.emit("BatchNormalization", x, scale, bias, mean, var, outputs=outputs, training_mode=training, epsilon=2.0**-10)  # fmt: skip
+    d.emit("BatchNormalization", x, scale, bias, mean, var, outputs=outputs, **given)
     del d.floats[before + 1 :]  # running statistics are not differentiated
 
 
@@ -411,7 +416,13 @@ def conv_transpose(d: Draft, x: str) -> None:
     strides = [d.draw_int(1, 2) for _ in sizes]
     out = d.draw_int(1, 2)
     if n * out * math.prod(2 * s + 2 for s in sizes) <= MOST_ELEMENTS:
-        d.emit("ConvTranspose", x, d.weight(channels, out, *kernel), kernel_shape=kernel, strides=strides)
+        d.emit(
+            "ConvTranspose",
+            x,
+            d.weight(channels, out, *kernel),
+            kernel_shape=kernel,
+            strides=strides,
+        )
 
 
 @maker(ranked(3, 4))
@@ -420,9 +431,9 @@ def pool(d: Draft, x: str) -> None:
     kernel = [d.draw_int(1, min(2, s)) for s in sizes]
     strides = [d.draw_int(1, 2) for _ in sizes]
     if d.flag():
-        pads = [d.draw_int(0, k // 2) for k in kernel] * 2
-        counted = int(d.flag())
-        d.emit("AveragePool", x, kernel_shape=kernel, strides=strides, pads=pads, count_include_pad=counted)  # fmt: skip
+        borders = {"pads": [d.draw_int(0, k // 2) for k in kernel] * 2}
+        borders |= {"count_include_pad": int(d.flag())}
+        d.emit("AveragePool", x, kernel_shape=kernel, strides=strides, **borders)
     elif apart(d.arrays[x]):
         d.emit("MaxPool", x, kernel_shape=kernel, strides=strides)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
+from gradtool import plugins
 from gradtool.families import full_name, load_families, split_name
 from gradtool.program import Spec
 
@@ -113,6 +114,7 @@ def kernel(name: str, *, since: int = 1, **declared: Any) -> Callable[[Callable[
 @cache
 def _loaded() -> dict[tuple[str, str], list[Kernel]]:
     load_families("gradtool.exec.kernels")
+    plugins.load_plugins(plugins.KERNELS, _REGISTRY)
     return _REGISTRY
 
 

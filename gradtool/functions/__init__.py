@@ -60,6 +60,9 @@ def composite(
 
 @cache
 def composites() -> dict[str, Composite]:
-    """Every registered composite by name."""
+    """Every registered composite by name, those of plug-ins for rules included."""
+    from gradtool import gradients
+
     load_families(__name__)
+    gradients.rules()
     return dict(sorted(_REGISTRY.items()))

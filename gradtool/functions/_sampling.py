@@ -65,7 +65,7 @@ def _taps(op, x, size, mode, padding, align_corners):
     inner = None
     if mode == "nearest":
         x = op.Round(x)
-    if padding == "border":
+    if padding == "border" and mode != "cubic":
         outside = op.Or(op.Less(x, low), op.Greater(x, high))
         x = op.Where(outside, op.Min(op.Max(x, 0.0), last), x)
         inner = op.Where(outside, 0.0, _constant(op, 1, x.dtype))
@@ -73,7 +73,7 @@ def _taps(op, x, size, mode, padding, align_corners):
         x, inner = _reflected(op, x, low, high)
     first = x if mode == "nearest" else op.Floor(x)
     if mode == "nearest":
-        made = [(_constant(op, 1, x.dtype), _constant(op, 0, x.dtype))]
+        made = [(op.cast(op.Equal(first, first), x.dtype), _constant(op, 0, x.dtype))]
     else:
         made = (_linear if mode == "linear" else _cubic)(op, x - first)
     start = -1.0 if mode == "cubic" else 0.0

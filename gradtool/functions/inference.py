@@ -10,7 +10,8 @@ import onnx_ir as ir
 
 from gradtool import shape_rules
 from gradtool.attributes import arguments
-from gradtool.functions import DOMAIN, Composite, composites
+from gradtool.families import split_name
+from gradtool.functions import DOMAIN, Shapes, composites
 
 
 @cache
@@ -20,14 +21,29 @@ def register_shapes() -> None:
 
     shape_rules.register()
     for name, entry in composites().items():
-        registry.register(DOMAIN, name)(_inference(entry))
+        registry.register(DOMAIN, name)(_inference(entry.shapes))
 
 
-def _inference(entry: Composite) -> Callable[[Any, ir.Node], None]:
+def shape(name: str) -> Callable[[Shapes], Shapes]:
+    """Register the decorated function as the shapes of operator `name`, one of a plug-in.
+
+    `f(*inputs, **attributes)` gets values and gives `(shape, type)` of each output.
+    """
+
+    def register(shapes: Shapes) -> Shapes:
+        from onnx_shape_inference import registry
+
+        registry.register(*split_name(name))(_inference(shapes))
+        return shapes
+
+    return register
+
+
+def _inference(shapes: Shapes) -> Callable[[Any, ir.Node], None]:
     def infer(context: Any, node: ir.Node) -> None:
         if any(v is not None and (v.shape is None or v.dtype is None) for v in node.inputs):
             return
-        found = entry.shapes(*node.inputs, **arguments(node))
+        found = shapes(*node.inputs, **arguments(node))
         for value, (shape, dtype) in zip(node.outputs, found, strict=False):
             dims = [context.new_symbolic_dim() if _unnamed(d) else d for d in shape]
             context.set_shape_and_dtype(value, ir.Shape(dims), dtype)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from gradtool import plugins
 from gradtool.families import full_name, load_families, split_name
 
 Rule = Callable[..., Any]
@@ -71,6 +72,7 @@ def _add(entry: Gradient) -> None:
 @cache
 def _loaded() -> dict[tuple[str, str], list[Gradient]]:
     load_families(__name__)
+    plugins.load_plugins(plugins.RULES, _REGISTRY)
     return _REGISTRY
 
 

@@ -24,6 +24,7 @@ from gradtool.passes.backward import (
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import cut, is_float, select
+from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
 
 OnNode = Callable[[ir.Node], object]
@@ -87,6 +88,8 @@ def training_graph(
     _mark(list(model.graph), op.names)
     warnings = modes.train(model, op) if train_mode else modes.in_inference(model)
     prepare(model, op)
+    if ste:
+        straight_through(model, op)
     before = len(model.graph)
     chosen, heads = _heads(op, loss, labels, head_grads=head_grads, seed=loss_seed)
     if chosen.loud:

@@ -20,8 +20,8 @@ def widen(model: ir.Model) -> ir.Model:
     copy = model.clone()
     for graph in copy.graphs():
         for value in (*graph.inputs, *graph.initializers.values()):
-            if value.dtype in NARROW:
-                value.type = ir.TensorType(WIDE)
+            if value.type is not None and value.dtype in NARROW:
+                value.type = _wide(value.type)
         for value in graph.initializers.values():
             if value.const_value is not None and value.const_value.dtype in NARROW:
                 value.const_value = _lazily(value.const_value)
@@ -29,6 +29,15 @@ def widen(model: ir.Model) -> ir.Model:
             _widen_attributes(node)
     shapes.infer(copy)
     return copy
+
+
+def _wide(kind: ir.TypeProtocol) -> ir.TypeProtocol:
+    """A type of float64: of a tensor, or of a sequence of tensors."""
+    if isinstance(kind, ir.SequenceType):
+        return ir.SequenceType(_wide(kind.elem_type))
+    if isinstance(kind, ir.OptionalType):
+        return ir.OptionalType(_wide(kind.elem_type))
+    return ir.TensorType(WIDE)
 
 
 def _widen_attributes(node: ir.Node) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from gradtool import functions, gradients
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 SCHEMA_VERSION = 1
+KEPT = Path(__file__).with_name("kept.json")
 Has = Literal["yes", "zero", "body", "no", "-"]
 
 LEGEND = "zero: the derivative is zero by definition.  body: by its body of standard operators"

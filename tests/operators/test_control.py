@@ -249,3 +249,30 @@ def test_scan(batch, i, o):
 
 def test_scan_after_scan():
     check(TWO_SCANS, "w", wrt=["w", "h0", "xs"], h0=X, xs=TREES)
+
+
+GROWING = """
+g (float[4, 3] h0, int64 n, float[3, 3] w) => (float[k, 3] y) {
+   go = Constant <value = bool {1}> ()
+   y = Loop (n, go, h0) <body = body (int64 i, bool c, float[m, 3] h) => (c2, h2) {
+      c2 = Identity (c)
+      q = MatMul (h, w)
+      t = Tanh (q)
+      u = Mul (t, t)
+      s = ReduceSum <keepdims = 1> (u, axis)
+      h2 = Concat <axis = 0> (t, s)
+   }>
+}"""
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_loop_whose_state_grows(n):
+    text = GROWING.replace("go =", "axis = Constant <value = int64[1] {0}> () go =")
+    check(text, "w", wrt=["w", "h0"], h0=X, n=np.int64(n))
+
+
+def test_loop_of_known_count_whose_state_grows():
+    text = GROWING.replace("int64 n, ", "").replace(
+        "go =", "axis = Constant <value = int64[1] {0}> () n = Constant <value_int = 3> () go ="
+    )
+    check(text, "w", wrt=["w", "h0"], h0=X)

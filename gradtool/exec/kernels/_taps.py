@@ -29,22 +29,21 @@ def reflect(xp, x, low, high):
     odd = turns % 2 == 1
     below = xp.where(odd, high - rest, low + rest)
     above = xp.where(odd, low + rest, high - rest)
-    slope_below, slope_above = xp.where(odd, 1.0, -1.0), xp.where(odd, 1.0, -1.0)
     folded = xp.where(x < low, below, xp.where(x > high, above, x))
-    slope = xp.where(x < low, slope_below, xp.where(x > high, slope_above, 1.0))
-    return folded, slope
+    return folded, xp.where(away > 0, xp.where(odd, 1.0, -1.0), 1.0)
 
 
 def taps(xp, x, size, mode, padding, align_corners):
     """`(index, weight, slope)` of each tap of positions `x`; weight 0 outside, if so padded.
 
-    The slope is the derivative of the weight by the position.
+    The slope is the derivative of the weight by the position. Beyond a border, cubic taps are
+    moved one by one, as in PyTorch and onnxruntime; else the position is.
     """
     low, high = bounds(size, align_corners)
     inner = 1.0
     if mode == "nearest":
         x = xp.rint(x)
-    if padding == "border":
+    if padding == "border" and mode != "cubic":
         inner = xp.where((x < low) | (x > high), 0.0, 1.0)
         x = xp.where(inner == 0, xp.clip(x, 0, size - 1), x)
     elif padding == "reflection":

@@ -1,0 +1,124 @@
+"""Quantised and back in one step, and its gradients; the gradient of a dequantising scale."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._scales import BLOCK, is_integer, limits, parts, pieces, precision_of
+from gradtool.exec.kernels._sums import accumulator
+from gradtool.program import Spec
+
+
+def _work(x, scale, zero=None, *, out, kind, precision=0, **attributes):
+    size = (min(BLOCK, math.prod(x.shape)),)
+    compute = precision_of(scale, precision)
+    steps = np.dtype(ir.DataType(kind).numpy())
+    return [Spec(size, compute), Spec(size, accumulator(compute)), Spec(size, steps)]
+
+
+@kernel("ai.gradtool::FakeQuantize", work=_work)
+def fake_quantize(
+    xp, x, scale, zero=None, *, out, work, kind, axis=1, block_size=0, saturate=1, precision=0, to=0
+):
+    """`(round(x / scale + zero) - zero) · scale`, within the range of the type."""
+    kind = np.dtype(ir.DataType(kind).numpy())
+    for y, source, by, offset in pieces(x, out[0], scale, zero, axis, block_size):
+        quotient, wide, steps = (w[: y.size].reshape(y.shape) for w in work)
+        xp.copyto(quotient, source, casting="unsafe")
+        xp.divide(quotient, by.astype(quotient.dtype, copy=False), out=quotient)
+        xp.copyto(wide, quotient, casting="unsafe")
+        shift = None if offset is None else offset.astype(wide.dtype)
+        if is_integer(kind):
+            xp.rint(wide, out=wide)
+            if shift is not None:
+                wide += shift
+        if is_integer(kind) or saturate:
+            xp.clip(wide, *limits(kind), out=wide)
+        xp.copyto(steps, wide, casting="unsafe")
+        xp.copyto(wide, steps, casting="unsafe")
+        if shift is not None:
+            wide -= shift
+        wide *= by.astype(wide.dtype, copy=False)
+        xp.copyto(y, wide, casting="unsafe")
+
+
+def _outside(xp, source, by, offset, kind, wide, mask):
+    """Where a quotient is beyond the range of the type."""
+    xp.divide(source, by, out=wide, casting="unsafe")
+    if is_integer(kind):
+        xp.rint(wide, out=wide)
+        if offset is not None:
+            wide += offset.astype(wide.dtype)
+    low, high = limits(kind)
+    xp.less(wide, low, out=mask)
+    mask |= wide > high
+
+
+def _mask_work(x, scale, *others, out, **attributes):
+    size = (min(BLOCK, math.prod(x.shape)),)
+    return [Spec(size, accumulator(scale.dtype)), Spec(size, np.dtype(bool))]
+
+
+def _mask_bytes(x, *others, out, **attributes):
+    return min(BLOCK, math.prod(x.shape))
+
+
+@kernel("ai.gradtool::FakeQuantizeGrad", work=_mask_work, temporaries=_mask_bytes)
+def fake_quantize_grad(xp, x, scale, dy, zero=None, *, out, work, kind, axis=1, block_size=0):
+    """`dx = dy` within the range of the type, else 0."""
+    kind = np.dtype(ir.DataType(kind).numpy())
+    both = pieces(x, out[0], scale, zero, axis, block_size)
+    slopes = pieces(dy, out[0], scale, None, axis, block_size)
+    for (dx, source, by, offset), (_, slope, _, _) in zip(both, slopes, strict=True):
+        wide, mask = (w[: dx.size].reshape(dx.shape) for w in work)
+        _outside(xp, source, by, offset, kind, wide, mask)
+        xp.copyto(dx, slope, casting="unsafe")
+        xp.copyto(dx, 0, where=mask)
+
+
+def _sum_bytes(x, scale, *others, out, **attributes):
+    return 5 * math.prod(x.shape) * accumulator(scale.dtype).itemsize
+
+
+def _by_group(xp, values, scale, axis, block_size):
+    """Sums over what one element of the scale stands for."""
+    made = xp.empty(scale.shape, values.dtype)
+    for index, shape, of_scale, scales in parts(values, scale, axis, block_size):
+        axes = tuple(a for a, n in enumerate(scales) if n == 1)
+        total = values[index].reshape(shape).sum(axis=axes)
+        made[of_scale] = total.reshape(made[of_scale].shape)
+    return made.astype(scale.dtype, copy=False)
+
+
+@kernel("ai.gradtool::FakeQuantizeGradScale", temporaries=_sum_bytes)
+def fake_quantize_grad_scale(xp, x, scale, y, dy, zero=None, *, kind, axis=1, block_size=0):
+    """`Σ dy · (y - x) / scale` within the range, `Σ dy · y / scale` outside."""
+    kind = np.dtype(ir.DataType(kind).numpy())
+    wide = accumulator(scale.dtype)
+    made = xp.empty(x.shape, wide)
+    for part, source, by, offset in pieces(x, made, scale, zero, axis, block_size):
+        quotient, mask = xp.empty(part.shape, wide), xp.empty(part.shape, bool)
+        _outside(xp, source, by, offset, kind, quotient, mask)
+        xp.copyto(part, source, casting="unsafe")
+        xp.copyto(part, 0, where=mask)
+    xp.subtract(y, made, out=made)
+    made *= dy
+    for part, _, by, _ in pieces(x, made, scale, zero, axis, block_size):
+        part /= by  # noqa: PLW2901 - in place
+    return _by_group(xp, made, scale, axis, block_size)
+
+
+@kernel("ai.gradtool::DequantizeGradScale", temporaries=_sum_bytes)
+def dequantize_grad_scale(xp, x, scale, dy, zero=None, *, axis=1, block_size=0):
+    """`Σ dy · (x - zero)`."""
+    made = xp.empty(x.shape, accumulator(scale.dtype))
+    for part, source, _, offset in pieces(x, made, scale, zero, axis, block_size):
+        xp.copyto(part, source, casting="unsafe")
+        if offset is not None:
+            part -= offset.astype(made.dtype)  # noqa: PLW2901 - in place
+    made *= dy
+    return _by_group(xp, made, scale, axis, block_size)

@@ -1,0 +1,65 @@
+"""Scales of quantisation: for a whole tensor, along an axis, or in blocks of an axis."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.exec.kernels._blocks import aligned
+from gradtool.exec.kernels._sums import BLOCK
+
+__all__ = ["BLOCK", "is_integer", "limits", "parts", "pieces", "precision_of"]
+
+
+def parts(x, scale, axis, block_size):
+    """`(index of x, its shape, index of scale, its shape)`: such that the second broadcasts.
+
+    The last block of an axis may be shorter than the others.
+    """
+    shape = tuple(x.shape)
+    if math.prod(scale.shape) == 1 and len(scale.shape) <= 1:
+        yield (), shape, (), (1,) * len(shape)
+    elif not block_size:
+        axis %= len(shape)
+        yield (), shape, (), (1,) * axis + (shape[axis],) + (1,) * (len(shape) - axis - 1)
+    else:
+        axis %= len(shape)
+        whole, rest = divmod(shape[axis], block_size)
+        lead = (slice(None),) * axis
+        for start, count, size in ((0, whole, block_size), (whole, int(rest > 0), rest)):
+            if count:
+                first = start * block_size
+                chosen = (*lead, slice(first, first + count * size))
+                split = (*shape[:axis], count, size, *shape[axis + 1 :])
+                scales = (*shape[:axis], count, 1, *shape[axis + 1 :])
+                yield chosen, split, (*lead, slice(start, start + count)), scales
+
+
+def pieces(x, y, scale, zero, axis, block_size):
+    """Blocks `(y, x, scale, zero)` that fit the second-level cache."""
+    for index, shape, of_scale, scales in parts(x, scale, axis, block_size):
+        given = (x[index].reshape(shape), scale[of_scale].reshape(scales))
+        if zero is not None:
+            given = (*given, zero[of_scale].reshape(scales))
+        for part, values in aligned(np, y[index].reshape(shape), given):
+            yield part, *values, *[None] * (3 - len(values))
+
+
+def precision_of(scale, precision):
+    """The type of the quotient: as asked for, else that of the scale."""
+    return np.dtype(ir.DataType(precision).numpy()) if precision else np.dtype(scale.dtype)
+
+
+def is_integer(dtype):
+    """Whether a quantised type holds integers."""
+    return "int" in dtype.name
+
+
+def limits(dtype):
+    """The least and the greatest number of a quantised type."""
+    import ml_dtypes
+
+    found = ml_dtypes.iinfo(dtype) if is_integer(dtype) else ml_dtypes.finfo(dtype)
+    return float(found.min), float(found.max)

@@ -1,0 +1,52 @@
+"""Gradients of quantisation: none of rounding, but of the scale, and straight through if asked."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from gradtool.errors import UnsupportedGradient
+from gradtool.gradients import gradient
+
+STEP = "rounding has no derivative; pass --ste to let gradients straight through"
+
+
+@gradient("QuantizeLinear")
+def quantize_linear(op, node, dy):
+    """`y = round(x / scale)`: only as a float of 8 bits can a gradient arrive."""
+    raise UnsupportedGradient(node, STEP)
+
+
+@gradient("DynamicQuantizeLinear")
+def dynamic_quantize_linear(op, node, *dys):
+    raise UnsupportedGradient(node, STEP)
+
+
+@gradient("DequantizeLinear")
+def dequantize_linear(op, node, dy):
+    """`y = (x - zero) · scale`:  dscale = Σ dy · (x - zero)."""
+    x, scale, zero = (*node.inputs, None)[:3]
+    if x in op.active:
+        why = "its input isn't that of a QuantizeLinear of the same scale" if op.ste else STEP
+        raise UnsupportedGradient(node, why)
+    axis = node.attributes.get_int("axis", 1)
+    block_size = node.attributes.get_int("block_size", 0)
+    return None, op.DequantizeGradScale(x, scale, dy, zero, axis=axis, block_size=block_size), None
+
+
+@gradient("ai.gradtool::FakeQuantize")
+def fake_quantize(op, node, dy):
+    """`y = round(x / scale) · scale`: straight through within the range of the quantised type.
+
+    Source: Esser et al. 2020 (arXiv:1902.08153), eq. 3, without their scaling of the step's
+    gradient.
+    """
+    x, scale, zero = (*node.inputs, None)[:3]
+    given = node.attributes
+    options = {
+        "kind": given.get_int("kind", int(ir.DataType.UINT8)),
+        "axis": given.get_int("axis", 1),
+        "block_size": given.get_int("block_size", 0),
+    }
+    dx = op.FakeQuantizeGrad(x, scale, dy, zero, **options)
+    y = node.outputs[0]
+    return dx, op.FakeQuantizeGradScale(x, scale, y, dy, zero, **options), None

@@ -1,0 +1,111 @@
+"""`ai.onnx.preview.training::Gradient` replaced by what it stands for.
+
+    Gradient <xs = ["a", "b"], zs = ["c"], y = "f"> (a, b, c)  →  ∂ Σ f / ∂ a, ∂ Σ f / ∂ b
+
+The names are those of values in the same graph.  Where the node is fed other values than those
+named, the nodes between them and y are copied and fed these.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.builder import Builder
+from gradtool.errors import ModelError, Unreachable
+from gradtool.names import Names
+from gradtool.passes.backward import dependent, differentiate, needed, reads
+from gradtool.passes.bodies import copy
+from gradtool.passes.prune import drop
+from gradtool.shapes import infer
+
+DOMAIN = "ai.onnx.preview.training"
+
+
+def lower_gradients(model: ir.Model) -> dict[str, str]:
+    """Replace every Gradient node of the main graph, in place.
+
+    Shapes must have been inferred; they are again.  Returns the name of the gradient by that of
+    each value it is of.
+
+    Raises:
+        ModelError: a node names a value that does not exist.
+        Offenders: operators on the way have no gradient.
+    """
+    found: dict[str, str] = {}
+    while node := next((n for n in model.graph if is_gradient(n)), None):
+        found |= _lower(model, node)
+        model.graph.sort()
+        infer(model)
+    if found and not any(n.domain == DOMAIN for n in model.graph.all_nodes()):
+        model.graph.opset_imports.pop(DOMAIN, None)
+    return found
+
+
+def is_gradient(node: ir.Node) -> bool:
+    """Whether a node is one of these."""
+    return node.domain == DOMAIN and node.op_type == "Gradient"
+
+
+def _lower(model: ir.Model, node: ir.Node) -> dict[str, str]:
+    xs = node.attributes["xs"].as_strings()
+    zs = node.attributes["zs"].as_strings() if "zs" in node.attributes else ()
+    names = (*xs, *zs)
+    if len(node.inputs) != len(names):
+        raise ModelError(f"Gradient {node.name!r}: {len(node.inputs)} inputs for {len(names)} names")
+    values = _values(model.graph)
+    leaves = [_named(values, name, node) for name in names]
+    y = _named(values, node.attributes["y"].as_string(), node)
+    op = Builder(model, names=Names.of(model))
+    start = len(op.emitted)
+    with op.at(None, stage="forward", source="", prefix=node.name or "Gradient"):
+        y, fed = _fed(op, node, leaves, y)
+        if y.shape is None or y.dtype is None:
+            raise ModelError(f"Gradient {node.name!r}: the shape of {y.name!r} is not known")
+        reach = needed(model.graph, [y])
+        if any(x not in reach for x in fed[: len(xs)]):
+            raise Unreachable(f"Gradient {node.name!r}: {y.name!r} does not depend on all of xs")
+        head = op.expand(op.constant(np.ones((1,) * len(y.shape), y.dtype.numpy())), like=y)
+        wrt = list(dict.fromkeys(fed[: len(xs)]))
+        made = differentiate(op, {y: head}, wrt, cut=frozenset(fed[len(xs) :]))
+    for emitted in op.emitted[start:]:
+        emitted.metadata_props["gradtool.stage"] = "forward"
+    gradients = {x: v.name or "" for x, v in zip(xs, node.outputs, strict=False)}
+    for output, x in zip(node.outputs, fed, strict=False):
+        if output.name:
+            result = op.Identity(made.gradients[x])
+            name, output.name = output.name, None
+            result.name = name
+            output.replace_all_uses_with(result, replace_graph_outputs=True)
+    drop([node])
+    return gradients
+
+
+def _values(graph: ir.Graph) -> dict[str, ir.Value]:
+    values = (*graph.inputs, *graph.initializers.values(), *(v for n in graph for v in n.outputs))
+    return {v.name: v for v in values if v.name}
+
+
+def _named(values: dict[str, ir.Value], name: str, node: ir.Node) -> ir.Value:
+    if name not in values:
+        raise ModelError(f"Gradient {node.name!r}: there is no value {name!r}")
+    return values[name]
+
+
+def _fed(
+    op: Builder, node: ir.Node, leaves: list[ir.Value], y: ir.Value
+) -> tuple[ir.Value, list[ir.Value]]:
+    """`y` and the leaves, as they are when the node's inputs are fed to the leaves."""
+    fed = [leaf if value is None else value for leaf, value in zip(leaves, node.inputs, strict=True)]
+    if fed == leaves:
+        return y, leaves
+    known = dict(zip(leaves, fed, strict=True))
+    cut = frozenset(leaves)
+    path = dependent(op.graph, leaves) & (needed(op.graph, [y]) | {y})
+    for each in list(op.graph):
+        outputs = [v for v in each.outputs if v in path and v not in cut]
+        if outputs and any(v in known for v in reads(each)):
+            before = dict(known)
+            copy(op, each, known)
+            known |= {v: before[v] for v in cut if v in before}
+    return known.get(y, y), fed

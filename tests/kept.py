@@ -1,0 +1,90 @@
+"""What each gradient rule keeps of the forward pass, read off the gradients of all cases.
+
+`python tests/kept.py` writes it to where `gradtool ops` and `docs/operators.md` have it from.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import cases
+import onnx
+import onnx_ir as ir
+from cases import Case, Floats
+from checkers import build
+
+from gradtool.builder import Builder
+from gradtool.families import FAMILIES, full_name, split_name
+from gradtool.passes.backward import differentiate, reads
+from gradtool.reports.operators import KEPT
+
+_SHAPES = ("Shape", "Size")
+
+
+def kept() -> dict[str, list[str]]:
+    """By operator, the formal names of the inputs and outputs that its gradients read."""
+    for family in FAMILIES:
+        if find_spec(f"operators.{family}"):
+            import_module(f"operators.{family}")
+    found: dict[str, dict[str, None]] = {}
+    for case in cases.CASES:
+        if case.gradient:
+            names = found.setdefault(full_name(*split_name(case.op)), {})
+            names.update(dict.fromkeys(_of(case)))
+    return {op: sorted(names, key=_order) for op, names in sorted(found.items())}
+
+
+def _of(case: Case) -> list[str]:
+    model, _ = build(case)
+    op = Builder(model)
+    node = model.graph.node("node")
+    forward = set(model.graph)
+    wrt = [
+        v for v, given in zip(node.inputs, case.inputs, strict=False)
+        if isinstance(given, Floats) and not given.fixed
+    ]  # fmt: skip
+    heads = {
+        v: ir.Value(name=f"c_{v.name}", shape=v.shape, type=v.type)
+        for v in model.graph.outputs
+        if v.dtype is not None and v.dtype.is_floating_point()
+    }
+    differentiate(op, heads, wrt)
+    read = {
+        v
+        for n in model.graph
+        if n not in forward and n.op_type not in _SHAPES
+        for v in reads(n)
+    }
+    formal = _formal(case, len(node.inputs), len(node.outputs))
+    values = (*node.inputs, *node.outputs)
+    return [name for name, v in zip(formal, values, strict=True) if v is not None and v in read]
+
+
+def _formal(case: Case, inputs: int, outputs: int) -> list[str]:
+    """The names that the standard gives the inputs and outputs of an operator."""
+    domain, op = split_name(case.op)
+    try:
+        schema = onnx.defs.get_schema(op, case.opset, domain)
+    except onnx.defs.SchemaError:
+        return [f"input {i}" for i in range(inputs)] + [f"output {i}" for i in range(outputs)]
+    return [
+        *(schema.inputs[min(i, len(schema.inputs) - 1)].name for i in range(inputs)),
+        *(schema.outputs[min(i, len(schema.outputs) - 1)].name for i in range(outputs)),
+    ]
+
+
+def _order(name: str) -> tuple[str, str]:
+    return name.lower(), name
+
+
+def text() -> str:
+    """The file, one operator a line."""
+    rows = (f"  {json.dumps(op)}: {json.dumps(names)}" for op, names in kept().items())
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+if __name__ == "__main__":
+    Path(KEPT).write_text(text(), encoding="utf-8")

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+import gradtool as gt
+from gradtool.errors import NotDifferentiable
+
+
+def model_file(tmp_path, scale, zero, *, axis=1, pair=True):
+    nodes = [
+        onnx.helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], name="quantize", axis=axis),
+        onnx.helper.make_node(
+            "DequantizeLinear", ["q", "s" if pair else "t", "z"], ["y"], name="restore", axis=axis
+        ),
+        onnx.helper.make_node("Mul", ["y", "w"], ["m"], name="weigh"),
+        onnx.helper.make_node("ReduceSum", ["m"], ["loss"], name="sum", keepdims=0),
+    ]
+    weights = np.arange(1, 13, dtype=np.float32).reshape(3, 4) / 4
+    given = {"s": scale, "z": zero, "w": weights} | ({} if pair else {"t": scale * 2})
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        nodes, "g", [info("x", 1, [3, 4])], [info("loss", 1, [])],
+        [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in given.items()],
+    )  # fmt: skip
+    proto = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)])
+    proto.ir_version = 10
+    path = tmp_path / "model.onnx"
+    onnx.save(proto, path)
+    return path, weights
+
+
+X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4) + 0.013
+
+
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_gradients_are_those_of_torch(tmp_path, by_channel):
+    torch = pytest.importorskip("torch")
+    scale = np.float32([0.01, 0.004, 0.02, 0.3]) if by_channel else np.float32([0.009])
+    zero = np.int8([0, 3, -5, 100]) if by_channel else np.int8([7])
+    path, weights = model_file(tmp_path, scale, zero)
+    training = gt.grad(gt.load(path), loss="loss", wrt=["s"], input_grad=["x"], ste=True)
+    result = gt.run(training, {"x": X})
+
+    x, s = torch.tensor(X, requires_grad=True), torch.tensor(scale, requires_grad=True)
+    z = torch.tensor(zero.astype(np.float32))
+    if by_channel:
+        y = torch._fake_quantize_learnable_per_channel_affine(x, s, z, 1, -128, 127, 1.0)
+    else:
+        y = torch._fake_quantize_learnable_per_tensor_affine(x, s, z, -128, 127, 1.0)
+    loss = (y * torch.tensor(weights)).sum()
+    loss.backward()
+    assert result.loss == pytest.approx(loss.item(), rel=1e-5)
+    np.testing.assert_array_equal(result.gradients["x"], x.grad.numpy())
+    np.testing.assert_allclose(result.gradients["s"], s.grad.numpy(), rtol=2e-4)
+
+
+def test_the_written_graph_holds_the_pair_again_and_runs_in_onnxruntime(tmp_path):
+    pytest.importorskip("onnxruntime")
+    path, _ = model_file(tmp_path, np.float32([0.009]), np.int8([7]))
+    training = gt.grad(gt.load(path), loss="loss", input_grad=["x"], ste=True)
+    written, _ = gt.save(training, tmp_path / "training.onnx")
+    operators = [n.op_type for n in onnx.load(written).graph.node]
+    assert "QuantizeLinear" in operators
+    assert "DequantizeLinear" in operators
+    ours, theirs = gt.run(training, {"x": X}), gt.run(training, {"x": X}, engine="ort")
+    np.testing.assert_allclose(ours.gradients["x"], theirs.gradients["x"])
+
+
+def test_without_the_flag_it_is_refused(tmp_path):
+    path, _ = model_file(tmp_path, np.float32([0.009]), np.int8([7]))
+    with pytest.raises(NotDifferentiable, match="--ste"):
+        gt.grad(gt.load(path), loss="loss", input_grad=["x"])
+
+
+def test_another_scale_on_the_way_back_is_refused(tmp_path):
+    path, _ = model_file(tmp_path, np.float32([0.009]), np.int8([7]), pair=False)
+    with pytest.raises(NotDifferentiable, match="same scale"):
+        gt.grad(gt.load(path), loss="loss", input_grad=["x"], ste=True)
