@@ -28,6 +28,7 @@ from gradtool.exec.run import Result, bound, execute, planned
 from gradtool.functions.calls import inline, is_inlined, refold
 from gradtool.functions.inference import register_shapes
 from gradtool.passes.backward import Accumulate
+from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
 from gradtool.passes.local_functions import localise
 from gradtool.passes.loss import LabelNames, Wanted
 from gradtool.passes.prune import prune
@@ -74,12 +75,34 @@ def load(
     )
 
 
+def initial_values(source: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """What a model's `training_info` computes for its initializers before the first step.
+
+    Raises:
+        ModelError: the file is missing, damaged or not a valid model.
+    """
+    from gradtool import backend
+    from gradtool.io import read, training_info
+
+    made = training_info.initial_model(read.from_file(read.existing_path(source)))
+    if made is None:
+        return {}
+    found = backend.prepare(made).run({})
+    return dict(zip((v.name for v in made.graph.output), found, strict=True))
+
+
 def _fold(model: ir.Model) -> None:
-    """Put composite calls back, with the sizes left open that were open when they were written."""
+    """Put composite calls back, with the sizes left open that were open when they were written.
+
+    Nodes that ask for gradients are replaced by them.
+    """
     if is_inlined(model):
         infer(model)
         if refold(model):
             prune(model)
+    if any(is_gradient(node) for node in model.graph):
+        infer(model)
+        publish_gradients(model, lower_gradients(model))
 
 
 def _has_rule(domain: str, name: str) -> bool:
@@ -260,6 +283,7 @@ __all__ = [
     "TrainingGraph",
     "fetched",
     "grad",
+    "initial_values",
     "is_training_graph",
     "load",
     "model_of",

@@ -112,7 +112,7 @@ CONVENTIONS = (
         ),
     ),
     Convention(
-        ("Sqrt", "Reciprocal", "Log", "Acos", "Atanh"), "the pole: 0, 0, 0, 1, 1",
+        ("Sqrt", "Reciprocal", "Log", "Acos", "Atanh"), "the pole (0; 1 of Acos and Atanh)",
         "the infinity of the formula", "hiding it hides bugs",
         (
             _unary("Sqrt", 0.0, inf),
@@ -174,11 +174,11 @@ CONVENTIONS = (
         ),
     ),
     Convention(
-        ("Floor", "Ceil", "Round", "ArgMax", "ArgMin", "Cast"),
-        "everywhere; Cast: to integers", "0, listed as zero by definition",
-        "a silently missing gradient is worse",
+        ("Floor", "Ceil", "Round", "ArgMax", "ArgMin"), "everywhere",
+        "0, listed as zero by definition", "a silently missing gradient is worse",
         (_unary("Floor", 0.5, 0.0), _unary("Ceil", 0.5, 0.0), _unary("Round", 0.3, 0.0)),
     ),
+    Convention(("Cast",), "to integers", "0, listed as zero by definition"),
     Convention(
         ("Mod",), "everywhere", "1, -floor(a / b); fmod = 1: 1, -trunc(a / b)", "",
         (Example("Mod", ([-7.5], [2.0]), ([1.0], [3.0]), {"fmod": 1}),),

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
 import cases
+import numpy as np
 import onnx
 import onnx_ir as ir
 from cases import Case, Floats
@@ -18,8 +20,9 @@ from checkers import build
 
 from gradtool.builder import Builder
 from gradtool.families import FAMILIES, full_name, split_name
+from gradtool.functions import DOMAIN, composites
 from gradtool.passes.backward import differentiate, reads
-from gradtool.reports.operators import KEPT
+from gradtool.reports.facts import KEPT
 
 _SHAPES = ("Shape", "Size")
 
@@ -38,7 +41,7 @@ def kept() -> dict[str, list[str]]:
 
 
 def _of(case: Case) -> list[str]:
-    model, _ = build(case)
+    model, _ = build(case, np.float32)
     op = Builder(model)
     node = model.graph.node("node")
     forward = set(model.graph)
@@ -53,10 +56,7 @@ def _of(case: Case) -> list[str]:
     }
     differentiate(op, heads, wrt)
     read = {
-        v
-        for n in model.graph
-        if n not in forward and n.op_type not in _SHAPES
-        for v in reads(n)
+        v for n in model.graph if n not in forward and n.op_type not in _SHAPES for v in reads(n)
     }
     formal = _formal(case, len(node.inputs), len(node.outputs))
     values = (*node.inputs, *node.outputs)
@@ -66,6 +66,9 @@ def _of(case: Case) -> list[str]:
 def _formal(case: Case, inputs: int, outputs: int) -> list[str]:
     """The names that the standard gives the inputs and outputs of an operator."""
     domain, op = split_name(case.op)
+    if domain == DOMAIN:
+        names = list(inspect.signature(composites()[op].body).parameters)[1:]
+        return names[:inputs] + [f"output {i}" for i in range(outputs)]
     try:
         schema = onnx.defs.get_schema(op, case.opset, domain)
     except onnx.defs.SchemaError:

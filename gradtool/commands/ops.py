@@ -43,7 +43,7 @@ def command(
         if form == "json":
             print_json(operators.registered_json(entries))
         else:
-            print_table(ctx, operators.registered_table(entries), form)
+            print_table(ctx, operators.registered_table(entries, full=form != "table"), form)
         return
     rows = operators.uses(open_model(ctx, model, dims, shapes, batch))
     shown = [row for row in rows if row.lacks] if missing else rows

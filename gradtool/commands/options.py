@@ -34,7 +34,6 @@ size_options = _together(
 )  # fmt: skip
 
 
-
 def _losses(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> Any:
     return list(given) or "auto"
 

@@ -52,5 +52,3 @@ def count_of(op, length, dim, *, halved):
         return op.constant(2 * (dim - 1) if halved else dim)
     size = scalar(op, dim)
     return op.Mul(op.Sub(size, 1), 2) if halved else size
-
-

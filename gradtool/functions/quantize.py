@@ -54,7 +54,8 @@ def gather_up(op, by_element, scale, axis, block_size):
     if len(scale.shape) == 1 and not block_size:
         if scale.shape[0] == 1:
             return op.Reshape(op.ReduceSum(by_element, keepdims=0), [1])
-        return op.sum(by_element, [a for a in range(rank) if a != axis])
+        by_axis = op.sum(by_element, [a for a in range(rank) if a != axis])
+        return op.unbroadcast(by_axis, scale)  # a scale of open size may be one for all
     have = op.size_of(by_element, axis, axis + 1)
     whole = op.Mul(op.size_of(scale, axis, axis + 1), block_size)
     padded = op.Pad(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradtool.functions import composite
+from gradtool.functions import _cumprod, composite  # noqa: F401 - it registers
 
 
 @composite("ReduceExtremeGrad")

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.functions import composite
+from gradtool.functions import _storage, composite  # noqa: F401 - it registers
 from gradtool.functions._scatter import add_positions, positions
 from gradtool.functions._sizes import array, dims, integers
 from gradtool.resampling import taps

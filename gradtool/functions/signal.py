@@ -81,6 +81,4 @@ def stft_grad_window(op, dy, x, step, window):
     """`dw = Σ x · dframe` over batch, frames and channels."""
     n = scalar(op, window.shape[0])
     frames = op.Gather(x, _places(op, dy, step, n), axis=1)
-    return op.ReduceSum(
-        frames * _spectra_to_frames(op, dy, n, x.shape[-1]), [0, 1, 3], keepdims=0
-    )
+    return op.ReduceSum(frames * _spectra_to_frames(op, dy, n, x.shape[-1]), [0, 1, 3], keepdims=0)

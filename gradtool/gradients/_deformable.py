@@ -55,9 +55,7 @@ def deform_conv(op, node, dy):
         dmask = op.Reshape(dmask, op.shape(mask))
         dc = dc * mask_by_tap
     flat = op.Reshape(dc, [0, 0, -1])
-    dx = op.Reshape(
-        op.SampleGradInput(where, flat, op.shape(images), **SAMPLING), op.shape(x)
-    )
+    dx = op.Reshape(op.SampleGradInput(where, flat, op.shape(images), **SAMPLING), op.shape(x))
     moved = op.SampleGradPositions(images, where, flat, **SAMPLING)
     moved = op.Transpose(op.Reshape(moved, [0, taps, -1, rank]), perm=[0, 1, 3, 2])
     doffset = op.Reshape(moved, op.shape(offset))

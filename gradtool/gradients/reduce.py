@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from gradtool.errors import UnsupportedGradient
-from gradtool.gradients import gradient
+from gradtool.gradients import _cumprod, gradient  # noqa: F401 - it registers
 
 
 def _axes(node):

@@ -1,7 +1,7 @@
 """What onnx's converter leaves as it was although its meaning changed: put right beforehand.
 
-    PRelu below 7    a vector of slopes belongs to the channels, not to the last axis
-    Scan of 8        leading batch axis, which later ones don't have
+PRelu below 7    a vector of slopes belongs to the channels, not to the last axis
+Scan of 8        leading batch axis, which later ones don't have
 """
 
 from __future__ import annotations
@@ -79,8 +79,14 @@ def _scans(graph: onnx.GraphProto) -> None:
         batch = helper.make_graph(
             [inner],
             f"{node.name or node.output[0]}/batch",
-            [_info(n, v, i >= states) for i, (n, v) in enumerate(zip(inputs, body.input, strict=True))],
-            [_info(n, v, i >= states) for i, (n, v) in enumerate(zip(outputs, body.output, strict=True))],
+            [
+                _info(n, v, i >= states)
+                for i, (n, v) in enumerate(zip(inputs, body.input, strict=True))
+            ],
+            [
+                _info(n, v, i >= states)
+                for i, (n, v) in enumerate(zip(outputs, body.output, strict=True))
+            ],
         )
         del node.attribute[:]
         node.attribute.append(helper.make_attribute("body", batch))

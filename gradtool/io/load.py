@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from gradtool.errors import ModelError, UsageError
-from gradtool.io import declared, external, mapped, read, rules, structure, types
+from gradtool.io import declared, external, mapped, read, rules, structure, training_info, types
 from gradtool.io import dims as dimensions
 from gradtool.io import opset as opsets
 from gradtool.io.functions import inline_functions
@@ -56,14 +56,14 @@ def load(
     folder = external.Folder(path)
     where = "standard input" if path is None else str(path)
     try:
+        proto = training_info.to_step(proto)
         structure.check(proto, folder, limits)
         version = structure.opset_version(proto)
         if opset is not None and opset < max(version, opsets.MINIMUM):
             low = f"opset {opset}: the model has {version}, the gradient rules need"
             raise UsageError(f"{low} {opsets.MINIMUM}; opsets can only be raised")
         target = max(version, opset or 0, opsets.MINIMUM)
-        if target > version:
-            proto = opsets.raise_to(proto, target)
+        proto = opsets.settle(proto, version, target)
         model = deserialize(proto)
         mapped.attach(model, folder.find)
         inline_functions(model, keep_function, limits)

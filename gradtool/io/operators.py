@@ -34,6 +34,7 @@ _FIELD = {
     _A.TYPE_PROTOS: "type_protos",
 }
 _NOT_VALUES = frozenset({"name", "type", "doc_string", "ref_attr_name"})
+_RENEWED = frozenset({"GroupNormalization"})  # deprecated in some opsets, and written in a later form
 _DOMAINS_WITH_SCHEMAS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
 
 Functions = Mapping[tuple[str, str, str], onnx.FunctionProto]
@@ -190,7 +191,7 @@ def _schema(name: str, domain: str, version: int) -> _Schema | None:
         schema = defs.get_schema(name, version, domain)
     except defs.SchemaError:
         return None
-    return None if schema.deprecated else _Schema(schema)
+    return None if schema.deprecated and name not in _RENEWED else _Schema(schema)
 
 
 def _newest(domain: str, name: str) -> defs.OpSchema | None:

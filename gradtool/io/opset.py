@@ -10,7 +10,7 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
-from gradtool.io import legacy
+from gradtool.io import adapters, legacy
 from gradtool.io.functions import inline_functions
 
 MINIMUM = 18
@@ -36,9 +36,19 @@ sys.stdout.buffer.write(model.SerializeToString())
 """
 
 
-def raise_to(
-    model: onnx.ModelProto, version: int, *, isolated: bool = True
-) -> onnx.ModelProto:
+def settle(model: onnx.ModelProto, before: int, version: int) -> onnx.ModelProto:
+    """A model of opset `before` at opset `version`, in forms of operators that rules know.
+
+    Raises:
+        ModelError: there is no way from its opset to that one.
+    """
+    if version > before:
+        return raise_to(model, version)
+    adapters.prepare(model, before)
+    return model
+
+
+def raise_to(model: onnx.ModelProto, version: int, *, isolated: bool = True) -> onnx.ModelProto:
     """The same model at a higher opset of the standard domain.
 
     Weights take no part: the converter sees their types only. Its native code can die on what
@@ -57,7 +67,9 @@ def raise_to(
     before = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     skeleton, weights = _strip(model)
     legacy.repair(skeleton, before)
+    patches = adapters.prepare(skeleton, before)
     raised = (_convert if isolated else _convert_here)(skeleton, before, version)
+    adapters.finish(raised, patches)
     _restore(raised, model, weights)
     needed = onnx.helper.find_min_ir_version_for(list(raised.opset_import), ignore_unknown=True)
     raised.ir_version = max(model.ir_version, needed)
@@ -142,12 +154,9 @@ def _impossible(before: int, version: int, reason: str) -> ModelError:
 def _restore(
     raised: onnx.ModelProto, model: onnx.ModelProto, weights: list[onnx.TensorProto]
 ) -> None:
-    """Give back the heavy initializers, and let only the original inputs be inputs."""
+    """Give back the heavy initializers and the original inputs, whose shapes Scan's lose."""
     raised.graph.initializer.extend(weights)
-    original = [value.name for value in model.graph.input]
-    kept = {value.name: value for value in raised.graph.input}
-    inputs = [kept[name] for name in original if name in kept]
     del raised.graph.input[:]
-    raised.graph.input.extend(inputs)
+    raised.graph.input.extend(model.graph.input)
     del raised.metadata_props[:]
     raised.metadata_props.extend(model.metadata_props)

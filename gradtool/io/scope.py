@@ -19,8 +19,6 @@ def check(model: onnx.ModelProto, limits: Limits) -> None:
     Raises:
         ModelError: naming the node and the value.
     """
-    if model.training_info:
-        raise ModelError("has training_info, which is not supported; remove it")
     _check_graph(model.graph, _Scope("the graph", ChainMap()), limits)
     for function in model.functions:
         scope = _Scope(f"local function {function.name!r}", ChainMap())

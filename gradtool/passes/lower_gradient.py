@@ -8,6 +8,8 @@ named, the nodes between them and y are copied and fed these.
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx_ir as ir
 
@@ -40,6 +42,21 @@ def lower_gradients(model: ir.Model) -> dict[str, str]:
     if found and not any(n.domain == DOMAIN for n in model.graph.all_nodes()):
         model.graph.opset_imports.pop(DOMAIN, None)
     return found
+
+
+def publish_gradients(model: ir.Model, gradients: dict[str, str]) -> None:
+    """Let a training step, which updates initializers, be known as a graph with gradients.
+
+    The gradients are outputs then; a graph that updates nothing stays a forward one.
+    """
+    if "gradtool.state" not in model.metadata_props:
+        return
+    values = _values(model.graph)
+    for name in gradients.values():
+        if name in values and values[name] not in model.graph.outputs:
+            model.graph.outputs.append(values[name])
+    known = {x: name for x, name in gradients.items() if name in values}
+    model.metadata_props["gradtool.gradients"] = json.dumps(known)
 
 
 def is_gradient(node: ir.Node) -> bool:

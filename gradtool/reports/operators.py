@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from gradtool import functions, gradients
+from gradtool import conventions, functions, gradients
 from gradtool.exec import kernel as kernels
 from gradtool.families import full_name, split_name
+from gradtool.reports import facts
 from gradtool.reports.table import Column, Table
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 SCHEMA_VERSION = 1
-KEPT = Path(__file__).with_name("kept.json")
 Has = Literal["yes", "zero", "body", "no", "-"]
 
 LEGEND = "zero: the derivative is zero by definition.  body: by its body of standard operators"
 KERNEL_LEGEND = "arena: writes in the planned arena.  simple: returns its result, which is copied"
+PROVIDER_LEGEND = (
+    f"ort: stock onnxruntime {facts.ONNXRUNTIME} on the CPU.  cuda: cupy, the numpy kernel on CuPy "
+    "arrays; host, copied to the host and back"
+)
 USE_LEGEND = "-: not needed here"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An operator that is registered; versions are opsets, `in_place` numbers of inputs."""
+    """An operator that is registered; versions are opsets, `in_place` numbers of inputs.
+
+    `kept` names what the gradient reads of the forward pass, None where that is not known.
+    """
 
     op: str
     gradient: Has
@@ -34,6 +40,12 @@ class Entry:
     kernel: Literal["arena", "simple", "body", "no"]
     kernel_since: tuple[int, ...]
     in_place: tuple[int, ...]
+    opsets: tuple[int, ...]
+    onnxruntime: facts.Runs
+    cuda: Literal["cupy", "host", "no"]
+    types: str
+    kept: tuple[str, ...] | None
+    conventions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -78,30 +90,37 @@ def uses(model: ir.Model) -> list[Use]:
     return sorted(rows, key=lambda row: (-row.nodes, row.op))
 
 
-def registered_table(entries: Sequence[Entry]) -> Table:
-    """One row per operator."""
+def registered_table(entries: Sequence[Entry], *, full: bool = False) -> Table:
+    """One row per operator; a full one has more columns than a terminal."""
+    columns = ("operator", "gradient", "numpy", "ort", "cuda", "in place", "kept for backward")
+    more = ("opsets", "types", "where mathematics leaves a choice")
     return Table(
-        columns=(
-            Column("operator", kind="name"),
-            Column("gradient"),
-            Column("since", "right"),
-            Column("kernel"),
-            Column("since", "right"),
-            Column("in place"),
-        ),
-        rows=tuple(
-            (
-                entry.op,
-                entry.gradient,
-                _numbers(entry.gradient_since),
-                entry.kernel,
-                _numbers(entry.kernel_since),
-                "yes" if entry.in_place else "",
-            )
-            for entry in entries
-        ),
-        footer=f"{LEGEND}\n{KERNEL_LEGEND}",
+        columns=tuple(Column(c, kind="name" if c == "operator" else "text") for c in columns)
+        + tuple(Column(c) for c in more if full),
+        rows=tuple(_cells(entry) + (_more_cells(entry) if full else ()) for entry in entries),
+        footer=f"{LEGEND}\n{KERNEL_LEGEND}\n{PROVIDER_LEGEND}",
     )
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    return (
+        entry.op,
+        _with_versions(entry.gradient, entry.gradient_since),
+        _with_versions(entry.kernel, entry.kernel_since),
+        entry.onnxruntime,
+        entry.cuda,
+        "yes" if entry.in_place else "",
+        "" if entry.kept is None else ", ".join(entry.kept) or "nothing",
+    )
+
+
+def _more_cells(entry: Entry) -> tuple[str, ...]:
+    return _numbers(entry.opsets), entry.types, "; ".join(entry.conventions)
+
+
+def _with_versions(word: str, versions: Sequence[int]) -> str:
+    """The opsets from which there is another rule or kernel, if they differ by opset."""
+    return word if max(versions, default=1) == 1 else f"{word} ({_numbers(versions)})"
 
 
 def uses_table(rows: Sequence[Use]) -> Table:
@@ -129,6 +148,12 @@ def registered_json(entries: Sequence[Entry]) -> dict[str, Any]:
             "kernel": entry.kernel,
             "kernel_since": list(entry.kernel_since),
             "in_place_inputs": list(entry.in_place),
+            "opsets": list(entry.opsets),
+            "onnxruntime": entry.onnxruntime,
+            "cuda": entry.cuda,
+            "types": entry.types,
+            "kept": None if entry.kept is None else list(entry.kept),
+            "conventions": list(entry.conventions),
         }
         for entry in entries
     ]
@@ -162,6 +187,12 @@ def _entry(name: str, *, composite: bool) -> Entry:
         kernel=style if found else missing,
         kernel_since=tuple(kernel.since for kernel in found),
         in_place=tuple(sorted({i for kernel in found for i in kernel.may_inplace})),
+        opsets=facts.opsets(name),
+        onnxruntime=facts.onnxruntime(name),
+        cuda=facts.cuda(found),
+        types=facts.types(name),
+        kept=facts.kept(name),
+        conventions=tuple(f"{c.point}: {c.gradient}" for c in conventions.points(name)),
     )
 
 
@@ -216,3 +247,64 @@ def _order(name: str) -> tuple[bool, str]:
 
 def _numbers(versions: Iterable[int]) -> str:
     return ", ".join(map(str, versions))
+
+
+# -------------------------------------------------------------------------------- the page
+
+PAGE = """\
+# Operators
+
+Written by `python -m gradtool.reports.operators`; `gradtool ops` prints the same, `gradtool ops
+MODEL` what a model needs. Models of any opset from 7 on are raised to 18 at least when they are
+loaded, so that a rule knows one form of each operator.
+
+- **gradient**: `yes`, a rule; `zero`, the derivative is zero by definition; `body`, by its body of
+  standard operators; `no`, none.
+- **numpy**: the kernel of the CPU. `arena` writes in the planned arena, `simple` returns its
+  result, which is copied and counted.
+- **ort**: whether stock onnxruntime {ort} runs it on the CPU, by a `kernel` or by its `body`.
+- **cuda**: `cupy`, the same kernel on CuPy arrays; `host`, copied to the host and back.
+- **in place**: the result may be written over an input that dies.
+- **kept for backward**: the inputs and outputs that the gradient reads, over all attributes: what
+  is kept of the forward pass.
+- **opsets**: the versions of the standard that define the operator anew.
+- **types**: what the standard allows for the first input. `float` stands for float16, bfloat16,
+  float32 and float64, `int` and `uint` for all their sizes.
+
+{operators}
+## Where mathematics leaves a choice
+
+PyTorch's value where frameworks differ, unless the ONNX specification decides; symmetric in
+symmetric inputs; never a silent mask over a NaN. What is a number is tested by exact equality.
+
+{conventions}"""
+
+
+def page() -> str:
+    """`docs/operators.md`."""
+    from gradtool.reports.table import markdown
+
+    entries = [e for e in registered() if split_name(e.op)[0] != functions.DOMAIN]
+    table = registered_table(entries, full=True)
+    bare = Table(table.columns, table.rows)
+    return PAGE.format(
+        ort=facts.ONNXRUNTIME,
+        operators=markdown(bare),
+        conventions=markdown(conventions_table()),
+    )
+
+
+def conventions_table() -> Table:
+    """The gradients at kinks, ties and poles."""
+    return Table(
+        columns=tuple(Column(c) for c in ("operators", "point", "gradient", "note")),
+        rows=tuple(
+            (", ".join(c.operators), c.point, c.gradient, c.note) for c in conventions.CONVENTIONS
+        ),
+    )
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(page())

@@ -9,7 +9,7 @@ from cases import case, fixed, positive
 BYTE = np.array([[3, 200, 7], [128, 0, 255]], np.uint8)
 SIGNED = np.array([[3, -100, 7], [127, 0, -128]], np.int8)
 zero = np.uint8(128)
-case("DequantizeLinear", BYTE, positive(), zero, ort=False)  # its gradient has float64 scales
+case("DequantizeLinear", BYTE, positive(), zero)
 case("DequantizeLinear", SIGNED, positive())
 case("DequantizeLinear", SIGNED, positive(1), np.zeros(1, np.int8), opset=21)
 case("DequantizeLinear", BYTE, positive(3), np.array([128, 0, 3], np.uint8), axis=1)
@@ -25,10 +25,11 @@ for dtype in (np.int8, np.uint8, np.int16, np.uint16):
         opset=21, note=dtype.__name__,
     )  # fmt: skip
 case("QuantizeLinear", fixed(3, 4), np.float32([0.1, 0.2, 0.3, 0.4]), gradient=False, axis=1)
+# onnxruntime's Python interface returns no arrays of these types; the backend suite has them.
 for name in ("int4", "uint4"):
     small = np.dtype(getattr(ml_dtypes, name))
     case("QuantizeLinear", fixed(3, 4), np.float32(0.5), np.array(1, small), gradient=False,
-         opset=21, note=name)  # fmt: skip
+         opset=21, note=name, ort=False)  # fmt: skip
 case(
     "QuantizeLinear", fixed(2, 4), np.float32([[0.1, 0.2], [0.3, 0.4]]), gradient=False, axis=1,
     block_size=2, opset=21, output_dtype=3,
@@ -36,7 +37,7 @@ case(
 for name in ("float8_e4m3fn", "float8_e5m2"):
     small = np.dtype(getattr(ml_dtypes, name))
     case("QuantizeLinear", fixed(3, 4, low=-900, high=900), np.float32(0.5), np.array(0, small),
-         gradient=False, opset=19, note=name)  # fmt: skip
+         gradient=False, opset=19, note=name, ort=False)  # fmt: skip
 case("DynamicQuantizeLinear", fixed(3, 4), outputs=3, gradient=False)
 case("DynamicQuantizeLinear", fixed(3, 4, low=1, high=2), outputs=3, gradient=False)
 

@@ -42,3 +42,11 @@ for exclusive in (0, 1):
                 note=f"{axis}",
             )
 case("CumSum", integers([1, 2, 3]), integers(0), gradient=False)
+
+# onnxruntime has no CumProd.
+for exclusive in (0, 1):
+    for reverse in (0, 1):
+        case("CumProd", (2, 4, 3), np.int64(1), opset=26, exclusive=exclusive, reverse=reverse,
+             ort=False)  # fmt: skip
+case("CumProd", (4,), np.int64(-1), opset=26, ort=False)
+case("CumProd", (1, 3), np.int64(0), opset=26, ort=False)

@@ -158,3 +158,11 @@ case("Col2Im", (2, 6, 4), integers(4, 4), integers(3, 2), pads=[2, 1, 0, 1], str
 case("Col2Im", (1, 4, 32), integers(3, 4, 5), integers(2, 1, 2))
 case("ReverseSequence", (4, 3, 2), integers(1, 4, 2))
 case("ReverseSequence", (3, 4), integers(1, 4, 2), batch_axis=0, time_axis=1)
+
+starts = np.array([1, 3], np.int64)
+for mode, kept in (("linear", 2), ("circular", 3)):
+    case("TensorScatter", (2, 3, 5, 2), (2, 3, kept, 2), starts, opset=24, mode=mode)
+case("TensorScatter", (2, 5, 2), (2, 2, 2), opset=24)
+case("TensorScatter", (2, 4, 3), (2, 4, 2), np.array([0, 1]), opset=24, axis=-1)
+case("BitCast", np.array([1.5, -2], np.float32), opset=26, gradient=False, to=6)
+case("BitCast", np.array([[7, -1]], np.int64), opset=26, gradient=False, to=11)

@@ -76,7 +76,6 @@ case(
 )  # fmt: skip
 
 
-
 @dataclass(frozen=True)
 class Indexed(Floats):
     """An image index and the corners of each region."""

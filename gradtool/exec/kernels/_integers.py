@@ -116,5 +116,3 @@ def qlinear_conv(
     made *= along(w_scale, x.ndim, 1).astype(FLOAT64)
     made *= x_scale.astype(FLOAT64) / y_scale.astype(FLOAT64)
     _saturate(xp, made, y_zero, out[0])
-
-

@@ -70,7 +70,9 @@ def roi_align(
         if mode == "max":
             made[...] = _largest(xp, x[image], rows, columns)
         else:
-            left, right = (averages(w, n) for w, n in zip((rows, columns), x.shape[2:], strict=True))
+            left, right = (
+                averages(w, n) for w, n in zip((rows, columns), x.shape[2:], strict=True)
+            )
             left, right = (xp.asarray(m.astype(wide)) for m in (left, right))
             made[...] = left @ x[image].astype(wide, copy=False) @ right.T
     return y

@@ -38,3 +38,18 @@ def tensor_scatter(xp, past, update, starts=None, *, out, work, mode="linear", a
         until = min(count, size - start)
         target[start : start + until] = source[:until]
         target[: count - until] = source[until:]
+
+
+@kernel("ai.gradtool::TensorScatterGrad", host=(1, 2))
+def tensor_scatter_grad(xp, dy, shape, starts=None, *, out, work, mode="linear", axis=-2):
+    """What lies in `dy` where the update was written."""
+    axis %= dy.ndim
+    made = out[0]
+    count, size = made.shape[axis], dy.shape[axis]
+    starts = np.zeros(len(dy), np.int64) if starts is None else starts
+    for cache, new, start in zip(dy, made, starts.tolist(), strict=True):
+        source, target = cache.swapaxes(0, axis - 1), new.swapaxes(0, axis - 1)
+        first = start % size if mode == "circular" else start
+        until = min(count, size - first)
+        target[:until] = source[first : first + until]
+        target[until:] = source[: count - until]

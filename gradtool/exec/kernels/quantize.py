@@ -62,9 +62,7 @@ def _dequantize_work(x, scale, zero=None, *, out, **attributes):
 
 
 @kernel("DequantizeLinear", work=_dequantize_work)
-def dequantize_linear(
-    xp, x, scale, zero=None, *, out, work, axis=1, block_size=0, output_dtype=0
-):
+def dequantize_linear(xp, x, scale, zero=None, *, out, work, axis=1, block_size=0, output_dtype=0):
     """`y = (x - zero) · scale`."""
     for y, source, by, offset in pieces(x, out[0], scale, zero, axis, block_size):
         wide = work[0][: y.size].reshape(y.shape)

@@ -55,7 +55,9 @@ def bernoulli(xp, p, *, dtype=None, seed=None):
     return drawn.astype(p.dtype if dtype is None else ir.DataType(dtype).numpy())
 
 
-@kernel("Multinomial", temporaries=lambda x, *, out, **_: 8 * math.prod(x.shape) + 16 * out[0].bytes)
+@kernel(
+    "Multinomial", temporaries=lambda x, *, out, **_: 8 * math.prod(x.shape) + 16 * out[0].bytes
+)
 def multinomial(xp, x, *, sample_size=1, dtype=6, seed=None):
     """Classes drawn with probability softmax(x), `sample_size` for each row."""
     host = np.asarray(x if xp is np else x.get(), dtype=np.float64)

@@ -1,0 +1,17 @@
+"""The gradient of running products."""
+
+from __future__ import annotations
+
+from gradtool.errors import UnsupportedGradient
+from gradtool.functions._sizes import integers
+from gradtool.gradients import gradient
+
+
+@gradient("CumProd")
+def cum_prod(op, node, dy):
+    """`y[i] = Π x[j], j ≤ i`:  dx[i] = Σ dy[k] Π x[j], j ≤ k but i; exact where x is 0."""
+    x, axis = node.inputs
+    if integers(axis) is None:
+        raise UnsupportedGradient(node, "its axis is computed; make it a constant")
+    options = {name: node.attributes.get_int(name, 0) for name in ("exclusive", "reverse")}
+    return op.CumProdGrad(x, axis, dy, **options), None

@@ -1,0 +1,88 @@
+"""A model with `training_info` as the graph of one training step.
+
+The step is the graph followed by that of the algorithm, which may read its values.  What the
+algorithm binds to an initializer is the value that this has in the next step.
+"""
+
+from __future__ import annotations
+
+import json
+
+import onnx
+
+from gradtool.errors import ModelError
+
+STATE = "gradtool.state"
+
+
+def to_step(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model whose graph is one training step; a model without `training_info` is itself.
+
+    `gradtool.state` in its metadata names, for each initializer that a step updates, the output
+    with its new value.  Initializers keep the values of the file: `initialization` is left out.
+
+    Raises:
+        ModelError: there are several algorithms, or a binding names what does not exist.
+    """
+    if not model.training_info:
+        return model
+    if len(model.training_info) > 1:
+        raise ModelError(
+            f"has {len(model.training_info)} training algorithms; keep one training_info"
+        )
+    info = model.training_info[0]
+    step = onnx.ModelProto()
+    step.CopyFrom(model)
+    del step.training_info[:]
+    algorithm = info.algorithm
+    for field in ("node", "input", "initializer", "value_info", "sparse_initializer"):
+        getattr(step.graph, field).extend(getattr(algorithm, field))
+    outputs = {value.name for value in step.graph.output}
+    step.graph.output.extend(v for v in algorithm.output if v.name not in outputs)
+    state = _state(step, info)
+    if state:
+        step.metadata_props.add(key=STATE, value=json.dumps(state))
+    return step
+
+
+def _state(step: onnx.ModelProto, info: onnx.TrainingInfoProto) -> dict[str, str]:
+    initializers = {tensor.name for tensor in step.graph.initializer}
+    outputs = {value.name for value in step.graph.output}
+    state: dict[str, str] = {}
+    for binding in info.update_binding:
+        if binding.key in state:
+            raise ModelError(f"training_info updates {binding.key!r} twice")
+        if binding.key not in initializers:
+            raise ModelError(f"training_info updates {binding.key!r}, which is no initializer")
+        if binding.value not in outputs:
+            raise ModelError(f"training_info binds {binding.value!r}, which is no output")
+        state[binding.key] = binding.value
+    return state
+
+
+def initial_model(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """The model that computes the first values of what `training_info` initializes.
+
+    Its outputs have the names of the initializers.  None where there is nothing to compute.
+
+    Raises:
+        ModelError: there are several algorithms, or a binding names what does not exist.
+    """
+    if len(model.training_info) != 1 or not model.training_info[0].initialization_binding:
+        return None
+    info = model.training_info[0]
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    del made.training_info[:]
+    made.graph.CopyFrom(info.initialization)
+    made.graph.name = made.graph.name or "initialization"
+    values = {value.name: value for value in made.graph.output}
+    del made.graph.output[:]
+    for binding in info.initialization_binding:
+        if binding.value not in values:
+            raise ModelError(f"training_info binds {binding.value!r}, which is no output")
+        made.graph.node.add(op_type="Identity", input=[binding.value], output=[binding.key])
+        output = made.graph.output.add()
+        output.CopyFrom(values[binding.value])
+        output.name = binding.key
+    return made

@@ -1,0 +1,116 @@
+"""What is known of an operator beside its rule and its kernel, for the table of operators."""
+
+from __future__ import annotations
+
+import dis
+import json
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from gradtool.exec.kernel import Kernel
+from gradtool.families import split_name
+from gradtool.functions import DOMAIN
+
+KEPT = Path(__file__).with_name("kept.json")
+ONNXRUNTIME = "1.31"
+Runs = Literal["kernel", "body", "no"]
+# Operators that this onnxruntime runs on the CPU by a body of others, and those it does not run.
+BY_BODY = (
+    "Bernoulli", "CastLike", "CausalConvWithState", "CenterCropPad", "GroupNormalization",
+    "HardSwish", "LinearAttention", "Mish", "NegativeLogLikelihoodLoss", "SequenceMap",
+    "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish",
+)  # fmt: skip
+NOT_RUN = ("ImageDecoder",)
+ITS_DOMAINS = ("", "ai.onnx.ml", "com.microsoft")
+
+_GROUPS = {
+    "float": ("float16", "bfloat16", "float", "double"),
+    "int": ("int8", "int16", "int32", "int64"),
+    "uint": ("uint8", "uint16", "uint32", "uint64"),
+    "complex": ("complex64", "complex128"),
+    "float8": ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"),
+    "4 bits": ("int4", "uint4"),
+}
+
+
+def onnxruntime(name: str) -> Runs:
+    """Whether stock onnxruntime runs an operator on the CPU, by a kernel or by its body."""
+    domain, op = split_name(name)
+    if domain == DOMAIN or (not domain and op in BY_BODY):
+        return "body"
+    return "kernel" if domain in ITS_DOMAINS and name not in NOT_RUN else "no"
+
+
+def cuda(found: Sequence[Kernel]) -> Literal["cupy", "host", "no"]:
+    """Whether kernels work on the arrays of a device, or on the host only."""
+    if not found:
+        return "no"
+    return "host" if any(k.simple and not _uses_library(k) for k in found) else "cupy"
+
+
+def _uses_library(kernel: Kernel) -> bool:
+    code = getattr(kernel.function, "__code__", None)
+    if code is None:
+        return False
+    return any(i.argval == "xp" for i in dis.get_instructions(code) if "LOAD" in i.opname) or (
+        "xp" in code.co_cellvars
+    )
+
+
+def opsets(name: str) -> tuple[int, ...]:
+    """The opsets that define an operator anew."""
+    return tuple(sorted(_history().get(split_name(name), ())))
+
+
+@cache
+def _history() -> dict[tuple[str, str], set[int]]:
+    import onnx
+
+    found: dict[tuple[str, str], set[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        found.setdefault((schema.domain, schema.name), set()).add(schema.since_version)
+    return found
+
+
+def types(name: str) -> str:
+    """The types that the standard allows for the first input, or for the output if there is none.
+
+    `float` stands for all of float16, bfloat16, float32 and float64; `int` and `uint` likewise.
+    """
+    import onnx
+
+    domain, op = split_name(name)
+    try:
+        schema = onnx.defs.get_schema(op, domain=domain)
+    except onnx.defs.SchemaError:
+        return "float" if domain == DOMAIN else ""
+    formal = (*schema.inputs, *schema.outputs)
+    tensors = [t for t in sorted(formal[0].types) if t.startswith("tensor(")]
+    return _grouped([t[len("tensor(") : -1] for t in tensors]) if tensors else "sequence"
+
+
+def _grouped(names: list[str]) -> str:
+    rest = list(names)
+    words = []
+    for group, members in _GROUPS.items():
+        there = [m for m in members if m in rest]
+        rest = [n for n in rest if n not in members]
+        if len(there) == len(members):
+            words.append(group)
+        else:
+            words += [{"float": "float32", "double": "float64"}.get(m, m) for m in there]
+    return ", ".join([*words, *rest])
+
+
+@cache
+def _kept() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = json.loads(KEPT.read_text(encoding="utf-8"))
+    return found
+
+
+def kept(name: str) -> tuple[str, ...] | None:
+    """The inputs and outputs that the gradient reads; None where that is not known."""
+    names = _kept().get(name)
+    return None if names is None else tuple(names)
