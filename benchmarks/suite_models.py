@@ -13,6 +13,8 @@ import onnx_ir as ir
 from onnx import TensorProto, helper, numpy_helper
 
 from gradtool import io, shapes
+from gradtool.exec import kernel
+from gradtool.io.definitions import expand_definitions
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 FLOATS = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE}
@@ -105,6 +107,7 @@ def prepared(test: Test, *, newest: int | None = None) -> tuple[ir.Model, Arrays
     for value in list(proto.graph.output):
         _open_output(proto.graph, value, test.outputs.get(value.name))
     model = io.from_proto(proto)
+    expand_definitions(model, lambda *operator: kernel.find(*operator) is not None)
     shapes.infer(model)
     return model, arrays
 

@@ -24,13 +24,16 @@ import onnx_ir as ir
 from gradtool import gradients, io
 from gradtool.errors import UsageError
 from gradtool.exec import inputs as sources
+from gradtool.exec import kernel
 from gradtool.exec.run import Result, bound, execute, planned
 from gradtool.functions.calls import inline, is_inlined, refold
 from gradtool.functions.inference import register_shapes
+from gradtool.io.definitions import expand_definitions
 from gradtool.passes.backward import Accumulate
-from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
 from gradtool.passes.local_functions import localise
 from gradtool.passes.loss import LabelNames, Wanted
+from gradtool.passes.lower_contrib import is_contrib, lower_contrib
+from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
@@ -94,15 +97,24 @@ def initial_values(source: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, 
 def _fold(model: ir.Model) -> None:
     """Put composite calls back, with the sizes left open that were open when they were written.
 
-    Nodes that ask for gradients are replaced by them.
+    Nodes that ask for gradients are replaced by them, and operators without a kernel that ONNX
+    defines by others by their definition.
     """
+    expand_definitions(model, _has_kernel)
     if is_inlined(model):
         infer(model)
         if refold(model):
             prune(model)
+    if any(is_contrib(node) for node in model.graph.all_nodes()):
+        infer(model)
+        lower_contrib(model)
     if any(is_gradient(node) for node in model.graph):
         infer(model)
         publish_gradients(model, lower_gradients(model))
+
+
+def _has_kernel(domain: str, name: str, version: int) -> bool:
+    return kernel.find(domain, name, version) is not None
 
 
 def _has_rule(domain: str, name: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.shape_inference
 import onnx_ir as ir
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
@@ -28,12 +29,15 @@ from gradtool.exec.run import parameters_of
 from gradtool.flatten import flatten
 from gradtool.functions.inference import register_shapes
 from gradtool.io.definitions import expand_definitions
+from gradtool.passes.lower_contrib import lower_contrib
 from gradtool.passes.lower_gradient import lower_gradients
 from gradtool.planning.keep import keep
 
+MOST_EXECUTORS = 16
 
-class Prepared(BackendRep):  # type: ignore[misc]
-    """A model that is ready to run; one executor for each set of input sizes."""
+
+class Prepared(BackendRep):
+    """A model that is ready to run; one executor for each of the last sets of input sizes."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         register_shapes()
@@ -55,11 +59,15 @@ class Prepared(BackendRep):  # type: ignore[misc]
         with np.errstate(all="ignore"):
             executor.step()
         found = [executor.result(index) for index in executor.program.outputs]
-        return tuple(namedtupledict("Outputs", [v.name for v in self.model.graph.outputs])(*found))
+        names = [v.name or "" for v in self.model.graph.outputs]
+        outputs: tuple[Any, ...] = namedtupledict("Outputs", names)(*found)
+        return outputs
 
     def _executor(self, given: Mapping[str, Any]) -> Executor:
         key = tuple(_key(array) for array in given.values())
         if key not in self._executors:
+            while len(self._executors) >= MOST_EXECUTORS:
+                del self._executors[next(iter(self._executors))]
             model = self.model.clone()
             for value in model.graph.inputs:
                 array = given.get(value.name or "")
@@ -68,6 +76,8 @@ class Prepared(BackendRep):  # type: ignore[misc]
                 elif not isinstance(value.type, ir.TensorType):
                     value.shape = None
             shapes.infer(model)
+            if lower_contrib(model):
+                shapes.infer(model)
             lower_gradients(model)
             plan = keep(flatten(model))
             self._executors[key] = Executor(plan, Device("cpu", np), parameters_of(model))
@@ -93,6 +103,11 @@ def _by_name(names: Sequence[str], inputs: Any) -> dict[str, Any]:
 def _array(value: Any) -> Any:
     """A tensor as an array; sequences and absent optional values as they are."""
     return value if value is None or isinstance(value, (list, np.ndarray)) else np.asarray(value)
+
+
+def _type(array: np.ndarray[Any, Any]) -> onnx.TypeProto:
+    kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return onnx.helper.make_tensor_type_proto(kind, array.shape)
 
 
 def _key(value: Any) -> Any:
@@ -129,22 +144,19 @@ class GradtoolBackend(Backend):
         **kwargs: Any,
     ) -> tuple[Any, ...]:
         """The outputs of one node; `opset_version` is that of its domain, the newest if absent."""
-        names = [name for name in node.input if name]
-        given = _by_name(names, inputs)
+        given = _by_name([name for name in node.input if name], inputs)
         newest = onnx.defs.get_schema(node.op_type, domain=node.domain).since_version
         standard = onnx.defs.onnx_opset_version()
         version = kwargs.get("opset_version", newest if node.domain else standard)
         imports = {"": standard} | {node.domain: version}
+        types = {name: _type(array) for name, array in given.items()}
+        schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+        made = onnx.shape_inference.infer_node_outputs(schema, node, types)
         graph = onnx.helper.make_graph(
             [node],
             "node",
-            [
-                onnx.helper.make_tensor_value_info(
-                    name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-                )
-                for name, array in given.items()
-            ],
-            [onnx.ValueInfoProto(name=name) for name in node.output if name],
+            [onnx.ValueInfoProto(name=name, type=kind) for name, kind in types.items()],
+            [onnx.ValueInfoProto(name=name, type=made[name]) for name in node.output if name],
         )
         opsets = [onnx.helper.make_opsetid(domain, number) for domain, number in imports.items()]
         model = onnx.helper.make_model(graph, opset_imports=opsets)

@@ -98,6 +98,8 @@ class Builder(Idioms):
         known = composites().get(op_type)
         domain = DOMAIN if known else ""
         count = outputs or (known.outputs if known else 1)
+        while not known and inputs and inputs[-1] is None:  # which onnxruntime may take for present
+            inputs = inputs[:-1]
         node = ir.Node(
             domain,
             op_type,

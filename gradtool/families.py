@@ -28,6 +28,7 @@ FAMILIES = (
     "ml",
     "training",
     "quantize",
+    "contrib",
 )
 
 

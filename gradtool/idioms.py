@@ -6,6 +6,7 @@ what is known into constants and emits `Shape` arithmetic for the rest.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -133,7 +134,13 @@ class Idioms:
     # ------------------------------------------------------------------- layouts
 
     def reshape(self, x: ir.Value, dims: Sequence[Dim]) -> ir.Value:
-        """`x` with shape `dims`; one size may be -1.  Nothing is emitted if it has that shape."""
+        """`x` with shape `dims`; one size may be -1.  Nothing is emitted if it has that shape.
+
+        In an empty tensor -1 is what it were if all sizes of zero were left out.
+        """
+        if 0 in dims and -1 in dims and all(isinstance(d, int) for d in (*x.shape, *dims)):
+            rest = math.prod(d for d in x.shape if d) // math.prod(d for d in dims if d > 0)
+            dims = [rest if d == -1 else d for d in dims]
         if list(x.shape) == list(dims):
             return x
         unknown = [i for i, d in enumerate(dims) if not isinstance(d, int)]

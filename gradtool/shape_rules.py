@@ -8,6 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool import sequence_rules
+from gradtool.families import split_name
 from gradtool.sequence_rules import merge_values
 
 Dim = Any  # int | ir.SymbolicDim: the library has no types
@@ -25,9 +26,10 @@ def register() -> None:
     from onnx_shape_inference import registry
 
     registry.collect()
-    for (op, version), rule in RULES.items():
-        library = registry.get("", op, version)
-        registry.register("", op, since_version=version)(functools.partial(rule, library))
+    for (name, version), rule in RULES.items():
+        domain, op = split_name(name)
+        library = registry.get(domain, op, version)
+        registry.register(domain, op, since_version=version)(functools.partial(rule, library))
 
 
 def _known(ctx: Any, value: ir.Value | None) -> list[Dim] | None:
@@ -74,9 +76,7 @@ def _concat(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _split(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's reads constant sizes only, takes computed ones to be equal, and gives up on
-    equal parts of a symbolic axis.
-    """
+    """The library's takes computed sizes to be equal, and loses those of a symbolic axis."""
     library(ctx, node)
     x = node.inputs[0]
     if x is None or x.shape is None:
@@ -200,6 +200,27 @@ def _expand(library: Any, ctx: Any, node: ir.Node) -> None:
         ctx.set_shape_and_dtype(y, ir.Shape(known), x.dtype)
 
 
+def _fused_matmul(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's does not know transposed batches."""
+    given = node.attributes
+    if not (given.get_int("transBatchA", 0) or given.get_int("transBatchB", 0)):
+        library(ctx, node)
+        return
+    sides = []
+    for value, which in zip(node.inputs, "AB", strict=True):
+        if value is None or value.shape is None:
+            return
+        dims = list(value.shape)
+        if given.get_int(f"transBatch{which}", 0):
+            dims = [*dims[1:-1], dims[0], dims[-1]]
+        if given.get_int(f"trans{which}", 0):
+            dims[-2:] = dims[:-3:-1]
+        sides.append(dims)
+    a, b = sides
+    shape = ir.Shape([*a[:-2], a[-2], b[-1]])
+    ctx.set_shape_and_dtype(node.outputs[0], shape, node.inputs[0].dtype)  # type: ignore[union-attr]
+
+
 def _group_normalization(_library: Any, ctx: Any, node: ir.Node) -> None:
     """The library knows the operator from opset 21 on only."""
     x = node.inputs[0]
@@ -312,6 +333,7 @@ RULES = {
     ("ConstantOfShape", 9): _constant_of_shape,
     ("Concat", 4): _concat,
     ("Expand", 8): _expand,
+    ("com.microsoft::FusedMatMul", 1): _fused_matmul,
     ("GroupNormalization", 18): _group_normalization,
     ("Loop", 1): _loop,
     ("MelWeightMatrix", 17): _mel_weight_matrix,

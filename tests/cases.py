@@ -26,8 +26,8 @@ class Floats:
     distinct: bool = False
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
-        if self.distinct:
-            size = math.prod(self.shape)
+        size = math.prod(self.shape)
+        if self.distinct and size:
             steps = np.linspace(self.low, self.high, size + 1)[:-1] + (self.high - self.low) / (
                 2 * size
             )

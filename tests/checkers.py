@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from cases import Case, Floats
 
+from gradtool import io
 from gradtool.attributes import arguments, attribute
 from gradtool.builder import Builder
 from gradtool.exec import kernel as registry
@@ -36,7 +37,7 @@ def build(case: Case, dtype: Any = np.float64, *, symbolic: bool = False) -> tup
             continue
         name = f"x{slot}"
         array = given.draw(rng).astype(dtype) if isinstance(given, Floats) else np.asarray(given)
-        tensor = ir.Tensor(array, name=name)
+        tensor = _tensor(array, name)
         shape: list[Any] = list(array.shape)
         if symbolic and isinstance(given, Floats) and shape and not given.fixed:
             shape[0] = f"d{slot}_{shape[0]}"
@@ -50,6 +51,8 @@ def build(case: Case, dtype: Any = np.float64, *, symbolic: bool = False) -> tup
             graph.register_initializer(value)
         values.append(value)
     domain, op_type = split_name(case.op)
+    if domain == "ai.onnx.ml":
+        graph.opset_imports[domain] = 4
     node = ir.Node(
         domain, op_type, values,
         [attribute(k, v) for k, v in case.attributes.items()],
@@ -62,6 +65,13 @@ def build(case: Case, dtype: Any = np.float64, *, symbolic: bool = False) -> tup
     op.infer(node)
     graph.outputs.extend(node.outputs)
     return model, feeds
+
+
+def _tensor(array: np.ndarray, name: str) -> ir.TensorProtocol:
+    if array.dtype.kind not in "OU":
+        return ir.Tensor(array, name=name)
+    stored = np.array([str(s).encode() for s in array.ravel()], object).reshape(array.shape)
+    return ir.StringTensor(stored, name=name)
 
 
 def differentiated(
@@ -103,7 +113,7 @@ def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
     for value in model.graph.inputs:
         _learn(sizes, value, known[value.name].shape)
     for name, value in model.graph.initializers.items():
-        known[name] = value.const_value.numpy()
+        known[name] = io.array(value.const_value)
     for node in model.graph:
         version = model.graph.opset_imports.get(node.domain, 1)
         found = registry.find(node.domain, node.op_type, version)
@@ -249,7 +259,14 @@ def _compare(model: ir.Model, feeds: Feeds, ours: Feeds, rtol: float, atol: floa
     names = [o.name for o in session.get_outputs()]
     theirs = session.run(None, {k: v for k, v in feeds.items() if k in wanted})
     for name, expected in zip(names, theirs, strict=True):
-        np.testing.assert_allclose(ours[name], expected, rtol=rtol, atol=atol, err_msg=name)
+        _agree(ours[name], expected, rtol=rtol, atol=atol, name=name)
+
+
+def _agree(mine: Any, expected: Any, *, rtol: float, atol: float, name: str) -> None:
+    if mine.dtype == object:
+        np.testing.assert_array_equal(mine, expected, err_msg=name)
+    else:
+        np.testing.assert_allclose(mine, expected, rtol=rtol, atol=atol, err_msg=name)
 
 
 def check_symbolic(case: Case, rtol: float = 3e-4, atol: float = 3e-5) -> None:
@@ -269,7 +286,7 @@ def check_symbolic(case: Case, rtol: float = 3e-4, atol: float = 3e-5) -> None:
     wanted = {i.name for i in session.get_inputs()}
     theirs = session.run(others, {k: v for k, v in feeds.items() if k in wanted})
     for name, expected in zip(names, theirs, strict=True):
-        np.testing.assert_allclose(ours[name], expected, rtol=rtol, atol=atol, err_msg=name)
+        _agree(ours[name], expected, rtol=rtol, atol=atol, name=name)
 
 
 def check_memory(op: str, inputs: list[Any], outputs: list[Spec], **attributes: Any) -> None:

@@ -144,7 +144,7 @@ def roi_align_grad_rois(op, x, rois, batch, dy, *, sampling_ratio, spatial_scale
 
 @composite("MaxRoiPoolGrad", like=0)
 def max_roi_pool_grad(op, x, rois, dy, *, spatial_scale=1.0):
-    """dy goes to the first of the largest elements of each bin."""
+    """The gradient goes to the first of the largest elements of each bin."""
     bins = list(dy.shape)[2:]
     masks = []
     for first, size, count in zip((2, 1), list(x.shape)[2:], bins, strict=True):

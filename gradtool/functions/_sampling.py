@@ -130,7 +130,7 @@ def _per_channel(op, flat, like):
 
 def _flat_image(op, x):
     """`x` as `[N, C, elements]`."""
-    return op.Reshape(x, op.Concat(op.size_of(x, 0, 2), [-1], axis=0))
+    return op.reshape(x, [*list(x.shape)[:2], -1])
 
 
 def _sample_shape(x, positions, **attributes):

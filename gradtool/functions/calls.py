@@ -111,7 +111,7 @@ def describe(node: ir.Node) -> str:
 
 def is_inlined(model: ir.Model) -> bool:
     """Whether the graph holds bodies that `inline` marked."""
-    return any(CALL in node.metadata_props for node in model.graph)
+    return any(CALL in node.metadata_props for node in model.graph.all_nodes())
 
 
 def refold(model: ir.Model) -> int:

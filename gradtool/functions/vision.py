@@ -24,7 +24,7 @@ def affine_grid_grad(op, dy, size, *, align_corners=0):
     one = op.Concat([1], op.Slice(size, [1], [rank + 2], [0]), axis=0)
     points = op.AffineGrid(identity, one, align_corners=align_corners)
     points = op.Reshape(points, [-1, rank])
-    flat = op.Reshape(dy, [0, -1, rank])
+    flat = op.reshape(dy, [dy.shape[0], -1, rank])
     turned = op.MatMul(op.Transpose(flat, perm=[0, 2, 1]), points)
     moved = op.Unsqueeze(op.ReduceSum(flat, [1], keepdims=0), [2])
     return op.Concat(turned, moved, axis=2)

@@ -54,10 +54,10 @@ def deform_conv(op, node, dy):
         dmask = op.ReduceSum(dc * by_tap, [1], keepdims=0)
         dmask = op.Reshape(dmask, op.shape(mask))
         dc = dc * mask_by_tap
-    flat = op.Reshape(dc, [0, 0, -1])
+    flat = op.reshape(dc, [*list(dc.shape)[:2], -1])
     dx = op.Reshape(op.SampleGradInput(where, flat, op.shape(images), **SAMPLING), op.shape(x))
     moved = op.SampleGradPositions(images, where, flat, **SAMPLING)
-    moved = op.Transpose(op.Reshape(moved, [0, taps, -1, rank]), perm=[0, 1, 3, 2])
+    moved = op.Transpose(op.reshape(moved, [moved.shape[0], taps, -1, rank]), perm=[0, 1, 3, 2])
     doffset = op.Reshape(moved, op.shape(offset))
     db = None if bias is None else op.sum(dy, [0, *range(2, rank + 2)])
     return dx, dw, doffset, db, dmask

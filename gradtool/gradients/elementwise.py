@@ -175,7 +175,7 @@ def _converted(op, node, dy):
     x, y = node.inputs[0], node.outputs[0]
     if not (x.dtype.is_floating_point() and y.dtype.is_floating_point()):
         return None
-    if min(x.dtype.bitwidth, y.dtype.bitwidth) < 16:
+    if y.dtype.bitwidth < 16:
         raise UnsupportedGradient(node, "rounding to 8 bits or fewer has no derivative")
     return op.cast(dy, x.dtype)
 

@@ -41,7 +41,7 @@ def grid_sample(op, node, dy):
     rank = len(x.shape) - 2
     wide = ir.DataType.FLOAT if grid.dtype in HALF else grid.dtype
     sizes = _sizes(op, x, wide)
-    flat = op.Reshape(op.cast(grid, wide), [0, -1, rank])
+    flat = op.reshape(op.cast(grid, wide), [grid.shape[0], -1, rank])
     turned = op.slice(flat, 2, -1, -(rank + 1), -1) + 1.0
     if options["align_corners"]:
         scale = (sizes - 1.0) * 0.5
@@ -49,7 +49,7 @@ def grid_sample(op, node, dy):
     else:
         scale = sizes * 0.5
         where = turned * scale - 0.5
-    dy = op.Reshape(dy, op.Concat(op.size_of(dy, 0, 2), [-1], axis=0))
+    dy = op.reshape(dy, [*list(dy.shape)[:2], -1])
     dx = op.SampleGradInput(where, dy, op.shape(x), **options)
     if options["mode"] == "nearest":
         return dx, None

@@ -30,16 +30,9 @@ ROUNDED_DOWN = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": 
 ROUNDED_UP = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "ceil"}
 
 
-@dataclass(frozen=True)
-class Patch:
-    """What a node is given once it has its newer form: attributes, and all its outputs."""
-
-    attributes: dict[str, Any]
-    outputs: tuple[str, ...] = ()
-
-
-# By first output: a patch for each node of that name, in the order of the file.
-Patches = dict[str, list[Patch]]
+# What nodes are given once they have their newer form: by first output, the attributes for each
+# node that writes one of that name, in the order of the file.
+Patches = dict[str, list[dict[str, Any]]]
 
 
 def prepare(model: onnx.ModelProto, version: int) -> Patches:
@@ -52,7 +45,7 @@ def prepare(model: onnx.ModelProto, version: int) -> Patches:
     if not any(node.op_type in chosen for graph in _graphs(model.graph) for node in graph.node):
         return {}
     state = _State(model, version)
-    for graph in list(_graphs(model.graph)):
+    for graph in reversed(list(_graphs(model.graph))):  # inner graphs first: nodes are copied
         nodes = list(graph.node)
         del graph.node[:]
         for node in nodes:
@@ -70,9 +63,7 @@ def finish(model: onnx.ModelProto, patches: Patches) -> None:
         for node in graph.node:
             waiting = left.get(node.output[0]) if node.output else None
             if waiting:
-                patch = waiting.pop(0)
-                _set(node, **patch.attributes)
-                node.output.extend(patch.outputs)
+                _set(node, **waiting.pop(0))
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
@@ -119,14 +110,8 @@ class _State:
         self.taken |= {v.name for v in values} | set(self.constants)
         self.read = {n for g in graphs for node in g.node for n in node.input}
         self.read |= {v.name for g in graphs for v in g.output}
-        for graph in graphs:
-            for node in graph.node:
-                if (
-                    node.op_type == "Constant"
-                    and node.attribute
-                    and node.attribute[0].HasField("t")
-                ):
-                    self.constants[node.output[0]] = node.attribute[0].t
+        for node in (n for g in graphs for n in g.node if n.op_type == "Constant"):
+            self.constants.update((node.output[0], a.t) for a in node.attribute if a.HasField("t"))
 
     def fresh(self, name: str) -> str:
         made, number = name, 0
@@ -142,24 +127,21 @@ class _State:
             return None
         return numpy_helper.to_array(tensor)
 
-    def later(self, node: onnx.NodeProto, attributes: dict[str, Any], *outputs: str) -> None:
-        self.patches.setdefault(node.output[0], []).append(Patch(attributes, outputs))
+    def later(self, node: onnx.NodeProto, attributes: dict[str, Any]) -> None:
+        self.patches.setdefault(node.output[0], []).append(attributes)
 
 
 def _batch_normalization(node: onnx.NodeProto, state: _State) -> Nodes:
     trains = [name for name in node.output[1:] if name]
-    if _get(node, "spatial", 1) == 0 and state.version < 9:  # noqa: PLR2004
+    if _get(node, "spatial", 1) == 0 and state.version < 9:
         if trains:
             raise ModelError(f"{_who(node)}: statistics per element cannot be trained")
         return _elementwise_normalization(node, state)
     if trains:
         if any(name in state.read for name in node.output[3:] if name):
-            raise ModelError(
-                f"{_who(node)}: the saved statistics of opset {state.version} are read"
-            )
-        names = [*node.output[1:3], "", ""][:2]
-        del node.output[1:]
-        state.later(node, {"training_mode": 1}, *names)
+            raise ModelError(f"{_who(node)}: its saved statistics are read")
+        del node.output[3:]
+        state.later(node, {"training_mode": 1})
     return [node]
 
 
@@ -219,7 +201,7 @@ def _upsample(node: onnx.NodeProto, state: _State) -> Nodes:
 
 
 def _resize(node: onnx.NodeProto, state: _State) -> Nodes:
-    if state.version > 10:  # noqa: PLR2004
+    if state.version > 10:
         return _half_pixel(node)
     scales = state.constant(node.input[1])
     nearest = _get(node, "mode", "nearest") == "nearest"

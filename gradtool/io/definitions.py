@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -50,10 +51,10 @@ def _version(model: ir.Model, node: ir.Node) -> int:
     return model.graph.opset_imports.get(node.domain, 1)
 
 
-def _schema(model: ir.Model, node: ir.Node) -> defs.OpSchema | None:
+def _schema(model: ir.Model, node: ir.Node) -> Any:
     """The schema of an operator that has a definition."""
     try:
-        schema = defs.get_schema(node.op_type, _version(model, node), node.domain)
+        schema: Any = defs.get_schema(node.op_type, _version(model, node), node.domain)
     except defs.SchemaError:
         return None
     return schema if schema.has_function or schema.has_context_dependent_function else None
@@ -83,10 +84,14 @@ def _definition(model: ir.Model, node: ir.Node) -> onnx.FunctionProto | None:
             raise ModelError(f"{node.op_type} {node.name!r} has no definition: {error}") from error
     function = onnx.FunctionProto()
     function.ParseFromString(body)
+    for entry in function.opset_import:  # where an operator got another meaning, so did this one
+        entry.version = model.graph.opset_imports.get(entry.domain, entry.version)
     return function
 
 
 def _type(value: ir.Value | None) -> bytes:
-    if value is None or value.type is None:
-        return onnx.TypeProto().SerializeToString()
-    return ir.serde.serialize_value(value).type.SerializeToString()
+    proto = onnx.TypeProto()
+    if value is not None and value.type is not None:
+        proto = ir.serde.serialize_value(value).type
+    content: bytes = proto.SerializeToString()
+    return content

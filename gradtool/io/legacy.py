@@ -18,9 +18,9 @@ def repair(model: onnx.ModelProto, version: int) -> None:
     Raises:
         ModelError: it cannot be said otherwise.
     """
-    if version < 7:  # noqa: PLR2004
+    if version < 7:
         _slopes(model)
-    if version == 8:  # noqa: PLR2004
+    if version == 8:
         _scans(model.graph)
 
 
@@ -75,27 +75,17 @@ def _scans(graph: onnx.GraphProto) -> None:
             "Scan", ["", *inputs], outputs, body=body, num_scan_inputs=count,
             scan_input_directions=given.get("directions", [0] * count),
         )  # fmt: skip
-        states = len(inputs) - count
         batch = helper.make_graph(
             [inner],
             f"{node.name or node.output[0]}/batch",
-            [
-                _info(n, v, i >= states)
-                for i, (n, v) in enumerate(zip(inputs, body.input, strict=True))
-            ],
-            [
-                _info(n, v, i >= states)
-                for i, (n, v) in enumerate(zip(outputs, body.output, strict=True))
-            ],
+            [_info(n, v) for n, v in zip(inputs, body.input, strict=True)],
+            [_info(n, v) for n, v in zip(outputs, body.output, strict=True)],
         )
         del node.attribute[:]
         node.attribute.append(helper.make_attribute("body", batch))
         node.attribute.append(helper.make_attribute("num_scan_inputs", len(inputs)))
 
 
-def _info(name: str, value: onnx.ValueInfoProto, stacked: bool) -> onnx.ValueInfoProto:  # noqa: FBT001
-    """The value of a turn of the outer Scan; the sequence is stacked on a leading axis."""
-    tensor = value.type.tensor_type
-    dims = [d.dim_value or None for d in tensor.shape.dim]
-    shape = [None, *dims] if stacked else dims
-    return helper.make_tensor_value_info(name, tensor.elem_type, shape)
+def _info(name: str, value: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    """A value of a turn of the outer Scan; the converter would cut a shape that is declared."""
+    return helper.make_tensor_value_info(name, value.type.tensor_type.elem_type, None)

@@ -34,7 +34,10 @@ _FIELD = {
     _A.TYPE_PROTOS: "type_protos",
 }
 _NOT_VALUES = frozenset({"name", "type", "doc_string", "ref_attr_name"})
-_RENEWED = frozenset({"GroupNormalization"})  # deprecated in some opsets, and written in a later form
+# Deprecated in some opsets; `adapters` writes them in a later form.
+_RENEWED = frozenset({"GroupNormalization"})
+# onnxruntime's, in the standard domain.
+_OF_A_VENDOR = frozenset({("", "SimplifiedLayerNormalization")})
 _DOMAINS_WITH_SCHEMAS = frozenset({"", "ai.onnx.ml", "ai.onnx.preview.training"})
 
 Functions = Mapping[tuple[str, str, str], onnx.FunctionProto]
@@ -128,6 +131,8 @@ def _check_attributes(node: onnx.NodeProto, who: str, *, in_function: bool) -> N
 
 def _check_schema(node: onnx.NodeProto, domain: str, version: int, who: str) -> None:
     schema = _schema(node.op_type, domain, version)
+    if schema is None and (domain, node.op_type) in _OF_A_VENDOR:
+        return
     if schema is None:
         where = f"{domain or 'ai.onnx'!r}"
         if _newest(domain, node.op_type) is None:

@@ -21,11 +21,13 @@ from gradtool.passes.backward import (
     needed,
     require_types,
 )
+from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import cut, is_float, select
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
+from gradtool.shapes import infer
 
 OnNode = Callable[[ir.Node], object]
 
@@ -88,6 +90,8 @@ def training_graph(
     _mark(list(model.graph), op.names)
     warnings = modes.train(model, op) if train_mode else modes.in_inference(model)
     prepare(model, op)
+    if lower_sequences(op):
+        infer(model)
     if ste:
         straight_through(model, op)
     before = len(model.graph)

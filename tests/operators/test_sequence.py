@@ -125,12 +125,22 @@ g (int64[7] indices, int64[4] offsets, float[9, 3] w) => (float[n, 3] y) {
 BAGS = {"indices": np.array([0, 3, 3, 8, 1, 2, 0]), "offsets": np.array([0, 3, 3, 7])}
 
 
+@pytest.fixture(params=[True, False], ids=["lowered", "as sequences"])
+def _lowering(request, monkeypatch):
+    """With sequences of known structure replaced by tensors first, and without that."""
+    if not request.param:
+        monkeypatch.setattr("gradtool.passes.training.lower_sequences", lambda _: 0)
+
+
+@pytest.mark.usefixtures("_lowering")
 @pytest.mark.parametrize("i", [0, 1, -1])
+@pytest.mark.usefixtures("_lowering")
 @pytest.mark.parametrize("name", [n for n, text in MODELS.items() if "int64 i)" in text])
 def test_positions_that_are_inputs(name, i):
     check(MODELS[name], "w", wrt=["w", "x"], x=X, i=np.int64(i))
 
 
+@pytest.mark.usefixtures("_lowering")
 @pytest.mark.parametrize("name", [n for n, t in MODELS.items() if "int64" not in t.split("=>")[0]])
 def test_known_structure(name):
     check(MODELS[name], "w", wrt=["w", "x"], x=X)

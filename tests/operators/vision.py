@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 from cases import Floats, case, floats, integers
@@ -57,7 +59,7 @@ class Regions(Floats):
 
     scale: float = 1.0
 
-    def draw(self, rng):
+    def draw(self, rng):  # noqa: ARG002
         corners = [[1.13, 2.07, 7.31, 6.71], [0.29, 1.37, 4.61, 9.41], [3.83, 0.71, 13.93, 8.17]]
         return np.array(corners)[: self.shape[0]] / self.scale
 
@@ -80,7 +82,7 @@ case(
 class Indexed(Floats):
     """An image index and the corners of each region."""
 
-    def draw(self, rng):
+    def draw(self, rng):  # noqa: ARG002
         return np.array([[0, 1, 1, 6, 5], [1, 0, 2, 3, 3], [1, 2.6, 0.2, 9.4, 30]])
 
 
@@ -100,3 +102,18 @@ case(
 )  # fmt: skip
 case("DeformConv", (1, 2, 5, 5), (2, 2, 2, 2), floats(1, 8, 4, 4, **near), None, (1, 4, 4, 4),
      ort=False)  # fmt: skip
+
+boxes = np.float32([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, -0.1, 1, 0.9], [0, 10, 1, 11]]])
+scores = np.float32([[[0.9, 0.75, 0.6, 0.95], [0.1, 0.8, 0.7, 0.2]]])
+limits = integers([3]), np.float32([0.5]), np.float32([0.15])
+case("NonMaxSuppression", boxes, scores, *limits, gradient=False)
+case("NonMaxSuppression", boxes, scores, *limits[:2], gradient=False, center_point_box=1)
+case("NonMaxSuppression", boxes, scores, gradient=False)
+
+if find_spec("PIL"):  # onnxruntime has no decoder
+    header = struct.pack(
+        "<2sIHHIIiiHHIIiiII", b"BM", 70, 0, 0, 54, 40, 2, 2, 1, 24, 0, 16, *[0] * 4
+    )
+    bitmap = np.frombuffer(header + bytes(range(6)) + b"\0\0" + bytes(range(9, 15)) + b"\0\0", "u1")
+    for pixels in ("RGB", "BGR", "Grayscale"):
+        case("ImageDecoder", bitmap, gradient=False, ort=False, pixel_format=pixels)

@@ -10,6 +10,7 @@ import pytest
 from graphs import floats, parse, stock
 
 import gradtool as gt
+from gradtool.errors import NotDifferentiable
 
 MODEL = """g (float[N, 3] x, float[3, 4] w, float[4] b) => (y) {
     h = MatMul (x, w) s = Add (h, b) y = Tanh (s)
@@ -148,3 +149,22 @@ def test_rules_see_whether_gradients_go_straight_through(monkeypatch):
     trained(ste=True)
 
     assert seen == [False, True]
+
+
+QUANTISED = """g (float[N, 3] x, float[3] w, float s, uint8 z) => (y) {
+    h = Mul (x, w) q = QuantizeLinear (h, s, z) d = DequantizeLinear (q, s, z) y = Mul (d, d)
+}"""
+
+
+def test_quantisation_is_passed_with_the_flag_only():
+    model = parse(QUANTISED.replace("=> (y) {", "=> (y) <float s = {0.125}, uint8 z = {128}> {")
+                  .replace(", float s, uint8 z", ""), "w")  # fmt: skip
+    training = gt.grad(model, loss="sum:y", wrt=["w"], ste=True)
+    x, w = floats(2, 3), model.graph.initializers["w"].const_value.numpy()
+    d = np.clip(np.rint(x * w / 0.125), -128, 127) * 0.125
+
+    np.testing.assert_allclose(
+        gt.run(training, {"x": x}).gradients["w"], (2 * d * x).sum(0), rtol=1e-5
+    )
+    with pytest.raises(NotDifferentiable):
+        gt.grad(model, loss="sum:y", wrt=["w"])

@@ -26,12 +26,12 @@ def fake_quantize(
 ):
     """`(round(x / scale + zero) - zero) · scale`, within the range of the type."""
     kind = np.dtype(ir.DataType(kind).numpy())
-    for y, source, by, offset in pieces(x, out[0], scale, zero, axis, block_size):
+    types = (None, work[1].dtype)
+    for y, source, by, shift in pieces(x, out[0], scale, zero, axis, block_size, types):
         quotient, wide, steps = (w[: y.size].reshape(y.shape) for w in work)
         xp.copyto(quotient, source, casting="unsafe")
         xp.divide(quotient, by.astype(quotient.dtype, copy=False), out=quotient)
         xp.copyto(wide, quotient, casting="unsafe")
-        shift = None if offset is None else offset.astype(wide.dtype)
         if is_integer(kind):
             xp.rint(wide, out=wide)
             if shift is not None:
@@ -42,7 +42,7 @@ def fake_quantize(
         xp.copyto(wide, steps, casting="unsafe")
         if shift is not None:
             wide -= shift
-        wide *= by.astype(wide.dtype, copy=False)
+        wide *= by
         xp.copyto(y, wide, casting="unsafe")
 
 
@@ -52,7 +52,7 @@ def _outside(xp, source, by, offset, kind, wide, mask):
     if is_integer(kind):
         xp.rint(wide, out=wide)
         if offset is not None:
-            wide += offset.astype(wide.dtype)
+            wide += offset
     low, high = limits(kind)
     xp.less(wide, low, out=mask)
     mask |= wide > high
@@ -119,6 +119,6 @@ def dequantize_grad_scale(xp, x, scale, dy, zero=None, *, axis=1, block_size=0):
     for part, source, _, offset in pieces(x, made, scale, zero, axis, block_size):
         xp.copyto(part, source, casting="unsafe")
         if offset is not None:
-            part -= offset.astype(made.dtype)  # noqa: PLW2901 - in place
+            part -= offset  # noqa: PLW2901 - in place
     made *= dy
     return _by_group(xp, made, scale, axis, block_size)

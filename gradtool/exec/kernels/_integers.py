@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels.conv import conv
 from gradtool.exec.kernels.conv import _forward_work as conv_work
+from gradtool.exec.kernels.conv import conv
 from gradtool.program import Spec
 
 FLOAT64 = np.dtype(np.float64)

@@ -100,17 +100,18 @@ class Layout:
         return Spec((math.prod(kept),), self.wide)
 
     def blocks(self) -> Iterator[list[Index]]:
-        """The parts of each group of blocks that share their statistics."""
+        """The parts of each group of blocks that share their statistics; no group is empty."""
         spans = [
             [slice(a, min(a + step, size)) for a in range(0, size, step)] if step else []
             for size, step in zip(self.shape, self.step, strict=True)
         ]
         outer = [[slice(None)] if a in self.axes else s for a, s in enumerate(spans)]
         inner = [s if a in self.axes else [slice(None)] for a, s in enumerate(spans)]
-        for chosen in itertools.product(*outer):
+        parts = list(itertools.product(*inner))
+        for chosen in itertools.product(*outer) if parts else ():
             yield [
                 tuple(part[a] if a in self.axes else span for a, span in enumerate(chosen))
-                for part in itertools.product(*inner)
+                for part in parts
             ]
 
 

@@ -5,6 +5,7 @@ Means come before centred squares, so that nothing cancels.  Sums are in float32
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,8 +129,13 @@ def inverse_root(xp, x, count, epsilon):
 
 
 def forward(room, layout, x, scale, bias, y, kept, epsilon, *, centre=True, variance=None):
-    """`y = (x - mean) · rstd · scale + bias`; `kept` takes mean and rstd where they are wanted."""
+    """`y = (x - mean) · rstd · scale + bias`; `kept` takes mean and rstd where they are wanted.
+
+    The statistics of nothing are NaN.
+    """
     xp, x, y = room.xp, x.reshape(layout.shape), y.reshape(layout.shape)
+    if not layout.count:
+        undefine((*kept, variance))
     for parts in layout.blocks():
         mean = None
         if centre:
@@ -149,6 +155,13 @@ def forward(room, layout, x, scale, bias, y, kept, epsilon, *, centre=True, vari
                 xp.subtract(x[index], mean, out=n)
             xp.multiply(n if centre else x[index], factor, out=n)
             scaled(xp, n, rest, bias, index, y[index])
+
+
+def undefine(statistics):
+    """Fill those that are wanted with NaN."""
+    for target in statistics:
+        if target is not None:
+            target.fill(math.nan)
 
 
 def combined(room, rstd, scale):

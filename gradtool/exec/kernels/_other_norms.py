@@ -107,6 +107,8 @@ def _moments(xp, x, axes):
 @kernel("MeanVarianceNormalization", temporaries=lambda x, *, out, axes=(0, 2, 3): 3 * x.bytes)
 def mean_variance_normalization(xp, x, *, axes=(0, 2, 3)):
     """`y = (x - mean) / (std + 1e-9)`."""
+    if not x.size:
+        return xp.empty_like(x)
     centred, std = _moments(xp, x, tuple(axes))
     return (centred / (std + 1e-9)).astype(x.dtype)
 
@@ -116,6 +118,8 @@ def mean_variance_normalization(xp, x, *, axes=(0, 2, 3)):
     temporaries=lambda x, dy, *, out, axes: 5 * max(x.bytes, 4 * math.prod(x.shape)),
 )
 def mean_variance_normalization_grad(xp, x, dy, *, axes):
+    if not x.size:
+        return xp.empty_like(x)
     axes = tuple(axes)
     centred, std = _moments(xp, x, axes)
     share = (dy * centred).mean(axes, keepdims=True) / ((std + 1e-9) * xp.where(std > 0, std, 1))

@@ -51,6 +51,8 @@ def _workspace(shape, plan, dtype, *, nearest):
 
 def _run(xp, x, plan, y, work):
     """`y` = x through the taps of each axis in turn, a few planes at a time."""
+    if not x.size:
+        return
     *stages, scratch = work
     lead, shapes = _planes(x.shape, plan)
     planes = len(scratch) // max(map(math.prod, shapes))
@@ -132,6 +134,8 @@ def resize_grad(xp, dy, shape, *inputs, out, work, **attributes):
 
 def _phases(x, y, plan):
     """`(part of x, the windows on y that each show all of it)` of a resize that only repeats."""
+    if not x.size:
+        return
     lead, shapes = _planes(x.shape, plan)
     factors = {step.axis - lead: step.repeats for step in plan}
     each = [factors.get(axis, 1) for axis in range(len(shapes[0]))]

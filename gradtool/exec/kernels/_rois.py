@@ -180,7 +180,7 @@ def _moves(slope, where, size):
 
 @kernel("ai.gradtool::MaxRoiPoolGrad", host=(1,))
 def max_roi_pool_grad(xp, x, rois, dy, *, spatial_scale=1.0):
-    """dy goes to the first of the largest elements of each bin."""
+    """The gradient goes to the first of the largest elements of each bin."""
     dx = xp.zeros(x.shape, x.dtype)
     channels = xp.arange(x.shape[1])
     for slope, (image, *corner) in zip(dy, np.asarray(rois, np.float64), strict=True):

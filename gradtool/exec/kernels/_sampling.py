@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._taps import MODES, POINTS, combined, taps
 from gradtool.exec.kernels._wide import widened

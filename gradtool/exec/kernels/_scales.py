@@ -37,8 +37,13 @@ def parts(x, scale, axis, block_size):
                 yield chosen, split, (*lead, slice(start, start + count)), scales
 
 
-def pieces(x, y, scale, zero, axis, block_size):
-    """Blocks `(y, x, scale, zero)` that fit the second-level cache."""
+def pieces(x, y, scale, zero, axis, block_size, types=(None, np.float32)):
+    """Blocks `(y, x, scale, zero)` that fit the second-level cache.
+
+    `types` are those in which scale (None: its own) and zero are wanted.
+    """
+    scale = scale if types[0] is None else scale.astype(types[0], copy=False)
+    zero = None if zero is None else zero.astype(types[1])
     for index, shape, of_scale, scales in parts(x, scale, axis, block_size):
         given = (x[index].reshape(shape), scale[of_scale].reshape(scales))
         if zero is not None:

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-POINTS = 512  # positions at a time: their indices and weights stay in the first-level cache
+POINTS = 256  # positions at a time: their indices and weights stay in the first-level cache
 CUBIC = -0.75
 SPANS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 MODES = {"bilinear": "linear", "bicubic": "cubic"}

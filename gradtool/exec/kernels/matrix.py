@@ -25,7 +25,7 @@ def eye_like(xp, x, *, dtype=None, k=0):
 
 @kernel("ai.gradtool::DetGrad", temporaries=lambda x, dy, *, out: 6 * x.bytes)
 def det_grad(xp, x, dy):
-    """`dx = dy · cofactor(x)`, from the singular values: `x = u s v` has u (Π other s) v · signs."""
+    """`dx = dy · cofactor(x)`, from singular values: of `x = u s v` it is `± u (Π other s) v`."""
     u, s, v = xp.linalg.svd(x.astype(accumulator(x.dtype), copy=False))
     others = xp.ones_like(s)
     for i in range(s.shape[-1]):

@@ -46,7 +46,7 @@ def label_encoder(
 def _key(item):
     """A key as a dictionary finds it: NaN equals NaN, and bytes are text."""
     item = item.item() if isinstance(item, np.generic) else item
-    item = item.decode() if isinstance(item, bytes) else item
+    item = item.decode() if isinstance(item, bytes) else item  # of an attribute
     return "NaN" if item != item else item  # noqa: PLR0124 - true of NaN alone
 
 

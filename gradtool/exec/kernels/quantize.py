@@ -38,15 +38,16 @@ def quantize_linear(
 
     The quotient has the precision of the scale, or the one asked for.
     """
-    for y, source, by, offset in pieces(x, out[0], scale, zero, axis, block_size):
+    types = [w.dtype for w in work]
+    for y, source, by, offset in pieces(x, out[0], scale, zero, axis, block_size, types):
         quotient, wide = (w[: y.size].reshape(y.shape) for w in work)
         xp.copyto(quotient, source, casting="unsafe")
-        xp.divide(quotient, by.astype(quotient.dtype, copy=False), out=quotient)
+        xp.divide(quotient, by, out=quotient)
         xp.copyto(wide, quotient, casting="unsafe")
         if is_integer(y.dtype):
             xp.rint(wide, out=wide)
             if offset is not None:
-                wide += offset.astype(wide.dtype)
+                wide += offset
             xp.clip(wide, *limits(y.dtype), out=wide)
         elif saturate or y.dtype.itemsize * 8 != _bits(y.dtype):
             xp.clip(wide, *limits(y.dtype), out=wide)
@@ -64,12 +65,13 @@ def _dequantize_work(x, scale, zero=None, *, out, **attributes):
 @kernel("DequantizeLinear", work=_dequantize_work)
 def dequantize_linear(xp, x, scale, zero=None, *, out, work, axis=1, block_size=0, output_dtype=0):
     """`y = (x - zero) · scale`."""
-    for y, source, by, offset in pieces(x, out[0], scale, zero, axis, block_size):
+    types = [work[0].dtype] * 2
+    for y, source, by, offset in pieces(x, out[0], scale, zero, axis, block_size, types):
         wide = work[0][: y.size].reshape(y.shape)
         xp.copyto(wide, source, casting="unsafe")
         if offset is not None:
-            wide -= offset.astype(wide.dtype)
-        wide *= by.astype(wide.dtype, copy=False)
+            wide -= offset
+        wide *= by
         xp.copyto(y, wide, casting="unsafe")
 
 
