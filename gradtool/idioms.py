@@ -217,8 +217,16 @@ class Idioms:
         return self.ReduceMean(x, axes, keepdims=int(keepdims)) if axes else x
 
     def zeros_like(self, x: ir.Value) -> ir.Value:
-        """Zeros of the shape and type of `x`; a sequence of zeros for a sequence."""
-        if not isinstance(x.type, ir.TensorType):
+        """Zeros of the shape and type of `x`; a sequence of zeros for a sequence.
+
+        The gradient of an optional value is that of what it holds.
+        """
+        if isinstance(x.type, ir.OptionalType):
+            if not isinstance(x.type.elem_type, ir.TensorType) or x.shape is None:
+                return self.zeros_like(self.OptionalGetElement(x))
+            zero = np.zeros(1, dtype=x.dtype.numpy())
+            return self.ConstantOfShape(self.sizes(list(x.shape)), value=zero)
+        if isinstance(x.type, ir.SequenceType):
             return self.each(self.zeros_like, x)
         zero = np.zeros(1, dtype=x.dtype.numpy())
         return self.ConstantOfShape(self.shape(x), value=zero)

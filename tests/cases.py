@@ -96,3 +96,39 @@ def case(
     """Add a case. `gradient=False`: forward only. `ort=False`: onnxruntime lacks or breaks it."""
     made = tuple(Floats(i) if isinstance(i, tuple) else i for i in inputs)
     CASES.append(Case(op, made, attributes, outputs, opset, gradient, ort, note))
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A model in ONNX text without its header, for operators that need more than one node.
+
+    `weights` and `wrt` are names of its inputs, the first of those that become initializers.
+    """
+
+    name: str
+    text: str
+    weights: str
+    wrt: str
+    feeds: dict[str, Any]
+
+    @property
+    def ops(self) -> set[str]:
+        """The operators of its nodes, those in bodies included."""
+        from onnx import parser
+
+        pending = list(parser.parse_graph(self.text).node)
+        found = set()
+        for node in pending:
+            found.add(f"{node.domain}::{node.op_type}" if node.domain else node.op_type)
+            for attribute in node.attribute:
+                pending.extend(attribute.g.node)
+        return found
+
+
+WHOLE: list[Whole] = []
+
+
+def whole(name: str, text: str, weights: str, wrt: str, **feeds: Any) -> None:
+    """Add a model; `feeds` are its inputs."""
+    arrays = {key: np.asarray(value) for key, value in feeds.items()}
+    WHOLE.append(Whole(name, text, weights, wrt, arrays))

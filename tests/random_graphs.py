@@ -61,6 +61,9 @@ class Recipe:
         ]
         return "\n".join(rows)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - as hypothesis calls
+        printer.text(f"\n{self!r}\n")
+
 
 def assemble(recipe: Recipe, dtype: Any = np.float64) -> ir.Model:
     """The model of a recipe, its floats as `dtype`."""

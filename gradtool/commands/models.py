@@ -63,7 +63,7 @@ def training_of(ctx: click.Context, loaded: ir.Model, options: dict[str, Any]) -
     """The training graph of a model: itself if it holds gradients and no loss is named."""
     from gradtool import api
 
-    named = options["loss"] != "auto" or options["head_grads"]
+    named = options["loss"] not in ("auto", ["auto"]) or options["head_grads"]
     if api.is_training_graph(loaded) and not named:
         return loaded
     made = differentiate(ctx, loaded, options)

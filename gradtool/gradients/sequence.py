@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx_ir as ir
 
 from gradtool.functions._sizes import array
 from gradtool.gradients import gradient, zero_gradient
 from gradtool.gradients._maps import backward_map
 
 zero_gradient("OptionalHasElement", "SequenceEmpty", "SequenceLength")
-
-
-def _is_tensor(value):
-    return isinstance(value.type, ir.TensorType)
 
 
 def _from_start(op, position, length):
@@ -91,11 +86,11 @@ def sequence_map(op, node, *dys):
 
 @gradient("Optional")
 def optional(op, node, dy):
-    """`y` is x, perhaps."""
-    return dy if dy.type == node.inputs[0].type else op.OptionalGetElement(dy)
+    """`y` holds x:  dx = dy, since the gradient of an optional value is that of what it holds."""
+    return dy
 
 
 @gradient("OptionalGetElement")
 def optional_get_element(op, node, dy):
-    """`y` is x, which is there."""
-    return dy if dy.type == node.inputs[0].type else op.Optional(dy)
+    """`y` is what x holds."""
+    return dy

@@ -15,6 +15,7 @@ from gradtool.io import dims as dimensions
 from gradtool.io import opset as opsets
 from gradtool.io.functions import inline_functions
 from gradtool.io.limits import DEFAULT, Limits
+from gradtool.io.walk import STANDARD
 from gradtool.shapes import infer
 
 # The library says on the log what is an error here, or of no interest.
@@ -110,7 +111,10 @@ def deserialize(proto: onnx.ModelProto) -> ir.Model:
     dimensions.tidy(proto)
     logging.getLogger(ir.__name__).addHandler(_SILENT)
     try:
-        return ir.serde.deserialize_model(proto)
+        model = ir.serde.deserialize_model(proto)
     except Exception as error:
         reason = " ".join(str(error.__cause__ or error).split())[:200]
         raise ModelError(f"cannot be read: {reason}") from error
+    if not any(domain in model.graph.opset_imports for domain in STANDARD):
+        model.graph.opset_imports[""] = opsets.MOST
+    return model

@@ -14,6 +14,7 @@ from gradtool.io import adapters, legacy
 from gradtool.io.functions import inline_functions
 
 MINIMUM = 18
+MOST = 26  # what onnxruntime 1.31 reads: nothing is raised beyond it unasked
 _HEAVY = 1024
 _SINGLE_FIELDS = (
     "ir_version",

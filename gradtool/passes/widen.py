@@ -13,6 +13,18 @@ from gradtool import io, shapes
 
 NARROW = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 WIDE = ir.DataType.DOUBLE
+TYPES = ("to", "dtype", "output_datatype", "stash_type", "softmax_precision")
+
+# Operators that make float32 unless an attribute says otherwise.
+MAKERS = {
+    "RandomNormal": "dtype",
+    "RandomUniform": "dtype",
+    "SequenceEmpty": "dtype",
+    "BlackmanWindow": "output_datatype",
+    "HammingWindow": "output_datatype",
+    "HannWindow": "output_datatype",
+    "MelWeightMatrix": "output_datatype",
+}
 
 
 def widen(model: ir.Model) -> ir.Model:
@@ -43,7 +55,7 @@ def _wide(kind: ir.TypeProtocol) -> ir.TypeProtocol:
 def _widen_attributes(node: ir.Node) -> None:
     """Element types and tensors in attributes: of Cast, Constant, ConstantOfShape and others."""
     for name, attr in list(node.attributes.items()):
-        if name in ("to", "dtype", "stash_type", "softmax_precision") and attr.value in NARROW:
+        if name in TYPES and attr.value in NARROW:
             node.attributes[name] = ir.AttrInt64(name, int(WIDE))
         elif attr.type == ir.AttributeType.TENSOR and attr.as_tensor().dtype in NARROW:
             wide = attr.as_tensor().numpy().astype(np.float64)
@@ -51,6 +63,11 @@ def _widen_attributes(node: ir.Node) -> None:
     if node.op_type == "Constant" and "value_float" in node.attributes:
         number = node.attributes.pop("value_float").as_float()
         node.attributes["value"] = ir.AttrTensor("value", ir.Tensor(np.asarray(number, np.float64)))
+    if node.op_type == "ConstantOfShape" and "value" not in node.attributes:
+        node.attributes["value"] = ir.AttrTensor("value", ir.Tensor(np.zeros(1, np.float64)))
+    kind = MAKERS.get(node.op_type)
+    if kind is not None and kind not in node.attributes:
+        node.attributes[kind] = ir.AttrInt64(kind, int(WIDE))
 
 
 def _lazily(tensor: ir.TensorProtocol) -> ir.LazyTensor:

@@ -9,7 +9,6 @@ DOMAIN = "ai.onnx.ml::"
 plain = {"gradient": False}
 case(f"{DOMAIN}ArrayFeatureExtractor", (3, 4), integers([[0, 2, 0]]))
 case(f"{DOMAIN}ArrayFeatureExtractor", (2, 3, 4), integers([1, 1]))
-case(f"{DOMAIN}ArrayFeatureExtractor", (4,), integers([3, 0]))
 case(f"{DOMAIN}Binarizer", fixed(3, 4), **plain, threshold=0.3)
 names = np.array(["a", "b", "?"], dtype=object)
 case(

@@ -30,8 +30,9 @@ for family in FAMILIES:
 HERE = Path(__file__).parent
 PACKAGE = Path(gradtool.__file__).parent
 RULES = gradients.rules()
-TESTED = {full_name(*split_name(c.op)) for c in cases.CASES}
-DIFFERENTIATED = {full_name(*split_name(c.op)) for c in cases.CASES if c.gradient}
+WHOLE = {op for whole in cases.WHOLE for op in whole.ops}
+TESTED = WHOLE | {full_name(*split_name(c.op)) for c in cases.CASES}
+DIFFERENTIATED = WHOLE | {full_name(*split_name(c.op)) for c in cases.CASES if c.gradient}
 
 
 def backward(case: cases.Case) -> ir.Model:

@@ -136,7 +136,7 @@ def _again(xp, n, d, linear, x, w, r, b, bias, hidden, buffers):
         before = hidden.rows(times, buffers["before"])
         linked = common.take(buffers["linked"], (count, a.shape[0] * n.batch))
         xp.matmul(r[:count], before.reshape(-1, size).T, out=linked)
-        linked = linked.reshape(count, -1, n.batch).swapaxes(0, 1)
+        linked = linked.reshape(count, a.shape[0], n.batch).swapaxes(0, 1)
         xp.add(a[:, : 2 * size], linked[:, : 2 * size], out=slab[times, : 2 * size])
         xp.copyto(slab[times, 2 * size : 3 * size], a[:, 2 * size :])
         if linear:

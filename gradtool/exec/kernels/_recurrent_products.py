@@ -54,7 +54,7 @@ def weight_gradients(xp, n: Recurrence, direction: int, x, w, slab, dx, dw, hidd
         count = times.stop - times.start
         da = take(buffers["gathered"], (slab.shape[1], count, n.batch))
         xp.copyto(da, slab[times].swapaxes(0, 1))
-        da = da.reshape(slab.shape[1], -1)
+        da = da.reshape(slab.shape[1], count * n.batch)
         rows = rows_of(xp, n, x, times, buffers.get("x"))
         add = adder(xp, buffers["linked"], first=times.start == 0)
         if dw is not None:
@@ -71,7 +71,7 @@ def _input_gradient(xp, n, direction, da, w, times, dx, buffers):
         return
     made = take(buffers["linked"], (da.shape[0], n.inputs))
     xp.matmul(da, w, out=made)
-    made = made.reshape(-1, n.batch, n.inputs)
+    made = made.reshape(times.stop - times.start, n.batch, n.inputs)
     target = (dx.swapaxes(0, 1) if n.layout else dx)[times]
     if direction:
         xp.add(target, made, out=target)

@@ -1,14 +1,10 @@
-"""Gradients through sequences and optional values, in whole models."""
+"""Sequences and optional values, in whole models."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from graphs import floats
-from whole import check
+from cases import whole
 
-X = floats(4, 3)
-W = "float[3, 3] w"
 MODELS = {
     "construct and concat": """
 g (float[4, 3] x, float[3, 3] w) => (float[n, 3] y) {
@@ -92,6 +88,20 @@ g (float[4, 3] x, float[3, 3] w) => (float[4, 3] y) {
    b = OptionalGetElement (o)
    y = Mul (b, b)
 }""",
+    "optional that may be absent": """
+g (float[4, 3] x, float[3, 3] w) => (float[4, 3] y) {
+   a = MatMul (x, w)
+   s = SequenceConstruct (a, x)
+   n = SequenceLength (s)
+   f = Cast <to = 1> (n)
+   o = Optional (a)
+   there = OptionalHasElement (o)
+   b = If (there) <
+      then_branch = t () => (p) { e = OptionalGetElement (o) p = Mul (e, f) },
+      else_branch = u () => (q) { q = Identity (x) }
+   >
+   y = Mul (b, b)
+}""",
     "embedding bag": """
 g (int64[7] indices, int64[4] offsets, float[9, 3] w) => (float[n, 3] y) {
    zero = Constant <value = int64[1] {0}> ()
@@ -123,28 +133,13 @@ g (int64[7] indices, int64[4] offsets, float[9, 3] w) => (float[n, 3] y) {
 }""",
 }
 BAGS = {"indices": np.array([0, 3, 3, 8, 1, 2, 0]), "offsets": np.array([0, 3, 3, 7])}
+X = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
 
-
-@pytest.fixture(params=[True, False], ids=["lowered", "as sequences"])
-def _lowering(request, monkeypatch):
-    """With sequences of known structure replaced by tensors first, and without that."""
-    if not request.param:
-        monkeypatch.setattr("gradtool.passes.training.lower_sequences", lambda _: 0)
-
-
-@pytest.mark.usefixtures("_lowering")
-@pytest.mark.parametrize("i", [0, 1, -1])
-@pytest.mark.usefixtures("_lowering")
-@pytest.mark.parametrize("name", [n for n, text in MODELS.items() if "int64 i)" in text])
-def test_positions_that_are_inputs(name, i):
-    check(MODELS[name], "w", wrt=["w", "x"], x=X, i=np.int64(i))
-
-
-@pytest.mark.usefixtures("_lowering")
-@pytest.mark.parametrize("name", [n for n, t in MODELS.items() if "int64" not in t.split("=>")[0]])
-def test_known_structure(name):
-    check(MODELS[name], "w", wrt=["w", "x"], x=X)
-
-
-def test_a_loop_that_collects_a_sequence():
-    check(MODELS["embedding bag"], "w", wrt=["w"], **BAGS)
+for name, text in MODELS.items():
+    if name == "embedding bag":
+        whole(name, text, "w", "w", **BAGS)
+    elif "int64 i)" in text:
+        for i in (0, 1, -1):
+            whole(f"{name} {i}", text, "w", "w x", x=X, i=np.int64(i))
+    else:
+        whole(name, text, "w", "w x", x=X)

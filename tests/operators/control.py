@@ -1,16 +1,12 @@
-"""Gradients through If, Loop and Scan, in whole models."""
+"""If, Loop and Scan, in whole models."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from graphs import floats
-from whole import check
+from cases import whole
 
-X = floats(4, 3)
-W = "float[3, 3] w, float[3, 3] v"
 IF = """
-g (float[{n}, 3] x, float limit, %s) => (float[{n}, 3] y) {{
+g (float[{n}, 3] x, float limit, float[3, 3] w, float[3, 3] v) => (float[{n}, 3] y) {{
    m = ReduceMax <keepdims = 0> (x)
    c = Greater (m, limit)
    h = Tanh (x)
@@ -18,9 +14,9 @@ g (float[{n}, 3] x, float limit, %s) => (float[{n}, 3] y) {{
       then_branch = t () => (a) {{ q = MatMul (h, w) a = Sigmoid (q) }},
       else_branch = e () => (b) {{ r = MatMul (h, w) s = MatMul (r, v) b = Exp (s) }}
    >
-}}""" % W
+}}"""
 NESTED_IF = """
-g (float[4, 3] x, float limit, %s) => (float[4, 3] y) {
+g (float[4, 3] x, float limit, float[3, 3] w, float[3, 3] v) => (float[4, 3] y) {
    m = ReduceMax <keepdims = 0> (x)
    c = Greater (m, limit)
    y = If (c) <
@@ -35,7 +31,7 @@ g (float[4, 3] x, float limit, %s) => (float[4, 3] y) {
       },
       else_branch = e () => (b) { b = Identity (x) }
    >
-}""" % W
+}"""
 OTHER_SIZES = """
 g (float[4, 3] x, float limit, float[3, 3] w) => (float[n, 3] y) {
    m = ReduceMax <keepdims = 0> (x)
@@ -49,28 +45,8 @@ g (float[4, 3] x, float limit, float[3, 3] w) => (float[n, 3] y) {
    >
    y = Mul (z, z)
 }"""
-
-
-@pytest.mark.parametrize("limit", [-9.0, 9.0], ids=["then", "otherwise"])
-@pytest.mark.parametrize(
-    ("text", "weights"),
-    [
-        pytest.param(IF.format(n="4"), "w v", id="known sizes"),
-        pytest.param(IF.format(n="batch"), "w v", id="unknown batch"),
-        pytest.param(OTHER_SIZES, "w", id="branches of other sizes"),
-    ],
-)
-def test_if(text, weights, limit):
-    check(text, weights, wrt=[*weights.split(), "x"], x=X, limit=np.float32(limit))
-
-
-@pytest.mark.parametrize("limit", [-9.0, 0.1, 9.0])
-def test_if_in_if(limit):
-    check(NESTED_IF, "w v", wrt=["x", "w"], x=X, limit=np.float32(limit))
-
-
 LOOP = """
-g (float[{b}, 3] h0, float[5, {b}, 3] xs, %s) => (float[{b}, 3] last, float[k, {b}, 3] all) {{
+g (float[{b}, 3] h0, float[5, {b}, 3] xs, float[3, 3] w, float[3, 3] v) => (float[{b}, 3] last, float[k, {b}, 3] all) {{
    n = Constant <value_int = 5> ()
    go = Constant <value = bool {{1}}> ()
    last, all = Loop (n, go, h0) <body = body (int64 i, bool c, float[{b}, 3] h) => (c2, h2, seen) {{
@@ -82,9 +58,9 @@ g (float[{b}, 3] h0, float[5, {b}, 3] xs, %s) => (float[{b}, 3] last, float[k, {
       r = MatMul (h2, v)
       seen = Sigmoid (r)
    }}>
-}}""" % W
+}}"""
 COUNTED = """
-g (int64 n, float[4, 3] h0, %s) => (float[4, 3] last, float[k, 4, 3] all) {
+g (int64 n, float[4, 3] h0, float[3, 3] w, float[3, 3] v) => (float[4, 3] last, float[k, 4, 3] all) {
    go = Constant <value = bool {1}> ()
    last, all = Loop (n, go, h0) <body = body (int64 i, bool c, float[4, 3] h) => (c2, h2, seen) {
       c2 = Identity (c)
@@ -94,7 +70,7 @@ g (int64 n, float[4, 3] h0, %s) => (float[4, 3] last, float[k, 4, 3] all) {
       h2 = Tanh (q)
       seen = MatMul (h2, v)
    }>
-}""" % W
+}"""
 UNTIL = """
 g (float[4, 3] h0, float limit, float[3, 3] w) => (float[4, 3] last) {
    go = Constant <value = bool {1}> ()
@@ -109,7 +85,7 @@ g (float[4, 3] h0, float limit, float[3, 3] w) => (float[4, 3] last) {
    }>
 }"""
 IF_IN_LOOP = """
-g (float[4, 3] h0, %s) => (float[4, 3] last) {
+g (float[4, 3] h0, float[3, 3] w, float[3, 3] v) => (float[4, 3] last) {
    n = Constant <value_int = 4> ()
    go = Constant <value = bool {1}> ()
    two = Constant <value_int = 2> ()
@@ -122,9 +98,9 @@ g (float[4, 3] h0, %s) => (float[4, 3] last) {
          else_branch = e () => (b) { q = MatMul (t, v) b = Mul (q, h) }
       >
    }>
-}""" % W
+}"""
 LOOP_IN_IF = """
-g (float[4, 3] h0, float limit, %s) => (float[4, 3] y) {
+g (float[4, 3] h0, float limit, float[3, 3] w, float[3, 3] v) => (float[4, 3] y) {
    m = ReduceMax <keepdims = 0> (h0)
    cond = Greater (m, limit)
    n = Constant <value_int = 3> ()
@@ -139,9 +115,9 @@ g (float[4, 3] h0, float limit, %s) => (float[4, 3] y) {
       },
       else_branch = e () => (b) { b = MatMul (h0, v) }
    >
-}""" % W
+}"""
 LOOP_IN_LOOP = """
-g (float[4, 3] h0, %s) => (float[4, 3] last) {
+g (float[4, 3] h0, float[3, 3] w, float[3, 3] v) => (float[4, 3] last) {
    n = Constant <value_int = 3> ()
    two = Constant <value_int = 2> ()
    go = Constant <value = bool {1}> ()
@@ -155,7 +131,7 @@ g (float[4, 3] h0, %s) => (float[4, 3] last) {
          s2 = Mul (k2, h)
       }>
    }>
-}""" % W
+}"""
 CROSSED = """
 g (float[4, 3] a0, float[4, 3] b0, int64 n, float[3, 3] w) => (float[4, 3] y) {
    go = Constant <value = bool {1}> ()
@@ -171,47 +147,8 @@ g (float[4, 3] a0, float[4, 3] b0, int64 n, float[3, 3] w) => (float[4, 3] y) {
    }>
    y = Mul (a9, b9)
 }"""
-TREES = floats(5, 4, 3, seed=3)
-
-
-def test_loop():
-    check(LOOP.format(b="4"), "w v", wrt=["w", "v", "h0", "xs"], h0=X, xs=TREES)
-
-
-def test_loop_with_unknown_batch():
-    check(LOOP.format(b="batch"), "w v", wrt=["w", "v", "h0", "xs"], h0=X, xs=TREES)
-
-
-@pytest.mark.parametrize("n", [0, 1, 4])
-def test_loop_whose_count_is_an_input(n):
-    check(COUNTED, "w v", wrt=["w", "v", "h0"], n=np.int64(n), h0=X)
-
-
-@pytest.mark.parametrize("limit", [0.5, 2.0, 9.0])
-def test_loop_that_ends_on_a_condition(limit):
-    check(UNTIL, "w", wrt=["w", "h0"], limit=np.float32(limit), h0=X)
-
-
-@pytest.mark.parametrize(
-    ("text", "feeds"),
-    [
-        pytest.param(IF_IN_LOOP, {}, id="if in loop"),
-        pytest.param(LOOP_IN_IF, {"limit": np.float32(-9)}, id="loop in if"),
-        pytest.param(LOOP_IN_IF, {"limit": np.float32(9)}, id="loop in the other branch"),
-        pytest.param(LOOP_IN_LOOP, {}, id="loop in loop"),
-    ],
-)
-def test_nested(text, feeds):
-    check(text, "w v", wrt=["w", "v", "h0"], h0=X, **feeds)
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 3])
-def test_loop_whose_states_change_places(n):
-    check(CROSSED, "w", wrt=["w", "a0", "b0"], a0=X, b0=floats(4, 3, seed=5), n=np.int64(n))
-
-
 SCAN = """
-g (float[{b}, 3] h0, float[{b}, 5, 3] xs, %s) => (float[{b}, 3] last, float[{b}, 3, k] all) {{
+g (float[{b}, 3] h0, float[{b}, 5, 3] xs, float[3, 3] w, float[3, 3] v) => (float[{b}, 3] last, float[{b}, 3, k] all) {{
    last, all = Scan (h0, xs) <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [-1],
       scan_input_directions = [{i}], scan_output_directions = [{o}],
       body = body (float[{b}, 3] h, float[{b}, 3] x) => (h2, seen) {{
@@ -221,7 +158,7 @@ g (float[{b}, 3] h0, float[{b}, 5, 3] xs, %s) => (float[{b}, 3] last, float[{b},
          r = MatMul (h2, v)
          seen = Mul (r, x)
       }}>
-}}""" % W
+}}"""
 TWO_SCANS = """
 g (float[4, 3] h0, float[5, 4, 3] xs, float[3, 3] w) => (float[5, 4, 3] all) {
    last, mid = Scan (h0, xs) <num_scan_inputs = 1,
@@ -238,21 +175,9 @@ g (float[4, 3] h0, float[5, 4, 3] xs, float[3, 3] w) => (float[5, 4, 3] all) {
          shown = Sub (k2, b)
       }>
 }"""
-
-
-@pytest.mark.parametrize("batch", ["4", "batch"])
-@pytest.mark.parametrize(("i", "o"), [(0, 0), (1, 0), (0, 1), (1, 1)])
-def test_scan(batch, i, o):
-    text = SCAN.format(b=batch, i=i, o=o)
-    check(text, "w v", wrt=["w", "v", "h0", "xs"], h0=X, xs=floats(4, 5, 3, seed=2))
-
-
-def test_scan_after_scan():
-    check(TWO_SCANS, "w", wrt=["w", "h0", "xs"], h0=X, xs=TREES)
-
-
 GROWING = """
 g (float[4, 3] h0, int64 n, float[3, 3] w) => (float[k, 3] y) {
+   axis = Constant <value = int64[1] {0}> ()
    go = Constant <value = bool {1}> ()
    y = Loop (n, go, h0) <body = body (int64 i, bool c, float[m, 3] h) => (c2, h2) {
       c2 = Identity (c)
@@ -265,14 +190,39 @@ g (float[4, 3] h0, int64 n, float[3, 3] w) => (float[k, 3] y) {
 }"""
 
 
-@pytest.mark.parametrize("n", [0, 1, 3])
-def test_loop_whose_state_grows(n):
-    text = GROWING.replace("go =", "axis = Constant <value = int64[1] {0}> () go =")
-    check(text, "w", wrt=["w", "h0"], h0=X, n=np.int64(n))
+def floats(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def test_loop_of_known_count_whose_state_grows():
-    text = GROWING.replace("int64 n, ", "").replace(
-        "go =", "axis = Constant <value = int64[1] {0}> () n = Constant <value_int = 3> () go ="
-    )
-    check(text, "w", wrt=["w", "h0"], h0=X)
+def limit(value: float) -> np.float32:
+    return np.float32(value)
+
+
+X, TRACK = floats(4, 3), floats(5, 4, 3, seed=3)
+for value, which in ((-9, "then"), (9, "else")):
+    for batch in ("4", "batch"):
+        whole(f"if {which}, {batch}", IF.format(n=batch), "w v", "w v x", x=X, limit=limit(value))
+    whole(f"other sizes {which}", OTHER_SIZES, "w", "w x", x=X, limit=limit(value))
+    whole(f"loop in {which}", LOOP_IN_IF, "w v", "w v h0", h0=X, limit=limit(value))
+for value in (-9, 0.1, 9):
+    whole(f"if in if, {value}", NESTED_IF, "w v", "w x", x=X, limit=limit(value))
+
+for batch in ("4", "batch"):
+    whole(f"loop, {batch}", LOOP.format(b=batch), "w v", "w v h0 xs", h0=X, xs=TRACK)
+for n in (0, 1, 3, 4):
+    whole(f"counted {n}", COUNTED, "w v", "w v h0", n=np.int64(n), h0=X)
+    whole(f"crossed {n}", CROSSED, "w", "w a0 b0", a0=X, b0=floats(4, 3, seed=5), n=np.int64(n))
+    whole(f"growing {n}", GROWING, "w", "w h0", h0=X, n=np.int64(n))
+KNOWN = GROWING.replace("int64 n, ", "").replace("go =", "n = Constant <value_int = 3> ()\n   go =")
+whole("growing, known count", KNOWN, "w", "w h0", h0=X)
+for value in (0.5, 2, 9):
+    whole(f"until {value}", UNTIL, "w", "w h0", limit=limit(value), h0=X)
+whole("if in loop", IF_IN_LOOP, "w v", "w v h0", h0=X)
+whole("loop in loop", LOOP_IN_LOOP, "w v", "w v h0", h0=X)
+
+for batch in ("4", "batch"):
+    for i, o in ((0, 0), (1, 0), (0, 1), (1, 1)):
+        text = SCAN.format(b=batch, i=i, o=o)
+        xs = floats(4, 5, 3, seed=2)
+        whole(f"scan {i}{o}, {batch}", text, "w v", "w v h0 xs", h0=X, xs=xs)
+whole("scan after scan", TWO_SCANS, "w", "w h0 xs", h0=X, xs=TRACK)

@@ -1,0 +1,73 @@
+"""Steps of optimizers against their formulas, and in place of large arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from checkers import check_memory
+
+from gradtool.exec import kernel
+from gradtool.exec.call import call, spec_of
+from gradtool.families import split_name
+
+X, G, V = (np.random.default_rng(s).standard_normal(40000).astype(np.float32) for s in range(3))
+H = np.abs(V) + np.float32(0.1)
+RATE = np.float32(0.05)
+
+
+def run(op: str, count: int, *tensors: np.ndarray, outputs: int, **attributes) -> list[np.ndarray]:
+    found = kernel.find(*split_name(f"ai.onnx.preview.training::{op}"), 1)
+    out = [spec_of(tensors[0])] * outputs
+    return call(np, found, [np.asarray(RATE), np.asarray(count), *tensors], out, attributes)
+
+
+def close(found: np.ndarray, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 7])
+def test_adam(count):
+    x, v, h = run("Adam", count, X, G, V, H, outputs=3, alpha=0.8, beta=0.95,
+                  norm_coefficient=0.1, norm_coefficient_post=0.2)  # fmt: skip
+    g = G + 0.1 * X
+    new_v, new_h = 0.8 * V + 0.2 * g, 0.95 * H + 0.05 * g * g
+    rate = RATE if count == 0 else RATE * np.sqrt(1 - 0.95**count) / (1 - 0.8**count)
+
+    close(v, new_v)
+    close(h, new_h)
+    close(x, 0.8 * (X - rate * new_v / (np.sqrt(new_h) + 1e-6)))
+
+
+@pytest.mark.parametrize("count", [0, 7])
+def test_adagrad(count):
+    x, h = run("Adagrad", count, X, G, H, outputs=2, decay_factor=0.1, norm_coefficient=0.1)
+    g = G + 0.1 * X
+
+    close(h, H + g * g)
+    close(x, X - RATE / (1 + count * 0.1) * g / (np.sqrt(H + g * g) + 1e-6))
+
+
+@pytest.mark.parametrize("count", [0, 7])
+@pytest.mark.parametrize("mode", ["standard", "nesterov"])
+def test_momentum(mode, count):
+    x, v = run("Momentum", count, X, G, V, outputs=2, alpha=0.9, beta=0.5, mode=mode,
+               norm_coefficient=0.1)  # fmt: skip
+    g = G + 0.1 * X
+    new = 0.9 * V + (0.5 if count else 1) * g
+
+    close(v, new)
+    close(x, X - RATE * (new if mode == "standard" else g + 0.9 * new))
+
+
+@pytest.mark.parametrize(
+    ("op", "tensors", "outputs", "attributes"),
+    [
+        ("Adam", (X, G, V, H), 3, {}),
+        ("Adagrad", (X, G, H), 2, {}),
+        ("Momentum", (X, G, V), 2,
+         {"alpha": 0.9, "beta": 1.0, "mode": "nesterov", "norm_coefficient": 0.0}),
+    ],
+)  # fmt: skip
+def test_a_step_takes_two_blocks(op, tensors, outputs, attributes):
+    inputs = [np.asarray(RATE), np.asarray(1), *tensors]
+    check_memory(f"ai.onnx.preview.training::{op}", inputs, [spec_of(X)] * outputs, **attributes)
