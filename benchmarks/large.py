@@ -3,8 +3,9 @@
     python benchmarks/large.py [--nodes 20000] [--json FILE]
 
 The model is a chain of residual blocks of matrix products, normalisations, attention-like
-reshapes and activations with a symbolic batch. Seconds are wall time of the whole command,
-interpreter start included; memory is the largest resident set of its process.
+reshapes and activations with a symbolic batch. Seconds are those of the whole command, interpreter
+start included; the limit is on processor time, which others on the machine change less. Memory is
+the largest resident set of its process.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ def _block(name: str, x: str, weights: list[onnx.TensorProto]) -> list[onnx.Node
     return nodes
 
 
-def measured(command: list[str]) -> tuple[float, int, str]:
-    """Wall seconds, peak bytes and output of a command."""
+def measured(command: list[str]) -> tuple[float, float, int, str]:
+    """Wall seconds, processor seconds, peak bytes and output of a command."""
     start = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         said = process.stdout.read() if process.stdout else ""
@@ -88,7 +89,8 @@ def measured(command: list[str]) -> tuple[float, int, str]:
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"the command failed with {process.returncode}")
-    return time.perf_counter() - start, usage.ru_maxrss * 1024, said
+    wall, used = time.perf_counter() - start, usage.ru_utime + usage.ru_stime
+    return wall, used, usage.ru_maxrss * 1024, said
 
 
 def main() -> int:
@@ -103,16 +105,18 @@ def main() -> int:
         proto = model(arguments.nodes)
         onnx.save(proto, path)
         command = [sys.executable, "-m", "gradtool", "grad", str(path), "--loss", "mean"]
-        seconds, peak, said = measured([*command, "-o", str(output), "--format", "json"])
+        wall, seconds, peak, said = measured([*command, "-o", str(output), "--format", "json"])
         row = {
             "nodes": len(proto.graph.node),
-            "seconds": round(seconds, 2),
+            "wall_seconds": round(wall, 2),
+            "processor_seconds": round(seconds, 2),
             "peak_bytes": peak,
             "written": json.loads(said)["nodes"],
         }
     if arguments.json:
         arguments.json.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
-    print(f"{row['nodes']} nodes: {seconds:.1f} s, {peak / 2**20:.0f} MiB at most")
+    took = f"{wall:.1f} s, of the processor {seconds:.1f} s"
+    print(f"{row['nodes']} nodes: {took}, {peak / 2**20:.0f} MiB at most")
     print(f"limits: {SECONDS:.0f} s, {BYTES / 2**20:.0f} MiB")
     return int(seconds > SECONDS or peak > BYTES)
 

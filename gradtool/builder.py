@@ -19,6 +19,7 @@ from gradtool.attributes import attribute
 from gradtool.errors import ModelError
 from gradtool.functions import DOMAIN, composites
 from gradtool.idioms import Idioms
+from gradtool.memo import Memo
 from gradtool.names import Names, symbols_of
 
 Operand = ir.Value | int | float | bool | Sequence[int] | np.ndarray[Any, Any] | None
@@ -61,6 +62,7 @@ class Builder(Idioms):
         self.on_node: Callable[[ir.Node], object] | None = None
         self.context = ShapeInferenceContext(model.graph.opset_imports, policy="override")
         self.context.reserve_symbol_names(symbols_of(model))
+        self._memo = Memo(self.context)
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
         self._symbols: dict[str, tuple[ir.Value, int]] = {}
         self.enclosing: list[ir.Graph] = []
@@ -127,6 +129,9 @@ class Builder(Idioms):
         """Set type and shape of the outputs of `node`. Raises ModelError if that fails."""
         from onnx_shape_inference import registry
 
+        key = self._memo.key(node)
+        if key is not None and self._memo.recall(node, key):
+            return
         rule = registry.get(node.domain, node.op_type, version=self.opset if not node.domain else 1)
         try:
             if rule is not None:
@@ -140,6 +145,8 @@ class Builder(Idioms):
                     f"{node.op_type} {node.name!r}: its shape can't be inferred from "
                     f"{[str(i.shape) if i is not None else None for i in node.inputs]}"
                 )
+        if key is not None:
+            self._memo.learn(node, key)
 
     def _place(self, node: ir.Node) -> None:
         self.emitted.append(node)

@@ -309,7 +309,7 @@ def _spec(value: ir.Value) -> Spec | None:
 
 
 def _least(value: ir.Value) -> Spec | None:
-    """What is known of a tensor whose sizes depend on data: type, rank and the sizes that do not."""
+    """What is known of a tensor whose shape depends on data: its type, its rank, some sizes."""
     if value.shape is None or value.dtype is None or not isinstance(value.type, ir.TensorType):
         return None
     if value.shape.is_static() or value.dtype == ir.DataType.STRING:

@@ -138,9 +138,12 @@ class Idioms:
 
         In an empty tensor -1 is what it were if all sizes of zero were left out.
         """
-        if 0 in dims and -1 in dims and all(isinstance(d, int) for d in (*x.shape, *dims)):
-            rest = math.prod(d for d in x.shape if d) // math.prod(d for d in dims if d > 0)
-            dims = [rest if d == -1 else d for d in dims]
+        sizes = [d for d in x.shape if isinstance(d, int)]
+        wanted = [d for d in dims if isinstance(d, int)]
+        static = len(sizes) == len(x.shape) and len(wanted) == len(dims)
+        if static and 0 in wanted and -1 in wanted:
+            left = math.prod(d for d in sizes if d) // math.prod(d for d in wanted if d > 0)
+            dims = [left if d == -1 else d for d in wanted]
         if list(x.shape) == list(dims):
             return x
         unknown = [i for i, d in enumerate(dims) if not isinstance(d, int)]

@@ -61,7 +61,7 @@ class Recipe:
         ]
         return "\n".join(rows)
 
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: FBT001 - as hypothesis calls
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:  # noqa: FBT001
         printer.text(f"\n{self!r}\n")
 
 

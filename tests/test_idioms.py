@@ -114,3 +114,22 @@ def test_a_list_of_floats_is_not_rounded_in_silence():
 
     with pytest.raises(TypeError, match="are no integers"):
         op.constant([0.5, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims", "expected"),
+    [
+        ((0, 3, 4), [0, -1], [0, 12]),
+        ((2, 0, 4), [-1, 0], [8, 0]),
+        ((0, 3), [-1, 3], [0, 3]),
+        ((0,), [0, -1, 1], [0, 1, 1]),
+    ],
+)
+def test_the_open_size_of_an_empty_tensor_is_what_is_left_beside_its_zeros(shape, dims, expected):
+    x = ir.Value(name="x", shape=ir.Shape(shape), type=ir.TensorType(ir.DataType.FLOAT))
+    graph = ir.Graph([x], [], nodes=[], name="g", opset_imports={"": 20})
+    model = ir.Model(graph, ir_version=10)
+    result = Builder(model).reshape(x, dims)
+    found = evaluate(model, {"x": np.zeros(shape, np.float32)})[result.name]
+
+    assert list(found.shape) == list(result.shape) == expected

@@ -188,6 +188,9 @@ def _verify(
 ) -> None:
     if checks:
         from gradtool.exec import verify
+        from gradtool.passes.train_mode import at_random
 
+        for warning in at_random(training):
+            raise UsageError(f"--verify compares runs, and this model's differ: {warning}")
         for check in checks:
             say(ctx, f"verified: {verify.CHECKS[check](training, arrays, result)}")

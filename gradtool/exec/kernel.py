@@ -34,8 +34,8 @@ class Kernel:
     `view(x, strides, *others, out, **attributes)` returns one `(offset, strides)` in bytes per
     output when all of them are only windows on input 0, which lies with `strides`; None when they
     must be computed.
-    `dynamic(xp, *inputs, **attributes)` returns its results: it is called instead where the shape of
-    an input or of an output depends on data.
+    `dynamic(xp, *inputs, **attributes)` returns its results: it is called instead where a shape
+    depends on data.
     """
 
     domain: str

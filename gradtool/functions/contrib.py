@@ -8,7 +8,9 @@ from gradtool.functions import composite
 from gradtool.functions.attention import _bias, _grouped, _merged, _softmax, _split
 
 
-def _shapes(q, k, v, mask=None, past_k=None, past_v=None, *, q_num_heads=None, kv_num_heads=None, **_):
+def _shapes(
+    q, k, v, mask=None, past_k=None, past_v=None, *, q_num_heads=None, kv_num_heads=None, **_
+):
     flat = len(q.shape) == 3
     heads = q_num_heads if flat else q.shape[1]
     groups = kv_num_heads if flat else k.shape[1]

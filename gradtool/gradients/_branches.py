@@ -87,6 +87,6 @@ def _handed(op: Any, node: ir.Node, graph: ir.Graph, other: ir.Graph, value: ir.
     with op.at(None, stage="forward", source="", prefix=node.name or ""):
         size = op.sizes(dims)
         with op.inside(other):
-            zero = np.zeros(1, value.dtype.numpy())  # type: ignore[union-attr]
+            zero = np.zeros(1, value.dtype.numpy())
             other.outputs.append(own(op, op.ConstantOfShape(size, value=zero), other.outputs))
     return made

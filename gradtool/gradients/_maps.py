@@ -22,7 +22,7 @@ def backward_map(
     graph = node.attributes["body"].as_graph()
     inner = dict(zip(node.inputs, graph.inputs, strict=True))
     outer = captured(node)
-    wanted = [v for v in (*node.inputs, *outer) if is_wanted(op, v)]
+    wanted = [v for v in (*node.inputs, *outer) if v is not None and is_wanted(op, v)]
     given = [(dy, y) for dy, y in zip(dys, graph.outputs, strict=False) if dy is not None]
     formal = [_formal(op, y) for _, y in given]
 

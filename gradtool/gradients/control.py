@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from gradtool.gradients import gradient
 from gradtool.gradients._branches import backward_if
-from gradtool.gradients._turns import Turns, backward_turns
+from gradtool.gradients._reverse import backward_turns
+from gradtool.gradients._turns import Turns
 
 
 @gradient("If")

@@ -16,7 +16,9 @@ def _from_start(op, position, length):
     known = array(position)
     if known is not None and known.min() >= 0:
         return position
-    return op.Where(op.Less(position, 0), op.Add(position, op.cast(length(), position.dtype)), position)
+    return op.Where(
+        op.Less(position, 0), op.Add(position, op.cast(length(), position.dtype)), position
+    )
 
 
 @gradient("SequenceConstruct")

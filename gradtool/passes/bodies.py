@@ -28,8 +28,9 @@ RANDOM = frozenset({
 class Body:
     """A subgraph and its gradient, on the way from one graph to another.
 
-    `gradients` are those that aren't zero, by the value they are of.  `handed` are the forward values that the gradient needs and that must be brought to it; `read`
-    are those of `leaves` that it needs.
+    `gradients` are those that aren't zero, by the value they are of.  `handed` are the forward
+    values that the gradient needs and that must be brought to it; `read` are those of `leaves`
+    that it needs.
     """
 
     def __init__(
@@ -40,22 +41,33 @@ class Body:
         wrt: Sequence[ir.Value],
         *,
         leaves: Sequence[ir.Value] = (),
+        apart: Sequence[ir.Value] = (),
         redo: Redo,
     ) -> None:
         """Append the gradient of `Σ ⟨head gradient, head⟩` to `graph`, and see what it reads.
 
         `heads` is called where its nodes belong to the gradient.  Nodes that `redo` allows are
         computed again, as far as what they read is at hand: captured values and `leaves`.
+        Values of `apart` get a gradient too, which goes no further.
         """
         self.op, self.graph = op, graph
+        cut = {v: ir.Value(name=op.names.fresh("cut"), type=v.type, shape=v.shape) for v in apart}
         with op.inside(graph):
-            start: ir.Value = op.Identity(True)
-            made = differentiate(op, heads(), wrt)
+            op.Identity(True)  # what comes before is forward, even if the driver replaces nodes
+            mark = graph[-1]
+            given = {cut.get(v, v): dy for v, dy in heads().items()}
+            for value, leaf in cut.items():
+                value.replace_all_uses_with(leaf, replace_graph_outputs=True)
+            made = differentiate(op, given, [*wrt, *cut.values()])
+            for value, leaf in cut.items():
+                leaf.replace_all_uses_with(value, replace_graph_outputs=True)
         nodes = list(graph)
-        first = nodes.index(start.producer())
+        first = nodes.index(mark)
         self._forward = nodes[:first]
         self._local = {*graph.inputs, *(v for n in self._forward for v in n.outputs)}
-        self.gradients = {v: dy for v, dy in made.gradients.items() if v not in made.zeros}
+        whole = {leaf: value for value, leaf in cut.items()}
+        found = made.gradients.items()
+        self.gradients = {whole.get(v, v): dy for v, dy in found if v not in made.zeros}
         self._moving = self._live(nodes[first + 1 :])
         drop([n for n in nodes[first:] if n not in self._moving])
         self.graph.remove(self._moving)
@@ -245,5 +257,3 @@ def show(op: Builder, node: ir.Node, graph: ir.Graph, value: ir.Value, shape: ir
     made.name = op.names.fresh(f"{node.name}/{value.name}")
     made.type, made.shape = value.type, shape
     return made
-
-

@@ -69,7 +69,9 @@ def _lower(model: ir.Model, node: ir.Node) -> dict[str, str]:
     zs = node.attributes["zs"].as_strings() if "zs" in node.attributes else ()
     names = (*xs, *zs)
     if len(node.inputs) != len(names):
-        raise ModelError(f"Gradient {node.name!r}: {len(node.inputs)} inputs for {len(names)} names")
+        raise ModelError(
+            f"Gradient {node.name!r}: {len(node.inputs)} inputs for {len(names)} names"
+        )
     values = _values(model.graph)
     leaves = [_named(values, name, node) for name in names]
     y = _named(values, node.attributes["y"].as_string(), node)
@@ -113,7 +115,9 @@ def _fed(
     op: Builder, node: ir.Node, leaves: list[ir.Value], y: ir.Value
 ) -> tuple[ir.Value, list[ir.Value]]:
     """`y` and the leaves, as they are when the node's inputs are fed to the leaves."""
-    fed = [leaf if value is None else value for leaf, value in zip(leaves, node.inputs, strict=True)]
+    fed = [
+        leaf if value is None else value for leaf, value in zip(leaves, node.inputs, strict=True)
+    ]
     if fed == leaves:
         return y, leaves
     known = dict(zip(leaves, fed, strict=True))

@@ -103,12 +103,12 @@ def _optional(op: Builder, node: ir.Node, present: dict[ir.Value, ir.Value | Non
 # --------------------------------------------------------------------------- sequences
 
 
-def _construct(op: Builder, node: ir.Node, known: Known) -> int:
+def _construct(_op: Builder, node: ir.Node, known: Known) -> int:
     known[node.outputs[0]] = [v for v in node.inputs if v is not None]
     return 0
 
 
-def _identity(op: Builder, node: ir.Node, known: Known) -> int:
+def _identity(_op: Builder, node: ir.Node, known: Known) -> int:
     source = node.inputs[0]
     if source is not None and source in known:
         known[node.outputs[0]] = known[source]
@@ -124,7 +124,7 @@ def _position(node: ir.Node, slot: int, default: int | None) -> int | None:
     return None if found is None else int(found.reshape(-1)[0])
 
 
-def _insert(op: Builder, node: ir.Node, known: Known) -> int:
+def _insert(_op: Builder, node: ir.Node, known: Known) -> int:
     source, tensor = node.inputs[:2]
     if source in known and tensor is not None:
         made = list(known[source])
@@ -135,7 +135,7 @@ def _insert(op: Builder, node: ir.Node, known: Known) -> int:
     return 0
 
 
-def _erase(op: Builder, node: ir.Node, known: Known) -> int:
+def _erase(_op: Builder, node: ir.Node, known: Known) -> int:
     source = node.inputs[0]
     if source in known:
         made = list(known[source])
@@ -236,7 +236,9 @@ def _map(op: Builder, node: ir.Node, known: Known) -> int:
     return 0
 
 
-def _copy_before(op: Builder, node: ir.Node, known: dict[ir.Value, ir.Value], place: ir.Node) -> None:
+def _copy_before(
+    op: Builder, node: ir.Node, known: dict[ir.Value, ir.Value], place: ir.Node
+) -> None:
     copy(op, node, known)
     made = op.graph[-1]
     op.graph.remove(made)

@@ -27,6 +27,7 @@ from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import cut, is_float, select
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
+from gradtool.passes.trim import trim
 from gradtool.shapes import infer
 
 OnNode = Callable[[ir.Node], object]
@@ -111,6 +112,8 @@ def training_graph(
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state)
     prune(model)
+    if trim(model):
+        prune(model)
     warnings += modes.at_random(model)
     return TrainingGraph(
         model=model,

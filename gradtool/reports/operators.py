@@ -21,8 +21,8 @@ Has = Literal["yes", "zero", "body", "no", "-"]
 LEGEND = "zero: the derivative is zero by definition.  body: by its body of standard operators"
 KERNEL_LEGEND = "arena: writes in the planned arena.  simple: returns its result, which is copied"
 PROVIDER_LEGEND = (
-    f"ort: stock onnxruntime {facts.ONNXRUNTIME} on the CPU.  cuda: cupy, the numpy kernel on CuPy "
-    "arrays; host, copied to the host and back"
+    f"ort: stock onnxruntime {facts.ONNXRUNTIME} on the CPU\n"
+    "cuda: cupy, the numpy kernel on CuPy arrays; host, copied to the host and back"
 )
 USE_LEGEND = "-: not needed here"
 
@@ -92,10 +92,11 @@ def uses(model: ir.Model) -> list[Use]:
 
 def registered_table(entries: Sequence[Entry], *, full: bool = False) -> Table:
     """One row per operator; a full one has more columns than a terminal."""
-    columns = ("operator", "gradient", "numpy", "ort", "cuda", "in place", "kept for backward")
-    more = ("opsets", "types", "where mathematics leaves a choice")
+    columns = ("operator", "gradient", "numpy", "ort", "cuda", "kept for backward")
+    more = ("since", "in place", "opsets", "types", "where mathematics leaves a choice")
+    shortened = ("operator", "kept for backward")
     return Table(
-        columns=tuple(Column(c, kind="name" if c == "operator" else "text") for c in columns)
+        columns=tuple(Column(c, kind="name" if c in shortened else "text") for c in columns)
         + tuple(Column(c) for c in more if full),
         rows=tuple(_cells(entry) + (_more_cells(entry) if full else ()) for entry in entries),
         footer=f"{LEGEND}\n{KERNEL_LEGEND}\n{PROVIDER_LEGEND}",
@@ -105,22 +106,28 @@ def registered_table(entries: Sequence[Entry], *, full: bool = False) -> Table:
 def _cells(entry: Entry) -> tuple[str, ...]:
     return (
         entry.op,
-        _with_versions(entry.gradient, entry.gradient_since),
-        _with_versions(entry.kernel, entry.kernel_since),
+        entry.gradient,
+        entry.kernel,
         entry.onnxruntime,
         entry.cuda,
-        "yes" if entry.in_place else "",
         "" if entry.kept is None else ", ".join(entry.kept) or "nothing",
     )
 
 
 def _more_cells(entry: Entry) -> tuple[str, ...]:
-    return _numbers(entry.opsets), entry.types, "; ".join(entry.conventions)
+    return (
+        _since(entry),
+        "yes" if entry.in_place else "",
+        _numbers(entry.opsets),
+        entry.types,
+        "; ".join(entry.conventions),
+    )
 
 
-def _with_versions(word: str, versions: Sequence[int]) -> str:
+def _since(entry: Entry) -> str:
     """The opsets from which there is another rule or kernel, if they differ by opset."""
-    return word if max(versions, default=1) == 1 else f"{word} ({_numbers(versions)})"
+    pairs = (("gradient", entry.gradient_since), ("kernel", entry.kernel_since))
+    return "; ".join(f"{what} {_numbers(v)}" for what, v in pairs if max(v, default=1) > 1)
 
 
 def uses_table(rows: Sequence[Use]) -> Table:
@@ -264,9 +271,10 @@ loaded, so that a rule knows one form of each operator.
   result, which is copied and counted.
 - **ort**: whether stock onnxruntime {ort} runs it on the CPU, by a `kernel` or by its `body`.
 - **cuda**: `cupy`, the same kernel on CuPy arrays; `host`, copied to the host and back.
-- **in place**: the result may be written over an input that dies.
 - **kept for backward**: the inputs and outputs that the gradient reads, over all attributes: what
   is kept of the forward pass.
+- **since**: the opsets from which there is another rule or kernel, where these differ by opset.
+- **in place**: the result may be written over an input that dies.
 - **opsets**: the versions of the standard that define the operator anew.
 - **types**: what the standard allows for the first input. `float` stands for float16, bfloat16,
   float32 and float64, `int` and `uint` for all their sizes.

@@ -1,7 +1,7 @@
 import json
 
 import numpy as np
-from conftest import tiny_weights
+from conftest import TINY, tiny_weights
 
 
 def test_gradients_are_those_of_the_formula(run, tiny_model, tiny_inputs, tmp_path):
@@ -108,3 +108,13 @@ def test_what_cannot_be_fetched_is_an_error(run, tiny_model):
 
     assert outcome.code == 2
     assert "--fetch w_gard: no such value; did you mean 'w_grad'?" in outcome.err
+
+
+def test_a_random_model_is_not_compared_with_itself(run, model, tiny_inputs):
+    text = TINY.replace("e = Exp (s)", "e = Dropout (s)")
+    path = model(text, "random.onnx", **tiny_weights())
+    outcome = run("run", path, "--inputs", tiny_inputs, "--train-mode", "--verify", "finite-diff",
+                  "--device", "cpu")  # fmt: skip
+
+    assert outcome.code == 2
+    assert "1 Dropout" in outcome.err.splitlines()[-1]

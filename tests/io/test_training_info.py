@@ -121,7 +121,9 @@ def test_first_values(tmp_path):
     model = trained()
     info = model.training_info[0]
     info.initialization.CopyFrom(
-        parser.parse_graph("i () => (float[4, 1] ones) { ones = Constant <value = float[4, 1] {1, 1, 1, 1}> () }")
+        parser.parse_graph(
+            "i () => (float[4, 1] ones) { ones = Constant <value = float[4, 1] {1, 1, 1, 1}> () }"
+        )
     )
     info.initialization_binding.add(key="w", value="ones")
     path = save(model, tmp_path / "m.onnx")

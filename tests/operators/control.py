@@ -6,7 +6,8 @@ import numpy as np
 from cases import whole
 
 IF = """
-g (float[{n}, 3] x, float limit, float[3, 3] w, float[3, 3] v) => (float[{n}, 3] y) {{
+g (float[{n}, 3] x, float limit, float[3, 3] w, float[3, 3] v) => (float[{n}, 3] y)
+{{
    m = ReduceMax <keepdims = 0> (x)
    c = Greater (m, limit)
    h = Tanh (x)
@@ -46,10 +47,12 @@ g (float[4, 3] x, float limit, float[3, 3] w) => (float[n, 3] y) {
    y = Mul (z, z)
 }"""
 LOOP = """
-g (float[{b}, 3] h0, float[5, {b}, 3] xs, float[3, 3] w, float[3, 3] v) => (float[{b}, 3] last, float[k, {b}, 3] all) {{
+g (float[{b}, 3] h0, float[5, {b}, 3] xs, float[3, 3] w, float[3, 3] v)
+=> (float[{b}, 3] last, float[k, {b}, 3] all) {{
    n = Constant <value_int = 5> ()
    go = Constant <value = bool {{1}}> ()
-   last, all = Loop (n, go, h0) <body = body (int64 i, bool c, float[{b}, 3] h) => (c2, h2, seen) {{
+   last, all = Loop (n, go, h0)
+   <body = body (int64 i, bool c, float[{b}, 3] h) => (c2, h2, seen) {{
       c2 = Identity (c)
       x = Gather (xs, i)
       a = MatMul (h, w)
@@ -60,7 +63,8 @@ g (float[{b}, 3] h0, float[5, {b}, 3] xs, float[3, 3] w, float[3, 3] v) => (floa
    }}>
 }}"""
 COUNTED = """
-g (int64 n, float[4, 3] h0, float[3, 3] w, float[3, 3] v) => (float[4, 3] last, float[k, 4, 3] all) {
+g (int64 n, float[4, 3] h0, float[3, 3] w, float[3, 3] v)
+=> (float[4, 3] last, float[k, 4, 3] all) {
    go = Constant <value = bool {1}> ()
    last, all = Loop (n, go, h0) <body = body (int64 i, bool c, float[4, 3] h) => (c2, h2, seen) {
       c2 = Identity (c)
@@ -148,7 +152,8 @@ g (float[4, 3] a0, float[4, 3] b0, int64 n, float[3, 3] w) => (float[4, 3] y) {
    y = Mul (a9, b9)
 }"""
 SCAN = """
-g (float[{b}, 3] h0, float[{b}, 5, 3] xs, float[3, 3] w, float[3, 3] v) => (float[{b}, 3] last, float[{b}, 3, k] all) {{
+g (float[{b}, 3] h0, float[{b}, 5, 3] xs, float[3, 3] w, float[3, 3] v)
+=> (float[{b}, 3] last, float[{b}, 3, k] all) {{
    last, all = Scan (h0, xs) <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [-1],
       scan_input_directions = [{i}], scan_output_directions = [{o}],
       body = body (float[{b}, 3] h, float[{b}, 3] x) => (h2, seen) {{
@@ -190,6 +195,32 @@ g (float[4, 3] h0, int64 n, float[3, 3] w) => (float[k, 3] y) {
 }"""
 
 
+LOOKUP = """
+g (int64 n, int64[5, 2] ids, float[5, 3] xs, float[7, 3] w) => (float[2, 3] y) {
+   start = Constant <value = int64[1] {0}> ()
+   two = Constant <value = int64[1] {2}> ()
+   zero = Constant <value = float[2, 3] {0, 0, 0, 0, 0, 0}> ()
+   go = Constant <value = bool {1}> ()
+   last, seen = Loop (n, go, zero) <body = body (int64 i, bool c, float[2, 3] h) => (c2, h2, r) {
+      c2 = Identity (c)
+      now = Gather (ids, i)
+      x = Gather (xs, i)
+      r = Gather (w, now)
+      t = Mul (r, x)
+      s = Add (h, t)
+      h2 = Sin (s)
+   }>
+   few = Slice (w, start, two, start)
+   more = ReduceSum <keepdims = 1> (seen, start)
+   flat = Squeeze (more, start)
+   z = Mul (last, flat)
+   y = Mul (z, few)
+}"""
+KNOWN_LOOKUP = LOOKUP.replace("int64 n, ", "").replace(
+    "go =", "n = Constant <value_int = 5> () go ="
+)
+
+
 def floats(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
@@ -217,6 +248,10 @@ KNOWN = GROWING.replace("int64 n, ", "").replace("go =", "n = Constant <value_in
 whole("growing, known count", KNOWN, "w", "w h0", h0=X)
 for value in (0.5, 2, 9):
     whole(f"until {value}", UNTIL, "w", "w h0", limit=limit(value), h0=X)
+ids = np.array([[0, 3], [3, 3], [6, 1], [0, 0], [2, 6]])
+whole("lookup", KNOWN_LOOKUP, "w", "w xs", ids=ids, xs=floats(5, 3, seed=4))
+for n in (1, 3, 5):
+    whole(f"lookup {n}", LOOKUP, "w", "w xs", ids=ids, xs=floats(5, 3, seed=4), n=np.int64(n))
 whole("if in loop", IF_IN_LOOP, "w v", "w v h0", h0=X)
 whole("loop in loop", LOOP_IN_LOOP, "w v", "w v h0", h0=X)
 

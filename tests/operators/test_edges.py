@@ -17,7 +17,11 @@ from random_graphs import Node, Recipe, assemble
 
 import gradtool as gt
 from gradtool import gradients
+from gradtool.errors import ModelError
+from gradtool.exec import kernel as registry
+from gradtool.exec.call import call
 from gradtool.families import FAMILIES, split_name
+from gradtool.program import Spec
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):
@@ -164,6 +168,7 @@ EMPTY = [c for c in map(emptied, DIFFERENTIATED) if c is not None]
 EMPTY += [recurrent(c) for c in DIFFERENTIATED if c.op in ("GRU", "LSTM", "RNN")]
 EMPTY += [
     Case("Einsum", (Floats((0, 3)), Floats((3, 4))), {"equation": "ij,jk->ik"}),
+    Case("Einsum", (Floats((0, 1, 3)), Floats((1, 2, 3))), {"equation": "...j,...j->..."}),
     Case("Expand", (Floats((0, 1, 4)), cases.integers(1, 3, 1))),
     Case("GatherND", (Floats((0, 4)), np.zeros((0, 1), np.int64)), {"batch_dims": 1}),
     Case("Reshape", (Floats((0, 3, 4)), cases.integers(0, 12))),
@@ -268,3 +273,15 @@ def test_a_network_of_an_empty_batch_has_zero_gradients():
 
     assert found["x"].shape == (0, 2, 5, 5)
     assert not any(gradient.any() for gradient in found.values())
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [("ij,jk->ik", [(2, 3), (4, 5)]), ("ii->i", [(0, 3)]), ("...i,...i->...", [(2, 3), (0, 3)])],
+)
+def test_an_index_of_two_sizes_is_an_error(equation, shapes):
+    kernel = registry.find("", "Einsum", 20)
+    arrays = [np.zeros(shape) for shape in shapes]
+
+    with pytest.raises(ModelError, match="sizes that differ"):
+        call(np, kernel, arrays, [Spec((), np.dtype(np.float64))], {"equation": equation})

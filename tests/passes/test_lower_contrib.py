@@ -12,7 +12,6 @@ from onnx import helper
 from whole import verified
 
 import gradtool as gt
-from gradtool.errors import ModelError
 
 B, S, N, G, H, P = 2, 5, 4, 2, 16, 3  # batch, length, heads, groups of keys, head size, past
 D = N * H
@@ -74,7 +73,8 @@ CALLS = [
     Call("SkipSimplifiedLayerNormalization", ((B, S, D), (B, S, D), (D,), (D,)),
          {"epsilon": 1e-5}, (0, 3)),
     Call("::SimplifiedLayerNormalization", ((B, S, D), (D,)), {"epsilon": 1e-5}),
-    Call("::SimplifiedLayerNormalization", ((B, S, D), (D,)), {"axis": -1, "stash_type": 1}, (0, 1)),
+    Call("::SimplifiedLayerNormalization", ((B, S, D), (D,)), {"axis": -1, "stash_type": 1},
+         (0, 1)),
     Call("RotaryEmbedding", ((B, N, S, H), positions(), table(), table())),
     Call("RotaryEmbedding", ((B, S, D), positions(1), table(), table())),
     Call("RotaryEmbedding", ((B, S, D), positions(), table(), table()), {"interleaved": 1}),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradtool.equations import parse
+from gradtool.errors import ModelError
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._products import product, product_work
 from gradtool.program import Spec
@@ -71,10 +72,7 @@ class Plan:
         operands, result = parse(equation, [len(s) for s in shapes])
         self.dtype, self.inputs, self.result = np.dtype(dtype), len(shapes), result
         self.specs, self.steps = [], []
-        self.sizes = {}
-        for indices, shape in zip(operands, shapes, strict=True):
-            for i, n in zip(indices, shape, strict=True):
-                self.sizes[i] = max(n, self.sizes.get(i, n)) if n else 0
+        self.sizes = _sizes(equation, operands, shapes)
         terms = [
             self._single(i, s, b) for b, (i, s) in enumerate(zip(operands, shapes, strict=True))
         ]
@@ -143,6 +141,25 @@ class Plan:
             self._step("copy", term.ordered(made.indices), made)
             found = made.matrix(batch, rows, columns)
         return found
+
+
+def _sizes(equation, operands, shapes):
+    """The size of every index: that of its axes, of which some may be one.
+
+    Raises:
+        ModelError: two axes of an index differ; views of them would reach beyond the operands.
+    """
+    sizes = {}
+    for indices, shape in zip(operands, shapes, strict=True):
+        own = {}
+        for i, n in zip(indices, shape, strict=True):
+            before = sizes.get(i, 1)
+            if own.setdefault(i, n) != n or (n != before and 1 not in (n, before)):
+                raise ModelError(
+                    f"Einsum {equation!r}: index {i!r} has sizes that differ: {shapes}"
+                )
+            sizes[i] = n if before == 1 else before
+    return sizes
 
 
 def _contiguous(indices, shape, buffer):

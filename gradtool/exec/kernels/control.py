@@ -85,9 +85,9 @@ def loop_dynamic(xp, count, condition, *inputs, body):
     inner = Body(xp, body, inputs[states:])
     carried = list(inputs[:states])
     rows = [[] for _ in body.outputs[states + 1 :]]
-    inner.load(1, np.asarray(True))
+    inner.load(1, True)
     for turn in _turns(count, condition):
-        inner.load(0, np.asarray(turn))
+        inner.load(0, turn)
         for index, value in enumerate(carried):
             inner.load(2 + index, value)
         inner.run()
@@ -111,11 +111,11 @@ def loop(xp, count, condition, *inputs, out, work, body):
     states = body.formal - 2
     arena, *kept = work
     inner = Body(xp, body, inputs[states:], arena)
-    inner.load(1, np.asarray(True))
+    inner.load(1, True)
     for index in range(states):
         inner.load(2 + index, inputs[index])
     for turn in _turns(count, condition):
-        inner.load(0, np.asarray(turn))
+        inner.load(0, turn)
         inner.run()
         for index, track in enumerate(out[states:]):
             if track is not None:

@@ -6,6 +6,8 @@ arrays; a tensor that enters a sequence is copied, since its place in the arena 
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from gradtool.exec.kernel import kernel
@@ -72,7 +74,7 @@ def split_to_sequence(xp, x, split=None, *, axis=0, keepdims=1):
 def _cut(x, sizes, axis):
     stops = np.cumsum([0, *sizes])
     whole = (slice(None),) * (axis % x.ndim)
-    return [x[(*whole, slice(int(a), int(b)))].copy() for a, b in zip(stops, stops[1:], strict=False)]
+    return [x[(*whole, slice(int(a), int(b)))].copy() for a, b in pairwise(stops)]
 
 
 def _without(shape, axis):
@@ -98,8 +100,6 @@ def sequence_map(xp, sequence, *others, body):
         for index, results in enumerate(made):
             results.append(inner.result(index))
     return tuple(made)
-
-
 
 
 @kernel("Optional")

@@ -1,0 +1,85 @@
+"""Removal of what subgraphs compute and nobody reads: outputs of If, rows of Loop and Scan."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from gradtool.passes.prune import detach, subgraphs
+
+
+def trim(model: ir.Model) -> int:
+    """Drop unread outputs of nodes with subgraphs, and nodes that then serve nobody in these.
+
+    Returns how many outputs were dropped.  States of loops stay: the next turn reads them.
+    """
+    count = 0
+    while dropped := sum(_trim(graph) for graph in model.graphs()):
+        count += dropped
+    return count
+
+
+def _trim(graph: ir.Graph) -> int:
+    count = 0
+    for node in list(graph):
+        if node.domain or node.op_type not in ("If", "Loop", "Scan"):
+            continue
+        first = _first_row(node)
+        kept = [i for i, v in enumerate(node.outputs) if i < first or _is_read(v)]
+        if len(kept) < len(node.outputs) and kept:
+            count += len(node.outputs) - len(kept)
+            _shrink(node, kept, first)
+    return count
+
+
+def _first_row(node: ir.Node) -> int:
+    """The number of outputs that are states."""
+    if node.op_type == "If":
+        return 0
+    if node.op_type == "Loop":
+        return len(node.inputs) - 2
+    return len(node.inputs) - node.attributes["num_scan_inputs"].as_int()
+
+
+def _shrink(node: ir.Node, kept: list[int], first: int) -> None:
+    """Put a node with fewer outputs in the place of one."""
+    before = 1 if node.op_type == "Loop" else 0  # a body gives its condition first
+    for inner in subgraphs(node):
+        outputs = list(inner.outputs)
+        inner.outputs[:] = [*outputs[:before], *(outputs[before + i] for i in kept)]
+        _drop_unread(inner)
+    attributes = [_selected(attr, kept, first) for attr in node.attributes.values()]
+    node.attributes.clear()
+    made = ir.Node(
+        node.domain, node.op_type, node.inputs, attributes, num_outputs=len(kept),
+        name=node.name, metadata_props=dict(node.metadata_props),
+    )  # fmt: skip
+    for index, value in zip(kept, made.outputs, strict=True):
+        old = node.outputs[index]
+        value.name, old.name = old.name, None
+        value.type, value.shape = old.type, old.shape
+        old.replace_all_uses_with(value, replace_graph_outputs=True)
+    assert isinstance(node.graph, ir.Graph)  # noqa: S101 - a node found in a graph
+    node.graph.insert_before(node, made)
+    detach(node)
+    node.graph.remove(node)
+
+
+def _selected(attr: ir.Attr, kept: list[int], first: int) -> ir.Attr:
+    """An attribute without what it says of rows that are gone."""
+    if attr.name not in ("scan_output_axes", "scan_output_directions"):
+        return attr
+    values = attr.as_ints()
+    return ir.AttrInt64s(attr.name, [values[i - first] for i in kept if i >= first])
+
+
+def _drop_unread(graph: ir.Graph) -> None:
+    dead = []
+    for node in reversed(graph):
+        if not any(_is_read(v) for v in node.outputs):
+            detach(node)
+            dead.append(node)
+    graph.remove(dead)
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
