@@ -22,6 +22,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import gradients, io
+from gradtool.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.exec import inputs as sources
 from gradtool.exec import kernel
@@ -34,6 +35,7 @@ from gradtool.passes.local_functions import localise
 from gradtool.passes.loss import LabelNames, Wanted
 from gradtool.passes.lower_contrib import is_contrib, lower_contrib
 from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
+from gradtool.passes.lower_updates import is_update, lower_updates
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
@@ -186,7 +188,12 @@ def save(
     Raises:
         UsageError: the output exists and `force` is not given, or cannot be written.
     """
-    finish = localise if functions else inline
+
+    def finish(model: ir.Model) -> None:
+        if any(is_update(node) for node in model.graph.all_nodes()):
+            lower_updates(Builder(model))
+        (localise if functions else inline)(model)
+
     return io.save(model_of(graph), path, force=force, external_data=external_data, finish=finish)
 
 

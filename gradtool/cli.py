@@ -93,7 +93,9 @@ def group(ctx: click.Context, /, *, color: str, verbose: int, quiet: bool) -> No
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with the exit code that belongs to the outcome."""
-    sys.exit(run(arguments))
+    code = run(arguments)
+    gc.freeze()  # nor look for garbage on the way out
+    sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:

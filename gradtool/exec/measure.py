@@ -144,6 +144,10 @@ def check_arena(executor: Executor) -> None:
             )
 
 
+def _has_nan(executor: Executor, array: Any) -> bool:
+    return array.dtype.kind == "f" and bool(executor.device.xp.isnan(array).any())
+
+
 def first_nan(executor: Executor) -> tuple[str, str] | None:
     """Run a step and return the name and operator of the first node whose result has a NaN.
 
@@ -152,7 +156,8 @@ def first_nan(executor: Executor) -> tuple[str, str] | None:
     for step, call in zip(executor.program.steps, executor.calls, strict=True):
         call()
         for value in step.writes:
-            array: Any = executor.value(value)
-            if array.dtype.kind == "f" and bool(executor.device.xp.isnan(array).any()):
-                return step.name, step.op
+            held: Any = executor.value(value)
+            for array in held if isinstance(held, list) else [held]:
+                if array is not None and _has_nan(executor, array):
+                    return step.name, step.op
     return None

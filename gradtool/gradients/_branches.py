@@ -43,7 +43,7 @@ def backward_if(
         branches[name] = inner
     made = op.If(node.inputs[0], **branches, outputs=len(wanted))
     results = dict(zip(wanted, (made,) if len(wanted) == 1 else made, strict=True))
-    return (None, *(results.get(v) for v in values))
+    return (None, *(results.get(v) for v in captured(node)))  # there may be more now
 
 
 def is_wanted(op: Any, value: ir.Value | None) -> bool:

@@ -47,7 +47,7 @@ def backward_map(
         if isinstance(v.type, ir.TensorType):
             joined = op.ConcatFromSequence(results[v], axis=0, new_axis=1)
             results[v] = op.sum(joined, [0])
-    return tuple(results.get(v) for v in (*node.inputs, *outer))
+    return tuple(results.get(v) for v in (*node.inputs, *captured(node)))  # perhaps more now
 
 
 def _formal(op: Any, like: ir.Value) -> ir.Value:

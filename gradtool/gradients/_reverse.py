@@ -49,7 +49,7 @@ def backward_turns(
         *(None,) * turns.first,
         *(states.get(i) for i in range(len(turns.states))),
         *(arrays.get(i) for i in range(len(turns.arrays))),
-        *(values.get(v) for v in outer),
+        *(values.get(v) for v in captured(turns.node)),  # there may be more now
     )
 
 

@@ -164,6 +164,7 @@ class _Driver:
         self.pending: dict[ir.Value, list[ir.Value]] = {}
         self.blocked: set[ir.Value] = set()
         self.offenders: list[tuple[ir.Node, str]] = []
+        self.inner: list[Offender] = []  # found in subgraphs
         self.used: dict[str, None] = {}
 
     def run(self, heads: Mapping[ir.Value, ir.Value], wrt: Sequence[ir.Value]) -> Backward:
@@ -177,8 +178,8 @@ class _Driver:
                     found[value] = self._pop(value)
                     self.pending[value] = [found[value]]
             self._visit(node)
-        if self.offenders:
-            raise Offenders(_rows(self.offenders))
+        if self.offenders or self.inner:
+            raise Offenders([*_rows(self.offenders), *self.inner])
         if self.blocked:
             names = some(sorted(v.name or "" for v in self.blocked if _is_unknown(v)))
             raise NotDifferentiable(f"values of unknown type or shape: {names}")
@@ -215,8 +216,11 @@ class _Driver:
             before, self.op.active = self.op.active, self.active
             try:
                 results = entry.rule(self.op, node, *dys)
-            except UnsupportedGradient as error:
-                self.offenders.append((node, str(error)))
+            except (UnsupportedGradient, Offenders) as error:
+                if isinstance(error, Offenders):
+                    self.inner += error.rows
+                else:
+                    self.offenders.append((node, str(error)))
                 self.blocked.update(v for v in reads(node) if self._may_take(v))
                 return
             finally:

@@ -22,6 +22,7 @@ from gradtool.passes.backward import (
     require_types,
 )
 from gradtool.passes.lower_sequences import lower_sequences
+from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import cut, is_float, select
@@ -91,6 +92,7 @@ def training_graph(
     _mark(list(model.graph), op.names)
     warnings = modes.train(model, op) if train_mode else modes.in_inference(model)
     prepare(model, op)
+    lower_updates(op)
     if lower_sequences(op):
         infer(model)
     if ste:

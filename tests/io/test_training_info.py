@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper, parser
 import gradtool as gt
 from gradtool import api
 from gradtool.errors import ModelError
+from gradtool.exec import verify
 from gradtool.io.training_info import initial_model
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20, "ai.onnx.preview.training" : 1]>\n'
@@ -130,3 +131,47 @@ def test_first_values(tmp_path):
 
     assert initial_model(trained()) is None
     np.testing.assert_array_equal(api.initial_values(path)["w"], np.ones((4, 1)))
+
+
+@pytest.mark.parametrize("count", [0, 4])
+@pytest.mark.parametrize(
+    "update",
+    [
+        MOMENTUM,
+        MOMENTUM.replace("standard", "nesterov").replace("beta = 1.0", "beta = 0.7"),
+        """new_w, new_v = ai.onnx.preview.training.Adagrad
+           <decay_factor = 0.1, norm_coefficient = 0.01> (rate, step, w, dw, v)""",
+        """new_w, new_v, new_h = ai.onnx.preview.training.Adam
+           <norm_coefficient = 0.1, norm_coefficient_post = 0.2> (rate, step, w, dw, v, v)""",
+    ],
+    ids=["momentum", "nesterov", "adagrad", "adam"],
+)
+def test_a_written_step_runs_in_stock_onnxruntime(tmp_path, update, count):
+    ort = pytest.importorskip("onnxruntime")
+    proto = trained(update)
+    step = next(t for t in proto.training_info[0].algorithm.initializer if t.name == "step")
+    step.CopyFrom(numpy_helper.from_array(np.int64(count), "step"))
+    model = gt.load(save(proto, tmp_path / "m.onnx"))
+    gt.save(model, tmp_path / "step.onnx")
+    session = ort.InferenceSession(tmp_path / "step.onnx", providers=["CPUExecutionProvider"])
+    names = [o.name for o in session.get_outputs()]
+    theirs = dict(zip(names, session.run(names, {"x": X, "target": T}), strict=True))
+    ours = gt.run(model, {"x": X, "target": T}).outputs
+
+    for name in ("loss", "new_w", "new_v"):
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-4, atol=1e-6)
+
+
+def test_a_step_can_be_differentiated(tmp_path):
+    text = """g (float[3] x, float[3] g, float[3] v, float[3] h, float r) => (float[3] y) {
+        t = Constant <value_int = 2> ()
+        gg = Mul (g, g)
+        y, v2, h2 = ai.onnx.preview.training.Adam (r, t, x, gg, v, h)
+    }"""
+    model = gt.load(save(parser.parse_model(HEADER + text), tmp_path / "m.onnx"))
+    training = gt.grad(model, loss="sum", wrt=["x", "g", "r"])
+    feeds = {n: np.array([0.3, 0.5, 0.7], np.float32) for n in "xgvh"} | {"r": np.float32(0.1)}
+    result = gt.run(training, {n: np.asarray(a) for n, a in feeds.items()})
+    verify.finite_differences(training.model, feeds, result)
+
+    np.testing.assert_array_equal(result.gradients["x"], np.ones(3))

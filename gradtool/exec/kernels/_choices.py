@@ -75,8 +75,8 @@ def one_hot(xp, indices, depth, values, *, out, work, axis=-1):
 
 def _sorting(x, *others, out, axis=-1, **attributes):
     """Bytes to sort a block of rows: their copy, their order, and the sort's own buffer."""
-    rows = max(SORTED, x.shape[axis] if x.shape else 1)
-    return rows * (x.dtype.itemsize + 2 * INT64.itemsize) + x.bytes
+    block = min(max(SORTED, x.shape[axis]), math.prod(x.shape))
+    return block * (x.dtype.itemsize + 2 * INT64.itemsize) + x.bytes
 
 
 @kernel("TopK", host=(1,), temporaries=_sorting)
