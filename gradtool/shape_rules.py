@@ -328,6 +328,14 @@ def _unique(library: Any, ctx: Any, node: ir.Node) -> None:
         ctx.set_shape(y, ir.Shape([*x.shape[:axis], y.shape[0], *x.shape[axis + 1 :]]))
 
 
+def _tree_ensemble(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """Rows of x, by targets."""
+    x = node.inputs[0]
+    if x is not None and x.shape is not None:
+        targets = node.attributes["n_targets"].as_int()
+        ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([x.shape[0], targets]), x.dtype)
+
+
 RULES = {
     ("Attention", 23): _attention,
     ("ConstantOfShape", 9): _constant_of_shape,
@@ -342,6 +350,7 @@ RULES = {
     ("Slice", 10): _slice,
     ("Split", 2): _split,
     ("Squeeze", 1): _squeeze,
+    ("ai.onnx.ml::TreeEnsemble", 5): _tree_ensemble,
     ("Unique", 11): _unique,
     **{(op, 1): _reduce for op in REDUCTIONS},
     **sequence_rules.RULES,

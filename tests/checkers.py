@@ -52,7 +52,7 @@ def build(case: Case, dtype: Any = np.float64, *, symbolic: bool = False) -> tup
         values.append(value)
     domain, op_type = split_name(case.op)
     if domain == "ai.onnx.ml":
-        graph.opset_imports[domain] = 4
+        graph.opset_imports[domain] = 5
     node = ir.Node(
         domain, op_type, values,
         [attribute(k, v) for k, v in case.attributes.items()],

@@ -5,13 +5,7 @@ from __future__ import annotations
 from gradtool.gradients import gradient, zero_gradient
 
 # Constant between their thresholds.
-zero_gradient(
-    "ai.onnx.ml::Binarizer",
-    "ai.onnx.ml::LabelEncoder",
-    "ai.onnx.ml::TreeEnsemble",
-    "ai.onnx.ml::TreeEnsembleClassifier",
-    "ai.onnx.ml::TreeEnsembleRegressor",
-)
+zero_gradient("ai.onnx.ml::Binarizer", "ai.onnx.ml::LabelEncoder", "ai.onnx.ml::TreeEnsemble")
 
 
 @gradient("ai.onnx.ml::ArrayFeatureExtractor")

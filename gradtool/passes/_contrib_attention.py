@@ -170,11 +170,12 @@ def group_query_attention(op: Any, node: Any) -> Sequence[Any]:
     window = given.get_int("local_window_size", -1)
     mask = added if window < 0 else _window_mask(op, q, past_k, window, added)
     softcap = given.get_float("softcap", 0.0)
-    return _attention(
+    found: Sequence[Any] = _attention(
         op, q, k, v, mask, past_k, past_v, scale=_scale(node),
         is_causal=given.get_int("causal", 1) or None, softcap=softcap or None,
         q_num_heads=heads, kv_num_heads=groups,
     )  # fmt: skip
+    return found
 
 
 def _window_mask(op: Any, q: Any, past: Any, window: int, added: Any) -> Any:

@@ -23,3 +23,11 @@ case(
     f"{DOMAIN}LabelEncoder", np.float32([np.nan, 2]), **plain, keys_floats=[float("nan"), 2.5],
     values_floats=[7.0, 8.0], default_float=0.5,
 )  # fmt: skip
+case(
+    f"{DOMAIN}TreeEnsemble", fixed(5, 2), **plain, note="one tree",
+    aggregate_function=1, post_transform=0, n_targets=2, tree_roots=[0],
+    nodes_modes=np.zeros(3, np.uint8), nodes_splits=np.float32([1.5, -0.5, 0.25]),
+    nodes_featureids=[0, 1, 0], nodes_truenodeids=[1, 0, 1], nodes_falsenodeids=[2, 2, 3],
+    nodes_trueleafs=[0, 1, 1], nodes_falseleafs=[0, 1, 1],
+    leaf_targetids=[0, 1, 0, 1], leaf_weights=np.float32([5.0, 12.0, -12.0, 7.0]),
+)  # fmt: skip

@@ -127,3 +127,41 @@ def test_the_body_takes_no_memory_but_the_workspace_of_the_node():
     tracemalloc.stop()
 
     assert peak <= 65536
+
+
+LOOP = """
+g (float[256, 64] first) => (float[256, 64] y, float[8, 256, 64] seen) {
+   n = Constant <value_int = 8> ()
+   go = Constant <value = bool {1}> ()
+   y, seen = Loop (n, go, first) <body = b (int64 i, bool c, float[256, 64] h)
+         => (c2, next, shown) {
+      c2 = Identity (c)
+      square = Mul (h, h)
+      next = Tanh (square)
+      shown = Mul (next, h)
+   }>
+}"""
+IF = """
+g (float[256, 64] first) => (float[256, 64] y) {
+   m = ReduceMax <keepdims = 0> (first)
+   zero = Constant <value_float = 0> ()
+   c = Greater (m, zero)
+   y = If (c) <
+      then_branch = t () => (a) { p = Mul (first, first) a = Tanh (p) },
+      else_branch = e () => (b) { q = Exp (first) r = Mul (q, q) b = Add (r, q) }
+   >
+}"""
+
+
+@pytest.mark.parametrize("text", [LOOP, IF], ids=["loop", "if"])
+def test_bodies_and_branches_run_in_the_arena(text):
+    first = np.random.default_rng(0).normal(size=(256, 64)).astype(np.float32)
+    made = executor(text, {"first": first})
+    made.step()
+    tracemalloc.start()
+    made.step()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert made.dynamic.peak == 0
+    assert peak <= 98304

@@ -18,7 +18,7 @@ import numpy as np
 from gradtool.program import Spec
 from gradtool.windows import Window
 
-LIMIT = 1 << 21  # bytes of columns at a time; more if the weights are larger than that
+LIMIT = 1 << 20  # bytes of columns at a time; more if the weights are larger than that
 Block = tuple[int, int, int, int]
 
 
