@@ -68,7 +68,9 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     _print_row("all", rows)
     present = [v for v in stock if v and not v.startswith("absent")]
     print(f"stock onnxruntime runs {present.count('yes')} of {len(present)} gradient graphs")
-    print(f"({len(stock) - len(present)} have no gradient, or no forward operator there)")
+    own = sum("not what the standard" in v for v in stock)
+    lacking = sum(v.startswith("absent") for v in stock) - own
+    print(f"(it lacks the forward operator of {lacking}, and computes that of {own} otherwise)")
     print(PEERS)
 
 

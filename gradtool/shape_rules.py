@@ -350,7 +350,7 @@ RULES = {
     ("Slice", 10): _slice,
     ("Split", 2): _split,
     ("Squeeze", 1): _squeeze,
-    ("ai.onnx.ml::TreeEnsemble", 5): _tree_ensemble,
+    ("ai.onnx.ml::TreeEnsemble", 1): _tree_ensemble,
     ("Unique", 11): _unique,
     **{(op, 1): _reduce for op in REDUCTIONS},
     **sequence_rules.RULES,

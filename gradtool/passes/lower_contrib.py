@@ -44,14 +44,16 @@ def lower_contrib(model: ir.Model) -> int:
 
 def _replace(op: Builder, node: ir.Node) -> None:
     with op.at(node, stage="forward", source="", prefix=node.name or node.op_type), op.arithmetic():
+        start = len(op.emitted)
         made = RULES[node.domain, node.op_type](op, node)
+        new = set(op.emitted[start:])
         for index, before in enumerate(node.outputs):
             after = made[index] if index < len(made) else None
             if after is None:
                 if before.uses() or before.is_graph_output():
                     raise attention.refused(node, f"its output {index} is read")
                 continue
-            if after.producer() not in op.emitted or after in made[:index]:
+            if after.producer() not in new or after in made[:index]:
                 after = op.Identity(after)
             name, before.name = before.name, None
             after.name = name or after.name

@@ -30,6 +30,10 @@ def lower_sequences(op: Builder) -> int:
 
     What nobody reads any more is left to be pruned.
     """
+    if not any(
+        "equence" in n.op_type or "Optional" in n.op_type for n in op.model.graph.all_nodes()
+    ):
+        return 0
     known: Known = {}
     present: dict[ir.Value, ir.Value | None] = {}
     count = 0
