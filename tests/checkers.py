@@ -204,7 +204,7 @@ def check_gradient(case: Case) -> float:
         def loss(
             t: float, slot: int = slot, direction: Any = direction, inputs: Feeds = inputs
         ) -> float:
-            moved = inputs | {f"x{slot}": inputs[f"x{slot}"] + t * direction}
+            moved = inputs | {f"x{slot}": np.asarray(inputs[f"x{slot}"] + t * direction)}
             values = evaluate(forward, moved)
             return float(sum(np.vdot(values[n], c) for n, c in seeds.items()))
 

@@ -71,6 +71,7 @@ case("Cast", (2, 3), to=7, gradient=False)
 case("Cast", integers([[0, 1], [2, 0]]), to=9, gradient=False)
 case("Cast", integers([[0, 1], [2, 0]]), to=1, gradient=False)
 case("CastLike", (2, 3), np.zeros(1, np.float16), gradient=False)
+case("CastLike", (2, 3), fixed(1))
 
 for name in ("Floor", "Ceil", "Round", "Sign", "IsNaN", "IsInf"):
     case(name, (3, 4), gradient=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from cases import case, fixed, integers
+from cases import case, fixed, floats, integers
 
 case("Reshape", (2, 3, 4), integers(4, 6))
 case("Reshape", (2, 3, 4), integers(0, -1))
@@ -69,6 +69,7 @@ for _kind, _value in (
     case("Constant", gradient=False, **{_kind: _value})
 for _numbers in ((0, 5, 1), (10, 3, -2), (3, 3, 1)):
     case("Range", *(np.asarray(n) for n in _numbers), gradient=False)
+case("Range", floats(low=0.1, high=0.2), fixed(low=5.05, high=5.06), floats(low=0.99, high=1.01))
 case("Range", *(np.asarray(n, np.float32) for n in (0.5, 4.1, 0.25)), gradient=False)
 
 case("Pad", (3, 4), integers([1, 0, 2, 3]))
