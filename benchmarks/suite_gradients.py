@@ -16,6 +16,7 @@ from gradtool.exec.executor import Executor
 from gradtool.exec.run import parameters_of
 from gradtool.flatten import flatten
 from gradtool.passes.backward import differentiate
+from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.widen import NARROW, WIDE, widen
 from gradtool.planning.keep import keep
@@ -43,6 +44,7 @@ def differentiated(
     wrt = [v for v in model.graph.inputs if is_float(v)]
     op = Builder(model)
     prepare(model, op)
+    lower_updates(op)
     heads, seeds = {}, {}
     for value in [v for v in model.graph.outputs if is_float(v)]:
         size = ir.Shape(shapes_of[value.name or ""])

@@ -112,6 +112,14 @@ CONVENTIONS = (
         ),
     ),
     Convention(
+        ("RoiAlign",), "mode max: weighted corners tie", "the first, by sample, then by corner", "",
+        (
+            Example("RoiAlign", ([[[[2.0, 2.0], [2.0, 2.0]]]], [[0.5, 0.5, 1.5, 1.5]], [0]),
+                    ([[[[0.25, 0.0], [0.0, 0.0]]]], None),
+                    {"mode": "max", "sampling_ratio": 1}),
+        ),
+    ),
+    Convention(
         ("Sqrt", "Reciprocal", "Log", "Acos", "Atanh"), "the pole (0; 1 of Acos and Atanh)",
         "the infinity of the formula", "hiding it hides bugs",
         (

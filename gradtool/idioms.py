@@ -241,7 +241,9 @@ class Idioms:
     def total(self, terms: Sequence[ir.Value]) -> ir.Value:
         """The sum of several gradients of one value."""
         if isinstance(terms[0].type, ir.TensorType):
-            total: ir.Value = self.Add(*terms) if len(terms) == 2 else self.Sum(*terms)
+            add = self.Add if len(terms) == 2 else self.Sum
+            like = terms[0] if terms[0].shape is None else None  # an element of a sequence
+            total: ir.Value = add(*terms, like=like)
             return total
         return self.each(self.total, *terms)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from gradtool import sequence_rules
+from gradtool import ml_shape_rules, sequence_rules
 from gradtool.families import split_name
 from gradtool.sequence_rules import merge_values
 
@@ -353,5 +353,6 @@ RULES = {
     ("ai.onnx.ml::TreeEnsemble", 1): _tree_ensemble,
     ("Unique", 11): _unique,
     **{(op, 1): _reduce for op in REDUCTIONS},
+    **ml_shape_rules.RULES,
     **sequence_rules.RULES,
 }

@@ -35,7 +35,7 @@ class _Axis:
             most = op.constant(ratio)
         else:
             self.count = op.Ceil(self.extent / float(bins))
-            most = op.cast(op.Max(op.ReduceMax(self.count, keepdims=0), 0.0), ir.DataType.INT64)
+            most = op.cast(op.Max(op.ReduceMax(self.count, keepdims=0), 1.0), ir.DataType.INT64)
         steps = op.cast(op.Range(op.constant(0), most, op.constant(1)), dtype)
         count = op.Unsqueeze(self.count, [2])  # [R, 1, 1]
         used = op.cast(op.Less(steps, count), dtype)
@@ -44,7 +44,9 @@ class _Axis:
         self.part = (share + rows) / float(bins)  # [R, bins, S]: the position within the region
         where = op.Unsqueeze(self.start, [2]) + op.Unsqueeze(self.extent, [2]) * self.part
         seen = op.And(op.GreaterOrEqual(where, -1.0), op.LessOrEqual(where, size))
-        self.weight = op.cast(seen, dtype) * used / op.Max(count, 1.0)
+        self.used = used
+        self.seen = op.cast(seen, dtype) * used
+        self.weight = self.seen / op.Max(count, 1.0)
         last = size - 1.0
         self.inner = op.cast(op.And(op.Greater(where, 0.0), op.Less(where, last)), dtype)
         self.place = op.Min(op.Max(where, 0.0), last)
@@ -68,7 +70,10 @@ class _Axis:
         dtype = gap.dtype
         hat = op.cast(before, dtype) - op.cast(behind, dtype)
         by_sample = op.ReduceSum(hat * op.Unsqueeze(slope, [2]), [3], keepdims=0)
-        by_sample = by_sample * self.weight * self.inner
+        return self.ends(op, by_sample * self.weight * self.inner, scale)
+
+    def ends(self, op, by_sample, scale):
+        """The gradients of both corners, `[R, 1]` each, from those of the samples' positions."""
         start = op.ReduceSum(by_sample, [1, 2], keepdims=0)
         extent = op.ReduceSum(by_sample * self.part, [1, 2], keepdims=0)
         if self.free is not None:

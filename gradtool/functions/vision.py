@@ -6,6 +6,7 @@ import numpy as np
 
 from gradtool.functions import (
     _rois,  # noqa: F401 - it registers
+    _rois_max,  # noqa: F401 - it registers
     _sampling,  # noqa: F401 - it registers
     composite,
 )

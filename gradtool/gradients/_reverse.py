@@ -177,6 +177,8 @@ class _Reverse:
         """Read what forward has stacked turn by turn, from the last turn that was taken on."""
         op, turns = self.op, self.turns
         assert turns.number is not None  # noqa: S101 - a Scan is no Loop
+        again = [v for v in varying if not isinstance(v.type, ir.TensorType)]
+        varying = [v for v in varying if v not in again]
         sequences = self._replay(varying)
         rows = {v: self._stack(v) for v in dict.fromkeys((turns.number, *stacked))}
         count = op.squeeze(op.size_of(rows[turns.number], 0, 1), 0)
@@ -196,6 +198,7 @@ class _Reverse:
                     known[value] = _shaped(op.Gather(rows[value], turn, axis=0), value)
             for value, sequence in zip(varying, sequences, strict=True):
                 known[value] = op.SequenceAt(sequence, turn, like=value)
+            known |= self._after(turn, again)
             found = self.body.move(known)
             made = [*self._states(found, sums), *(found[n.outputs[0]] for n in self.lookups)]
             for value in made:
@@ -220,18 +223,9 @@ class _Reverse:
         op, turns = self.op, self.turns
         if not values:
             return []
-        odd = next((v for v in values if not isinstance(v.type, ir.TensorType)), None)
-        if odd is not None or is_random(turns.node):
-            raise UnsupportedGradient(turns.node, _uneven(odd or values[0]))
-        before = list(turns.body.outputs)
-        turns.body.outputs.extend(values)
-        body = turns.body.clone(allow_outer_scope_values=True)
-        turns.body.outputs[:] = before
-        rename(op, body)
-        found = body.outputs[len(before) :]
-        states = body.outputs[: 1 + len(turns.states)]
-        body.outputs.clear()
-        body.outputs.extend(states)
+        if is_random(turns.node):
+            raise UnsupportedGradient(turns.node, _uneven(values[0]))
+        body, found = self._forward(values)
         empty, formal = [], []
         for value in values:
             empty.append(op.SequenceEmpty(dtype=value.dtype))
@@ -245,6 +239,32 @@ class _Reverse:
         )
         made = [results] if isinstance(results, ir.Value) else list(results)
         return made[len(turns.states) :]
+
+    def _after(self, turn: ir.Value, values: list[ir.Value]) -> dict[ir.Value, ir.Value]:
+        """States that can't be stacked, as they enter a turn: those before it are taken again."""
+        op, turns = self.op, self.turns
+        if not values:
+            return {}
+        odd = next((v for v in values if v not in turns.formal), None)
+        if odd is not None or is_random(turns.node):
+            raise UnsupportedGradient(turns.node, _uneven(odd or values[0]))
+        body, _ = self._forward([])
+        count = len(turns.states)
+        made = op.Loop(turn, *turns.node.inputs[1:], body=body, outputs=count)
+        states = dict(zip(turns.formal, [made] if count == 1 else made, strict=True))
+        return {v: states[v] for v in values}
+
+    def _forward(self, values: list[ir.Value]) -> tuple[ir.Graph, list[ir.Value]]:
+        """A copy of the forward body that gives nothing but its states, and `values` in it."""
+        turns = self.turns
+        before = list(turns.body.outputs)
+        turns.body.outputs.extend(values)
+        body = turns.body.clone(allow_outer_scope_values=True)
+        turns.body.outputs[:] = before
+        rename(self.op, body)
+        found = list(body.outputs[len(before) :])
+        del body.outputs[1 + len(turns.states) :]
+        return body, found
 
     def _states(self, found: dict[ir.Value, ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
         formal = [self.turns.formal[i] for i in self.carried]

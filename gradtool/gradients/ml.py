@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from gradtool.gradients import gradient, zero_gradient
+from gradtool.gradients import (
+    _ml_models,  # noqa: F401 - it registers
+    gradient,
+    zero_gradient,
+)
 
 # Constant between their thresholds.
-zero_gradient("ai.onnx.ml::Binarizer", "ai.onnx.ml::LabelEncoder", "ai.onnx.ml::TreeEnsemble")
+zero_gradient(
+    "ai.onnx.ml::Binarizer",
+    "ai.onnx.ml::LabelEncoder",
+    "ai.onnx.ml::OneHotEncoder",
+    "ai.onnx.ml::TreeEnsemble",
+)
 
 
 @gradient("ai.onnx.ml::ArrayFeatureExtractor")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import (
     _deformable,  # noqa: F401 - it registers
     gradient,
@@ -68,16 +67,21 @@ def _sizes(op, x, dtype):
 
 @gradient("RoiAlign")
 def roi_align(op, node, dy):
-    """`y[r] = up x[batch[r]] acrossᵀ`: two matrices that average samples, by the region."""
+    """`y[r] = up x[batch[r]] acrossᵀ`: two matrices that average samples, by the region.
+
+    Mode max takes `x[corner] · weight`, the largest of the corners of all samples of a bin: the
+    first of the largest takes the gradient.
+    """
     x, rois, batch = node.inputs
-    if node.attributes.get_string("mode", "avg") != "avg":
-        raise UnsupportedGradient(node, "mode max takes weighted corners, not samples; use avg")
     mode = node.attributes.get_string("coordinate_transformation_mode", "half_pixel")
     options = {
         "sampling_ratio": node.attributes.get_int("sampling_ratio", 0),
         "spatial_scale": node.attributes.get_float("spatial_scale", 1.0),
         "half_pixel": int(mode == "half_pixel"),
     }
+    if node.attributes.get_string("mode", "avg") == "max":
+        dx = op.RoiAlignMaxGrad(x, rois, batch, dy, **options)
+        return dx, op.RoiAlignMaxGradRois(x, rois, batch, dy, **options), None
     dx = op.RoiAlignGrad(rois, batch, dy, op.shape(x), **options)
     return dx, op.RoiAlignGradRois(x, rois, batch, dy, **options), None
 

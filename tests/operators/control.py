@@ -151,6 +151,35 @@ g (float[4, 3] a0, float[4, 3] b0, int64 n, float[3, 3] w) => (float[4, 3] y) {
    }>
    y = Mul (a9, b9)
 }"""
+UNSIZED_LOOP = """
+g (float[1] h0, float[1] k0, float[5] w) => (float[1] last, float[k] all) {
+   n = Constant <value_int = 5> ()
+   go = Constant <value = bool {1}> ()
+   last, other, all = Loop (n, go, h0, k0)
+   <body = body (int64 i, bool c, float[a] h, float[b] k) => (c2, k2, h2, seen) {
+      c2 = Identity (c)
+      zero = Constant <value = int64[1] {0}> ()
+      one = Constant <value_int = 1> ()
+      next = Add (i, one)
+      start = Unsqueeze (i, zero)
+      end = Unsqueeze (next, zero)
+      x = Slice (w, start, end)
+      q = Mul (h, x)
+      k2 = Add (k, x)
+      h2 = Sin (q)
+      p = Mul (q, k)
+      seen = ReduceSum <keepdims = 0> (p)
+   }>
+}"""
+UNSIZED_SCAN = """
+g (float[1] h0, float[5, 1] xs, float[1] w) => (float[1] last, float[5] all) {
+   last, all = Scan <num_scan_inputs = 1, body = body (float[a] h, float[b] x) => (h2, seen) {
+      q = Mul (h, w)
+      r = Add (q, x)
+      h2 = Tanh (r)
+      seen = ReduceSum <keepdims = 0> (q)
+   }> (h0, xs)
+}"""
 SCAN = """
 g (float[{b}, 3] h0, float[{b}, 5, 3] xs, float[3, 3] w, float[3, 3] v)
 => (float[{b}, 3] last, float[{b}, 3, k] all) {{
@@ -240,6 +269,9 @@ for value in (-9, 0.1, 9):
 
 for batch in ("4", "batch"):
     whole(f"loop, {batch}", LOOP.format(b=batch), "w v", "w v h0 xs", h0=X, xs=TRACK)
+H, K, SLICES = floats(1), floats(1, seed=5), floats(5, 1, seed=6)
+whole("loop of unknown sizes", UNSIZED_LOOP, "w", "w h0 k0", h0=H, k0=K)
+whole("scan of unknown sizes", UNSIZED_SCAN, "w", "w h0 xs", h0=H, xs=SLICES)
 for n in (0, 1, 3, 4):
     whole(f"counted {n}", COUNTED, "w v", "w v h0", n=np.int64(n), h0=X)
     whole(f"crossed {n}", CROSSED, "w", "w a0 b0", a0=X, b0=floats(4, 3, seed=5), n=np.int64(n))

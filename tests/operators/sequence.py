@@ -102,6 +102,34 @@ g (float[4, 3] x, float[3, 3] w) => (float[4, 3] y) {
    >
    y = Mul (b, b)
 }""",
+    "optional sequence that a loop carries": """
+g (float[4, 3] x, float[3, 3] w) => (float[4, 3] y) {
+   count = Constant <value_int = 3> ()
+   go = Constant <value = bool {1}> ()
+   first = Constant <value_int = 0> ()
+   third = Constant <value_int = 2> ()
+   a = MatMul (x, w)
+   one = SequenceConstruct (a)
+   o = Optional (one)
+   s = Loop (count, go, o) <
+      body = grow (int64 i, bool c, optional(seq(float)) so_far) => (bool c2, seq(float) more) {
+      c2 = Identity (c)
+      there = OptionalHasElement (so_far)
+      known = If (there) <
+         then_branch = t () => (seq(float) p) { p = OptionalGetElement (so_far) },
+         else_branch = e () => (seq(float) q) { b = Tanh (x) q = SequenceConstruct (b) }
+      >
+      f = Cast <to = 1> (i)
+      r = Mul (a, f)
+      more = SequenceInsert (known, r)
+   }>
+   b = SequenceAt (s, first)
+   c = SequenceAt (s, third)
+   d = SequenceAt (s, first)
+   bc = Mul (b, c)
+   z = Mul (bc, d)
+   y = Add (z, b)
+}""",
     "embedding bag": """
 g (int64[7] indices, int64[4] offsets, float[9, 3] w) => (float[n, 3] y) {
    zero = Constant <value = int64[1] {0}> ()

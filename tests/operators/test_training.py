@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from checkers import check_memory
+from whole import verified
 
+import gradtool as gt
 from gradtool.exec import kernel
 from gradtool.exec.call import call, spec_of
 from gradtool.families import split_name
@@ -71,3 +74,33 @@ def test_momentum(mode, count):
 def test_a_step_takes_two_blocks(op, tensors, outputs, attributes):
     inputs = [np.asarray(RATE), np.asarray(1), *tensors]
     check_memory(f"ai.onnx.preview.training::{op}", inputs, [spec_of(X)] * outputs, **attributes)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize(
+    ("op", "state"),
+    [
+        ("Adam <alpha = 0.8, beta = 0.9, norm_coefficient = 0.1, norm_coefficient_post = 0.2>",
+         "v h"),
+        ("Adagrad <decay_factor = 0.1, norm_coefficient = 0.01>", "h"),
+        ('Momentum <alpha = 0.9, beta = 0.95, mode = "standard", norm_coefficient = 0.1>', "v"),
+        ('Momentum <alpha = 0.9, beta = 0.95, mode = "nesterov", norm_coefficient = 0.1>', "v"),
+    ],
+)  # fmt: skip
+def test_a_step_has_gradients(op, state, count):
+    """By everything but the number of the step, as stock onnxruntime computes them too."""
+    pytest.importorskip("onnxruntime")
+    names = state.split()
+    more = ", ".join(f"float[3, 4] {n}" for n in names)
+    made = ", ".join(f"{n}2" for n in names)
+    text = f"""
+    <ir_version: 10, opset_import: ["" : 20, "ai.onnx.preview.training" : 1]>
+    m (float r, int64 t, float[3, 4] x, float[3, 4] g, {more}) => (float[3, 4] y) {{
+       z, {made} = ai.onnx.preview.training.{op} (r, t, x, g, {", ".join(names)})
+       y = Sum (z, {made})
+    }}"""
+    rng = np.random.default_rng(0)
+    feeds = {k: rng.uniform(0.1, 1, (3, 4)).astype(np.float32) for k in ("x", "g", *names)}
+    training = gt.grad(ir.from_onnx_text(text), loss="sum", wrt=["r", "x", "g", *names])
+
+    verified(training, feeds | {"r": np.asarray(RATE), "t": np.asarray(count)})

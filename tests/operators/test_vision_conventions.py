@@ -8,6 +8,8 @@ import pytest
 from cases import Case, Floats
 from checkers import differentiated, evaluate
 
+from gradtool.functions.calls import expand
+
 torch = pytest.importorskip("torch")
 
 
@@ -91,3 +93,23 @@ def gradients_of_products(x):
     model, feeds, names = differentiated(Case("CumProd", (Given(x.shape), np.int64(0)), opset=26))
     found = evaluate(model, feeds)
     return found["y0"], [found[n] for n in names], feeds["c_y0"]
+
+
+@pytest.mark.parametrize("bodies", [False, True])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_without_samples_are_zero_and_have_no_gradient(mode, bodies):
+    rng = np.random.default_rng(4)
+    x, rois = rng.normal(size=(1, 2, 5, 6)), np.array([[3.0, 3.0, 1.0, 1.0], [1.3, 1.2, 3.9, 4.1]])
+    VALUES.clear()
+    VALUES.update({x.shape: x, rois.shape: rois})
+    inputs = Given(x.shape), Given(rois.shape), np.zeros(2, np.int64)
+    model, feeds, (dx, drois) = differentiated(Case("RoiAlign", inputs, {"mode": mode}))
+    if bodies:
+        expand(model, lambda _: False)
+
+    found = evaluate(model, feeds)
+    assert not found["y0"][0].any()
+    assert not found[drois][0].any()
+    assert found[drois][1].any()
+    none = evaluate(model, feeds | {"x1": rois[[0, 0]]})
+    assert not any(none[name].any() for name in ("y0", dx, drois))

@@ -72,10 +72,24 @@ for mode in ("half_pixel", "output_half_pixel"):
             coordinate_transformation_mode=mode,
         )  # fmt: skip
 case("RoiAlign", (1, 2, 10, 12), Regions((2, 4)), integers(0, 0), output_height=2, output_width=2)
-case(
-    "RoiAlign", (1, 2, 10, 12), Regions((2, 4)), integers(0, 0), mode="max", sampling_ratio=2,
-    gradient=False,
-)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Image(Floats):
+    """The two largest weighted corners of each bin of these regions are 0.019 apart, at least."""
+
+    def draw(self, rng):  # noqa: ARG002
+        return np.random.default_rng(2880).uniform(0.5, 3, self.shape)
+
+
+for mode in ("half_pixel", "output_half_pixel"):
+    for ratio in (2, 0):
+        case(
+            "RoiAlign", Image((2, 3, 10, 12)), Regions((3, 4), scale=0.5), integers(1, 0, 1),
+            mode="max", output_height=3, output_width=2, sampling_ratio=ratio, spatial_scale=0.5,
+            coordinate_transformation_mode=mode,
+        )  # fmt: skip
+case("RoiAlign", (1, 2, 10, 12), Regions((2, 4)), integers(0, 0), mode="max", sampling_ratio=2)
 
 
 @dataclass(frozen=True)

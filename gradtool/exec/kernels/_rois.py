@@ -67,7 +67,9 @@ def roi_align(
     y = xp.empty((len(rois), x.shape[1], *bins), x.dtype)
     places = regions(rois, bins, spatial_scale, half, sampling_ratio)
     for made, image, (rows, columns) in zip(y, batch_indices.tolist(), places, strict=True):
-        if mode == "max":
+        if mode == "max" and not (rows.size and columns.size):
+            made[...] = 0
+        elif mode == "max":
             made[...] = _largest(xp, x[image], rows, columns)
         else:
             left, right = (
@@ -157,25 +159,26 @@ def roi_align_grad_rois(xp, x, rois, batch, dy, *, sampling_ratio, spatial_scale
         by_columns = (g.swapaxes(1, 2) @ (up @ picture)).sum(axis=0)
         for axis, part in enumerate((by_rows, by_columns)):
             part = part if xp is np else part.get()  # noqa: PLW2901
-            extent = (roi[3 - axis] - roi[1 - axis]) * spatial_scale
-            free = bool(half_pixel) or extent > 1
-            start, length = _moves(part, where[axis], x.shape[2 + axis])
-            drois[1 - axis] = (start - free * length) * spatial_scale
-            drois[3 - axis] = free * length * spatial_scale
+            by_sample = _moves(part, where[axis], x.shape[2 + axis])
+            drois[[1 - axis, 3 - axis]] = ends(by_sample, roi, axis, spatial_scale, half_pixel)
     return xp.asarray(made.astype(rois.dtype))
 
 
 def _moves(slope, where, size):
-    """What moving the start and what stretching the region adds up to, from `[bins, size]`."""
+    """What moving each sample adds up to, from `[bins, size]`."""
     low, high, _, seen = corners(where, size)
-    bins, count = where.shape
-    if not count:
-        return 0.0, 0.0
-    rows = np.arange(bins)[:, None]
+    rows = np.arange(len(where))[:, None]
     free = seen & (where > 0) & (where < size - 1)
-    by_sample = (slope[rows, high] - slope[rows, low]) * free / count
-    part = (rows + (np.arange(count) + 0.5) / count) / bins
-    return by_sample.sum(), (by_sample * part).sum()
+    return (slope[rows, high] - slope[rows, low]) * free / max(where.shape[1], 1)
+
+
+def ends(by_sample, roi, axis, scale, half_pixel):
+    """What moving the start and the end of a region adds up to, from moving its samples."""
+    bins, count = by_sample.shape
+    free = bool(half_pixel) or (roi[3 - axis] - roi[1 - axis]) * scale > 1
+    part = (np.arange(bins)[:, None] + (np.arange(count) + 0.5) / max(count, 1)) / bins
+    length = (by_sample * part).sum() if free else 0.0
+    return (by_sample.sum() - length) * scale, length * scale
 
 
 @kernel("ai.gradtool::MaxRoiPoolGrad", host=(1,))

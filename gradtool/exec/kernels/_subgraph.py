@@ -98,14 +98,23 @@ class Body:
     def carry(self, count: int, outputs: int, inputs: int, kept: Sequence[Any]) -> None:
         """Let `count` outputs be inputs of the next turn, from these positions on.
 
-        `kept` has room for each of them.
+        `kept` has room for each of them whose size is known; the others are held.
         """
-        crossed = [k for k in range(count) if self.aliases(outputs + k, inputs + k)]
+        numbers = self.program.inputs[inputs : inputs + count]
+        held = {
+            k: self.result(outputs + k)
+            for k, number in enumerate(numbers)
+            if self.program.values[number].spec is None
+        }
+        sized = [k for k in range(count) if k not in held]
+        crossed = [k for k in sized if self.aliases(outputs + k, inputs + k)]
         for k in crossed:
             self.xp.copyto(kept[k], self.output(outputs + k))
-        for k in range(count):
+        for k in sized:
             source = kept[k] if k in crossed else self.output(outputs + k)
             self.xp.copyto(self.input(inputs + k), source)
+        for k, value in held.items():
+            self.load(inputs + k, value)
 
     def nothing(self, index: int) -> Any:
         """What an output stacks up to when no turn is taken."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._ml_linear import TRANSFORMS, transformed
 
 LEAST_EQUAL, LESS, GREATEST_EQUAL, GREATER, EQUAL, UNEQUAL, MEMBER = range(7)
 COMPARE = {
@@ -53,7 +54,7 @@ def tree_ensemble(
 
     for root in tree_roots:
         descend(root, np.arange(len(x)))
-    return _transformed(y, post_transform).astype(x.dtype)
+    return transformed(np, y, TRANSFORMS[post_transform]).astype(x.dtype)
 
 
 def _members(modes, values):
@@ -67,18 +68,3 @@ def _members(modes, values):
             current.append(value)
     nodes = [n for n, mode in enumerate(modes) if mode == MEMBER]
     return dict(zip(nodes, sets, strict=False))
-
-
-def _transformed(y, kind):
-    """Nothing, softmax, logistic, softmax of what isn't zero, or the probit function."""
-    if kind in (1, 3):
-        powers = np.exp(y - y.max(axis=1, keepdims=True))
-        powers = np.where((kind == 3) & (y == 0), 0, powers)
-        return powers / powers.sum(axis=1, keepdims=True)
-    if kind == 2:
-        return 1 / (1 + np.exp(-y))
-    if kind == 4:
-        from scipy.special import ndtri
-
-        return ndtri(y)
-    return y

@@ -69,10 +69,14 @@ def _endless(body):
     return root == body.inputs[1] or bool(np.all(body.constants.get(root, False)))
 
 
+def _turn_work(body, states):
+    """The arena of a turn, and room for each of these states that a plan can size."""
+    room = [body.values[v].spec or Spec((0,), np.dtype(np.uint8)) for v in states]
+    return [Spec((plan_of(body).peak,), np.dtype(np.uint8)), *room]
+
+
 def _loop_work(count, condition, *inputs, out, body):
-    states = body.formal - 2
-    kept = [body.values[v].spec for v in body.outputs[1 : states + 1]]
-    return [Spec((plan_of(body).peak,), np.dtype(np.uint8)), *kept]
+    return _turn_work(body, body.inputs[2 : body.formal])
 
 
 def _body_bytes(*inputs, out, body, **attributes):
@@ -133,9 +137,7 @@ def loop(xp, count, condition, *inputs, out, work, body):
 
 
 def _scan_work(*inputs, out, body, num_scan_inputs, **attributes):
-    states = body.formal - num_scan_inputs
-    kept = [body.values[v].spec for v in body.outputs[:states]]
-    return [Spec((plan_of(body).peak,), np.dtype(np.uint8)), *kept]
+    return _turn_work(body, body.inputs[: body.formal - num_scan_inputs])
 
 
 def scan_dynamic(

@@ -1,11 +1,11 @@
-"""Operators of ai.onnx.ml that stand before or behind a network: encoders, features, trees."""
+"""Operators of ai.onnx.ml that stand before or behind a network: encoders, features, models."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels import _trees  # noqa: F401 - it registers
+from gradtool.exec.kernels import _ml_features, _trees  # noqa: F401 - they register
 
 
 @kernel("ai.onnx.ml::ArrayFeatureExtractor")

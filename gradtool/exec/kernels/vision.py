@@ -11,6 +11,7 @@ from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import (  # noqa: F401 - they register
     _deformable,
     _rois,
+    _rois_max,
     _sampling,
     _suppression,
 )

@@ -1,0 +1,120 @@
+"""Linear models and support vectors over the rows of a matrix, and what becomes of their scores."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.exec.kernel import kernel
+
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+# Below this a score counts as zero.
+TINY = 1e-7
+
+
+def transformed(xp, y, name):
+    """Nothing, softmax, logistic, softmax of what isn't zero, or the probit function."""
+    if name in ("SOFTMAX", "SOFTMAX_ZERO"):
+        powers = xp.exp(y - y.max(axis=1, keepdims=True))
+        if name == "SOFTMAX_ZERO":
+            powers = xp.where(abs(y) <= TINY, 0, powers)
+        return powers / powers.sum(axis=1, keepdims=True)
+    if name == "LOGISTIC":
+        return 1 / (1 + xp.exp(-y))
+    if name == "PROBIT":
+        if xp is np:
+            from scipy.special import ndtri
+        else:
+            from cupyx.scipy.special import ndtri
+        return ndtri(y)
+    return y
+
+
+def _matrix(x):
+    """A matrix of floats; a vector is one row."""
+    x = x.reshape(1, -1) if x.ndim == 1 else x
+    return x if x.dtype.kind == "f" else x.astype(np.float32)
+
+
+def _affine(xp, x, coefficients, intercepts, count):
+    """`x · wᵀ + b`, one row of w per score."""
+    x = _matrix(x)
+    scores = x @ xp.asarray(coefficients, x.dtype).reshape(count, -1).T
+    return scores + xp.asarray(intercepts, x.dtype) if intercepts else scores
+
+
+def _of_scores(x, *, out, targets=1, **_):
+    rows = x.shape[0] if len(x.shape) > 1 else 1
+    return 8 * (int(np.prod(x.shape)) + 4 * rows * targets)
+
+
+@kernel("ai.onnx.ml::LinearRegressor", temporaries=_of_scores)
+def linear_regressor(xp, x, *, coefficients=(), intercepts=None, targets=1, post_transform="NONE"):
+    """`x · wᵀ + b`, transformed; of a single target only the probit is taken."""
+    scores = _affine(xp, x, coefficients, intercepts, targets)
+    alone = targets == 1 and post_transform != "PROBIT"
+    return transformed(xp, scores, "NONE" if alone else post_transform)
+
+
+def _of_classes(x, *, out, classlabels_ints=None, classlabels_strings=None, **_):
+    return _of_scores(x, out=out, targets=len(classlabels_ints or classlabels_strings))
+
+
+@kernel("ai.onnx.ml::LinearClassifier", temporaries=_of_classes)
+def linear_classifier(
+    xp, x, *, coefficients, intercepts=None, classlabels_ints=None, classlabels_strings=None,
+    post_transform="NONE", multi_class=0,
+):  # fmt: skip
+    """The label of the largest score, and the scores; a single score s is that of the second class.
+
+    The first then has 1 - s, or the logistic function of -s.
+    """
+    labels = classlabels_ints or classlabels_strings
+    scores = _affine(xp, x, coefficients, intercepts, len(intercepts or labels))
+    best = xp.argmax(scores, axis=1)
+    if scores.shape[1] < len(labels):
+        best = (scores[:, 0] > 0).astype(np.int64)
+        opposite = -scores if post_transform == "LOGISTIC" else 1 - scores
+        scores = xp.concatenate([opposite, scores], axis=1)
+        post_transform = "NONE" if "SOFTMAX" in post_transform else post_transform
+    return _named(xp, labels, best), transformed(xp, scores, post_transform)
+
+
+def _named(xp, labels, best):
+    if isinstance(labels[0], int):
+        return xp.asarray(labels, np.int64)[best]
+    names = [name.decode() if isinstance(name, bytes) else name for name in labels]
+    return np.array(names, dtype=object)[best]
+
+
+def _of_vectors(x, *, out, n_supports=0, **_):
+    return _of_scores(x, out=out, targets=n_supports + 1)
+
+
+@kernel("ai.onnx.ml::SVMRegressor", temporaries=_of_vectors)
+def svm_regressor(
+    xp, x, *, coefficients, rho, support_vectors=(), n_supports=0, kernel_type="LINEAR",
+    kernel_params=(), one_class=0, post_transform="NONE",
+):  # fmt: skip
+    """`Σ c · k(x, v) + ρ` over the support vectors v, or its sign; `x · c + ρ` without vectors.
+
+    A single score is not transformed.
+    """
+    x = _matrix(x)
+    weights = xp.asarray(coefficients, x.dtype).reshape(-1, 1)
+    if n_supports:
+        vectors = xp.asarray(support_vectors, x.dtype).reshape(n_supports, -1)
+        x = similarity(xp, x, vectors, kernel_type, *(kernel_params or (0, 0, 0)))
+    scores = x @ weights + x.dtype.type(rho[0])
+    return xp.where(scores > 0, 1, -1) if one_class else scores
+
+
+def similarity(xp, x, vectors, kind, gamma, offset, degree):
+    """k(x, v) of every row and every vector:  x·v, (γ x·v + o)ᵈ, tanh(γ x·v + o), exp(-γ |x-v|²)."""
+    dot = x @ vectors.T
+    if kind == "LINEAR":
+        return dot
+    if kind == "RBF":
+        squares = (x * x).sum(axis=1, keepdims=True) + (vectors * vectors).sum(axis=1)
+        return xp.exp(-gamma * (squares - 2 * dot))
+    inner = gamma * dot + offset
+    return inner**degree if kind == "POLY" else xp.tanh(inner)
