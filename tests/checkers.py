@@ -89,7 +89,9 @@ def differentiated(
             continue
         seed = ir.Value(name=f"c_{value.name}", shape=value.shape, type=value.type)
         model.graph.inputs.append(seed)
-        feeds[seed.name] = rng.uniform(0.5, 1.5, outputs[value.name].shape).astype(dtype)
+        feeds[seed.name] = rng.uniform(0.5, 1.5, outputs[value.name].shape).astype(
+            value.dtype.numpy()
+        )
         heads[value] = seed
     wrt = [
         v for v, given in zip(model.graph.node("node").inputs, case.inputs, strict=False)
@@ -182,16 +184,20 @@ def _concrete(shape: ir.Shape, sizes: dict[str, int]) -> tuple[int, ...]:
 def check_gradient(case: Case) -> float:
     """Gradients against five-point differences along a random direction, in float64.
 
+    An operator whose output is of single precision whatever its input is held to less.
+
     Returns the largest relative error of `⟨gradient, direction⟩`, over the inputs.
     """
     model, feeds, names = differentiated(case)
     found = evaluate(model, feeds)
+    h, bound = step_and_bound(model, found)
     bodies, _, _ = differentiated(case)
     expand(bodies, lambda _: False)
     if all(_has_kernel(bodies, n) for n in bodies.graph):
         again = evaluate(bodies, feeds)
         for mine, other in zip(model.graph.outputs, bodies.graph.outputs, strict=True):
-            np.testing.assert_allclose(found[mine.name], again[other.name], rtol=1e-9, atol=1e-11)
+            a, b = found[mine.name], again[other.name]
+            _agree(a, b, rtol=bound / 10, atol=bound / 1000, name=mine.name)
     forward, _ = build(case)
     seeds = {n[2:]: c for n, c in feeds.items() if n.startswith("c_")}
     rng = np.random.default_rng(11)
@@ -208,15 +214,21 @@ def check_gradient(case: Case) -> float:
             values = evaluate(forward, moved)
             return float(sum(np.vdot(values[n], c) for n, c in seeds.items()))
 
-        h = 1e-3
         slope = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h)
         mine = float(np.vdot(found[name], direction))
         scale = (
             np.linalg.norm(found[name]) * np.linalg.norm(direction) + abs(loss(0.0)) * 1e-3 + 1e-9
         )
         worst = max(worst, abs(mine - slope) / scale)
-        assert worst < 1e-8, f"input {slot}: {mine}, finite differences say {slope}"
+        assert worst < bound, f"input {slot}: {mine}, finite differences say {slope}"
     return worst
+
+
+def step_and_bound(model: ir.Model, found: Feeds) -> tuple[float, float]:
+    """The step of differences and the error allowed, for the precision of the outputs of a case."""
+    outputs = model.graph.node("node").outputs
+    single = any(v.name in found and found[v.name].dtype == np.float32 for v in outputs)
+    return (2e-2, 1e-4) if single else (1e-3, 1e-8)
 
 
 def _has_kernel(model: ir.Model, node: ir.Node) -> bool:

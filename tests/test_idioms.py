@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 import sympy
 from checkers import evaluate
+from graphs import parse, stock
 
 from gradtool.builder import Builder
 from gradtool.errors import ModelError
@@ -133,3 +134,20 @@ def test_the_open_size_of_an_empty_tensor_is_what_is_left_beside_its_zeros(shape
     found = evaluate(model, {"x": np.zeros(shape, np.float32)})[result.name]
 
     assert list(found.shape) == list(result.shape) == expected
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_sequences_are_summed_whatever_the_ranks_of_their_elements(count):
+    pytest.importorskip("onnxruntime")
+    model = parse("g (float[4, 3] a, float[5] b) => (float[4, 3] a2) { a2 = Identity (a) }")
+    op, elements = Builder(model), list(model.graph.inputs)
+    sequence = op.SequenceConstruct(*elements)
+    sequence.shape = None
+    total = op.total([sequence] * count)
+    for index, x in enumerate(elements):
+        model.graph.outputs.append(op.SequenceAt(total, np.asarray(index), like=x))
+    a, b = np.arange(12, dtype=np.float32).reshape(4, 3), np.ones(5, np.float32)
+    _, *sums = stock(model, a=a, b=b).values()
+
+    np.testing.assert_array_equal(sums[0], count * a)
+    np.testing.assert_array_equal(sums[1], count * b)

@@ -14,7 +14,7 @@ FLOAT = ir.DataType.FLOAT
 
 
 def _like(op, dx, x):
-    """dx in the shape and type of x, where x is a vector or not of single precision."""
+    """A gradient in the shape and type of x, where x is a vector or not of single precision."""
     return op.cast(op.reshape_like(dx, x), x.dtype)
 
 
@@ -61,6 +61,7 @@ def feature_vectorizer(op, node, dy):
     made, start = [], 0
     for x, count in zip(node.inputs, arguments(node)["inputdimensions"], strict=True):
         columns = math.prod(x.shape[1:]) if len(x.shape) > 1 else x.shape[0]
+        columns = columns if isinstance(columns, int) else count
         taken = min(columns, count)
         dx = op.slice(dy, 1, start, start + taken)
         if taken < columns:
@@ -83,7 +84,7 @@ def linear_regressor(op, node, dy):
 
 @gradient("ai.onnx.ml::LinearClassifier")
 def linear_classifier(op, node, _dlabels, dz):
-    """`z = f(x · wᵀ + b)`:  dx = f' · dz · w; a lone w is that of the second class, -w the first's."""
+    """`z = f(x · wᵀ + b)`:  dx = f' · dz · w; a lone w is the second class's, -w the first's."""
     given = arguments(node)
     labels = given.get("classlabels_ints") or given["classlabels_strings"]
     count, name = len(given.get("intercepts") or labels), given.get("post_transform", "NONE")

@@ -25,7 +25,7 @@ from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
-from gradtool.passes.selection import cut, is_float, select
+from gradtool.passes.selection import Selection, cut, is_float, select
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
@@ -90,13 +90,7 @@ def training_graph(
     op = Builder(model, names=Names.of(model))
     op.ste, op.on_node = ste, on_node
     _mark(list(model.graph), op.names)
-    warnings = modes.train(model, op) if train_mode else modes.in_inference(model)
-    prepare(model, op)
-    lower_updates(op)
-    if lower_sequences(op):
-        infer(model)
-    if ste:
-        straight_through(model, op)
+    warnings = _into_training_form(op, train_mode=train_mode)
     before = len(model.graph)
     chosen, heads = _heads(op, loss, labels, head_grads=head_grads, seed=loss_seed)
     if chosen.loud:
@@ -104,18 +98,14 @@ def training_graph(
     appended = len(model.graph) - before
     state = _publish_state(op)
     barred = cut(model.graph, no_grad)
-    reach = needed(model.graph, heads)
-    flows = needed(model.graph, heads, barred) if barred else reach
-    picked = select(model.graph, leaves, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
+    picked = _pick(op, heads, barred, leaves, wrt, input_grad)
     made = differentiate(op, heads, picked.wrt, cut=barred, accumulate=accumulate)
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
     names = _publish(op, made, buffers=grad_buffers)
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state)
-    prune(model)
-    if trim(model):
-        prune(model)
+    _clear(model)
     warnings += modes.at_random(model)
     return TrainingGraph(
         model=model,
@@ -133,6 +123,39 @@ def training_graph(
             n.metadata_props.get("gradtool.stage") == "backward" for n in model.graph
         ),
     )
+
+
+def _into_training_form(op: Builder, *, train_mode: bool) -> list[str]:
+    """Rewrite what cannot be differentiated as it stands; what people should hear about it."""
+    said = modes.train(op.model, op) if train_mode else modes.in_inference(op.model)
+    prepare(op.model, op)
+    lower_updates(op)
+    if lower_sequences(op):
+        infer(op.model)
+    if op.ste:
+        straight_through(op.model, op)
+    return said
+
+
+def _pick(
+    op: Builder,
+    heads: Mapping[ir.Value, ir.Value],
+    barred: frozenset[ir.Value],
+    leaves: Sequence[ir.Value],
+    wrt: Sequence[str] | None,
+    input_grad: Sequence[str],
+) -> Selection:
+    """The values to differentiate by, among those that the heads depend on."""
+    reach = needed(op.graph, heads)
+    flows = needed(op.graph, heads, barred) if barred else reach
+    return select(op.graph, leaves, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
+
+
+def _clear(model: ir.Model) -> None:
+    """Drop what no output depends on, inside of control flow too."""
+    prune(model)
+    if trim(model):
+        prune(model)
 
 
 def _heads(

@@ -152,7 +152,7 @@ g (float[4, 3] a0, float[4, 3] b0, int64 n, float[3, 3] w) => (float[4, 3] y) {
    y = Mul (a9, b9)
 }"""
 UNSIZED_LOOP = """
-g (float[1] h0, float[1] k0, float[5] w) => (float[1] last, float[k] all) {
+g (float[1] h0, float[1] k0, float[5] w) => (float[5] all) {
    n = Constant <value_int = 5> ()
    go = Constant <value = bool {1}> ()
    last, other, all = Loop (n, go, h0, k0)
@@ -172,7 +172,7 @@ g (float[1] h0, float[1] k0, float[5] w) => (float[1] last, float[k] all) {
    }>
 }"""
 UNSIZED_SCAN = """
-g (float[1] h0, float[5, 1] xs, float[1] w) => (float[1] last, float[5] all) {
+g (float[1] h0, float[5, 1] xs, float[1] w) => (float[5] all) {
    last, all = Scan <num_scan_inputs = 1, body = body (float[a] h, float[b] x) => (h2, seen) {
       q = Mul (h, w)
       r = Add (q, x)

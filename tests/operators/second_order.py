@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 from cases import Case, Floats
-from checkers import Feeds, differentiated, evaluate
+from checkers import Feeds, differentiated, evaluate, step_and_bound
 
 from gradtool.builder import Builder
 from gradtool.passes.backward import differentiate
@@ -51,17 +51,18 @@ def check_second_order(case: Case) -> float:
     names_of_values = [v.name for n in model.graph for v in n.outputs if v.name]
     assert len(names_of_values) == len(set(names_of_values))
     found = evaluate(model, feeds)
+    h, bound = step_and_bound(model, found)
     forward, _, names = differentiated(case)
     seeds = {n: feeds[f"d_{n}"] for n in names}
     rng = np.random.default_rng(17)
     worst = 0.0
     for source, name in second.items():
         direction = rng.uniform(-1, 1, feeds[source].shape)
-        slope, size = slope_of(forward, feeds, source, direction, seeds)
+        slope, size = slope_of(forward, feeds, source, direction, seeds, h)
         mine = float(np.vdot(found[name], direction))
         scale = np.linalg.norm(found[name]) * np.linalg.norm(direction) + size * 1e-3 + 1e-9
         worst = max(worst, abs(mine - slope) / scale)
-        assert worst < 1e-7, f"{source}: {mine}, finite differences say {slope}"
+        assert worst < 10 * bound, f"{source}: {mine}, finite differences say {slope}"
     return worst
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
+import onnx_ir as ir
 import pytest
-from graphs import parse
+from graphs import parse, stock
 
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.run import parameters_of, planned
+from gradtool.flatten import flatten
+from gradtool.planning.keep import keep
 
 BODY = """
       (float[2, 3] a, float[2, 3] b, float[2, 4] now) => (next_a, next_b, seen, total) {
@@ -71,8 +74,6 @@ def arrays(x: str) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("name", CASES)
 def test_scan_agrees_with_onnxruntime(name):
     ort = pytest.importorskip("onnxruntime")
-    import onnx_ir as ir
-
     body, outputs, x, options = CASES[name]
     text, feeds = graph(body, outputs, x, options), arrays(x)
     made = executor(text, feeds)
@@ -83,6 +84,53 @@ def test_scan_agrees_with_onnxruntime(name):
 
     for output, expected in zip(session.get_outputs(), session.run(None, feeds), strict=True):
         np.testing.assert_allclose(made.outputs()[output.name], expected, rtol=1e-5, atol=1e-6)
+
+
+OPEN = {
+    "Loop": """
+    g (float[1] h0, float[1] k0) => (float[5] seen) {
+       n = Constant <value_int = 5> ()
+       go = Constant <value = bool {1}> ()
+       h, k, seen = Loop (n, go, h0, k0)
+       <body = b (int64 i, bool c, float[a] h1, float[b] k1) => (c2, k1, h2, s) {
+          c2 = Identity (c)
+          h2 = Sin (h1)
+          s = ReduceSum <keepdims = 0> (h2)
+       }>
+    }""",
+    "Scan": """
+    g (float[1] h0, float[1] k0, float[5, 1] xs) => (float[5] seen) {
+       h, k, seen = Scan <num_scan_inputs = 1,
+          body = b (float[a] h1, float[b] k1, float[1] x) => (k2, h2, s) {
+             k2 = Identity (k1)
+             h2 = Add (h1, x)
+             s = ReduceSum <keepdims = 0> (h2)
+       }> (h0, k0, xs)
+    }""",
+}
+
+
+@pytest.mark.parametrize("op", OPEN)
+def test_states_of_unknown_size_change_places_in_a_node_of_known_ones(op):
+    """That is what inference leaves where a body adds to its state what it can't size."""
+    pytest.importorskip("onnxruntime")
+    model = parse(OPEN[op])
+    body = model.graph.node(-1).attributes["body"].as_graph()
+    for value in (*body.inputs[-3:], *body.outputs[:-1]):
+        if value.shape is not None and len(value.shape) == 1 and value.name != "x":
+            value.shape = ir.Shape([f"{value.name}_size"])
+    made = Executor(keep(flatten(model)), open_device("cpu"), parameters_of(model))
+    rng = np.random.default_rng(0)
+    shapes = {"h0": (1,), "k0": (1,), "xs": (5, 1)}
+    feeds = {v.name: rng.random(shapes[v.name], np.float32) for v in model.graph.inputs}
+    for name, array in feeds.items():
+        made.set_input(name, array)
+    for _ in range(2):
+        made.step()
+        (found,) = made.outputs().values()
+
+        np.testing.assert_allclose(found, stock(model, **feeds)["seen"], rtol=1e-6)
+    assert model.graph.node(-1).outputs[-1].shape.is_static()
 
 
 def test_states_stay_as_they_are_where_there_is_nothing_to_scan():

@@ -25,7 +25,7 @@ def imputer(
     replaced_value_float=0.0, replaced_value_int64=0,
 ):  # fmt: skip
     """x, another value in place of the one that stands for a missing value."""
-    floats = x.dtype.kind == "f"
+    floats = imputed_value_floats is not None
     replaced = replaced_value_float if floats else replaced_value_int64
     if replaced != replaced:  # noqa: PLR0124 - true of NaN alone
         xp.isnan(x, out=work[0])
@@ -48,7 +48,7 @@ def normalizer(xp, x, *, norm="MAX"):
     """Rows divided by their largest element, Σ |x| or √Σ x²; by nothing where that is zero."""
     x = x if x.dtype.kind == "f" else x.astype(np.float32)
     if norm == "MAX":
-        size = x.max(axis=-1, keepdims=True)
+        size = x.max(axis=-1, keepdims=True, initial=-math.inf)
     elif norm == "L1":
         size = abs(x).sum(axis=-1, keepdims=True)
     else:
@@ -61,7 +61,7 @@ def feature_vectorizer(xp, *inputs, out, work, inputdimensions):
     """Columns side by side, each input cut or filled up with zeros to its number of columns."""
     start = 0
     for x, count in zip(inputs, inputdimensions, strict=True):
-        rows = x.reshape(1 if x.ndim == 1 else x.shape[0], -1)[:, :count]
+        rows = (x[None] if x.ndim == 1 else x.reshape(len(x), math.prod(x.shape[1:])))[:, :count]
         filled = start + rows.shape[1]
         xp.copyto(out[0][:, start:filled], rows, casting="unsafe")
         out[0][:, filled : start + count] = 0

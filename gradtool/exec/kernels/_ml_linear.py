@@ -109,7 +109,7 @@ def svm_regressor(
 
 
 def similarity(xp, x, vectors, kind, gamma, offset, degree):
-    """k(x, v) of every row and every vector:  x·v, (γ x·v + o)ᵈ, tanh(γ x·v + o), exp(-γ |x-v|²)."""
+    """k(x, v) of each row and vector:  x·v, (γ x·v + o)ᵈ, tanh(γ x·v + o) or exp(-γ |x-v|²)."""
     dot = x @ vectors.T
     if kind == "LINEAR":
         return dot
