@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import special
 
 # erf x = tanh(x · P(x²)) for |x| ≤ 4, fitted to a relative error of 1e-7.
 P = (
@@ -36,8 +35,10 @@ def erf_into(xp, x, out, t, scale=1.0):
 
 
 def _library(xp):
+    """The library's error function, imported when first needed: that takes a while."""
     if xp is np:
-        return special.erf
-    from cupyx.scipy.special import erf
+        from scipy.special import erf
+    else:
+        from cupyx.scipy.special import erf
 
     return erf
