@@ -18,7 +18,10 @@ def quantize_linear(op, node, dy):
 
 @gradient("DynamicQuantizeLinear")
 def dynamic_quantize_linear(op, node, *dys):
-    raise UnsupportedGradient(node, STEP)
+    """Straight through, the scale and the zero point that it measures are constants."""
+    if not op.ste:
+        raise UnsupportedGradient(node, STEP)
+    return (None,)
 
 
 @gradient("DequantizeLinear")

@@ -2,7 +2,7 @@
 
 A gradient can't be a value of 8 bits.  So where QuantizeLinear and DequantizeLinear follow each
 other with the same scale, they are replaced by `FakeQuantize`, from float to float, whose body is
-the pair again.
+the pair again.  The scale that DynamicQuantizeLinear measures is taken as a constant.
 """
 
 from __future__ import annotations
@@ -16,12 +16,23 @@ from gradtool.passes.prune import prune
 
 def straight_through(model: ir.Model, op: Builder) -> int:
     """Replace the pairs in place. Returns how many there were."""
+    for node in [n for n in model.graph if n.op_type == "DynamicQuantizeLinear" and not n.domain]:
+        _measure_apart(op, node)
     pairs = [(n, q) for n in model.graph if (q := _quantizer(n)) is not None]
     for node, quantizer in pairs:
         _replace(op, quantizer, node)
     if pairs:
         prune(model)
     return len(pairs)
+
+
+def _measure_apart(op: Builder, node: ir.Node) -> None:
+    """Let DynamicQuantizeLinear find scale and zero point only, and a QuantizeLinear round."""
+    nodes = list(op.graph)
+    after = nodes[nodes.index(node) + 1 :]
+    with op.at(after[0] if after else None, stage="forward", source="", prefix=node.name or node.op_type):
+        rounded = op.QuantizeLinear(node.inputs[0], *node.outputs[1:3])
+    node.outputs[0].replace_all_uses_with(rounded, replace_graph_outputs=False)
 
 
 def _quantizer(node: ir.Node) -> ir.Node | None:

@@ -78,3 +78,39 @@ def test_another_scale_on_the_way_back_is_refused(tmp_path):
     path, _ = model_file(tmp_path, np.float32([0.009]), np.int8([7]), pair=False)
     with pytest.raises(NotDifferentiable, match="same scale"):
         gt.grad(gt.load(path), loss="loss", input_grad=["x"], ste=True)
+
+
+def test_a_scale_that_is_measured_is_a_constant(tmp_path):
+    text = """<ir_version: 10, opset_import: ["":21]>
+    g (float[3,4] x, float[3,4] w) => (float loss) {
+        [measure] q, s, z = DynamicQuantizeLinear (x)
+        [restore] y = DequantizeLinear (q, s, z)
+        [weigh] m = Mul (y, w)
+        [sum] loss = ReduceSum <keepdims = 0> (m)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    model = gt.load(tmp_path / "model.onnx")
+    weights = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+    with pytest.raises(NotDifferentiable, match="--ste"):
+        gt.grad(model, input_grad=["x"])
+    training = gt.grad(model, loss="loss", wrt=["x"], ste=True)
+    result = gt.run(training, {"x": X, "w": weights})
+
+    np.testing.assert_array_equal(result.gradients["x"], weights)
+    assert abs(result.loss - float((X * weights).sum())) < 0.02 * weights.sum()
+
+
+def test_a_measured_scale_runs_in_onnxruntime(tmp_path):
+    pytest.importorskip("onnxruntime")
+    text = """<ir_version: 10, opset_import: ["":21]> g (float[3,4] x) => (float loss) {
+        [measure] q, s, z = DynamicQuantizeLinear (x)
+        [restore] y = DequantizeLinear (q, s, z)
+        [sum] loss = ReduceSumSquare <keepdims = 0> (y)
+    }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
+    training = gt.grad(gt.load(tmp_path / "model.onnx"), wrt=["x"], ste=True)
+
+    ours, theirs = (gt.run(training, {"x": X}, engine=e) for e in ("arena", "ort"))
+
+    np.testing.assert_allclose(ours.gradients["x"], theirs.gradients["x"], rtol=1e-6)
