@@ -30,7 +30,9 @@ def _measure_apart(op: Builder, node: ir.Node) -> None:
     """Let DynamicQuantizeLinear find scale and zero point only, and a QuantizeLinear round."""
     nodes = list(op.graph)
     after = nodes[nodes.index(node) + 1 :]
-    with op.at(after[0] if after else None, stage="forward", source="", prefix=node.name or node.op_type):
+    with op.at(
+        after[0] if after else None, stage="forward", source="", prefix=node.name or node.op_type
+    ):
         rounded = op.QuantizeLinear(node.inputs[0], *node.outputs[1:3])
     node.outputs[0].replace_all_uses_with(rounded, replace_graph_outputs=False)
 
