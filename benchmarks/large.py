@@ -94,6 +94,7 @@ def measured(command: list[str]) -> tuple[float, float, int, str]:
 
 
 def main() -> int:
+    """Parse, run, print; the exit code says whether a row failed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -63,6 +63,7 @@ def measured(model: Path, data: Path, wrt: list[str] | None) -> dict[str, Any]:
 
 
 def main() -> int:
+    """Parse, run, print; the exit code says whether a row failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "zoo", type=Path, nargs="?", default=ROOT.parent / "shared" / "zoo" / "small"

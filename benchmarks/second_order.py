@@ -106,6 +106,7 @@ def _error(expected: Arrays, found: Mapping[str, np.ndarray[Any, Any]]) -> float
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse, run, print; the exit code says whether a row failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("zoo", nargs="?", type=Path, default=ROOT.parent / "shared/zoo/small")
     parser.add_argument("names", nargs="*", default=list(NAMES))

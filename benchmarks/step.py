@@ -149,6 +149,7 @@ def child(arguments: argparse.Namespace) -> None:
 
 
 def main() -> int:
+    """Parse, run, print; the exit code says whether a row failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--zoo", type=Path, default=ROOT.parent / "shared" / "zoo" / "small")
     parser.add_argument("--threads", default="1,0")

@@ -60,6 +60,7 @@ def differentiated(model: Path, scratch: Path) -> dict[str, Any]:
 
 
 def main() -> int:
+    """Parse, run, print; the exit code says whether a row failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "zoo", type=Path, nargs="?", default=ROOT.parent / "shared" / "zoo" / "full"

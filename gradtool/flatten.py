@@ -85,6 +85,7 @@ class _Flat:
     def program(
         self, gradients: Mapping[str, str], loss: str | None, dims: Mapping[str, int]
     ) -> Program:
+        """The program of the whole graph; gradients and loss by name."""
         for value in self.graph.inputs:
             if not value.is_initializer():
                 self._number(value, "input")

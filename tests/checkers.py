@@ -225,9 +225,13 @@ def check_gradient(case: Case) -> float:
 
 
 def step_and_bound(model: ir.Model, found: Feeds) -> tuple[float, float]:
-    """The step of differences and the error allowed, for the precision of the outputs of a case."""
-    outputs = model.graph.node("node").outputs
-    single = any(v.name in found and found[v.name].dtype == np.float32 for v in outputs)
+    """The step of differences and the error allowed.
+
+    Operators of ai.onnx.ml give float32 whatever they are given, so no more can be asked of them.
+    """
+    node = model.graph.node("node")
+    rounded = any(v.name in found and found[v.name].dtype == np.float32 for v in node.outputs)
+    single = node.domain == "ai.onnx.ml" and rounded
     return (2e-2, 1e-4) if single else (1e-3, 1e-8)
 
 

@@ -13,19 +13,13 @@ from gradtool.functions._recurrence import (
     gather_directions,
     masked,
     rows_product,
+    state_shapes,
 )
 
 DEFAULT = ("Sigmoid", "Tanh")
 
 
-def _shapes(x, w, r, b, lens, h0, y, *dys, layout=0, direction="forward", **attributes):
-    both, hidden = (2 if direction == "bidirectional" else 1), r.shape[2]
-    state = [x.shape[0], both, hidden] if layout else [both, x.shape[1], hidden]
-    shapes = [x.shape, w.shape, r.shape, [both, 6 * hidden], state]
-    return [(shape, x.dtype) for shape in shapes]
-
-
-@composite("GRUGrad", shapes=_shapes, outputs=5)
+@composite("GRUGrad", shapes=state_shapes, outputs=5)
 def gru_grad(
     op, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *,
     activations=None, activation_alpha=None, activation_beta=None, clip=None,

@@ -179,3 +179,11 @@ def gather_directions(
             axis = layout if index in states else 0
             results.append(op.concat([op.unsqueeze(p, axis) for p in parts], axis))
     return results
+
+
+def state_shapes(x, w, r, b, lens, h0, y, *dys, layout=0, direction="forward", **attributes):
+    """Gradients of x, w, r, b and h0 where h is the whole state: a GRU, a plain RNN."""
+    both, hidden = (2 if direction == "bidirectional" else 1), r.shape[2]
+    state = [x.shape[0], both, hidden] if layout else [both, x.shape[1], hidden]
+    shapes = [x.shape, w.shape, r.shape, [both, 2 * w.shape[1]], state]
+    return [(shape, x.dtype) for shape in shapes]

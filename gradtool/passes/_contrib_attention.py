@@ -80,6 +80,7 @@ def _scale(node: ir.Node) -> float | None:
 
 
 def multi_head_attention(op: Any, node: Any) -> Sequence[Any]:
+    """MultiHeadAttention as one attention over `[batch, sequence, heads · size]` operands."""
     q, k, v, bias, padding, added, past_k, past_v, *rest = inputs_of(node, 10)
     if any(v is not None for v in rest):
         raise refused(node, "it shares buffers with the past")

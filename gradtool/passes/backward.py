@@ -168,6 +168,7 @@ class _Driver:
         self.used: dict[str, None] = {}
 
     def run(self, heads: Mapping[ir.Value, ir.Value], wrt: Sequence[ir.Value]) -> Backward:
+        """Walk the nodes backward, then fill in zeros for values that no gradient reached."""
         for value, dy in heads.items():
             self._add(value, dy)
         wanted = set(wrt)

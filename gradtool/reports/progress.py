@@ -62,6 +62,7 @@ class _Shown(Bar):
                 progress.update(task, completed=self._done)
 
     def start(self) -> None:
+        """Show the bar, unless the work has ended already."""
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
         with self._lock:

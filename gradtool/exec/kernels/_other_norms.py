@@ -74,6 +74,7 @@ def lp_normalization(xp, x, *, out, work, axis=-1, p=2):
     work=lambda x, dy, *, out, axis, p: [*_lp_buffers(x, axis), _lp(x, axis).small()],
 )
 def lp_normalization_grad(xp, x, dy, *, out, work, axis, p):
+    """The gradient of x divided by its norm along `axis`, from x, block by block."""
     layout = _lp(x, axis)
     x, dy, dx = (v.reshape(layout.shape) for v in (x, dy, out[0]))
     *buffers, sums = work

@@ -41,6 +41,7 @@ def _average_grad_work(dy, sizes, *, out, **attributes):
 
 @kernel("ai.gradtool::AveragePoolGrad", host=(1,), work=_average_grad_work)
 def average_pool_grad(xp, dy, _, *, out, work, count_include_pad, **attributes):
+    """Each window's gradient, divided by its count, added where the window lay."""
     pool = Pool.of(out[0], dy, attributes)
     counts = pool.counts(include_pad=bool(count_include_pad))
     taps, source, target = list(pool.taps()), planes(dy), planes(out[0])

@@ -96,6 +96,7 @@ def _max_grad_work(dy, indices, sizes, *, out, storage_order):
 
 @kernel("ai.gradtool::MaxPoolGrad", host=(2,), work=_max_grad_work)
 def max_pool_grad(xp, dy, indices, _, *, out, work, storage_order):
+    """Dy added where the forward pass found the maxima."""
     dx = out[0].reshape(-1)
     dx.fill(0)
     places, values = indices.reshape(-1), dy.reshape(-1)
