@@ -25,10 +25,14 @@ from gradtool.program import Datum, Kind, Program, Spec, Step, View, contiguous,
 MAX_SCALAR = 1
 
 
-def flatten(model: ir.Model, *, dims: Mapping[str, int] | None = None) -> Program:
+def flatten(
+    model: ir.Model, *, dims: Mapping[str, int] | None = None, views: bool = True
+) -> Program:
     """The program of a model whose input sizes are all known.
 
-    Composites without a kernel are expanded first; the model itself is left as it is.
+    Composites without a kernel are expanded first; the model itself is left as it is.  Without
+    `views` every node is a step, also those that only lay a value out again: that is for looking
+    at the graph, not for running it.
 
     Raises:
         UsageError: an input size is open, or an operator has no kernel.
@@ -42,7 +46,7 @@ def flatten(model: ir.Model, *, dims: Mapping[str, int] | None = None) -> Progra
     _require_kernels(model)
     gradients = json.loads(model.metadata_props.get("gradtool.gradients", "{}"))
     loss = model.metadata_props.get("gradtool.loss")
-    flat = _Flat(model, model.graph, set(gradients.values()), set(gradients))
+    flat = _Flat(model, model.graph, set(gradients.values()), set(gradients), views=views)
     return flat.program(gradients, loss, dims or {})
 
 
@@ -72,7 +76,10 @@ class _Flat:
         graph: ir.Graph,
         gradients: set[str] | None = None,
         trained: set[str] | None = None,
+        *,
+        views: bool = True,
     ) -> None:
+        self.views = views
         self.model = model
         self.graph = graph
         self.gradients = gradients or set()
@@ -199,7 +206,7 @@ class _Flat:
         inputs = tuple(None if v is None else self.numbers[v] for v in values)
         specs = [self._declared(i, slot in found.host) for slot, i in enumerate(inputs)]
         out = [_spec(v) if v in wanted else None for v in node.outputs]
-        if self._as_views(node, found, specs, wanted, attributes):
+        if self.views and self._as_views(node, found, specs, wanted, attributes):
             return
         outputs = tuple(
             self._number(v, self._kind_of_result(v)) if v in wanted else None for v in node.outputs

@@ -60,7 +60,10 @@ class Datum:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel call: reads `inputs`, writes `outputs` (numbers of values, None where absent)."""
+    """One kernel call: reads `inputs`, writes `outputs` (numbers of values, None where absent).
+
+    A step that is not `recomputable` draws at random: run again, it would give something else.
+    """
 
     name: str
     op: str
@@ -73,6 +76,9 @@ class Step:
     adapted_bytes: int = 0
     may_inplace: tuple[int, ...] = ()
     version: int = 1
+    recomputable: bool = True
+    flops: int | None = None
+    moved: int = 0
 
     @property
     def reads(self) -> Iterator[int]:
@@ -92,6 +98,7 @@ class Program:
     `constants` holds the data of values of kind `constant` and `host` (sizes, axes and other
     numbers that stay on the host); parameters are looked up by name when the program is bound.
     Of a subgraph's inputs the first `formal` are its own, the others are captured values.
+    Buffers take a multiple of `alignment` bytes.
     """
 
     values: tuple[Datum, ...]
@@ -103,6 +110,11 @@ class Program:
     loss: int | None = None
     dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     formal: int = 0
+    alignment: int = 64
+
+    def aligned(self, size: int) -> int:
+        """`size` rounded up to the alignment of buffers."""
+        return -(-size // self.alignment) * self.alignment
 
     def root(self, value: int) -> int:
         """The value whose storage `value` lies in: itself unless it is a view."""

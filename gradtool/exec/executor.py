@@ -14,7 +14,6 @@ from gradtool.exec.device import Device
 from gradtool.exec.dynamic import DynamicRegion
 from gradtool.exec.kernel import Kernel
 from gradtool.families import split_name
-from gradtool.planning.liveness import aligned
 from gradtool.planning.plan import Plan
 from gradtool.program import Step, contiguous
 
@@ -187,7 +186,7 @@ class Executor:
                 )
             else:
                 arrays.append(self.device.xp.empty(spec.shape, spec.dtype))
-            offset += aligned(spec.bytes)
+            offset += self.program.aligned(spec.bytes)
         return arrays
 
 

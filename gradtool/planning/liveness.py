@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from gradtool.planning.plan import ALWAYS_LIVE, Region
 from gradtool.program import Program, Spec, Step, is_contiguous
 
-ALIGNMENT = 64
-
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
@@ -21,11 +19,6 @@ class Lifetime:
     first: int
     last: int
     values: tuple[int, ...] = ()
-
-
-def aligned(size: int) -> int:
-    """`size` rounded up to the alignment of buffers."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 _REGIONS: dict[str, Region] = {
@@ -62,7 +55,7 @@ def lifetimes(program: Program) -> list[Lifetime]:
         always = region in ALWAYS_LIVE
         first = 0 if always else min(born[v] for v in values)
         until = end if always else max(last[v] for v in values)
-        size = aligned(data[0].bytes)
+        size = program.aligned(data[0].bytes)
         named = data[0] if region == "activations" else data[-1]
         found.append(Lifetime(named.name, region, size, first, until, tuple(values)))
     found += list(workspaces(program))
@@ -78,9 +71,14 @@ def _results(program: Program) -> dict[int, str]:
 def workspaces(program: Program) -> Iterator[Lifetime]:
     """The workspace of each step that has one."""
     for index, step in enumerate(program.steps):
-        size = sum(aligned(spec.bytes) for spec in step.workspace)
+        size = workspace_bytes(program, step)
         if size:
             yield Lifetime(f"{step.name} (workspace)", "workspace", size, index, index)
+
+
+def workspace_bytes(program: Program, step: Step) -> int:
+    """Bytes of the workspace of a step, each array rounded up."""
+    return sum(program.aligned(spec.bytes) for spec in step.workspace)
 
 
 def last_reads(program: Program) -> dict[int, int]:
@@ -104,7 +102,7 @@ def in_place(program: Program, last: dict[int, int]) -> dict[int, int]:
             continue
         for slot in step.may_inplace:
             source = step.inputs[slot] if slot < len(step.inputs) else None
-            if source is None or not _may_take(program, step, source, target):
+            if source is None or not may_take(program, step, source, target):
                 continue
             root = program.root(source)
             if last[root] == index and root not in pinned:
@@ -113,8 +111,8 @@ def in_place(program: Program, last: dict[int, int]) -> dict[int, int]:
     return shared
 
 
-def _may_take(program: Program, step: Step, source: int, target: int) -> bool:
-    """Whether `target` may be written over `source`, as far as this step is concerned."""
+def may_take(program: Program, step: Step, source: int, target: int) -> bool:
+    """Whether `target` may be written over `source`, if nobody reads that afterwards."""
     root = program.root(source)
     old, new = program.values[source], program.values[target]
     if program.values[root].kind != "activation" or old.spec != new.spec or new.spec is None:

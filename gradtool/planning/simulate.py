@@ -1,0 +1,108 @@
+"""The memory of a schedule, step by step: the one source of every planned figure.
+
+While a step runs, what it reads, what it writes and its workspace are alive together, but for an
+output written over an input that dies there.  Views take nothing and keep their storage alive;
+parameters, constants and inputs are always alive, outputs from where they are computed.  It is what
+`liveness.lifetimes` says of the replayed program, without building that program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from gradtool.planning.liveness import lifetimes, may_take, workspace_bytes
+from gradtool.planning.plan import ALWAYS_LIVE
+from gradtool.program import Program, Step
+
+
+class Simulator:
+    """A program as sizes and numbers of storages, ready to weigh many schedules.
+
+    `reads` and `writes` are the storages that each step touches and that steps compute (always-live
+    ones left out), `bytes` their sizes, `work` the workspace of each step, `fixed` the bytes that
+    are always alive, `takes` the storages over which a step may write its first output, `pinned`
+    the storages that stay to the end once they are computed.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        made = {v for step in program.steps for v in step.writes}
+        sizes = {v: program.aligned(program.values[v].bytes) for v in sorted(made)}
+        self.bytes: dict[int, int] = sizes
+        self.reads: list[tuple[int, ...]] = []
+        self.writes: list[tuple[int, ...]] = []
+        self.work = [workspace_bytes(program, step) for step in program.steps]
+        self.takes: list[tuple[int, ...]] = []
+        self.pinned = {r for v in program.outputs if (r := program.root(v)) in made}
+        self.fixed = sum(b.bytes for b in lifetimes(program) if b.region in ALWAYS_LIVE)
+        for step in program.steps:
+            roots = dict.fromkeys(program.root(v) for v in step.reads)
+            self.reads.append(tuple(r for r in roots if r in made))
+            self.writes.append(tuple(step.writes))
+            self.takes.append(_takes(program, step))
+        self.read = {r for reads in self.reads for r in reads}
+
+    def profile(self, order: Sequence[int]) -> list[int]:
+        """Bytes alive at each position of an order.
+
+        Instances that nobody reads count while they are computed only if nobody reads any instance
+        of that value; steps all of whose results are dead should not be there (`schedule.pruned`).
+        """
+        born, dies, sizes, touched = self._lives(order)
+        change = [0] * (len(order) + 1)
+        for first, last, size in zip(born, dies, sizes, strict=True):
+            change[first] += size
+            change[last + 1] -= size
+        live = [self.fixed + size for size in accumulate(change[:-1])]
+        for position, step in enumerate(order):
+            live[position] += self.work[step]
+            target = self.program.steps[step].outputs[0] if self.takes[step] else None
+            here = touched[position]
+            if target in here and any(dies[here[r]] == position for r in self.takes[step]):
+                live[position] -= sizes[here[target]]
+        return live
+
+    def peak(self, order: Sequence[int]) -> int:
+        """The most bytes alive at once."""
+        return max(self.profile(order), default=self.fixed)
+
+    def _lives(
+        self, order: Sequence[int]
+    ) -> tuple[list[int], list[int], list[int], list[dict[int, int]]]:
+        """First and last position and bytes of each instance; the instances at each position."""
+        latest: dict[int, int] = {}
+        born: list[int] = []
+        dies: list[int] = []
+        owner: list[int] = []
+        used: list[bool] = []
+        touched: list[dict[int, int]] = []
+        for position, step in enumerate(order):
+            here = {}
+            for root in self.reads[step]:
+                instance = here[root] = latest[root]
+                dies[instance], used[instance] = position, True
+            for root in self.writes[step]:
+                if root in self.pinned and root in latest:
+                    continue
+                here[root] = latest[root] = len(born)
+                born.append(position)
+                dies.append(position)
+                owner.append(root)
+                used.append(root not in self.read)
+            touched.append(here)
+        for root in sorted(self.pinned & latest.keys()):
+            dies[latest[root]], used[latest[root]] = len(order) - 1, True
+        sizes = [self.bytes[r] if u else 0 for r, u in zip(owner, used, strict=True)]
+        return born, dies, sizes, touched
+
+
+def _takes(program: Program, step: Step) -> tuple[int, ...]:
+    """The storages over which a step may write its first output once nobody needs them."""
+    target = step.outputs[0] if step.outputs else None
+    if target is None or program.values[target].spec is None:
+        return ()
+    pinned = {program.root(v) for v in program.outputs}
+    slots = (step.inputs[slot] for slot in step.may_inplace if slot < len(step.inputs))
+    sources = [v for v in slots if v is not None and may_take(program, step, v, target)]
+    return tuple(dict.fromkeys(r for v in sources if (r := program.root(v)) not in pinned))
