@@ -59,7 +59,7 @@ class Device:
         if self.xp is np:
             np.copyto(target, source)
         else:
-            target.set(np.ascontiguousarray(source))
+            target.set(np.asarray(source, order="C"))
 
     def synchronize(self) -> None:
         """Wait until everything launched so far is done."""

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._take import take
 from gradtool.program import Spec
 from gradtool.resampling import taps
 
@@ -78,7 +79,7 @@ def _along(xp, step, x, y, axis, scratch):
     taken = scratch[: y.size].reshape(y.shape)
     for tap, index in enumerate(xp.asarray(np.ascontiguousarray(step.index.T))):
         target = taken if tap else y
-        xp.take(x, index, axis=1, out=target, mode="clip")
+        take(xp, x, index, axis=1, out=target)
         if not step.copies:
             target *= xp.asarray(step.weights[:, tap, None].astype(y.dtype))
         if tap:

@@ -6,6 +6,7 @@ import numpy as np
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._sums import accumulator
+from gradtool.exec.kernels._take import take
 from gradtool.program import Spec
 
 
@@ -28,7 +29,7 @@ def _table(xp, table, positions, row, buffer):
     if positions is None:
         xp.copyto(buffer, table[row])
     elif table.dtype == buffer.dtype:
-        xp.take(table, positions[row], axis=0, mode="clip", out=buffer)
+        take(xp, table, positions[row], axis=0, out=buffer)
     else:
         for s, p in enumerate(positions[row].tolist()):
             xp.copyto(buffer[s], table[p])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._take import take
 from gradtool.exec.kernels._taps import MODES, POINTS, combined, taps
 from gradtool.exec.kernels._wide import widened
 from gradtool.program import Spec
@@ -36,7 +37,7 @@ def interpolate(xp, x, positions, y, room, options):
     y.fill(0)
     part = room[: y.size].reshape(y.shape)
     for flat, weight, _ in combined(xp, axes, sizes):
-        xp.take(x, flat, axis=1, out=part, mode="clip")
+        take(xp, x, flat, axis=1, out=part)
         xp.multiply(part, weight.astype(part.dtype, copy=False), out=part)
         y += part
 
@@ -110,7 +111,7 @@ def _sample_grad_positions(xp, x, positions, dy, *, out, work, mode, padding, al
             ]
             part = work[0][: slope[:, piece].size].reshape(slope[:, piece].shape)
             for flat, _, slopes in combined(xp, axes, sizes):
-                xp.take(image, flat, axis=1, out=part, mode="clip")
+                take(xp, image, flat, axis=1, out=part)
                 xp.multiply(part, slope[:, piece], out=part)
                 total = part.sum(axis=0)
                 for a, factor in enumerate(slopes):

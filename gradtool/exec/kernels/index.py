@@ -16,6 +16,7 @@ from gradtool.exec.kernels._indices import (
     row_positions,
     scatter,
 )
+from gradtool.exec.kernels._take import take
 from gradtool.program import Spec
 
 INT64 = np.dtype(np.int64)
@@ -33,7 +34,7 @@ def gather(xp, x, indices, *, out, work, axis=0):
     """`y[…, i, …] = x[…, indices[i], …]`, with i over any number of axes."""
     rows = normalised(xp, indices, x.shape[axis], work[0])
     if out[0].size:
-        xp.take(x, rows, axis=axis, out=out[0], mode="clip")
+        take(xp, x, rows, axis=axis, out=out[0])
 
 
 def _gather_grad_work(dy, indices, shape, *, out, axis=0):
@@ -69,7 +70,7 @@ def gather_elements(xp, x, indices, *, out, work, axis=0):
     """`y[i, j, k] = x[i, indices[i, j, k], k]`, if axis is 1."""
     flat = x.reshape(-1)
     for tile, positions in element_positions(xp, indices, x.shape, axis % x.ndim, work[0]):
-        xp.take(flat, positions, out=out[0][tile].reshape(-1), mode="clip")
+        take(xp, flat, positions, out=out[0][tile].reshape(-1))
 
 
 def _gather_elements_grad_work(dy, indices, shape, *, out, axis=0):
@@ -95,7 +96,7 @@ def gather_nd(xp, x, indices, *, out, work, batch_dims=0):
     """`y[b, i] = x[b][indices[b, i]]`: the last axis of indices addresses several axes of x."""
     if out[0].size:
         rows, lines = row_positions(xp, indices, x.shape, work[0], batch_dims)
-        xp.take(x.reshape(lines), rows, axis=0, out=out[0].reshape(-1, *lines[1:]), mode="clip")
+        take(xp, x.reshape(lines), rows, axis=0, out=out[0].reshape(-1, *lines[1:]))
 
 
 @kernel("ai.gradtool::GatherNDGrad", host=(2,), work=_rows_work)
