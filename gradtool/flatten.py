@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool import io
+from gradtool import costs, io
 from gradtool.attributes import arguments
 from gradtool.errors import UsageError
 from gradtool.exec import kernel as registry
@@ -20,6 +21,8 @@ from gradtool.families import full_name
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import expand
 from gradtool.passes.backward import free
+from gradtool.passes.prune import inner_nodes
+from gradtool.passes.train_mode import may_draw
 from gradtool.program import Datum, Kind, Program, Spec, Step, View, contiguous, is_contiguous
 
 MAX_SCALAR = 1
@@ -57,11 +60,10 @@ def _has_kernel(composite: str) -> bool:
 def _require_kernels(model: ir.Model) -> None:
     """Raise UsageError naming all operators without a kernel."""
     missing: dict[str, int] = {}
-    for node in model.graph.all_nodes():
-        version = model.graph.opset_imports.get(node.domain, 1)
-        if node.op_type != "Constant" and registry.find(node.domain, node.op_type, version) is None:
-            name = full_name(node.domain, node.op_type)
-            missing[name] = missing.get(name, 0) + 1
+    for (domain, op), count in Counter((n.domain, n.op_type) for n in model.graph.all_nodes()).items():
+        version = model.graph.opset_imports.get(domain, 1)
+        if op != "Constant" and registry.find(domain, op, version) is None:
+            missing[full_name(domain, op)] = count
     if missing:
         rows = ", ".join(f"{op} ({count} nodes)" for op, count in sorted(missing.items()))
         raise UsageError(f"no kernel to run {rows}; try --engine ort")
@@ -86,8 +88,10 @@ class _Flat:
         self.trained = trained or set()
         self.values: list[Datum] = []
         self.numbers: dict[ir.Value, int] = {}
+        self.specs: dict[ir.Value, Spec | None] = {}
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
         self.steps: list[Step] = []
+        self.clones = _clones(graph)
 
     def program(
         self, gradients: Mapping[str, str], loss: str | None, dims: Mapping[str, int]
@@ -142,8 +146,15 @@ class _Flat:
 
     def _number(self, value: ir.Value, kind: Kind, view: View | None = None) -> int:
         index = self.numbers[value] = len(self.values)
-        self.values.append(Datum(value.name or "", _spec(value), kind, view, _least(value)))
+        spec = self._spec(value)
+        least = None if spec is not None else _least(value)
+        self.values.append(Datum(value.name or "", spec, kind, view, least))
         return index
+
+    def _spec(self, value: ir.Value) -> Spec | None:
+        if value not in self.specs:
+            self.specs[value] = _spec(value)
+        return self.specs[value]
 
     def _initializers(self) -> None:
         for value in self.graph.initializers.values():
@@ -156,7 +167,7 @@ class _Flat:
         """Whether a value is known and no parameter."""
         if not self._is_known(value) or not value.is_initializer():
             return self._is_known(value)
-        spec = _spec(value)
+        spec = self._spec(value)
         small = spec is not None and math.prod(spec.shape) <= MAX_SCALAR
         is_float = value.dtype is not None and value.dtype.is_floating_point()
         host = self._kind_of_constant(value) == "host"
@@ -205,13 +216,16 @@ class _Flat:
                 values += captured
         inputs = tuple(None if v is None else self.numbers[v] for v in values)
         specs = [self._declared(i, slot in found.host) for slot, i in enumerate(inputs)]
-        out = [_spec(v) if v in wanted else None for v in node.outputs]
+        whole = [self._spec(v) for v in node.outputs]  # kernels in the simple style return them all
+        out = [s if v in wanted else None for v, s in zip(node.outputs, whole, strict=True)]
         if self.views and self._as_views(node, found, specs, wanted, attributes):
             return
         outputs = tuple(
             self._number(v, self._kind_of_result(v)) if v in wanted else None for v in node.outputs
         )
         dynamic = any(self.values[v].spec is None for v in (*inputs, *outputs) if v is not None)
+        kind = node.domain, node.op_type
+        version = self.model.graph.opset_imports.get(node.domain, 1)
         self.steps.append(
             Step(
                 name=node.name or "",
@@ -222,9 +236,12 @@ class _Flat:
                 stage=node.metadata_props.get("gradtool.stage", "forward"),  # type: ignore[arg-type]
                 source=node.metadata_props.get("gradtool.source", ""),
                 workspace=() if dynamic else found.workspace(specs, out, attributes),
-                adapted_bytes=0 if dynamic else found.adapted_bytes(specs, out, attributes),
+                adapted_bytes=0 if dynamic else found.adapted_bytes(specs, whole, attributes),
                 may_inplace=found.may_inplace,
-                version=self.model.graph.opset_imports.get(node.domain, 1),
+                version=version,
+                flops=None if dynamic else costs.flops(*kind, version, specs, out, attributes),
+                moved=costs.moved(specs, out, op=full_name(*kind), attributes=attributes),
+                recomputable=not dynamic and not any(map(may_draw, (node, *inner_nodes(node)))),
             )
         )
 
@@ -255,7 +272,7 @@ class _Flat:
         base = node.inputs[0] if node.inputs else None
         if base is None or found.view is None:
             return False
-        out = [_spec(v) for v in node.outputs]
+        out = [self._spec(v) for v in node.outputs]
         if any(s is None for s in (*specs[:1], *out)):
             return False
         number = self.numbers[base]
@@ -268,7 +285,7 @@ class _Flat:
         fit = [
             is_contiguous(spec, window[1]) or self._takes_strides(value, spec, window[1])
             for value, spec, window in zip(node.outputs, out, windows, strict=True)
-            if value in wanted and spec is not None
+            if spec is not None and any(map(_is_used, self._twins(value)))
         ]
         if not all(fit):
             return False
@@ -284,18 +301,47 @@ class _Flat:
 
     def _takes_strides(self, value: ir.Value, spec: Spec, strides: tuple[int, ...]) -> bool:
         """Whether all readers accept these strides, and they are kind to matrix products."""
-        if value.is_graph_output():
+        if any(twin.is_graph_output() for twin in self._twins(value)):
             return False
         last = [
             stride for size, stride in zip(spec.shape[-2:], strides[-2:], strict=True) if size > 1
         ]
         if last and min(last) != spec.dtype.itemsize:
             return False
-        users = [n for n, _ in _users(value)]
+        users = [n for twin in self._twins(value) for n, _ in _users(twin)]
         if any(n.graph is not self.graph for n in users):  # subgraphs are given gapless arrays
             return False
         kernels = [self._kernel(n) for n in users]
         return all(k is not None and k.strided for k in kernels)
+
+    def _twins(self, value: ir.Value) -> list[ir.Value]:
+        """The instances of a value that is recomputed: they must all lie in the same way.
+
+        The bits of a matrix product depend on how its operands lie, and recomputing a value for
+        some of its readers shall not change any bit.
+        """
+        node = value.producer()
+        if node is None or not self.clones:
+            return [value]
+        twins = self.clones.get(_original(node), [node])
+        index = value.index() or 0
+        return [twin.outputs[index] for twin in twins if twin.op_type == node.op_type]
+
+
+def _clones(graph: ir.Graph) -> dict[str, list[ir.Node]]:
+    """The instances of each node that has clones, by its name."""
+    names = {_original(n) for n in graph if n.metadata_props.get("gradtool.stage") == "recompute"}
+    found: dict[str, list[ir.Node]] = {}
+    for node in graph if names else ():
+        if _original(node) in names:
+            found.setdefault(_original(node), []).append(node)
+    return found
+
+
+def _original(node: ir.Node) -> str:
+    """The name of a node, for a clone that of the node it repeats."""
+    again = node.metadata_props.get("gradtool.stage") == "recompute"
+    return (node.metadata_props.get("gradtool.source", "") if again else node.name) or ""
 
 
 def _all_known(specs: Sequence[Any], found: Kernel) -> bool:
@@ -307,13 +353,12 @@ def _all_known(specs: Sequence[Any], found: Kernel) -> bool:
 
 def _spec(value: ir.Value) -> Spec | None:
     """None where no plan can know it: strings, sequences, and sizes that depend on data."""
-    if value.shape is None or value.dtype is None or value.dtype == ir.DataType.STRING:
+    shape, dtype = value.shape, value.dtype
+    if shape is None or dtype is None or dtype == ir.DataType.STRING:
         return None
-    if not isinstance(value.type, ir.TensorType):
+    if not isinstance(value.type, ir.TensorType) or not shape.is_static():
         return None
-    if not all(isinstance(d, int) for d in value.shape):
-        return None
-    return Spec(tuple(value.shape.numpy()), np.dtype(value.dtype.numpy()))
+    return Spec(shape.numpy(), np.dtype(dtype.numpy()))
 
 
 def _least(value: ir.Value) -> Spec | None:

@@ -62,7 +62,8 @@ class Datum:
 class Step:
     """One kernel call: reads `inputs`, writes `outputs` (numbers of values, None where absent).
 
-    A step that is not `recomputable` draws at random: run again, it would give something else.
+    A step that is not `recomputable` draws at random, so that it would give something else if it
+    ran again, or its sizes depend on data.
     """
 
     name: str

@@ -79,7 +79,12 @@ def at_random(model: ir.Model) -> list[str]:
 
 
 def _draws(node: ir.Node) -> bool:
-    if "seed" in node.attributes or node.domain not in ("", "ai.onnx"):
+    return "seed" not in node.attributes and may_draw(node)
+
+
+def may_draw(node: ir.Node) -> bool:
+    """Whether a node itself draws random numbers, with a fixed seed or without."""
+    if node.domain not in ("", "ai.onnx"):
         return False
     return node.op_type in _RANDOM or (node.op_type == "Dropout" and may_drop(node))
 

@@ -1,0 +1,133 @@
+"""What one step of a program costs: its floating-point operations, and the bytes it moves.
+
+Counts are exact integers that follow from shapes and attributes alone, the same on every machine;
+what cannot be known from these is None, never guessed (`UNKNOWN` says why).  The conventions:
+
+* An addition, subtraction, multiplication, division, comparison, minimum, maximum, rounding or
+  change of sign counts 1, so a multiply-add counts 2; so do a power, a root, an elementary function
+  (exponential, logarithm, trigonometric, hyperbolic, error function) and a random draw.  Numbers of
+  any type count alike.
+* Selecting, copying, converting, indexing, logic and bits count 0: they move what exists.
+* A sum of n numbers counts n, as in the 2·M·N·K of a matrix product, and so does an extreme.
+* Both sides of a selection are counted, and so are padding and the scores that a mask hides.
+* The formula counted is the one that the docstring of the kernel, or of the composite, states; a
+  stable softmax has its maximum subtracted.  Splitting into blocks does not count, nor do the
+  polynomials or tricks behind one function.
+* What the host computes of sizes and positions (counts of windows, taps of an interpolation) does
+  not count, nor do factors that are 1 and terms whose coefficient is 0.
+* A Fourier transform of n complex numbers counts 5 n log₂ n, sorting n numbers n log₂ n; the
+  logarithm is rounded up.
+
+Source: the rule of one per computed element is that of XLA's HloCostAnalysis; unlike there,
+elementary functions are not kept in a separate count, and moving data is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from gradtool.costs.sizes import made
+from gradtool.costs.traffic import moved
+from gradtool.costs.unknown import UNKNOWN
+from gradtool.families import load_families, split_name
+from gradtool.program import Program
+
+__all__ = ["UNKNOWN", "Cost", "cost", "costs", "each", "find", "flops", "free", "moved", "total"]
+
+Formula = TypeVar("Formula", bound=Callable[..., int | None])
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The count of one operator: `formula(*inputs, out, **attributes)`.
+
+    Inputs are specs, arrays where they are known host numbers, or None where absent; `out` has one
+    spec per output, None where it is not wanted.
+    """
+
+    domain: str
+    op: str
+    since: int
+    formula: Callable[..., int | None]
+
+
+_REGISTRY: dict[tuple[str, str], list[Cost]] = {}
+
+
+def cost(*names: str, since: int = 1) -> Callable[[Formula], Formula]:
+    """Register the decorated formula for these operators from opset `since` on."""
+
+    def register(formula: Formula) -> Formula:
+        for name in names:
+            entry = Cost(*split_name(name), since, formula)
+            versions = _REGISTRY.setdefault((entry.domain, entry.op), [])
+            versions.append(entry)
+            versions.sort(key=lambda e: e.since)
+        return formula
+
+    return register
+
+
+def each(table: Mapping[str, int]) -> None:
+    """Register operators that count so many operations for each element of their result."""
+    for name, operations in table.items():
+        _each(name, operations)
+
+
+def _each(name: str, operations: int) -> None:
+    @cost(name)
+    def formula(*_: Any, out: Sequence[Any], **__: Any) -> int:
+        return operations * made(out)
+
+
+def free(names: Iterable[str]) -> None:
+    """Register operators that only move data."""
+    cost(*names)(lambda *_, **__: 0)
+
+
+@cache
+def _loaded() -> dict[tuple[str, str], list[Cost]]:
+    load_families(__name__)
+    return _REGISTRY
+
+
+def find(domain: str, op: str, version: int) -> Cost | None:
+    """The cost of an operator at an opset version, or None. The newest old enough wins."""
+    domain = "" if domain == "ai.onnx" else domain
+    for entry in reversed(_loaded().get((domain, op), ())):
+        if entry.since <= version:
+            return entry
+    return None
+
+
+def costs() -> list[Cost]:
+    """Every registered cost, by name."""
+    return [e for _, entries in sorted(_loaded().items()) for e in entries]
+
+
+def flops(
+    domain: str,
+    op: str,
+    version: int,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    attributes: Mapping[str, Any],
+) -> int | None:
+    """The floating-point operations of one call, or None where they are not known.
+
+    `inputs` are specs, or numpy arrays for host numbers that are constant; `outputs` are specs.
+    """
+    found = find(domain, op, version)
+    if found is None:
+        return None
+    return found.formula(*inputs, out=tuple(outputs), **attributes)
+
+
+def total(program: Program) -> int | None:
+    """The operations of all steps of a program, or None where those of a step are not known."""
+    counts = [step.flops for step in program.steps]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

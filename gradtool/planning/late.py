@@ -1,0 +1,57 @@
+"""Steps run again as late as possible: each just before the first backward step that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from gradtool.planning.schedule import Schedule
+from gradtool.program import Program
+
+
+def late(program: Program, again: Mapping[int, str]) -> Schedule:
+    """The steps of `program` in order, those of `again` a second time where backward needs them.
+
+    `again` gives each forward step that runs twice the suffix of its clone.  What a clone reads is
+    computed again first if it is in `again`; what stays to the end anyway is never.  A clone that
+    nobody would read is not made.
+    """
+    producer = again_producers(program, again)
+    made: set[int] = set()
+    order: list[int] = []
+    suffixes: list[str] = []
+    for index, step in enumerate(program.steps):
+        if step.stage != "forward":
+            for clone in _needed(program, index, producer, made):
+                order.append(clone)
+                suffixes.append(again[clone])
+        order.append(index)
+        suffixes.append("")
+    return Schedule(tuple(order), tuple(suffixes))
+
+
+def again_producers(program: Program, again: Collection[int]) -> dict[int, int]:
+    """The step of `again` that computes each storage, those left out that stay to the end."""
+    pinned = {program.root(v) for v in program.outputs}
+    return {v: i for i in sorted(again) for v in program.steps[i].writes if v not in pinned}
+
+
+def _needed(
+    program: Program, reader: int, producer: Mapping[int, int], made: set[int]
+) -> list[int]:
+    """The clones to make before `reader`, each after those that it reads; they join `made`."""
+    found: list[int] = []
+    waiting = [(reader, False)]
+    while waiting:
+        step, ready = waiting.pop()
+        if ready:
+            found.append(step)
+            continue
+        if step != reader:
+            if step in made:
+                continue
+            made.add(step)
+            waiting.append((step, True))
+        reads = dict.fromkeys(program.root(v) for v in program.steps[step].reads)
+        sources = dict.fromkeys(producer[r] for r in reads if r in producer)
+        waiting.extend((s, False) for s in reversed(sources) if s not in made)
+    return found

@@ -1,0 +1,262 @@
+"""Which forward steps should run again in backward, by Echo's local rule: the decision alone.
+
+Source: `Gradient` of MXNet 1.9.1, src/nnvm/gradient.cc (Zheng et al. 2020, arXiv:1805.08899).  We
+differ in that a walk never visits a step twice, steps go in file order where the original iterates
+a hash map, the outputs of a step that no forward step reads are heads like graph outputs, and
+constants count as attributes, which they are in MXNet.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from gradtool.planning.policy import Marks
+from gradtool.program import Program, Step
+
+NO_DATA = frozenset({"Shape", "Size"})
+
+
+class Why(Enum):
+    """What a decision rests on."""
+
+    CHEAPER = "its inputs take less than it does"
+    FREED = "keeping it frees as many bytes as it takes"
+    POLICY = "the policy runs this operator once"
+    NAMED = "it is to be kept, by name"
+    ONCE = "it draws at random or its sizes depend on data"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was decided of one forward step, and why."""
+
+    step: str
+    op: str
+    mirrored: bool
+    why: Why
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A choice for each forward step in file order, and the connected groups of mirrored ones."""
+
+    choices: tuple[Choice, ...]
+    groups: tuple[tuple[str, ...], ...]
+
+    @property
+    def marks(self) -> Mapping[str, bool]:
+        """Whether a step is mirrored, by name."""
+        return {choice.step: choice.mirrored for choice in self.choices}
+
+    @property
+    def mirrored(self) -> int:
+        """The number of steps that are mirrored."""
+        return sum(choice.mirrored for choice in self.choices)
+
+
+def decide(
+    program: Program,
+    policy: Callable[[Step], bool],
+    named: Marks = Marks(),  # noqa: B008 - frozen
+) -> Decision:
+    """Decide for each forward step whether backward should compute it again.
+
+    `program` has a step for every node (`flatten(…, views=False)`).  `policy` says which operators
+    may run twice; steps of `named` are an exception to it.
+    """
+    refused: dict[int, Why] = {}
+    for index, step in enumerate(program.steps):
+        why = _refusal(step, policy, named)
+        if why is not None:
+            refused[index] = why
+    graph = _Graph(program, refused.keys())
+    kept: set[int] = set()
+    decided: set[int] = set()
+    heads = deque(graph.heads())
+    while heads:
+        head = heads.popleft()
+        if head in decided:
+            continue
+        subgraph = _closed(graph, head, decided)
+        kept |= _kept(graph, sorted(subgraph & graph.may), kept)
+        decided |= subgraph
+        heads.extend(sorted(h for s in subgraph for h in graph.sources[s] if h not in graph.may))
+    mirrored = [s for s in graph.forward if s in graph.may and s not in kept]
+    choices = (
+        Choice(
+            program.steps[s].name,
+            program.steps[s].op,
+            s in graph.may and s not in kept,
+            refused.get(s, Why.FREED if s in kept else Why.CHEAPER),
+        )
+        for s in graph.forward
+    )
+    groups = _connected(graph, mirrored)
+    return Decision(
+        tuple(choices), tuple(tuple(program.steps[s].name for s in group) for group in groups)
+    )
+
+
+def _refusal(step: Step, policy: Callable[[Step], bool], named: Marks) -> Why | None:
+    """Why a step may not run twice, None if it may."""
+    if not step.recomputable:
+        return Why.ONCE
+    if step.name in named.keep:
+        return Why.NAMED
+    return None if step.name in named.drop or policy(step) else Why.POLICY
+
+
+class _Graph:
+    """Who reads what.  Values are numbers of storages, `readers` the steps that need their data.
+
+    `sources` are the forward steps that a step reads from, `targets` those that read from it.
+    `may` are the forward steps that may run twice.
+    """
+
+    def __init__(self, program: Program, refused: Iterable[int]) -> None:
+        steps = program.steps
+        self.forward = [i for i, step in enumerate(steps) if step.stage == "forward"]
+        known = set(self.forward)
+        self.may = known - set(refused)
+        self.writes = {i: tuple(steps[i].writes) for i in self.forward}
+        producer = {v: i for i in self.forward for v in self.writes[i]}
+        self.reads: dict[int, tuple[int, ...]] = {}
+        self.readers: dict[int, list[int]] = {}
+        for index, step in enumerate(steps):
+            roots = dict.fromkeys(program.root(v) for v in step.reads)
+            reads = tuple(r for r in roots if program.values[r].kind not in ("constant", "host"))
+            if index in known:
+                self.reads[index] = reads
+            for value in () if step.op in NO_DATA else reads:
+                self.readers.setdefault(value, []).append(index)
+        self.beside = {v: [s for s in r if s in known] for v, r in self.readers.items()}
+        self.sources = {
+            i: list(dict.fromkeys(producer[v] for v in self.reads[i] if v in producer))
+            for i in self.forward
+        }
+        self.targets: dict[int, list[int]] = {i: [] for i in self.forward}
+        for index, sources in self.sources.items():
+            for source in sources:
+                self.targets[source].append(index)
+        results = {producer.get(program.root(v)) for v in program.outputs}
+        self.ends = {i for i in self.forward if i in results or not self.targets[i]}
+        specs = [datum.spec for datum in program.values]
+        self.bytes = [0 if spec is None else spec.bytes for spec in specs]
+
+    def heads(self) -> list[int]:
+        """The forward steps that compute results, in file order."""
+        return sorted(self.ends)
+
+
+def _closed(graph: _Graph, head: int, decided: set[int]) -> set[int]:
+    """The steps whose decisions hang together with that about what `head` reads.
+
+    All forward readers of a value share the decision about its producer: from a reader the walk
+    goes forward to where the mirror path must end, and from there back.
+    """
+    subgraph: set[int] = set()
+    seen: set[int] = set()
+    followed: set[int] = set()
+    back, ahead = [head], list[int]()
+    while back or ahead:
+        while ahead:
+            step = ahead.pop()
+            if step in seen or step in subgraph or step in decided:
+                continue
+            seen.add(step)
+            if step not in graph.may or step in graph.ends:
+                back.append(step)
+            else:
+                ahead.extend(graph.targets[step])
+        if back:
+            step = back.pop()
+            if step in subgraph or step in decided:
+                continue
+            subgraph.add(step)
+            back.extend(s for s in graph.sources[step] if s in graph.may)
+            for value in graph.reads[step]:
+                if value not in followed:
+                    followed.add(value)
+                    ahead.extend(graph.beside.get(value, ()))
+    return subgraph
+
+
+def _kept(graph: _Graph, members: list[int], kept: set[int]) -> set[int]:
+    """The `members` to keep, `kept` being the steps that are kept already.
+
+    All members start on the mirror path.  Frontier steps, whose inputs are all there without it,
+    leave it together with those that share an input with them if that frees as many bytes as it
+    takes; the first in file order that can do so goes first.
+    """
+    missing = {
+        s: sum(1 for p in graph.sources[s] if p in graph.may and p not in kept) for s in members
+    }
+    frontier = {s for s in members if not missing[s]}
+    waiting = [s for s in members if not missing[s]]
+    left: set[int] = set()
+    while waiting:
+        first = heapq.heappop(waiting)
+        if first not in frontier:
+            continue
+        group = _sharing(graph, first, frontier)
+        if not _frees(graph, group, frontier):
+            continue
+        left |= group
+        frontier -= group
+        fresh = set()
+        for step in sorted(group):
+            for target in graph.targets[step]:
+                if target in missing:
+                    missing[target] -= 1
+                    if not missing[target]:
+                        fresh.add(target)
+        frontier |= fresh
+        for step in sorted(fresh):
+            heapq.heappush(waiting, min(_sharing(graph, step, frontier)))
+    return left
+
+
+def _sharing(graph: _Graph, first: int, frontier: set[int]) -> set[int]:
+    """Frontier steps that share an input with `first`, or with one of those that do."""
+    group, waiting, followed = {first}, [first], set[int]()
+    while waiting:
+        for value in graph.reads[waiting.pop()]:
+            if value in followed:
+                continue
+            followed.add(value)
+            more = [r for r in graph.beside.get(value, ()) if r in frontier and r not in group]
+            group.update(more)
+            waiting.extend(more)
+    return group
+
+
+def _frees(graph: _Graph, group: set[int], frontier: set[int]) -> bool:
+    """Whether keeping the outputs of `group` frees at least the bytes that it takes."""
+    taken = {v for s in group for v in graph.writes[s] if v in graph.readers}
+    freed: set[int] = set()
+    for value in {v for s in group for v in graph.reads[s]}:
+        inside = all(reader in frontier for reader in graph.readers.get(value, ()))
+        (freed if inside else taken).add(value)
+    return sum(graph.bytes[v] for v in freed) >= sum(graph.bytes[v] for v in taken)
+
+
+def _connected(graph: _Graph, steps: list[int]) -> Iterator[tuple[int, ...]]:
+    """The steps in groups that are connected by the values they read from each other."""
+    members, seen = set(steps), set[int]()
+    for first in steps:
+        if first in seen:
+            continue
+        group, waiting = [], [first]
+        seen.add(first)
+        while waiting:
+            step = waiting.pop()
+            group.append(step)
+            for other in (*graph.sources[step], *graph.targets[step]):
+                if other in members and other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        yield tuple(sorted(group))

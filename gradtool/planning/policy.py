@@ -1,0 +1,173 @@
+"""Which operators may run twice: named policies, policies from files, and marks on single steps.
+
+A policy says *may*; `mirror` says *should*, and the simulator whether it pays.  What no policy can
+allow is left out here: graph inputs have no step, and steps that draw at random are not
+`Step.recomputable`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from gradtool.errors import UsageError
+from gradtool.program import Program, Step
+from gradtool.text import some, suggest
+
+
+def _operators(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+PRODUCTS = _operators(
+    """Conv ConvTranspose DeformConv Gemm MatMul Einsum ConvInteger MatMulInteger QLinearConv
+    QLinearMatMul Attention LSTM GRU RNN
+    com.microsoft::FusedConv com.microsoft::FusedGemm com.microsoft::FusedMatMul
+    com.microsoft::GemmFastGelu com.microsoft::QGemm com.microsoft::MatMulIntegerToFloat
+    com.microsoft::DynamicQuantizeMatMul com.microsoft::MatMulNBits com.microsoft::QAttention
+    com.microsoft::Attention com.microsoft::MultiHeadAttention
+    com.microsoft::GroupQueryAttention com.microsoft::PackedMultiHeadAttention
+    ai.gradtool::ScaledAttention ai.gradtool::SummedMatMul ai.gradtool::AttentionGrad
+    ai.gradtool::ConvGradInput ai.gradtool::ConvGradWeight
+    ai.gradtool::LSTMGrad ai.gradtool::GRUGrad ai.gradtool::RNNGrad"""
+)
+HEAVY = PRODUCTS | _operators(
+    """If Loop Scan Concat Gather Constant Shape Size
+    SoftmaxCrossEntropyLoss NegativeLogLikelihoodLoss ai.gradtool::BinaryCrossEntropy"""
+)
+ELEMENTWISE = _operators(
+    """Abs Acos Acosh Add And Asin Asinh Atan Atanh Cast CastLike Ceil Celu Clip Cos Cosh Div Elu
+    Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Identity IsInf IsNaN
+    LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow Reciprocal Relu
+    Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh
+    ThresholdedRelu Where Xor Reshape Squeeze Unsqueeze Flatten Expand Transpose"""
+)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which operators may run twice: those of `listed` if `twice`, else all but those.
+
+    `reason` is one line, `source` says where it is from.
+    """
+
+    name: str
+    listed: frozenset[str]
+    twice: bool
+    reason: str
+    source: str
+
+    def __call__(self, step: Step) -> bool:
+        return (step.op in self.listed) is self.twice
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.reason} ({self.source})"
+
+    def changed(self, keep: frozenset[str], drop: frozenset[str]) -> Policy:
+        """This policy, but operators of `keep` run once and those of `drop` may run twice."""
+        more, less = (drop, keep) if self.twice else (keep, drop)
+        return replace(self, listed=(self.listed | more) - less)
+
+
+_NAMED = (
+    Policy(
+        "mirror", HEAVY, False, "everything but the operators that do real work",
+        "MXNet's backward mirroring; Zheng et al. 2020, arXiv:1805.08899",
+    ),
+    Policy(
+        "dots", PRODUCTS, False, "everything but products, convolutions and recurrent layers",
+        "jax.checkpoint_policies.dots_saveable",
+    ),
+    Policy(
+        "cheap", ELEMENTWISE, True, "only elementwise operators and layouts",
+        "Chen et al. 2016, arXiv:1604.06174: drop the results of low cost operations",
+    ),
+)  # fmt: skip
+POLICIES = {policy.name: policy for policy in _NAMED}
+
+
+def policy_named(text: str) -> Policy:
+    """The policy of a name, or of a TOML file.
+
+    A file may hold `base` (the name of a policy, else `mirror`), `keep` and `drop` (lists of
+    operators, as `Softmax` or `com.acme::Gate`) and `reason`.
+
+    Raises:
+        UsageError: there is no such policy, or the file is none.
+    """
+    if text in POLICIES:
+        return POLICIES[text]
+    if not text.endswith(".toml"):
+        raise UsageError(
+            f"no policy {text!r}{suggest(text, POLICIES)}; "
+            f"there are {', '.join(POLICIES)}, or a file NAME.toml"
+        )
+    try:
+        table = tomllib.loads(Path(text).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{text}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{text}: is no TOML: {error}") from error
+    return _from_table(table, text)
+
+
+def _from_table(table: dict[str, Any], path: str) -> Policy:
+    for key in table:
+        if key not in ("base", "keep", "drop", "reason"):
+            raise UsageError(f"{path}: {key!r} is not base, keep, drop or reason")
+    base = table.get("base", "mirror")
+    if not isinstance(base, str) or base not in POLICIES:
+        raise UsageError(f"{path}: base is one of {', '.join(POLICIES)}")
+    keep, drop = (_listed(table.get(key, []), key, path) for key in ("keep", "drop"))
+    if keep & drop:
+        raise UsageError(f"{path}: both in keep and in drop: {', '.join(sorted(keep & drop))}")
+    reason = str(table.get("reason", f"{base}, changed by a file"))
+    changed = POLICIES[base].changed(keep, drop)
+    return replace(changed, name=Path(path).stem, reason=reason, source=path)
+
+
+def _listed(listed: object, key: str, path: str) -> frozenset[str]:
+    if not isinstance(listed, list) or not all(isinstance(op, str) for op in listed):
+        raise UsageError(f'{path}: {key} is a list of operators, as ["Softmax"]')
+    return frozenset(listed)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Steps that the user named: those that run once, and those that may run again.
+
+    Source: `drop` is MXNet's attribute `force_mirroring`: it wins over the policy.  Whether a step
+    then does run again is still decided, and applied only where that lowers the peak.
+    """
+
+    keep: frozenset[str] = frozenset()
+    drop: frozenset[str] = frozenset()
+
+
+def marks(program: Program, keep: Sequence[str] = (), drop: Sequence[str] = ()) -> Marks:
+    """The forward steps whose own name, or that of a value they compute, matches a glob.
+
+    Raises:
+        UsageError: a glob matches no forward step, or a step is to be kept and dropped.
+    """
+    kept = [name for glob in keep for name in _matching(program, glob, "--keep")]
+    dropped = [name for glob in drop for name in _matching(program, glob, "--drop")]
+    both = sorted(set(kept) & set(dropped))
+    if both:
+        raise UsageError(f"both kept and dropped: {some(both)}")
+    return Marks(frozenset(kept), frozenset(dropped))
+
+
+def _matching(program: Program, glob: str, flag: str) -> list[str]:
+    forward = [s for s in program.steps if s.stage == "forward"]
+    names = {s.name: [s.name, *(program.values[v].name for v in s.writes)] for s in forward}
+    found = [s for s, called in names.items() if any(fnmatchcase(n, glob) for n in called)]
+    if not found:
+        known = (n for called in names.values() for n in called)
+        raise UsageError(f"{flag} {glob}: no forward value or node has that name"
+                         f"{suggest(glob, known)}")  # fmt: skip
+    return found
