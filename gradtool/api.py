@@ -14,7 +14,7 @@ Nothing prints.  Sizes are bytes, as integers.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,12 +25,14 @@ from gradtool import gradients, io
 from gradtool.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.exec import inputs as sources
-from gradtool.exec import kernel
+from gradtool.exec import kernel, ort_options
 from gradtool.exec.run import Result, bound, execute, planned
 from gradtool.functions.calls import inline, is_inlined, refold
 from gradtool.functions.inference import register_shapes
 from gradtool.io.definitions import expand_definitions
 from gradtool.passes.backward import Accumulate
+from gradtool.passes.barrier import barrier as set_barriers
+from gradtool.passes.barrier import strip_barriers
 from gradtool.passes.local_functions import localise
 from gradtool.passes.loss import LabelNames, Wanted
 from gradtool.passes.lower_contrib import is_contrib, lower_contrib
@@ -102,6 +104,7 @@ def _fold(model: ir.Model) -> None:
     Nodes that ask for gradients are replaced by them, and operators without a kernel that ONNX
     defines by others by their definition.
     """
+    strip_barriers(model)
     expand_definitions(model, _has_kernel)
     if is_inlined(model):
         infer(model)
@@ -137,6 +140,7 @@ def grad(
     ste: bool = False,
     grad_buffers: bool = False,
     loss_seed: bool = False,
+    save_less: bool = True,
     on_node: OnNode | None = None,
 ) -> TrainingGraph:
     """The training graph of a forward model, which is left as it is.
@@ -150,7 +154,9 @@ def grad(
     globs.  With `head_grads` there is no loss: an input per output carries its gradient; with
     `loss_seed` an input carries that of the loss.  `train_mode` turns BatchNormalization and
     Dropout to training, `ste` lets gradients straight through quantisation, `grad_buffers` adds
-    each gradient to an input of its shape.  `on_node` is called with every node that is emitted.
+    each gradient to an input of its shape.  With `save_less`, backward keeps as few bytes of
+    forward as it can without computing anything twice.  `on_node` is called with every node that a
+    rule emits.
 
     Raises:
         UsageError: a name that does not exist.
@@ -169,6 +175,7 @@ def grad(
         ste=ste,
         grad_buffers=grad_buffers,
         loss_seed=loss_seed,
+        save_less=save_less,
         on_node=on_node,
     )
 
@@ -180,10 +187,14 @@ def save(
     force: bool = False,
     external_data: Literal["auto", "always", "never"] = "auto",
     functions: bool = False,
+    barrier: bool = False,
+    say: Callable[[str], object] | None = None,
 ) -> tuple[Path, int]:
     """Write a graph in standard operators, whole or not at all; returns path and bytes.
 
-    With `functions`, composites are calls of local functions instead of their bodies.
+    With `functions`, composites are calls of local functions instead of their bodies.  With
+    `barrier`, other runtimes compute again what is recomputed whatever their options, and `say` is
+    told of what they do not; else the file's metadata holds those that stock onnxruntime needs.
 
     Raises:
         UsageError: the output exists and `force` is not given, or cannot be written.
@@ -193,6 +204,9 @@ def save(
         if any(is_update(node) for node in model.graph.all_nodes()):
             lower_updates(Builder(model))
         (localise if functions else inline)(model)
+        if barrier:
+            set_barriers(model, say=say)
+        ort_options.mark(model)
 
     return io.save(model_of(graph), path, force=force, external_data=external_data, finish=finish)
 

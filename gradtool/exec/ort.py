@@ -1,4 +1,8 @@
-"""The written graph in stock onnxruntime, in a process of its own: native code may die."""
+"""The written graph in stock onnxruntime, in a process of its own: native code may die.
+
+Its memory is measured there, never promised.  Options are its defaults, except for a graph that
+computes values again: then those that let it, in the order of the file.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +21,13 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import DeviceError, GradtoolError
+from gradtool.exec import ort_memory, ort_options
 from gradtool.exec.inputs import require
 from gradtool.exec.run import Result
 from gradtool.functions.calls import inline
+
+WARM_UP = """<ir_version: 8, opset_import: ["" : 18]>
+warm (float[64, 64] x) => (float[64, 64] y) { y = MatMul (x, x) }"""
 
 
 def execute(
@@ -36,7 +44,8 @@ def execute(
         place = Path(folder)
         io.save(model, place / "model.onnx", finish=inline)
         io.save_arrays(place / "inputs.npz", feeds)
-        command = [sys.executable, "-m", __name__, folder, str(repeat)]
+        options = json.dumps(ort_options.needed_options(model))
+        command = [sys.executable, "-m", __name__, folder, str(repeat), options]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if line.strip()]
@@ -44,7 +53,7 @@ def execute(
             if "No module named 'onnxruntime'" in reason:
                 raise GradtoolError("onnxruntime is not installed: pip install 'gradtool[ort]'")
             raise DeviceError(f"onnxruntime: {reason}")
-        seconds = float(json.loads(done.stdout.splitlines()[-1])["seconds"])
+        measured = json.loads(done.stdout.splitlines()[-1])
         with np.load(place / "outputs.npz", allow_pickle=False) as found:
             outputs = {name: found[name] for name in found.files}
     names = json.loads(model.metadata_props.get("gradtool.gradients", "{}"))
@@ -55,32 +64,42 @@ def execute(
         outputs=MappingProxyType(outputs),
         gradients=MappingProxyType(gradients),
         plan=None,
-        seconds=seconds,
+        seconds=measured["seconds"],
+        ort_peak_bytes=measured["peak_bytes"],
     )
 
 
-def _work(folder: str, repeat: int) -> None:
+def _work(folder: str, repeat: int, options: Mapping[str, Any]) -> None:
     """The child: load, run, write the outputs beside the inputs."""
-    import onnxruntime
-
     place = Path(folder)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(
-        str(place / "model.onnx"), options, providers=["CPUExecutionProvider"]
-    )
+    session = ort_options.session(str(place / "model.onnx"), options)
     with np.load(place / "inputs.npz", allow_pickle=False) as loaded:
         wanted = {i.name for i in session.get_inputs()}
         feeds = {name: loaded[name] for name in loaded.files if name in wanted}
     names = [o.name for o in session.get_outputs()]
+    _warm_up(options)
+    results: list[Any] = []
     taken = []
+    start = ort_memory.begin()
     for _ in range(max(repeat, 1)):
-        start = time.perf_counter()
-        results = session.run(names, feeds)
-        taken.append(time.perf_counter() - start)
+        results.clear()
+        began = time.perf_counter()
+        results += session.run(names, feeds)
+        taken.append(time.perf_counter() - began)
+    peak = ort_memory.growth(start)
     io.save_arrays(place / "outputs.npz", dict(zip(names, results, strict=True)))
-    sys.stdout.write(json.dumps({"seconds": float(np.median(taken))}) + "\n")
+    measured = {"seconds": float(np.median(taken)), "peak_bytes": peak}
+    sys.stdout.write(json.dumps(measured) + "\n")
+
+
+def _warm_up(options: Mapping[str, Any]) -> None:
+    """Multiply small matrices, for which onnxruntime allocates what it then keeps."""
+    import onnx
+
+    model = onnx.parser.parse_model(WARM_UP)
+    square = np.ones((64, 64), np.float32)
+    ort_options.session(model.SerializeToString(), options).run(None, {"x": square})
 
 
 if __name__ == "__main__":
-    _work(sys.argv[1], int(sys.argv[2]))
+    _work(sys.argv[1], int(sys.argv[2]), json.loads(sys.argv[3]))

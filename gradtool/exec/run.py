@@ -25,7 +25,11 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Result:
-    """What a step computed. Arrays are copies; `seconds` is the median of the repeated steps."""
+    """What a step computed. Arrays are copies; `seconds` is the median of the repeated steps.
+
+    `ort_peak_bytes` is what stock onnxruntime took beside inputs and weights, where that was run
+    and could be measured.
+    """
 
     loss: float | None
     outputs: Arrays
@@ -33,6 +37,7 @@ class Result:
     plan: Plan | None
     seconds: float
     measurement: measuring.Measurement | None = None
+    ort_peak_bytes: int | None = None
 
 
 def bound(model: ir.Model, dims: Mapping[str, int]) -> ir.Model:

@@ -62,6 +62,9 @@ def run_lines(result: Result, where: str) -> list[str]:
     lines = [f"{loss}{len(result.gradients)} gradients   step {step} on {where}"]
     if result.plan is not None:
         lines.append(summary(result.plan))
+    if result.ort_peak_bytes is not None:
+        peak = format_bytes(result.ort_peak_bytes)
+        lines.append(f"peak {peak} beside inputs and weights: measured, not planned")
     if result.measurement is not None:
         m = result.measurement
         share = format_percent(m.peak / m.planned) if m.planned else "-"
@@ -94,6 +97,8 @@ def run_json(result: Result, where: str, *, fetched: bool = False) -> dict[str, 
         document["planned_bytes"] = result.plan.total
         document["arena_bytes"] = result.plan.peak
         document["adapted_bytes"] = result.plan.adapted
+    if result.ort_peak_bytes is not None:
+        document["ort_peak_bytes"] = result.ort_peak_bytes
     if result.measurement is not None:
         m = result.measurement
         document["measured"] = {

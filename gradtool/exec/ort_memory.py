@@ -1,0 +1,59 @@
+"""The memory that native code takes for a while: growth of this process, as Linux counts it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from dataclasses import dataclass
+from pathlib import Path
+
+CLEAR = Path("/proc/self/clear_refs")
+STATUS = Path("/proc/self/status")
+RESET_PEAK = "5"  # proc(5): sets the high-water mark of the resident set to what it is now
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a measurement begins: bytes resident, and those of them that mirror files."""
+
+    resident: int
+    of_files: int
+
+
+def begin() -> Start | None:
+    """Return freed memory to the system and reset the high-water mark; None where that can't be."""
+    if not CLEAR.exists():
+        return None
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    try:
+        CLEAR.write_text(RESET_PEAK)
+        now = _status()
+    except OSError:
+        return None
+    return Start(now["VmRSS"], _of_files(now)) if {"VmHWM", "VmRSS"} <= now.keys() else None
+
+
+def growth(start: Start | None) -> int | None:
+    """The most bytes that were resident since `start` beyond what was then.
+
+    Pages of files do not count: code that ran for the first time, weights read beside the model.
+    """
+    if start is None:
+        return None
+    now = _status()
+    files = max(_of_files(now) - start.of_files, 0)
+    return max(now["VmHWM"] - start.resident - files, 0)
+
+
+def _of_files(status: dict[str, int]) -> int:
+    """Bytes of mapped files, those of file systems in memory too."""
+    return status.get("RssFile", 0) + status.get("RssShmem", 0)
+
+
+def _status() -> dict[str, int]:
+    """The sizes in the status of this process, in bytes."""
+    lines = (line.split() for line in STATUS.read_text().splitlines())
+    return {w[0].rstrip(":"): int(w[1]) * 1024 for w in lines if w[-1:] == ["kB"]}

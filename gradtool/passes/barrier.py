@@ -1,0 +1,272 @@
+"""Barriers: recomputed nodes wait for a gradient, and no runtime merges them with the originals.
+
+A clone reads `x` as it was read in the forward pass, so that common-subexpression elimination puts
+the original back, and a scheduler may run it as early as that.  Behind a barrier it reads
+
+    Reshape(x, Shape(x) + 0 · Σ IsNaN(g₀))    where g₀ = Reshape(g, [-1])[:min(Size(g), 1)]
+
+which is `x`, bit for bit and without a copy, but cannot be known to be before `g` is there.  The
+sum makes a scalar of one element, or of none where `g` is empty, or of those of several gradients.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.builder import Builder
+from gradtool.passes.backward import reads
+from gradtool.passes.prune import detach, inner_nodes
+from gradtool.passes.stages import STAGE
+from gradtool.text import some
+
+BARRIER = "gradtool.barrier"
+WEIGHTS = "clones that read weights only are constants to other runtimes"
+NOTHING_BEFORE = "clones with nothing before them that could be waited for run when they like"
+FLOAT, INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
+
+
+def is_clone(node: ir.Node) -> bool:
+    """Whether a node computes a forward value again."""
+    return node.metadata_props.get(STAGE) == "recompute"
+
+
+def has_barriers(model: ir.Model) -> bool:
+    """Whether a node of a model is part of a barrier."""
+    return any(BARRIER in node.metadata_props for node in model.graph)
+
+
+# ------------------------------------------------------------------------------------ setting
+
+
+def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> int:
+    """Let each connected group of clones wait, in place. Returns how many groups do.
+
+    They wait for the deepest value before them, and for the results of the model that are computed
+    between the clones before and them: runtimes put off weight gradients to the end, and hold what
+    those are made of.  `say` is told which groups cannot wait, a line for each reason: nothing is
+    computed from the inputs before them, or they read weights only, of which runtimes make
+    constants.
+    """
+    graph = model.graph
+    depths = _depths(graph)
+    op = Builder(model)
+    count = 0
+    left: dict[str, list[str]] = {}
+    awaited: list[ir.Value] = []
+    for run in list(_runs(graph)):
+        zero: ir.Value | None = None
+        for group in _connected(run.clones):
+            passed = _passed(group)
+            if awaited and passed:
+                with _before(op, group[0], awaited):
+                    zero = _zero(op, awaited) if zero is None else zero
+                    _set(op, group, passed, zero)
+                count += 1
+            else:
+                reason = NOTHING_BEFORE if passed else WEIGHTS
+                left.setdefault(reason, []).append(group[0].name or "")
+        awaited = _awaited(awaited[:1], run.after, depths)
+    for reason, names in left.items():
+        if say is not None:
+            say(f"{reason}, so no barrier is before {some(names, 3)}")
+    return count
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Clones that follow each other, and what other nodes compute from there to the next clone."""
+
+    clones: list[ir.Node]
+    after: list[ir.Value]
+
+
+def _runs(graph: ir.Graph) -> Iterator[_Run]:
+    """A graph in file order, cut before each clone that follows another node."""
+    clones: list[ir.Node] = []
+    for cloned, nodes in itertools.groupby(list(graph), is_clone):
+        if cloned:
+            clones = list(nodes)
+        else:
+            yield _Run(clones, [v for node in nodes for v in node.outputs])
+            clones = []
+    yield _Run(clones, [])
+
+
+def _connected(clones: list[ir.Node]) -> list[list[ir.Node]]:
+    """Clones in groups that read each other's results, in the order given."""
+    parents = {node: node for node in clones}
+
+    def root(node: ir.Node) -> ir.Node:
+        while parents[node] is not node:
+            parents[node] = node = parents[parents[node]]
+        return node
+
+    for node in clones:
+        for value in reads(node):
+            producer = value.producer()
+            if producer in parents:
+                parents[root(node)] = root(producer)
+    groups: dict[ir.Node, list[ir.Node]] = {}
+    for node in clones:
+        groups.setdefault(root(node), []).append(node)
+    return list(groups.values())
+
+
+def _passed(group: list[ir.Node]) -> list[ir.Value]:
+    """The tensors, other than weights, that a group reads and does not compute itself."""
+    own = {v for node in group for v in node.outputs}
+    read = dict.fromkeys(v for node in group for v in reads(node))
+    return [v for v in read if v not in own and not _is_weight(v) and _is_tensor(v)]
+
+
+def _is_weight(value: ir.Value) -> bool:
+    node = value.producer()
+    if node is not None:
+        return node.op_type == "Constant"
+    return value.is_initializer() and not value.is_graph_input()
+
+
+def _is_tensor(value: ir.Value) -> bool:
+    return value.type is None or isinstance(value.type, ir.TensorType)
+
+
+def _depths(graph: ir.Graph) -> dict[ir.Value, int]:
+    """The longest chain of operators from an input of the graph to each value that depends on one.
+
+    Shapes do not: runtimes fold them where sizes are fixed, and what is computed from them.
+    """
+    depths: dict[ir.Value, int] = dict.fromkeys(graph.inputs, 0)
+    for node in graph:
+        before = [depths[v] for v in reads(node) if v in depths]
+        if before and node.op_type not in ("Shape", "Size"):
+            depths |= dict.fromkeys(node.outputs, max(before) + 1)
+    return depths
+
+
+def _awaited(
+    before: list[ir.Value], after: list[ir.Value], depths: dict[ir.Value, int]
+) -> list[ir.Value]:
+    """The values to wait for: the deepest, the last of them, and the results among `after`.
+
+    What reads the deepest comes later, else that were deeper; and results stay.  So waiting keeps
+    nothing alive.  A test for NaN needs floats.
+    """
+    able = [v for v in after if v in depths and _is_float(v)]
+    deepest = max((*reversed(able), *before), key=depths.__getitem__, default=None)
+    chosen = [v for v in able if v.is_graph_output()]
+    return chosen if deepest is None else list(dict.fromkeys([deepest, *chosen]))
+
+
+def _is_float(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.is_floating_point() and _is_tensor(value)
+
+
+@contextmanager
+def _before(op: Builder, first: ir.Node, awaited: Sequence[ir.Value]) -> Iterator[None]:
+    """Emit before a clone, on behalf of a barrier that waits for values."""
+    start = len(op.emitted)
+    with op.at(first, stage="backward", source="", prefix=f"{first.name}/barrier"):
+        yield
+    for node in op.emitted[start:]:
+        node.metadata_props[BARRIER] = awaited[0].name or ""
+
+
+def _set(op: Builder, group: list[ir.Node], passed: list[ir.Value], zero: ir.Value) -> None:
+    """Let a group of clones read what it is passed through barriers."""
+    members = {n for node in group for n in (node, *inner_nodes(node))}
+    for value in passed:
+        same = op.Reshape(value, op.Add(op.Shape(value), zero), like=value)
+        for use in list(value.uses()):
+            if use.node in members:
+                use.node.replace_input_with(use.idx, same)
+
+
+def _zero(op: Builder, awaited: Sequence[ir.Value]) -> ir.Value:
+    """The scalar 0 that takes a look at one element of each value, if it has any."""
+    odd = op.IsNaN(op.Concat(*(_first(op, v) for v in awaited), axis=0))
+    count = op.ReduceSum(op.Cast(odd, to=INT64), keepdims=0)
+    zero: ir.Value = op.Mul(count, op.constant(np.int64(0)))
+    return zero
+
+
+def _first(op: Builder, value: ir.Value) -> ir.Value:
+    """The first element of a value, or nothing of one that is empty.
+
+    The end is computed, so that no runtime takes the size of the result to be 1 whatever happens.
+    """
+    end = op.Min(op.Size(value), [1])
+    first: ir.Value = op.Cast(op.Slice(op.Reshape(value, [-1]), [0], end), to=FLOAT)
+    return first
+
+
+# ----------------------------------------------------------------------------------- stripping
+
+
+def strip_barriers(model: ir.Model) -> int:
+    """Take barriers out again, in place. Returns how many values were passed through one.
+
+    Metadata only tells where to look: what is taken out is proved to pass on what it reads.
+    """
+    graph = model.graph
+    marked = [node for node in graph if BARRIER in node.metadata_props]
+    passing = [node for node in marked if _passes(node)]
+    for node in passing:
+        value = node.inputs[0]
+        assert value is not None  # noqa: S101 - it passes that on
+        node.outputs[0].replace_all_uses_with(value)
+    constants: dict[ir.Value, None] = {}
+    for node in reversed(marked):
+        if not any(v.uses() or v.is_graph_output() for v in node.outputs):
+            constants |= dict.fromkeys(v for v in node.inputs if v is not None)
+            detach(node)
+            graph.remove(node)
+    for value in constants:
+        if value.is_initializer() and not value.uses() and not _is_public(value):
+            del graph.initializers[value.name or ""]
+    return len(passing)
+
+
+def _is_public(value: ir.Value) -> bool:
+    return value.is_graph_input() or value.is_graph_output()
+
+
+def _passes(node: ir.Node) -> bool:
+    """Whether a node is `Reshape(x, Shape(x) + 0 · Σn)`, for any integers n."""
+    if _op(node) != "Reshape" or node.outputs[0].is_graph_output() or len(node.inputs) != 2:
+        return False
+    value, shape = node.inputs
+    total = _made_by("Add", shape)
+    size, zero = total.inputs if total is not None else (None, None)
+    asked, product = _made_by("Shape", size), _made_by("Mul", zero)
+    if value is None or asked is None or asked.attributes or asked.inputs[0] is not value:
+        return False
+    return product is not None and _is_zero(product)
+
+
+def _is_zero(product: ir.Node) -> bool:
+    """Whether a product is that of a sum of everything, a scalar, and the scalar 0."""
+    some, none = product.inputs
+    total = _made_by("ReduceSum", some)
+    if total is None or len(total.inputs) != 1 or none is None or none.is_graph_input():
+        return False
+    attributes = {name: attr.value for name, attr in total.attributes.items()}
+    tensor = none.const_value
+    if attributes != {"keepdims": 0} or tensor is None or getattr(tensor, "absent", False):
+        return False
+    return tensor.dtype == ir.DataType.INT64 and tensor.shape == () and not tensor.numpy().any()
+
+
+def _made_by(op_type: str, value: ir.Value | None) -> ir.Node | None:
+    """The node that computes a value, if it is of this standard operator."""
+    node = value.producer() if value is not None else None
+    return node if node is not None and _op(node) == op_type else None
+
+
+def _op(node: ir.Node) -> str:
+    return node.op_type if node.domain in ("", "ai.onnx") else ""
