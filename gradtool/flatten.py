@@ -60,10 +60,12 @@ def _has_kernel(composite: str) -> bool:
 def _require_kernels(model: ir.Model) -> None:
     """Raise UsageError naming all operators without a kernel."""
     missing: dict[str, int] = {}
-    for (domain, op), count in Counter((n.domain, n.op_type) for n in model.graph.all_nodes()).items():
+    counts = Counter((n.domain, n.op_type) for n in model.graph.all_nodes())
+    for (domain, op), count in counts.items():
         version = model.graph.opset_imports.get(domain, 1)
         if op != "Constant" and registry.find(domain, op, version) is None:
-            missing[full_name(domain, op)] = count
+            name = full_name(domain, op)
+            missing[name] = missing.get(name, 0) + count
     if missing:
         rows = ", ".join(f"{op} ({count} nodes)" for op, count in sorted(missing.items()))
         raise UsageError(f"no kernel to run {rows}; try --engine ort")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 import pytest
+from clones import recompute
 from graphs import floats, parse
 
 import gradtool as gt
@@ -129,3 +130,28 @@ def test_constants_that_a_subgraph_captures_become_its_own():
 def test_a_subgraph_is_given_gapless_arrays():
     """Add would take the strided halves of x, but a program plans its inputs without gaps."""
     assert [s.op for s in flatten(parse(STRIDED)).steps] == ["Split", "Neg", "Loop"]
+
+
+def test_a_clone_that_lacks_an_output_lies_as_the_original_does():
+    """What somebody reads of the original without gaps keeps the other parts from being windows."""
+    model = parse(
+        """g (float[4, 6] x, float[3, 5] w) => (s, y) {
+            h = Tanh (x) a, b = Split <axis = 1, num_outputs = 2> (h)
+            s = Softmax (a) y = MatMul (b, w)
+        }""",
+        "w",
+    )
+    program = flatten(recompute(gt.grad(model, loss="sum:y").model, {"b"}))
+    strides = {d.name: program.strides(i) for i, d in enumerate(program.values)}
+
+    assert [s.op for s in program.steps].count("Split") == 2
+    assert strides["b_mirror"] == strides["b"]
+
+
+def test_what_a_simple_kernel_returns_counts_even_if_nobody_reads_it():
+    text = "g (float[9] x) => ({}) <int64[1] k = {{5}}> {{ v, i = TopK (x, k) }}"
+    (both,) = flatten(parse(text.format("v, i"))).steps
+    (one,) = flatten(parse(text.format("i"))).steps
+
+    assert one.outputs[0] is None
+    assert one.adapted_bytes == both.adapted_bytes

@@ -1,8 +1,9 @@
 """Kernels: what computes one operator, and what it declares about memory beforehand.
 
 A kernel is `function(xp, *inputs, out, work, **attributes)`: the ONNX signature, plus where to
-write.  `out` is one array per output of the operator (None where it is not wanted), `work` one
-array per `Spec` that its `work` declaration returned.  It allocates nothing of size itself.
+write.  `out` is one array per output of the operator (None where it is not wanted, which may be
+any of them and changes no bit of the others), `work` one array per `Spec` that its `work`
+declaration returned.  It allocates nothing of size itself.
 
 A kernel without an `out` parameter is in the simple style: it returns its result, which is copied
 to the planned place.  The copy and the temporaries are declared (`temporaries`) and counted.

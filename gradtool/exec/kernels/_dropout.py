@@ -44,24 +44,27 @@ def dropout(xp, x, ratio=None, training=None, *, out, work, seed=None):
     """`(x · mask / (1 - ratio), mask)` in training, else `(x, true)`."""
     y, mask = (*out, None)[:2]
     if not _is_training(training):
-        xp.copyto(y, x)
+        if y is not None:
+            xp.copyto(y, x)
         if mask is not None:
             mask.fill(True)
         return
     ratio = 0.5 if ratio is None else float(ratio.item())
     draw = _generator(xp, seed)
-    for index in blocks(y.shape):
-        part = y[index]
+    for index in blocks(x.shape):
+        part = x[index]
         uniform, kept, wide, result = (w[: part.size].reshape(part.shape) for w in work)
         draw.random(out=uniform)
         xp.greater_equal(uniform, ratio, out=kept)
         if mask is not None:
             xp.copyto(mask[index], kept)
-        xp.copyto(wide, x[index])
+        if y is None:
+            continue
+        xp.copyto(wide, part)
         keep(xp, kept, wide, wide, result)
         if ratio < 1:
             xp.multiply(wide, 1 / (1 - ratio), out=wide)
-        xp.copyto(part, wide, casting="unsafe")
+        xp.copyto(y[index], wide, casting="unsafe")
 
 
 @pointwise("ai.gradtool::DropoutGrad", temporaries=2, masks=1, may_inplace=(1,))

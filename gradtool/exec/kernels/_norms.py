@@ -131,9 +131,10 @@ def inverse_root(xp, x, count, epsilon):
 def forward(room, layout, x, scale, bias, y, kept, epsilon, *, centre=True, variance=None):
     """`y = (x - mean) · rstd · scale + bias`; `kept` takes mean and rstd where they are wanted.
 
-    The statistics of nothing are NaN.
+    Where y is None, only statistics are.  Those of nothing are NaN.
     """
-    xp, x, y = room.xp, x.reshape(layout.shape), y.reshape(layout.shape)
+    xp, x = room.xp, x.reshape(layout.shape)
+    y = None if y is None else y.reshape(layout.shape)
     if not layout.count:
         undefine((*kept, variance))
     for parts in layout.blocks():
@@ -146,7 +147,7 @@ def forward(room, layout, x, scale, bias, y, kept, epsilon, *, centre=True, vari
             if target is not None:
                 part = pick(target.reshape(layout.statistics), parts[0])
                 xp.copyto(part, value, casting="unsafe")
-        for index in parts:
+        for index in parts if y is not None else ():
             n = like(room.block, x[index].shape)
             factor, rest = rstd, scale
             if scale.shape[-1] == 1:

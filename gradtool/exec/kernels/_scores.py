@@ -8,8 +8,8 @@ from gradtool.exec.kernels._attention import Block, Shape, part, take
 from gradtool.program import Spec
 
 
-def reach(n: Shape, block: Block, lens, *, whole: bool) -> int:
-    """How many of the keys any row of a block may see."""
+def reach(n: Shape, block: Block, lens, *, whole: bool = False) -> int:
+    """How many of the keys any row of a block may see; all of them if `whole`."""
     if whole or not n.causal or lens is not None:
         return n.keys
     return max(1, min(n.keys, block.rows.stop + n.past))
@@ -78,7 +78,7 @@ def score(xp, n: Shape, block: Block, q, k, mask, lens, buffers, columns, shown=
     scores = take(buffers["scores"], (*q.shape[:3], columns))
     xp.matmul(q, k[:, :, :columns].swapaxes(2, 3), out=scores)
     if shown is not None and mode == 0:
-        xp.copyto(shown, scores, casting="unsafe")
+        show(xp, shown, scores, _unseen(xp, n, q, k, scores, buffers))
     if n.softcap > 0:
         xp.divide(scores, n.softcap, out=scores)
         xp.tanh(scores, out=scores)
@@ -86,14 +86,35 @@ def score(xp, n: Shape, block: Block, q, k, mask, lens, buffers, columns, shown=
             xp.copyto(take(buffers["bent"], scores.shape), scores)
         xp.multiply(scores, n.softcap, out=scores)
     if shown is not None and mode == 1:
-        xp.copyto(shown, scores, casting="unsafe")
+        rest = _unseen(xp, n, q, k, scores, buffers)
+        if n.softcap > 0:
+            xp.divide(rest, n.softcap, out=rest)
+            xp.tanh(rest, out=rest)
+            xp.multiply(rest, n.softcap, out=rest)
+        show(xp, shown, scores, rest)
     if mask is not None and mask.dtype != np.bool_:
         seen = part(mask, block)[..., :columns]
         xp.add(scores[..., : seen.shape[3]], seen, out=scores[..., : seen.shape[3]])
     hide(xp, n, block, scores, mask, lens, buffers, -np.inf)
     if shown is not None and mode == 2:
-        xp.copyto(shown, scores, casting="unsafe")
+        show(xp, shown, scores, -np.inf)
     return scores
+
+
+def show(xp, shown, scores, rest):
+    """Write the scores of the first keys, and `rest` for those that no row of the block sees."""
+    columns = scores.shape[3]
+    xp.copyto(shown[..., :columns], scores, casting="unsafe")
+    xp.copyto(shown[..., columns:], rest, casting="unsafe")
+
+
+def _unseen(xp, n: Shape, q, k, scores, buffers):
+    """The products with the keys that no row of a block sees, behind its scores."""
+    columns = scores.shape[3]
+    rest = take(buffers["scores"][scores.size :], (*scores.shape[:3], n.keys - columns))
+    if rest.size:
+        xp.matmul(q, k[:, :, columns:].swapaxes(2, 3), out=rest)
+    return rest
 
 
 def forward_room(n: Shape, mask, *, narrow: bool) -> dict[str, Spec]:

@@ -38,7 +38,8 @@ def attention(
 ):
     """`Y = softmax(q kᵀ · scale + bias) v`, and the keys, values and scores that are asked for.
 
-    A row that may not look at any key is zero.
+    A row that may not look at any key is zero.  Scores are shown on the way, so that Y does not
+    depend on whether they are.
     """
     n = shape_of(q, k, v, past_k, **attributes)
     mode = attributes.get("qk_matmul_output_mode", 0)
@@ -54,15 +55,14 @@ def attention(
             keys = load(xp, block, past_k, k, buffers.get("k"), n)
             values = load(xp, block, past_v, v, buffers.get("v"), n)
         rows = scaled(xp, q, block, buffers["q"], n)
-        columns = reach(n, block, lens, whole=shown is not None)
+        columns = reach(n, block, lens)
         seen = None if shown is None else shown[block.queries]
         scores = score(xp, n, block, rows, keys, mask, lens, buffers, columns, seen, mode)
         top, total = (take(buffers[name], (*rows.shape[:3], 1)) for name in ("top", "total"))
         exponentials(xp, scores, top, total)
         if seen is not None and mode == 3:
-            xp.divide(scores, total, out=scores)
-            xp.copyto(seen, scores, casting="unsafe")
-            xp.copyto(total, 1)
+            xp.divide(scores, total, out=seen[..., :columns], casting="unsafe")
+            xp.copyto(seen[..., columns:], 0)
         if y is not None:
             target = y[block.queries]
             result = take(buffers["y"], target.shape) if "y" in buffers else target

@@ -43,17 +43,24 @@ class Labels:
 
 
 def _reduced(xp, losses, labels, out, reduction):
-    """Write the losses, of which `losses(index, places)` gives some, or their sum or mean."""
+    """Write the losses, of which `losses(index, places)` gives some, or their sum or mean.
+
+    Where `out` is None they are computed all the same, for what they write on the way.
+    """
     n, _, d = labels.sizes
     loss = weight = 0.0
     for index in labels.parts():
         places, w = labels.at(index)
         some = losses(index, places) * w
+        if out is None:
+            continue
         if reduction == "none":
             out.reshape(n, d)[index[0], index[2]] = some
         else:
             loss = loss + xp.where(w != 0, some, 0).sum(dtype=np.float64)
             weight = weight + w.sum(dtype=np.float64)
+    if out is None:
+        return
     if reduction == "sum":
         out[...] = loss
     elif reduction == "mean":
