@@ -63,7 +63,8 @@ class Step:
     """One kernel call: reads `inputs`, writes `outputs` (numbers of values, None where absent).
 
     A step that is not `recomputable` draws at random, so that it would give something else if it
-    ran again, or its sizes depend on data.
+    ran again, or its sizes depend on data.  `flops` are its floating-point operations, None where
+    they are not known, and `moved` the bytes that it reads and writes.
     """
 
     name: str

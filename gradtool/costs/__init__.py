@@ -119,11 +119,15 @@ def flops(
     """The floating-point operations of one call, or None where they are not known.
 
     `inputs` are specs, or numpy arrays for host numbers that are constant; `outputs` are specs.
+    An option that the table of a formula lacks makes the count unknown.
     """
     found = find(domain, op, version)
     if found is None:
         return None
-    return found.formula(*inputs, out=tuple(outputs), **attributes)
+    try:
+        return found.formula(*inputs, out=tuple(outputs), **attributes)
+    except KeyError:
+        return None
 
 
 def total(program: Program) -> int | None:

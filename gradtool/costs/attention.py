@@ -60,7 +60,7 @@ def attention_grad(
 
 def _rotated(x: Shaped, heads: int, part: int) -> int:
     """Elements that a rotation changes: the first `part` coordinates of each head, or all."""
-    width = x.shape[3] if len(x.shape) == 4 else x.shape[2] // heads
+    width = x.shape[3] if len(x.shape) == 4 else x.shape[2] // max(heads, 1)
     return size(x) if not part or not width else size(x) // width * part
 
 
