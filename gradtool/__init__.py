@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from gradtool.api import (
         Plan,
         Result,
+        Rewritten,
         Split,
         TrainingGraph,
         grad,
         load,
+        mirror,
         plan,
+        recompute,
         report,
         run,
         save,
@@ -44,8 +47,8 @@ __version__ = "0.1.0"
 # fmt: off
 _HOMES = dict.fromkeys(
     (
-        "Plan", "Result", "Split", "TrainingGraph",
-        "grad", "load", "plan", "report", "run", "save", "split",
+        "Plan", "Result", "Rewritten", "Split", "TrainingGraph",
+        "grad", "load", "mirror", "plan", "recompute", "report", "run", "save", "split",
     ),
     "gradtool.api",
 ) | {
@@ -74,6 +77,7 @@ __all__ = [
     "NotDifferentiable",
     "Plan",
     "Result",
+    "Rewritten",
     "Split",
     "TrainingGraph",
     "Unreachable",
@@ -85,7 +89,9 @@ __all__ = [
     "kernel",
     "load",
     "loss",
+    "mirror",
     "plan",
+    "recompute",
     "report",
     "run",
     "save",

@@ -46,9 +46,9 @@ from gradtool.passes.training import OnNode, TrainingGraph, training_graph
 from gradtool.planning.plan import Plan
 from gradtool.reports.memory import plans_table
 from gradtool.reports.table import Table
+from gradtool.rewriting import Graph, Rewritten, mirror, model_of, recompute
 from gradtool.shapes import infer
 
-Graph = TrainingGraph | ir.Model
 Inputs = Mapping[str, np.ndarray[Any, Any]] | str | os.PathLike[str]
 
 
@@ -303,14 +303,10 @@ def report(graphs: Sequence[Graph | Plan], names: Sequence[str] | None = None) -
     return plans_table(plans, names or [p.name for p in plans])
 
 
-def model_of(graph: Graph) -> ir.Model:
-    """The model inside a training graph, or the model itself."""
-    return graph.model if isinstance(graph, TrainingGraph) else graph
-
-
 __all__ = [
     "Plan",
     "Result",
+    "Rewritten",
     "Split",
     "Table",
     "TrainingGraph",
@@ -319,9 +315,11 @@ __all__ = [
     "initial_values",
     "is_training_graph",
     "load",
+    "mirror",
     "model_of",
     "plan",
     "read_inputs",
+    "recompute",
     "report",
     "run",
     "save",

@@ -17,6 +17,8 @@ from gradtool.errors import GradtoolError
 
 COMMANDS = {
     "grad": "Build the training graph: forward, loss and gradients.",
+    "mirror": "Drop cheap activations, compute them again in backward.",
+    "recompute": "Compute segments of forward again in backward.",
     "run": "Run forward and backward once on a device.",
     "report": "Show the memory that a training step is planned to take.",
     "ops": "List gradient rules and kernels: all, or those of a model.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
@@ -15,6 +15,7 @@ from gradtool.flatten import flatten
 from gradtool.functions.inference import register_shapes
 from gradtool.passes.recompute import apply, mark, prepared
 from gradtool.planning.keep import keep
+from gradtool.planning.mirror import Decision
 from gradtool.planning.plan import Plan
 from gradtool.planning.schedule import Schedule, replay
 from gradtool.planning.simulate import Simulator
@@ -54,14 +55,14 @@ class Workload:
 class Planned:
     """A plan and the schedule it is of.
 
-    `notes` are lines for people; `decisions` says by node name what mirroring decided, also where
-    the plan does not apply it.
+    `notes` are lines for people; `decision` is what mirroring decided, also where the plan does not
+    apply it.
     """
 
     plan: Plan
     schedule: Schedule
     notes: tuple[str, ...] = ()
-    decisions: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    decision: Decision | None = None
 
     @property
     def name(self) -> str:
@@ -94,20 +95,20 @@ def planned(
     schedule: Schedule,
     *,
     notes: Sequence[str] = (),
-    decisions: Mapping[str, bool] | None = None,
+    decision: Decision | None = None,
 ) -> Planned:
     """The plan of a schedule; the one of the file's own order is `Workload.kept`."""
     if schedule.order == tuple(range(len(work.program.steps))):
         plan = keep(work.program, name)
     else:
         plan = keep(replay(work.program, schedule), name)
-    return Planned(plan, schedule, tuple(notes), MappingProxyType(dict(decisions or {})))
+    return Planned(plan, schedule, tuple(notes), decision)
 
 
 def write(work: Workload, found: Planned) -> ir.Model:
     """The model that computes what the workload's does, in the order of a plan, with its clones."""
     model = work.model.clone()
-    mark(model, found.decisions)
+    mark(model, found.decision.marks if found.decision else {})
     apply(model, work.program, found.schedule)
     model.metadata_props[PLAN] = json.dumps(
         {

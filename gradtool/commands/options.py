@@ -71,3 +71,34 @@ table_format_option = click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "markdown"]), default="table",
     show_default=True, help="For people, for machines, for a spreadsheet, for a page.",
 )  # fmt: skip
+
+
+def _size(_ctx: click.Context, _param: click.Parameter, given: str | None) -> int | None:
+    if given is None:
+        return None
+    from gradtool.reports.units import parse_bytes
+
+    return parse_bytes(given)
+
+
+plan_table_options = _together(
+    click.option("--memory", metavar="SIZE", callback=_size,
+                 help="Show the largest batch that fits in this memory, as in 8GiB."),
+    click.option("--by", type=click.Choice(["plan", "op", "phase", "tensor", "module"]),
+                 default="plan", show_default=True,
+                 help="Show what is held at the peak of each plan."),
+    click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, metavar="N",
+                 help="Show the N largest rows."),
+)  # fmt: skip
+
+write_options = _together(
+    click.option("-o", "--output", metavar="FILE", type=PATH,
+                 help="Where to write; - is stdout."),
+    click.option("--force", is_flag=True, help="Overwrite the output."),
+    click.option("--external-data", type=click.Choice(["auto", "always", "never"]),
+                 default="auto", show_default=True, help="Write weights to a file of their own."),
+    click.option("--functions", is_flag=True, help="Write fused operators as local functions."),
+    click.option("--barrier", is_flag=True,
+                 help="Make other runtimes compute again what the plan does, whatever their "
+                      "options."),
+)  # fmt: skip

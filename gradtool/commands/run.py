@@ -14,7 +14,7 @@ from gradtool.commands.options import (
     model_argument,
     size_options,
 )
-from gradtool.commands.output import print_json, print_line, print_table, say
+from gradtool.commands.output import color, print_json, print_line, print_table, say
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,14 @@ if TYPE_CHECKING:
     help="Our executor, or stock onnxruntime.",
 )
 @click.option(
+    "--plan",
+    "plan",
+    type=click.Choice(["keep", "none", "mirror", "sqrt", "segments"]),
+    default="keep",
+    show_default=True,
+    help="What to compute again; none: only the order of the steps changes.",
+)
+@click.option(
     "--repeat",
     type=click.IntRange(min=1),
     default=1,
@@ -59,9 +67,10 @@ if TYPE_CHECKING:
 @click.option("--measure", is_flag=True, help="Measure the peak against the plan.")
 @click.option(
     "--verify",
-    type=click.Choice(["finite-diff", "ort"]),
+    type=click.Choice(["finite-diff", "ort", "plans"]),
     multiple=True,
-    help="Check the gradients; exit 1 if they disagree.",
+    help="Check the gradients: by differences, in onnxruntime, or the bits of every plan; exit 1 "
+    "if they disagree.",
 )
 @click.option("--check-nan", is_flag=True, help="Name the first node whose result has a NaN.")
 @click.option(
@@ -93,6 +102,7 @@ def command(
     seed: int,
     device: str,
     engine: Literal["arena", "ort"],
+    plan: str,
     repeat: int,
     measure: bool,
     verify: tuple[str, ...],
@@ -121,7 +131,7 @@ def command(
     training = _chosen(ctx, loaded, expand(fetch), options)
     arrays = api.read_inputs(training, inputs, seed)
     result = api.run(
-        training,
+        _planned(ctx, training, plan, arrays),
         arrays,
         device=where,
         engine=engine,
@@ -167,6 +177,18 @@ def _chosen(
     if fetch and has_values(loaded, fetch):
         return api.fetched(loaded, fetch)
     return api.fetched(training_of(ctx, loaded, options), fetch)
+
+
+def _planned(ctx: click.Context, training: ir.Model, plan: str, arrays: Any) -> ir.Model:
+    """The training graph as a plan has it, for the sizes of the inputs."""
+    if plan == "keep":
+        return training
+    from gradtool import api
+    from gradtool.exec.inputs import sizes
+    from gradtool.reports.progress import bar
+
+    with bar(f"planning {plan}", color=color(ctx)):
+        return api.recompute(training, plan, dims=sizes(training, arrays)).model
 
 
 def _show(ctx: click.Context, result: Any, form: str, where: str, *, fetched: bool) -> None:

@@ -133,7 +133,19 @@ def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
     return f"{len(theirs.gradients)} gradients agree with stock onnxruntime (worst {worst:.1e})"
 
 
+def every_plan(model: ir.Model, arrays: Arrays, result: Result) -> str:
+    """All plans of the graph, run: the same bits, in the memory planned.
+
+    Raises:
+        GradtoolError: a plan gives other bits, or takes other memory than planned.
+    """
+    from gradtool import agreement
+
+    return agreement.plans(model, arrays, result)
+
+
 CHECKS: dict[str, Callable[[ir.Model, Arrays, Result], str]] = {
     "finite-diff": finite_differences,
     "ort": stock_onnxruntime,
+    "plans": every_plan,
 }

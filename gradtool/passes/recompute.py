@@ -199,5 +199,6 @@ class _Rewriter:
 def mark(model: ir.Model, decisions: Mapping[str, bool]) -> None:
     """Write the mirror decision on each node that one was taken of, by name."""
     for node in model.graph:
-        if node.name in decisions:
-            node.metadata_props["gradtool.mirror"] = str(int(decisions[node.name]))
+        decision = decisions.get(node.name or "")
+        if decision is not None:
+            node.metadata_props["gradtool.mirror"] = str(int(decision))

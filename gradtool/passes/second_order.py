@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.functions.calls import CALL
+from gradtool.passes.stages import HOISTED, is_hoisted
 from gradtool.text import some
 
 LOSS = "gradtool.loss"
@@ -53,9 +54,10 @@ def reopen(model: ir.Model) -> list[ir.Value]:
     for node in model.graph.all_nodes():
         node.metadata_props["gradtool.stage"] = "forward"
         node.metadata_props.pop("gradtool.source", None)
+        node.metadata_props.pop(HOISTED, None)
     return [*leaves, *model.graph.inputs]
 
 
 def _is_of_the_model(node: ir.Node) -> bool:
     stage = node.metadata_props.get("gradtool.stage", "forward")
-    return stage == "forward" and CALL not in node.metadata_props
+    return stage == "forward" and CALL not in node.metadata_props and not is_hoisted(node)

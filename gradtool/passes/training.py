@@ -24,8 +24,10 @@ from gradtool.passes.backward import (
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.prune import prune
+from gradtool.passes.save_less import save_less as saving_less
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import Selection, cut, is_float, select
+from gradtool.passes.stages import is_backward, write_heads
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
@@ -70,12 +72,14 @@ def training_graph(
     ste: bool = False,
     grad_buffers: bool = False,
     loss_seed: bool = False,
+    save_less: bool = True,
     on_node: OnNode | None = None,
 ) -> TrainingGraph:
     """Differentiate a model. The model given is left as it is.
 
     A training graph is differentiated again: its gradients are values like any other, and stay
-    outputs.
+    outputs.  With `save_less`, backward keeps as few bytes of forward as it can without computing
+    anything twice (see `gradtool.passes.save_less`).
 
     Raises:
         UsageError: a name or a loss that does not exist.
@@ -105,7 +109,9 @@ def training_graph(
     names = _publish(op, made, buffers=grad_buffers)
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state)
+    write_heads(model, heads.values())
     _clear(model)
+    model = saving_less(model) if save_less else model
     warnings += modes.at_random(model)
     return TrainingGraph(
         model=model,
@@ -119,9 +125,7 @@ def training_graph(
         warnings=(*warnings, *picked.warnings),
         forward_nodes=forward,
         loss_nodes=appended,
-        backward_nodes=sum(
-            n.metadata_props.get("gradtool.stage") == "backward" for n in model.graph
-        ),
+        backward_nodes=sum(map(is_backward, model.graph)),
     )
 
 
@@ -228,10 +232,15 @@ def _head_inputs(op: Builder) -> dict[ir.Value, ir.Value]:
 
 
 def _ones(op: Builder, loss: ir.Value) -> ir.Value:
+    """A constant of its own, so that who reads it is part of the gradient."""
     import numpy as np
 
     assert loss.dtype is not None and loss.shape is not None  # noqa: PT018, S101 - a loss has both
-    return op.constant(np.ones(loss.shape.numpy(), dtype=loss.dtype.numpy()))
+    ones = np.ones(loss.shape.numpy(), dtype=loss.dtype.numpy())
+    tensor = ir.Tensor(ones, name=op.names.fresh(f"{loss.name}_grad"))
+    made = ir.Value(name=tensor.name, shape=loss.shape, type=loss.type, const_value=tensor)
+    op.root.register_initializer(made)
+    return made
 
 
 def _seed(op: Builder, loss: ir.Value) -> ir.Value:
@@ -280,4 +289,4 @@ def _added_to_buffer(
 
 def _is_forward(value: ir.Value) -> bool:
     node = value.producer()
-    return node is not None and node.metadata_props.get("gradtool.stage") != "backward"
+    return node is not None and not is_backward(node)

@@ -20,19 +20,21 @@ def keep(program: Program, name: str = "keep") -> Plan:
     fixed = [b for b in needed if b.region in ALWAYS_LIVE]
     moving = [b for b in needed if b.region not in ALWAYS_LIVE]
     starts = np.cumsum([0, *(b.bytes for b in fixed)]).tolist()
-    offsets, size = place(moving)
+    packed = place(moving)
     profile = load_profile(needed, len(program.steps))
     buffers = [
         Buffer(b.name, b.region, b.bytes, offset, b.first, b.last, b.values)
         for b, offset in zip(
-            (*fixed, *moving), (*starts[:-1], *(starts[-1] + o for o in offsets)), strict=True
+            (*fixed, *moving),
+            (*starts[:-1], *(starts[-1] + o for o in packed.offsets)),
+            strict=True,
         )
     ]
     return Plan(
         name=name,
         program=program,
         buffers=tuple(buffers),
-        peak=starts[-1] + size,
+        peak=starts[-1] + packed.size,
         load=int(profile.max()),
         adapted=max((s.adapted_bytes for s in program.steps), default=0),
         peak_step=int(profile.argmax()),

@@ -8,14 +8,15 @@ from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 
 
-def late(program: Program, again: Mapping[int, str]) -> Schedule:
+def late(program: Program, again: Mapping[int, str], held: Collection[int] = ()) -> Schedule:
     """The steps of `program` in order, those of `again` a second time where backward needs them.
 
     `again` gives each forward step that runs twice the suffix of its clone.  What a clone reads is
-    computed again first if it is in `again`; what stays to the end anyway is never.  A clone that
-    nobody would read is not made.
+    computed again first if it is in `again`; never what stays to the end anyway, nor the storages
+    `held`.  A clone that nobody would read is not made.
     """
-    producer = again_producers(program, again)
+    pinned = {program.root(v) for v in program.outputs} | set(held)
+    producer = {v: i for i in again for v in program.steps[i].writes if v not in pinned}
     made: set[int] = set()
     order: list[int] = []
     suffixes: list[str] = []
@@ -27,12 +28,6 @@ def late(program: Program, again: Mapping[int, str]) -> Schedule:
         order.append(index)
         suffixes.append("")
     return Schedule(tuple(order), tuple(suffixes))
-
-
-def again_producers(program: Program, again: Collection[int]) -> dict[int, int]:
-    """The step of `again` that computes each storage, those left out that stay to the end."""
-    pinned = {program.root(v) for v in program.outputs}
-    return {v: i for i in sorted(again) for v in program.steps[i].writes if v not in pinned}
 
 
 def _needed(

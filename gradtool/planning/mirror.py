@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from gradtool.planning.forward import ForwardGraph
 from gradtool.planning.policy import Marks
 from gradtool.program import Program, Step
-
-NO_DATA = frozenset({"Shape", "Size"})
 
 
 class Why(Enum):
     """What a decision rests on."""
 
-    CHEAPER = "its inputs take less than it does"
+    CHEAPER = "keeping it takes more bytes than it frees"
     FREED = "keeping it frees as many bytes as it takes"
     POLICY = "the policy runs this operator once"
     NAMED = "it is to be kept, by name"
@@ -73,10 +72,10 @@ def decide(
         why = _refusal(step, policy, named)
         if why is not None:
             refused[index] = why
-    graph = _Graph(program, refused.keys())
+    graph = ForwardGraph(program, refused.keys())
     kept: set[int] = set()
     decided: set[int] = set()
-    heads = deque(graph.heads())
+    heads = deque(sorted(graph.ends))
     while heads:
         head = heads.popleft()
         if head in decided:
@@ -85,19 +84,15 @@ def decide(
         kept |= _kept(graph, sorted(subgraph & graph.may), kept)
         decided |= subgraph
         heads.extend(sorted(h for s in subgraph for h in graph.sources[s] if h not in graph.may))
-    mirrored = [s for s in graph.forward if s in graph.may and s not in kept]
-    choices = (
-        Choice(
-            program.steps[s].name,
-            program.steps[s].op,
-            s in graph.may and s not in kept,
-            refused.get(s, Why.FREED if s in kept else Why.CHEAPER),
-        )
-        for s in graph.forward
-    )
-    groups = _connected(graph, mirrored)
+    refused.update(dict.fromkeys(kept, Why.FREED))
+    mirrored = [s for s in graph.forward if s not in refused]
+    names = [step.name for step in program.steps]
     return Decision(
-        tuple(choices), tuple(tuple(program.steps[s].name for s in group) for group in groups)
+        choices=tuple(
+            Choice(names[s], program.steps[s].op, s not in refused, refused.get(s, Why.CHEAPER))
+            for s in graph.forward
+        ),
+        groups=tuple(tuple(names[s] for s in group) for group in _connected(graph, mirrored)),
     )
 
 
@@ -110,49 +105,7 @@ def _refusal(step: Step, policy: Callable[[Step], bool], named: Marks) -> Why | 
     return None if step.name in named.drop or policy(step) else Why.POLICY
 
 
-class _Graph:
-    """Who reads what.  Values are numbers of storages, `readers` the steps that need their data.
-
-    `sources` are the forward steps that a step reads from, `targets` those that read from it.
-    `may` are the forward steps that may run twice.
-    """
-
-    def __init__(self, program: Program, refused: Iterable[int]) -> None:
-        steps = program.steps
-        self.forward = [i for i, step in enumerate(steps) if step.stage == "forward"]
-        known = set(self.forward)
-        self.may = known - set(refused)
-        self.writes = {i: tuple(steps[i].writes) for i in self.forward}
-        producer = {v: i for i in self.forward for v in self.writes[i]}
-        self.reads: dict[int, tuple[int, ...]] = {}
-        self.readers: dict[int, list[int]] = {}
-        for index, step in enumerate(steps):
-            roots = dict.fromkeys(program.root(v) for v in step.reads)
-            reads = tuple(r for r in roots if program.values[r].kind not in ("constant", "host"))
-            if index in known:
-                self.reads[index] = reads
-            for value in () if step.op in NO_DATA else reads:
-                self.readers.setdefault(value, []).append(index)
-        self.beside = {v: [s for s in r if s in known] for v, r in self.readers.items()}
-        self.sources = {
-            i: list(dict.fromkeys(producer[v] for v in self.reads[i] if v in producer))
-            for i in self.forward
-        }
-        self.targets: dict[int, list[int]] = {i: [] for i in self.forward}
-        for index, sources in self.sources.items():
-            for source in sources:
-                self.targets[source].append(index)
-        results = {producer.get(program.root(v)) for v in program.outputs}
-        self.ends = {i for i in self.forward if i in results or not self.targets[i]}
-        specs = [datum.spec for datum in program.values]
-        self.bytes = [0 if spec is None else spec.bytes for spec in specs]
-
-    def heads(self) -> list[int]:
-        """The forward steps that compute results, in file order."""
-        return sorted(self.ends)
-
-
-def _closed(graph: _Graph, head: int, decided: set[int]) -> set[int]:
+def _closed(graph: ForwardGraph, head: int, decided: set[int]) -> set[int]:
     """The steps whose decisions hang together with that about what `head` reads.
 
     All forward readers of a value share the decision about its producer: from a reader the walk
@@ -185,7 +138,7 @@ def _closed(graph: _Graph, head: int, decided: set[int]) -> set[int]:
     return subgraph
 
 
-def _kept(graph: _Graph, members: list[int], kept: set[int]) -> set[int]:
+def _kept(graph: ForwardGraph, members: list[int], kept: set[int]) -> set[int]:
     """The `members` to keep, `kept` being the steps that are kept already.
 
     All members start on the mirror path.  Frontier steps, whose inputs are all there without it,
@@ -220,7 +173,7 @@ def _kept(graph: _Graph, members: list[int], kept: set[int]) -> set[int]:
     return left
 
 
-def _sharing(graph: _Graph, first: int, frontier: set[int]) -> set[int]:
+def _sharing(graph: ForwardGraph, first: int, frontier: set[int]) -> set[int]:
     """Frontier steps that share an input with `first`, or with one of those that do."""
     group, waiting, followed = {first}, [first], set[int]()
     while waiting:
@@ -234,7 +187,7 @@ def _sharing(graph: _Graph, first: int, frontier: set[int]) -> set[int]:
     return group
 
 
-def _frees(graph: _Graph, group: set[int], frontier: set[int]) -> bool:
+def _frees(graph: ForwardGraph, group: set[int], frontier: set[int]) -> bool:
     """Whether keeping the outputs of `group` frees at least the bytes that it takes."""
     taken = {v for s in group for v in graph.writes[s] if v in graph.readers}
     freed: set[int] = set()
@@ -244,7 +197,7 @@ def _frees(graph: _Graph, group: set[int], frontier: set[int]) -> bool:
     return sum(graph.bytes[v] for v in freed) >= sum(graph.bytes[v] for v in taken)
 
 
-def _connected(graph: _Graph, steps: list[int]) -> Iterator[tuple[int, ...]]:
+def _connected(graph: ForwardGraph, steps: list[int]) -> Iterator[tuple[int, ...]]:
     """The steps in groups that are connected by the values they read from each other."""
     members, seen = set(steps), set[int]()
     for first in steps:

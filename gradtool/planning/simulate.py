@@ -36,11 +36,12 @@ class Simulator:
         self.takes: list[tuple[int, ...]] = []
         self.pinned = {r for v in program.outputs if (r := program.root(v)) in made}
         self.fixed = sum(b.bytes for b in lifetimes(program) if b.region in ALWAYS_LIVE)
+        outputs = {program.root(v) for v in program.outputs}
         for step in program.steps:
             roots = dict.fromkeys(program.root(v) for v in step.reads)
             self.reads.append(tuple(r for r in roots if r in made))
             self.writes.append(tuple(step.writes))
-            self.takes.append(_takes(program, step))
+            self.takes.append(_takes(program, step, outputs))
         self.read = {r for reads in self.reads for r in reads}
 
     def profile(self, order: Sequence[int]) -> list[int]:
@@ -97,12 +98,11 @@ class Simulator:
         return born, dies, sizes, touched
 
 
-def _takes(program: Program, step: Step) -> tuple[int, ...]:
+def _takes(program: Program, step: Step, outputs: set[int]) -> tuple[int, ...]:
     """The storages over which a step may write its first output once nobody needs them."""
     target = step.outputs[0] if step.outputs else None
     if target is None or program.values[target].spec is None:
         return ()
-    pinned = {program.root(v) for v in program.outputs}
     slots = (step.inputs[slot] for slot in step.may_inplace if slot < len(step.inputs))
     sources = [v for v in slots if v is not None and may_take(program, step, v, target)]
-    return tuple(dict.fromkeys(r for v in sources if (r := program.root(v)) not in pinned))
+    return tuple(dict.fromkeys(r for v in sources if (r := program.root(v)) not in outputs))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gradtool.planning.plan import ALWAYS_LIVE
@@ -31,6 +32,63 @@ def by(plan: Plan, what: str, top: int) -> Table:
         return alive_at_peak(plan, top)
     tables = {"region": by_region, "op": by_operator, "phase": by_phase}
     return tables[what](plan)
+
+
+def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
+    """What each plan holds at its own peak: by `op`, `phase`, `module` or `tensor`.
+
+    The `top` rows that are largest in any plan; the rest is one row.
+    """
+    columns = [_parts(plan, what) for plan in plans]
+    names = sorted(
+        {name for parts in columns for name in parts},
+        key=lambda name: (-max(parts.get(name, 0) for parts in columns), name),
+    )
+    rows = [(name, [parts.get(name, 0) for parts in columns]) for name in names[:top]]
+    rest = [sum(parts.get(name, 0) for name in names[top:]) for parts in columns]
+    if any(rest):
+        rows.append((f"and {len(names) - top} more", rest))
+    gaps = [plan.peak - sum(parts.values()) for plan, parts in zip(plans, columns, strict=True)]
+    rows += [(GAPS, gaps)] if any(gaps) else []
+    rows.append(("peak", [plan.peak for plan in plans]))
+    return Table(
+        columns=(
+            Column({"op": "operator"}.get(what, what), kind="name"),
+            *(Column(plan.name, "right", "number") for plan in plans),
+        ),
+        rows=tuple((name, *map(format_bytes, sizes)) for name, sizes in rows),
+        footer=FOOTER,
+    )
+
+
+def module(step: Step) -> str:
+    """The part of the model that a step is of: its forward node's name without the last part.
+
+    Two levels at most; names are split at `/` and `.`.
+    """
+    parts = [part for part in re.split(r"[/.]", step.source or step.name) if part]
+    return "/".join(parts[:-1][:2]) or "(top)"
+
+
+_KEYS: dict[str, Callable[[Step], str]] = {
+    "op": lambda step: step.op,
+    "phase": lambda step: step.stage,
+    "module": module,
+}
+
+
+def _parts(plan: Plan, what: str) -> dict[str, int]:
+    """Bytes at the peak step by name of operator, phase, module or tensor."""
+    parts: dict[str, int] = {}
+    for buffer in plan.live(plan.peak_step):
+        if what == "tensor":
+            name = buffer.name
+        elif buffer.region in ALWAYS_LIVE:
+            name = buffer.region
+        else:
+            name = _KEYS[what](plan.program.steps[buffer.first])
+        parts[name] = parts.get(name, 0) + buffer.bytes
+    return parts
 
 
 def unsized(program: Program) -> dict[str, int]:

@@ -317,8 +317,9 @@ def test_packing_wastes_little_and_never_overlaps(drawn):
         Lifetime(str(i), "activations", 64 * size, min(a, b), max(a, b))
         for i, (size, a, b) in enumerate(drawn)
     ]
-    offsets, size = place(wanted)
-    spans = [(b, o, o + b.bytes) for b, o in zip(wanted, offsets, strict=True)]
+    packed = place(wanted)
+    size = packed.size
+    spans = [(b, o, o + b.bytes) for b, o in zip(wanted, packed.offsets, strict=True)]
 
     assert size >= load_profile(wanted, 10).max()
     assert size <= sum(b.bytes for b in wanted)
@@ -339,7 +340,7 @@ def test_the_smallest_gap_that_fits_is_taken():
             ("roof", 160 // 32 * 32, 0, 1), ("late", 64, 1, 1),
         )
     ]  # fmt: skip
-    _, size = place(wanted)
+    size = place(wanted).size
 
     assert size == sum(b.bytes for b in wanted if b.first == 0)
 
@@ -356,7 +357,7 @@ def test_each_order_of_packing_wins_somewhere(wanted, lines):
     """`(lines, first, last)` per buffer; the other two orders need one line more, or two."""
     made = [Lifetime(str(i), "activations", 64 * n, a, b) for i, (n, a, b) in enumerate(wanted)]
 
-    assert place(made)[1] == 64 * lines
+    assert place(made).size == 64 * lines
 
 
 def test_lifetimes_list_what_is_always_live_first():

@@ -9,9 +9,9 @@ from random_programs import orders, programs
 
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
+from gradtool.planning.arena import load_profile
 from gradtool.planning.keep import keep
 from gradtool.planning.liveness import lifetimes
-from gradtool.planning.arena import load_profile
 from gradtool.planning.schedule import Schedule, pruned, replay
 from gradtool.planning.simulate import Simulator
 

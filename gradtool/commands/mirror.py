@@ -1,0 +1,115 @@
+"""The command `gradtool mirror`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradtool.commands.options import (
+    PATH,
+    grad_options,
+    plan_table_options,
+    size_options,
+    table_format_option,
+    write_options,
+)
+from gradtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradtool.plans import Strategy
+
+
+@click.command("mirror")
+@click.argument("models", metavar="[MODEL]...", nargs=-1, type=PATH)
+@click.option("--report", is_flag=True, help="Print the plans side by side; write nothing.")
+@click.option(
+    "--policy",
+    default="mirror",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="What may run twice: mirror, dots, cheap, or a TOML file.",
+)
+@click.option("--keep", multiple=True, metavar="GLOB", help="Never run these nodes twice.")
+@click.option(
+    "--drop", multiple=True, metavar="GLOB", help="Let these nodes run twice, whatever the policy."
+)
+@click.option(
+    "--checkpoints",
+    multiple=True,
+    metavar="NAMES|@FILE",
+    help="With --report: a row for segments between these values.",
+)
+@click.option("--explain", metavar="TENSOR", help="Say why a value is kept, and what it costs.")
+@plan_table_options
+@write_options
+@size_options
+@grad_options
+@table_format_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    *,
+    models: tuple[str, ...],
+    report: bool,
+    policy: str,
+    keep: tuple[str, ...],
+    drop: tuple[str, ...],
+    checkpoints: tuple[str, ...],
+    explain: str | None,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    batch: int | None,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Drop activations that are cheap to compute, and compute them again in the backward pass.
+
+    Writes MODEL.mirror.onnx, or with --report prints what each plan would take. Only what lowers
+    the peak is applied: the result never takes more than keeping everything.
+    """
+    from functools import partial
+
+    from gradtool import strategies
+    from gradtool.commands import planning
+    from gradtool.commands.models import expand
+    from gradtool.commands.workloads import open_workloads
+    from gradtool.planning.policy import policy_named
+
+    _refuse(report=report, models=models, explain=explain, checkpoints=checkpoints, **options)
+    chosen = partial(strategies.mirror, policy=policy_named(policy), keep=keep, drop=drop)
+    opened = open_workloads(ctx, models, sizes=(dims, shapes, batch), options=options)
+    if explain is not None:
+        planning.explain(ctx, opened[0], chosen, explain, options["form"])
+        return
+    if not report:
+        planning.write(ctx, opened[0], chosen, "mirror", options)
+        return
+    listed: dict[str, Strategy] = {
+        strategies.KEEP: strategies.keep,
+        "mirror": chosen,
+        "sqrt": strategies.sqrt,
+    }
+    if checkpoints:
+        names = [name for text in expand(checkpoints) for name in text.split(",")]
+        listed["checkpoints"] = partial(strategies.checkpoints, names=names)
+    planning.report(ctx, opened, listed, options)
+
+
+def _refuse(
+    *,
+    report: bool,
+    models: tuple[str, ...],
+    explain: str | None,
+    checkpoints: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Raise UsageError for flags that do not go together."""
+    if report and options["output"] is not None:
+        raise UsageError("--report writes nothing: leave out -o")
+    if len(models) > 1 and not (report and explain is None):
+        raise UsageError("several models are for --report")
+    if checkpoints and not report:
+        raise UsageError("--checkpoints is of mirror --report and of gradtool recompute")
+    if not report and (options["memory"] is not None or options["by"] != "plan"):
+        raise UsageError("--memory and --by are of mirror --report")

@@ -1,0 +1,92 @@
+"""Operators that only lay a value out anew: backward can do so again instead of keeping both."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from gradtool.exec import kernel as kernels
+from gradtool.names import Names
+from gradtool.passes.stages import is_backward
+
+GAPLESS = ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+STRIDED = ("Slice", "Split", "Transpose")
+
+
+def storage(model: ir.Model, value: ir.Value) -> ir.Value:
+    """The value whose bytes a value is made of: itself, unless it is only a layout of another."""
+    node = value.producer()
+    while node is not None and is_layout(model, node):
+        assert node.inputs[0] is not None  # noqa: S101 - a layout is one of something
+        value = node.inputs[0]
+        node = value.producer()
+    return value
+
+
+def is_layout(model: ir.Model, node: ir.Node) -> bool:
+    """Whether a node may be repeated wherever its result is read, at no cost in memory.
+
+    An operator whose result has gaps is one only if all readers take these.  Otherwise the
+    executor makes a gapless array of it, which is what has to be saved: the bits of a matrix
+    product depend on how its operands lie.
+    """
+    if node.domain not in ("", "ai.onnx") or node.op_type not in GAPLESS + STRIDED:
+        return False
+    if node.inputs[0] is None or any(v.is_graph_output() for v in node.outputs):
+        return False
+    if any(v is not None and v.const_value is None for v in node.inputs[1:]):
+        return False
+    users = [use.node for v in node.outputs for use in v.uses()]
+    if any(user.graph is not model.graph for user in users):
+        return False
+    return node.op_type in GAPLESS or all(_takes_gaps(model, user) for user in users)
+
+
+def is_returned(value: ir.Value) -> bool:
+    """Whether the model returns a value, as it is or in another layout."""
+    return value.is_graph_output() or any(
+        use.node.op_type in GAPLESS and use.idx == 0 and is_returned(use.node.outputs[0])
+        for use in value.uses()
+    )
+
+
+def _takes_gaps(model: ir.Model, node: ir.Node) -> bool:
+    version = model.graph.opset_imports.get(node.domain, 1)
+    kernel = kernels.find(node.domain, node.op_type, version)
+    return kernel is not None and kernel.strided
+
+
+def repeat_layouts(model: ir.Model) -> None:
+    """Give backward its own copy of the layout operators whose results it reads."""
+    graph, names = model.graph, Names.of(model)
+    place = {node: index for index, node in enumerate(graph)}
+    for node in reversed(list(graph)):
+        if is_backward(node) or not is_layout(model, node):
+            continue
+        uses = [u for v in node.outputs for u in v.uses() if u.node in place]
+        uses = [u for u in uses if is_backward(u.node)]
+        if not uses:
+            continue
+        first = min((u.node for u in uses), key=place.__getitem__)
+        copy = _copy(node, names)
+        graph.insert_before(first, copy)
+        place[copy] = place[first]
+        for old, new in zip(node.outputs, copy.outputs, strict=True):
+            for use in list(old.uses()):
+                if use.node in place and use.node is not copy and is_backward(use.node):
+                    use.node.replace_input_with(use.idx, new)
+
+
+def _copy(node: ir.Node, names: Names) -> ir.Node:
+    made = ir.Node(
+        node.domain,
+        node.op_type,
+        node.inputs,
+        node.attributes.values(),
+        num_outputs=len(node.outputs),
+        name=names.fresh(f"{node.name}/again"),
+        metadata_props={"gradtool.stage": "backward", "gradtool.source": node.name or ""},
+    )
+    for old, new in zip(node.outputs, made.outputs, strict=True):
+        new.name = names.fresh(f"{old.name}_again")
+        new.shape, new.type = old.shape, old.type
+    return made

@@ -1,0 +1,151 @@
+"""Gradients that read a forward value only to choose: the choice can be kept instead.
+
+Such a gradient is one composite.  Its body first makes a truth value (or an index) per element of
+what forward computed, then applies that to the gradient.  Opened, the first half may be hoisted:
+a byte crosses to backward in place of a float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import onnx_ir as ir
+
+from gradtool.attributes import arguments
+from gradtool.builder import Builder
+from gradtool.functions import DOMAIN, composites
+from gradtool.passes.crossing import Sizes
+from gradtool.passes.prune import drop
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a composite chooses by.
+
+    The inputs `reads` serve nothing but the choice, which takes `bytes` per element of input `of`
+    (of the result if None).  `body` is what the composite is replaced by, its own if None; either
+    has the bits of the composite's kernel.
+    """
+
+    reads: tuple[int, ...]
+    bytes: int = 1
+    of: int | None = None
+    body: Callable[..., ir.Value] | None = None
+
+
+def _abs_grad(op: Any, x: ir.Value, dy: ir.Value) -> ir.Value:
+    """`dx = dy · sign(x)`; the sign, NaN among its values, is exact in half precision."""
+    sign = op.Cast(op.Sign(x), to=ir.DataType.FLOAT16)
+    result: ir.Value = op.Mul(dy, op.cast(sign, x.dtype))
+    return result
+
+
+def _scaled(op: Any, dy: ir.Value, alpha: float) -> ir.Value:
+    """`α dy`, rounded once: α has no exact value in half precision."""
+    wide = op.cast(dy, ir.DataType.FLOAT) if dy.dtype.bitwidth < 32 else dy  # type: ignore[union-attr]
+    result: ir.Value = op.cast(wide * alpha, dy.dtype)
+    return result
+
+
+def _leaky_relu_grad(op: Any, x: ir.Value, dy: ir.Value, *, alpha: float) -> ir.Value:
+    """`dx = dy`, and `α dy` where x is not positive."""
+    result: ir.Value = op.Where(op.LessOrEqual(x, 0.0), _scaled(op, dy, alpha), dy)
+    return result
+
+
+def _hard_sigmoid_grad(op: Any, y: ir.Value, dy: ir.Value, *, alpha: float) -> ir.Value:
+    """`dx = α dy` where `0 < y < 1`, else 0."""
+    outside = op.Or(op.LessOrEqual(y, 0.0), op.GreaterOrEqual(y, 1.0))
+    result: ir.Value = op.Where(outside, 0.0, _scaled(op, dy, alpha))
+    return result
+
+
+def _max_grad(op: Any, x: ir.Value, other: ir.Value, dy: ir.Value) -> ir.Value:
+    """`dx = dy` where x is the larger (or NaN), half of it where they are equal, else 0."""
+    return _extreme_grad(op, op.Greater(x, other), x, other, dy)
+
+
+def _min_grad(op: Any, x: ir.Value, other: ir.Value, dy: ir.Value) -> ir.Value:
+    """`dx = dy` where x is the smaller (or NaN), half of it where they are equal, else 0."""
+    return _extreme_grad(op, op.Less(x, other), x, other, dy)
+
+
+def _extreme_grad(op: Any, wins: ir.Value, x: ir.Value, other: ir.Value, dy: ir.Value) -> ir.Value:
+    """A sum, as in the kernel: of two zeros it is the positive one."""
+    alone = op.Where(op.Or(wins, op.IsNaN(x)), dy, 0.0)
+    result: ir.Value = op.Add(alone, op.Where(op.Equal(x, other), dy, 0.0) * 0.5)
+    return result
+
+
+CHOICES: Mapping[str, Choice] = MappingProxyType(
+    {
+        "AbsGrad": Choice((0,), bytes=2, body=_abs_grad),
+        "ClipGrad": Choice((0, 1, 2)),
+        "GlobalMaxPoolGrad": Choice((0,), bytes=8, of=1),
+        "HardSigmoidGrad": Choice((0,), body=_hard_sigmoid_grad),
+        "LeakyReluGrad": Choice((0,), body=_leaky_relu_grad),
+        "MaxGrad": Choice((0, 1), bytes=2, body=_max_grad),
+        "MinGrad": Choice((0, 1), bytes=2, body=_min_grad),
+        "PReluGrad": Choice((0,)),
+        "ReduceExtremeGrad": Choice((0, 1)),
+        "ReluGrad": Choice((0,)),
+    }
+)
+
+
+def choice_of(node: ir.Node) -> Choice | None:
+    """How a node chooses, if it does."""
+    return CHOICES.get(node.op_type) if node.domain == DOMAIN else None
+
+
+def choice_reads(node: ir.Node, choice: Choice) -> tuple[list[ir.Value], list[ir.Value]]:
+    """The inputs that serve only the choice, and the others."""
+    given = [(slot, v) for slot, v in enumerate(node.inputs) if v is not None]
+    return (
+        [v for slot, v in given if slot in choice.reads],
+        [v for slot, v in given if slot not in choice.reads],
+    )
+
+
+def choice_bytes(node: ir.Node, choice: Choice, sizes: Sizes) -> int | None:
+    """Bytes of the choice that a node makes; None if a rank is unknown."""
+    like = node.outputs[0] if choice.of is None else node.inputs[choice.of]
+    elements = None if like is None else sizes.elements(like)
+    return None if elements is None else elements * choice.bytes
+
+
+def open_choices(model: ir.Model, nodes: Iterable[ir.Node]) -> dict[ir.Node, str]:
+    """Replace composites by bodies in standard operators.
+
+    Returns, by node of a body, the name of the composite that it was.
+    """
+    made: dict[ir.Node, str] = {}
+    opened = list(nodes)
+    if not opened:
+        return made
+    op = Builder(model)
+    for node in opened:
+        start = len(op.emitted)
+        _replace(op, node)
+        made |= dict.fromkeys(op.emitted[start:], node.name or "")
+    drop(opened)
+    if not any(n.domain == DOMAIN for n in model.graph.all_nodes()):
+        model.graph.opset_imports.pop(DOMAIN, None)
+    return made
+
+
+def _replace(op: Builder, node: ir.Node) -> None:
+    choice, (old,) = CHOICES[node.op_type], node.outputs
+    body = choice.body or composites()[node.op_type].body
+    source = node.metadata_props.get("gradtool.source", "")
+    op.near = tuple(v for v in node.inputs if v is not None)
+    with op.at(node, stage="backward", source=source, prefix=node.name or ""), op.arithmetic():
+        new = body(op, *node.inputs, **arguments(node))
+    op.near = ()
+    name, old.name = old.name, None
+    new.name, new.type = name, old.type
+    new.shape = old.shape if old.shape is not None else new.shape
+    old.replace_all_uses_with(new, replace_graph_outputs=True)

@@ -1,0 +1,43 @@
+"""Which nodes are backward, and what gradients flow from: the metadata of a training graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+STAGE = "gradtool.stage"
+HEADS = "gradtool.heads"
+HOISTED = "gradtool.hoisted"
+
+
+def stage(node: ir.Node) -> str:
+    """`forward`, `backward`, `recompute` or `update`."""
+    return node.metadata_props.get(STAGE, "forward")
+
+
+def is_backward(node: ir.Node) -> bool:
+    """Whether a node runs after forward: gradients, what is computed again for them, updates."""
+    return stage(node) != "forward"
+
+
+def is_hoisted(node: ir.Node) -> bool:
+    """Whether a forward node came from backward, to save a smaller value than it reads."""
+    return HOISTED in node.metadata_props
+
+
+def write_heads(model: ir.Model, heads: Iterable[ir.Value]) -> None:
+    """Note the values from which gradients flow: no other value is a gradient by itself."""
+    model.metadata_props[HEADS] = json.dumps([v.name for v in heads])
+
+
+def heads(model: ir.Model) -> list[ir.Value] | None:
+    """The values from which gradients flow, or None if the model does not say."""
+    if HEADS not in model.metadata_props:
+        return None
+    graph = model.graph
+    values = {v.name: v for v in (*graph.inputs, *graph.initializers.values())}
+    values |= {v.name: v for node in graph for v in node.outputs}
+    named = json.loads(model.metadata_props[HEADS])
+    return [values[name] for name in named if name in values]

@@ -1,0 +1,156 @@
+"""A program as orders see it: what must run before what, and the storages that steps touch.
+
+Orders here run every step once.  Steps that may not run twice, above all those that draw at random,
+keep their order among each other, so that every order computes the same bits.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradtool.planning.flow import Integers, Mask
+from gradtool.planning.simulate import Simulator
+from gradtool.program import Program
+
+
+class StepGraph:
+    """Steps and storages by number; storages that are always alive are only counted, in `fixed`.
+
+    `before` and `after` are the direct predecessors and successors of each step.  `reads` and
+    `writes` are the storages that a step touches, `work` the bytes of its workspace, `takes` the
+    storages one of which its first output (of `gain` bytes) may be written over.  Of each storage,
+    `size` is in bytes, `maker` the step that computes it, `readers` those that read it, and
+    `stays` whether it lives to the end.
+    """
+
+    def __init__(self, program: Program) -> None:
+        simulator = Simulator(program)
+        number = {root: i for i, root in enumerate(simulator.bytes)}
+
+        def local(roots: Sequence[int]) -> tuple[int, ...]:
+            return tuple(number[r] for r in roots)
+
+        self.count = len(program.steps)
+        self.fixed = simulator.fixed
+        self.reads = [local(roots) for roots in simulator.reads]
+        self.writes = [local(roots) for roots in simulator.writes]
+        self.takes = [local(roots) for roots in simulator.takes]
+        self.work = simulator.work
+        self.size = list(simulator.bytes.values())
+        self.gain = [self.size[w[0]] if t else 0 for w, t in zip(self.writes, self.takes, strict=True)]
+        self.stays = [root in simulator.pinned for root in number]
+        self.maker = [0] * len(number)
+        readers: list[list[int]] = [[] for _ in number]
+        for step in range(self.count):
+            for storage in self.writes[step]:
+                self.maker[storage] = step
+            for storage in self.reads[step]:
+                readers[storage].append(step)
+        self.readers = [tuple(steps) for steps in readers]
+        self.before, self.after = _precedence(program)
+        self._index()
+
+    def _index(self) -> None:
+        """The same as arrays, lists as pairs: (storage, reader), (before, after), (taker, taken).
+
+        `held` is what a step touches together with its workspace.
+        """
+        self.sizes = np.array(self.size, dtype=np.int64)
+        self.makers = np.array(self.maker, dtype=np.int64)
+        self.staying = np.array(self.stays, dtype=bool)
+        self.pairs = _pairs(self.readers)
+        self.edges = _pairs(self.after)
+        self.taken = _pairs(self.takes)
+        self.works = np.array(self.work, dtype=np.int64)
+        self.gains = np.array(self.gain, dtype=np.int64)
+        touched = [(*r, *w) for r, w in zip(self.reads, self.writes, strict=True)]
+        room = zip(touched, self.work, strict=True)
+        self.held = [sum(self.size[s] for s in t) + work for t, work in room]
+
+    def ordered(self, pairs: Iterable[tuple[int, int]]) -> StepGraph:
+        """The same with more precedence: the first step of each pair runs before the second."""
+        graph = copy.copy(self)
+        before, after = list(self.before), list(self.after)
+        for first, second in pairs:
+            if second not in after[first]:
+                after[first] = (*after[first], second)
+                before[second] = (*before[second], first)
+        graph.before, graph.after, graph.edges = before, after, _pairs(after)
+        return graph
+
+    def closure(self, steps: Iterable[int], *, backward: bool) -> list[int]:
+        """The given steps and all that must run before them, or after them."""
+        neighbours = self.before if backward else self.after
+        found = dict.fromkeys(steps)
+        waiting = list(found)
+        while waiting:
+            for step in neighbours[waiting.pop()]:
+                if step not in found:
+                    found[step] = None
+                    waiting.append(step)
+        return list(found)
+
+    def live(self, run: Mask) -> int:
+        """Bytes alive between two steps, once those of a set have run."""
+        storage, reader = self.pairs
+        waits = np.bincount(storage[~run[reader]], minlength=len(self.sizes)) > 0
+        return self.fixed + int(self.sizes[run[self.makers] & (waits | self.staying)].sum())
+
+    def profile(self, order: Sequence[int] | Integers) -> Integers:
+        """Bytes alive while each step of an order runs, by position."""
+        position = np.empty(self.count, dtype=np.int64)
+        position[np.asarray(order, dtype=np.int64)] = np.arange(self.count)
+        born = position[self.makers]
+        dies = born.copy()
+        np.maximum.at(dies, self.pairs[0], position[self.pairs[1]])
+        dies[self.staying] = self.count - 1
+        change = np.zeros(self.count + 1, dtype=np.int64)
+        np.add.at(change, born, self.sizes)
+        np.subtract.at(change, dies + 1, self.sizes)
+        live: Integers = self.fixed + np.cumsum(change[:-1])
+        live[position] += self.works
+        taker, taken = self.taken
+        takers = np.unique(taker[dies[taken] == position[taker]])
+        live[position[takers]] -= self.gains[takers]
+        return live
+
+    def peak(self, order: Sequence[int] | Integers) -> int:
+        """The most bytes alive at once."""
+        return int(self.profile(order).max(initial=self.fixed))
+
+
+def _precedence(program: Program) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+    """The direct predecessors and successors of each step."""
+    maker = {v: i for i, step in enumerate(program.steps) for v in step.writes}
+    before: list[tuple[int, ...]] = []
+    after: list[list[int]] = [[] for _ in program.steps]
+    kept = -1
+    for index, step in enumerate(program.steps):
+        needed = {maker[v]: None for read in step.reads for v in _bases(program, read) if v in maker}
+        if not step.recomputable:
+            if kept >= 0:
+                needed[kept] = None
+            kept = index
+        before.append(tuple(needed))
+        for earlier in needed:
+            after[earlier].append(index)
+    return before, [tuple(steps) for steps in after]
+
+
+def _bases(program: Program, value: int) -> list[int]:
+    """A value and the values that it is a window on."""
+    found = [value]
+    while (view := program.values[found[-1]].view) is not None:
+        found.append(view.base)
+    return found
+
+
+def _pairs(lists: Sequence[Sequence[int]]) -> tuple[Integers, Integers]:
+    """(i, j) for every j of the i-th list, as two arrays."""
+    lengths = np.array([len(found) for found in lists], dtype=np.int64)
+    flat: list[Any] = [j for found in lists for j in found]
+    return np.repeat(np.arange(len(lists)), lengths), np.array(flat, dtype=np.int64)

@@ -1,0 +1,82 @@
+"""Bound c: extra work that every schedule within a budget needs, whatever its order.
+
+Proofs are in docs/bounds.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import gcd
+
+from gradtool.planning.mincut import Instant
+from gradtool.planning.rework import Rework
+
+
+def least_budget(work: Rework) -> int:
+    """Bytes that some step, or the results at the end, take by themselves: bound a."""
+    alone = (-Instant(work, p, (), ()).capacity(0) for p in range(len(work.reads)))
+    results = work.simulator.fixed + sum(work.bytes[r] for r in work.pinned)
+    return max(results, max(alone, default=0))
+
+
+def chain(work: Rework, through: int) -> list[int]:
+    """A longest row of places through one, each of which needs the one before.
+
+    In every order their first runs follow each other.
+    """
+    makers = [sorted({work.maker[r] for r in reads}) for reads in work.reads]
+    readers: list[list[int]] = [[] for _ in makers]
+    for place, found in enumerate(makers):
+        for maker in found:
+            readers[maker].append(place)
+    ahead = _longest(readers, range(len(makers) - 1, -1, -1), through)
+    behind = _longest(makers, range(len(makers)), through)
+    return [*reversed(behind), through, *ahead]
+
+
+def _longest(neighbours: list[list[int]], order: range, start: int) -> list[int]:
+    """A longest path from a place over its neighbours, which `order` visits first; without it."""
+    depth = [0] * len(neighbours)
+    then = [-1] * len(neighbours)
+    for place in order:
+        for other in neighbours[place]:
+            if depth[other] >= depth[place]:
+                depth[place], then[place] = depth[other] + 1, other
+    found = []
+    while (start := then[start]) >= 0:
+        found.append(start)
+    return found
+
+
+def instants(work: Rework, places: Sequence[int]) -> list[Instant]:
+    """The instants of some places, with what runs before and after them in every order."""
+    readers: list[list[int]] = [[] for _ in work.reads]
+    for place, reads in enumerate(work.reads):
+        for root in dict.fromkeys(reads):
+            readers[work.maker[root]].append(place)
+    makers = [[work.maker[r] for r in reads] for reads in work.reads]
+    return [Instant(work, p, _closure(p, makers), _closure(p, readers)) for p in places]
+
+
+def _closure(place: int, neighbours: list[list[int]]) -> frozenset[int]:
+    found: set[int] = set()
+    waiting = [place]
+    while waiting:
+        for other in neighbours[waiting.pop()]:
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return frozenset(found)
+
+
+def rounded(work: Rework, bound: Fraction | float) -> int:
+    """The least extra work from `bound` on that whole steps add up to.
+
+    Work is a sum of costs of steps that may run again: a multiple of their common divisor.
+    """
+    unit = gcd(*(c for c, again in zip(work.costs, work.repeatable, strict=True) if again))
+    if not unit:
+        return 0
+    steps = Fraction(bound) / unit
+    return -(-steps.numerator // steps.denominator) * unit

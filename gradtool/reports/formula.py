@@ -1,0 +1,29 @@
+"""Formulas of peaks, as people read them: `104 KiB·batch + 1.55 MiB`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from gradtool.reports.units import format_bytes
+
+if TYPE_CHECKING:
+    from gradtool.formulas import Formula
+
+_POWERS = {1: "", 2: "²", 3: "³"}
+
+
+def text(formula: Formula) -> str:
+    """The formula in one line; the sizes it takes for granted are in brackets."""
+    line = ""
+    for number, term in enumerate(formula.terms):
+        size = format_bytes(abs(term.bytes))
+        sign = "-" if term.bytes < 0 else "+"
+        line += f" {sign} " if number else "-" if term.bytes < 0 else ""
+        line += "·".join([size, *(f"{s}{_POWERS[p]}" for s, p in term.powers.items())])
+    return (line or "0 B") + _assumed(formula.fixed)
+
+
+def _assumed(fixed: Mapping[str, int]) -> str:
+    said = ", ".join(f"{name}={size}" for name, size in fixed.items())
+    return f" ({said} assumed)" if said else ""

@@ -1,0 +1,165 @@
+"""The plans of a model side by side: what each takes, what it saves, what it computes again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gradtool.reports.memory import FOOTER, summary, timeline
+from gradtool.reports.table import Column, Table
+from gradtool.reports.units import format_bytes, format_percent
+
+if TYPE_CHECKING:
+    from gradtool.planning.plan import Plan
+
+SCHEMA_VERSION = 1
+TITLES = {
+    "keep": "keep everything",
+    "none": "reorder only",
+    "mirror": "mirror",
+    "sqrt": "recompute sqrt",
+    "segments": "recompute segments",
+    "checkpoints": "given checkpoints",
+}
+WIDTH = 78  # columns of the two timelines together
+
+
+@dataclass(frozen=True)
+class Row:
+    """A plan in the table. `flops` are those of the whole step, `extra` what is computed again.
+
+    `extra` is None where an operator of unknown cost runs again; `max_batch` None where nobody
+    asked, 0 where not even a batch of 1 fits.
+    """
+
+    model: str
+    plan: Plan
+    flops: int
+    extra: int | None
+    max_batch: int | None = None
+
+    @property
+    def title(self) -> str:
+        """What people call the plan."""
+        return TITLES.get(self.plan.name, self.plan.name)
+
+    def saved(self, kept: Plan) -> float:
+        """The share of `kept`'s peak that this plan does without."""
+        return 1 - self.plan.peak / kept.peak if kept.peak else 0.0
+
+    @property
+    def extra_share(self) -> float | None:
+        """What is computed again, as a share of the step."""
+        if self.extra is None:
+            return None
+        return self.extra / self.flops if self.flops else 0.0
+
+
+def plans_table(models: Sequence[Sequence[Row]], memory: int | None = None) -> Table:
+    """The rows of one model, or of several with a column that says whose each is.
+
+    The first row of a model is the plan that keeps everything.
+    """
+    several = len(models) > 1
+    columns = [Column("model", kind="name")] if several else []
+    columns += [
+        Column("plan", kind="name"),
+        Column("peak", "right", "number"),
+        Column("saved", "right", "number"),
+        Column("extra FLOPs", "right", "number"),
+    ]
+    if memory is not None:
+        columns.append(Column(f"max batch @ {format_bytes(memory)}", "right", "number"))
+    rows = []
+    for model in models:
+        for number, row in enumerate(model):
+            cells = [] if number == 0 else [
+                format_percent(row.saved(model[0].plan)),
+                _extra(row),
+            ]  # fmt: skip
+            found = [row.title, format_bytes(row.plan.peak), *(cells or ["", ""])]
+            found = [row.model if number == 0 else "", *found] if several else found
+            rows.append((*found, *([] if memory is None else [_batch(row.max_batch)])))
+    return Table(columns=tuple(columns), rows=tuple(rows))
+
+
+def closing_lines(rows: Sequence[Row], *, unicode: bool) -> list[str]:
+    """Below the table: the peak of the best plan, the course of the first and the best, the rest.
+
+    The last line says what is counted.
+    """
+    best = min(rows, key=lambda row: (row.plan.peak, rows.index(row)))
+    peak, _, parts = summary(best.plan).partition(": ")
+    lines = ["", f"{best.title}: {peak}", f" {parts}"]
+    shown = [rows[0]] if best is rows[0] else [rows[0], best]
+    width = (WIDTH - sum(len(row.plan.name) + 3 for row in shown)) // len(shown)
+    courses = [
+        f"{row.plan.name} {timeline(row.plan, width, unicode=unicode).splitlines()[0]}"
+        for row in shown
+    ]
+    return [*lines, " " + "  ".join(courses), FOOTER]
+
+
+def unknown_line(rows: Sequence[Row]) -> str:
+    """The operators of unknown cost, if there are any; extra FLOPs are without theirs."""
+    counts: dict[str, int] = {}
+    for step in rows[0].plan.program.steps:
+        if step.flops is None:
+            counts[step.op] = counts.get(step.op, 0) + 1
+    listed = ", ".join(f"{op} ({count})" for op, count in sorted(counts.items()))
+    return f"cost unknown, not in the FLOPs: {listed}" if listed else ""
+
+
+def plans_json(
+    rows: Sequence[Row], dims: Mapping[str, int], notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The plans of a model for machines; sizes in bytes."""
+    kept = rows[0].plan
+    return {
+        "model": rows[0].model,
+        "dims": {name: int(dims[name]) for name in sorted(dims)},
+        "notes": list(notes),
+        "plans": [_plan_json(row, kept) for row in rows],
+    }
+
+
+def _plan_json(row: Row, kept: Plan) -> dict[str, Any]:
+    plan = row.plan
+    share = row.extra_share
+    return {
+        "plan": plan.name,
+        "peak_bytes": int(plan.peak),
+        "load_bytes": int(plan.load),
+        "total_bytes": int(plan.total),
+        "activation_bytes": activation_bytes(plan),
+        "saved_percent": round(100 * row.saved(kept), 4),
+        "extra_flops": row.extra,
+        "extra_flops_percent": None if share is None else round(100 * share, 4),
+        "max_batch": row.max_batch,
+        "steps": len(plan.program.steps),
+        "peak_step": int(plan.peak_step),
+    }
+
+
+def activation_bytes(plan: Plan) -> int:
+    """The most that activations and workspaces take at any step, whatever else is alive."""
+    change = [0] * (len(plan.program.steps) + 1)
+    for buffer in plan.buffers:
+        if buffer.region in ("activations", "workspace"):
+            change[buffer.first] += buffer.bytes
+            change[buffer.last + 1] -= buffer.bytes
+    most = live = 0
+    for delta in change:
+        live += delta
+        most = max(most, live)
+    return most
+
+
+def _extra(row: Row) -> str:
+    share = row.extra_share
+    return "unknown" if share is None else format_percent(share, signed=True)
+
+
+def _batch(found: int | None) -> str:
+    return "" if found is None else "none" if found == 0 else str(found)

@@ -1,0 +1,216 @@
+"""A gradient that only chooses keeps the choice: fewer bytes, the same bits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from graphs import floats, lines, parse
+
+import gradtool as gt
+from gradtool import shapes
+from gradtool.functions import composites
+from gradtool.passes.crossing import Sizes, crossing
+from gradtool.passes.masks import CHOICES, choice_bytes, choice_of
+from gradtool.passes.save_less import save_less
+from gradtool.passes.stages import is_hoisted
+
+# By composite: a forward graph whose gradient calls it, and reads nothing else of `h`.
+SOURCES = {
+    "AbsGrad": "y = Abs (h)",
+    "ClipGrad": "y = Clip (h, low, high)",
+    "GlobalMaxPoolGrad": "y = GlobalMaxPool (h)",
+    "HardSigmoidGrad": "y = HardSigmoid <alpha = 0.3> (h)",
+    "LeakyReluGrad": "y = LeakyRelu <alpha = -0.3> (h)",
+    "MaxGrad": "y = Max (h, zero)",
+    "MinGrad": "y = Min (h, zero)",
+    "PReluGrad": "y = PRelu (h, slope)",
+    "ReduceExtremeGrad": "y = ReduceMax (h, axes)",
+    "ReluGrad": "y = Relu (h)",
+}
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 1.0, -1.0, 3.0, -3.0]
+
+
+CONSTANTS = {
+    "low": np.array(-1.0), "high": np.array(1.0), "zero": np.array(0.0), "slope": np.array([0.3]),
+    "axes": np.array([2, 3]),
+}  # fmt: skip
+
+
+def forward(name: str, dtype: str = "float") -> ir.Model:
+    """`h = x + w`, then the operator; another one hides its result from the graph's outputs."""
+    names = [n for n in CONSTANTS if n in SOURCES[name]]
+    kinds = [f"int64[2] {n}" if n == "axes" else f"{dtype}[K] {n}" for n in names]
+    formal = ", ".join([f"{dtype}[N, 3, 6, 9] x", f"{dtype}[9] w", *kinds])
+    model = parse(f"g ({formal}) => (z) {{ h = Add (x, w) {SOURCES[name]} z = Neg (y) }}")
+    for value in [v for v in model.graph.inputs if v.name in names]:
+        array = CONSTANTS[value.name].astype(value.dtype.numpy())
+        model.graph.inputs.remove(value)
+        value.const_value, value.shape = ir.Tensor(array, name=value.name), ir.Shape(array.shape)
+        model.graph.register_initializer(value)
+    shapes.infer(model)
+    return model
+
+
+def special(*shape: int, seed: int, dtype: type = np.float32) -> np.ndarray:
+    """Numbers of which every third is an edge case."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.standard_normal(shape).astype(dtype)
+    picked = rng.choice(np.array(SPECIAL, dtype=dtype), shape)
+    return np.where(rng.random(shape) < 0.33, picked, numbers).astype(dtype)
+
+
+def both(model: ir.Model, **options) -> tuple[gt.TrainingGraph, gt.TrainingGraph]:
+    """The training graph as rules make it, and with less saved, whatever its peak."""
+    options = {"head_grads": True, "input_grad": ["x"], "wrt": [], **options}
+    plain = gt.grad(model, save_less=False, **options)
+    return plain, replace(plain, model=save_less(plain.model, any_peak=True))
+
+
+def calls(training: gt.TrainingGraph, name: str) -> list[ir.Node]:
+    return [n for n in training.model.graph if n.op_type == name]
+
+
+def test_every_choice_is_of_a_composite_and_has_a_source():
+    assert CHOICES.keys() <= composites().keys()
+    assert CHOICES.keys() == SOURCES.keys()
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "float16"])
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_choice_has_the_bits_of_the_composite(name, dtype):
+    if dtype == "float16" and CHOICES[name].bytes == 2:
+        pytest.skip("in half precision the choice is no smaller than the number")
+    before, after = both(forward(name, dtype))
+    kind = before.model.graph.inputs[0].dtype.numpy()
+    feeds = {"w": np.zeros(9, kind)}
+    for seed, value in enumerate(v for v in before.model.graph.inputs if v.name != "w"):
+        feeds[value.name] = special(*(2, *list(value.shape)[1:]), seed=seed, dtype=kind)
+    expected = gt.run(before, feeds).gradients
+    actual = gt.run(after, feeds).gradients
+
+    assert calls(before, name)
+    assert not calls(after, name)
+    assert any(is_hoisted(n) for n in after.model.graph)
+    assert crossing(after.model).bytes < crossing(before.model).bytes
+    for gradient, array in expected.items():
+        assert array.tobytes() == actual[gradient].tobytes(), gradient
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_what_is_kept_takes_the_bytes_that_were_foretold(name):
+    before, after = both(forward(name))
+    (node,) = calls(before, name)
+
+    foretold = choice_bytes(node, choice_of(node), Sizes())
+    sizes = [v for v in crossing(after.model).values if v.dtype == ir.DataType.INT64]
+
+    assert crossing(before.model).bytes > foretold > 0
+    assert crossing(after.model).bytes - foretold in (0, *(8 * len(v.shape) for v in sizes))
+
+
+def test_a_mask_is_kept_in_place_of_the_output_of_relu():
+    text = "g (float[N, 4] x, float[4] w) => (y) { h = Mul (x, w) r = Relu (h) y = Neg (r) }"
+    before, after = both(parse(text, "w"))
+
+    assert [v.name for v in crossing(before.model).values] == ["r"]
+    assert lines(before.model) == [
+        "h = Mul (x, w)",
+        "r = Relu (h)",
+        "y = Neg (r)",
+        "Neg/grad/Neg:0 = Neg (y_grad)",
+        "Relu/grad/ReluGrad:0 = ReluGrad (r, Neg/grad/Neg:0)",
+        *lines(before.model)[5:],
+    ]
+    assert lines(after.model)[:6] == [
+        "h = Mul (x, w)",
+        "r = Relu (h)",
+        "Relu/grad/ReluGrad/LessOrEqual:0 = LessOrEqual (r, const)",
+        "y = Neg (r)",
+        "Neg/grad/Neg:0 = Neg (y_grad)",
+        "Relu/grad/ReluGrad:0 = Where (Relu/grad/ReluGrad/LessOrEqual:0, const, Neg/grad/Neg:0)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "y = Mul (r, r)",  # whose gradient reads r
+        "y = Identity (r)",  # so that r is what y is made of, which is a result
+    ],
+)
+def test_a_value_that_is_kept_anyway_needs_no_mask(rest):
+    text = f"g (float[N, 4] x, float[4] w) => (y) {{ h = Mul (x, w) r = Relu (h) {rest} }}"
+    before, after = both(parse(text, "w"))
+
+    assert lines(after.model) == lines(before.model)
+
+
+def test_two_gradients_that_choose_by_one_value_release_it_together():
+    text = """g (float[N, 4] x, float[4] w) => (y, z) {
+        h = Add (x, w) y = Abs (h) c = Clip (h, low, high) z = Neg (c)
+    }""".replace("=> (y, z)", "=> (y, z) <float low = {-1.0}, float high = {1.0}>")
+    before, after = both(parse(text))
+
+    assert crossing(before.model).bytes == 8 * 4 * 4
+    assert crossing(after.model).bytes == 8 * 4 * (2 + 1)
+    assert {n.op_type for n in after.model.graph if is_hoisted(n)} >= {"Sign", "Cast", "Less"}
+
+
+def test_choices_that_together_are_no_smaller_are_not_kept():
+    """Two masks of Max, two bytes of Abs: as many as the number itself."""
+    text = """g (float[N, 4] x, float[4] w) => (y, z) <float zero = {0.0}> {
+        h = Add (x, w) y = Abs (h) z = Max (h, zero)
+    }"""
+    before, after = both(parse(text))
+
+    assert lines(after.model) == lines(before.model)
+
+
+def test_a_choice_between_two_values_is_kept_if_that_releases_enough():
+    text = """g (float[N, 4] x, float[4] w, float[4] v) => (y) {
+        a = Add (x, w) b = Add (x, v) m = Max (a, b) y = Neg (m)
+    }"""
+    before, after = both(parse(text, "w v"), wrt=["w", "v"], input_grad=[])
+
+    assert crossing(before.model).bytes == 2 * 8 * 4 * 4
+    assert crossing(after.model).bytes == 8 * 4 * 4
+
+
+def test_a_bound_that_is_absent_stays_absent():
+    text = """g (float[N, 4] x, float[4] w) => (y) <float high = {1.0}> {
+        h = Add (x, w) c = Clip (h, , high) y = Neg (c)
+    }"""
+    before, after = both(parse(text))
+    feeds = {"x": special(3, 4, seed=1), "w": floats(4), "y_grad": floats(3, 4, seed=2)}
+    expected = gt.run(before, feeds).gradients
+
+    assert [n.op_type for n in after.model.graph if is_hoisted(n)] == ["Greater"]
+    for name, array in gt.run(after, feeds).gradients.items():
+        assert array.tobytes() == expected[name].tobytes()
+
+
+def test_dropout_and_max_pooling_keep_a_mask_and_indices():
+    text = """g (float[N, 3, 8, 8] x, float[8] w) => (y) <float ratio = {0.5}, bool on = {1}> {
+        h = Add (x, w) d, mask = Dropout <seed = 7> (h, ratio, on)
+        p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (d) y = Neg (p)
+    }"""
+    after = gt.grad(parse(text, "w"), head_grads=True)
+    kept = crossing(after.model).values
+
+    assert sorted(v.dtype.name for v in kept if len(v.shape) == 4) == ["BOOL", "INT64"]
+    assert all(v.shape is not None and len(v.shape) in (1, 4) for v in kept)
+
+
+def test_the_second_order_takes_no_constant_of_a_mask_for_a_parameter():
+    text = "g (float[N, 4] x, float[4] w) => (y) { h = Mul (x, w) r = Relu (h) y = ReduceSum (r) }"
+    _, first = both(parse(text, "w"), loss="sum:y", head_grads=False)
+    second = gt.grad(first, loss="sum:x_grad")
+
+    assert any(is_hoisted(n) for n in first.model.graph)
+    assert not any(is_hoisted(n) for n in second.model.graph)
+    assert set(second.gradients) == {"w"}
+    assert json.loads(second.model.metadata_props["gradtool.gradients"]) == dict(second.gradients)
