@@ -7,12 +7,13 @@ solutions are where the search for a plan begins.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from gradtool.planning.mincut import Breakpoint, Instant
-from gradtool.planning.rework import Drops, Rework
+from gradtool.planning.rework import Drops, Rework, Weighed
 from gradtool.planning.stages import Stages
-from gradtool.planning.work_bound import chain, instants, rounded
+from gradtool.planning.work_bound import chain, instants, least_budget, rounded
 
 _CUT_STEPS = 60_000
 _MOST_CUTS = 48
@@ -21,66 +22,75 @@ _SPREAD_VARIABLES = 1_800
 _SPREAD = 6
 _NODES = 100
 _PINCHING = 4
+_SEVERAL = "integer programme of several instants"
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Extra work that every schedule within a budget needs; None if there is no such schedule.
+    """Extra work that every schedule within a budget needs.
 
     `how` says which bound it is.  `pinching` are the instants of the strongest bounds with the
     choices there, strongest first; `solution` is what the integer programme lets go, if it found
     anything.
     """
 
-    bound: int | None
+    bound: int
     how: str
     pinching: tuple[tuple[Instant, Breakpoint], ...] = ()
     solution: Drops | None = None
 
 
-def certify(work: Rework, budget: int, peak: int, effort: float = 1.0) -> Certificate:
-    """The strongest bound found around the place where the base order has its peak."""
+def certificates(
+    work: Rework, budget: int, plain: Weighed, effort: float = 1.0
+) -> Iterator[Certificate | None]:
+    """One certificate after the other, from quick to thorough; None proves that nothing fits.
+
+    `plain` is the base order without recompute.
+    """
+    if budget < least_budget(work):
+        yield None
+        return
+    peak = plain.during[plain.profile.index(plain.peak)]
+    yield by_cuts(work, budget, peak, effort)
+    places = chain(work, peak)
+    places = places[places.index(peak) :]
+    count = min(_room(work, effort * _SPREAD_VARIABLES), len(places))
+    if count >= _SPREAD:
+        spread = sorted({places[i * (len(places) - 1) // count] for i in range(count)})
+        yield _by_programme(work, budget, instants(work, spread), effort)
+
+
+def by_cuts(work: Rework, budget: int, peak: int, effort: float) -> Certificate | None:
+    """The strongest cut around the peak; in small programs the integer programme of the strongest.
+
+    None if one instant leaves no choice of what to keep.
+    """
     asked = instants(work, _around(work, peak, effort))
     ends = [instant.breakpoint(instant.capacity(budget)) for instant in asked]
     known = [(i, e) for i, e in zip(asked, ends, strict=True) if e is not None]
     if len(known) < len(asked):
-        return Certificate(None, "no choice of what to keep fits at one instant")
+        return None
     known.sort(key=lambda pair: -pair[1].bound)
     pinching = tuple(known[:_PINCHING])
-    bound = rounded(work, known[0][1].bound)
-    by_cut = Certificate(bound, "cut at one instant", pinching)
-    room = _room(work, effort * _MOST_VARIABLES)
-    some = sorted((i for i, _ in pinching[:room]), key=lambda instant: instant.at)
+    cut = Certificate(rounded(work, known[0][1].bound), "cut at one instant", pinching)
+    some = [i for i, _ in pinching[: _room(work, effort * _MOST_VARIABLES)]]
     if not some:
-        return by_cut
-    solved = Stages(work, some, budget).solve(int(_NODES * effort))
-    if solved is None:
-        return Certificate(None, "no choice of what to keep fits at several instants")
-    solution = _merged(some, solved.kept) if solved.kept else None
-    exact = rounded(work, solved.bound)
-    if exact <= bound:
-        return replace(by_cut, solution=solution)
-    return Certificate(exact, "integer programme of several instants", pinching, solution)
+        return cut
+    exact = _by_programme(work, budget, sorted(some, key=lambda i: i.at), effort)
+    if exact is None or exact.bound > cut.bound:
+        return exact and replace(exact, pinching=pinching)
+    return replace(cut, solution=exact.solution)
 
 
-def sharpen(work: Rework, budget: int, peak: int, effort: float = 1.0) -> Certificate | None:
-    """The integer programme of instants spread from the peak on; None for larger programs.
-
-    It takes longer and holds where memory pinches at many instants.
-    """
-    places = chain(work, peak)
-    places = places[places.index(peak) :]
-    count = min(_room(work, effort * _SPREAD_VARIABLES), len(places))
-    if count < _SPREAD:
-        return None
-    spread = sorted({places[i * (len(places) - 1) // count] for i in range(count)})
-    found = instants(work, spread)
+def _by_programme(
+    work: Rework, budget: int, found: list[Instant], effort: float
+) -> Certificate | None:
     solved = Stages(work, found, budget).solve(int(_NODES * effort))
     if solved is None:
-        return Certificate(None, "no choice of what to keep fits at several instants")
+        return None
     solution = _merged(found, solved.kept) if solved.kept else None
-    bound = rounded(work, solved.bound)
-    return Certificate(bound, "integer programme of several instants", (), solution)
+    how = "integer programme of one instant" if len(found) == 1 else _SEVERAL
+    return Certificate(rounded(work, solved.bound), how, (), solution)
 
 
 def _around(work: Rework, peak: int, effort: float) -> list[int]:

@@ -17,6 +17,7 @@ from gradtool.planning.rework import Drops, Rework, Weighed
 _TRIALS = 16
 _TRIALS_KICKED = 6
 _KICK = 12
+_MANY = 200
 _SLACK = Fraction(11, 10)
 
 
@@ -37,13 +38,14 @@ class Descent:
     """A search within `budget` bytes that may simulate `limit` steps altogether.
 
     It ends early at extra work of `enough`, below which nothing is to be found.  `lowest` is the
-    least peak seen.
+    least peak seen; `is_thorough` says whether the limit allows for many trials.
     """
 
     def __init__(self, work: Rework, budget: int, limit: int, enough: int = 0) -> None:
         self.work = work
         self.budget = budget
         self.left = limit
+        self.is_thorough = limit >= _MANY * len(work.reads)
         self.enough = enough
         self.lowest: int | None = None
 
