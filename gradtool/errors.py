@@ -1,6 +1,7 @@
 """Every error that gradtool raises on purpose.
 
     GradtoolError               1   a check, limit or verification failed
+    ├── OverBudget              1   no schedule within a budget of memory
     ├── UsageError              2   a flag, a name or a configuration
     ├── ModelError              2   a file that cannot be read, or is not a valid model
     │   └── MissingData         2   weights or inputs that are needed and absent
@@ -25,6 +26,21 @@ class UsageError(GradtoolError):
     """A flag, a name or a configuration that cannot be used."""
 
     exit_code = 2
+
+
+class OverBudget(GradtoolError):
+    """No schedule within a budget was found, or there is none.
+
+    `reached` is the least peak that is known to be reachable, `least` one below which no schedule
+    is; both in bytes.
+    """
+
+    def __init__(self, budget: int, reached: int, least: int, *, proven: bool) -> None:
+        self.budget, self.reached, self.least, self.proven = budget, reached, least, proven
+        what = "no schedule fits into" if proven else "no schedule was found within"
+        super().__init__(
+            f"{what} {budget} bytes: {reached} are known to suffice, below {least} there is none"
+        )
 
 
 class ModelError(GradtoolError):

@@ -2,38 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands.models import discover, open_model, training_of
 from gradtool.commands.options import PATH, grad_options, size_options, table_format_option
 from gradtool.commands.output import color, print_json, print_line, print_table, say
-from gradtool.errors import GradtoolError, UsageError
+from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from gradtool.planning.plan import Plan
+    from gradtool.commands.workloads import Opened
+    from gradtool.passes.savings import Saving
 
 SCHEMA_VERSION = 1
 WIDTH = 78  # columns of the timeline
-
-
-@dataclass(frozen=True)
-class Planned:
-    """A model and its plan; `dims` are all sizes used, `assumed` those that nobody gave."""
-
-    name: str
-    plan: Plan
-    dims: dict[str, int]
-    assumed: dict[str, int]
 
 
 @click.command("report")
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=PATH)
 @click.option(
     "--by",
-    type=click.Choice(["region", "tensor", "op", "phase"]),
+    type=click.Choice(["region", "tensor", "op", "phase", "module"]),
     help="Show one table of what is held at the peak.",
 )
 @click.option(
@@ -66,55 +56,40 @@ def command(
     Several models are shown side by side. A forward model is differentiated first. Nothing is
     written, and no weights are read.
     """
+    from gradtool.commands.workloads import open_workloads
     from gradtool.reports.memory import plans_table
 
     if by and len(models) > 1:
         raise UsageError("--by is for one model")
-    if models.count("-") > 1:
-        raise UsageError("standard input can be read once: give - once")
-    found = [
-        _planned(ctx, source, sizes=(dims, shapes, batch), options=options)
-        for source in models or (discover(ctx),)
-    ]
+    opened = open_workloads(ctx, models, sizes=(dims, shapes, batch), options=options)
     if form == "json":
-        documents = [_json(planned) for planned in found]
-        print_json({"schema_version": SCHEMA_VERSION, "models": documents})
+        print_json(
+            {"schema_version": SCHEMA_VERSION, "models": [_json(ctx, each) for each in opened]}
+        )
         return
-    if len(found) > 1:
-        names = [planned.name for planned in found]
-        print_table(ctx, plans_table([planned.plan for planned in found], names), form)
+    if len(opened) > 1:
+        names = [each.name for each in opened]
+        print_table(ctx, plans_table([each.work.kept for each in opened], names), form)
     else:
-        _show(ctx, found[0], by, top, form)
-    for planned in found:
-        _say_unsized(ctx, planned, form)
+        _show(ctx, opened[0], by, top, form)
+    for each in opened:
+        _say_unsized(ctx, each, form)
 
 
-def _planned(
-    ctx: click.Context, source: str, *, sizes: tuple[Any, Any, Any], options: dict[str, Any]
-) -> Planned:
-    from gradtool import api, io
+def _savings(ctx: click.Context, opened: Opened) -> tuple[Saving, ...]:
+    """What keeping less of forward saves in a model, before anything is planned."""
+    from gradtool.passes.savings import savings
+    from gradtool.reports.progress import bar
 
-    loaded = open_model(ctx, source, *sizes)
-    training = training_of(ctx, loaded, options)
-    assumed = dict.fromkeys(io.symbols(training), 1)
-    said = ", ".join(f"{name}={size}" for name, size in assumed.items())
-    if assumed:
-        say(ctx, f"assumed {said} (give --dim {next(iter(assumed))}=N)")
-    try:
-        plan = api.plan(training, dims=assumed)
-    except GradtoolError as error:
-        if assumed:
-            error.args = (f"{error} (with {said} assumed: give --dim)",)
-        raise
-    given = dict(loaded.meta.get("gradtool.dims", {}))
-    return Planned(source, plan, {**given, **assumed}, assumed)
+    with bar(f"weighing what {opened.name} keeps", color=color(ctx)):
+        return savings(opened.training, dims=opened.assumed)
 
 
-def _show(ctx: click.Context, planned: Planned, by: str | None, top: int, form: str) -> None:
-    from gradtool.reports import breakdown, memory
+def _show(ctx: click.Context, opened: Opened, by: str | None, top: int, form: str) -> None:
+    from gradtool.reports import breakdown, memory, savings
     from gradtool.reports.console import draws, stdout_console
 
-    plan = planned.plan
+    plan = opened.work.kept
     if by or form == "csv":
         print_table(ctx, breakdown.by(plan, by or "region", top), form)
         return
@@ -133,29 +108,33 @@ def _show(ctx: click.Context, planned: Planned, by: str | None, top: int, form: 
         for line in memory.timeline(plan, WIDTH, unicode=drawn).splitlines():
             print_line(f" {line}")
         print_line("")
+    print_table(ctx, savings.table(_savings(ctx, opened)), form)
+    print_line("")
     print_table(ctx, tensors, form)
 
 
-def _say_unsized(ctx: click.Context, planned: Planned, form: str) -> None:
+def _say_unsized(ctx: click.Context, opened: Opened, form: str) -> None:
     from gradtool.reports.breakdown import unsized
 
-    counts = unsized(planned.plan.program)
+    counts = unsized(opened.work.kept.program)
     if not counts:
         return
     listed = ", ".join(f"{op} ({count})" for op, count in counts.items())
-    line = f"{planned.name}: not counted, their sizes depend on data: results of {listed}"
+    line = f"{opened.name}: not counted, their sizes depend on data: results of {listed}"
     if form == "table":
         print_line(line)
     else:
         say(ctx, line)
 
 
-def _json(planned: Planned) -> dict[str, Any]:
+def _json(ctx: click.Context, opened: Opened) -> dict[str, Any]:
+    from gradtool.reports import savings
     from gradtool.reports.breakdown import unsized
     from gradtool.reports.memory import plan_json
 
-    document = plan_json(planned.plan, planned.name, planned.dims)
+    document = plan_json(opened.work.kept, opened.name, opened.dims)
     del document["schema_version"]
-    document["assumed"] = planned.assumed
-    document["unsized"] = unsized(planned.plan.program)
+    document["assumed"] = dict(opened.assumed)
+    document["unsized"] = unsized(opened.work.kept.program)
+    document["savings"] = savings.rows_json(_savings(ctx, opened))
     return document

@@ -82,4 +82,4 @@ def dropout(
     return 3 * size(x) if training.reshape(-1)[0] else 0
 
 
-each({"ai.gradtool::DropoutGrad": 1})
+each({"ai.gradtool::DropoutGrad": 1, "ai.gradtool::MaskGrad": 1})

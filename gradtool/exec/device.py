@@ -48,18 +48,39 @@ class Device:
         pointer = arena.data + offset
         return self.xp.ndarray(shape, dtype, memptr=pointer, strides=strides)
 
+    def computes(self, held: Any) -> bool:
+        """Whether the library has arithmetic for the type of an array, or of those of a sequence.
+
+        CuPy has none for text, nor for the floats and integers of ONNX that numpy itself lacks,
+        but for bfloat16.
+        """
+        if held is None or self.xp is np:
+            return True
+        if isinstance(held, (list, tuple)):
+            return all(map(self.computes, held))
+        dtype = np.dtype(held.dtype)
+        return dtype.name == "bfloat16" or (dtype.kind != "O" and bool(dtype.isbuiltin == 1))
+
     def to_host(self, array: Any) -> np.ndarray[Any, Any]:
         """A copy of an array as numpy's; of the arrays of a sequence."""
         if array is None or isinstance(array, list):
             return None if array is None else [self.to_host(item) for item in array]  # type: ignore[return-value]
-        return np.array(array) if self.xp is np else self.xp.asnumpy(array)
+        here = self.xp is np or isinstance(array, np.ndarray)
+        return np.array(array) if here else self.xp.asnumpy(array)
+
+    def of_host(self, array: Any) -> Any:
+        """A numpy array as one of this device, which has its type; of the arrays of a sequence."""
+        if isinstance(array, list):
+            return [self.of_host(item) for item in array]
+        moves = isinstance(array, np.ndarray) and self.computes(array)
+        return self.xp.asarray(array) if moves else array
 
     def from_host(self, target: Any, source: np.ndarray[Any, Any]) -> None:
         """Copy a numpy array into an array of this device."""
         if self.xp is np:
             np.copyto(target, source)
-        else:
-            target.set(np.asarray(source, order="C"))
+        elif target.size:
+            target.set(np.asarray(source, target.dtype, order="C"))
 
     def synchronize(self) -> None:
         """Wait until everything launched so far is done."""

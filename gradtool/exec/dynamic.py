@@ -34,16 +34,19 @@ class DynamicRegion:
         """Run one step with at least one value of unknown shape."""
         step = self.program.steps[index]
         inputs = [None if v is None else self.values.get(v, arrays[v]) for v in step.inputs]
+        on_host = not self.device.computes(inputs)
         inputs = [
-            self.device.to_host(a) if a is not None and slot in kernel.host else a
+            self.device.to_host(a) if a is not None and (on_host or slot in kernel.host) else a
             for slot, a in enumerate(inputs)
         ]
-        results = self._results(step, kernel, inputs)
+        results = self._results(np if on_host else self.device.xp, step, kernel, inputs)
         for value, result in zip(step.outputs, results, strict=False):
             if value is None:
                 continue
             if self.program.values[value].spec is None:
-                self.hold(value, result)
+                self.hold(value, self.device.of_host(result))
+            elif isinstance(result, np.ndarray):
+                self.device.from_host(arrays[value], result)
             else:
                 self.device.xp.copyto(arrays[value], result)
         for value in self._last.get(index, ()):
@@ -57,14 +60,14 @@ class DynamicRegion:
         self.values[value] = array
         self.peak = max(self.peak, self.bytes)
 
-    def _results(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> Sequence[Any]:
+    def _results(self, xp: Any, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> Sequence[Any]:
         """What a kernel makes of its inputs; in the simple style it chooses sizes and types."""
         if kernel.simple or kernel.dynamic is not None:
             function = kernel.dynamic or kernel.function
-            made = function(self.device.xp, *inputs, **step.attributes)
+            made = function(xp, *inputs, **step.attributes)
             return made if isinstance(made, tuple) else (made,)
         out = self._out(step, kernel, inputs)
-        return call(self.device.xp, kernel, inputs, out, step.attributes)
+        return call(xp, kernel, inputs, out, step.attributes)
 
     def _out(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec | None]:
         """What the outputs will be: as planned, or as inferred from the arrays at hand."""

@@ -10,12 +10,13 @@ import numpy as np
 
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import kernel as registry
+from gradtool.exec.call import call, spec_of
 from gradtool.exec.device import Device
 from gradtool.exec.dynamic import DynamicRegion
 from gradtool.exec.kernel import Kernel
 from gradtool.families import split_name
 from gradtool.planning.plan import Plan
-from gradtool.program import Step, contiguous
+from gradtool.program import Spec, Step, contiguous
 
 Parameters = Callable[[str], np.ndarray[Any, Any]]
 
@@ -56,7 +57,7 @@ class Executor:
         datum = self.program.values[index]
         spec = datum.spec
         if spec is None:
-            self.dynamic.hold(index, array)
+            self.dynamic.hold(index, self.device.of_host(array))
             return
         if array.dtype != spec.dtype:
             raise UsageError(f"input {name!r} is {array.dtype}, the model takes {spec.dtype}")
@@ -67,8 +68,8 @@ class Executor:
 
     def step(self) -> None:
         """Run forward and backward once."""
-        for call in self.calls:
-            call()
+        for bound in self.calls:
+            bound()
 
     def value(self, index: int) -> Any:
         """The array of a value, on the device; valid until its buffer is used again."""
@@ -107,7 +108,7 @@ class Executor:
             if index in self._given:
                 arrays[index] = self._given[index]
                 continue
-            if datum.kind == "host" or (index in self.program.constants and not datum.bytes):
+            if datum.kind == "host":
                 arrays[index] = self.program.constants[index]
                 continue
             offset, value = 0, index
@@ -152,11 +153,14 @@ class Executor:
             raise UsageError(f"no kernel to run {step.op}")
         if self.program.is_dynamic(step):
             return partial(self.dynamic.run, index, found, self.arrays)
+        out = [None if v is None else self.arrays[v] for v in step.outputs]
+        on_host = not self.device.computes([*map(self._spec, step.reads), *out, *step.workspace])
         inputs = [
-            None if v is None else self._operand(v, slot in found.host)
+            None if v is None else self._operand(v, on_host or slot in found.host)
             for slot, v in enumerate(step.inputs)
         ]
-        out = [None if v is None else self.arrays[v] for v in step.outputs]
+        if on_host:
+            return partial(_on_host, self.device, found, inputs, out, dict(step.attributes))
         if found.simple:
             return partial(_adapted, self.device.xp, found, inputs, out, dict(step.attributes))
         work = self._workspace(index, step)
@@ -165,6 +169,9 @@ class Executor:
         if any(callable(i) for i in inputs):
             return partial(_fetch_then_call, fixed, inputs)
         return partial(fixed, *inputs)
+
+    def _spec(self, value: int) -> Spec | None:
+        return self.program.values[value].spec
 
     def _operand(self, value: int, on_host: bool) -> Any:  # noqa: FBT001
         """An array, or for a host input computed on a device a function that fetches it."""
@@ -199,6 +206,17 @@ def _adapted(
     for target, result in zip(out, made if isinstance(made, tuple) else (made,), strict=False):
         if target is not None:
             xp.copyto(target, xp.asarray(result, target.dtype))
+
+
+def _on_host(
+    device: Device, found: Kernel, inputs: list[Any], out: list[Any], attributes: Mapping[str, Any]
+) -> None:
+    """Call a kernel on copies of its inputs on the host, and copy its results to the device."""
+    given = [i() if callable(i) else i for i in inputs]
+    specs = [None if target is None else spec_of(target) for target in out]
+    for target, result in zip(out, call(np, found, given, specs, attributes), strict=False):
+        if target is not None:
+            device.from_host(target, result)
 
 
 def _fetch_then_call(function: Callable[..., None], inputs: list[Any]) -> None:

@@ -119,3 +119,9 @@ def log_softmax_grad(op, y, dy, *, axis):
 def dropout_grad(op, mask, dy, scale):
     """`dx = scale · dy` where `mask` is true, else 0."""
     return op.Where(mask, dy * scale, 0.0)
+
+
+@composite("MaskGrad", like=1)
+def mask_grad(op, mask, dy):
+    """`dx = dy` where `mask` is true, else 0."""
+    return op.Where(mask, dy, 0.0)

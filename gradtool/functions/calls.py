@@ -13,6 +13,7 @@ import onnx_ir as ir
 from gradtool.attributes import arguments, attribute
 from gradtool.builder import Builder
 from gradtool.functions import DOMAIN, composites
+from gradtool.passes.devices import place_like
 from gradtool.passes.prune import detach, drop, inner_nodes
 
 CALL = "gradtool.call"
@@ -43,6 +44,8 @@ def replace(
     moved: dict[ir.Value, ir.Value] = {}
     for node in calls:
         emitted = emit_body(op, node)
+        for inner in emitted:
+            place_like(inner, node, dict(zip(node.outputs, op.results, strict=False)))
         if mark:
             for inner in emitted:
                 inner.metadata_props[CALL] = node.name or ""
@@ -237,6 +240,7 @@ def _read_call(
         name=nodes[0].metadata_props[CALL],
         metadata_props=props,
     )
+    place_like(node, nodes[0], {})
     return node, outputs
 
 

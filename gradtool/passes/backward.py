@@ -19,6 +19,7 @@ from gradtool.errors import ModelError, NotDifferentiable, UnsupportedGradient
 from gradtool.families import full_name
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import replace
+from gradtool.passes.devices import place_gradient
 from gradtool.text import some
 
 Accumulate = Literal["chain", "sum"]
@@ -162,6 +163,7 @@ class _Driver:
         self.active = active(op.graph, wrt, heads, cut)
         self.accumulate = accumulate
         self.pending: dict[ir.Value, list[ir.Value]] = {}
+        self.met: dict[ir.Value, list[ir.Value]] = {}  # gradients of the node that is visited
         self.blocked: set[ir.Value] = set()
         self.offenders: list[tuple[ir.Node, str]] = []
         self.inner: list[Offender] = []  # found in subgraphs
@@ -194,6 +196,14 @@ class _Driver:
         return Backward({v: found[v] for v in wrt}, tuple(zeros), tuple(sorted(self.used)))
 
     def _visit(self, node: ir.Node) -> None:
+        """Emit the gradient of a node, on the devices that the node is placed on."""
+        start = len(self.op.emitted)
+        self.met = {}
+        self._differentiate(node)
+        for emitted in self.op.emitted[start:]:
+            place_gradient(emitted, node, self.met)
+
+    def _differentiate(self, node: ir.Node) -> None:
         dys = [self._pop(v) if v in self.pending else None for v in node.outputs]
         unknown = any(_is_unknown(v) for v in reads(node) if v in self.active)
         stuck = unknown or any(v in self.blocked for v in node.outputs)
@@ -257,13 +267,15 @@ class _Driver:
             terms[0] = self.op.plus(terms[0], dy)
         else:
             terms.append(dy)
+        self.met.setdefault(value, []).extend((dy, terms[0]))
 
     def _pop(self, value: ir.Value) -> ir.Value:
         terms = self.pending.pop(value)
-        if len(terms) == 1:
-            return terms[0]
-        with self.op.at(None, stage="backward", source="", prefix=f"{value.name}/grad"):
-            total: ir.Value = self.op.total(terms)
+        total: ir.Value = terms[0]
+        if len(terms) > 1:
+            with self.op.at(None, stage="backward", source="", prefix=f"{value.name}/grad"):
+                total = self.op.total(terms)
+        self.met.setdefault(value, []).extend((*terms, total))
         return total
 
     def _version(self, node: ir.Node) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -14,6 +14,23 @@ def place_like(node: ir.Node, original: ir.Node, moved: Mapping[ir.Value, ir.Val
     `moved` maps values of `original` to those of `node`; the sharding of a value that `node` has
     nothing to do with is left out.
     """
+    _place(node, original, {old: (new,) for old, new in moved.items()})
+
+
+def place_gradient(
+    node: ir.Node, original: ir.Node, gradients: Mapping[ir.Value, Iterable[ir.Value]]
+) -> None:
+    """Give a `node` that a gradient rule emitted for `original` its configurations.
+
+    A gradient is sharded as its value is; `gradients` has those of the values of `original`.
+    """
+    _place(node, original, {value: (value, *found) for value, found in gradients.items()})
+
+
+def _place(
+    node: ir.Node, original: ir.Node, instances: Mapping[ir.Value, Iterable[ir.Value]]
+) -> None:
+    """Configurations with the sharding of each value carried over to its `instances`."""
     if not original.device_configurations:
         return
     own = {v for v in (*node.inputs, *node.outputs) if v is not None}
@@ -23,7 +40,9 @@ def place_like(node: ir.Node, original: ir.Node, moved: Mapping[ir.Value, ir.Val
             sharding_specs=tuple(
                 replace(spec, value=value)
                 for spec in configuration.sharding_specs
-                if spec.value is not None and (value := moved.get(spec.value, spec.value)) in own
+                if spec.value is not None
+                for value in dict.fromkeys(instances.get(spec.value, (spec.value,)))
+                if value in own
             ),
         )
         for configuration in original.device_configurations

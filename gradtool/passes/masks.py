@@ -7,6 +7,7 @@ a byte crosses to backward in place of a float.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -50,6 +51,27 @@ def _scaled(op: Any, dy: ir.Value, alpha: float) -> ir.Value:
     return result
 
 
+def _relu_grad(op: Any, y: ir.Value, dy: ir.Value) -> ir.Value:
+    """`dx = dy`, and 0 where y is 0, which as a truth value takes no constant to compare with."""
+    producer = y.producer()
+    if producer is not None and producer.op_type == "Relu" and not producer.domain:
+        positive = op.Cast(y, to=ir.DataType.BOOL)  # NaN is true
+    else:
+        positive = op.Not(op.LessOrEqual(y, 0.0))
+    result: ir.Value = op.MaskGrad(positive, dy)
+    return result
+
+
+def _clip_grad(
+    op: Any, x: ir.Value, low: ir.Value | None, high: ir.Value | None, dy: ir.Value
+) -> ir.Value:
+    """`dx = dy`, and 0 where x is below `low` or above `high`; NaN is within."""
+    beyond = [op.Less(x, low)] if low is not None else []
+    beyond += [op.Greater(x, high)] if high is not None else []
+    result: ir.Value = op.MaskGrad(op.Not(functools.reduce(op.Or, beyond)), dy)
+    return result
+
+
 def _leaky_relu_grad(op: Any, x: ir.Value, dy: ir.Value, *, alpha: float) -> ir.Value:
     """`dx = dy`, and `α dy` where x is not positive."""
     result: ir.Value = op.Where(op.LessOrEqual(x, 0.0), _scaled(op, dy, alpha), dy)
@@ -83,7 +105,7 @@ def _extreme_grad(op: Any, wins: ir.Value, x: ir.Value, other: ir.Value, dy: ir.
 CHOICES: Mapping[str, Choice] = MappingProxyType(
     {
         "AbsGrad": Choice((0,), bytes=2, body=_abs_grad),
-        "ClipGrad": Choice((0, 1, 2)),
+        "ClipGrad": Choice((0, 1, 2), body=_clip_grad),
         "GlobalMaxPoolGrad": Choice((0,), bytes=8, of=1),
         "HardSigmoidGrad": Choice((0,), body=_hard_sigmoid_grad),
         "LeakyReluGrad": Choice((0,), body=_leaky_relu_grad),
@@ -91,7 +113,7 @@ CHOICES: Mapping[str, Choice] = MappingProxyType(
         "MinGrad": Choice((0, 1), bytes=2, body=_min_grad),
         "PReluGrad": Choice((0,)),
         "ReduceExtremeGrad": Choice((0, 1)),
-        "ReluGrad": Choice((0,)),
+        "ReluGrad": Choice((0,), body=_relu_grad),
     }
 )
 

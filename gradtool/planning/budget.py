@@ -1,4 +1,4 @@
-"""The least extra work with which a program fits into a budget of bytes, and how little it could be.
+"""The least extra work with which a program fits into a budget, and how little it could be.
 
 Minimum cuts and an integer programme say what to keep where memory pinches most (`certificate`); a
 local search turns that into schedules and improves them (`descent`); the simulator has the last
@@ -13,21 +13,22 @@ from dataclasses import dataclass, replace
 from gradtool.errors import OverBudget
 from gradtool.planning.certificate import Certificate, certificates
 from gradtool.planning.descent import Descent, Found
+from gradtool.planning.order import best_order
 from gradtool.planning.rework import Rework
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.starts import first
 from gradtool.planning.work_bound import least_budget
 from gradtool.program import Program
 
-_LIMIT = 2_500_000
+_LIMIT = 3_500_000
 
 
 @dataclass(frozen=True)
 class Answer:
     """A schedule within a budget.
 
-    `peak` and `budget` are in bytes; `extra`, `bound` and `total` are in units of cost (FLOPs unless
-    other costs were given): what runs again, what no schedule can do without, and one step without
+    `peak` and `budget` are in bytes.  `extra`, `bound` and `total` are in units of cost, FLOPs if
+    no others were given: what runs again, what no schedule can do without, and one step without
     recompute.  `which_bound` says what proves the bound, `how` where the schedule comes from.
     """
 
@@ -61,14 +62,20 @@ def cheapest(
 ) -> Answer:
     """The cheapest schedule found whose peak is at most `budget` bytes.
 
-    Steps first run in `order` (that of the program if None), or later if nobody needs them yet;
-    `costs` replaces the steps' FLOPs.  `effort` scales the counted work of search and certificate.
+    Steps first run in `order`, or later if nobody needs them yet; if it is None, in the program's
+    order or, where that needs less memory, in the best one found.  `costs` replaces the steps'
+    FLOPs.  `effort` scales the counted work of search and certificate.
 
     Raises:
         OverBudget: no schedule was found, or it is proven that there is none.
     """
     work = Rework(program, costs, order)
     plain = Found({}, work.weigh({}))
+    if plain.weighed.peak > budget and order is None:
+        ordered = best_order(program, effort=max(int(effort), 1))
+        if ordered.peak < plain.weighed.peak:
+            work = Rework(program, costs, ordered.order)
+            plain = Found({}, work.weigh({}))
     if plain.weighed.peak <= budget:
         return _answer(work, budget, plain, Certificate(0, "nothing runs again"), "order")
     search = Descent(work, budget, int(_LIMIT * effort))
@@ -119,9 +126,7 @@ def frontier(
 def _best_within(answer: Answer, found: Sequence[Answer]) -> Answer:
     fits = [a for a in found if a.peak <= answer.budget]
     best = min(fits, key=lambda a: (a.extra, a.peak))
-    return replace(
-        best, budget=answer.budget, bound=answer.bound, which_bound=answer.which_bound
-    )
+    return replace(best, budget=answer.budget, bound=answer.bound, which_bound=answer.which_bound)
 
 
 def _over(search: Descent, plain: Found, *, proven: bool) -> OverBudget:
@@ -130,9 +135,7 @@ def _over(search: Descent, plain: Found, *, proven: bool) -> OverBudget:
     return OverBudget(search.budget, reached, least_budget(search.work), proven=proven)
 
 
-def _answer(
-    work: Rework, budget: int, found: Found, certificate: Certificate, how: str
-) -> Answer:
+def _answer(work: Rework, budget: int, found: Found, certificate: Certificate, how: str) -> Answer:
     schedule = work.schedule(found.weighed)
     peak = work.simulator.peak(schedule.order)
     return Answer(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from random import Random
+
+import numpy as np
 
 from gradtool.planning.gaps import Gap, absent, idle, with_drop, without_drop
 from gradtool.planning.rework import Drops, Rework, Weighed
@@ -18,6 +19,7 @@ _TRIALS = 16
 _TRIALS_KICKED = 6
 _KICK = 12
 _MANY = 200
+_SAME = 10**7
 _SLACK = Fraction(11, 10)
 
 
@@ -37,8 +39,9 @@ class Found:
 class Descent:
     """A search within `budget` bytes that may simulate `limit` steps altogether.
 
-    It ends early at extra work of `enough`, below which nothing is to be found.  `lowest` is the
-    least peak seen; `is_thorough` says whether the limit allows for many trials.
+    It ends early at extra work of `enough`, below which nothing is to be found, but for the
+    ten-millionth part of a step that the arithmetic of the bound may lose.  `lowest` is the least
+    peak seen; `is_thorough` says whether the limit allows for many trials.
     """
 
     def __init__(self, work: Rework, budget: int, limit: int, enough: int = 0) -> None:
@@ -58,7 +61,7 @@ class Descent:
 
     def is_done(self, found: Found) -> bool:
         """Whether the limit is reached or nothing better exists."""
-        return self.left <= 0 or found.extra <= self.enough
+        return self.left <= 0 or found.extra <= self.enough + self.work.total // _SAME
 
     def fit(
         self, found: Found, worth: Fraction | None = None, trials: int = _TRIALS
@@ -117,7 +120,7 @@ class Descent:
         return found
 
     def _fitting(self, found: Found) -> list[Gap]:
-        """Gaps that have room for the storage absent from them, those of the dearest steps first."""
+        """Gaps with room for the storage absent from them, those of the dearest steps first."""
         profile, size = found.weighed.profile, self.work.bytes
         costs, maker = self.work.costs, self.work.maker
         gaps = [
@@ -129,7 +132,7 @@ class Descent:
 
     def kick(self, found: Found, seed: int) -> Found:
         """Disturb a schedule at random, descend, keep what is no worse, until the limit."""
-        random, best = Random(seed), found
+        random, best = np.random.default_rng(seed), found
         while not self.is_done(best):
             kicked = self.weigh(self._kicked(found, random))
             trial = self.fit(kicked, best.extra * _SLACK, _TRIALS_KICKED)
@@ -141,7 +144,7 @@ class Descent:
                     best = trial
         return best
 
-    def _kicked(self, found: Found, random: Random) -> Drops:
+    def _kicked(self, found: Found, random: np.random.Generator) -> Drops:
         """Some neighbouring drops taken back, and some others made."""
         drops = found.drops
         taken = sorted(

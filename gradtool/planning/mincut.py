@@ -92,7 +92,7 @@ class Instant:
         read = [work.bytes[r] for r in writes if r in simulator.read]
         held += sum(work.bytes[r] for r in writes if r not in simulator.read) + min(read, default=0)
         if simulator.takes[step]:
-            held -= max(work.bytes[r] for r in writes)
+            held -= work.bytes[writes[0]]
         return budget - simulator.fixed - simulator.work[step] - max(held, 0)
 
     def drops(self, kept: Collection[int]) -> Drops:
@@ -104,7 +104,7 @@ class Instant:
         return {self.at: frozenset(gone)}
 
     def choose(self, price: Fraction | None) -> tuple[Choice, Fraction]:
-        """The cheapest choice at a price per byte (None: fewest bytes), and what it cannot go below.
+        """The cheapest choice at a price per byte (None: fewest bytes), and a bound of its value.
 
         The second is less than the value of the cut by no more than what rounding takes.
         """
@@ -164,10 +164,10 @@ class _Graph:
         ends = np.array([*keep, *again, *always], dtype=np.int64).reshape(-1, 2)
         self.tails, self.heads = ends[:, 0].copy(), ends[:, 1].copy()
         self.bytes = [work.bytes[r] for r in self.roots]
-        self.costs = [self._cost(s, s in instant.early) for s in self.steps]
+        self.costs = [self._cost(s, is_early=s in instant.early) for s in self.steps]
         self.unlimited = np.full(len(always), -1, dtype=np.int64)
 
-    def _cost(self, step: int, is_early: bool) -> int | None:
+    def _cost(self, step: int, *, is_early: bool) -> int | None:
         if not is_early:
             return 0
         return self.work.costs[step] if self.work.repeatable[step] else None
@@ -175,7 +175,7 @@ class _Graph:
     def cut(self, price: Fraction | None) -> tuple[Choice, Fraction]:
         work = sum(c for c in self.costs if c is not None)
         byte, unit = (Fraction(1), Fraction(0)) if price is None else (price, Fraction(1))
-        scale = Fraction(_ROOM) / max(byte * sum(self.bytes) + unit * work, 1)
+        scale = Fraction(_ROOM) / max(byte * sum(self.bytes) + unit * work, Fraction(1))
         capacities = [
             *_rounded(self.bytes, byte * scale),
             *_rounded(self.costs, unit * scale),
@@ -198,6 +198,6 @@ class _Graph:
 
 
 def _rounded(amounts: list[int] | list[int | None], scale: Fraction) -> list[int]:
-    """Amounts times a scale, rounded down: the least cut is then none too large.  -1 stands for ∞."""
+    """Amounts times a scale, rounded down so that no cut is too large; -1 stands for ∞."""
     top, bottom = scale.numerator, scale.denominator
     return [-1 if a is None else a * top // bottom for a in amounts]

@@ -21,10 +21,16 @@ from gradtool.planning.simulate import Simulator
 from gradtool.planning.step_graph import StepGraph
 from gradtool.program import Program
 
-_WORK = 1_000_000
-_LIMITS = 8
-_STARTS = 8
+# The work of effort 1 on programs of up to so many steps; on larger ones each unit costs more.
+_STEPS = 500
+_CUTS = 2_000
+_STATES = 10_000
+_FEWEST = 8
+# Of the work that is left, one part in so many is spent at a time.
+_SHARE = 6
+_LIMITS = 12
 _ASKED = 32
+_STARTS = 8
 
 
 @dataclass(frozen=True)
@@ -54,21 +60,20 @@ def best_order(program: Program, *, effort: int = 1) -> Ordered:
 
 
 class _Orders:
-    """The best order and the bound, as they come closer."""
+    """The best order and the bound, as they come closer, and the work that is left."""
 
     def __init__(self, program: Program, effort: int) -> None:
         self.graph = StepGraph(program)
         self.simulator = Simulator(program)
-        self.cuts = max(8, effort * _WORK // 4 // max(self.graph.count, 1))
-        self.states = max(100, effort * 4 * _WORK // max(self.graph.count, 1))
-        self.limits = _LIMITS * effort
+        share = effort / max(1, self.graph.count / _STEPS)
+        self.cuts, self.states = int(_CUTS * share), int(_STATES * share)
         given = tuple(range(self.graph.count))
         self.best = Ordered(given, self.simulator.peak(given), 0, "given")
-        self.tried = [np.arange(self.graph.count)]
 
     def found(self) -> Ordered:
         """Lists, cuts, then search: each only as long as the bound is not met."""
-        bounded = order_bound(self.graph, self.tried, cuts=self.cuts)
+        given = np.arange(self.graph.count)
+        bounded = order_bound(self.graph, [given], cuts=max(_FEWEST, self.cuts // 2))
         self._raise(bounded.bytes)
         if not self.best.proven:
             for order in bounded.orders:
@@ -76,7 +81,8 @@ class _Orders:
             for how, order in self._lists():
                 self._offer(order, how)
         if not self.best.proven:
-            self._search(bounded.needs)
+            asked = np.argsort(-bounded.needs, kind="stable")[:_ASKED].tolist()
+            self._refine(asked, self._search(asked))
         return self.best
 
     def _lists(self) -> Iterator[tuple[str, Integers]]:
@@ -88,41 +94,56 @@ class _Orders:
                 yield name, np.array(greedy(moves, newest=newest), dtype=np.int64)
         yield "depth first", np.array(depth_first(self.graph), dtype=np.int64)
 
-    def _search(self, needs: Integers) -> None:
-        """Try limits between the bound and the best order."""
-        asked = np.argsort(-needs, kind="stable")[:_ASKED].tolist()
+    def _search(self, asked: list[int]) -> int:
+        """Try limits between the bound and the best order; the least that was not refuted."""
         limit = least = self.best.bound
-        for _ in range(self.limits):
-            if not self._try(limit, asked):
-                least = limit + 1
+        open_ = self.best.peak
+        for _ in range(_LIMITS):
+            implied = self._implied(limit, asked)
+            if not implied.refuted:
+                open_ = min(open_, limit)
+                if not self._try(implied, asked):
+                    least = limit + 1
             least = max(least, self.best.bound)
             if least >= self.best.peak:
                 break
             limit = (least + self.best.peak - 1) // 2
-        while self.limits > 0 and self.best.bound < least:
-            self.limits -= 1
-            limit = (self.best.bound + least - 1) // 2
-            if self._refute(limit, asked).refuted:
-                self._raise(limit + 1)
-            else:
-                least = limit
+        return open_
 
-    def _try(self, limit: int, asked: list[int]) -> bool:
-        """Whether an order within the limit was found; the bound is above it if none can be."""
-        implied = self._refute(limit, asked)
+    def _refine(self, asked: list[int], above: int) -> None:
+        """Raise the bound between what was refuted and what was not."""
+        for _ in range(_LIMITS):
+            if self.best.bound >= above:
+                break
+            limit = (self.best.bound + above) // 2
+            if not self._implied(limit, asked).refuted:
+                above = limit
+
+    def _implied(self, limit: int, asked: list[int]) -> Implied:
+        """What a limit implies; the bound is above the limit if nothing fits."""
+        share = self.cuts // _SHARE
+        implied = Implied(self.graph, limit, share)
+        implied.ask(asked)
+        self.cuts -= share - max(implied.left, 0)
         if implied.refuted:
             self._raise(limit + 1)
-            return False
-        for run in self._starts(implied.graph, asked):
-            order = outwards(implied.graph, run, limit, self.states)
-            if order is not None:
-                self._offer(np.array(order), "search")
-                return True
-        found = from_start(implied.graph, limit, self.states)
+        return implied
+
+    def _try(self, implied: Implied, asked: list[int]) -> bool:
+        """Whether an order within the limit was found; the bound is above it if none can be."""
+        graph, limit = implied.graph, implied.limit
+        for run in self._starts(graph, asked):
+            found = outwards(graph, run, limit, self.states // _SHARE)
+            self.states -= found.states
+            if found.path is not None:
+                break
+        else:
+            found = from_start(graph, limit, self.states // _SHARE)
+            self.states -= found.states
+            if found.exhausted:
+                self._raise(limit + 1)
         if found.path is not None:
             self._offer(np.array(found.path), "search")
-        elif found.exhausted:
-            self._raise(limit + 1)
         return found.path is not None
 
     def _starts(self, graph: StepGraph, asked: list[int]) -> list[Mask]:
@@ -130,12 +151,10 @@ class _Orders:
         runs = (least_during(graph, step)[1] for step in asked)
         return list({run.tobytes(): run for run in runs}.values())[:_STARTS]
 
-    def _refute(self, limit: int, asked: list[int]) -> Implied:
-        implied = Implied(self.graph, limit, self.cuts)
-        implied.ask(asked)
-        return implied
-
     def _raise(self, bound: int) -> None:
+        """Take a bound, rounded up to what sizes can add up to."""
+        grain, fixed = self.graph.grain, self.graph.fixed
+        bound = fixed + -(-(bound - fixed) // grain) * grain
         self.best = replace(self.best, bound=max(bound, self.best.bound))
 
     def _offer(self, order: Integers, how: str) -> None:

@@ -25,7 +25,7 @@ class State(NamedTuple):
 
 
 class Moves:
-    """Moves from state to state: forward one more step runs, backward the last one is taken back."""
+    """Moves between states: forward one more step runs, backward one that ran last is taken back."""
 
     def __init__(self, graph: StepGraph, *, backward: bool) -> None:
         self.graph, self.backward = graph, backward
@@ -96,7 +96,7 @@ def greedy(moves: Moves, *, newest: bool) -> list[int]:
     Of moves that are equal, the one that became possible last, or that comes first in the file.
     """
     state, goal = moves.ends()
-    run, live = state.run, state.live
+    run = state.run
     sign = -1 if moves.backward else 1
     grown: dict[int, int] = {}
     waiting: list[tuple[int, int, int]] = []
@@ -118,7 +118,6 @@ def greedy(moves: Moves, *, newest: bool) -> list[int]:
             continue
         del grown[step]
         run ^= 1 << step
-        live += growth
         made.append(step)
         for other in moves.freed[step]:
             if moves.can(run, other):

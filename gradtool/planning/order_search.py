@@ -6,8 +6,8 @@ order fits the limit, one that passes through that state does (docs/bounds.md). 
 from the first state ends without an order, none fits.
 
 Source: sets of run steps as states and the limit as a budget are of Ahn et al. 2020
-(arXiv:2003.02369), §3; commitment to valleys is Liu's for trees (1987, doi:10.1137/0608004).  Unlike
-them we commit in any graph, by minimum cuts, and search from the start, the end and the middle.
+(arXiv:2003.02369), §3; commitment to valleys is Liu's for trees (1987, doi:10.1137/0608004).  We
+differ: we commit in any graph, by minimum cuts, and search from the start, the end and the middle.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ from gradtool.planning.step_graph import StepGraph
 
 @dataclass(frozen=True)
 class Found:
-    """The moves to the goal (None if none were found); whether there are none, for certain."""
+    """The moves to the goal (None if none were found), after how many states.
+
+    `exhausted` says that there are none, for certain.
+    """
 
     path: tuple[int, ...] | None
     exhausted: bool
+    states: int
 
 
 class Search:
     """A search of moves within a limit (bytes), over at most so many states."""
 
     def __init__(self, moves: Moves, limit: int, states: int) -> None:
-        self.moves, self.limit, self.left = moves, limit, states
+        self.moves, self.limit, self.states, self.left = moves, limit, states, states
 
     def run(self, start: State, goal: int) -> Found:
         """Moves from a state to the one in which the steps of `goal` have run."""
@@ -44,10 +48,10 @@ class Search:
         while state.run != goal:
             found = self._valley(state._replace(path=None), goal)
             if found is None:
-                return Found(None, exhausted=self.left > 0)
+                return Found(None, self.left > 0, self.states - self.left)
             state = self._settled(self._lowest(state, found))
             path += steps(state.path)
-        return Found(tuple(path), exhausted=False)
+        return Found(tuple(path), False, self.states - self.left)
 
     def _settled(self, state: State) -> State:
         """The state after moves that fit and add nothing: these are valleys at once."""
@@ -104,14 +108,18 @@ class Search:
         return state
 
 
-def outwards(graph: StepGraph, run: Mask, limit: int, states: int) -> list[int] | None:
-    """An order within the limit that passes through the state in which some steps have run."""
+def outwards(graph: StepGraph, run: Mask, limit: int, states: int) -> Found:
+    """An order within the limit that passes through the state in which some steps have run.
+
+    If there is none through that state, there may still be others.
+    """
     backward, forward = Moves(graph, backward=True), Moves(graph, backward=False)
     head = Search(backward, limit, states).run(backward.start(run), backward.ends()[1])
     if head.path is None:
-        return None
+        return head
     tail = Search(forward, limit, states).run(forward.start(run), forward.ends()[1])
-    return None if tail.path is None else [*reversed(head.path), *tail.path]
+    path = None if tail.path is None else (*reversed(head.path), *tail.path)
+    return Found(path, tail.exhausted, head.states + tail.states)
 
 
 def from_start(graph: StepGraph, limit: int, states: int) -> Found:

@@ -27,6 +27,8 @@ from gradtool.planning.polish_memory import (
     GAP,
     HIGH,
     LAST,
+    LAST_EXCESS,
+    LAST_EXTRA,
     LATER,
     LENGTH,
     LOW,
@@ -180,41 +182,50 @@ def refresh(m: Memory, instance: int) -> None:
     m[EXCESS] += excess(m, p)
 
 
-def spread(m: Memory, held: int, size: int) -> None:
+def count_bytes(m: Memory, held: int, size: int) -> None:
     """Count more bytes while an instance of a storage is alive, between positions LOW and HIGH."""
     first = m[m[AT] + maker_of(m, held)] + 1
     last = m[m[AT] + m[m[LAST] + held]]
     add(m, max(first, m[LOW]), min(last, m[HIGH]) + 1, size)
 
 
-def touch(m: Memory, held: int) -> None:
-    """Remember an instance of a storage for `attach`."""
+def set_last(m: Memory, held: int, new: int) -> None:
+    """Say who reads an instance of a storage last; weigh anew the steps that this concerns."""
+    old, maker = m[m[LAST] + held], maker_of(m, held)
+    if new != old:
+        m[m[LAST] + held] = new
+        if m[m[TARGET] + (old >> BITS)] >= 0:
+            refresh(m, old)
+        if m[m[TARGET] + (new >> BITS)] >= 0:
+            refresh(m, new)
+        if maker in (old, new):
+            refresh(m, maker)
+
+
+def update_last(m: Memory, held: int) -> None:
+    """Find who reads an instance of a storage last, and count its bytes up to there."""
+    old, new = m[m[AT] + m[m[LAST] + held]], last_reader(m, held)
+    until = m[m[AT] + new]
+    size = m[m[SIZE] + (held >> BITS)]
+    add(m, old + 1, until + 1, size)
+    add(m, until + 1, old + 1, -size)
+    set_last(m, held, new)
+
+
+def detach(m: Memory, held: int) -> None:
+    """Count an instance of a storage no more, until `attach`."""
+    count_bytes(m, held, -m[m[SIZE] + (held >> BITS)])
     m[m[TOUCHED] + m[TOUCHES]] = held
     m[TOUCHES] += 1
 
 
 def attach(m: Memory) -> None:
-    """Count all instances that were touched, up to where they are now read last."""
+    """Count all that was detached, up to where it is now read last."""
     for i in range(m[TOUCHES]):
         held = m[m[TOUCHED] + i]
-        old, new, maker = m[m[LAST] + held], last_reader(m, held), maker_of(m, held)
-        m[m[LAST] + held] = new
-        spread(m, held, m[m[SIZE] + (held >> BITS)])
-        if new != old:
-            if m[m[TARGET] + (old >> BITS)] >= 0:
-                refresh(m, old)
-            if m[m[TARGET] + (new >> BITS)] >= 0:
-                refresh(m, new)
-            if maker in (old, new):
-                refresh(m, maker)
+        set_last(m, held, last_reader(m, held))
+        count_bytes(m, held, m[m[SIZE] + (held >> BITS)])
     m[TOUCHES] = 0
-
-
-def detach(m: Memory) -> None:
-    """Count all instances that were touched no more."""
-    for i in range(m[TOUCHES]):
-        held = m[m[TOUCHED] + i]
-        spread(m, held, -m[m[SIZE] + (held >> BITS)])
 
 
 def remember(m: Memory, kind: int, instance: int, p: int) -> None:
@@ -224,69 +235,85 @@ def remember(m: Memory, kind: int, instance: int, p: int) -> None:
     m[UNDOS] += 1
 
 
-def put(m: Memory, p: int, q: int) -> None:
-    """Let what runs at position q run at position p."""
-    instance = m[m[ORDER] + q]
-    m[m[GAP] + p], m[m[OWN] + p], m[m[ORDER] + p] = m[m[GAP] + q], m[m[OWN] + q], instance
-    m[m[AT] + instance] = p
+def move_up(m: Memory, first: int, last: int) -> None:
+    """Let what runs from `first` to `last` run one position later."""
+    gap, own, order, at = m[GAP], m[OWN], m[ORDER], m[AT]
+    for p in range(last, first - 1, -1):
+        m[gap + p + 1] = m[gap + p]
+    for p in range(last, first - 1, -1):
+        m[own + p + 1] = m[own + p]
+    for p in range(last, first - 1, -1):
+        m[order + p + 1] = m[order + p]
+        m[at + m[order + p]] = p + 1
+
+
+def move_down(m: Memory, first: int, last: int) -> None:
+    """Let what runs from `first` to `last` run one position earlier."""
+    gap, own, order, at = m[GAP], m[OWN], m[ORDER], m[AT]
+    for p in range(first, last + 1):
+        m[gap + p - 1] = m[gap + p]
+    for p in range(first, last + 1):
+        m[own + p - 1] = m[own + p]
+    for p in range(first, last + 1):
+        m[order + p - 1] = m[order + p]
+        m[at + m[order + p]] = p - 1
 
 
 def shift(m: Memory, instance: int, to: int) -> None:
-    """Let an instance run at position `to` instead; those between move up.
+    """Let an instance run at position `to` instead; those between make room.
 
     Other instances of its step must not lie between, nor what has to come before or after it.
-    What is alive outside of both positions does not change, if all is read from the same instances.
     """
-    step, slot = instance >> BITS, instance & (SLOTS - 1)
+    step = instance >> BITS
     old = m[m[AT] + instance]
-    limit = to if to < old else to + 1
-    m[LOW], m[HIGH] = min(to, old), max(to, old) + 1
-    for i in range(m[m[READS] + step], m[m[READS] + step + 1]):
-        here, there = holder(m, m[i], old), holder(m, m[i], limit)
-        last = m[m[LAST] + here]
-        if here != there:
-            m[LOW], m[HIGH] = 0, FAR
-            touch(m, there)
-        if here != there or last == instance or m[m[AT] + last] < limit:
-            touch(m, here)
-    before = latest(m, step, old)
-    for i in range(m[m[WRITES] + step], m[m[WRITES] + step + 1]):
-        if before >= 0 and not m[m[PINNED] + m[i]]:
-            m[LOW], m[HIGH] = 0, FAR
-            touch(m, (m[i] << BITS) + before)
-        if before < 0 or not m[m[PINNED] + m[i]]:
-            touch(m, (m[i] << BITS) + slot)
-    detach(m)
     mine = m[m[OWN] + old]
+    detach_around(m, instance, to)
     m[EXCESS] -= excess(m, old)
     if to > old:
-        for p in range(old, to):
-            put(m, p, p + 1)
+        move_down(m, old + 1, to)
         m[m[GAP] + to] = m[m[GAP] + to + 1]
     else:
-        for p in range(old, to, -1):
-            put(m, p, p - 1)
+        move_up(m, to, old - 1)
     m[m[OWN] + to], m[m[ORDER] + to], m[m[AT] + instance] = mine, instance, to
     m[EXCESS] += excess(m, to)
     attach(m)
     remember(m, SHIFTED, instance, old)
 
 
+def detach_around(m: Memory, instance: int, to: int) -> None:
+    """Detach the storages that are alive otherwise once an instance runs at another position.
+
+    As long as everything is read from the same instances, nothing changes but between the two.
+    """
+    step, slot = instance >> BITS, instance & (SLOTS - 1)
+    old = m[m[AT] + instance]
+    limit = to if to < old else to + 1
+    before = latest(m, step, old)
+    m[LOW], m[HIGH] = min(to, old), max(to, old) + 1
+    if before >= 0:
+        m[LOW], m[HIGH] = 0, FAR
+    for i in range(m[m[READS] + step], m[m[READS] + step + 1]):
+        if holder(m, m[i], old) != holder(m, m[i], limit):
+            m[LOW], m[HIGH] = 0, FAR
+    for i in range(m[m[READS] + step], m[m[READS] + step + 1]):
+        here, there = holder(m, m[i], old), holder(m, m[i], limit)
+        last = m[m[LAST] + here]
+        if here != there:
+            detach(m, there)
+        if here != there or last == instance or m[m[AT] + last] < limit:
+            detach(m, here)
+    for i in range(m[m[WRITES] + step], m[m[WRITES] + step + 1]):
+        if before < 0 or not m[m[PINNED] + m[i]]:
+            detach(m, (m[i] << BITS) + slot)
+        if before >= 0 and not m[m[PINNED] + m[i]]:
+            detach(m, (m[i] << BITS) + before)
+
+
 def insert(m: Memory, instance: int, to: int) -> None:
     """Let a further instance of a step run at position `to`; what it reads must be there."""
     step, slot = instance >> BITS, instance & (SLOTS - 1)
-    m[LOW], m[HIGH] = 0, FAR
-    for i in range(m[m[READS] + step], m[m[READS] + step + 1]):
-        held = holder(m, m[i], to)
-        if m[m[AT] + m[m[LAST] + held]] < to:
-            touch(m, held)
     before = latest(m, step, to)
-    for i in range(m[m[WRITES] + step], m[m[WRITES] + step + 1]):
-        if before >= 0 and not m[m[PINNED] + m[i]]:
-            touch(m, (m[i] << BITS) + before)
-    detach(m)
-    for p in range(m[LENGTH], to, -1):
-        put(m, p, p - 1)
+    move_up(m, to, m[LENGTH] - 1)
     m[m[ORDER] + to], m[m[OWN] + to], m[m[AT] + instance] = instance, 0, to
     m[LENGTH] += 1
     m[EXTRA] += m[m[COST] + step]
@@ -295,37 +322,41 @@ def insert(m: Memory, instance: int, to: int) -> None:
     for i in range(m[m[WRITES] + step], m[m[WRITES] + step + 1]):
         if not m[m[PINNED] + m[i]]:
             m[m[LAST] + (m[i] << BITS) + slot] = instance
-            touch(m, (m[i] << BITS) + slot)
-    attach(m)
+            update_last(m, (m[i] << BITS) + slot)
     refresh(m, instance)
+    update_around(m, instance, before)
     remember(m, INSERTED, instance, to)
+
+
+def update_around(m: Memory, instance: int, before: int) -> None:
+    """Update who reads last what an instance reads, and what the one before it wrote."""
+    step, p = instance >> BITS, m[m[AT] + instance]
+    for i in range(m[m[WRITES] + step], m[m[WRITES] + step + 1]):
+        if before >= 0 and not m[m[PINNED] + m[i]]:
+            update_last(m, (m[i] << BITS) + before)
+    for i in range(m[m[READS] + step], m[m[READS] + step + 1]):
+        held = holder(m, m[i], p)
+        last = m[m[LAST] + held]
+        if last == instance or m[m[AT] + last] < p:
+            update_last(m, held)
 
 
 def erase(m: Memory, instance: int) -> None:
     """Take an instance out: the one before it must be there, or nobody reads it."""
     step, slot = instance >> BITS, instance & (SLOTS - 1)
     old = m[m[AT] + instance]
-    m[LOW], m[HIGH] = 0, FAR
     before = latest(m, step, old)
     for i in range(m[m[WRITES] + step], m[m[WRITES] + step + 1]):
-        held = (m[i] << BITS) + slot
         if not m[m[PINNED] + m[i]]:
-            spread(m, held, -m[m[SIZE] + m[i]])
-            if before >= 0:
-                touch(m, (m[i] << BITS) + before)
-    for i in range(m[m[READS] + step], m[m[READS] + step + 1]):
-        held = holder(m, m[i], old)
-        if m[m[LAST] + held] == instance:
-            touch(m, held)
-    detach(m)
+            last = m[m[LAST] + (m[i] << BITS) + slot]
+            add(m, old + 1, m[m[AT] + last] + 1, -m[m[SIZE] + m[i]])
+    unseat(m, step, slot)
+    update_around(m, instance, before)
+    m[EXTRA] -= m[m[COST] + step]
     m[EXCESS] -= excess(m, old)
+    move_down(m, old + 1, m[LENGTH] - 1)
     m[LENGTH] -= 1
     m[m[AT] + instance] = -1
-    for p in range(old, m[LENGTH]):
-        put(m, p, p + 1)
-    m[EXTRA] -= m[m[COST] + step]
-    unseat(m, step, slot)
-    attach(m)
     remember(m, ERASED, instance, old)
 
 
@@ -385,7 +416,7 @@ def begin(m: Memory) -> None:
             if not m[m[PINNED] + m[i]] or instance == first_of(m, step):
                 held = (m[i] << BITS) + (instance & (SLOTS - 1))
                 m[m[LAST] + held] = last_reader(m, held)
-                spread(m, held, m[m[SIZE] + m[i]])
+                count_bytes(m, held, m[m[SIZE] + m[i]])
     for p in range(m[LENGTH] - 1):
         refresh(m, m[m[ORDER] + p])
     keep_best(m)
@@ -444,24 +475,44 @@ def try_shift(m: Memory, instance: int) -> None:
             shift(m, instance, p + 1 + near(m, room))
 
 
-def try_insert(m: Memory, p: int, root: int, most: float) -> None:
-    """Run a step again so that what position p reads of it need not be alive since its last use."""
+def added(m: Memory, weight: float) -> float:
+    """What was added to extra + weight · excess since the last decision."""
+    return (m[EXTRA] - m[LAST_EXTRA]) + weight * (m[EXCESS] - m[LAST_EXCESS])
+
+
+def excess_with(m: Memory, first: int, last: int, size: int) -> int:
+    """How much of the excess from `first` to `last` could go if `size` bytes were not there."""
+    gap, own, budget = m[GAP], m[OWN], m[BUDGET]
+    found = 0
+    for p in range(first, last + 1):
+        found += max(min(m[gap + p] + m[own + p] - budget, size), 0)
+    return found
+
+
+def try_insert(m: Memory, p: int, root: int, weight: float, most: float) -> bool:
+    """Run a step again so that what position p reads of it need not be alive since its last use.
+
+    It is not done where it would add more than `most` even if it took away what it can.
+    """
     step = m[m[MAKER] + root]
-    if not m[m[REPEATS] + step] or m[m[PINNED] + root] or m[m[COST] + step] > most:
-        return
-    if m[m[COUNT] + step] == SLOTS or m[UNDOS] + 2 > MOST_UNDOS or m[LENGTH] == m[CAPACITY]:
-        return
-    use = reader_between(m, root, m[m[AT] + maker_of(m, holder(m, root, p))], p)
-    if p - use <= 1:
-        return
     base = step << BITS
+    if not m[m[REPEATS] + step] or m[m[PINNED] + root] or m[m[COUNT] + step] == SLOTS:
+        return False
+    use = reader_between(m, root, m[m[AT] + maker_of(m, holder(m, root, p))], p)
+    if p - use <= 1 or m[UNDOS] + 2 > MOST_UNDOS or m[LENGTH] == m[CAPACITY]:
+        return False
+    to = p - near(m, p - use - 1)
+    gone = excess_with(m, use + 1, to - 1, m[m[SIZE] + root])
+    if m[m[COST] + step] + added(m, weight) - weight * gone > most:
+        return False
     slot = 0
     while m[m[AT] + base + slot] >= 0:
         slot += 1
-    insert(m, base + slot, p - near(m, p - use - 1))
+    insert(m, base + slot, to)
+    return True
 
 
-def insert_sources(m: Memory, most: float, depth: int) -> None:
+def insert_sources(m: Memory, weight: float, most: float, depth: int) -> None:
     """Run again, perhaps, what was kept alive for a step that was just inserted, and so on."""
     for k in range(m[UNDOS] - 1, MOST_UNDOS):
         if k >= m[UNDOS] or depth == 0:
@@ -471,7 +522,7 @@ def insert_sources(m: Memory, most: float, depth: int) -> None:
         for i in range(m[m[READS] + step], m[m[READS] + step + 1]):
             p = m[m[AT] + instance]
             if m[m[LAST] + holder(m, m[i], p)] == instance and draw(m, 2):
-                try_insert(m, p, m[i], most)
+                try_insert(m, p, m[i], weight, most)
         depth -= 1
 
 
@@ -490,7 +541,7 @@ def try_erase(m: Memory) -> None:
     erase(m, instance)
 
 
-def propose(m: Memory, shifts: int, depth: int, most: float) -> None:
+def propose(m: Memory, shifts: int, depth: int, weight: float, most: float) -> None:
     """Shift an instance, add one, take one out, or take one out and add another."""
     kind = draw(m, 100)
     if kind < shifts:
@@ -504,11 +555,8 @@ def propose(m: Memory, shifts: int, depth: int, most: float) -> None:
     p = draw(m, m[LENGTH] - 1)
     step = m[m[ORDER] + p] >> BITS
     first, stop = m[m[READS] + step], m[m[READS] + step + 1]
-    if first < stop:
-        before = m[UNDOS]
-        try_insert(m, p, m[first + draw(m, stop - first)], most)
-        if m[UNDOS] > before:
-            insert_sources(m, most, depth)
+    if first < stop and try_insert(m, p, m[first + draw(m, stop - first)], weight, most):
+        insert_sources(m, weight, most, depth)
 
 
 def anneal(
@@ -527,12 +575,12 @@ def anneal(
     """
     accepted = 0
     for _ in range(moves):
-        extra, over = m[EXTRA], m[EXCESS]
+        m[LAST_EXTRA], m[LAST_EXCESS] = m[EXTRA], m[EXCESS]
         most = temperature * rolls[draw(m, len(rolls))]
-        propose(m, shifts, depth, most + weight * over)
+        propose(m, shifts, depth, weight, most)
         if m[UNDOS] == 0:
             continue
-        if (m[EXTRA] - extra) + weight * (m[EXCESS] - over) <= most:
+        if added(m, weight) <= most:
             m[UNDOS] = 0
             accepted += 1
             keep_best(m)

@@ -61,7 +61,7 @@ class Rework:
         self.total = sum(self.costs)
 
     def _count_storages(self) -> None:
-        """What weighing asks of a step: its passing outputs, bytes that stay, that are never read."""
+        """What weighing asks of a step: outputs that pass, bytes that stay or are never read."""
         simulator, pinned = self.simulator, self.pinned
         self._ends = frozenset(pinned)
         self._end_bytes = simulator.fixed + sum(self.bytes[r] for r in pinned)

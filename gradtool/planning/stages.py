@@ -25,7 +25,7 @@ _TOLERANCE = 1e-6
 
 
 class Relaxed(NamedTuple):
-    """A lower bound of the extra work, and what is kept at each instant in the solution (0 to 1)."""
+    """A lower bound of the extra work, and what a solution keeps at each instant (0 to 1)."""
 
     bound: float
     kept: list[dict[int, float]]
@@ -93,9 +93,7 @@ class Stages:
                 self._covered(self._run(step, stage), root, [self._run(maker[root], stage)], stage)
         if stage < self.count:
             for root in self.roots:
-                self._covered(
-                    self._kept(root, stage), root, [self._run(maker[root], stage)], stage
-                )
+                self._covered(self._kept(root, stage), root, [self._run(maker[root], stage)], stage)
 
     def _covered(self, need: int, root: int, makers: list[int], stage: int) -> None:
         """A need of a storage is met by its makers or by what the instant before has kept."""
@@ -166,6 +164,4 @@ class Stages:
     def _solution(self, values: Floats | None) -> list[dict[int, float]]:
         if values is None:
             return []
-        return [
-            {r: float(values[self._kept(r, k)]) for r in self.roots} for k in range(self.count)
-        ]
+        return [{r: float(values[self._kept(r, k)]) for r in self.roots} for k in range(self.count)]

@@ -19,7 +19,7 @@ def first(
 ) -> tuple[Found | None, str]:
     """The best schedule to which a start leads, and which start that is.
 
-    Only schedules better than `best` count; without one the search also starts with nothing dropped.
+    Only schedules better than `best` count; without one nothing dropped is a start, too.
     """
     how = ""
     for start, found in _starts(search, certificate, greedy=best is None):

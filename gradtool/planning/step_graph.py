@@ -7,6 +7,7 @@ keep their order among each other, so that every order computes the same bits.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,7 +25,7 @@ class StepGraph:
     `writes` are the storages that a step touches, `work` the bytes of its workspace, `takes` the
     storages one of which its first output (of `gain` bytes) may be written over.  Of each storage,
     `size` is in bytes, `maker` the step that computes it, `readers` those that read it, and
-    `stays` whether it lives to the end.
+    `stays` whether it lives to the end.  All sizes and workspaces are multiples of `grain`.
     """
 
     def __init__(self, program: Program) -> None:
@@ -41,7 +42,9 @@ class StepGraph:
         self.takes = [local(roots) for roots in simulator.takes]
         self.work = simulator.work
         self.size = list(simulator.bytes.values())
-        self.gain = [self.size[w[0]] if t else 0 for w, t in zip(self.writes, self.takes, strict=True)]
+        first = zip(self.writes, self.takes, strict=True)
+        self.gain = [self.size[writes[0]] if takes else 0 for writes, takes in first]
+        self.grain = math.gcd(*self.size, *self.work) or 1
         self.stays = [root in simulator.pinned for root in number]
         self.maker = [0] * len(number)
         readers: list[list[int]] = [[] for _ in number]
@@ -130,7 +133,8 @@ def _precedence(program: Program) -> tuple[list[tuple[int, ...]], list[tuple[int
     after: list[list[int]] = [[] for _ in program.steps]
     kept = -1
     for index, step in enumerate(program.steps):
-        needed = {maker[v]: None for read in step.reads for v in _bases(program, read) if v in maker}
+        reads = (v for read in step.reads for v in _bases(program, read))
+        needed = {maker[v]: None for v in reads if v in maker}
         if not step.recomputable:
             if kept >= 0:
                 needed[kept] = None

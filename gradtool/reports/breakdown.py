@@ -26,11 +26,16 @@ def by_phase(plan: Plan) -> Table:
     return _by(plan, "phase", lambda step: step.stage)
 
 
+def by_module(plan: Plan) -> Table:
+    """The parts of the model whose steps left what is held at the peak."""
+    return _by(plan, "module", module)
+
+
 def by(plan: Plan, what: str, top: int) -> Table:
-    """The table of `report --by`: `region`, `tensor`, `op` or `phase`."""
+    """The table of `report --by`: `region`, `tensor`, `op`, `phase` or `module`."""
     if what == "tensor":
         return alive_at_peak(plan, top)
-    tables = {"region": by_region, "op": by_operator, "phase": by_phase}
+    tables = {"region": by_region, "op": by_operator, "phase": by_phase, "module": by_module}
     return tables[what](plan)
 
 

@@ -38,6 +38,7 @@ DIFFERENTIATED = WHOLE | {full_name(*split_name(c.op)) for c in cases.CASES if c
 # What no finite difference shows, and the test that covers it.
 STRAIGHT = "passes/test_straight_through.py::test_gradients_are_those_of_torch"
 REFUSED = "operators/test_refusals.py::test_rounding_has_no_derivative_without_ste"
+MASKED = "passes/test_masks.py::test_the_choice_has_the_bits_of_the_composite"
 ELSEWHERE = {
     "BitCast": "operators/test_refusals.py::test_bits_read_as_their_own_type_pass_the_gradient_on",
     "DynamicQuantizeLinear": REFUSED,
@@ -45,6 +46,7 @@ ELSEWHERE = {
     "ai.gradtool::FakeQuantize": STRAIGHT,
     "ai.gradtool::FakeQuantizeGrad": STRAIGHT,
     "ai.gradtool::FakeQuantizeGradScale": STRAIGHT,
+    "ai.gradtool::MaskGrad": MASKED,
 }
 
 

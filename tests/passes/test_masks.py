@@ -128,10 +128,10 @@ def test_a_mask_is_kept_in_place_of_the_output_of_relu():
     assert lines(after.model)[:6] == [
         "h = Mul (x, w)",
         "r = Relu (h)",
-        "Relu/grad/ReluGrad/LessOrEqual:0 = LessOrEqual (r, const)",
+        "Relu/grad/ReluGrad/Cast:0 = Cast (r)",
         "y = Neg (r)",
         "Neg/grad/Neg:0 = Neg (y_grad)",
-        "Relu/grad/ReluGrad:0 = Where (Relu/grad/ReluGrad/LessOrEqual:0, const, Neg/grad/Neg:0)",
+        "Relu/grad/ReluGrad:0 = MaskGrad (Relu/grad/ReluGrad/Cast:0, Neg/grad/Neg:0)",
     ]
 
 
@@ -147,6 +147,21 @@ def test_a_value_that_is_kept_anyway_needs_no_mask(rest):
     before, after = both(parse(text, "w"))
 
     assert lines(after.model) == lines(before.model)
+
+
+def test_a_gradient_like_that_of_relu_compares_with_zero():
+    """What is not known to be the result of Relu may be negative."""
+    text = "g (float[N, 4] x, float[4] w) => (y) { h = Mul (x, w) r = Relu (h) y = Neg (r) }"
+    before, _ = both(parse(text, "w"))
+    (node,) = calls(before, "ReluGrad")
+    node.replace_input_with(0, before.model.graph.node("Mul").outputs[0])
+    after = replace(before, model=save_less(before.model, any_peak=True))
+    feeds = {"x": special(3, 4, seed=1), "y_grad": special(3, 4, seed=2)}
+    expected = gt.run(before, feeds).gradients
+
+    assert [n.op_type for n in after.model.graph if is_hoisted(n)] == ["LessOrEqual"]
+    for name, array in gt.run(after, feeds).gradients.items():
+        assert array.tobytes() == expected[name].tobytes()
 
 
 def test_two_gradients_that_choose_by_one_value_release_it_together():

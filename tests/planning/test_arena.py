@@ -7,6 +7,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packings import SEARCHED, SMALL, columns, lasting, least, load
 
 from gradtool.errors import UsageError
 from gradtool.planning.arena import PLAN, SEARCH, Effort, load_profile, overlap, pack, place
@@ -14,37 +15,7 @@ from gradtool.planning.liveness import Lifetime
 from gradtool.planning.plan import Buffer
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
-SMALL = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.integers(0, 3)), max_size=6)
 LARGE = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 20), st.integers(0, 12)), max_size=40)
-
-# `(size, first, last)`: no order of the greedy packings fits these into their load of 7.
-SEARCHED = [(3, 5, 5), (2, 4, 5), (2, 0, 2), (2, 0, 4), (2, 0, 3), (1, 1, 3), (2, 3, 5)]
-
-
-def columns(spans):
-    """Sizes, first and last steps of `(size, first, last)`."""
-    return tuple([span[k] for span in spans] for k in range(3))
-
-
-def lasting(drawn):
-    """`(size, first, last)` of `(size, first, more steps)`."""
-    return [(size, first, first + more) for size, first, more in drawn]
-
-
-def load(spans):
-    return max((sum(s for s, a, b in spans if a <= t <= b) for _, t, _ in spans), default=0)
-
-
-def least(spans):
-    """The least arena, by letting the buffers fall in every order."""
-    best = sum(size for size, _, _ in spans)
-    for order in itertools.permutations(spans):
-        tops = []
-        for size, first, last in order:
-            below = [top for top, a, b in tops if a <= last and b >= first]
-            tops.append((max(below, default=0) + size, first, last))
-        best = min(best, max((top for top, _, _ in tops), default=0))
-    return best
 
 
 def check(spans, packing):

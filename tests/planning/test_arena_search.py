@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packings import OUT_OF_REACH, SEARCHED, SMALL, columns, lasting, least
 
 from gradtool.planning.arena import cpsat
 from gradtool.planning.arena.canonical import FOUND, IMPOSSIBLE, STOPPED, search
@@ -12,10 +15,10 @@ from gradtool.planning.arena.compiled import available
 from gradtool.planning.arena.compiled import search as search_problem
 from gradtool.planning.arena.greedy import best_fit, greedy, skyline
 from gradtool.planning.arena.problem import RANKS, parts
-from test_arena import SEARCHED, SMALL, columns, lasting, least
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 PLENTY = 10**7
+CP_SAT = pytest.mark.skipif(find_spec("ortools") is None, reason="OR-tools is not installed")
 
 
 def problems(spans):
@@ -157,15 +160,30 @@ def test_climbing_finds_the_least_and_proves_it():
     assert climb.size == climb.bound == 7
 
 
-def test_climbing_goes_up_the_rungs_past_what_it_gave_up():
-    climb = climbed(SEARCHED, 100)
+def test_climbing_proves_that_the_load_is_out_of_reach():
+    climb = climbed(OUT_OF_REACH, PLENTY)
 
-    assert climb.given_up >= climb.bound == 7 < climb.size
+    assert climb.problem.load == 5
+    assert climb.size == climb.bound == 6
 
 
-@pytest.mark.skipif(not cpsat.available(problem(SEARCHED)), reason="OR-tools is not installed")
+def test_climbing_without_work_changes_nothing():
+    climb = climbed(SEARCHED, 0)
+
+    assert (climb.bound, climb.size, climb.how) == (7, 14, "stacked")
+
+
+@CP_SAT
 def test_cp_sat_closes_what_is_open():
     part = problem(SEARCHED)
     offsets, bound = cpsat.improve(part, np.cumsum(part.size) - part.size, part.load, time=1.0)
 
     assert height(part, offsets) == bound == 7
+
+
+@CP_SAT
+def test_cp_sat_agrees_that_the_load_is_out_of_reach():
+    part = problem(OUT_OF_REACH)
+    found = cpsat.improve(part, np.cumsum(part.size) - part.size, part.load, time=1.0)
+
+    assert found[1] == height(part, found[0]) == 6

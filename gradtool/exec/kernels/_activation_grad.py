@@ -6,7 +6,7 @@ import math
 
 from gradtool.exec.kernels._blocks import pointwise
 from gradtool.exec.kernels._erf import erf_into
-from gradtool.exec.kernels._select import choose, drop
+from gradtool.exec.kernels._select import choose, drop, keep
 
 ROOT_HALF = math.sqrt(0.5)
 DENSITY = 1 / math.sqrt(2 * math.pi)
@@ -22,6 +22,12 @@ def _sigmoid(xp, x, out):
 @pointwise("ai.gradtool::ReluGrad", temporaries=1, masks=1, may_inplace=(0, 1))
 def relu_grad(xp, y, dy, out, t, mask):
     drop(xp, xp.less_equal(y, 0, out=mask), dy, out, t)
+
+
+@pointwise("ai.gradtool::MaskGrad", temporaries=1, masks=1, may_inplace=(1,))
+def mask_grad(xp, mask, dy, out, t, own):
+    xp.copyto(own, mask)
+    keep(xp, own, dy, out, t)
 
 
 @pointwise("ai.gradtool::LeakyReluGrad", temporaries=3, masks=1, may_inplace=(0, 1))

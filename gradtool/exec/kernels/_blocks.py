@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._sums import BLOCK, accumulator, blocks
+from gradtool.exec.kernels._sums import accumulator, block_size, blocks
 from gradtool.program import Spec
 
 
@@ -15,15 +15,19 @@ def pointwise(name, *, temporaries=0, masks=0, may_inplace=(), **declared):
     """Register `f(xp, *inputs, out, *temporaries, *masks, **attributes)` as a kernel.
 
     `f` sees one block at a time: inputs broadcast to the output, and scratch of its size, of the
-    output's type and bool.  Half-precision blocks are converted to float32 and back.  Inputs named
-    by `may_inplace` may be the output: `f` reads them before it writes.
+    output's type and bool.  How many may be functions of the inputs and the attributes.
+    Half-precision blocks are converted to float32 and back.  Inputs named by `may_inplace` may be
+    the output: `f` reads them before it writes.
     """
 
     def work(*inputs, out, **attributes):
-        size = min(BLOCK, math.prod(out[0].shape))
-        wide = accumulator(out[0].dtype)
-        count = temporaries if wide == out[0].dtype else temporaries + len(inputs) + 1
-        return [Spec((size,), wide)] * count + [Spec((size,), np.dtype(bool))] * masks
+        y = out[0]
+        size = block_size(y.shape)
+        wide = accumulator(y.dtype)
+        spare, flags = (n(*inputs, **attributes) if callable(n) else n for n in (temporaries, masks))
+        if wide != y.dtype:
+            spare += 1 + sum(i is not None and _is_narrow(i, y) for i in inputs)
+        return [Spec((size,), wide)] * spare + [Spec((size,), np.dtype(bool))] * flags
 
     def register(function):
         def run(xp, *inputs, out, work, **attributes):
@@ -51,6 +55,7 @@ def aligned(xp, y, inputs):
     """The blocks of the output, each with those of the inputs; numbers stay as they are."""
     numbers = [i is None or i.size == 1 for i in inputs]
     same = (i.shape == y.shape and i.flags.c_contiguous for i in (y, *inputs) if _is_array(i, y))
+    size = block_size(y.shape)
     if all(same):
         y = y.reshape(-1)
         inputs = [i if n else i.reshape(-1) for i, n in zip(inputs, numbers, strict=True)]
@@ -58,7 +63,7 @@ def aligned(xp, y, inputs):
         i if i is None else i.reshape(()) if n else xp.broadcast_to(i, y.shape)
         for i, n in zip(inputs, numbers, strict=True)
     ]
-    for index in blocks(y.shape):
+    for index in blocks(y.shape, size):
         yield y[index], [i if n else i[index] for i, n in zip(inputs, numbers, strict=True)]
 
 
@@ -66,20 +71,26 @@ def _is_array(i, y):
     return i is not None and (i is y or i.size != 1)
 
 
+def _is_narrow(i, y):
+    """Whether the blocks of an input are converted with those of the output."""
+    return i.dtype == y.dtype and math.prod(i.shape) != 1
+
+
 def _in_float32(xp, function, part, given, scratch, attributes):
     """Call with half-precision blocks converted to float32, and the result converted back.
 
     Only floats of the output's type are converted; masks and absent inputs are not.
     """
-    inputs, (result, *spare) = scratch[: len(given)], scratch[len(given) :]
-    wide = []
-    for block, room in zip(given, inputs, strict=True):
+    wide, rooms = [], list(scratch)
+    for block in given:
         if block is None or block.dtype != part.dtype:
             wide.append(block)
         elif block.ndim != part.ndim:
-            wide.append(block.astype(room.dtype))
+            wide.append(block.astype(accumulator(block.dtype)))
         else:
+            room = rooms.pop(0)
             xp.copyto(room, block)
             wide.append(room)
+    result, *spare = rooms
     function(xp, *wide, result, *spare, **attributes)
     xp.copyto(part, result, casting="unsafe")

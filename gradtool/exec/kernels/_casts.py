@@ -40,9 +40,8 @@ def _convert(xp, x, y, work, saturate, round_mode):
 def _exponents(xp, wide, y, saturate, round_mode):
     from onnx.numpy_helper import to_float8e8m0
 
-    wide = wide if xp is np else wide.get()
     made = to_float8e8m0(wide, saturate=bool(saturate), round_mode=round_mode)
-    xp.copyto(y, xp.asarray(made))
+    xp.copyto(y, made)
 
 
 def _largest(dtype):

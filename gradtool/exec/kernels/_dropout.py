@@ -30,13 +30,24 @@ def _work(x, ratio=None, training=None, *, out, seed=None):
     return [Spec(size, dtype) for dtype in types]
 
 
-def _generator(xp, seed):
-    """With a seed, on the host: the numbers of the standard's reference implementation."""
-    if seed is None or xp is not np:
-        return xp.random.default_rng(seed)
+def _generator(seed):
+    """With a seed, the numbers of the standard's reference implementation."""
+    if seed is None:
+        return np.random.default_rng()
     bits = np.random.MT19937()
     bits.state = np.random.RandomState(seed).get_state(legacy=False)
     return np.random.Generator(bits)
+
+
+def _draw(xp, generator, out):
+    """Uniform numbers from the host on any device, so that all have the same mask.
+
+    A device waits for their copy, of 8 bytes per element.
+    """
+    if xp is np:
+        generator.random(out=out)
+    else:
+        out.set(generator.random(out.shape))
 
 
 @kernel("Dropout", may_inplace=(0,), strided=True, host=(1, 2), view=_view, work=_work)
@@ -50,11 +61,11 @@ def dropout(xp, x, ratio=None, training=None, *, out, work, seed=None):
             mask.fill(True)
         return
     ratio = 0.5 if ratio is None else float(ratio.item())
-    draw = _generator(xp, seed)
+    generator = _generator(seed)
     for index in blocks(x.shape):
         part = x[index]
         uniform, kept, wide, result = (w[: part.size].reshape(part.shape) for w in work)
-        draw.random(out=uniform)
+        _draw(xp, generator, uniform)
         xp.greater_equal(uniform, ratio, out=kept)
         if mask is not None:
             xp.copyto(mask[index], kept)

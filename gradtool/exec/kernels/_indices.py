@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from gradtool.exec.kernels._ordered import walk
 from gradtool.exec.kernels._sums import accumulator
 from gradtool.program import Spec
 
@@ -85,8 +86,11 @@ def accumulate(xp, ufunc, target, rows, values):
 
     `target` is `[R, D]` or `[R]`.
     """
+    if xp is not np:
+        walk(xp, ufunc, target, rows, values)
+        return
     at = getattr(xp, ufunc).at
-    if target.ndim == 1 or xp is not np:
+    if target.ndim == 1:
         at(target, rows, values)
     elif ufunc == "add" and accumulator(target.dtype) != target.dtype:
         _add_wide(target, rows, values)
@@ -98,6 +102,15 @@ def accumulate(xp, ufunc, target, rows, values):
         for row, value in zip(rows.tolist(), values, strict=True):
             line = target[row]
             combine(line, value, out=line)
+
+
+def accumulate_planes(xp, ufunc, target, rows, values):
+    """`accumulate` with the same rows in every plane: `target[B, R, D]`, `values[B, n, D]`."""
+    if xp is not np:
+        walk(xp, ufunc, target, rows, values)
+        return
+    for plane, part in zip(target, values, strict=True):
+        accumulate(xp, ufunc, plane, rows, part)
 
 
 def _add_wide(target, rows, values):
@@ -115,7 +128,9 @@ def _add_wide(target, rows, values):
 
 def assign(xp, target, rows, values):
     """`target[rows[i]] = values[i]`; of equal rows the last one stays."""
-    if xp is not np or target.ndim == 1:
+    if xp is not np:
+        walk(xp, "assign", target, rows, values)
+    elif target.ndim == 1:
         target[rows] = values
     else:
         for row, value in zip(rows.tolist(), values, strict=True):

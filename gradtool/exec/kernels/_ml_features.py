@@ -48,7 +48,7 @@ def normalizer(xp, x, *, norm="MAX"):
     """Rows divided by their largest element, Σ |x| or √Σ x²; by nothing where that is zero."""
     x = x if x.dtype.kind == "f" else x.astype(np.float32)
     if norm == "MAX":
-        size = x.max(axis=-1, keepdims=True, initial=-math.inf)
+        size = x.max(axis=-1, keepdims=True) if x.shape[-1] else xp.ones((*x.shape[:-1], 1))
     elif norm == "L1":
         size = abs(x).sum(axis=-1, keepdims=True)
     else:

@@ -83,7 +83,7 @@ def _named(xp, labels, best):
     if isinstance(labels[0], int):
         return xp.asarray(labels, np.int64)[best]
     names = [name.decode() if isinstance(name, bytes) else name for name in labels]
-    return np.array(names, dtype=object)[best]
+    return np.array(names, dtype=object)[best if xp is np else best.get()]
 
 
 def _of_vectors(x, *, out, n_supports=0, **_):

@@ -7,7 +7,7 @@ import numpy as np
 from gradtool.exec.kernel import kernel
 
 
-@kernel("TfIdfVectorizer")
+@kernel("TfIdfVectorizer", host=(0,))
 def tf_idf_vectorizer(
     xp, x, *, mode, min_gram_length, max_gram_length, max_skip_count, ngram_counts, ngram_indexes,
     pool_int64s=(), pool_strings=(), weights=(),

@@ -12,7 +12,7 @@ from gradtool.program import Spec
 
 def _extreme_work(x, y, dy, *, out, axes):
     wide = accumulator(x.dtype)
-    return [Spec(y.shape, wide), *mapped_work(x, Spec(y.shape, wide), wide)]
+    return [Spec(y.shape, wide), *mapped_work(x, axes, Spec(y.shape, wide), wide)]
 
 
 @kernel("ai.gradtool::ReduceExtremeGrad", may_inplace=(0,), strided=True, work=_extreme_work)

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._indices import accumulate
 from gradtool.exec.kernels._rois import corners, ends, regions
 from gradtool.exec.kernels._sums import accumulator
 
@@ -86,7 +87,7 @@ def roi_align_max_grad(xp, x, rois, batch, dy, **options):
         share = _picked(xp, rows.weight, row, wide) * _picked(xp, columns.weight, column, wide)
         share *= dy[r]
         source = _source(xp, x, rows, columns, row, column)
-        xp.add.at(dx[image].reshape(-1), source, share)
+        accumulate(xp, "add", dx[image].reshape(-1), source.reshape(-1), share.reshape(-1))
     return dx.astype(x.dtype, copy=False)
 
 
@@ -103,9 +104,8 @@ def roi_align_max_grad_rois(xp, x, rois, batch, dy, **options):
             axis, across = axes[a], axes[1 - a]
             by_corner = slope * _picked(xp, across.weight, other, wide)
             by_corner *= _picked(xp, axis.slope, own, wide)
-            sums = xp.bincount(
-                own.ravel() // 2, by_corner.ravel(), minlength=axis.bins * axis.count
-            )
+            sums = xp.zeros(axis.bins * axis.count)
+            accumulate(xp, "add", sums, own.ravel() // 2, by_corner.ravel())
             sums = sums if xp is np else sums.get()
             by_sample = sums.reshape(axis.bins, axis.count)
             made[r, [1 - a, 3 - a]] = ends(by_sample, rois[r], a, scale, half_pixel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._indices import accumulate, normalised
 from gradtool.exec.kernels._sums import accumulator
 from gradtool.exec.kernels._take import take
 from gradtool.program import Spec
@@ -90,7 +91,8 @@ def rotary_table_grad(
         total = xp.sum(values, axis=1, dtype=wide)
         if positions is not None:
             rows = xp.zeros(table.shape, wide)
-            xp.add.at(rows, positions, total)
+            places = normalised(xp, positions, len(rows), xp.empty(positions.shape, np.int64))
+            accumulate(xp, "add", rows, places.reshape(-1), total.reshape(-1, rows.shape[-1]))
             total = rows
         found.append(total.astype(table.dtype))
     return tuple(found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from gradtool.exec.kernel import kernel
+from gradtool.exec.kernels._indices import accumulate_planes
 from gradtool.exec.kernels._take import take
 from gradtool.exec.kernels._taps import MODES, POINTS, combined, taps
 from gradtool.exec.kernels._wide import widened
@@ -90,8 +91,7 @@ def _sample_grad_input(xp, positions, dy, shape, *, out, work, mode, padding, al
             part = work[0][: slope[:, piece].size].reshape(slope[:, piece].shape)
             for flat, weight, _ in combined(xp, axes, sizes):
                 xp.multiply(slope[:, piece], weight.astype(part.dtype, copy=False), out=part)
-                for line, values in zip(dx, part, strict=True):
-                    xp.add.at(line, flat, values)
+                accumulate_planes(xp, "add", dx[:, :, None], flat, part[:, :, None])
 
 
 def _positions_work(x, positions, dy, *, out, **attributes):

@@ -26,13 +26,13 @@ def plan_of(body: Program) -> Plan:
     if found is None or found.program is not body:
         captured = set(body.inputs[body.formal :])
         needed = [b for b in lifetimes(body) if not captured.intersection(b.values)]
-        offsets, size = place(needed)
+        packed = place(needed)
         buffers = tuple(
             Buffer(b.name, b.region, b.bytes, offset, b.first, b.last, b.values)
-            for b, offset in zip(needed, offsets, strict=True)
+            for b, offset in zip(needed, packed.offsets, strict=True)
         )
         adapted = max((s.adapted_bytes for s in body.steps), default=0)
-        found = Plan("body", body, buffers, size, size, adapted, 0)
+        found = Plan("body", body, buffers, packed.size, packed.size, adapted, 0)
         while len(_PLANS) >= MOST_PLANS:
             _PLANS.pop(next(iter(_PLANS)))
         _PLANS[key] = found

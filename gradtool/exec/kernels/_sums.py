@@ -115,15 +115,11 @@ def _sum_columns(xp, x, axes, steps, total, partial):
 
 def blocks(shape, size=BLOCK):
     """Tuples of slices, one per axis, that cut an array into blocks of about `size` elements."""
-    axis, rest = 0, math.prod(shape[1:])
-    while axis < len(shape) - 1 and rest > size:
-        axis += 1
-        rest //= max(shape[axis], 1)
     whole = [slice(None)] * len(shape)
     if not shape:
         yield (...,)
         return
-    step = max(1, size // max(rest, 1))
+    axis, step = _cut(shape, size)
     for lead in np.ndindex(*shape[:axis]):
         whole[:axis] = [slice(i, i + 1) for i in lead]
         for start in range(0, shape[axis], step):
@@ -131,11 +127,34 @@ def blocks(shape, size=BLOCK):
             yield tuple(whole)
 
 
-def mapped_work(x, out, wide):
-    """The work arrays of `mapped_sum`: one block of terms, one of sums, and a wide total."""
-    size = min(BLOCK, math.prod(x.shape))
+def _cut(shape, size):
+    """The axis that `blocks` cuts, and how many of its elements a block has at most."""
+    axis, rest = 0, math.prod(shape[1:])
+    while axis < len(shape) - 1 and rest > size:
+        axis += 1
+        rest //= max(shape[axis], 1)
+    return axis, max(1, size // max(rest, 1))
+
+
+def block_shape(shape, size=BLOCK):
+    """The shape of the largest of the `blocks` of an array."""
+    if not shape:
+        return ()
+    axis, step = _cut(shape, size)
+    return (*(min(n, 1) for n in shape[:axis]), min(shape[axis], step), *shape[axis + 1 :])
+
+
+def block_size(shape):
+    """How many elements the largest of the `blocks` of an array has."""
+    return math.prod(block_shape(shape))
+
+
+def mapped_work(x, axes, out, wide):
+    """The work arrays of `mapped_sum`: one block of terms, its sums, and a wide total."""
+    block = block_shape(x.shape)
+    sums = math.prod(kept(block, axes)) if axes and 0 not in block else 0
     total = [] if np.dtype(out.dtype) == wide else [Spec(out.shape, wide)]
-    return [Spec((size,), wide), Spec((size,), wide), *total]
+    return [Spec((math.prod(block),), wide), Spec((sums,), wide), *total]
 
 
 def mapped_sum(xp, x, axes, terms, out, work):

@@ -19,7 +19,7 @@ COMPARE = {
 AVERAGE, SUM, MIN, MAX = range(4)
 
 
-@kernel("ai.onnx.ml::TreeEnsemble")
+@kernel("ai.onnx.ml::TreeEnsemble", host=(0,))
 def tree_ensemble(
     xp, x, *, nodes_splits, nodes_featureids, nodes_modes, nodes_truenodeids, nodes_falsenodeids,
     nodes_trueleafs, nodes_falseleafs, leaf_targetids, leaf_weights, tree_roots, n_targets=1,

@@ -10,6 +10,7 @@ from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _choices  # noqa: F401 - it registers
 from gradtool.exec.kernels._indices import (
     accumulate,
+    accumulate_planes,
     element_positions,
     normalised,
     position_work,
@@ -53,12 +54,11 @@ def gather_grad(xp, dy, indices, shape, *, out, work, axis=0):
         return
     dx = dx.reshape(before, -1, after)
     dy = dy.reshape(before, -1, after)
-    if before > len(rows):
+    if before > len(rows) and xp is np:
         for i, row in enumerate(rows.tolist()):
             dx[:, row] += dy[:, i]
     else:
-        for plane, values in zip(dx, dy, strict=True):
-            accumulate(xp, "add", plane, rows, values)
+        accumulate_planes(xp, "add", dx, rows, dy)
 
 
 def _gather_elements_work(x, indices, *, out, axis=0):

@@ -21,7 +21,7 @@ def binarizer(xp, x, *, out, work, threshold=0.0):
     xp.greater(x, x.dtype.type(threshold), out=out[0], casting="unsafe")
 
 
-@kernel("ai.onnx.ml::LabelEncoder")
+@kernel("ai.onnx.ml::LabelEncoder", host=(0,))
 def label_encoder(
     xp, x, *, keys_floats=None, keys_int64s=None, keys_strings=None, keys_tensor=None,
     values_floats=None, values_int64s=None, values_strings=None, values_tensor=None,

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _sum_pools  # noqa: F401 - it registers its own
+from gradtool.exec.kernels._indices import accumulate, assign, normalised
 from gradtool.exec.kernels._pools import Pool, planes
 from gradtool.program import Spec
 from gradtool.windows import Window
@@ -101,14 +102,14 @@ def max_pool_grad(xp, dy, indices, _, *, out, work, storage_order):
     dx.fill(0)
     places, values = indices.reshape(-1), dy.reshape(-1)
     if not storage_order:
-        xp.add.at(dx, places, values)
+        accumulate(xp, "add", dx, places, values)
         return
     block = work[0].size
     for first in range(0, values.size, max(1, block)):
         part = places[first : first + block]
         rows = [w[: part.size] for w in work]
         _to_row_major(xp, part, out[0].shape[2:], *rows)
-        xp.add.at(dx, rows[0], values[first : first + block])
+        accumulate(xp, "add", dx, rows[0], values[first : first + block])
 
 
 def _to_row_major(xp, places, sizes, result, rest, digit):
@@ -180,7 +181,8 @@ def max_unpool(xp, x, indices, shape=None, **attributes):
     """Zeros, with x at the places that `indices` counts."""
     sizes = _unpool_sizes(x, attributes)
     y = xp.zeros(math.prod(sizes), x.dtype)
-    y[indices.reshape(-1)] = x.reshape(-1)
+    places = normalised(xp, indices.reshape(-1), y.size, xp.empty(indices.size, np.int64))
+    assign(xp, y, places, x.reshape(-1))
     y = y.reshape(sizes)
     if shape is None or tuple(shape) == sizes:
         return y

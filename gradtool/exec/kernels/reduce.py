@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -50,9 +51,17 @@ def _extreme(name, function, empty):
         if 0 in x.shape:
             out[0].fill(_limit(xp, x.dtype, empty))
         else:
-            reduce_into(xp, getattr(xp, function), x, axes, out[0])
+            reduce_into(xp, partial(_into, getattr(xp, function)), x, axes, out[0])
 
     return run
+
+
+def _into(extreme, x, *, axis, out, keepdims):
+    """CuPy's `amin` takes `out` for a type where CUB reduces: it is given none there."""
+    if isinstance(out, np.ndarray):
+        extreme(x, axis=axis, out=out, keepdims=keepdims)
+    else:
+        out[...] = extreme(x, axis=axis, keepdims=keepdims)
 
 
 def _limit(xp, dtype, sign):
@@ -83,7 +92,7 @@ def _norm(name, terms, then, *, exact):
         return accumulator(x.dtype)
 
     def work(x, axes=None, *, out, keepdims=1, noop_with_empty_axes=0):
-        return mapped_work(x, out[0], wide(x))
+        return mapped_work(x, _axes(x, axes, noop_with_empty_axes), out[0], wide(x))
 
     @kernel(name, strided=True, host=(1,), work=work)
     def run(xp, x, axes=None, *, out, work, keepdims=1, noop_with_empty_axes=0):
@@ -112,7 +121,8 @@ _norm("ReduceLogSum", lambda xp, x, t: xp.copyto(t, x), "log", exact=False)
 
 def _log_sum_exp_work(x, axes=None, *, out, keepdims=1, noop_with_empty_axes=0):
     wide = np.dtype(np.float64) if np.dtype(x.dtype).kind in "iu" else accumulator(x.dtype)
-    return [Spec(out[0].shape, wide), *mapped_work(x, out[0], wide)]
+    axes = _axes(x, axes, noop_with_empty_axes)
+    return [Spec(out[0].shape, wide), *mapped_work(x, axes, out[0], wide)]
 
 
 @kernel("ReduceLogSumExp", strided=True, host=(1,), work=_log_sum_exp_work)

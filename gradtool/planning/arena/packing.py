@@ -29,7 +29,7 @@ class Effort:
 
 
 PLAN = Effort(work=2_000_000)
-SEARCH = Effort(work=8_000_000_000, extras=True, time=10.0)
+SEARCH = Effort(work=4_000_000_000, extras=True, time=0.2)
 INTERPRETED = 100
 
 

@@ -1,0 +1,108 @@
+"""The cheapest schedule of a planning instance within a budget, with a bound on the extra work.
+
+    python benchmarks/plan_graph.py FILE.json [--budget 0.8] [--effort 1] [--seed 0] [--json]
+    python benchmarks/plan_graph.py --all DIR [--effort 1]
+
+A budget is a fraction of the peak of the given order, or bytes.  Work is counted, so a plan is the
+same everywhere; `--time-limit` only says to plan again with four times the effort while that is
+expected to end in time, and to keep the best.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from gradtool.errors import OverBudget
+from gradtool.planning import instances
+from gradtool.planning.budget import Answer, cheapest
+from gradtool.planning.simulate import Simulator
+from gradtool.program import Program
+
+FRACTIONS = (0.9, 0.8, 0.7, 0.5, 0.25)
+_GROWTH = 4
+
+
+def planned(program: Program, budget: int, effort: float, seed: int, limit: float) -> Answer:
+    """The best of the plans of growing effort that the time is expected to allow."""
+    start = time.perf_counter()
+    best = cheapest(program, budget, effort=effort, seed=seed)
+    while best.gap and (time.perf_counter() - start) * (_GROWTH + 1) < limit:
+        effort *= _GROWTH
+        answer = cheapest(program, budget, effort=effort, seed=seed)
+        best = min(best, answer, key=lambda a: a.gap)
+    return best
+
+
+def row(
+    program: Program, fraction: float, effort: float, seed: int, limit: float
+) -> dict[str, Any]:
+    """What one budget costs, as JSON."""
+    given = Simulator(program).peak(range(len(program.steps)))
+    budget = math.ceil(fraction * given) if fraction <= 1 else int(fraction)
+    start = time.perf_counter()
+    try:
+        answer = planned(program, budget, effort, seed, limit)
+    except OverBudget as error:
+        return {"budget_bytes": budget, "error": str(error), "seconds": time.perf_counter() - start}
+    return {
+        "schedule": list(answer.schedule.order),
+        "budget_bytes": budget,
+        "peak_bytes": answer.peak,
+        "peak_percent": 100 * answer.peak / given,
+        "extra_percent": answer.percent(answer.extra),
+        "bound_percent": answer.percent(answer.bound),
+        "gap_percent": answer.percent(answer.gap),
+        "which_bound": answer.which_bound,
+        "how": answer.how,
+        "seconds": time.perf_counter() - start,
+    }
+
+
+def show(name: str, fraction: float, found: dict[str, Any]) -> str:
+    """A line of the table."""
+    head = f"{name:<12}{100 * fraction:>7.0f} %"
+    if "error" in found:
+        return f"{head}  {found['error']}  ({found['seconds']:.1f} s)"
+    return (
+        f"{head}{found['peak_percent']:>9.2f}{found['extra_percent']:>9.3f}"
+        f"{found['bound_percent']:>9.3f}{found['gap_percent']:>9.3f}{found['seconds']:>8.1f}  "
+        f"{found['how']}; {found['which_bound']}"
+    )
+
+
+def main() -> int:
+    """Plan one budget, or all graphs at all of them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path, nargs="?")
+    parser.add_argument("--all", type=Path, metavar="DIR")
+    parser.add_argument("--budget", type=float, default=0.8)
+    parser.add_argument("--time-limit", type=float, default=0.0)
+    parser.add_argument("--effort", type=float, default=1.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    a = parser.parse_args()
+    if a.all is None and a.file is None:
+        parser.error("FILE.json or --all DIR is needed")
+    files = sorted(a.all.glob("*.json")) if a.all else [a.file]
+    if not a.json:
+        print(
+            f"{'graph':<12}{'budget':>9}{'peak %':>9}{'extra %':>9}{'bound %':>9}{'gap':>9}{'s':>8}"
+        )
+    failed = 0
+    for path in files:
+        program = instances.read(path)
+        for fraction in FRACTIONS if a.all else (a.budget,):
+            found = row(program, fraction, a.effort, a.seed, a.time_limit)
+            failed += "error" in found
+            print(json.dumps(found) if a.json else show(path.stem, fraction, found), flush=True)
+    return 1 if failed and not a.all else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

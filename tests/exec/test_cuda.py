@@ -1,0 +1,247 @@
+"""Kernels and runs on a CUDA device: as on the CPU, with the same bits every time."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import pytest
+from graphs import floats, parse
+
+import gradtool as gt
+from gradtool.api import model_of
+from gradtool.exec.device import Device, open_device
+from gradtool.exec.executor import Executor
+from gradtool.exec.kernels._indices import accumulate, accumulate_planes, assign
+from gradtool.exec.measure import check_arena
+from gradtool.exec.run import execute, parameters_of, planned
+from gradtool.plans import workload, write
+from gradtool.program import Spec
+from gradtool.strategies import STRATEGIES
+
+
+@pytest.fixture
+def xp():
+    """CuPy on a device."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    if not cupy.cuda.is_available():
+        pytest.skip("no CUDA device is visible")
+    return cupy
+
+
+def bits(arrays):
+    return {name: np.asarray(array).tobytes() for name, array in arrays.items()}
+
+
+# ------------------------------------------------------------------------ types of the library
+
+
+@pytest.mark.parametrize(
+    "dtype", [ml_dtypes.int4, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu, object]
+)
+def test_a_device_leaves_types_without_arithmetic_to_the_host(dtype):
+    spec = Spec((3,), np.dtype(dtype))
+
+    assert not Device("cuda:0", object()).computes(spec)
+    assert not Device("cuda:0", object()).computes([Spec((), np.dtype(np.int64)), spec])
+    assert Device("cpu", np).computes(spec)
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.float64, np.int8, np.bool_, np.complex64, ml_dtypes.bfloat16]
+)
+def test_a_device_computes_with_the_types_of_numpy_and_bfloat16(dtype):
+    assert Device("cuda:0", object()).computes([Spec((3,), np.dtype(dtype)), None])
+
+
+# --------------------------------------------------------------------------------- scattering
+
+STEPS = {"add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
+
+
+def one_by_one(step, target, rows, values):
+    """What numpy makes of it, a source at a time."""
+    for row, value in zip(rows, values, strict=True):
+        target[row] = value if step == "assign" else STEPS[step](target[row], value)
+    return target
+
+
+def scattered(xp, step, target, rows, values):
+    made, rows, values = xp.asarray(target), xp.asarray(rows), xp.asarray(values)
+    if step == "assign":
+        assign(xp, made, rows, values)
+    else:
+        accumulate(xp, step, made, rows, values)
+    return made.get()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("step", ["assign", *STEPS])
+@pytest.mark.parametrize("width", [(), (1,), (3,), (200,)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_sources_of_a_row_are_combined_in_their_order(xp, step, width, dtype):
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 7, 500)
+    values = rng.uniform(0.5, 2, (500, *width)).astype(dtype)
+    target = rng.uniform(0.5, 2, (9, *width)).astype(dtype)
+
+    found = scattered(xp, step, target, rows, values)
+
+    assert found.tobytes() == one_by_one(step, target.copy(), rows, values).tobytes()
+
+
+@pytest.mark.gpu
+def test_half_precision_is_summed_in_float32_and_rounded_once(xp):
+    values = np.full((4096, 2), 0.001, np.float16)
+    found = scattered(xp, "add", np.ones((2, 2), np.float16), np.zeros(4096, np.int64), values)
+    total = np.float16(1 + 4096 * np.float32(np.float16(0.001)))
+
+    np.testing.assert_allclose(found, [[total, total], [1, 1]], rtol=1e-3)
+
+
+@pytest.mark.gpu
+def test_a_maximum_with_nan_is_nan(xp):
+    values = np.array([1, np.nan, 3], np.float32)
+    found = scattered(xp, "maximum", np.zeros(2, np.float32), np.zeros(3, np.int64), values)
+
+    np.testing.assert_array_equal(found, [np.nan, 0])
+
+
+@pytest.mark.gpu
+def test_planes_and_strided_targets_are_reached(xp):
+    rows, values = np.array([2, 0, 2]), floats(4, 3, 5)
+    target = xp.zeros((4, 5, 6), np.float32).transpose(0, 2, 1)[:, ::2]
+    accumulate_planes(xp, "add", target, xp.asarray(rows), xp.asarray(values))
+    expected = np.zeros((4, 3, 5), np.float32)
+    accumulate_planes(np, "add", expected, rows, values)
+
+    np.testing.assert_array_equal(target.get(), expected)
+
+
+@pytest.mark.gpu
+def test_many_sources_have_the_same_sum_every_time(xp):
+    rng = np.random.default_rng(0)
+    rows, values = rng.integers(0, 50, 100_000), rng.standard_normal(100_000).astype(np.float32)
+    target = np.zeros(50, np.float32)
+    sums = [scattered(xp, "add", target, rows, values).tobytes() for _ in range(5)]
+
+    assert len(set(sums)) == 1
+
+
+# ---------------------------------------------------------------------------------- gradients
+
+EMBEDDING = """g (int64[64] i, float[5, 8] w) => (y) { e = Gather (w, i) y = Tanh (e) }"""
+COLUMNS = """g (float[3, 6, 40] w) => (y) <int64[5] i = {0, 5, -1, 2, 2}> {
+    e = Gather <axis = 1> (w, i) y = Tanh (e)
+}"""
+POOLS = """g (float[2, 3, 16, 16] w) => (y) {
+    m = MaxPool <kernel_shape = [3, 3]> (w) y = Exp (m)
+}"""
+PRODUCTS = """g (float[6] x, int64[64] i, float[64] w) => (y) {
+    s = ScatterElements <reduction = "mul"> (x, i, w) y = Tanh (s)
+}"""
+NOTHING = """g (float[6, 4] w) => (y) <int64[0] i = {}> { e = Gather (w, i) y = Tanh (e) }"""
+LEAST = """g (float[6, 40] w) => (y) <int64[1] a = {1}> { y = ReduceMin (w, a) }"""
+NETS = {
+    "embedding": (EMBEDDING, {"i": np.arange(64) * 7 % 5}),
+    "columns": (COLUMNS, {}),
+    "overlapping pools": (POOLS, {}),
+    "scattered products": (PRODUCTS, {"x": np.ones(6, np.float32), "i": np.arange(64) % 6}),
+    "nothing chosen": (NOTHING, {}),
+    "least of rows": (LEAST, {}),
+}
+
+
+@pytest.fixture(params=NETS)
+def net(request):
+    text, feeds = NETS[request.param]
+    return gt.grad(parse(text, "w"), loss="sum:y", wrt=["w"]), feeds
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("xp")
+def test_gradients_agree_with_those_of_the_cpu(net):
+    training, feeds = net
+    mine, theirs = (gt.run(training, feeds, device=d).gradients["w"] for d in ("cuda", "cpu"))
+
+    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("xp")
+def test_a_run_has_the_same_bits_every_time_and_needs_no_dead_buffer(net):
+    training, feeds = net
+    runs = [bits(gt.run(training, feeds, device="cuda").gradients) for _ in range(3)]
+
+    assert runs[0] == runs[1] == runs[2]
+    model = model_of(training)
+    executor = Executor(planned(model, {}), open_device("cuda"), parameters_of(model))
+    for name, array in feeds.items():
+        executor.set_input(name, array)
+    check_arena(executor)
+
+
+DEEP = """g (int64[256] i, float[9, 32] e, float[32, 32] v, float[32, 32] w) => (y) {
+    x = Gather (e, i)
+    a = MatMul (x, v) b = Gelu (a) c = Tanh (b) d = Softmax (c)
+    f = MatMul (d, w) h = Gelu (f) k = Tanh (h) l = Softmax (k)
+    y = MatMul (l, v)
+}"""
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("xp")
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_plan_has_the_bits_of_keeping_everything(name):
+    model = model_of(gt.grad(parse(DEEP, "e v w"), loss="mean:y"))
+    feeds = {"i": np.arange(256) * 7 % 9}
+    work = workload(model)
+    kept = execute(model, feeds, device="cuda")
+    found = execute(write(work, STRATEGIES[name](work)), feeds, device="cuda", check_arena=True)
+
+    assert bits(found.gradients) == bits(kept.gradients)
+
+
+# -------------------------------------------------------------------------------------- host
+
+
+def both(text, **feeds):
+    model = parse(text)
+    return [gt.run(model, feeds, device=device).outputs["y"] for device in ("cuda", "cpu")]
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("xp")
+@pytest.mark.parametrize("to", ["FLOAT8E4M3FN", "FLOAT8E5M2", "INT4", "UINT4", "BFLOAT16"])
+def test_types_that_cupy_lacks_are_converted_on_the_host(to):
+    number = ir.DataType[to].value
+    mine, theirs = both(
+        f"g (float[4, 6] x) => (y) {{ c = Cast <to = {number}> (x) t = Transpose (c) "
+        "y = Cast <to = 1> (t) }",
+        x=floats(4, 6),
+    )
+
+    assert mine.tobytes() == theirs.tobytes()
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("xp")
+def test_text_is_worked_on_by_the_host():
+    words = np.array(["ab", "b", "abb"], object)
+    mine, theirs = both(
+        'g (string[3] x) => (y) { m = RegexFullMatch <pattern = "ab+"> (x) y = Not (m) }', x=words
+    )
+
+    np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("xp")
+def test_a_seeded_dropout_has_the_mask_of_the_cpu():
+    mine, theirs = both(
+        "g (float[200, 300] x) => (y) <float r = {0.5}, bool t = {1}> "
+        "{ y = Dropout <seed = 3> (x, r, t) }",
+        x=floats(200, 300),
+    )
+
+    np.testing.assert_allclose(mine, theirs, rtol=1e-6)

@@ -1,0 +1,34 @@
+"""Training graphs written by hand: which nodes are forward, and where gradients come from."""
+
+from __future__ import annotations
+
+import json
+
+import onnx_ir as ir
+from graphs import parse
+
+from gradtool.passes.stages import HEADS, STAGE, is_hoisted
+
+FORWARD = "a = Exp (x) b = Tanh (x) y = Add (a, b)"
+
+
+def training(backward: str, size: str = "1000") -> ir.Model:
+    """A graph with the gradient `g` as an input and `dx` as its result."""
+    text = f"g (float[{size}, 8] x, float[{size}, 8] g) => (y, dx) {{ {FORWARD} {backward} }}"
+    return staged(text)
+
+
+def staged(text: str, forward: str = "a b y") -> ir.Model:
+    """A graph with the head `g` whose nodes that compute `forward` are that, others backward."""
+    model, early = parse(text), forward.split()
+    for node in model.graph:
+        node.name = node.outputs[0].name
+        node.metadata_props[STAGE] = "forward" if node.name in early else "backward"
+    model.metadata_props[HEADS] = json.dumps(["g"])
+    model.metadata_props["gradtool.gradients"] = json.dumps({"x": "dx"})
+    return model
+
+
+def hoisted(model: ir.Model) -> list[str | None]:
+    """The names of the nodes that were moved to forward."""
+    return [n.name for n in model.graph if is_hoisted(n)]
