@@ -16,6 +16,7 @@ from gradtool.planning.schedule import Schedule
 from gradtool.planning.segment_search import best_segments, sqrt_segments
 from gradtool.planning.segments import Segmented, checkpointed, crossing_line
 from gradtool.plans import Planned, Strategy, Workload, planned
+from gradtool.text import count
 
 KEEP = "keep"
 
@@ -46,7 +47,7 @@ def mirror(
     """
     decision = decide(work.nodes, policy, marks(work.nodes, keep, drop))
     found = mirrored(work.program, decision)
-    note = f"mirror: {found.decided} nodes decided, {len(found.applied)} applied"
+    note = f"mirror: {count(found.decided, 'node')} decided, {len(found.applied)} applied"
     plan = planned(
         work, "mirror", found.outcome.schedule, notes=[note], decision=decision
     )
@@ -75,7 +76,7 @@ def checkpoints(work: Workload, *, names: Sequence[str]) -> Planned:
 
 
 def _segments(work: Workload, name: str, found: Segmented) -> Planned:
-    notes = [f"{name}: {len(found.ends)} segments", *(f"{name}: {note}" for note in found.notes)]
+    notes = [f"{name}: {count(len(found.ends), 'segment')}", *(f"{name}: {note}" for note in found.notes)]
     return no_worse(work, planned(work, name, found.outcome.schedule, notes=notes))
 
 

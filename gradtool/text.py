@@ -12,6 +12,11 @@ def suggest(wrong: str, names: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def count(number: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def some(names: Iterable[str], most: int = 8) -> str:
     """The first names, and how many more there are."""
     listed = list(names)

@@ -130,4 +130,4 @@ def _show(
         else:
             print_line(line)
     if not to_stdout:
-        say(ctx, f"next: gradtool report {source}")
+        say(ctx, "next: gradtool mirror --report")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gradtool.commands.models import discover
 from gradtool.commands.options import (
     PATH,
     grad_options,
@@ -71,19 +72,21 @@ def command(
     from functools import partial
 
     from gradtool import strategies
-    from gradtool.commands import planning
-    from gradtool.commands.models import expand
+    from gradtool.commands import comparing, planning, writing
     from gradtool.commands.workloads import open_workloads
     from gradtool.planning.policy import policy_named
 
     _refuse(report=report, models=models, explain=explain, checkpoints=checkpoints, **options)
     chosen = partial(strategies.mirror, policy=policy_named(policy), keep=keep, drop=drop)
-    opened = open_workloads(ctx, models, sizes=(dims, shapes, batch), options=options)
+    sources = models or (discover(ctx),)
+    if not report and explain is None:
+        writing.require_target(sources[0], "mirror", options)
+    opened = open_workloads(ctx, sources, sizes=(dims, shapes, batch), options=options)
     if explain is not None:
         planning.explain(ctx, opened[0], chosen, explain, options["form"])
         return
     if not report:
-        planning.write(ctx, opened[0], chosen, "mirror", options)
+        writing.write(ctx, opened[0], chosen, "mirror", options)
         return
     listed: dict[str, Strategy] = {
         strategies.KEEP: strategies.keep,
@@ -91,9 +94,9 @@ def command(
         "sqrt": strategies.sqrt,
     }
     if checkpoints:
-        names = [name for text in expand(checkpoints) for name in text.split(",")]
+        names = planning.checkpoint_names(checkpoints)
         listed["checkpoints"] = partial(strategies.checkpoints, names=names)
-    planning.report(ctx, opened, listed, options)
+    comparing.report(ctx, opened, listed, options)
 
 
 def _refuse(
@@ -105,8 +108,13 @@ def _refuse(
     **options: Any,
 ) -> None:
     """Raise UsageError for flags that do not go together."""
-    if report and options["output"] is not None:
-        raise UsageError("--report writes nothing: leave out -o")
+    if (report or explain is not None) and options["output"] is not None:
+        flag = "--report" if report else "--explain"
+        raise UsageError(f"{flag} writes nothing: leave out -o")
+    if explain is not None and options["form"] not in ("table", "json"):
+        raise UsageError("--explain is printed as a table or as json")
+    if options["memory"] is not None and options["by"] != "plan":
+        raise UsageError("--memory is of the table of plans: leave out --by")
     if len(models) > 1 and not (report and explain is None):
         raise UsageError("several models are for --report")
     if checkpoints and not report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -60,9 +61,19 @@ def color(ctx: click.Context) -> Color:
 
 
 def _write_line(text: str, stream: TextIO | None) -> None:
-    from gradtool.reports.text import escape, fit
+    """Write a line, on a terminal in as many as it takes."""
+    from gradtool.reports.text import escape, fit, wrapped
 
-    click.echo(fit(escape(text), _encoding(stream)), file=stream, err=stream is sys.stderr)
+    line = fit(escape(text), _encoding(stream))
+    for part in wrapped(line, _width(stream)):
+        click.echo(part, file=stream, err=stream is sys.stderr)
+
+
+def _width(stream: TextIO | None) -> int:
+    """Columns of the terminal that a stream is, else more than any line has."""
+    from gradtool.reports.console import UNBOUNDED, is_terminal
+
+    return shutil.get_terminal_size().columns if is_terminal(stream) else UNBOUNDED
 
 
 def _encoding(stream: TextIO | None) -> str:

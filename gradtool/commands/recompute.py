@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from gradtool.commands.models import discover
 from gradtool.commands.options import (
     grad_options,
     model_argument,
@@ -53,18 +54,18 @@ def command(
     from functools import partial
 
     from gradtool import strategies
-    from gradtool.commands import planning
-    from gradtool.commands.models import expand
+    from gradtool.commands import writing
+    from gradtool.commands.planning import checkpoint_names
     from gradtool.commands.workloads import open_workloads
 
     if bool(checkpoints) == (strategy is not None):
         raise UsageError("say what to compute again: --checkpoints NAMES, or --strategy NAME")
-    names = [name for text in expand(checkpoints) for name in text.split(",")]
     chosen = (
-        partial(strategies.checkpoints, names=names)
+        partial(strategies.checkpoints, names=checkpoint_names(checkpoints))
         if strategy is None
         else strategies.STRATEGIES[strategy]
     )
-    given = (model,) if model is not None else ()
-    (opened,) = open_workloads(ctx, given, sizes=(dims, shapes, batch), options=options)
-    planning.write(ctx, opened, chosen, "recompute", options)
+    source = model if model is not None else discover(ctx)
+    writing.require_target(source, "recompute", options)
+    (opened,) = open_workloads(ctx, [source], sizes=(dims, shapes, batch), options=options)
+    writing.write(ctx, opened, chosen, "recompute", options)

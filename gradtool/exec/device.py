@@ -65,8 +65,10 @@ class Device:
         """A copy of an array as numpy's; of the arrays of a sequence."""
         if array is None or isinstance(array, list):
             return None if array is None else [self.to_host(item) for item in array]  # type: ignore[return-value]
-        here = self.xp is np or isinstance(array, np.ndarray)
-        return np.array(array) if here else self.xp.asnumpy(array)
+        if self.xp is np or isinstance(array, np.ndarray):
+            return np.array(array)
+        bits = array if self.computes(array) else array.view(f"u{array.dtype.itemsize}")
+        return np.asarray(self.xp.asnumpy(bits)).view(array.dtype)
 
     def of_host(self, array: Any) -> Any:
         """A numpy array as one of this device, which has its type; of the arrays of a sequence."""

@@ -125,7 +125,7 @@ def check_arena(executor: Executor) -> None:
         raise GradtoolError(f"{first!r} and {second!r} overlap while both live: a planning bug")
     executor.step()
     outputs = executor.program.outputs
-    before = [executor.result(v).tobytes() for v in outputs]
+    before = [_content(executor.result(v)) for v in outputs]
     roots = {executor.program.root(v) for v in outputs}
     dying: dict[int, list[Buffer]] = {}
     for buffer in executor.plan.buffers:
@@ -136,12 +136,19 @@ def check_arena(executor: Executor) -> None:
         call()
         for buffer in dying.get(index, ()):
             executor.arena[buffer.offset : buffer.offset + buffer.bytes] = POISON
-    for value, bits in zip(outputs, before, strict=True):
-        if executor.result(value).tobytes() != bits:
+    for value, content in zip(outputs, before, strict=True):
+        if _content(executor.result(value)) != content:
             name = executor.program.values[value].name
             raise GradtoolError(
                 f"{name!r} changed when dead buffers were overwritten: a planning bug"
             )
+
+
+def _content(held: Any) -> Any:
+    """What is compared: the bits of an array, the words of text, those of each of a sequence."""
+    if held is None or isinstance(held, list):
+        return held and [_content(item) for item in held]
+    return held.tolist() if held.dtype.kind == "O" else held.tobytes()
 
 
 def _has_nan(executor: Executor, array: Any) -> bool:

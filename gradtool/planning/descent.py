@@ -19,6 +19,7 @@ _TRIALS = 16
 _TRIALS_KICKED = 6
 _KICK = 12
 _MANY = 200
+_EACH = 50
 _SAME = 10**7
 _SLACK = Fraction(11, 10)
 
@@ -37,7 +38,7 @@ class Found:
 
 
 class Descent:
-    """A search within `budget` bytes that may simulate `limit` steps altogether.
+    """A search within `budget` bytes that may simulate `limit` steps, each schedule 50 more.
 
     It ends early at extra work of `enough`, below which nothing is to be found, but for the
     ten-millionth part of a step that the arithmetic of the bound may lose.  `lowest` is the least
@@ -55,7 +56,7 @@ class Descent:
     def weigh(self, drops: Drops) -> Found:
         """Simulate one choice of drops, at the expense of the limit."""
         weighed = self.work.weigh(drops)
-        self.left -= len(weighed.places)
+        self.left -= len(weighed.places) + _EACH
         self.lowest = weighed.peak if self.lowest is None else min(self.lowest, weighed.peak)
         return Found(drops, weighed)
 

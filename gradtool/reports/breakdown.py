@@ -44,7 +44,7 @@ def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
 
     The `top` rows that are largest in any plan; the rest is one row.
     """
-    columns = [_parts(plan, what) for plan in plans]
+    columns = [held(plan, what) for plan in plans]
     names = sorted(
         {name for parts in columns for name in parts},
         key=lambda name: (-max(parts.get(name, 0) for parts in columns), name),
@@ -82,7 +82,7 @@ _KEYS: dict[str, Callable[[Step], str]] = {
 }
 
 
-def _parts(plan: Plan, what: str) -> dict[str, int]:
+def held(plan: Plan, what: str) -> dict[str, int]:
     """Bytes at the peak step by name of operator, phase, module or tensor."""
     parts: dict[str, int] = {}
     for buffer in plan.live(plan.peak_step):
@@ -92,7 +92,7 @@ def _parts(plan: Plan, what: str) -> dict[str, int]:
             name = buffer.region
         else:
             name = _KEYS[what](plan.program.steps[buffer.first])
-        parts[name] = parts.get(name, 0) + buffer.bytes
+        parts[name] = parts.get(name, 0) + int(buffer.bytes)
     return parts
 
 

@@ -59,8 +59,8 @@ def _decision(facts: Facts) -> str:
         return ""
     if not facts.mirrored:
         return f"kept: {facts.why.value}"
-    applied = "applied" if facts.applied else "not applied: that would not lower the peak"
-    return f"computed again in backward, {applied}: {facts.why.value}"
+    applied = "applied" if facts.applied else "not applied, as that would not lower the peak"
+    return f"computed again in backward: {facts.why.value}; {applied}"
 
 
 def _cost(facts: Facts) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gradtool.reports.units import format_bytes
@@ -22,6 +22,11 @@ def text(formula: Formula) -> str:
         line += f" {sign} " if number else "-" if term.bytes < 0 else ""
         line += "·".join([size, *(f"{s}{_POWERS[p]}" for s, p in term.powers.items())])
     return (line or "0 B") + _assumed(formula.fixed)
+
+
+def none(symbols: Sequence[str]) -> str:
+    """What is said where a peak has no formula."""
+    return f"no formula: its peak is no polynomial of degree 2 in {', '.join(symbols)}"
 
 
 def _assumed(fixed: Mapping[str, int]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gradtool.reports.breakdown import held
 from gradtool.reports.memory import FOOTER, summary, timeline
 from gradtool.reports.table import Column, Table
 from gradtool.reports.units import format_bytes, format_percent
@@ -84,21 +85,32 @@ def plans_table(models: Sequence[Sequence[Row]], memory: int | None = None) -> T
     return Table(columns=tuple(columns), rows=tuple(rows))
 
 
-def closing_lines(rows: Sequence[Row], *, unicode: bool) -> list[str]:
-    """Below the table: the peak of the best plan, the course of the first and the best, the rest.
+def one_line(rows: Sequence[Row]) -> str:
+    """What the last plan takes, and the first."""
+    kept, found = rows[0], rows[-1]
+    saved = format_percent(found.saved(kept.plan))
+    peaks = f"{format_bytes(found.plan.peak)} instead of {format_bytes(kept.plan.peak)}"
+    return f"{found.title}: peak {peaks}, {saved} saved"
 
-    The last line says what is counted.
+
+def closing_lines(models: Sequence[Sequence[Row]], *, unicode: bool) -> list[str]:
+    """Below the table: the peak of the second plan and the courses of the first two.
+
+    Of several models there is neither.  The last line says what is counted.
     """
-    best = min(rows, key=lambda row: (row.plan.peak, rows.index(row)))
-    peak, _, parts = summary(best.plan).partition(": ")
-    lines = ["", f"{best.title}: {peak}", f" {parts}"]
-    shown = [rows[0]] if best is rows[0] else [rows[0], best]
+    unknown = [line for rows in models if (line := unknown_line(rows))]
+    if len(models) > 1:
+        return [*dict.fromkeys(unknown), FOOTER]
+    (rows,) = models
+    shown = [row for n, row in enumerate(rows[:2]) if not n or row.plan.peak < rows[0].plan.peak]
+    peak, _, parts = summary(shown[-1].plan).partition(": ")
     width = (WIDTH - sum(len(row.plan.name) + 3 for row in shown)) // len(shown)
     courses = [
         f"{row.plan.name} {timeline(row.plan, width, unicode=unicode).splitlines()[0]}"
         for row in shown
     ]
-    return [*lines, " " + "  ".join(courses), FOOTER]
+    lines = ["", f"{shown[-1].title}: {peak}", f" {parts}", " " + "  ".join(courses)]
+    return [*lines, *unknown, FOOTER]
 
 
 def unknown_line(rows: Sequence[Row]) -> str:
@@ -112,15 +124,21 @@ def unknown_line(rows: Sequence[Row]) -> str:
 
 
 def plans_json(
-    rows: Sequence[Row], dims: Mapping[str, int], notes: Sequence[str] = ()
+    rows: Sequence[Row], dims: Mapping[str, int], notes: Sequence[str] = (), *, by: str = "plan"
 ) -> dict[str, Any]:
-    """The plans of a model for machines; sizes in bytes."""
+    """The plans of a model for machines; sizes in bytes.
+
+    `by` an operator, phase, module or tensor, each plan has the `parts` that it holds at its peak.
+    """
     kept = rows[0].plan
     return {
         "model": rows[0].model,
         "dims": {name: int(dims[name]) for name in sorted(dims)},
         "notes": list(notes),
-        "plans": [_plan_json(row, kept) for row in rows],
+        "plans": [
+            _plan_json(row, kept) | ({} if by == "plan" else {"parts": held(row.plan, by)})
+            for row in rows
+        ],
     }
 
 

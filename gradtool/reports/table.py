@@ -8,7 +8,7 @@ from csv import writer
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from gradtool.reports.text import Medium, escape, fit, shorten
+from gradtool.reports.text import Medium, escape, fit, shorten, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,7 +70,8 @@ def render(table: Table, console: Console) -> None:
             length = sum(widths) + GAP * (len(widths) - 1)
             console.print(Text(" " * INDENT + rule * length, style="dim"), soft_wrap=True)
     for part in table.footer.splitlines():
-        console.print(Text(fit(escape(part), encoding), style="dim"))
+        for line in wrapped(fit(escape(part), encoding), console.width):
+            console.print(Text(line, style="dim"), soft_wrap=True)
 
 
 def markdown(table: Table) -> str:

@@ -21,6 +21,8 @@ PLAIN = str.maketrans({"…": "...", "×": "x", "·": "*", "µ": "u", "–": "-"
 
 _RUNNER = re.compile(r"(?:(?<=\s)|^):(?=:)|(?<=#)#(?=\w*\[)")
 _MARKDOWN = re.compile(r"[|`<>&*\[\]~$]|\\(?![0-9A-Za-z])|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
+_CLAUSES = re.compile(r" {2,}")
+_WORDS = re.compile(r" (?!(?:[KMGTPE]i?)?B\b|%)")
 _FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")
 
 
@@ -61,6 +63,38 @@ def shorten(name: str, width: int, *, ellipsis: str = "…") -> str:
         if cell_len(short) <= width:
             return short
         head, tail = (head - 1, tail) if head > tail else (head, tail - 1)
+
+
+def wrapped(line: str, width: int) -> list[str]:
+    """`line` in lines of at most `width` cells, broken between clauses, else between words.
+
+    Clauses are two or more blanks apart.  A longer word stays whole, and so does a number with
+    its unit.
+    """
+    if line.isascii() and len(line) <= width:
+        return [line]
+    from rich.cells import cell_len
+
+    if cell_len(line) <= width:
+        return [line]
+    indent = line[: len(line) - len(line.lstrip())]
+    lines = [indent]
+
+    def put(text: str, gap: str, further: str) -> None:
+        if not lines[-1].strip():
+            lines[-1] += text
+        elif cell_len(lines[-1] + gap + text) <= width:
+            lines[-1] += gap + text
+        else:
+            lines.append(indent + further + text)
+
+    for clause in _CLAUSES.split(line.strip()):
+        whole = cell_len(indent + clause) <= width
+        first, *rest = [clause] if whole else _WORDS.split(clause)
+        put(first, "  ", "")
+        for word in rest:
+            put(word, " ", " ")
+    return lines
 
 
 def fit(text: str, encoding: str) -> str:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -34,18 +33,17 @@ def every_order(graph, order=()):
 @st.composite
 def instances(draw, most=8):
     """A small instance with skewed sizes, so that orders differ."""
-    count = draw(st.integers(3, most))
+    count = draw(st.integers(4, most))
     size = st.sampled_from([1, 2, 3, 5, 8, 13, 21])
     nodes = [{"bytes": draw(size), "cost": 1} for _ in range(count)]
-    pairs = list(combinations(range(count), 2))
-    edges = draw(st.lists(st.sampled_from(pairs), max_size=12, unique=True))
-    return program_of(nodes, edges)
+    edges = {(draw(st.integers(0, v - 1)), v) for v in range(1, count) for _ in "12"}
+    return program_of(nodes, sorted(edges))
 
 
-small = st.one_of(programs(most=8), instances())
+small = st.one_of(programs(most=6), instances())
 
 
-@settings(max_examples=150, **EXAMPLES)
+@settings(max_examples=100, **EXAMPLES)
 @given(small)
 def test_no_bound_is_above_the_best_order_and_proof_is_true(before):
     graph = StepGraph(before)

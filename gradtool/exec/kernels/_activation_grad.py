@@ -53,12 +53,16 @@ def elu_grad(xp, y, dy, out, t, s, u, mask, *, alpha, beta, gamma):
     xp.multiply(u, dy, out=out)
 
 
-@pointwise("ai.gradtool::GeluGrad", temporaries=3, may_inplace=(0, 1))
-def gelu_grad(xp, x, dy, out, t, s, u, *, approximate="none"):
+def _gelu_room(x, dy, *, approximate="none"):
+    return 3 if approximate == "tanh" else 2
+
+
+@pointwise("ai.gradtool::GeluGrad", temporaries=_gelu_room, may_inplace=(0, 1))
+def gelu_grad(xp, x, dy, out, t, s, *spare, approximate="none"):
     if approximate == "tanh":
-        _gelu_slope_tanh(xp, x, t, s, u)
+        _gelu_slope_tanh(xp, x, t, s, *spare)
     else:
-        erf_into(xp, x, t, s, ROOT_HALF)
+        erf_into(xp, x, t, s, scale=ROOT_HALF)
         xp.multiply(xp.add(t, 1, out=t), 0.5, out=t)
         xp.multiply(xp.multiply(x, x, out=s), -0.5, out=s)
         xp.multiply(xp.exp(s, out=s), DENSITY, out=s)

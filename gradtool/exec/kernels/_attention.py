@@ -76,18 +76,23 @@ class Shape:
         """The shape of the largest block of scores."""
         return (*self.at_once, self.keys)
 
+    @property
+    def spans(self) -> list[slice]:
+        """The rows of each block of a head."""
+        _, _, rows = self.at_once
+        return [slice(r, min(r + rows, self.queries)) for r in range(0, self.queries, rows)]
+
     def blocks(self) -> Iterator[Block]:
         """Every block; those that read the same keys follow each other, `first` to `last`."""
-        batches, groups, rows = self.at_once
-        turns = [(head, r) for head in range(self.heads) for r in range(0, self.queries, rows)]
+        batches, groups, _ = self.at_once
+        turns = [(head, rows) for head in range(self.heads) for rows in self.spans]
         for b in range(0, self.batch, batches):
             for g in range(0, self.groups, groups):
-                for turn, (head, r) in enumerate(turns):
+                for turn, (head, rows) in enumerate(turns):
                     yield Block(
                         slice(b, min(b + batches, self.batch)),
                         slice(g, min(g + groups, self.groups)),
-                        head, slice(r, min(r + rows, self.queries)),
-                        turn == 0, turn == len(turns) - 1,
+                        head, rows, turn == 0, turn == len(turns) - 1,
                     )  # fmt: skip
 
 

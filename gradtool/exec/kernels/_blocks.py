@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._sums import accumulator, block_size, blocks
+from gradtool.exec.kernels._sums import accumulator, blocks, largest_block
 from gradtool.program import Spec
 
 
@@ -22,9 +22,10 @@ def pointwise(name, *, temporaries=0, masks=0, may_inplace=(), **declared):
 
     def work(*inputs, out, **attributes):
         y = out[0]
-        size = block_size(y.shape)
+        size = largest_block(y.shape)
         wide = accumulator(y.dtype)
-        spare, flags = (n(*inputs, **attributes) if callable(n) else n for n in (temporaries, masks))
+        counts = (temporaries, masks)
+        spare, flags = (n(*inputs, **attributes) if callable(n) else n for n in counts)
         if wide != y.dtype:
             spare += 1 + sum(i is not None and _is_narrow(i, y) for i in inputs)
         return [Spec((size,), wide)] * spare + [Spec((size,), np.dtype(bool))] * flags
@@ -55,7 +56,7 @@ def aligned(xp, y, inputs):
     """The blocks of the output, each with those of the inputs; numbers stay as they are."""
     numbers = [i is None or i.size == 1 for i in inputs]
     same = (i.shape == y.shape and i.flags.c_contiguous for i in (y, *inputs) if _is_array(i, y))
-    size = block_size(y.shape)
+    size = largest_block(y.shape)  # the same whatever the strides
     if all(same):
         y = y.reshape(-1)
         inputs = [i if n else i.reshape(-1) for i, n in zip(inputs, numbers, strict=True)]

@@ -110,8 +110,18 @@ def _grad_work(dy, shape, pads, axes=None, *, out, mode):
     borders = _pads(len(dy.shape), pads, axes)
     stages = _stages(out[0].shape, borders)
     partial = [Spec(s, dy.dtype) for _, s in stages[:-1]]
-    lines = [_line(s, axis) for axis, s in stages]
-    return [*partial, *(Spec((max(map(math.prod, lines)),), dy.dtype) for _ in lines[:1])]
+    lines = [
+        math.prod(_line(s, axis))
+        for axis, s in stages
+        if _repeats(out[0].shape[axis], *borders[axis], mode)
+    ]
+    return [*partial, Spec((max(lines, default=0),), dy.dtype)]
+
+
+def _repeats(size, before, after, mode):
+    """Whether a run of the border shows one element again and again."""
+    runs = _runs(_origins(size, before, after, mode))
+    return any(places.stop - places.start != len(range(size)[shown]) for places, shown in runs)
 
 
 def _line(shape, axis):

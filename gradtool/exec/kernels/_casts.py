@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._sums import BLOCK, blocks
+from gradtool.exec.kernels._sums import blocks, largest_block
 from gradtool.program import Spec
 
 
@@ -17,7 +15,7 @@ def _float8(dtype):
 
 def _work(x, like=None, *, out, to=None, saturate=1, round_mode="up"):
     narrows = _float8(out[0].dtype)
-    return [Spec((min(BLOCK, math.prod(x.shape)),), np.dtype(np.float32))] if narrows else []
+    return [Spec((largest_block(x.shape),), np.dtype(np.float32))] if narrows else []
 
 
 def _convert(xp, x, y, work, saturate, round_mode):

@@ -73,6 +73,11 @@ def one_hot(xp, indices, depth, values, *, out, work, axis=-1):
     y.reshape(-1)[places.reshape(-1)] = written.reshape(-1)
 
 
+def _sortable(xp, x):
+    """Numbers in the order of `x`: CuPy sorts all types but bfloat16."""
+    return x if xp is np or x.dtype.name != "bfloat16" else x.astype(np.float32)
+
+
 def _sorting(x, *others, out, axis=-1, **attributes):
     """Bytes to sort a block of rows: their copy, their order, and the sort's own buffer."""
     block = min(max(SORTED, x.shape[axis]), math.prod(x.shape))
@@ -85,7 +90,7 @@ def top_k(xp, x, k, *, axis=-1, largest=1, **attributes):
     count = int(k.item())
     size = x.shape[axis]
     lines = xp.ascontiguousarray(xp.moveaxis(x, axis, -1))
-    rows = lines.reshape(-1, size)
+    rows = _sortable(xp, lines.reshape(-1, size))
     order = xp.empty((len(rows), count), INT64)
     for start in range(0, len(rows), max(1, SORTED // max(size, 1))):
         block = rows[start : start + max(1, SORTED // max(size, 1))]
@@ -120,8 +125,9 @@ def _unique_bytes(x, *, out, **attributes):
 def unique(xp, x, *, axis=None, **attributes):
     """`(values, first index of each, where each went, counts)`, sorted or by first appearance."""
     values, first, inverse, counts = xp.unique(
-        x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        _sortable(xp, x), return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
+    values = values.astype(x.dtype, copy=False)
     inverse = inverse.reshape(-1)
     if not attributes.get("sorted", 1):
         order = xp.argsort(first)

@@ -33,7 +33,11 @@ def cum_prod(xp, x, axis, *, out, work, exclusive=0, reverse=0):
 
 
 def _line(x, axis, dy, *, out, **attributes):
-    return [Spec((math.prod(x.shape) // max(1, min(x.shape)),), x.dtype)]
+    """The elements at one place of the axis; for a shortest one, if it is not known."""
+    known = isinstance(axis, np.ndarray)
+    length = x.shape[int(axis.flat[0])] if known else min(x.shape)
+    size = 0 if known and length < 2 else math.prod(x.shape) // max(1, length)
+    return [Spec((size,), x.dtype)]
 
 
 @kernel("ai.gradtool::CumProdGrad", host=(1,), strided=True, work=_line)

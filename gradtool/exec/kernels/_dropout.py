@@ -9,7 +9,7 @@ import numpy as np
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._blocks import pointwise
 from gradtool.exec.kernels._select import keep
-from gradtool.exec.kernels._sums import BLOCK, accumulator, blocks
+from gradtool.exec.kernels._sums import accumulator, blocks, largest_block
 from gradtool.program import Spec
 
 
@@ -24,10 +24,9 @@ def _view(x, strides, ratio=None, training=None, *, out, seed=None):
 def _work(x, ratio=None, training=None, *, out, seed=None):
     if not _is_training(training):
         return []
-    size = (min(BLOCK, math.prod(x.shape)),)
-    wide = accumulator(x.dtype)
-    types = (np.dtype(np.float64), np.dtype(bool), wide, wide)
-    return [Spec(size, dtype) for dtype in types]
+    size = (largest_block(x.shape),)
+    wide = [] if out[0] is None else [accumulator(x.dtype)] * 2
+    return [Spec(size, dtype) for dtype in (np.dtype(np.float64), np.dtype(bool), *wide)]
 
 
 def _generator(seed):
@@ -64,13 +63,14 @@ def dropout(xp, x, ratio=None, training=None, *, out, work, seed=None):
     generator = _generator(seed)
     for index in blocks(x.shape):
         part = x[index]
-        uniform, kept, wide, result = (w[: part.size].reshape(part.shape) for w in work)
+        uniform, kept, *both = (w[: part.size].reshape(part.shape) for w in work)
         _draw(xp, generator, uniform)
         xp.greater_equal(uniform, ratio, out=kept)
         if mask is not None:
             xp.copyto(mask[index], kept)
         if y is None:
             continue
+        wide, result = both
         xp.copyto(wide, part)
         keep(xp, kept, wide, wide, result)
         if ratio < 1:

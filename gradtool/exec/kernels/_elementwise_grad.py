@@ -53,12 +53,12 @@ def tan_grad(xp, y, dy, out, t):
     xp.multiply(t, dy, out=out)
 
 
-def _over(name, *, square, root, sign=1):
-    """`dx = ± dy / q` or `± dy / √q` where `square(xp, x, t, s)` leaves q in t."""
+def _over(name, *, square, root, sign=1, temporaries=2):
+    """`dx = ± dy / q` or `± dy / √q` where `square(xp, x, t, …)` leaves q in t."""
 
-    @pointwise(f"ai.gradtool::{name}", temporaries=2, may_inplace=(0, 1))
-    def run(xp, x, dy, out, t, s):
-        square(xp, x, t, s)
+    @pointwise(f"ai.gradtool::{name}", temporaries=temporaries, may_inplace=(0, 1))
+    def run(xp, x, dy, out, t, *spare):
+        square(xp, x, t, *spare)
         if root:
             xp.sqrt(t, out=t)
         xp.divide(dy, t, out=out)
@@ -71,7 +71,7 @@ def _one_minus_square(xp, x, t, s):
     xp.multiply(t, xp.add(x, 1, out=s), out=t)
 
 
-def _one_plus_square(xp, x, t, s):
+def _one_plus_square(xp, x, t):
     xp.add(xp.multiply(x, x, out=t), 1, out=t)
 
 
@@ -82,8 +82,8 @@ def _square_minus_one(xp, x, t, s):
 
 _over("AsinGrad", square=_one_minus_square, root=True)
 _over("AcosGrad", square=_one_minus_square, root=True, sign=-1)
-_over("AtanGrad", square=_one_plus_square, root=False)
-_over("AsinhGrad", square=_one_plus_square, root=True)
+_over("AtanGrad", square=_one_plus_square, root=False, temporaries=1)
+_over("AsinhGrad", square=_one_plus_square, root=True, temporaries=1)
 _over("AcoshGrad", square=_square_minus_one, root=True)
 _over("AtanhGrad", square=_one_minus_square, root=False)
 
@@ -136,12 +136,16 @@ _extreme("MaxGrad", "greater")
 _extreme("MinGrad", "less")
 
 
-@pointwise("ai.gradtool::ClipGrad", temporaries=1, masks=2, may_inplace=(0, 3))
-def clip_grad(xp, x, low, high, dy, out, t, outside, other):
+def _clip_masks(x, low, high, dy):
+    return 1 if high is None else 2
+
+
+@pointwise("ai.gradtool::ClipGrad", temporaries=1, masks=_clip_masks, may_inplace=(0, 3))
+def clip_grad(xp, x, low, high, dy, out, t, outside, *above):
     """NaN is inside: its gradient passes, so that it stays visible."""
     outside.fill(False)
     if low is not None:
         xp.less(x, low, out=outside)
     if high is not None:
-        xp.logical_or(outside, xp.greater(x, high, out=other), out=outside)
+        xp.logical_or(outside, xp.greater(x, high, out=above[0]), out=outside)
     drop(xp, outside, dy, out, t)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gradtool.exec.kernels._sums import accumulator
+
 # erf x = tanh(x · P(x²)) for |x| ≤ 4, fitted to a relative error of 1e-7.
 P = (
     1.1283792744048773,
@@ -16,8 +18,13 @@ P = (
 )
 
 
-def erf_into(xp, x, out, t, scale=1.0):
-    """`out = erf(scale · x)`, with a temporary `t`; the polynomial serves float32 on the host.
+def spares(x):
+    """How many temporaries `erf_into` takes."""
+    return int(accumulator(x.dtype).itemsize <= 4)
+
+
+def erf_into(xp, x, out, t=None, scale=1.0):
+    """`out = erf(scale · x)`, with a temporary `t` for the polynomial: float32 on the host.
 
     Beyond 4 the factor of x is that at 4, and tanh is 1 there.
     """

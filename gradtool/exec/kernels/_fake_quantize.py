@@ -8,13 +8,20 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._scales import BLOCK, is_integer, limits, parts, pieces, precision_of
+from gradtool.exec.kernels._scales import (
+    is_integer,
+    largest_piece,
+    limits,
+    parts,
+    pieces,
+    precision_of,
+)
 from gradtool.exec.kernels._sums import accumulator
 from gradtool.program import Spec
 
 
 def _work(x, scale, zero=None, *, out, kind, precision=0, **attributes):
-    size = (min(BLOCK, math.prod(x.shape)),)
+    size = (largest_piece(x, scale, **attributes),)
     compute = precision_of(scale, precision)
     steps = np.dtype(ir.DataType(kind).numpy())
     return [Spec(size, compute), Spec(size, accumulator(compute)), Spec(size, steps)]
@@ -59,12 +66,12 @@ def _outside(xp, source, by, offset, kind, wide, mask):
 
 
 def _mask_work(x, scale, *others, out, **attributes):
-    size = (min(BLOCK, math.prod(x.shape)),)
+    size = (largest_piece(x, scale, **attributes),)
     return [Spec(size, accumulator(scale.dtype)), Spec(size, np.dtype(bool))]
 
 
-def _mask_bytes(x, *others, out, **attributes):
-    return min(BLOCK, math.prod(x.shape))
+def _mask_bytes(x, scale, *others, out, **attributes):
+    return largest_piece(x, scale, **attributes)
 
 
 @kernel("ai.gradtool::FakeQuantizeGrad", work=_mask_work, temporaries=_mask_bytes)

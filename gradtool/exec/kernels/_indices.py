@@ -28,8 +28,10 @@ def tiles(shape, limit=TILE):
 
 
 def position_work(indices):
-    """Work for the positions of one tile."""
-    return Spec((min(TILE, math.prod(indices.shape)),), np.dtype(np.int64))
+    """Work for the positions of the first tile, which is the largest."""
+    tile = next(tiles(indices.shape))
+    size = math.prod(s.stop - s.start for s in tile) * math.prod(indices.shape[len(tile) :])
+    return Spec((size,), np.dtype(np.int64))
 
 
 def normalised(xp, indices, size, out):

@@ -2,8 +2,8 @@
 
 CuPy's `ufunc.at` combines with atomics, in whatever order its threads arrive.  Here the sources
 are sorted by their targets, stably, and one thread per target element walks its own sources in
-their order, which is numpy's.  The sort takes about 32 bytes per index from CuPy's pool, beside
-the arena.
+their order, which is numpy's.  The sort takes about 40 bytes per index from CuPy's pool, beside
+the arena, and a target with many sources takes as long as they do one after the other.
 """
 
 from __future__ import annotations
@@ -20,20 +20,35 @@ STEPS = {
     "maximum": "(total != total || total > v) ? total : v",
     "minimum": "(total != total || total < v) ? total : v",
 }
-# One thread per source element; that of the first source of a target does the work of all.
+# One thread per source element; that of the first source of a target does the work of all.  Many
+# are read before they are combined, since a thread waits for memory longer than for arithmetic.
 WALK = """
+const int ahead = 16;
 long long column = i % width;
-long long place = (i / width) % count;
+long long first = (i / width) % count;
 long long plane = i / width / count;
-long long row = rows[order[place]];
-if (place == 0 || rows[order[place - 1]] != row) {
+long long row = sorted[first];
+if (first == 0 || sorted[first - 1] != row) {
     long long at = (plane * height + row) * width + column;
     TOTAL total = static_cast<TOTAL>(target[at]);
-    for (long long p = place; p < count && rows[order[p]] == row; ++p) {
+    long long p = first;
+    for (; p + ahead <= count && sorted[p + ahead - 1] == row; p += ahead) {
+        TOTAL held[ahead];
+        #pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+            held[k] = static_cast<TOTAL>(values[(plane * count + order[p + k]) * width + column]);
+        }
+        #pragma unroll
+        for (int k = 0; k < ahead; ++k) {
+            TOTAL v = held[k];
+            total = STEP;
+        }
+    }
+    for (; p < count && sorted[p] == row; ++p) {
         TOTAL v = static_cast<TOTAL>(values[(plane * count + order[p]) * width + column]);
         total = STEP;
     }
-    target[at] = total;
+    target[at] = static_cast<T>(total);
 }
 """
 
@@ -51,7 +66,8 @@ def walk(xp, step, target, rows, values):
     order = xp.argsort(rows, kind="stable")
     narrow = step != "assign" and accumulator(target.dtype) != target.dtype
     run = _kernel(xp, step, "float" if narrow else "T")
-    run(values, rows, order, target.shape[1], count, width, target, size=values.size)
+    sizes = (target.shape[1], count, width)
+    run(values, xp.take(rows, order), order, *sizes, target, size=values.size)
 
 
 def _planes(array):
@@ -61,7 +77,7 @@ def _planes(array):
 @cache
 def _kernel(xp, step, total):
     return xp.ElementwiseKernel(
-        "raw V values, raw I rows, raw J order, int64 height, int64 count, int64 width",
+        "raw V values, raw I sorted, raw J order, int64 height, int64 count, int64 width",
         "raw T target",
         WALK.replace("TOTAL", total).replace("STEP", STEPS[step]),
         f"gradtool_{step}_in_order",

@@ -40,14 +40,24 @@ def _planes(shape, plan):
     return lead, shapes
 
 
+def _at_once(shape, plan):
+    """How many planes are resized at a time."""
+    lead, shapes = _planes(shape, plan)
+    return min(max(1, BLOCK // max(1, *map(math.prod, shapes))), math.prod(shape[:lead]))
+
+
 def _workspace(shape, plan, dtype, *, nearest):
-    """For a few planes: what lies between the steps, both ends as floats, and a temporary."""
+    """For a few planes: what lies between the steps, both ends as floats, and the next tap."""
     wide = dtype if nearest else _wide(dtype)
     _, shapes = _planes(shape, plan)
-    largest = max(map(math.prod, shapes))
-    planes = max(1, BLOCK // max(largest, 1))
+    planes = _at_once(shape, plan)
     inner = shapes if wide != dtype else shapes[1:-1]
-    return [*(Spec((planes, *s), wide) for s in inner), Spec((planes * largest,), wide)]
+    sums = [math.prod(s) for step, s in zip(plan, shapes[1:], strict=True) if _taps(step) > 1]
+    return [*(Spec((planes, *s), wide) for s in inner), Spec((planes * max(sums, default=0),), wide)]
+
+
+def _taps(step):
+    return step.index.shape[1]
 
 
 def _run(xp, x, plan, y, work):
@@ -56,7 +66,7 @@ def _run(xp, x, plan, y, work):
         return
     *stages, scratch = work
     lead, shapes = _planes(x.shape, plan)
-    planes = len(scratch) // max(map(math.prod, shapes))
+    planes = _at_once(x.shape, plan)
     x, y = x.reshape(-1, *shapes[0]), y.reshape(-1, *shapes[-1])
     for start in range(0, len(x), planes):
         given, wanted = x[start : start + planes], y[start : start + planes]
@@ -76,7 +86,7 @@ def _along(xp, step, x, y, axis, scratch):
     before = math.prod(x.shape[:axis])
     x = x.reshape(before, x.shape[axis], -1)
     y = y.reshape(before, y.shape[axis], -1)
-    taken = scratch[: y.size].reshape(y.shape)
+    taken = scratch[: y.size].reshape(y.shape) if _taps(step) > 1 else None
     for tap, index in enumerate(xp.asarray(np.ascontiguousarray(step.index.T))):
         target = taken if tap else y
         take(xp, x, index, axis=1, out=target)

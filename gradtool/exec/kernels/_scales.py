@@ -8,9 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.exec.kernels._blocks import aligned
-from gradtool.exec.kernels._sums import BLOCK
-
-__all__ = ["BLOCK", "is_integer", "limits", "parts", "pieces", "precision_of"]
+from gradtool.exec.kernels._sums import largest_block
 
 
 def parts(x, scale, axis, block_size):
@@ -50,6 +48,12 @@ def pieces(x, y, scale, zero, axis, block_size, types=(None, np.float32)):
             given = (*given, zero[of_scale].reshape(scales))
         for part, values in aligned(np, y[index].reshape(shape), given):
             yield part, *values, *[None] * (3 - len(values))
+
+
+def largest_piece(x, scale, *, axis=1, block_size=0, **_):
+    """How many elements the largest of the `pieces` has."""
+    found = parts(x, scale, axis, block_size)
+    return max((largest_block(shape) for _, shape, _, _ in found), default=0)
 
 
 def precision_of(scale, precision):

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from gradtool.exec.kernels._attention import Block, Shape, part, take
 from gradtool.program import Spec
 
 
-def reach(n: Shape, block: Block, lens, *, whole: bool = False) -> int:
-    """How many of the keys any row of a block may see; all of them if `whole`."""
+def reach(n: Shape, rows: slice, lens, *, whole: bool = False) -> int:
+    """How many of the keys any of some rows may see; all of them if `whole`."""
     if whole or not n.causal or lens is not None:
         return n.keys
-    return max(1, min(n.keys, block.rows.stop + n.past))
+    return max(1, min(n.keys, rows.stop + n.past))
 
 
 def hide(xp, n: Shape, block: Block, scores, mask, lens, buffers, fill):
@@ -117,44 +119,71 @@ def _unseen(xp, n: Shape, q, k, scores, buffers):
     return rest
 
 
-def forward_room(n: Shape, mask, *, narrow: bool) -> dict[str, Spec]:
-    """The buffers of the forward kernel."""
-    b, g, rows, columns = n.block
+def forward_room(n: Shape, mask, lens, *, narrow: bool, every: bool = False) -> dict[str, Spec]:
+    """The buffers of the forward kernel; `every` score is computed even of keys not seen.
+
+    With `narrow` the results are rounded to another type.
+    """
+    room = _shared_room(n, mask, lens, every=every, whole=False)
+    if narrow:
+        room["y"] = Spec((math.prod(n.at_once) * n.value_size,), n.dtype)
+    return room
+
+
+def _shared_room(n: Shape, mask, lens, *, every: bool, whole: bool) -> dict[str, Spec]:
+    b, g, rows = n.at_once
+    spans = _sizes(n, lens, whole=whole)
     room = {
-        "scores": Spec((b * g * rows * columns,), n.dtype),
+        "scores": Spec((b * g * max(s * (n.keys if every else t) for s, t in spans),), n.dtype),
         "q": Spec((b * g * rows * n.size,), n.dtype),
         "top": Spec((b * g * rows,), n.dtype),
         "total": Spec((b * g * rows,), n.dtype),
     }
     if mask is not None and mask.dtype == np.bool_:
-        room["flags"] = Spec((b * g * rows * columns,), np.dtype(bool))
+        room["flags"] = Spec((max(_seen(n, mask.shape, s, t) for s, t in spans),), np.dtype(bool))
     if n.causal or n.window != (-1, -1):
-        room["line"] = Spec((rows + columns,), np.dtype(bool))
+        room["line"] = Spec((max(s + t - 1 for s, t in spans),), np.dtype(bool))
     if n.gathered:
-        room["k"] = Spec((b * g * columns * n.size,), n.dtype)
-        room["v"] = Spec((b * g * columns * n.value_size,), n.dtype)
-    if narrow:
-        room["y"] = Spec((b * g * rows * n.value_size,), n.dtype)
+        room["k"] = Spec((b * g * n.keys * n.size,), n.dtype)
+        room["v"] = Spec((b * g * n.keys * n.value_size,), n.dtype)
     return room
 
 
-def backward_room(n: Shape, mask, q, dscores, mode: int) -> dict[str, Spec]:
-    """The buffers of the gradient."""
-    b, g, rows, columns = n.block
-    size = b * g * rows * columns
-    room = forward_room(n, mask, narrow=True)
-    room["dy"] = room["y"]
-    room["dscores"] = Spec((size,), n.dtype)
-    room["row"] = Spec((b * g * rows,), n.dtype)
-    room["sum"] = Spec((b * g * columns * max(n.size, n.value_size),), n.dtype)
+def _sizes(n: Shape, lens, *, whole: bool) -> list[tuple[int, int]]:
+    """Rows and columns of the blocks of a head."""
+    found = [(rows.stop - rows.start, reach(n, rows, lens, whole=whole)) for rows in n.spans]
+    return found or [(0, 0)]
+
+
+def _seen(n: Shape, mask: tuple[int, ...], rows: int, columns: int) -> int:
+    """How many elements of a mask of this shape a block sees."""
+    b, g, _ = n.at_once
+    batch, heads, queries, keys = (1,) * (4 - len(mask)) + tuple(mask)
+    some = (b if batch > 1 else 1) * (g if heads > 1 else 1) * (rows if queries > 1 else 1)
+    return some * min(keys, columns)
+
+
+def backward_room(n: Shape, mask, lens, q, dscores, mode: int, out) -> dict[str, Spec]:
+    """The buffers of the gradients that are not None in `out`."""
+    dq, dk, dv, dmask = (*out, None)[:4]
+    b, g, rows = n.at_once
+    room = _shared_room(n, mask, lens, every=False, whole=dscores is not None)
+    scores = room["scores"]
+    room["dy"] = Spec((b * g * rows * n.value_size,), n.dtype)
+    room["dscores"] = scores
+    room["row"] = room["total"]
+    later = (_sizes(n, lens, whole=dscores is not None) * n.heads)[1:]
+    widths = [w for d, w in ((dk, n.size), (dv, n.value_size)) if d is not None]
+    if later and widths:
+        room["sum"] = Spec((b * g * max(t for _, t in later) * max(widths),), n.dtype)
     if n.softcap > 0:
-        room["bent"] = Spec((size,), n.dtype)
+        room["bent"] = scores
     if dscores is not None and mode == 3:
-        room["given"] = Spec((size,), n.dtype)
+        room["given"] = scores
     if n.gathered:
-        room["dk"], room["dv"] = room["k"], room["v"]
-    if n.dtype != q.dtype:
+        room |= {f"d{name}": room[name] for name, d in (("k", dk), ("v", dv)) if d is not None}
+    if n.dtype != q.dtype and dq is not None:
         room["dq"] = room["q"]
-    if mask is not None and mask.dtype not in (np.bool_, n.dtype):
+    if dmask is not None and mask.dtype not in (np.bool_, n.dtype):
         room["dmask"] = Spec(mask.shape, n.dtype)
     return room

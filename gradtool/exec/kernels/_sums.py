@@ -144,7 +144,7 @@ def block_shape(shape, size=BLOCK):
     return (*(min(n, 1) for n in shape[:axis]), min(shape[axis], step), *shape[axis + 1 :])
 
 
-def block_size(shape):
+def largest_block(shape):
     """How many elements the largest of the `blocks` of an array has."""
     return math.prod(block_shape(shape))
 

@@ -11,7 +11,7 @@ from gradtool.exec.kernels import (  # noqa: F401 - each registers its own
     _softmax,
 )
 from gradtool.exec.kernels._blocks import pointwise
-from gradtool.exec.kernels._erf import erf_into
+from gradtool.exec.kernels._erf import erf_into, spares
 from gradtool.exec.kernels._select import drop, keep
 
 SELU_ALPHA = 1.67326319217681884765625
@@ -27,12 +27,17 @@ def relu(xp, x, *, out, work):
         xp.clip(x, 0, xp.inf, out=out[0])
 
 
-@pointwise("LeakyRelu", temporaries=2, may_inplace=(0,))
-def leaky_relu(xp, x, out, t, s, *, alpha=0.01):
-    if 0 < alpha <= 1:
+def _is_greatest(x, *, alpha=0.01):
+    """Whether LeakyRelu is the greater of its two sides."""
+    return 0 < alpha <= 1
+
+
+@pointwise("LeakyRelu", temporaries=lambda x, **a: 2 - _is_greatest(x, **a), may_inplace=(0,))
+def leaky_relu(xp, x, out, t, *spare, alpha=0.01):
+    if _is_greatest(x, alpha=alpha):
         xp.maximum(x, xp.multiply(x, alpha, out=t), out=out)
     else:
-        _two_slopes(xp, x, alpha, out, t, s)
+        _two_slopes(xp, x, alpha, out, t, *spare)
 
 
 @pointwise("PRelu", temporaries=2, may_inplace=(0,))
@@ -72,22 +77,28 @@ def celu(xp, x, out, t, *, alpha=1.0):
     _exponential(xp, x, out, t, alpha, 1 / alpha, 1)
 
 
-@pointwise("Erf", temporaries=2, may_inplace=(0,))
-def erf(xp, x, out, t, s):
-    erf_into(xp, x, t, s)
+@pointwise("Erf", temporaries=lambda x: 1 + spares(x), may_inplace=(0,))
+def erf(xp, x, out, *room):
+    *spare, t = room
+    erf_into(xp, x, t, *spare)
     xp.copyto(out, t)
 
 
-@pointwise("Gelu", temporaries=2, may_inplace=(0,))
-def gelu(xp, x, out, t, s, *, approximate="none"):
+def _gelu_room(x, *, approximate="none"):
+    return 1 if approximate == "tanh" else 1 + spares(x)
+
+
+@pointwise("Gelu", temporaries=_gelu_room, may_inplace=(0,))
+def gelu(xp, x, out, *room, approximate="none"):
     """`x Φ(x)`, or `x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2`."""
+    *spare, t = room
     if approximate == "tanh":
         xp.multiply(x, x, out=t)
         xp.add(xp.multiply(t, 0.044715, out=t), 1, out=t)
         xp.multiply(t, math.sqrt(2 / math.pi), out=t)
         xp.tanh(xp.multiply(t, x, out=t), out=t)
     else:
-        erf_into(xp, x, t, s, math.sqrt(0.5))
+        erf_into(xp, x, t, *spare, scale=math.sqrt(0.5))
     xp.multiply(xp.add(t, 1, out=t), 0.5, out=t)
     xp.multiply(t, x, out=out)
 

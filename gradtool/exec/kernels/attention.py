@@ -29,7 +29,15 @@ __all__ = ["_rotary"]
 
 def _forward_work(q, k, v, mask=None, past_k=None, past_v=None, lens=None, *, out, **attributes):
     n = shape_of(q, k, v, past_k, **attributes)
-    return list(forward_room(n, mask, narrow=n.dtype != q.dtype).values())
+    return list(_forward_room(n, q, mask, lens, out, attributes).values())
+
+
+def _forward_room(n, q, mask, lens, out, attributes):
+    shown = len(out) > 3 and out[3] is not None
+    return forward_room(
+        n, mask, lens, narrow=n.dtype != q.dtype and out[0] is not None,
+        every=shown and attributes.get("qk_matmul_output_mode", 0) < 2,
+    )  # fmt: skip
 
 
 @kernel("Attention", strided=True, host=(6,), work=_forward_work)
@@ -44,7 +52,8 @@ def attention(
     n = shape_of(q, k, v, past_k, **attributes)
     mode = attributes.get("qk_matmul_output_mode", 0)
     y, present_k, present_v, shown = (*out, None, None, None)[:4]
-    buffers = dict(zip(forward_room(n, mask, narrow=n.dtype != q.dtype), work, strict=True))
+    room = _forward_room(n, q, mask, lens, out, attributes)
+    buffers = dict(zip(room, work, strict=True))
     q, k, v, mask = queries_of(q, n), keys_of(k, n), keys_of(v, n), mask_of(mask, n)
     _present(xp, n, present_k, past_k, k)
     _present(xp, n, present_v, past_v, v)
@@ -55,7 +64,7 @@ def attention(
             keys = load(xp, block, past_k, k, buffers.get("k"), n)
             values = load(xp, block, past_v, v, buffers.get("v"), n)
         rows = scaled(xp, q, block, buffers["q"], n)
-        columns = reach(n, block, lens)
+        columns = reach(n, block.rows, lens)
         seen = None if shown is None else shown[block.queries]
         scores = score(xp, n, block, rows, keys, mask, lens, buffers, columns, seen, mode)
         top, total = (take(buffers[name], (*rows.shape[:3], 1)) for name in ("top", "total"))
@@ -84,7 +93,7 @@ def _backward_work(
     q, k, v, mask, past_k, past_v, lens, dy, dscores=None, *, out, qk_matmul_output_mode=0, **rest
 ):
     n = shape_of(q, k, v, past_k, **rest)
-    return list(backward_room(n, mask, q, dscores, qk_matmul_output_mode).values())
+    return list(backward_room(n, mask, lens, q, dscores, qk_matmul_output_mode, out).values())
 
 
 @kernel("ai.gradtool::AttentionGrad", strided=True, host=(6,), work=_backward_work)
@@ -99,7 +108,8 @@ def attention_grad(
         dv = eᵀ dy    dp = dy vᵀ    ds = e · (dp - Σ(e · dp) / Σe)    dq = ds k · scale
     """
     n, mode = shape_of(q, k, v, past_k, **attributes), qk_matmul_output_mode
-    buffers = dict(zip(backward_room(n, mask, q, dscores, mode), work, strict=True))
+    room = backward_room(n, mask, lens, q, dscores, mode, out)
+    buffers = dict(zip(room, work, strict=True))
     dq, dk, dv, dmask = (*out, None)[:4]
     dq, dy, dscores = queries_of(dq, n), queries_of(dy, n), scores_of(dscores, n)
     if past_k is None:
@@ -112,7 +122,7 @@ def attention_grad(
             keys = load(xp, block, past_k, k, buffers.get("k"), n)
             values = load(xp, block, past_v, v, buffers.get("v"), n)
         rows = scaled(xp, q, block, buffers["q"], n)
-        columns = reach(n, block, lens, whole=dscores is not None)
+        columns = reach(n, block.rows, lens, whole=dscores is not None)
         given = {} if dscores is None else {mode: dscores[block.queries]}
         e = score(xp, n, block, rows, keys, mask, lens, buffers, columns)
         top, total = (take(buffers[name], (*rows.shape[:3], 1)) for name in ("top", "total"))

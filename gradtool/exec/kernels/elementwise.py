@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from gradtool.exec.kernel import kernel
@@ -11,7 +9,7 @@ from gradtool.exec.kernels import _casts, _elementwise_grad  # noqa: F401 - regi
 from gradtool.exec.kernels._blocks import aligned
 from gradtool.exec.kernels._powers import raise_to
 from gradtool.exec.kernels._select import INTEGERS, choose
-from gradtool.exec.kernels._sums import BLOCK
+from gradtool.exec.kernels._sums import largest_block
 from gradtool.program import Spec
 
 UNARY = {
@@ -167,7 +165,7 @@ def clip(xp, x, low=None, high=None, *, out, work):
 
 
 def _where_work(condition, a, b, *, out):
-    size = min(BLOCK, math.prod(out[0].shape))
+    size = largest_block(out[0].shape)
     flat = Spec((size,), out[0].dtype)
     return [flat, flat, Spec((size,), np.dtype(bool))]
 

@@ -26,8 +26,9 @@ def lowest(dtype):
 
 def _max_work(x, *, out, **attributes):
     pool = Pool.of(x, out[0] or out[1], attributes)
+    none = Spec((0,), x.dtype)
     wanted = len(out) > 1 and out[1] is not None
-    return [pool.block(x.dtype), pool.block(bool)] if wanted else [Spec((0,), x.dtype)] * 2
+    return [pool.block(x.dtype) if out[0] is None else none, pool.block(bool) if wanted else none]
 
 
 @kernel("MaxPool", work=_max_work)
@@ -135,13 +136,14 @@ def _rows(x):
 
 def _global_work(x, *, out):
     wide = x.dtype if x.dtype.itemsize > 2 else np.dtype(np.float32)
-    return [Spec((x.shape[0] * x.shape[1],), wide), Spec((math.prod(x.shape[2:]),), x.dtype)]
+    ones = math.prod(x.shape[2:]) if wide == x.dtype else 0
+    return [Spec((ones,), x.dtype), Spec((x.shape[0] * x.shape[1],), wide)]
 
 
 @kernel("GlobalAveragePool", work=_global_work)
 def global_average_pool(xp, x, *, out, work):
     """The mean of each plane; sums are products with ones, which is faster than adding."""
-    rows, (sums, ones) = _rows(x), work
+    rows, (ones, sums) = _rows(x), work
     if sums.dtype == x.dtype:
         ones.fill(1)
         xp.matmul(rows, ones, out=sums)

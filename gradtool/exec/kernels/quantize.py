@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import onnx_ir as ir
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _fake_quantize, _integers  # noqa: F401 - they register
-from gradtool.exec.kernels._scales import BLOCK, is_integer, limits, pieces, precision_of
+from gradtool.exec.kernels._scales import is_integer, largest_piece, limits, pieces, precision_of
 from gradtool.program import Spec
 
 FLOAT32 = np.dtype(np.float32)
 
 
-def _room(x, compute, wide):
-    size = (min(BLOCK, math.prod(x.shape)),)
+def _room(x, scale, attributes, compute, wide):
+    size = (largest_piece(x, scale, **attributes),)
     return [Spec(size, compute), Spec(size, wide)]
 
 
@@ -26,7 +24,7 @@ def _widest(dtype):
 
 def _quantize_work(x, scale, zero=None, *, out, precision=0, **attributes):
     compute = precision_of(scale, precision)
-    return _room(x, compute, _widest(compute))
+    return _room(x, scale, attributes, compute, _widest(compute))
 
 
 @kernel("QuantizeLinear", work=_quantize_work)
@@ -59,7 +57,7 @@ def _bits(dtype):
 
 
 def _dequantize_work(x, scale, zero=None, *, out, **attributes):
-    return _room(x, FLOAT32, _widest(np.dtype(scale.dtype)))[1:]
+    return _room(x, scale, attributes, FLOAT32, _widest(np.dtype(scale.dtype)))[1:]
 
 
 @kernel("DequantizeLinear", work=_dequantize_work)

@@ -56,12 +56,13 @@ def _extreme(name, function, empty):
     return run
 
 
-def _into(extreme, x, *, axis, out, keepdims):
-    """CuPy's `amin` takes `out` for a type where CUB reduces: it is given none there."""
+def _into(reduction, x, *, axis, out, keepdims):
+    """CuPy's `amin` takes `out` for a type where CUB reduces, and `prod` has no bfloat16: no `out`
+    is given there."""
     if isinstance(out, np.ndarray):
-        extreme(x, axis=axis, out=out, keepdims=keepdims)
+        reduction(x, axis=axis, out=out, keepdims=keepdims)
     else:
-        out[...] = extreme(x, axis=axis, keepdims=keepdims)
+        out[...] = reduction(x, axis=axis, keepdims=keepdims)
 
 
 def _limit(xp, dtype, sign):
@@ -80,7 +81,8 @@ _extreme("ReduceMin", "amin", 1)
 def reduce_prod(xp, x, axes=None, *, out, work, keepdims=1, noop_with_empty_axes=0):
     """`y = Π x` over the axes."""
     axes = _axes(x, axes, noop_with_empty_axes)
-    reduce_into(xp, xp.prod, x, axes, out[0], dtype=out[0].dtype)
+    dtype = out[0].dtype if xp is np else accumulator(out[0].dtype)
+    reduce_into(xp, partial(_into, partial(xp.prod, dtype=dtype)), x, axes, out[0])
 
 
 def _norm(name, terms, then, *, exact):
