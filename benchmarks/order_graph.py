@@ -62,7 +62,9 @@ def main() -> None:
         parser.error("give a file or --all DIR")
     paths = [arguments.file] if arguments.all is None else sorted(arguments.all.glob("*.json"))
     if not arguments.json:
-        print("name          steps          peak   peak %  bound %  proven how", " " * 13, "seconds")
+        print(
+            "name          steps          peak   peak %  bound %  proven how", " " * 13, "seconds"
+        )
     rows = []
     for path in paths:
         rows.append(measured(path, arguments.effort))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
@@ -34,6 +34,17 @@ class Workload:
     model: ir.Model
     program: Program
     dims: Mapping[str, int]
+    _programs: dict[tuple[tuple[str, int], ...], Program] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def resized(self, sizes: Mapping[str, int]) -> Program:
+        """The program where some symbols have other sizes."""
+        dims = {**self.dims, **sizes}
+        key = tuple(sorted(dims.items()))
+        if key not in self._programs:
+            self._programs[key] = flatten(sized(self.model, dims), dims=dims)
+        return self._programs[key]
 
     @cached_property
     def simulator(self) -> Simulator:

@@ -48,9 +48,7 @@ def mirror(
     decision = decide(work.nodes, policy, marks(work.nodes, keep, drop))
     found = mirrored(work.program, decision)
     note = f"mirror: {count(found.decided, 'node')} decided, {len(found.applied)} applied"
-    plan = planned(
-        work, "mirror", found.outcome.schedule, notes=[note], decision=decision
-    )
+    plan = planned(work, "mirror", found.outcome.schedule, notes=[note], decision=decision)
     return no_worse(work, plan)
 
 
@@ -76,7 +74,7 @@ def checkpoints(work: Workload, *, names: Sequence[str]) -> Planned:
 
 
 def _segments(work: Workload, name: str, found: Segmented) -> Planned:
-    notes = [f"{name}: {count(len(found.ends), 'segment')}", *(f"{name}: {note}" for note in found.notes)]
+    notes = [f"{name}: {note}" for note in (count(len(found.ends), "segment"), *found.notes)]
     return no_worse(work, planned(work, name, found.outcome.schedule, notes=notes))
 
 

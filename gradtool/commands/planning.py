@@ -40,17 +40,13 @@ def row(opened: Opened, found: Planned) -> Row:
     return Row(opened.name, found.plan, plans.total_flops(kept.program), extra)
 
 
-def explain(
-    ctx: click.Context, opened: Opened, strategy: Strategy, tensor: str, form: str
-) -> None:
+def explain(ctx: click.Context, opened: Opened, strategy: Strategy, tensor: str, form: str) -> None:
     """Say why a value is kept or computed again, and what computing it again would cost."""
     from gradtool.planning.explain import explain as facts_of
     from gradtool.reports import explanation
 
     (found,) = plan(ctx, opened, [strategy])
-    facts = facts_of(
-        opened.work.program, tensor, decision=found.decision, schedule=found.schedule
-    )
+    facts = facts_of(opened.work.program, tensor, decision=found.decision, schedule=found.schedule)
     if form == "json":
         print_json(explanation.document(facts))
         return

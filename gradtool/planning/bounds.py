@@ -148,7 +148,9 @@ def _cut(graph: StepGraph, sides: Integers, touched: Mask) -> tuple[int, Mask]:
     never = np.full(int(fans.sum()) + int(inner.sum()), -1)
     arcs = (
         np.concatenate([makers[kill], makers[single], target[storage[fans]], node[later[inner]]]),
-        np.concatenate([np.ones_like(kill), target[single], node[reader[fans]], node[earlier[inner]]]),
+        np.concatenate(
+            [np.ones_like(kill), target[single], node[reader[fans]], node[earlier[inner]]]
+        ),
         np.concatenate([graph.sizes[kill], graph.sizes[single], never]),
     )
     cut = min_cut(nodes + len(shared), arcs, 0, 1)

@@ -82,7 +82,7 @@ def cheapest(
     best, how, strongest = None, "", Certificate(0, "none")
     for certificate in certificates(work, budget, plain.weighed, effort):
         if certificate is None:
-            raise _over(search, plain, proven=True)
+            raise _over(search, proven=True)
         strongest = max(strongest, certificate, key=lambda c: c.bound)
         search.enough = strongest.bound
         better, start = first(search, certificate, best)
@@ -91,7 +91,7 @@ def cheapest(
         if best is not None and search.is_done(best):
             break
     if best is None:
-        raise _over(search, plain, proven=False)
+        raise _over(search, proven=False)
     kicked = search.kick(best, seed) if search.is_thorough else best
     if kicked is not best:
         best, how = kicked, f"{how}, then local search"
@@ -129,10 +129,13 @@ def _best_within(answer: Answer, found: Sequence[Answer]) -> Answer:
     return replace(best, budget=answer.budget, bound=answer.bound, which_bound=answer.which_bound)
 
 
-def _over(search: Descent, plain: Found, *, proven: bool) -> OverBudget:
-    peak = plain.weighed.peak
-    reached = peak if search.lowest is None else min(search.lowest, peak)
-    return OverBudget(search.budget, reached, least_budget(search.work), proven=proven)
+def _over(search: Descent, *, proven: bool) -> OverBudget:
+    """The error that a budget is not reached, with the least peak that a descent from it all finds."""
+    least = least_budget(search.work)
+    lower = Descent(search.work, least, _LIMIT // 10)
+    lower.fit(lower.weigh({}))
+    reached = min(p for p in (search.lowest, lower.lowest) if p is not None)
+    return OverBudget(search.budget, reached, least, proven=proven)
 
 
 def _answer(work: Rework, budget: int, found: Found, certificate: Certificate, how: str) -> Answer:

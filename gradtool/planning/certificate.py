@@ -7,6 +7,7 @@ solutions are where the search for a plan begins.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -52,8 +53,7 @@ def certificates(
         return
     peak = plain.during[plain.profile.index(plain.peak)]
     yield by_cuts(work, budget, peak, effort)
-    places = chain(work, peak)
-    places = places[places.index(peak) :]
+    places = [p for p in chain(work) if p >= peak]
     count = min(_room(work, effort * _SPREAD_VARIABLES), len(places))
     if count >= _SPREAD:
         spread = sorted({places[i * (len(places) - 1) // count] for i in range(count)})
@@ -94,11 +94,11 @@ def _by_programme(
 
 
 def _around(work: Rework, peak: int, effort: float) -> list[int]:
-    """Places of the longest chain through the peak, dense near it and sparse far away."""
-    places = chain(work, peak)
-    centre = places.index(peak)
+    """Places of a longest chain, dense near the peak and sparse far away."""
+    places = chain(work)
+    centre = min(bisect_left(places, peak), len(places) - 1)
     count = min(max(int(_CUT_STEPS * effort) // len(work.reads), 4), _MOST_CUTS)
-    found, offset = [peak], 1
+    found, offset = [places[centre]], 1
     while len(found) < count and offset < len(places):
         near = (centre + offset, centre - offset)
         found += [places[i] for i in near if 0 <= i < len(places)]

@@ -21,14 +21,13 @@ from gradtool.planning.simulate import Simulator
 from gradtool.planning.step_graph import StepGraph
 from gradtool.program import Program
 
-# The work of effort 1 on programs of up to so many steps; on larger ones each unit costs more.
+# The work of effort 1 per limit, on programs of up to so many steps: on larger ones each unit of it
+# takes longer.
 _STEPS = 500
-_CUTS = 2_000
-_STATES = 10_000
+_CUTS = 300
+_STATES = 5_000
 _FEWEST = 8
-# Of the work that is left, one part in so many is spent at a time.
-_SHARE = 6
-_LIMITS = 12
+_LIMITS = 10
 _ASKED = 32
 _STARTS = 8
 
@@ -60,20 +59,20 @@ def best_order(program: Program, *, effort: int = 1) -> Ordered:
 
 
 class _Orders:
-    """The best order and the bound, as they come closer, and the work that is left."""
+    """The best order and the bound, as they come closer, and the work to spend on a limit."""
 
     def __init__(self, program: Program, effort: int) -> None:
         self.graph = StepGraph(program)
         self.simulator = Simulator(program)
-        share = effort / max(1, self.graph.count / _STEPS)
-        self.cuts, self.states = int(_CUTS * share), int(_STATES * share)
+        pace = effort / max(1, self.graph.count / _STEPS)
+        self.cuts, self.states = int(_CUTS * pace), int(_STATES * pace)
         given = tuple(range(self.graph.count))
         self.best = Ordered(given, self.simulator.peak(given), 0, "given")
 
     def found(self) -> Ordered:
         """Lists, cuts, then search: each only as long as the bound is not met."""
         given = np.arange(self.graph.count)
-        bounded = order_bound(self.graph, [given], cuts=max(_FEWEST, self.cuts // 2))
+        bounded = order_bound(self.graph, [given], cuts=max(_FEWEST, self.cuts))
         self._raise(bounded.bytes)
         if not self.best.proven:
             for order in bounded.orders:
@@ -121,10 +120,8 @@ class _Orders:
 
     def _implied(self, limit: int, asked: list[int]) -> Implied:
         """What a limit implies; the bound is above the limit if nothing fits."""
-        share = self.cuts // _SHARE
-        implied = Implied(self.graph, limit, share)
+        implied = Implied(self.graph, limit, self.cuts)
         implied.ask(asked)
-        self.cuts -= share - max(implied.left, 0)
         if implied.refuted:
             self._raise(limit + 1)
         return implied
@@ -133,13 +130,11 @@ class _Orders:
         """Whether an order within the limit was found; the bound is above it if none can be."""
         graph, limit = implied.graph, implied.limit
         for run in self._starts(graph, asked):
-            found = outwards(graph, run, limit, self.states // _SHARE)
-            self.states -= found.states
+            found = outwards(graph, run, limit, self.states // 4)
             if found.path is not None:
                 break
         else:
-            found = from_start(graph, limit, self.states // _SHARE)
-            self.states -= found.states
+            found = from_start(graph, limit, self.states)
             if found.exhausted:
                 self._raise(limit + 1)
         if found.path is not None:

@@ -25,21 +25,17 @@ from gradtool.planning.step_graph import StepGraph
 
 @dataclass(frozen=True)
 class Found:
-    """The moves to the goal (None if none were found), after how many states.
-
-    `exhausted` says that there are none, for certain.
-    """
+    """The moves to the goal (None if none were found); whether there are none, for certain."""
 
     path: tuple[int, ...] | None
     exhausted: bool
-    states: int
 
 
 class Search:
     """A search of moves within a limit (bytes), over at most so many states."""
 
     def __init__(self, moves: Moves, limit: int, states: int) -> None:
-        self.moves, self.limit, self.states, self.left = moves, limit, states, states
+        self.moves, self.limit, self.left = moves, limit, states
 
     def run(self, start: State, goal: int) -> Found:
         """Moves from a state to the one in which the steps of `goal` have run."""
@@ -48,10 +44,11 @@ class Search:
         while state.run != goal:
             found = self._valley(state._replace(path=None), goal)
             if found is None:
-                return Found(None, self.left > 0, self.states - self.left)
-            state = self._settled(self._lowest(state, found))
+                return Found(None, exhausted=self.left > 0)
+            lowest = found if found.run == goal else self._lowest(state, found)
+            state = self._settled(lowest)
             path += steps(state.path)
-        return Found(tuple(path), False, self.states - self.left)
+        return Found(tuple(path), exhausted=False)
 
     def _settled(self, state: State) -> State:
         """The state after moves that fit and add nothing: these are valleys at once."""
@@ -119,7 +116,7 @@ def outwards(graph: StepGraph, run: Mask, limit: int, states: int) -> Found:
         return head
     tail = Search(forward, limit, states).run(forward.start(run), forward.ends()[1])
     path = None if tail.path is None else (*reversed(head.path), *tail.path)
-    return Found(path, tail.exhausted, head.states + tail.states)
+    return Found(path, tail.exhausted)
 
 
 def from_start(graph: StepGraph, limit: int, states: int) -> Found:

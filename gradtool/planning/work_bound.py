@@ -20,33 +20,22 @@ def least_budget(work: Rework) -> int:
     return max(results, max(alone, default=0))
 
 
-def chain(work: Rework, through: int) -> list[int]:
-    """A longest row of places through one, each of which needs the one before.
+def chain(work: Rework) -> list[int]:
+    """A longest row of places each of which needs the one before.
 
     In every order their first runs follow each other.
     """
-    makers = [sorted({work.maker[r] for r in reads}) for reads in work.reads]
-    readers: list[list[int]] = [[] for _ in makers]
-    for place, found in enumerate(makers):
-        for maker in found:
-            readers[maker].append(place)
-    ahead = _longest(readers, range(len(makers) - 1, -1, -1), through)
-    behind = _longest(makers, range(len(makers)), through)
-    return [*reversed(behind), through, *ahead]
-
-
-def _longest(neighbours: list[list[int]], order: range, start: int) -> list[int]:
-    """A longest path from a place over its neighbours, which `order` visits first; without it."""
-    depth = [0] * len(neighbours)
-    then = [-1] * len(neighbours)
-    for place in order:
-        for other in neighbours[place]:
-            if depth[other] >= depth[place]:
-                depth[place], then[place] = depth[other] + 1, other
-    found = []
-    while (start := then[start]) >= 0:
-        found.append(start)
-    return found
+    depth = [1] * len(work.reads)
+    before = [-1] * len(work.reads)
+    for place, reads in enumerate(work.reads):
+        for root in reads:
+            maker = work.maker[root]
+            if depth[maker] >= depth[place]:
+                depth[place], before[place] = depth[maker] + 1, maker
+    found = [depth.index(max(depth))] if depth else []
+    while found and before[found[-1]] >= 0:
+        found.append(before[found[-1]])
+    return found[::-1]
 
 
 def instants(work: Rework, places: Sequence[int]) -> list[Instant]:

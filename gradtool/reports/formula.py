@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from gradtool.formulas import LARGE
 from gradtool.reports.units import format_bytes
 
 if TYPE_CHECKING:
@@ -21,7 +22,13 @@ def text(formula: Formula) -> str:
         sign = "-" if term.bytes < 0 else "+"
         line += f" {sign} " if number else "-" if term.bytes < 0 else ""
         line += "·".join([size, *(f"{s}{_POWERS[p]}" for s, p in term.powers.items())])
-    return (line or "0 B") + _assumed(formula.fixed)
+    return (line or "0 B") + _workspace(formula) + _assumed(formula.fixed)
+
+
+def _workspace(formula: Formula) -> str:
+    if formula.workspace is None:
+        return ""
+    return f" + workspace ({format_bytes(formula.workspace)} at {LARGE})"
 
 
 def none(symbols: Sequence[str]) -> str:

@@ -270,7 +270,8 @@ loaded, so that a rule knows one form of each operator.
 - **numpy**: the kernel of the CPU. `arena` writes in the planned arena, `simple` returns its
   result, which is copied and counted.
 - **ort**: whether stock onnxruntime {ort} runs it on the CPU, by a `kernel` or by its `body`.
-- **cuda**: `cupy`, the same kernel on CuPy arrays; `host`, copied to the host and back.
+- **cuda**: `cupy`, the same kernel on CuPy arrays; `host`, copied to the host and back, as text
+  and numbers of types that CuPy lacks (8 bits or fewer, but for integers of 8) are by all.
 - **kept for backward**: the inputs and outputs that the gradient reads, over all attributes: what
   is kept of the forward pass.
 - **since**: the opsets from which there is another rule or kernel, where these differ by opset.

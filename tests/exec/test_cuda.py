@@ -237,6 +237,19 @@ def test_types_that_cupy_lacks_are_converted_on_the_host(to):
 
 @pytest.mark.gpu
 @pytest.mark.usefixtures("xp")
+@pytest.mark.parametrize("body", ["t, i = TopK (b, k)", "t = ReduceProd (b, a)", "t = Unique (b)"])
+def test_bfloat16_is_sorted_and_multiplied(body):
+    mine, theirs = both(
+        "g (float[4, 6] x) => (y) <int64[1] k = {3}, int64[1] a = {1}> "
+        f"{{ b = Cast <to = 16> (x) {body} y = Cast <to = 1> (t) }}",
+        x=floats(4, 6),
+    )
+
+    np.testing.assert_allclose(mine, theirs, rtol=2e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("xp")
 def test_text_is_worked_on_by_the_host():
     words = np.array(["ab", "b", "abb"], object)
     mine, theirs = both(

@@ -72,11 +72,6 @@ class Shape:
         return max(1, min(self.batch, SCORES // (total * max(rows, 1) * groups))), groups, rows
 
     @property
-    def block(self) -> tuple[int, ...]:
-        """The shape of the largest block of scores."""
-        return (*self.at_once, self.keys)
-
-    @property
     def spans(self) -> list[slice]:
         """The rows of each block of a head."""
         _, _, rows = self.at_once

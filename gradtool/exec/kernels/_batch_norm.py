@@ -12,7 +12,7 @@ from gradtool.program import Spec
 def _train_work(x, scale, bias, mean, var, *, out, **_):
     layout = Layout.channels(tuple(x.shape), x.dtype)
     channel = Spec((x.shape[1],), layout.wide)
-    return [*Room.specs(layout), channel, channel, channel]
+    return [*Room.specs(layout, layout.statistics), channel, channel, channel]
 
 
 def _batch_work(x, scale, bias, mean, var, *, out, training_mode=0, **_):
@@ -73,7 +73,7 @@ def batch_normalization_training(xp, x, scale, bias, mean, var, *, out, work, ep
 
 def _batch_grad_work(x, scale, mean, rstd, dy, *, out, epsilon):
     layout = Layout.channels(tuple(x.shape), x.dtype)
-    return backward.Work.specs(layout, layout.statistics)
+    return backward.Work.for_planes(layout, layout.statistics, slopes=out[0] is not None)
 
 
 @kernel("ai.gradtool::BatchNormalizationGrad", may_inplace=(4, 0), work=_batch_grad_work)
@@ -84,7 +84,7 @@ def batch_normalization_grad(xp, x, scale, mean, rstd, dy, *, out, work, epsilon
 
 
 def _projection_work(x, mean, rstd, dy, *, out):
-    return _batch_grad_work(x, None, mean, rstd, dy, out=out, epsilon=0)
+    return _batch_grad_work(x, None, mean, rstd, dy, out=(None, *out), epsilon=0)
 
 
 @kernel("ai.gradtool::BatchNormalizationGradScale", work=_projection_work)

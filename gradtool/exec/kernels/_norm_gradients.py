@@ -27,7 +27,7 @@ class Work:
 
     @classmethod
     def of(cls, xp, layout, work):
-        """From the buffers of `Work.specs`."""
+        """From the buffers of `for_rows` or `for_planes`."""
         *shared, third, given, lines, first, second, ones, line, scale, ds, db = work
         for buffer, value in ((ones, 1), (ds, 0), (db, 0)):
             buffer.fill(value)
@@ -35,13 +35,24 @@ class Work:
         return cls(room, third, given, lines, first, second, ones, line, scale, (ds, db))
 
     @classmethod
-    def specs(cls, layout, scale):
-        """What a call needs as `work`; `scale` is the shape of the gradient of scale."""
+    def for_rows(cls, layout, *, known, centre=True):
+        """What `rows` needs as `work`; statistics may be `known`."""
         narrow = layout.wide != layout.dtype
-        small, sums, none = layout.small(), Spec(tuple(scale), layout.wide), Spec((0,), layout.wide)
-        given, copied = (layout.block(), sums) if narrow else (none, none)
-        more = [layout.block(), given, layout.lines(), small, small, small, layout.line(), copied]
-        return [*Room.specs(layout), *more, sums, sums]
+        block, small, none = layout.block(), layout.small(), Spec((0,), layout.wide)
+        sums = Spec(layout.shape[1:], layout.wide)
+        given, copied = (block, sums) if narrow else (none, none)
+        room = Room.specs(layout, centre=centre, products=not known)
+        line = layout.line()
+        return [*room, block, given, none, small, small, small, line, copied, sums, sums]
+
+    @classmethod
+    def for_planes(cls, layout, scale, *, slopes):
+        """What `planes` needs as `work`; `scale` is a shape, `slopes` whether dx is wanted."""
+        block, small, none = layout.block(), layout.small(), Spec((0,), layout.wide)
+        sums = Spec(tuple(scale), layout.wide)
+        third, given = block if slopes else none, block if layout.wide != layout.dtype else none
+        room = Room.specs(layout, scale)
+        return [*room, third, given, layout.lines(), small, small, none, none, none, sums, sums]
 
     def statistics(self, x, layout, parts, kept, epsilon, *, centre=True):
         """Mean and rstd of a group of blocks: as they were kept, or computed again."""

@@ -99,6 +99,18 @@ class Layout:
         kept = (1 if a in self.axes else n for a, n in enumerate(self.step))
         return Spec((math.prod(kept),), self.wide)
 
+    def factor(self, scale: tuple[int, ...]) -> Spec:
+        """A buffer for the statistics of one block times a scale of this shape."""
+        sizes = zip(self.step, scale, strict=True)
+        kept = (n if a not in self.axes or s > 1 else 1 for a, (n, s) in enumerate(sizes))
+        return Spec((math.prod(kept),), self.wide)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether the sums of several lines of a block make one statistic."""
+        summed = self.axes[int(self.flat) : -1]
+        return any(self.step[a] > 1 for a in summed)
+
     def blocks(self) -> Iterator[list[Index]]:
         """The parts of each group of blocks that share their statistics; no group is empty."""
         spans = [

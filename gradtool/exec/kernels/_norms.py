@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradtool.exec.kernels._norm_layouts import like, pick, reduced
+from gradtool.program import Spec
 
 
 @dataclass(frozen=True)
@@ -24,25 +25,28 @@ class Room:
     flat: bool
     block: Any
     other: Any
-    ones: Any
     lines: Any
     factor: Any
     mean: Any
     rstd: Any
-    term: Any
+    ones: Any
 
     @classmethod
     def of(cls, xp, layout, work):
         """From the buffers of `Room.specs`."""
-        block, other, ones, *rest = work
+        *buffers, ones = work
         ones.fill(1)
-        return cls(xp, layout.axes, layout.flat, block, other, ones, *rest)
+        return cls(xp, layout.axes, layout.flat, *buffers, ones)
 
     @classmethod
-    def specs(cls, layout):
-        """What a call needs as `work`."""
-        line, small = layout.lines(), layout.small()
-        return [layout.block(), layout.other(), layout.line(), line, line, small, small, small]
+    def specs(cls, layout, scale=None, *, centre=True, products=True):
+        """What a call needs as `work`; `scale` is the shape of what statistics are scaled by."""
+        none, small = Spec((0,), layout.wide), layout.small()
+        factor = small if layout.gathers else none
+        if scale is not None and scale[-1] == 1:
+            factor = layout.factor(scale)
+        other, mean = layout.other() if products else none, small if centre else none
+        return [layout.block(), other, layout.lines(), factor, mean, small, layout.line()]
 
     def statistic(self, buffer, shape):
         """A buffer with a number for each statistic of a block of `shape`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._blocks import pointwise
 from gradtool.exec.kernels._sums import accumulator, blocks, mapped_sum, mapped_work
@@ -54,8 +56,9 @@ def reduce_prod_grad(xp, x, dy, *, axes):
     moved = xp.moveaxis(x, axes, front)
     cut = len(axes)
     column = moved.reshape(math.prod(moved.shape[:cut]), math.prod(moved.shape[cut:]))
-    others = xp.ones(column.shape, x.dtype)
-    running = xp.ones(column.shape, x.dtype)
+    dtype = x.dtype if xp is np else accumulator(x.dtype)  # CuPy's products have no bfloat16
+    others = xp.ones(column.shape, dtype)
+    running = xp.ones(column.shape, dtype)
     if len(column) > 1:
         xp.cumprod(column[:-1], axis=0, out=others[1:])
         xp.cumprod(column[:0:-1], axis=0, out=running[-2::-1])

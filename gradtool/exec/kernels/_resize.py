@@ -53,7 +53,8 @@ def _workspace(shape, plan, dtype, *, nearest):
     planes = _at_once(shape, plan)
     inner = shapes if wide != dtype else shapes[1:-1]
     sums = [math.prod(s) for step, s in zip(plan, shapes[1:], strict=True) if _taps(step) > 1]
-    return [*(Spec((planes, *s), wide) for s in inner), Spec((planes * max(sums, default=0),), wide)]
+    scratch = Spec((planes * max(sums, default=0),), wide)
+    return [*(Spec((planes, *s), wide) for s in inner), scratch]
 
 
 def _taps(step):

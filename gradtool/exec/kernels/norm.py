@@ -25,15 +25,24 @@ def _layer(x, axis, *parameters):
 
 def _spread(parameter, layout):
     """A parameter with the rank of the view."""
-    if parameter is None:
-        return None
-    if len(layout.shape) == 2 and parameter.size == layout.shape[1]:
-        return parameter.reshape(1, -1)
-    return parameter.reshape((1,) * (len(layout.shape) - parameter.ndim) + parameter.shape)
+    return None if parameter is None else parameter.reshape(_spread_shape(parameter, layout))
+
+
+def _spread_shape(parameter, layout):
+    size, rank = math.prod(parameter.shape), len(layout.shape)
+    if rank == 2 and size == layout.shape[1]:
+        return (1, size)
+    return (1,) * (rank - len(parameter.shape)) + tuple(parameter.shape)
 
 
 def _layer_work(x, scale, bias=None, *, out, axis=-1, **_):
-    return Room.specs(_layer(x, axis, scale, bias))
+    layout = _layer(x, axis, scale, bias)
+    return Room.specs(layout, _spread_shape(scale, layout))
+
+
+def _rms_work(x, scale, *, out, axis=-1, **_):
+    layout = _layer(x, axis, scale)
+    return Room.specs(layout, _spread_shape(scale, layout), centre=False)
 
 
 @kernel("LayerNormalization", may_inplace=(0,), work=_layer_work)
@@ -44,7 +53,7 @@ def layer_normalization(xp, x, scale, bias=None, *, out, work, axis=-1, epsilon=
     forward(Room.of(xp, layout, work), layout, x, scale, bias, out[0], out[1:], epsilon)
 
 
-@kernel("RMSNormalization", may_inplace=(0,), work=_layer_work)
+@kernel("RMSNormalization", may_inplace=(0,), work=_rms_work)
 def rms_normalization(xp, x, scale, *, out, work, axis=-1, epsilon=1e-5, stash_type=1):
     """`y = x / sqrt(mean(x²) + epsilon) · scale`."""
     layout = _layer(x, axis, scale)
@@ -53,8 +62,7 @@ def rms_normalization(xp, x, scale, *, out, work, axis=-1, epsilon=1e-5, stash_t
 
 
 def _layer_grad_work(x, scale, mean, rstd, dy, *, out, axis, epsilon):
-    layout = _layer(x, axis, scale)
-    return backward.Work.specs(layout, layout.shape[1:])
+    return backward.Work.for_rows(_layer(x, axis, scale), known=rstd is not None)
 
 
 @kernel("ai.gradtool::LayerNormalizationGrad", may_inplace=(4, 0), work=_layer_grad_work)
@@ -64,8 +72,7 @@ def layer_normalization_grad(xp, x, scale, mean, rstd, dy, *, out, work, axis, e
 
 
 def _rms_grad_work(x, scale, dy, *, out, axis, epsilon):
-    layout = _layer(x, axis, scale)
-    return backward.Work.specs(layout, layout.shape[1:])
+    return backward.Work.for_rows(_layer(x, axis, scale), known=False, centre=False)
 
 
 @kernel("ai.gradtool::RMSNormalizationGrad", may_inplace=(2, 0), work=_rms_grad_work)
@@ -83,8 +90,13 @@ def _group(x, groups):
     return Layout.rows(shape, (2, 3), x.dtype)
 
 
+def _by_channel(scale, groups):
+    """The shape of a parameter with the rank of that view."""
+    return (1, groups, scale.shape[0] // max(1, groups), 1)
+
+
 def _group_work(x, scale, bias, *, out, num_groups, **_):
-    return Room.specs(_group(x, num_groups))
+    return Room.specs(_group(x, num_groups), _by_channel(scale, num_groups))
 
 
 @kernel("GroupNormalization", may_inplace=(0,), work=_group_work)
@@ -96,7 +108,7 @@ def group_normalization(xp, x, scale, bias, *, out, work, num_groups, epsilon=1e
 
 
 def _instance_work(x, scale, bias, *, out, epsilon=1e-5):
-    return Room.specs(_group(x, x.shape[1]))
+    return Room.specs(_group(x, x.shape[1]), _by_channel(scale, x.shape[1]))
 
 
 @kernel("InstanceNormalization", may_inplace=(0,), work=_instance_work)
@@ -106,16 +118,14 @@ def instance_normalization(xp, x, scale, bias, *, out, work, epsilon=1e-5):
     forward(Room.of(xp, layout, work), layout, x, scale, bias, out[0], (), epsilon)
 
 
-def _group_shape(scale, groups):
-    return (1, groups, scale.shape[0] // max(1, groups), 1)
-
-
 def _group_grad_work(x, scale, dy, *, out, num_groups, epsilon):
-    return backward.Work.specs(_group(x, num_groups), _group_shape(scale, num_groups))
+    slopes = out[0] is not None
+    shape = _by_channel(scale, num_groups)
+    return backward.Work.for_planes(_group(x, num_groups), shape, slopes=slopes)
 
 
 @kernel("ai.gradtool::GroupNormalizationGrad", may_inplace=(2, 0), work=_group_grad_work)
 def group_normalization_grad(xp, x, scale, dy, *, out, work, num_groups, epsilon):
     layout = _group(x, num_groups)
-    shape = _group_shape(scale, num_groups)
+    shape = _by_channel(scale, num_groups)
     backward.planes(xp, layout, x, scale, (None, None), dy, out, epsilon, work, shape)

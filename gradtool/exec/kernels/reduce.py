@@ -57,8 +57,10 @@ def _extreme(name, function, empty):
 
 
 def _into(reduction, x, *, axis, out, keepdims):
-    """CuPy's `amin` takes `out` for a type where CUB reduces, and `prod` has no bfloat16: no `out`
-    is given there."""
+    """The reduction in `out`, which CuPy isn't given.
+
+    Its `amin` takes that for a type where CUB reduces, and its `prod` has no bfloat16.
+    """
     if isinstance(out, np.ndarray):
         reduction(x, axis=axis, out=out, keepdims=keepdims)
     else:

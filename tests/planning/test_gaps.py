@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from programs import program
+
+from gradtool.planning.gaps import absent, idle, with_drop, without_drop
+from gradtool.planning.rework import Rework
+
+
+def work():
+    made = program("h = Tanh x", "a = Exp h", "b = Exp a", "y = Mul b h", outputs="y")
+    return Rework(made, [1] * 4)
+
+
+def test_a_storage_is_idle_between_two_reads():
+    problem = work()
+    (gap,) = idle(problem, problem.weigh({}))
+
+    assert (gap.root, gap.place, gap.last, gap.next) == (problem.writes[0][0], 1, 1, 3)
+
+
+def test_a_dropped_storage_is_absent_until_its_step_runs_again():
+    problem = work()
+    drops = with_drop({}, problem.writes[0][0], 1)
+    weighed = problem.weigh(drops)
+    (gap,) = absent(problem, weighed, drops)
+
+    assert (gap.root, gap.place, gap.last, gap.next) == (problem.writes[0][0], 1, 1, 3)
+    assert gap.root not in [g.root for g in idle(problem, weighed)]
+
+
+def test_a_drop_that_nothing_follows_is_not_in_force():
+    problem = work()
+    drops = with_drop({}, problem.writes[1][0], 2)
+
+    assert absent(problem, problem.weigh(drops), drops) == []
+
+
+def test_taking_a_drop_back_leaves_the_others():
+    drops = with_drop(with_drop({}, 1, 5), 2, 5)
+
+    assert without_drop(drops, 1, 5) == {5: frozenset({2})}
+    assert drops == {5: frozenset({1, 2})}
