@@ -1,7 +1,7 @@
 """The best order of a planning instance without recompute: its peak and the proven bound.
 
-    python benchmarks/order_graph.py FILE.json [--effort 8] [--json]
-    python benchmarks/order_graph.py --all DIR [--effort 8] [--json]
+    python benchmarks/order_graph.py FILE.json [--effort 4] [--json]
+    python benchmarks/order_graph.py --all DIR [--effort 4] [--json]
 
 Peak and bound are in bytes and in % of the peak of the given order; proven means that they are
 equal. Seconds are those of the search alone.
@@ -55,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("file", nargs="?", type=Path)
     parser.add_argument("--all", type=Path, metavar="DIR")
-    parser.add_argument("--effort", type=int, default=8)
+    parser.add_argument("--effort", type=int, default=4)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if (arguments.file is None) == (arguments.all is None):

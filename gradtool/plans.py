@@ -17,6 +17,7 @@ from gradtool.passes.recompute import apply, mark, prepared
 from gradtool.planning.keep import keep
 from gradtool.planning.mirror import Decision
 from gradtool.planning.plan import Plan
+from gradtool.planning.proof import Proof
 from gradtool.planning.schedule import Schedule, replay
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
@@ -67,13 +68,14 @@ class Planned:
     """A plan and the schedule it is of.
 
     `notes` are lines for people; `decision` is what mirroring decided, also where the plan does not
-    apply it.
+    apply it; `proof` says how good a plan within a budget is.
     """
 
     plan: Plan
     schedule: Schedule
     notes: tuple[str, ...] = ()
     decision: Decision | None = None
+    proof: Proof | None = None
 
     @property
     def name(self) -> str:

@@ -44,6 +44,14 @@ def simulated(work, schedule, sizes):
     return Simulator(dataclasses.replace(other, alignment=1)).peak(order)
 
 
+def held(work, schedule, sizes):
+    """Bytes alive at each step, workspaces left out."""
+    other = work.resized(sizes)
+    steps = tuple(dataclasses.replace(step, workspace=()) for step in other.steps)
+    bare = dataclasses.replace(other, alignment=1, steps=steps)
+    return Simulator(bare).profile(translated(work.program, other, schedule.order))
+
+
 @pytest.mark.parametrize("name", ["keep", "mirror", "sqrt"])
 def test_a_linear_peak_is_exact_at_every_large_size(name):
     work = opened(LINEAR, "w", N=1)
@@ -64,8 +72,11 @@ def test_attention_is_quadratic_in_the_sequence():
     assert [sum(t.powers.values()) for t in formula.terms] == sorted(
         (sum(t.powers.values()) for t in formula.terms), reverse=True
     )
+    assert formula.workspace > 0  # Softmax is done in pieces
     for b, s in itertools.product((48, 96, 130), (64, 200)):
-        assert formula.at({"B": b, "S": s}) == simulated(work, found.schedule, {"B": b, "S": s})
+        sizes = {"B": b, "S": s}
+        assert formula.at(sizes) in held(work, found.schedule, sizes)
+        assert formula.at(sizes) <= simulated(work, found.schedule, sizes)
 
 
 def test_a_third_symbol_keeps_its_size():
@@ -103,7 +114,10 @@ def test_samples_have_a_formula_of_every_plan(name):
         found = strategy(work)
         formula = peak_formula(work, found.schedule, ["batch"])
 
-        assert formula.at({"batch": 96}) == simulated(work, found.schedule, {"batch": 96})
+        if formula.workspace is None:
+            assert formula.at({"batch": 96}) == simulated(work, found.schedule, {"batch": 96})
+        else:
+            assert formula.at({"batch": 96}) in held(work, found.schedule, {"batch": 96})
 
 
 def test_a_view_at_size_one_is_a_step_at_other_sizes():

@@ -29,7 +29,8 @@ SOURCE = "gradtool.source"
 
 def prepared(model: ir.Model) -> ir.Model:
     """A copy of a model whose nodes are those that run, each with a name of its own."""
-    model = model.clone()
+    meta, model = model.meta, model.clone()
+    model.meta.update(meta)
     expand(model, lambda op: kernels.find(DOMAIN, op, 1) is not None)
     names, taken = Names.of(model), set[str]()
     for node in model.graph.all_nodes():

@@ -88,7 +88,8 @@ def training_graph(
     again = is_training_graph(model)
     if again and loss in ("auto", ["auto"], []) and not head_grads:
         require_loss(model)
-    model = model.clone()
+    meta, model = model.meta, model.clone()
+    model.meta.update(meta)
     forward = len(model.graph)
     leaves = reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
     op = Builder(model, names=Names.of(model))

@@ -83,10 +83,9 @@ def least_during(graph: StepGraph, step: int) -> tuple[int, Mask]:
         forced[graph.closure(graph.readers[storage], backward=True)] = RUN
         if ((forced == RUN) & (sides == WAITS)).any():
             continue
-        if (forced != sides).any():
-            cut, run = least_around(graph, forced, step)
-        if alone - graph.gain[step] + cut < found[0]:
-            found = (alone - graph.gain[step] + cut, run)
+        least = least_around(graph, forced, step) if (forced != sides).any() else (cut, run)
+        if alone - graph.gain[step] + least[0] < found[0]:
+            found = (alone - graph.gain[step] + least[0], least[1])
     return found
 
 

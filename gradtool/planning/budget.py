@@ -130,7 +130,7 @@ def _best_within(answer: Answer, found: Sequence[Answer]) -> Answer:
 
 
 def _over(search: Descent, *, proven: bool) -> OverBudget:
-    """The error that a budget is not reached, with the least peak that a descent from it all finds."""
+    """The error that a budget is not reached, with the least peak that a descent finds."""
     least = least_budget(search.work)
     lower = Descent(search.work, least, _LIMIT // 10)
     lower.fit(lower.weigh({}))

@@ -7,16 +7,18 @@ the clock.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 
-from gradtool.planning.gaps import Gap, absent, idle, with_drop, without_drop
+from gradtool.planning.gaps import Gap, Lives, absent, idle, with_drops, without_drop
 from gradtool.planning.rework import Drops, Rework, Weighed
 
 _TRIALS = 16
-_TRIALS_KICKED = 6
+_TRIALS_KICKED = 8
 _KICK = 12
 _MANY = 200
 _EACH = 50
@@ -69,15 +71,15 @@ class Descent:
     ) -> Found | None:
         """Drop more until the budget holds, each time what costs least per byte of excess gone.
 
-        Of the storages over the peak, `trials` are tried, those of little work per byte.  None if
-        that leads nowhere, the limit is reached, or the extra work is no longer below `worth`.
+        Of what could be dropped over the peak, `trials` are tried.  None if that leads nowhere, the
+        limit is reached, or the extra work is no longer below `worth`.
         """
         while (excess := self._excess(found)) > 0:
             if self.left <= 0 or (worth is not None and found.extra >= worth):
                 return None
             best: tuple[Fraction, int, Found] | None = None
-            for gap in self._over_peak(found)[:trials]:
-                trial = self.weigh(with_drop(found.drops, gap.root, gap.place))
+            for more in islice(self._over_peak(found), trials):
+                trial = self.weigh(with_drops(found.drops, more))
                 gain = excess - self._excess(trial)
                 price = Fraction(trial.extra - found.extra, max(gain, 1))
                 if gain > 0 and (best is None or (price, -gain) < best[:2]):
@@ -91,19 +93,24 @@ class Descent:
         """Bytes above the budget, summed over the entries of the schedule."""
         return sum(live - self.budget for live in found.weighed.profile if live > self.budget)
 
-    def _over_peak(self, found: Found) -> list[Gap]:
-        """Gaps over the peak that could be emptied, those of little work per byte first."""
-        profile = found.weighed.profile
+    def _over_peak(self, found: Found) -> Iterator[list[tuple[int, int]]]:
+        """Drops that empty gaps over the peak, those of little work per byte first.
+
+        Each is tried alone, and with what would stay alive just to run its step again.
+        """
+        profile, size = found.weighed.profile, self.work.bytes
         peak = profile.index(max(profile))
-        costs, maker, size = self.work.costs, self.work.maker, self.work.bytes
-        over = [
-            gap
-            for gap in idle(self.work, found.weighed)
-            if gap.last < peak < gap.next
-            and size[gap.root]
-            and gap.root not in found.drops.get(gap.place, ())
-        ]
-        return sorted(over, key=lambda g: (Fraction(costs[maker[g.root]], size[g.root]), g.last))
+        lives = Lives(self.work, found.weighed)
+        ranked = []
+        for gap in idle(self.work, found.weighed):
+            is_new = gap.root not in found.drops.get(gap.place, ())
+            if gap.last < peak < gap.next and size[gap.root] and is_new:
+                more = lives.with_inputs(gap)
+                for drops in (more[:1], more) if len(more) > 1 else (more,):
+                    work = sum(self.work.costs[self.work.maker[r]] for r, _ in drops)
+                    ranked.append((Fraction(work, size[gap.root]), gap.last, gap.root, drops))
+        for *_, drops in sorted(ranked):
+            yield drops
 
     def trim(self, found: Found) -> Found:
         """Keep again what the budget has room for, each time what saves most."""
@@ -157,5 +164,5 @@ class Descent:
         made = list(idle(self.work, found.weighed))
         for _ in range(int(random.random() * (_KICK + 1)) if made else 0):
             gap = made[int(random.random() * len(made))]
-            drops = with_drop(drops, gap.root, gap.place)
+            drops = with_drops(drops, [(gap.root, gap.place)])
         return drops

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gradtool.planning.rework import Drops, Rework, Weighed
@@ -34,6 +35,38 @@ def idle(work: Rework, weighed: Weighed) -> Iterator[Gap]:
         touched.update(dict.fromkeys(work.writes[place], entry))
 
 
+class Lives:
+    """From which entry to which the instances of each storage are alive in a schedule."""
+
+    def __init__(self, work: Rework, weighed: Weighed) -> None:
+        self.work = work
+        self.during = weighed.during
+        self.born: dict[int, list[int]] = {r: [] for r in work.maker}
+        self.last: dict[int, list[int]] = {r: [] for r in work.maker}
+        for entry, place in enumerate(weighed.places):
+            for root in work.reads[place]:
+                self.last[root][-1] = entry
+            for root in work.writes[place]:
+                self.born[root].append(entry)
+                self.last[root].append(entry)
+
+    def with_inputs(self, gap: Gap) -> list[tuple[int, int]]:
+        """The drop of a gap, and drops of what would have to stay alive just to run its step again.
+
+        Each is a storage and the place at which it ends now.
+        """
+        found = {gap.root: gap.place}
+        waiting = [gap.root]
+        while waiting:
+            for root in self.work.reads[self.work.maker[waiting.pop()]]:
+                instance = bisect_left(self.born[root], gap.next) - 1
+                last = self.last[root][instance]
+                if root not in found and last < gap.next and self.work.may_drop(root):
+                    found[root] = self.during[last]
+                    waiting.append(root)
+        return list(found.items())
+
+
 def absent(work: Rework, weighed: Weighed, drops: Drops) -> list[Gap]:
     """The gaps in which a storage is not alive, because of the drop at their place.
 
@@ -63,9 +96,12 @@ def _dropped(
     return (p for p in near if start <= p < stop and root in drops.get(p, ()))
 
 
-def with_drop(drops: Drops, root: int, place: int) -> Drops:
-    """The drops and one more."""
-    return {**drops, place: drops.get(place, frozenset()) | {root}}
+def with_drops(drops: Drops, more: Iterable[tuple[int, int]]) -> Drops:
+    """The drops and more of them, each a storage and a place."""
+    found = dict(drops)
+    for root, place in more:
+        found[place] = found.get(place, frozenset()) | {root}
+    return found
 
 
 def without_drop(drops: Drops, root: int, place: int) -> Drops:

@@ -1,8 +1,8 @@
 """The order of steps that needs least memory when nothing is computed twice, with its certificate.
 
-List orders and the orders that the cuts of bound b give come first.  Between the bound and the best
-of these, limits are tried by halving: a limit is either refuted, which raises the bound, or searched
-for an order that fits.  All of this is counted work: the result depends on nothing else.
+List orders and those that the cuts of bound b give come first.  Between the bound and the best
+of these, limits are tried by halving: a limit is refuted, which raises the bound, or searched for
+an order that fits.  All of this is counted work: the result depends on nothing else.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gradtool.planning.simulate import Simulator
 from gradtool.planning.step_graph import StepGraph
 from gradtool.program import Program
 
-# The work of effort 1 per limit, on programs of up to so many steps: on larger ones each unit of it
-# takes longer.
+# The work of effort 1 per limit, on programs of up to so many steps: on larger ones a cut
+# takes longer in proportion, a state in proportion to the square.
 _STEPS = 500
 _CUTS = 300
 _STATES = 5_000
@@ -64,8 +64,9 @@ class _Orders:
     def __init__(self, program: Program, effort: int) -> None:
         self.graph = StepGraph(program)
         self.simulator = Simulator(program)
-        pace = effort / max(1, self.graph.count / _STEPS)
-        self.cuts, self.states = int(_CUTS * pace), int(_STATES * pace)
+        scale = max(1, self.graph.count / _STEPS)
+        self.cuts = int(effort * _CUTS / scale)
+        self.states = int(effort * _STATES / scale**2)
         given = tuple(range(self.graph.count))
         self.best = Ordered(given, self.simulator.peak(given), 0, "given")
 

@@ -74,7 +74,7 @@ class Implied:
             self.graph = self.graph.ordered(pairs)
 
     def _fits(self, sides: Integers, step: int) -> Mask | None:
-        """What may have run when a step runs within the limit; None if nothing can (or no cut is left).
+        """What may have run when a step runs within the limit; None if nothing or no cut left.
 
         A step that may write over an input is taken to do so.
         """

@@ -25,7 +25,7 @@ class State(NamedTuple):
 
 
 class Moves:
-    """Moves between states: forward one more step runs, backward one that ran last is taken back."""
+    """Moves between states: forward one more step runs, backward the last one is taken back."""
 
     def __init__(self, graph: StepGraph, *, backward: bool) -> None:
         self.graph, self.backward = graph, backward

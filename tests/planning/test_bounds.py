@@ -62,3 +62,14 @@ def test_the_least_between_two_states_is_found_inside():
     least, run = least_live(graph, low, high)
 
     assert (least, run.tolist()) == (128, [True, True, False, False])
+
+
+def test_a_step_writes_over_whichever_input_costs_least_to_free():
+    """y may take a, which z reads too, or b, which nobody else needs: b is free to be taken."""
+    before = program(
+        "a = Exp x", "b = Tanh a", "y = Add a b", "z = Exp a", "o = Mul y z",
+        outputs="o", in_place=True,
+    )  # fmt: skip
+    graph = StepGraph(before)
+
+    assert least_during(graph, 2)[0] == graph.profile(range(5))[2] == 192

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from programs import program
 
-from gradtool.planning.gaps import absent, idle, with_drop, without_drop
+from gradtool.planning.gaps import absent, idle, with_drops, without_drop
 from gradtool.planning.rework import Rework
 
 
@@ -20,7 +20,7 @@ def test_a_storage_is_idle_between_two_reads():
 
 def test_a_dropped_storage_is_absent_until_its_step_runs_again():
     problem = work()
-    drops = with_drop({}, problem.writes[0][0], 1)
+    drops = with_drops({}, [(problem.writes[0][0], 1)])
     weighed = problem.weigh(drops)
     (gap,) = absent(problem, weighed, drops)
 
@@ -30,13 +30,13 @@ def test_a_dropped_storage_is_absent_until_its_step_runs_again():
 
 def test_a_drop_that_nothing_follows_is_not_in_force():
     problem = work()
-    drops = with_drop({}, problem.writes[1][0], 2)
+    drops = with_drops({}, [(problem.writes[1][0], 2)])
 
     assert absent(problem, problem.weigh(drops), drops) == []
 
 
 def test_taking_a_drop_back_leaves_the_others():
-    drops = with_drop(with_drop({}, 1, 5), 2, 5)
+    drops = with_drops({}, [(1, 5), (2, 5)])
 
     assert without_drop(drops, 1, 5) == {5: frozenset({2})}
     assert drops == {5: frozenset({1, 2})}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from gradtool.functions._activations import Activation
 
+SPARED = {"leakyrelu", "elu", "softsign"}  # activations whose value takes a spare buffer
+FLAGGED = {"relu", "leakyrelu", "thresholdedrelu", "hardsigmoid", "elu"}  # whose slope takes flags
+
 
 def sigmoid(xp, a):
     """`a = 1 / (1 + exp(-a))`, as a tanh: it cannot overflow."""
@@ -98,10 +101,19 @@ def slope(xp, act: Activation, d, y, flags):
             xp.negative(d, out=d)
 
 
+def temporaries(acts, clip, *, slopes):
+    """Whether `activate` needs `spare`, and whether `flags`, for one of these activations."""
+    if slopes and clip is not None:
+        return True, True
+    names = {act.name for act in acts}
+    return bool(names & SPARED), bool(names & (FLAGGED if slopes else {"thresholdedrelu"}))
+
+
 def activate(xp, act: Activation, clip, a, d, spare, flags):
     """`a = act(clipped a)` and, unless `d` is None, `d` = the slope of that at `a`.
 
-    On the bounds of the clip the slope is that of the inside.
+    On the bounds of the clip the slope is that of the inside.  `spare` and `flags` may be None
+    where `temporaries` says so.
     """
     if clip is not None and d is None:
         xp.clip(a, -clip, clip, out=a)

@@ -11,7 +11,7 @@ class Cell:
 
     def __init__(self, xp, n, direction, coupled, p, buffers):
         self.xp, self.n, self.coupled = xp, n, coupled
-        self.spare, self.flags = buffers["spare"], buffers["flags"]
+        self.spare, self.flags = buffers["spare"], buffers.get("flags")
         self.f, self.g, self.h = n.acts[direction]
         self.plain = n.plain and (self.f.name, self.g.name) == ("sigmoid", "tanh")
         self.p = None if p is None else p[direction].reshape(3, n.hidden, 1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _recurrence as common
 from gradtool.exec.kernels import _recurrent_products as products
 from gradtool.exec.kernels._activations import activate
 from gradtool.exec.kernels._wide import widened
-from gradtool.program import Spec
 
 DEFAULT = ("Sigmoid", "Tanh")
 
@@ -20,24 +17,25 @@ def _node(x, r, attributes):
     return common.recurrence(x, r, 3, DEFAULT, **options), linear
 
 
-def _forward_room(x, r, attributes):
+def _forward_room(x, r, b, attributes):
     n, linear = _node(x, r, attributes)
-    state = (n.hidden, n.batch)
-    shapes = dict.fromkeys(("h", "new", "spare"), state)
-    buffers = common.room(n, x.dtype, gates=(n.rows, n.batch), bias=(n.rows,), **shapes)
-    return n, linear, {**buffers, "flags": Spec(state, np.dtype(bool))}
+    spare, flags = n.temporaries(slopes=False)
+    shapes = dict.fromkeys(("h", "new", *["spare"] * spare), (n.hidden, n.batch))
+    gates = (n.rows, n.batch)
+    return n, linear, common.room(n, x.dtype, b=b, flags=flags, gates=gates, **shapes)
 
 
-def _forward_work(x, w, r, *optional, out, **attributes):
-    return list(_forward_room(x, r, attributes)[2].values())
+def _forward_work(x, w, r, b=None, *others, out, **attributes):
+    return list(_forward_room(x, r, b, attributes)[2].values())
 
 
 def gru(xp, x, w, r, b=None, lens=None, h0=None, *, out, work, **attributes):
     """`(Y, Y_h)`; the products with W are taken for several times at once."""
-    n, linear, room = _forward_room(x, r, attributes)
+    n, linear, room = _forward_room(x, r, b, attributes)
     buffers = dict(zip(room, work, strict=True))
     y, y_h = (*out, None)[:2]
-    gates, h, new, spare, flags = (buffers[s] for s in ("gates", "h", "new", "spare", "flags"))
+    gates, h, new = (buffers[name] for name in ("gates", "h", "new"))
+    spare, flags = buffers.get("spare"), buffers.get("flags")
     size = n.hidden
     z, reset, hh = (n.gate(gates, k) for k in range(3))
     for d, (act_f, act_g) in enumerate(n.acts):
@@ -66,25 +64,24 @@ def gru(xp, x, w, r, b=None, lens=None, h0=None, *, out, work, **attributes):
             over = common.ended(xp, lens, t)
             common.advance(xp, over, h, new, None if track is None else track[t])
 
-        bias = common.bias_of(xp, n, b, d, buffers["bias"], split=linear)
+        bias = common.bias_of(xp, n, b, d, buffers.get("bias"), split=linear)
         common.unroll(xp, n, d, x, w[d], bias, buffers, step)
         common.last_state(xp, n, d, h, lens, y_h)
 
 
-def _backward_room(x, r, attributes):
+def _backward_room(x, r, b, attributes):
     n, linear = _node(x, r, attributes)
-    state = (n.hidden, n.batch)
+    spare, flags = n.temporaries(slopes=not n.plain)
     shapes = products.backward_shapes(n, 4 * n.hidden)
-    shapes["bias"] = (n.rows,)
-    shapes |= dict.fromkeys(("dh", "new", "s", "q", "kept", "spare"), state)
+    names = ("dh", "new", "s", "q", "kept", *["spare"] * spare)
+    shapes |= dict.fromkeys(names, (n.hidden, n.batch))
     if not n.plain:
         shapes["slopes"] = (n.times, n.rows, n.batch)
-    buffers = common.room(n, x.dtype, **shapes)
-    return n, linear, {**buffers, "flags": Spec(state, np.dtype(bool))}
+    return n, linear, common.room(n, x.dtype, b=b, flags=flags, **shapes)
 
 
-def _backward_work(x, w, r, *others, out, **attributes):
-    return list(_backward_room(x, r, attributes)[2].values())
+def _backward_work(x, w, r, b, *others, out, **attributes):
+    return list(_backward_room(x, r, b, attributes)[2].values())
 
 
 def gru_grad(xp, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *, out, work, **attributes):
@@ -95,13 +92,13 @@ def gru_grad(xp, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *, out, work, **at
     The walk backwards replaces the gates by the gradients of their pre-activations, and the
     former q by its gradient.
     """
-    n, linear, room = _backward_room(x, r, attributes)
+    n, linear, room = _backward_room(x, r, b, attributes)
     buffers = dict(zip(room, work, strict=True))
     dx, dw, dr, db, dh0 = (*out, None)[:5]
     slab, size = buffers["slab"], n.hidden
     for d in range(len(n.backwards)):
         hidden = products.Hidden(xp, n, d, y, h0, lens)
-        bias = common.bias_of(xp, n, b, d, buffers["bias"], split=linear)
+        bias = common.bias_of(xp, n, b, d, buffers.get("bias"), split=linear)
         _again(xp, n, d, linear, x, w[d], r[d], b, bias, hidden, buffers)
         common.first_gradient(xp, n, d, dy_h, lens, buffers["dh"])
         _backward(xp, n, d, linear, hidden, lens, r[d], n.track(dy, d), buffers)
@@ -128,7 +125,8 @@ def gru_grad(xp, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *, out, work, **at
 def _again(xp, n, d, linear, x, w, r, b, bias, hidden, buffers):
     """The gates and q of all times."""
     slab, slopes, size = buffers["slab"], buffers.get("slopes"), n.hidden
-    (act_f, act_g), spare, flags, s = n.acts[d], buffers["spare"], buffers["flags"], buffers["s"]
+    (act_f, act_g), s = n.acts[d], buffers["s"]
+    spare, flags = buffers.get("spare"), buffers.get("flags")
     inner = b[d, 5 * size :, None] if linear and b is not None else None
     count = 3 * size if linear else 2 * size
     for times in n.chunks():

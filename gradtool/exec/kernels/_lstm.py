@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _recurrence as common
 from gradtool.exec.kernels import _recurrent_products as products
 from gradtool.exec.kernels._cell import Cell
 from gradtool.exec.kernels._wide import widened
-from gradtool.program import Spec
 
 DEFAULT = ("Sigmoid", "Tanh", "Tanh")
 
@@ -20,21 +17,21 @@ def _node(x, r, attributes):
     return common.recurrence(x, r, 4, DEFAULT, **options), coupled
 
 
-def _forward_room(x, r, attributes):
+def _forward_room(x, r, b, attributes):
     n, coupled = _node(x, r, attributes)
-    state = (n.hidden, n.batch)
-    shapes = dict.fromkeys(("h", "c", "new", "spare"), state)
-    buffers = common.room(n, x.dtype, gates=(n.rows, n.batch), bias=(n.rows,), **shapes)
-    return n, coupled, {**buffers, "flags": Spec(state, np.dtype(bool))}
+    _, flags = n.temporaries(slopes=False)
+    shapes = dict.fromkeys(("h", "c", "new", "spare"), (n.hidden, n.batch))
+    gates = (n.rows, n.batch)
+    return n, coupled, common.room(n, x.dtype, b=b, flags=flags, gates=gates, **shapes)
 
 
-def _forward_work(x, w, r, *optional, out, **attributes):
-    return list(_forward_room(x, r, attributes)[2].values())
+def _forward_work(x, w, r, b=None, *others, out, **attributes):
+    return list(_forward_room(x, r, b, attributes)[2].values())
 
 
 def lstm(xp, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, *, out, work, **attributes):
     """`(Y, Y_h, Y_c)`; the products with W are taken for several times at once."""
-    n, coupled, room = _forward_room(x, r, attributes)
+    n, coupled, room = _forward_room(x, r, b, attributes)
     buffers = dict(zip(room, work, strict=True))
     y, y_h, y_c = (*out, None, None)[:3]
     gates, h, c, new = (buffers[name] for name in ("gates", "h", "c", "new"))
@@ -53,26 +50,26 @@ def lstm(xp, x, w, r, b=None, lens=None, h0=None, c0=None, p=None, *, out, work,
             xp.multiply(new, n.gate(gates, 1), out=new)
             common.advance(xp, over, h, new, None if track is None else track[t])
 
-        bias = common.bias_of(xp, n, b, d, buffers["bias"])
+        bias = common.bias_of(xp, n, b, d, buffers.get("bias"))
         common.unroll(xp, n, d, x, w[d], bias, buffers, step)
         common.last_state(xp, n, d, h, lens, y_h)
         common.last_state(xp, n, d, c, lens, y_c)
 
 
-def _backward_room(x, r, attributes):
+def _backward_room(x, r, b, attributes):
     n, coupled = _node(x, r, attributes)
-    state, dtype = (n.hidden, n.batch), x.dtype
+    state = (n.hidden, n.batch)
+    _, flags = n.temporaries(slopes=not n.plain)
     shapes = products.backward_shapes(n, n.rows)
-    shapes |= {"cells": (n.times + 1, *state), "bias": (n.rows,)}
+    shapes["cells"] = (n.times + 1, *state)
     shapes |= dict.fromkeys(("dh", "dc", "new", "s", "q", "bend", "past", "spare"), state)
     if not n.plain:
         shapes["slopes"] = shapes["slab"]
-    buffers = common.room(n, dtype, **shapes)
-    return n, coupled, {**buffers, "flags": Spec(state, np.dtype(bool))}
+    return n, coupled, common.room(n, x.dtype, b=b, flags=flags, **shapes)
 
 
-def _backward_work(x, w, r, *others, out, **attributes):
-    return list(_backward_room(x, r, attributes)[2].values())
+def _backward_work(x, w, r, b, *others, out, **attributes):
+    return list(_backward_room(x, r, b, attributes)[2].values())
 
 
 def lstm_grad(
@@ -83,14 +80,14 @@ def lstm_grad(
     The gates of all times are computed again (Y holds every hidden state), then the cell states;
     the walk backwards replaces the gates by the gradients of their pre-activations.
     """
-    n, coupled, room = _backward_room(x, r, attributes)
+    n, coupled, room = _backward_room(x, r, b, attributes)
     buffers = dict(zip(room, work, strict=True))
     dx, dw, dr, db, dh0, dc0, dp = (*out, None)[:7]
     slab, cells = buffers["slab"], buffers["cells"]
     for d in range(len(n.backwards)):
         cell = Cell(xp, n, d, coupled, p, buffers)
         hidden = products.Hidden(xp, n, d, y, h0, lens)
-        bias = common.bias_of(xp, n, b, d, buffers["bias"])
+        bias = common.bias_of(xp, n, b, d, buffers.get("bias"))
         products.recompute(xp, n, x, w[d], r[d], bias, hidden, slab, buffers)
         xp.copyto(cells[0], 0 if c0 is None else n.state(c0, d))
         _states(xp, n, d, cell, lens, buffers)

@@ -12,6 +12,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from gradtool.exec.kernels._activations import temporaries
 from gradtool.functions._activations import Activation, resolve
 from gradtool.program import Spec
 
@@ -46,6 +49,10 @@ class Recurrence:
     def plain(self) -> bool:
         """Whether slopes follow from values: only Sigmoid and Tanh, and no clipping."""
         return self.clip is None and all(a.from_value for acts in self.acts for a in acts)
+
+    def temporaries(self, *, slopes: bool) -> tuple[bool, bool]:
+        """Whether activating gates needs a spare buffer, and whether flags."""
+        return temporaries((a for acts in self.acts for a in acts), self.clip, slopes=slopes)
 
     def chunks(self) -> list[slice]:
         """The times, cut into chunks."""
@@ -92,13 +99,17 @@ def take(buffer, shape):
     return buffer[: math.prod(shape)].reshape(shape)
 
 
-def room(n: Recurrence, dtype, **shapes) -> dict[str, Spec]:
-    """Buffers by name, those of a chunk of products with W among them."""
+def room(n: Recurrence, dtype, *, b=None, flags=False, chunk=True, **shapes) -> dict[str, Spec]:
+    """Buffers by name, those of the bias `b` and of a `chunk` of products with W among them."""
     size = n.many * n.batch
-    shapes["chunk"] = (size * n.rows,)
+    if b is not None:
+        shapes = {"bias": (n.rows,)} | shapes
+    if chunk:
+        shapes["chunk"] = (size * n.rows,)
     if n.layout:
         shapes["x"] = (size, n.inputs)
-    return {name: Spec(shape, dtype) for name, shape in shapes.items()}
+    found = {"flags": Spec((n.hidden, n.batch), np.dtype(bool))} if flags else {}
+    return found | {name: Spec(shape, dtype) for name, shape in shapes.items()}
 
 
 def bias_of(xp, n: Recurrence, b, direction: int, out, *, split=False):

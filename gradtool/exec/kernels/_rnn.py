@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _recurrence as common
 from gradtool.exec.kernels import _recurrent_products as products
 from gradtool.exec.kernels._activations import activate
 from gradtool.exec.kernels._wide import widened
-from gradtool.program import Spec
 
 DEFAULT = ("Tanh",)
 
 
-def _forward_room(x, r, attributes):
+def _forward_room(x, r, b, attributes):
     n = common.recurrence(x, r, 1, DEFAULT, **attributes)
-    state = (n.hidden, n.batch)
-    buffers = common.room(n, x.dtype, h=state, new=state, spare=state, bias=(n.rows,))
-    return n, {**buffers, "flags": Spec(state, np.dtype(bool))}
+    spare, flags = n.temporaries(slopes=False)
+    shapes = dict.fromkeys(("h", "new", *["spare"] * spare), (n.hidden, n.batch))
+    return n, common.room(n, x.dtype, b=b, flags=flags, **shapes)
 
 
-def _forward_work(x, w, r, *optional, out, **attributes):
-    return list(_forward_room(x, r, attributes)[1].values())
+def _forward_work(x, w, r, b=None, *others, out, **attributes):
+    return list(_forward_room(x, r, b, attributes)[1].values())
 
 
 def rnn(xp, x, w, r, b=None, lens=None, h0=None, *, out, work, **attributes):
     """`(Y, Y_h)`; the products with W are taken for several times at once."""
-    n, room = _forward_room(x, r, attributes)
+    n, room = _forward_room(x, r, b, attributes)
     buffers = dict(zip(room, work, strict=True))
     y, y_h = (*out, None)[:2]
-    h, new, spare, flags = (buffers[name] for name in ("h", "new", "spare", "flags"))
+    h, new, spare, flags = (buffers.get(name) for name in ("h", "new", "spare", "flags"))
     for d, (act,) in enumerate(n.acts):
         track = n.track(y, d)
         xp.copyto(h, 0 if h0 is None else n.state(h0, d))
@@ -42,21 +39,22 @@ def rnn(xp, x, w, r, b=None, lens=None, h0=None, *, out, work, **attributes):
             over = common.ended(xp, lens, t)
             common.advance(xp, over, h, new, None if track is None else track[t])
 
-        bias = common.bias_of(xp, n, b, d, buffers["bias"])
+        bias = common.bias_of(xp, n, b, d, buffers.get("bias"))
         common.unroll(xp, n, d, x, w[d], bias, buffers, step)
         common.last_state(xp, n, d, h, lens, y_h)
 
 
-def _backward_room(x, r, attributes):
+def _backward_room(x, r, b, attributes):
     n = common.recurrence(x, r, 1, DEFAULT, **attributes)
-    state = (n.hidden, n.batch)
+    spare, flags = n.temporaries(slopes=not n.plain)
     shapes = products.backward_shapes(n, n.rows)
-    shapes |= {"bias": (n.rows,), "dh": state, "new": state, "s": state, "spare": state}
-    return n, {**common.room(n, x.dtype, **shapes), "flags": Spec(state, np.dtype(bool))}
+    shapes |= dict.fromkeys((*["spare"] * spare, "dh", "new", "s"), (n.hidden, n.batch))
+    b = None if n.plain else b
+    return n, common.room(n, x.dtype, b=b, flags=flags, chunk=not n.plain, **shapes)
 
 
-def _backward_work(x, w, r, *others, out, **attributes):
-    return list(_backward_room(x, r, attributes)[1].values())
+def _backward_work(x, w, r, b, *others, out, **attributes):
+    return list(_backward_room(x, r, b, attributes)[1].values())
 
 
 def rnn_grad(xp, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *, out, work, **attributes):
@@ -64,13 +62,13 @@ def rnn_grad(xp, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *, out, work, **at
 
     Tanh and Sigmoid tell their slope by Y; others are computed again.
     """
-    n, room = _backward_room(x, r, attributes)
+    n, room = _backward_room(x, r, b, attributes)
     buffers = dict(zip(room, work, strict=True))
     dx, dw, dr, db, dh0 = (*out, None)[:5]
     for d in range(len(n.backwards)):
         hidden = products.Hidden(xp, n, d, y, h0, lens)
         if not n.plain:
-            bias = common.bias_of(xp, n, b, d, buffers["bias"])
+            bias = common.bias_of(xp, n, b, d, buffers.get("bias"))
             products.recompute(xp, n, x, w[d], r[d], bias, hidden, buffers["slab"], buffers)
         common.first_gradient(xp, n, d, dy_h, lens, buffers["dh"])
         _backward(xp, n, d, lens, r[d], n.track(y, d), n.track(dy, d), buffers)
@@ -99,7 +97,7 @@ def _backward(xp, n, d, lens, r, y, dy, buffers):
             xp.copyto(s, y[t].T)
             common.slope(xp, act, s, None, da)
         else:
-            activate(xp, act, n.clip, da, s, buffers["spare"], buffers["flags"])
+            activate(xp, act, n.clip, da, s, buffers.get("spare"), buffers.get("flags"))
             xp.copyto(da, s)
         xp.multiply(da, new, out=da)
         if over is None:

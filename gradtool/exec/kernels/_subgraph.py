@@ -39,6 +39,12 @@ def plan_of(body: Program) -> Plan:
     return found
 
 
+def aliases(body: Program, output: int, index: int) -> bool:
+    """Whether an output lies in the storage of an input that isn't its own."""
+    root = body.root(body.outputs[output])
+    return root in body.inputs and root != body.inputs[index]
+
+
 class Body:
     """A subgraph bound to its captured values and to an arena of `plan_of(…).peak` bytes.
 
@@ -86,11 +92,6 @@ class Body:
         found = self.executor.value(number)
         return found if self.program.values[number].spec is None else found.copy()
 
-    def aliases(self, output: int, index: int) -> bool:
-        """Whether an output lies in the storage of an input that isn't its own."""
-        root = self.program.root(self.program.outputs[output])
-        return root in self.program.inputs and root != self.program.inputs[index]
-
     def run(self) -> None:
         """Compute the outputs from the inputs."""
         self.executor.step()
@@ -98,7 +99,7 @@ class Body:
     def carry(self, count: int, outputs: int, inputs: int, kept: Sequence[Any]) -> None:
         """Let `count` outputs be inputs of the next turn, from these positions on.
 
-        `kept` has room for each of them whose size is known; the others are held.
+        `kept` has room for those that `aliases`; those of unknown size are held.
         """
         numbers = self.program.inputs[inputs : inputs + count]
         held = {
@@ -107,7 +108,7 @@ class Body:
             if self.program.values[number].spec is None
         }
         sized = [k for k in range(count) if k not in held]
-        crossed = [k for k in sized if self.aliases(outputs + k, inputs + k)]
+        crossed = [k for k in sized if aliases(self.program, outputs + k, inputs + k)]
         for k in crossed:
             self.xp.copyto(kept[k], self.output(outputs + k))
         for k in sized:

@@ -11,7 +11,7 @@ import itertools
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._subgraph import Body, plan_of
+from gradtool.exec.kernels._subgraph import Body, aliases, plan_of
 from gradtool.program import Spec
 
 # ------------------------------------------------------------------------------ If
@@ -69,14 +69,21 @@ def _endless(body):
     return root == body.inputs[1] or bool(np.all(body.constants.get(root, False)))
 
 
-def _turn_work(body, states):
-    """The arena of a turn, and room for each of these states that a plan can size."""
-    room = [body.values[v].spec or Spec((0,), np.dtype(np.uint8)) for v in states]
-    return [Spec((plan_of(body).peak,), np.dtype(np.uint8)), *room]
+def _turn_work(body, states, outputs, inputs):
+    """The arena of a turn, and room for the states that lie in each other's storage.
+
+    There are so many states, those of the body from these positions on.
+    """
+    room = []
+    for k in range(states):
+        spec = body.values[body.inputs[inputs + k]].spec
+        moved = spec is not None and aliases(body, outputs + k, inputs + k)
+        room.append(spec if moved else Spec((0,), np.dtype(np.uint8)))
+    return [*room, Spec((plan_of(body).peak,), np.dtype(np.uint8))]
 
 
 def _loop_work(count, condition, *inputs, out, body):
-    return _turn_work(body, body.inputs[2 : body.formal])
+    return _turn_work(body, body.formal - 2, 1, 2)
 
 
 def _body_bytes(*inputs, out, body, **attributes):
@@ -113,7 +120,7 @@ def _stacked(xp, inner, rows, first):
 def loop(xp, count, condition, *inputs, out, work, body):
     """The states after the last turn, and what the turns gave, stacked."""
     states = body.formal - 2
-    arena, *kept = work
+    *kept, arena = work
     inner = Body(xp, body, inputs[states:], arena)
     inner.load(1, True)
     for index in range(states):
@@ -137,7 +144,7 @@ def loop(xp, count, condition, *inputs, out, work, body):
 
 
 def _scan_work(*inputs, out, body, num_scan_inputs, **attributes):
-    return _turn_work(body, body.inputs[: body.formal - num_scan_inputs])
+    return _turn_work(body, body.formal - num_scan_inputs, 0, 0)
 
 
 def scan_dynamic(
@@ -175,7 +182,7 @@ def scan(
     Inputs are the first states, the arrays that are read one slice a turn, and captured values.
     """
     states = body.formal - num_scan_inputs
-    arena, *kept = work
+    *kept, arena = work
     inner = Body(xp, body, inputs[body.formal :], arena)
     read = _tracks(inputs[states : body.formal], scan_input_axes, scan_input_directions)
     made = _tracks(out[states:], scan_output_axes, scan_output_directions)

@@ -1,0 +1,161 @@
+"""Plans of one training graph within several budgets: each answer serves the next question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gradtool.budgets.prices import FLOPS, Prices
+from gradtool.errors import OverBudget
+from gradtool.planning.budget import cheapest
+from gradtool.planning.mirror import decide
+from gradtool.planning.mirrored import mirrored
+from gradtool.planning.order import best_order
+from gradtool.planning.policy import POLICIES
+from gradtool.planning.proof import Proof
+from gradtool.planning.rework import Rework
+from gradtool.planning.schedule import Schedule
+from gradtool.planning.segment_search import best_segments, sqrt_segments
+from gradtool.planning.work_bound import least_budget
+from gradtool.plans import Planned, Workload, planned
+
+_PACKINGS = 4  # times that a budget is lowered by what packing adds to the load
+_ORDERED = 4_000  # steps of a program whose order is worth a search
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Work that every plan of so many bytes or fewer runs again, and what proves it."""
+
+    budget: int
+    work: int
+    how: str
+
+
+class Probes:
+    """The planner asked about one training graph, its answers packed into arenas.
+
+    `name` is that of the plans; `found` are all plans so far, what keeps everything first, and
+    `bounds` what was proven on the way.
+    """
+
+    def __init__(
+        self, work: Workload, name: str = "optimal", *, seed: int = 0, prices: Prices = FLOPS
+    ) -> None:
+        self.work, self.name, self.seed, self.prices = work, name, seed, prices
+        self.total = prices.total(work.program)
+        self.bounds: list[Bound] = []
+        self.unreached = 0
+        self._asked: set[tuple[int, float]] = set()
+        self._cooked = False
+        steps = range(len(work.program.steps))
+        self.found = [self._packed(Schedule.of(steps), "everything is kept")]
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The order in which steps first run: the file's, or one that needs less."""
+        program = self.work.program
+        given = tuple(range(len(program.steps)))
+        if len(given) > _ORDERED:
+            return given
+        ordered = best_order(program)
+        return ordered.order if ordered.peak < self.work.kept.load else given
+
+    @cached_property
+    def least(self) -> int:
+        """Bytes that every plan takes, whatever it computes again."""
+        return least_budget(Rework(self.work.program, self.prices.costs))
+
+    def least_of(self, allowed: int | None) -> int:
+        """Bytes that every plan takes that computes no more than `allowed` again."""
+        if allowed is None:
+            return self.least
+        return max([self.least, *(b.budget + 1 for b in self.bounds if b.work > allowed)])
+
+    def ask(self, budget: int, effort: float) -> Planned | None:
+        """The cheapest plan known whose arena has no more bytes, after a search of some effort."""
+        asked = (budget, effort)
+        if asked not in self._asked and self.least <= budget < self.found[0].plan.peak:
+            self._search(budget, effort)
+            self._asked.add(asked)
+        return self.known(budget)
+
+    def known(self, budget: int) -> Planned | None:
+        """The cheapest plan known within a budget, with the strongest bound of that budget."""
+        fits = [p for p in self.found if p.plan.peak <= budget]
+        best = min(fits, key=_price, default=None)
+        if best is None or best.proof is None:
+            return best
+        strongest = max(
+            (b for b in self.bounds if b.budget >= budget), key=lambda b: b.work, default=None
+        )
+        proof = replace(best.proof, budget=budget, least=self.least)
+        if strongest is not None and proof.extra:
+            proof = replace(
+                proof, bound=min(strongest.work, proof.extra), which_bound=strongest.how
+            )
+        return replace(best, proof=proof)
+
+    def _search(self, budget: int, effort: float) -> None:
+        """Ask the planner; where packing takes more than the load, for less."""
+        program, target = self.work.program, budget
+        for attempt in range(_PACKINGS):
+            try:
+                answer = cheapest(
+                    program,
+                    target,
+                    effort=effort,
+                    seed=self.seed,
+                    costs=self.prices.costs,
+                    order=self.order,
+                )
+            except OverBudget:
+                if not attempt:
+                    self.unreached = max(self.unreached, budget)
+                    self.found += self._recipes()
+                return
+            if not attempt:
+                self.bounds.append(Bound(budget, answer.bound, answer.which_bound))
+            found = self._packed(answer.schedule, answer.how)
+            self.found.append(found)
+            excess = found.plan.peak - budget
+            if excess <= 0:
+                return
+            target = min(target, found.plan.load) - excess
+
+    def _recipes(self) -> Iterator[Planned]:
+        """What simple recipes give, once: where the planner finds nothing, they may."""
+        if self._cooked:
+            return
+        self._cooked = True
+        work, program = self.work, self.work.program
+        yield from self._priced("sqrt segments", sqrt_segments(program).outcome.schedule)
+        if len(program.steps) <= _ORDERED:
+            yield from self._priced("segments", best_segments(program).outcome.schedule)
+            decision = decide(work.nodes, POLICIES["mirror"])
+            yield from self._priced("mirror", mirrored(program, decision).outcome.schedule)
+
+    def _priced(self, how: str, schedule: Schedule) -> Iterator[Planned]:
+        """The plan of a schedule, unless a step of unknown cost runs again."""
+        costs = self.prices.of(self.work.program)
+        if all(costs[s] is not None for s in schedule.recomputed):
+            yield self._packed(schedule, how)
+
+    def _packed(self, schedule: Schedule, how: str) -> Planned:
+        """The plan of a schedule, its arena packed; nothing is proven of it yet."""
+        costs = self.prices.of(self.work.program)
+        found = planned(self.work, self.name, schedule)
+        extra = sum(costs[s] or 0 for s in schedule.recomputed)
+        which = "none" if extra else "nothing runs again"
+        proof = Proof(found.plan.peak, 0, extra, 0, self.total, which, how, self.prices.unit)
+        return replace(found, proof=proof)
+
+
+def work_of(found: Planned) -> int:
+    """What a plan computes again."""
+    return found.proof.extra if found.proof else 0
+
+
+def _price(found: Planned) -> tuple[int, int]:
+    return work_of(found), found.plan.peak

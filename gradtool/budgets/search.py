@@ -1,0 +1,186 @@
+"""Searches over budgets: the cheapest plan within one, the least peak for some work, the frontier.
+
+Work is counted, so an answer is the same on every machine, unless a limit of time or an interrupt
+cuts the search short: then it is the best so far, and says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from gradtool.budgets.limits import Budget
+from gradtool.budgets.prices import FLOPS, Prices
+from gradtool.budgets.probes import Probes, work_of
+from gradtool.budgets.stopping import TimeIsUp, time_limit
+from gradtool.errors import GradtoolError
+from gradtool.plans import Planned, Workload
+from gradtool.reports.units import format_bytes
+
+QUICK = 0.1  # of the full effort: a first answer, and every probe of a search over budgets
+CUTS = 0.02  # so little that hardly more is done than the cuts say
+_GROWTH = 4
+_ROUNDS = 8
+_FINE = 256  # parts of the range of budgets that are told apart
+
+
+@dataclass(frozen=True)
+class Search:
+    """How far to search.
+
+    `effort` scales the counted work, `seed` decides its random part.  With `seconds`, the effort
+    grows for as long as they last; `prices` are what running a step again costs.
+    """
+
+    effort: float = 1.0
+    seed: int = 0
+    seconds: float | None = None
+    prices: Prices = FLOPS
+
+    def probes(self, work: Workload, name: str) -> Probes:
+        """The planner for a training graph."""
+        return Probes(work, name, seed=self.seed, prices=self.prices)
+
+    def efforts(self) -> Iterator[float]:
+        """Growing efforts: a first answer, then the full one, then more while there is time."""
+        start = time.perf_counter()
+        yield from sorted({min(QUICK, self.effort), self.effort})
+        effort = self.effort
+        while self.seconds and (time.perf_counter() - start) * (_GROWTH + 1) < self.seconds:
+            effort *= _GROWTH
+            yield effort
+
+
+def within(
+    work: Workload, budget: Budget, search: Search | None = None, name: str = "optimal"
+) -> Planned:
+    """The plan within a budget that computes least again; of the least budget, the least peak.
+
+    Raises:
+        GradtoolError: no such plan was found, with what can be reached; or time ended first.
+    """
+    search = search or Search()
+    probes, arena = search.probes(work, name), budget.arena(work)
+    if arena is None:
+        found = _least_peak(probes, None, search)
+    else:
+        found = _refined(probes, arena, search)
+        if found is None:
+            raise _unreachable(probes, arena, budget.state(work))
+    return replace(found, notes=_said(found, budget, work))
+
+
+def at_most(
+    work: Workload,
+    share: Fraction | float,
+    search: Search | None = None,
+    *,
+    name: str = "optimal",
+    optimizer: str = "none",
+) -> Planned:
+    """The plan of least peak that computes no more than a share of one step again."""
+    search = search or Search()
+    probes = search.probes(work, name)
+    found = _least_peak(probes, int(share * probes.total), search)
+    return replace(found, notes=_said(found, Budget(optimizer=optimizer), work))
+
+
+def _refined(probes: Probes, arena: int, search: Search) -> Planned | None:
+    """The best answer of all efforts, or of those that time and the user allowed."""
+    stopped = search.seconds is not None
+    try:
+        with time_limit(search.seconds):
+            for effort in search.efforts():
+                best = probes.ask(arena, effort)
+                if best is not None and best.proof and not best.proof.gap:
+                    return best
+    except (KeyboardInterrupt, TimeIsUp) as stop:
+        stopped = True
+        if probes.known(arena) is None:
+            raise _ended(stop) from stop
+    found = probes.known(arena)
+    return _cut_short(found) if found is not None and stopped else found
+
+
+def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
+    """The plan of least peak of no more work than allowed, by halving the range of budgets."""
+    stopped = False
+    try:
+        with time_limit(search.seconds):
+            found = halved(probes, allowed, min(QUICK, search.effort))
+            if search.effort > QUICK:
+                probes.ask(found.plan.peak, search.effort)
+    except (KeyboardInterrupt, TimeIsUp):
+        stopped = True
+    found = least_known(probes, allowed)
+    return _cut_short(found) if stopped else found
+
+
+def halved(probes: Probes, allowed: int | None, effort: float, rounds: int = _ROUNDS) -> Planned:
+    """The plan of least peak of no more work than allowed, after halving the range of budgets."""
+    kept = probes.found[0].plan.peak
+    low = probes.least_of(allowed) - 1
+    fine = max((kept - low) // _FINE, 1)
+    for _ in range(rounds):
+        high = least_known(probes, allowed).plan.peak
+        if high - low <= fine:
+            break
+        middle = (low + high) // 2
+        probes.ask(middle, effort)
+        if least_known(probes, allowed).plan.peak > middle:
+            low = middle
+        low = max(low, probes.least_of(allowed) - 1)
+    return least_known(probes, allowed)
+
+
+def least_known(probes: Probes, allowed: int | None) -> Planned:
+    """Of the plans known of no more work than allowed, the one of least peak, then least work."""
+    fits = [p for p in probes.found if allowed is None or work_of(p) <= allowed]
+    best = min(fits, key=lambda p: (p.plan.peak, work_of(p)))
+    best = probes.known(best.plan.peak) or best
+    least = min(probes.least_of(allowed), best.plan.peak)
+    return replace(best, proof=best.proof and replace(best.proof, least=least, allowed=allowed))
+
+
+def _cut_short(found: Planned) -> Planned:
+    return replace(found, proof=found.proof and replace(found.proof, cut_short=True))
+
+
+def _ended(stop: BaseException) -> BaseException:
+    """What to raise where the search ended without any plan."""
+    if isinstance(stop, KeyboardInterrupt):
+        return stop
+    return GradtoolError("no plan was found within --time-limit: give more time")
+
+
+def _unreachable(probes: Probes, arena: int, state: int) -> GradtoolError:
+    """What can be reached instead of a budget, and below what nothing can."""
+    reached = halved(probes, None, QUICK).plan.peak + state
+    least = probes.least + state
+    beside = f" (optimizer state of {format_bytes(state)} included)" if state else ""
+    head = f"{format_bytes(max(arena + state, 0))} cannot be reached{beside}"
+    if arena >= probes.least:
+        head = f"no plan was found within {format_bytes(arena + state)}{beside}"
+    if reached == least:
+        return GradtoolError(f"{head}: the smallest budget is {reached} bytes, which is proven")
+    return GradtoolError(
+        f"{head}: the smallest budget known to suffice is {format_bytes(reached)}"
+        f" ({reached} bytes), and below {format_bytes(least)} there is none: some step needs as"
+        " much by itself"
+    )
+
+
+def _said(found: Planned, budget: Budget, work: Workload) -> tuple[str, ...]:
+    """What people are told of a plan within a budget."""
+    from gradtool.reports.proofs import lines
+
+    state = budget.state(work)
+    whole = []
+    if state:
+        whole.append(
+            f"with the state of {budget.optimizer}: {format_bytes(found.plan.peak + state)} "
+            f"({format_bytes(state)} of state)"
+        )
+    return (*found.notes, *lines(found), *whole)

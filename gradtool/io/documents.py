@@ -1,0 +1,68 @@
+"""JSON files of ours: read without trust, written whole."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from gradtool.errors import UsageError
+from gradtool.io import atomic
+
+_MOST_BYTES = 1 << 28
+
+
+def read_document(path: str | os.PathLike[str], schema_version: int) -> dict[str, Any]:
+    """The object in a JSON file of a version.
+
+    Raises:
+        UsageError: the file is missing, too large, no JSON object, or of another version.
+    """
+    try:
+        if Path(path).stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path}: is too large: more than {_MOST_BYTES} bytes")
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: is nested too deeply") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: is no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise UsageError(f"{path}: is no JSON object")
+    found = document.get("schema_version")
+    if found != schema_version or isinstance(found, bool):
+        raise UsageError(f"{path}: has no schema_version {schema_version}")
+    return document
+
+
+def write_document(
+    document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False
+) -> int:
+    """Write JSON, whole or not at all; returns its bytes.
+
+    Raises:
+        UsageError: the file exists without `force`, or cannot be written.
+    """
+    data = f"{json.dumps(document, indent=1, allow_nan=False)}\n".encode("ascii")
+    atomic.write([atomic.Output(atomic.target(path, force=force), lambda file: file.write(data))])
+    return len(data)
+
+
+def is_text(found: object) -> TypeGuard[str]:
+    """Whether a JSON value is text."""
+    return isinstance(found, str)
+
+
+def is_number(found: object) -> TypeGuard[float]:
+    """Whether a JSON value is a finite number."""
+    if isinstance(found, int):
+        return not isinstance(found, bool) and abs(found) < 1 << 63
+    return isinstance(found, float) and math.isfinite(found)
+
+
+def is_whole(found: object) -> TypeGuard[int]:
+    """Whether a JSON value is a whole number that fits 64 bits."""
+    return isinstance(found, int) and is_number(found)

@@ -1,0 +1,396 @@
+"""`gradtool mirror`: what it writes, what it shows, and what it refuses."""
+
+import json
+
+import onnx
+import pytest
+from deep import deep
+from onnx import helper
+
+PLANS = ["keep", "mirror", "sqrt"]
+
+
+@pytest.fixture
+def net(model):
+    """`deep.onnx`, whose batch is open."""
+    return model(deep(), "deep.onnx")
+
+
+@pytest.fixture
+def fixed(model):
+    """`fixed.onnx`: the same with a batch of 256."""
+    return model(deep("256"), "fixed.onnx")
+
+
+def document(outcome):
+    assert outcome.code == 0, outcome.err
+    return json.loads(outcome.out)
+
+
+def report(run, *arguments):
+    return document(run("mirror", "--report", *arguments, "--format", "json"))
+
+
+def test_typed_as_it_is_after_grad(run, net):
+    assert "next: gradtool mirror --report\n" in run("grad", net).err
+
+    outcome = run("mirror", "--report")
+
+    assert outcome.code == 0
+    assert outcome.err.startswith(f"model: {net} (the last 'gradtool grad' here)\n")
+    for title in ("keep everything", "mirror", "recompute sqrt"):
+        assert f"\n {title} " in outcome.out
+    assert outcome.out.splitlines()[-1].startswith("planned, not measured (gradtool run --measure)")
+
+
+def test_a_report_writes_nothing(run, net, tmp_path):
+    before = sorted(tmp_path.iterdir())
+
+    assert run("mirror", "--report", net).code == 0
+    assert run("mirror", "--explain", "t1", net).code == 0
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_document_of_a_model(run, fixed):
+    found = report(run, fixed)
+
+    assert (found["schema_version"], found["model"], found["dims"]) == (1, str(fixed), {})
+    assert [plan["plan"] for plan in found["plans"]] == PLANS
+    keep, mirror, sqrt = found["plans"]
+    assert (keep["saved_percent"], keep["extra_flops"], keep["max_batch"]) == (0, 0, None)
+    assert 0 < mirror["extra_flops_percent"] < sqrt["extra_flops_percent"]
+    for plan in found["plans"]:
+        assert all(type(plan[key]) is int for key in plan if key.endswith("_bytes"))
+        assert plan["peak_bytes"] <= keep["peak_bytes"]
+        saved = 100 * (1 - plan["peak_bytes"] / keep["peak_bytes"])
+        assert plan["saved_percent"] == pytest.approx(saved, abs=1e-3)
+
+
+def test_mirroring_pays_here(run, fixed):
+    keep, mirror, _ = report(run, fixed)["plans"]
+
+    assert mirror["peak_bytes"] < 0.8 * keep["peak_bytes"]
+
+
+def test_several_models_are_a_list(run, net, fixed):
+    outcome = run("mirror", "--report", net, fixed)
+
+    assert outcome.code == 0
+    assert outcome.out.count(" keep everything ") == 2
+    listed = document(run("mirror", "--report", net, fixed, "--format", "json"))["models"]
+    assert [each["model"] for each in listed] == [str(net), str(fixed)]
+
+
+def test_what_it_writes_runs_in_the_memory_that_it_promised(run, fixed):
+    promised = report(run, fixed)["plans"][1]
+
+    written = document(run("mirror", fixed, "--format", "json"))
+    again = document(run("report", "fixed.mirror.onnx", "--format", "json"))["models"][0]
+    step = document(run("run", "fixed.mirror.onnx", "--format", "json"))
+
+    assert written["written"].endswith("fixed.mirror.onnx")
+    assert promised["peak_bytes"] == written["plans"][1]["peak_bytes"]
+    assert promised["peak_bytes"] == again["peak_bytes"] == step["arena_bytes"]
+
+
+def test_what_it_wrote_is_mirrored_again_to_no_avail(run, fixed):
+    first = document(run("mirror", fixed, "-o", "one.onnx", "--format", "json"))
+    second = document(run("mirror", "one.onnx", "-o", "two.onnx", "--format", "json"))
+
+    assert second["plans"][0]["peak_bytes"] == first["plans"][1]["peak_bytes"]
+    assert second["plans"][1]["peak_bytes"] <= first["plans"][1]["peak_bytes"]
+
+
+def test_a_written_file_keeps_what_was_open_and_notes_the_sizes_of_its_plan(run, net, tmp_path):
+    """A batch of 64 gives a plan; the file runs with any."""
+    run("mirror", net, "--dim", "batch=64", "-o", "given.onnx")
+    run("mirror", net, "-o", "open.onnx")
+
+    given, left = (onnx.load(tmp_path / name) for name in ("given.onnx", "open.onnx"))
+    note = {p.key: p.value for p in given.metadata_props}["gradtool.plan"]
+    assert json.loads(note)["dims"] == {"batch": 64}
+    assert json.loads(note)["name"] == "mirror"
+    assert left.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
+    assert run("run", "open.onnx", "--batch", "7").code == 0
+
+
+def test_the_decision_stands_on_the_nodes(run, fixed, tmp_path):
+    run("mirror", fixed, "--keep", "s0", "-o", "m.onnx")
+
+    marks = {
+        node.output[0]: {p.key: p.value for p in node.metadata_props}.get("gradtool.mirror")
+        for node in onnx.load(tmp_path / "m.onnx").graph.node
+    }
+    assert (marks["s0"], marks["s1"]) == ("0", "1")
+
+
+def test_keep_and_drop_change_the_decision(run, fixed):
+    less = report(run, fixed, "--keep", "s*")["plans"][1]["peak_bytes"]
+    policy = report(run, fixed)["plans"][1]["peak_bytes"]
+    more = report(run, fixed, "--drop", "m*")["plans"][1]["peak_bytes"]
+
+    assert policy < less
+    assert more <= policy
+
+
+def test_a_policy_from_a_file(run, fixed, tmp_path):
+    (tmp_path / "mine.toml").write_text('base = "mirror"\nkeep = ["Tanh", "Sin"]\n')
+
+    keep, mirror, _ = report(run, fixed, "--policy", "mine.toml")["plans"]
+
+    assert mirror["peak_bytes"] == keep["peak_bytes"]
+
+
+def test_checkpoints_are_a_row_of_the_report(run, fixed, tmp_path):
+    (tmp_path / "names").write_text("s1\ns3\n")
+    listed = report(run, fixed, "--checkpoints", "s1, s3")["plans"]
+
+    assert [plan["plan"] for plan in listed] == [*PLANS, "checkpoints"]
+    assert listed == report(run, fixed, "--checkpoints", "@names")["plans"]
+    table = run("mirror", "--report", fixed, "--checkpoints", "s1", "--checkpoints", "s3").out
+    assert "\n given checkpoints " in table
+
+
+REFUSED = {
+    "a report is not written": (("--report", "-o", "a.onnx"), "--report writes nothing"),
+    "nor is an explanation": (("--explain", "t0", "-o", "a.onnx"), "--explain writes nothing"),
+    "one model is written": (("fixed.onnx",), "several models are for --report"),
+    "one model is explained": (
+        ("fixed.onnx", "--explain", "t0"), "several models are for --report"),
+    "checkpoints are compared": (("--checkpoints", "s1"), "--checkpoints is of mirror --report"),
+    "memory is compared": (("--memory", "1GiB"), "--memory and --by are of mirror --report"),
+    "parts are compared": (("--by", "op"), "--memory and --by are of mirror --report"),
+    "memory is of plans": (
+        ("--report", "--by", "op", "--memory", "1GiB"), "--memory is of the table of plans"),
+    "a size has a unit": (("--report", "--memory", "8G"), "'8G' is ambiguous: write 8GiB"),
+    "an explanation is no spreadsheet": (
+        ("--explain", "t0", "--format", "csv"), "--explain is printed as a table or as json"),
+    "a policy is known": (("--policy", "miror"), "no policy 'miror'; did you mean 'mirror'?"),
+    "a policy file is there": (("--policy", "no.toml"), "no.toml: cannot be read: No such file"),
+    "a kept node is there": (("--keep", "t9"), "--keep t9: no forward value or node has that name"),
+    "a kept name is suggested": (("--keep", "tt1"), "did you mean 't1'?"),
+    "a dropped node is there": (("--drop", "zz*"), "--drop zz*: no forward value or node"),
+    "kept or dropped": (("--keep", "t1", "--drop", "t*"), "both kept and dropped"),
+    "a value is there": (("--explain", "t_1"), "no value 't_1'; did you mean 't1'?"),
+    "a checkpoint is there": (
+        ("--report", "--checkpoints", "s11"), "checkpoint 's11' does not exist; did you mean 's1'?"),
+    "a file of checkpoints is there": (("--report", "--checkpoints", "@no"), "@no: cannot be read"),
+    "no checkpoint at all": (("--report", "--checkpoints", ","), "no checkpoints are given"),
+    "a symbol is there": (("--report", "--dim", "bath=3"), "--dim bath"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_go_together_is_refused_in_one_line(run, net, fixed, case):
+    assert fixed.exists()
+    flags, message = REFUSED[case]
+
+    outcome = run("mirror", net, *flags)
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert message in outcome.err.splitlines()[-1]
+    assert outcome.err.splitlines()[-1].startswith("gradtool: ")
+
+
+def test_a_file_that_is_there_is_not_overwritten(run, net, tmp_path):
+    (tmp_path / "deep.mirror.onnx").write_bytes(b"mine")
+
+    outcome = run("mirror", net)
+
+    assert outcome.code == 2
+    assert "deep.mirror.onnx" in outcome.err
+    assert "loss:" not in outcome.err  # refused before any work
+    assert (tmp_path / "deep.mirror.onnx").read_bytes() == b"mine"
+    assert run("mirror", net, "--force").code == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("deep.onnx", "deep.mirror.onnx"),
+        ("deep.grad.onnx", "deep.mirror.onnx"),
+        ("deep.onnxtxt", "deep.mirror.onnxtxt"),
+    ],
+)
+def test_it_is_written_beside_the_model(run, net, tmp_path, source, written):
+    assert run("grad", net).code == 0
+    text = onnx.printer.to_text(onnx.load(net))
+    (tmp_path / "deep.onnxtxt").write_text(text)
+
+    outcome = run("mirror", tmp_path / source)
+
+    assert outcome.code == 0
+    assert (tmp_path / written).exists()
+
+
+def test_streams(shell, net, tmp_path):
+    done = shell("mirror", "-", "--batch", "64", stdin=net.read_bytes())
+
+    assert done.returncode == 0
+    (tmp_path / "out.onnx").write_bytes(done.stdout)
+    onnx.checker.check_model(tmp_path / "out.onnx")
+    assert b"mirror: peak " in done.stderr
+    assert b"decided" in done.stderr
+
+
+def test_a_stream_has_no_largest_batch(shell, net):
+    done = shell("mirror", "--report", "-", "--memory", "1MiB", stdin=net.read_bytes())
+
+    assert done.returncode == 0
+    assert b"-: no largest batch to find: standard input is read once\n" in done.stderr
+
+
+def test_the_largest_batch_fits_and_one_more_does_not(run, net):
+    memory = 1 << 20
+    plans = report(run, net, "--memory", "1MiB")["plans"]
+
+    batches = [plan["max_batch"] for plan in plans]
+    assert 0 < batches[0] < batches[1]
+    for batch, fits in ((batches[1], True), (batches[1] + 1, False)):
+        peak = report(run, net, "--batch", batch)["plans"][1]["peak_bytes"]
+        assert (peak <= memory) is fits
+
+
+def test_the_largest_batch_has_a_column(run, net):
+    out = run("mirror", "--report", net, "--memory", "4KiB").out
+
+    assert "max batch @ 4.00 KiB" in out
+    assert out.count("none\n") == 3
+
+
+def test_a_fixed_batch_does_not_grow(run, fixed):
+    outcome = run("mirror", "--report", fixed, "--memory", "1GiB")
+
+    assert outcome.code == 0
+    assert f"{fixed}: no largest batch to find: its batch is fixed\n" in outcome.err
+
+
+def test_open_sizes_give_formulas(run, net):
+    outcome = run("mirror", "--report", net)
+
+    assert "assumed batch=1 (give --dim batch=N)\n" in outcome.err
+    lines = [line for line in outcome.out.splitlines() if "·batch + " in line]
+    assert [line.partition(":")[0] for line in lines] == [
+        "keep everything", "mirror", "recompute sqrt"
+    ]  # fmt: skip
+    assert "·batch" not in run("mirror", "--report", net, "--batch", "8").out
+
+
+@pytest.mark.parametrize("by", ["op", "phase", "tensor", "module"])
+def test_parts_at_the_peak_add_up(run, fixed, by):
+    plans = report(run, fixed, "--by", by)["plans"]
+
+    for plan in plans:
+        assert 0 <= plan["peak_bytes"] - sum(plan["parts"].values()) < plan["peak_bytes"] // 10
+    out = run("mirror", "--report", fixed, "--by", by, "--format", "csv").out
+    assert out.splitlines()[-1].startswith("peak,")
+
+
+def test_top_limits_the_parts(run, fixed):
+    rows = run("mirror", "--report", fixed, "--by", "tensor", "--top", "2", "--format", "csv").out
+
+    assert len(rows.splitlines()) == 5
+    assert " more," in rows.splitlines()[3]
+
+
+def test_spreadsheets_and_pages(run, fixed):
+    sheet = run("mirror", "--report", fixed, "--format", "csv").out.splitlines()
+    page = run("mirror", "--report", fixed, "--format", "markdown").out
+
+    assert sheet[0] == "plan,peak,saved,extra FLOPs"
+    assert len(sheet) == 4
+    assert "| plan | peak | saved | extra FLOPs |" in page
+    assert "planned, not measured" in page
+
+
+EXPLAINED = {
+    "s2": "; applied",
+    "t2": "kept: ",
+    "m1": "kept: ",
+    "x": "input, 16.0 KiB, always alive",
+    "w1": "parameter, 1.00 KiB, always alive",
+    "loss": "computing it again: it is an output: it stays to the end",
+    "w1_grad": "computing it again: it is computed in backward",
+}
+
+
+@pytest.mark.parametrize("value", EXPLAINED)
+def test_every_kind_of_value_is_explained(run, net, value):
+    out = run("mirror", "--explain", value, net, "--dim", "batch=256").out
+
+    assert out.startswith(f"{value}: ")
+    assert EXPLAINED[value] in out
+    assert "read by " in out or "nobody reads it" in out
+
+
+def test_an_explanation_for_machines(run, net):
+    found = document(run("mirror", "--explain", "s2", net, "--batch", "256", "--format", "json"))
+
+    assert found["schema_version"] == 1
+    assert (found["value"], found["bytes"]) == ("s2", 256 * 16 * 4)
+    assert found["mirrored"] is True
+    assert found["readers"][0]["op"] == "MatMul"
+    assert all(isinstance(reader["index"], int) for reader in found["readers"])
+
+
+def test_without_barriers_it_is_said_how_to_load(run, fixed, tmp_path):
+    outcome = run("mirror", fixed, "-o", "plain.onnx")
+    assert "stock onnxruntime merges recomputed nodes" in outcome.err
+
+    outcome = run("mirror", fixed, "-o", "barrier.onnx", "--barrier")
+    assert "stock onnxruntime merges" not in outcome.err
+    plain, barrier = (
+        len(onnx.load(tmp_path / name).graph.node) for name in ("plain.onnx", "barrier.onnx")
+    )
+    assert barrier > plain
+
+
+def test_fused_operators_as_functions(run, model, tmp_path):
+    proto = deep("64")
+    for node in proto.graph.node:
+        if node.op_type == "Tanh":
+            node.op_type = "Softmax"
+    path = model(proto, "soft.onnx")
+
+    assert run("mirror", path, "--functions", "-o", "f.onnx").code == 0
+    assert onnx.load(tmp_path / "f.onnx").functions
+
+
+HOSTILE = "t\x1b[31m\u202e|=1+1`"
+
+
+def test_hostile_names_are_shown_and_never_obeyed(run, model):
+    path = model(renamed(deep("256")), "hostile.onnx")
+
+    for form in ("table", "csv", "markdown", "json"):
+        outcome = run("mirror", "--report", path, "--by", "tensor", "--top", "30", "--format", form)
+        assert outcome.code == 0
+        assert "\x1b" not in outcome.out
+        assert "\u202e" not in outcome.out
+    outcome = run("mirror", "--explain", HOSTILE + "2", path)
+    assert outcome.code == 0
+    assert "\x1b" not in outcome.out
+    assert run("mirror", path, "--keep", HOSTILE + "9").err.count("\x1b") == 0
+
+
+def renamed(proto):
+    """The model with the values t0, t1 … under hostile names."""
+    for node in proto.graph.node:
+        for names in (node.input, node.output):
+            for index, name in enumerate(names):
+                if name.startswith("t"):
+                    names[index] = HOSTILE + name[1:]
+    return proto
+
+
+def test_operators_of_unknown_cost_are_said(run, model):
+    proto = deep("64", layers=2)
+    proto.graph.node.insert(0, helper.make_node("Unique", ["ids"], ["u"]))
+    proto.graph.input.append(helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, [4]))
+    proto.graph.output.append(helper.make_tensor_value_info("u", onnx.TensorProto.INT64, ["n"]))
+    path = model(proto, "unknown.onnx")
+
+    outcome = run("mirror", "--report", path)
+
+    assert outcome.code == 0
+    assert "cost unknown, not in the FLOPs: Unique (1)\n" in outcome.out
