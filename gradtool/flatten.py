@@ -20,12 +20,15 @@ from gradtool.exec.kernel import Kernel
 from gradtool.families import full_name
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import expand
-from gradtool.passes.backward import free
+from gradtool.overwriting import overwriting
+from gradtool.passes.backward import free, reads
 from gradtool.passes.prune import inner_nodes
+from gradtool.passes.stages import stage
 from gradtool.passes.train_mode import may_draw
 from gradtool.program import Datum, Kind, Program, Spec, Step, View, contiguous, is_contiguous
 
 MAX_SCALAR = 1
+NO_DATA = frozenset({"Shape", "Size"})
 
 
 def flatten(
@@ -48,9 +51,11 @@ def flatten(
         expand(model, _has_kernel)
     _require_kernels(model)
     gradients = json.loads(model.metadata_props.get("gradtool.gradients", "{}"))
+    state = json.loads(model.metadata_props.get("gradtool.state", "{}"))
     loss = model.metadata_props.get("gradtool.loss")
-    flat = _Flat(model, model.graph, set(gradients.values()), set(gradients), views=views)
-    return flat.program(gradients, loss, dims or {})
+    trained = {*gradients, *state}
+    flat = _Flat(model, model.graph, set(gradients.values()), trained, set(state), views=views)
+    return flat.program(gradients, state, loss, dims or {})
 
 
 def _has_kernel(composite: str) -> bool:
@@ -80,6 +85,7 @@ class _Flat:
         graph: ir.Graph,
         gradients: set[str] | None = None,
         trained: set[str] | None = None,
+        state: set[str] | None = None,
         *,
         views: bool = True,
     ) -> None:
@@ -88,6 +94,7 @@ class _Flat:
         self.graph = graph
         self.gradients = gradients or set()
         self.trained = trained or set()
+        self.changing = _changing(graph, state) if state else set()
         self.values: list[Datum] = []
         self.numbers: dict[ir.Value, int] = {}
         self.specs: dict[ir.Value, Spec | None] = {}
@@ -96,9 +103,13 @@ class _Flat:
         self.clones = _clones(graph)
 
     def program(
-        self, gradients: Mapping[str, str], loss: str | None, dims: Mapping[str, int]
+        self,
+        gradients: Mapping[str, str],
+        state: Mapping[str, str],
+        loss: str | None,
+        dims: Mapping[str, int],
     ) -> Program:
-        """The program of the whole graph; gradients and loss by name."""
+        """The program of the whole graph; gradients, next values of state, and loss by name."""
         for value in self.graph.inputs:
             if not value.is_initializer():
                 self._number(value, "input")
@@ -107,16 +118,19 @@ class _Flat:
         for node in self.graph:
             self._node(node)
         names = {d.name: i for i, d in enumerate(self.values)}
-        return Program(
+        later = {names[k]: names[v] for k, v in state.items() if k in names and v in names}
+        program = Program(
             values=tuple(self.values),
             steps=tuple(self.steps),
             inputs=inputs,
             outputs=tuple(self.numbers[v] for v in self.graph.outputs),
             constants=MappingProxyType(self.constants),
             gradients=MappingProxyType({k: names[v] for k, v in gradients.items() if v in names}),
+            state=MappingProxyType(later),
             loss=names.get(loss) if loss else None,
             dims=MappingProxyType(dict(dims)),
         )
+        return overwriting(program)
 
     def subprogram(self, graph: ir.Graph) -> tuple[Program, list[ir.Value]]:
         """The program of a subgraph, and the outer values that are its further inputs.
@@ -163,10 +177,17 @@ class _Flat:
             if not _is_used(value):
                 continue
             constant = self._is_constant(value)
-            self._constant(value, self._kind_of_constant(value) if constant else "parameter")
+            held: Kind = "state" if self._is_state(value) else "parameter"
+            self._constant(value, self._kind_of_constant(value) if constant else held)
+
+    def _is_state(self, value: ir.Value) -> bool:
+        """Whether a value changes from step to step and serves nothing but updates."""
+        return value in self.changing and all(stage(n) == "update" for n, _ in _users(value))
 
     def _is_constant(self, value: ir.Value) -> bool:
         """Whether a value is known and no parameter."""
+        if value in self.changing:
+            return False
         if not self._is_known(value) or not value.is_initializer():
             return self._is_known(value)
         spec = self._spec(value)
@@ -248,7 +269,7 @@ class _Flat:
         )
 
     def _is_known(self, value: ir.Value) -> bool:
-        return value.const_value is not None
+        return value.const_value is not None and value not in self.changing
 
     def _kind_of_result(self, value: ir.Value) -> Kind:
         if value.name in self.gradients:
@@ -328,6 +349,15 @@ class _Flat:
         twins = self.clones.get(_original(node), [node])
         index = value.index() or 0
         return [twin.outputs[index] for twin in twins if twin.op_type == node.op_type]
+
+
+def _changing(graph: ir.Graph, state: set[str]) -> set[ir.Value]:
+    """The initializers that are updated and what is computed from their content."""
+    found = {value for name, value in graph.initializers.items() if name in state}
+    for node in graph:
+        if node.op_type not in NO_DATA and any(v in found for v in reads(node)):
+            found.update(node.outputs)
+    return found
 
 
 def _clones(graph: ir.Graph) -> dict[str, list[ir.Node]]:

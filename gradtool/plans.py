@@ -129,14 +129,14 @@ def write(work: Workload, found: Planned) -> ir.Model:
             "peak_bytes": found.plan.peak,
             "keep_bytes": work.kept.peak,
             "extra_flops": extra_flops(found.plan, work.kept),
-            "dims": dict(sorted(_all_dims(work).items())),
+            "dims": dict(sorted(all_dims(work).items())),
         },
         sort_keys=True,
     )
     return model
 
 
-def _all_dims(work: Workload) -> dict[str, int]:
+def all_dims(work: Workload) -> dict[str, int]:
     """The sizes that a plan was made for: those given when the model was loaded, too."""
     return {**work.model.meta.get("gradtool.dims", {}), **work.dims}
 
@@ -168,6 +168,7 @@ def largest_batch(fits: Callable[[int], bool], *, start: int = 1, most: int = 1 
     low, high = start, start * 2
     while high <= most and fits(high):
         low, high = high, high * 2
+    high = min(high, most + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-Kind = Literal["parameter", "constant", "host", "input", "activation", "gradient", "output"]
+Kind = Literal[
+    "parameter", "state", "constant", "host", "input", "activation", "gradient", "output"
+]
 Stage = Literal["forward", "backward", "recompute", "update"]
 
 
@@ -44,6 +46,7 @@ class Datum:
     """A value of the program. `spec` is None where the shape depends on data.
 
     `least` is then an array of its type and rank whose open sizes are 0, if those are known.
+    `over` is the parameter or state that it replaces in the next step, where it is written over it.
     """
 
     name: str
@@ -51,11 +54,13 @@ class Datum:
     kind: Kind
     view: View | None = None
     least: Spec | None = None
+    over: int | None = None
 
     @property
     def bytes(self) -> int:
         """Bytes that this value takes itself: none for a view or a data-dependent shape."""
-        return 0 if self.spec is None or self.view is not None else self.spec.bytes
+        lies_elsewhere = self.view is not None or self.over is not None
+        return 0 if self.spec is None or lies_elsewhere else self.spec.bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class Program:
     `constants` holds the data of values of kind `constant` and `host` (sizes, axes and other
     numbers that stay on the host); parameters are looked up by name when the program is bound.
     Of a subgraph's inputs the first `formal` are its own, the others are captured values.
+    `state` maps parameters and state to the outputs that are their values in the next step.
     Buffers take a multiple of `alignment` bytes.
     """
 
@@ -109,6 +115,7 @@ class Program:
     outputs: tuple[int, ...]
     constants: Mapping[int, np.ndarray[Any, Any]]
     gradients: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    state: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     loss: int | None = None
     dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     formal: int = 0

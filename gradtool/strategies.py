@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from gradtool.budgets.search import CUTS, one_forward
 from gradtool.planning.mirror import decide
 from gradtool.planning.mirrored import mirrored
 from gradtool.planning.order import best_order
@@ -73,6 +74,16 @@ def checkpoints(work: Workload, *, names: Sequence[str]) -> Planned:
     return planned(work, "checkpoints", found.outcome.schedule, notes=notes)
 
 
+def optimal(work: Workload) -> Planned:
+    """The least peak found for no more extra work than one forward pass."""
+    return one_forward(work)
+
+
+def min_cut(work: Workload) -> Planned:
+    """The same, with no more search than the cuts need."""
+    return one_forward(work, "min-cut", CUTS)
+
+
 def _segments(work: Workload, name: str, found: Segmented) -> Planned:
     notes = [f"{name}: {note}" for note in (count(len(found.ends), "segment"), *found.notes)]
     return no_worse(work, planned(work, name, found.outcome.schedule, notes=notes))
@@ -94,5 +105,13 @@ def _plain(work: Workload) -> Schedule:
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
-    {KEEP: keep, "none": reorder, "mirror": mirror, "sqrt": sqrt, "segments": segments}
+    {
+        KEEP: keep,
+        "none": reorder,
+        "mirror": mirror,
+        "sqrt": sqrt,
+        "segments": segments,
+        "min-cut": min_cut,
+        "optimal": optimal,
+    }
 )

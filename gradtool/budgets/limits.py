@@ -12,6 +12,8 @@ from gradtool.plans import Workload
 from gradtool.reports.text import escape, shorten
 from gradtool.reports.units import parse_bytes
 
+_SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *(s|min|h)?")
+_UNITS = {None: 1, "s": 1, "min": 60, "h": 3600}
 _PERCENT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *%")
 
 
@@ -66,3 +68,16 @@ def parse_percent(text: str) -> Fraction:
         shown = shorten(escape(text), 40, ellipsis="...")
         raise UsageError(f"'{shown}' is not a percentage: write it as in 20%")
     return Fraction(match[1]) / 100
+
+
+def parse_seconds(text: str) -> float:
+    """The seconds that `30s`, `2min` or `30` mean.
+
+    Raises:
+        UsageError: it is no duration.
+    """
+    match = _SECONDS.fullmatch(text.strip())
+    if match is None:
+        shown = shorten(escape(text), 40, ellipsis="...")
+        raise UsageError(f"'{shown}' is not a duration: write it as in 30s or 2min")
+    return float(match[1]) * _UNITS[match[2]]

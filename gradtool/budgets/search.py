@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import NoReturn
 
 from gradtool.budgets.limits import Budget
 from gradtool.budgets.prices import FLOPS, Prices
@@ -17,12 +18,15 @@ from gradtool.budgets.probes import Probes, work_of
 from gradtool.budgets.stopping import TimeIsUp, time_limit
 from gradtool.errors import GradtoolError
 from gradtool.plans import Planned, Workload
+from gradtool.reports.proofs import lines
 from gradtool.reports.units import format_bytes
 
 QUICK = 0.1  # of the full effort: a first answer, and every probe of a search over budgets
 CUTS = 0.02  # so little that hardly more is done than the cuts say
 _GROWTH = 4
 _ROUNDS = 8
+FEW_ROUNDS = 6
+_LARGE = 2_000  # steps of a program in which a search goes as far as it can
 _FINE = 256  # parts of the range of budgets that are told apart
 
 
@@ -66,9 +70,7 @@ def within(
     if arena is None:
         found = _least_peak(probes, None, search)
     else:
-        found = _refined(probes, arena, search)
-        if found is None:
-            raise _unreachable(probes, arena, budget.state(work))
+        found = _refined(probes, arena, search) or _refuse(probes, arena, budget.state(work))
     return replace(found, notes=_said(found, budget, work))
 
 
@@ -85,6 +87,19 @@ def at_most(
     probes = search.probes(work, name)
     found = _least_peak(probes, int(share * probes.total), search)
     return replace(found, notes=_said(found, Budget(optimizer=optimizer), work))
+
+
+def one_forward(work: Workload, name: str = "optimal", effort: float = QUICK) -> Planned:
+    """The plan of least peak that computes no more again than one forward pass is."""
+    probes = Search().probes(work, name)
+    allowed = probes.prices.forward(work.program)
+    found = halved(probes, allowed, modest(work, effort), FEW_ROUNDS)
+    return replace(found, notes=lines(found))
+
+
+def modest(work: Workload, effort: float = QUICK) -> float:
+    """An effort, less in a large program: a schedule of more steps is more work to weigh."""
+    return effort * min(1.0, _LARGE / max(len(work.program.steps), 1))
 
 
 def _refined(probes: Probes, arena: int, search: Search) -> Planned | None:
@@ -155,8 +170,8 @@ def _ended(stop: BaseException) -> BaseException:
     return GradtoolError("no plan was found within --time-limit: give more time")
 
 
-def _unreachable(probes: Probes, arena: int, state: int) -> GradtoolError:
-    """What can be reached instead of a budget, and below what nothing can."""
+def _refuse(probes: Probes, arena: int, state: int) -> NoReturn:
+    """Raise what can be reached instead of a budget, and below what nothing can."""
     reached = halved(probes, None, QUICK).plan.peak + state
     least = probes.least + state
     beside = f" (optimizer state of {format_bytes(state)} included)" if state else ""
@@ -164,8 +179,8 @@ def _unreachable(probes: Probes, arena: int, state: int) -> GradtoolError:
     if arena >= probes.least:
         head = f"no plan was found within {format_bytes(arena + state)}{beside}"
     if reached == least:
-        return GradtoolError(f"{head}: the smallest budget is {reached} bytes, which is proven")
-    return GradtoolError(
+        raise GradtoolError(f"{head}: the smallest budget is {reached} bytes, which is proven")
+    raise GradtoolError(
         f"{head}: the smallest budget known to suffice is {format_bytes(reached)}"
         f" ({reached} bytes), and below {format_bytes(least)} there is none: some step needs as"
         " much by itself"
@@ -174,8 +189,6 @@ def _unreachable(probes: Probes, arena: int, state: int) -> GradtoolError:
 
 def _said(found: Planned, budget: Budget, work: Workload) -> tuple[str, ...]:
     """What people are told of a plan within a budget."""
-    from gradtool.reports.proofs import lines
-
     state = budget.state(work)
     whole = []
     if state:

@@ -10,7 +10,9 @@ import click
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _together(*options: Decorator) -> Decorator:
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator, shown in this order."""
+
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         for option in reversed(options):
             function = option(function)
@@ -24,7 +26,7 @@ PATH = click.Path(allow_dash=True, readable=False)
 
 model_argument = click.argument("model", required=False, type=PATH)
 
-size_options = _together(
+size_options = together(
     click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
                  help="Give a size to a symbol, wherever it occurs."),
     click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZES",
@@ -38,7 +40,7 @@ def _losses(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
     return list(given) or "auto"
 
 
-grad_options = _together(
+grad_options = together(
     click.option("--loss", multiple=True, metavar="[WEIGHT*]NAME|KIND[:OUTPUT]", callback=_losses,
                  help="The loss: a value, or ce, mse, l1, smooth-l1, huber, bce, bce-logits, nll, "
                       "kl, mean, sum, or pkg.mod:function; several are added.  [default: auto]"),
@@ -81,7 +83,7 @@ def _size(_ctx: click.Context, _param: click.Parameter, given: str | None) -> in
     return parse_bytes(given)
 
 
-plan_table_options = _together(
+plan_table_options = together(
     click.option("--memory", metavar="SIZE", callback=_size,
                  help="Show the largest batch that fits in this memory, as in 8GiB."),
     click.option("--by", type=click.Choice(["plan", "op", "phase", "tensor", "module"]),
@@ -91,7 +93,7 @@ plan_table_options = _together(
                  help="Show the N largest rows."),
 )  # fmt: skip
 
-write_options = _together(
+write_options = together(
     click.option("-o", "--output", metavar="FILE", type=PATH,
                  help="Where to write; - is stdout."),
     click.option("--force", is_flag=True, help="Overwrite the output."),

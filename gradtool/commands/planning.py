@@ -37,7 +37,7 @@ def row(opened: Opened, found: Planned) -> Row:
 
     kept = opened.work.kept
     extra = plans.extra_flops(found.plan, kept)
-    return Row(opened.name, found.plan, plans.total_flops(kept.program), extra)
+    return Row(opened.name, found.plan, plans.total_flops(kept.program), extra, proof=found.proof)
 
 
 def explain(ctx: click.Context, opened: Opened, strategy: Strategy, tensor: str, form: str) -> None:

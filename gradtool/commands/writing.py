@@ -19,12 +19,20 @@ if TYPE_CHECKING:
 def write(
     ctx: click.Context, opened: Opened, strategy: Strategy, kind: str, options: Mapping[str, Any]
 ) -> None:
-    """Write the model of a plan as `MODEL.<kind>.onnx`, and say what it saves."""
-    from gradtool import api, plans, strategies
+    """Write the model of a plan as `MODEL.<kind>.onnx`, and say what it saves.
+
+    Into a file that ends in `.json` goes the plan itself.
+    """
+    from gradtool import api, plan_files, plans, strategies
     from gradtool.exec.ort_options import how_to_load
 
     target = options["output"] or default_target(opened.name, kind)
     kept, found = plan(ctx, opened, [strategies.keep, strategy])
+    rows = [row(opened, planned) for planned in (kept, found)]
+    if target.endswith(plan_files.SUFFIX):
+        size = plan_files.save(opened.work, found, target, force=options["force"])
+        _show(ctx, opened, rows, found.notes, (target, size), options["form"])
+        return
     model = plans.write(opened.work, found)
     path, size = api.save(
         model,
@@ -35,7 +43,6 @@ def write(
         barrier=options["barrier"],
         say=lambda line: say(ctx, line),
     )
-    rows = [row(opened, planned) for planned in (kept, found)]
     _show(ctx, opened, rows, found.notes, (str(path), size), options["form"])
     hint = "" if options["barrier"] else how_to_load(model)
     if hint:

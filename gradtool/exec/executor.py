@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from gradtool.planning.plan import Plan
 from gradtool.program import Spec, Step, contiguous
 
 Parameters = Callable[[str], np.ndarray[Any, Any]]
+LEAVES = ("parameter", "state", "constant")  # values whose data the model holds
 
 
 class Executor:
@@ -46,7 +47,8 @@ class Executor:
         self._workspaces = {b.first: b.offset for b in plan.buffers if b.region == "workspace"}
         self.dynamic = DynamicRegion(self.program, device)
         self.arrays = self._bind_values()
-        self._load_parameters(parameters)
+        self._parameters = parameters
+        self._load_parameters(range(len(self.program.values)))
         self.calls = [self._bind(index, step) for index, step in enumerate(self.program.steps)]
 
     # ------------------------------------------------------------------- running
@@ -67,9 +69,13 @@ class Executor:
             self.device.from_host(self.arrays[index], array)
 
     def step(self) -> None:
-        """Run forward and backward once."""
+        """Run forward and backward once; updates leave new parameters where the old ones lay."""
         for bound in self.calls:
             bound()
+
+    def rewind(self) -> None:
+        """Put back the parameters and the state that steps have overwritten."""
+        self._load_parameters(d.over for d in self.program.values if d.over is not None)
 
     def value(self, index: int) -> Any:
         """The array of a value, on the device; valid until its buffer is used again."""
@@ -131,13 +137,14 @@ class Executor:
                 self.device.from_host(arrays[index], constant)
         return arrays
 
-    def _load_parameters(self, parameters: Parameters) -> None:
+    def _load_parameters(self, values: Iterable[int]) -> None:
         """Fill the parameters, and the constants whose data the program does not hold."""
-        for index, datum in enumerate(self.program.values):
+        for index in values:
+            datum = self.program.values[index]
             known = datum.kind == "constant" and index in self.program.constants
-            leaf = datum.kind in ("parameter", "constant") and not known and datum.view is None
+            leaf = datum.kind in LEAVES and not known and datum.view is None
             if leaf and datum.spec is not None:
-                array = parameters(datum.name)
+                array = self._parameters(datum.name)
                 if array.shape != datum.spec.shape or array.dtype != datum.spec.dtype:
                     raise MissingData(
                         f"parameter {datum.name!r} is {array.dtype}{array.shape}, "

@@ -58,9 +58,10 @@ def measure(executor: Executor, repeat: int = 3) -> Measurement:
 
 
 def timed(executor: Executor, repeat: int) -> list[float]:
-    """Seconds of each of `repeat` steps."""
+    """Seconds of each of `repeat` steps, all from the same parameters."""
     taken = []
     for _ in range(max(repeat, 1)):
+        executor.rewind()
         executor.device.synchronize()
         start = time.perf_counter()
         executor.step()
@@ -123,6 +124,7 @@ def check_arena(executor: Executor) -> None:
     if clash is not None:
         first, second = (b.name for b in clash)
         raise GradtoolError(f"{first!r} and {second!r} overlap while both live: a planning bug")
+    executor.rewind()
     executor.step()
     outputs = executor.program.outputs
     before = [_content(executor.result(v)) for v in outputs]
@@ -131,6 +133,7 @@ def check_arena(executor: Executor) -> None:
     for buffer in executor.plan.buffers:
         if buffer.region not in ALWAYS_LIVE and roots.isdisjoint(buffer.values):
             dying.setdefault(buffer.last, []).append(buffer)
+    executor.rewind()
     executor.arena[fixed_bytes(executor) :] = POISON
     for index, call in enumerate(executor.calls):
         call()
@@ -160,6 +163,7 @@ def first_nan(executor: Executor) -> tuple[str, str] | None:
 
     Infinities are no fault: masks are made of them.
     """
+    executor.rewind()
     for step, call in zip(executor.program.steps, executor.calls, strict=True):
         call()
         for value in step.writes:

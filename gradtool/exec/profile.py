@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import UsageError
+from gradtool.exec import inputs as sources
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.run import parameters_of
@@ -67,6 +68,16 @@ def profile(
     return Profile(MappingProxyType(nodes), max(repeats, 1))
 
 
+def at_random(work: Workload, repeats: int = REPEATS) -> Profile:
+    """Time each node on random inputs.
+
+    Raises:
+        MissingData: a weight is absent.
+    """
+    model = sized(work.model, work.dims)
+    return profile(work, sources.random(model, 0), repeats)
+
+
 def save(found: Profile, path: str | os.PathLike[str], *, force: bool = False) -> None:
     """Write a profile as JSON.
 
@@ -88,7 +99,8 @@ def load(path: str | os.PathLike[str]) -> Profile:
     nodes, repeats = document.get("nodes"), document.get("repeats", 1)
     if not isinstance(nodes, dict) or not is_number(repeats):
         raise UsageError(f"{path}: is no profile: write one with gradtool run --profile FILE")
-    return Profile(MappingProxyType({n: _timed(path, n, t) for n, t in nodes.items()}), int(repeats))
+    timed = {name: _timed(path, name, found) for name, found in nodes.items()}
+    return Profile(MappingProxyType(timed), int(repeats))
 
 
 def _timed(path: str | os.PathLike[str], name: str, found: Any) -> Timed:

@@ -89,7 +89,6 @@ def training_graph(
     if again and loss in ("auto", ["auto"], []) and not head_grads:
         require_loss(model)
     meta, model = model.meta, model.clone()
-    model.meta.update(meta)
     forward = len(model.graph)
     leaves = reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
     op = Builder(model, names=Names.of(model))
@@ -113,6 +112,7 @@ def training_graph(
     write_heads(model, heads.values())
     _clear(model)
     model = saving_less(model) if save_less else model
+    model.meta.update(meta)
     warnings += modes.at_random(model)
     return TrainingGraph(
         model=model,

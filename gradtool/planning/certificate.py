@@ -19,8 +19,8 @@ from gradtool.planning.work_bound import chain, instants, least_budget, rounded
 _CUT_STEPS = 60_000
 _MOST_CUTS = 48
 _MOST_VARIABLES = 8_000
-_SPREAD_VARIABLES = 1_800
-_SPREAD = 6
+_SPREAD_VARIABLES = 2_600
+_SPREAD = 4
 _NODES = 100
 _PINCHING = 4
 _SEVERAL = "integer programme of several instants"

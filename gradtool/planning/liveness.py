@@ -23,6 +23,7 @@ class Lifetime:
 
 _REGIONS: dict[str, Region] = {
     "parameter": "parameters",
+    "state": "state",
     "constant": "constants",
     "input": "inputs",
     "activation": "activations",
@@ -35,7 +36,8 @@ def lifetimes(program: Program) -> list[Lifetime]:
     """One lifetime per buffer: always-live ones first, then in order of first use.
 
     A step holds its reads, its writes and its workspace together, but for an output that an
-    operator writes in place.  Views keep their storage alive; outputs live to the end.
+    operator writes in place.  Views keep their storage alive; outputs live to the end.  Next values
+    of parameters and state lie where `gradtool.overwriting` lets them, over the old ones.
     """
     last = last_reads(program)
     shared = in_place(program, last)
@@ -51,12 +53,14 @@ def lifetimes(program: Program) -> list[Lifetime]:
         data = [program.values[v] for v in values]
         if data[0].kind == "host" or not data[0].bytes:
             continue
-        region = _REGIONS[results.get(values[-1], data[-1].kind)]
+        region = _REGIONS[data[0].kind]
         always = region in ALWAYS_LIVE
+        if not always:
+            region = _REGIONS[results.get(values[-1], data[-1].kind)]
         first = 0 if always else min(born[v] for v in values)
         until = end if always else max(last[v] for v in values)
         size = program.aligned(data[0].bytes)
-        named = data[0] if region == "activations" else data[-1]
+        named = data[0] if always or region == "activations" else data[-1]
         found.append(Lifetime(named.name, region, size, first, until, tuple(values)))
     found += list(workspaces(program))
     return sorted(found, key=lambda b: (b.region not in ALWAYS_LIVE, b.first, b.values))
@@ -94,11 +98,11 @@ def last_reads(program: Program) -> dict[int, int]:
 
 def in_place(program: Program, last: dict[int, int]) -> dict[int, int]:
     """For each output written over an input that dies there: the value whose buffer it takes."""
-    shared: dict[int, int] = {}
+    shared = {v: d.over for v, d in enumerate(program.values) if d.over is not None}
     pinned = {program.root(v) for v in program.outputs}
     for index, step in enumerate(program.steps):
         target = step.outputs[0] if step.outputs else None
-        if target is None or program.values[target].spec is None:
+        if target is None or program.values[target].spec is None or target in shared:
             continue
         for slot in step.may_inplace:
             source = step.inputs[slot] if slot < len(step.inputs) else None

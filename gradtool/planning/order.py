@@ -24,8 +24,8 @@ from gradtool.program import Program
 # The work of effort 1 per limit, on programs of up to so many steps: on larger ones a cut
 # takes longer in proportion, a state in proportion to the square.
 _STEPS = 500
-_CUTS = 300
-_STATES = 5_000
+_CUTS = 150
+_STATES = 1_250
 _FEWEST = 8
 _LIMITS = 10
 _ASKED = 32

@@ -8,9 +8,16 @@ from typing import Literal
 from gradtool.program import Program
 
 Region = Literal[
-    "parameters", "constants", "inputs", "activations", "gradients", "outputs", "workspace"
+    "parameters",
+    "state",
+    "constants",
+    "inputs",
+    "activations",
+    "gradients",
+    "outputs",
+    "workspace",
 ]
-ALWAYS_LIVE: tuple[Region, ...] = ("parameters", "constants", "inputs")
+ALWAYS_LIVE: tuple[Region, ...] = ("parameters", "state", "constants", "inputs")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class Weighed(NamedTuple):
     @property
     def peak(self) -> int:
         """The most bytes alive at once."""
-        return max(self.profile)
+        return max(self.profile, default=0)
 
 
 class Rework:

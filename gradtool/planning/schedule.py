@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from gradtool.overwriting import overwriting
 from gradtool.program import Datum, Program, Step, View
 
 RECOMPUTED = "_recompute"
@@ -134,7 +135,8 @@ class _Replay:
         steps = tuple(self._step(p) for p in range(len(self.schedule.order)))
         number = {v: self._value(v, self._home(v)) for v in old.outputs}
         named = {v: self._value(v, self._home(v)) for v in old.gradients.values()}
-        return dataclasses.replace(
+        state = {self.numbers[v, -1]: self._value(n, self._home(n)) for v, n in old.state.items()}
+        made = dataclasses.replace(
             old,
             values=tuple(self.values),
             steps=steps,
@@ -142,8 +144,10 @@ class _Replay:
             outputs=tuple(number[v] for v in old.outputs),
             constants=MappingProxyType({self.numbers[v, -1]: a for v, a in old.constants.items()}),
             gradients=MappingProxyType({name: named[v] for name, v in old.gradients.items()}),
+            state=MappingProxyType(state),
             loss=None if old.loss is None else self._value(old.loss, self._home(old.loss)),
         )
+        return overwriting(made)
 
     def _home(self, value: int) -> int:
         """The position of the first instance of a value, -1 if no step computes it."""
@@ -155,6 +159,8 @@ class _Replay:
         if view is not None:
             base = self._value(view.base, position)
             datum = dataclasses.replace(datum, view=View(base, view.offset, view.strides))
+        if datum.over is not None:
+            datum = dataclasses.replace(datum, over=None)
         if suffix:
             datum = dataclasses.replace(datum, name=datum.name + suffix, kind="activation")
         index = self.numbers[value, position] = len(self.values)

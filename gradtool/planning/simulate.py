@@ -2,8 +2,10 @@
 
 While a step runs, what it reads, what it writes and its workspace are alive together, but for an
 output written over an input that dies there.  Views take nothing and keep their storage alive;
-parameters, constants and inputs are always alive, outputs from where they are computed.  It is what
-`liveness.lifetimes` says of the replayed program, without building that program.
+parameters, constants and inputs are always alive, outputs from where they are computed, but for
+what is written over a parameter.  It is what `liveness.lifetimes` says of the replayed program,
+without building that program, unless a schedule reads a parameter after its next value is there:
+then the replayed program needs room for both.
 """
 
 from __future__ import annotations
@@ -102,6 +104,8 @@ def _takes(program: Program, step: Step, outputs: set[int]) -> tuple[int, ...]:
     """The storages over which a step may write its first output once nobody needs them."""
     target = step.outputs[0] if step.outputs else None
     if target is None or program.values[target].spec is None:
+        return ()
+    if program.values[target].over is not None:
         return ()
     slots = (step.inputs[slot] for slot in step.may_inplace if slot < len(step.inputs))
     sources = [v for v in slots if v is not None and may_take(program, step, v, target)]

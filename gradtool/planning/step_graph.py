@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtool.overwriting import write_after_read
 from gradtool.planning.flow import Integers, Mask
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
@@ -131,10 +132,14 @@ def _precedence(program: Program) -> tuple[list[tuple[int, ...]], list[tuple[int
     maker = {v: i for i, step in enumerate(program.steps) for v in step.writes}
     before: list[tuple[int, ...]] = []
     after: list[list[int]] = [[] for _ in program.steps]
+    readers: dict[int, list[int]] = {}
+    for reader, writer in write_after_read(program):
+        readers.setdefault(writer, []).append(reader)
     kept = -1
     for index, step in enumerate(program.steps):
         reads = (v for read in step.reads for v in _bases(program, read))
         needed = {maker[v]: None for v in reads if v in maker}
+        needed |= dict.fromkeys(readers.get(index, ()))
         if not step.recomputable:
             if kept >= 0:
                 needed[kept] = None

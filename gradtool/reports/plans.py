@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from gradtool.reports.breakdown import held
 from gradtool.reports.memory import FOOTER, summary, timeline
+from gradtool.reports.proofs import proof_json
 from gradtool.reports.table import Column, Table
 from gradtool.reports.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
     from gradtool.planning.plan import Plan
+    from gradtool.planning.proof import Proof
 
 SCHEMA_VERSION = 1
 TITLES = {
@@ -22,6 +24,8 @@ TITLES = {
     "sqrt": "recompute sqrt",
     "segments": "recompute segments",
     "checkpoints": "given checkpoints",
+    "min-cut": "recompute min-cut",
+    "optimal": "recompute optimal",
 }
 WIDTH = 78  # columns of the two timelines together
 
@@ -31,7 +35,7 @@ class Row:
     """A plan in the table. `flops` are those of the whole step, `extra` what is computed again.
 
     `extra` is None where an operator of unknown cost runs again; `max_batch` None where nobody
-    asked, 0 where not even a batch of 1 fits.
+    asked, 0 where not even a batch of 1 fits; `proof` says how good a plan within a budget is.
     """
 
     model: str
@@ -39,6 +43,7 @@ class Row:
     flops: int
     extra: int | None
     max_batch: int | None = None
+    proof: Proof | None = None
 
     @property
     def title(self) -> str:
@@ -82,7 +87,16 @@ def plans_table(models: Sequence[Sequence[Row]], memory: int | None = None) -> T
             found = [row.title, format_bytes(row.plan.peak), *(cells or ["", ""])]
             found = [row.model if number == 0 else "", *found] if several else found
             rows.append((*found, *([] if memory is None else [_batch(row.max_batch)])))
+        if lower := max((row.proof.least for row in model if row.proof), default=0):
+            rows.append(_lower_bound(lower, model[0].plan, len(columns), several=several))
     return Table(columns=tuple(columns), rows=tuple(rows))
+
+
+def _lower_bound(least: int, kept: Plan, columns: int, *, several: bool) -> tuple[str, ...]:
+    """The row of what is proven: no plan takes less."""
+    saved = format_percent(1 - least / kept.peak if kept.peak else 0.0)
+    cells = [*([""] if several else []), "lower bound", format_bytes(least), saved]
+    return (*cells, *[""] * (columns - len(cells)))
 
 
 def one_line(rows: Sequence[Row]) -> str:
@@ -157,6 +171,8 @@ def _plan_json(row: Row, kept: Plan) -> dict[str, Any]:
         "max_batch": row.max_batch,
         "steps": len(plan.program.steps),
         "peak_step": int(plan.peak_step),
+        "lower_bound_bytes": None if row.proof is None else row.proof.least,
+        "proof": None if row.proof is None else proof_json(row.proof),
     }
 
 

@@ -11,6 +11,8 @@ import pytest
 from gradtool.reports.memory import FOOTER
 
 COMMANDS = [
+    ("mirror", "--report", "tiny.onnx"),
+    ("mirror", "--report", "--by", "tensor", "tiny.onnx", "--batch", "4"),
     ("report", "tiny.onnx", "--batch", "4"),
     ("run", "tiny.onnx", "--batch", "4"),
     ("ops",),
@@ -44,7 +46,7 @@ def on_a_terminal(folder, *arguments, columns=80, **environment):
 
 
 @pytest.mark.usefixtures("tiny_model")
-@pytest.mark.parametrize("command", COMMANDS[:4])
+@pytest.mark.parametrize("command", COMMANDS[:6])
 def test_tables_fit_eighty_columns(tmp_path, command):
     sent = on_a_terminal(tmp_path, *command, NO_COLOR="1")
 
@@ -90,3 +92,34 @@ def test_numbers_are_whole_in_a_pipe(shell):
     lines = shell("report", "tiny.onnx", "--batch", "4", COLUMNS="20").stdout.decode().splitlines()
 
     assert FOOTER in lines
+
+
+@pytest.mark.usefixtures("tiny_model")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("mirror", "--report", "tiny.onnx", "--memory", "1MiB"),
+        ("mirror", "--explain", "e", "tiny.onnx"),
+        ("mirror", "tiny.onnx", "--force"),
+        ("recompute", "tiny.onnx", "--strategy", "sqrt", "--force"),
+        ("report", "tiny.onnx"),
+        ("grad", "tiny.onnx", "--force"),
+    ],
+)
+def test_every_line_fits_a_terminal(tmp_path, command):
+    sent = on_a_terminal(tmp_path, *command, NO_COLOR="1")
+
+    assert max(map(len, sent.splitlines())) <= 80
+    assert "…" not in sent
+
+
+@pytest.mark.usefixtures("tiny_model")
+def test_a_dumb_terminal_and_a_narrow_one_lose_nothing(tmp_path):
+    command = ("mirror", "--report", "tiny.onnx", "--batch", "4")
+    wide = on_a_terminal(tmp_path, *command, columns=200, NO_COLOR="1")
+    narrow = on_a_terminal(tmp_path, *command, columns=40, NO_COLOR="1", TERM="dumb")
+
+    def words(text):
+        return [word for word in text.split() if not set(word) & set("▁▂▃▄▅▆▇█─")]
+
+    assert words(wide) == words(narrow)

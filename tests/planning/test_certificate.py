@@ -43,7 +43,12 @@ def test_what_must_be_kept_refutes_a_budget_that_every_step_alone_would_fit():
 
 @pytest.mark.parametrize(
     ("name", "share", "percent"),
-    [("resnet50", 0.8, 0.278), ("mobilenet", 0.5, 1.634), ("fcn8", 0.8, 0.136), ("unet", 0.8, 1.983)],
+    [
+        ("resnet50", 0.8, 0.278),
+        ("mobilenet", 0.5, 1.634),
+        ("fcn8", 0.8, 0.136),
+        ("unet", 0.8, 1.983),
+    ],
 )
 def test_graphs_of_the_literature_are_bounded_as_tightly_as_schedules_are_known(
     name, share, percent

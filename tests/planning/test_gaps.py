@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from programs import program
 
-from gradtool.planning.gaps import absent, idle, with_drops, without_drop
+from gradtool.planning.gaps import Lives, absent, idle, with_drops, without_drop
 from gradtool.planning.rework import Rework
 
 
@@ -40,3 +40,32 @@ def test_taking_a_drop_back_leaves_the_others():
 
     assert without_drop(drops, 1, 5) == {5: frozenset({2})}
     assert drops == {5: frozenset({1, 2})}
+
+
+def test_what_only_a_rerun_would_keep_alive_is_dropped_with_it():
+    """h is read once by a; if a ran again before y, h would have to stay until then."""
+    made = program("h = Tanh x", "a = Exp h", "b = Exp a", "c = Exp b", "y = Mul c a", outputs="y")
+    problem = Rework(made, [1] * 5)
+    weighed = problem.weigh({})
+    (gap,) = idle(problem, weighed)
+    h, a = problem.writes[0][0], problem.writes[1][0]
+
+    assert gap.root == a
+    assert Lives(problem, weighed).with_inputs(gap) == [(a, 2), (h, 1)]
+
+
+def test_what_is_alive_anyway_is_not_dropped_with_it():
+    made = program(
+        "h = Tanh x",
+        "a = Exp h",
+        "b = Exp a",
+        "c = Exp b",
+        "d = Mul c a",
+        "y = Mul d h",
+        outputs="y",
+    )
+    problem = Rework(made, [1] * 6)
+    weighed = problem.weigh({})
+    gap = next(g for g in idle(problem, weighed) if g.root == problem.writes[1][0])
+
+    assert Lives(problem, weighed).with_inputs(gap) == [(gap.root, 2)]

@@ -8,7 +8,7 @@ from gradtool.planning.rework import Rework
 
 
 def layers():
-    """Three equal layers; the first value of each is cheap to run again and read once more later."""
+    """Three equal layers, whose values are read once more on the way back."""
     made = program(
         "a = Tanh x", "b = Tanh a", "c = Tanh b", "l = Exp c",
         "m = Exp l", "p = Mul m c", "q = Mul p b", "r = Mul q a",

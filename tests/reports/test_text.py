@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradtool.reports.text import escape, fit, json_text, shorten
+from gradtool.reports.text import escape, fit, json_text, shorten, wrapped
 
 HOSTILE = {
     "an escape sequence": "\x1b[31mred\x1b[0m",
@@ -144,3 +144,26 @@ def test_a_shortened_name_fits(name, width):
 )
 def test_text_fits_the_encoding(text, encoding, shown):
     assert fit(text, encoding) == shown
+
+
+@given(st.text("ab 9KiB,.", max_size=200), st.integers(1, 90))
+def test_wrapping_loses_nothing_and_fits_where_words_do(line, width):
+    parts = wrapped(line, width)
+
+    assert (
+        "".join(parts).split() == line.split()
+        or [word for part in parts for word in part.split()] == line.split()
+    )
+    widest = max(map(len, line.replace(" KiB", "_KiB").replace(" B", "_B").split()), default=0)
+    indent = len(line) - len(line.lstrip())
+    assert max(map(len, parts)) <= max(width, indent + 1 + widest) or len(parts) == 1
+
+
+def test_a_line_is_broken_between_clauses_before_words():
+    assert wrapped("one two.  three four", 12) == ["one two.", "three four"]
+    assert wrapped("one two.  three four", 20) == ["one two.  three four"]
+    assert wrapped(" one two three", 9) == [" one two", "  three"]
+
+
+def test_a_number_keeps_its_unit():
+    assert wrapped("peak 67.2 KiB and 1.3 %", 8) == ["peak", " 67.2 KiB", " and", " 1.3 %"]

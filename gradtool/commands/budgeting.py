@@ -1,0 +1,156 @@
+"""What `gradtool recompute` is asked for, as flags: a budget, an amount of work, a plan in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradtool.commands.options import together
+from gradtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradtool.budgets.prices import Prices
+    from gradtool.budgets.search import Search
+    from gradtool.plans import Planned, Strategy, Workload
+
+OPTIMIZERS = ("none", "sgd", "momentum", "adam", "adamw", "adagrad")
+SEARCHED = ("min-cut", "optimal")
+GOALS = {
+    "plan_file": "--plan", "frontier": "--frontier", "max_batch": "--max-batch",
+    "checkpoints": "--checkpoints", "budget": "--budget", "max_slowdown": "--max-slowdown",
+}  # fmt: skip
+
+
+def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float | None:
+    if given is None:
+        return None
+    from gradtool.budgets.limits import parse_seconds
+
+    return parse_seconds(given)
+
+
+budget_options = together(
+    click.option("--budget", metavar="SIZE|%|min",
+                 help="Fit into this much memory, all that a step needs counted: 8GiB, 60% of what "
+                      "keeping everything takes, or as little as can be reached."),
+    click.option("--max-slowdown", metavar="%",
+                 help="Take as little memory as this much extra work allows, as in 20%."),
+    click.option("--plan", "plan_file", metavar="FILE.json", help="Follow the plan in a file."),
+    click.option("--frontier", is_flag=True,
+                 help="Print what each budget costs; write nothing."),
+    click.option("--points", type=click.IntRange(2, 1000), default=20, show_default=True,
+                 metavar="N", help="With --frontier: how many budgets."),
+    click.option("--max-batch", is_flag=True,
+                 help="Print the largest batch that fits into --memory, by plan; write nothing."),
+    click.option("--memory", metavar="SIZE", help="With --max-batch: the memory there is."),
+    click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="none", show_default=True,
+                 help="Count the state of this optimizer as part of the budget."),
+    click.option("--cost", metavar="flops|time|FILE", default="flops", show_default=True,
+                 help="What extra work is: FLOPs, time measured now on the CPU, or the times in a "
+                      "file of gradtool run --profile."),
+    click.option("--time-limit", "seconds", metavar="30s", callback=_seconds,
+                 help="Search harder for this long, and no longer."),
+    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
+                 help="The seed of the search."),
+)  # fmt: skip
+
+
+def goal_of(options: Mapping[str, Any]) -> str:
+    """The one thing that is asked for, by the name of its flag.
+
+    Raises:
+        UsageError: nothing is, or two things are.
+    """
+    found = [goal for goal in GOALS if options[goal]]
+    strategy = options["strategy"]
+    alone = strategy is not None and not (
+        strategy in SEARCHED and found and found[0] in ("budget", "max_slowdown")
+    )
+    if alone:
+        found.append("strategy")
+    if not found:
+        raise UsageError(
+            "say what to compute again: --budget SIZE, --max-slowdown %, --checkpoints NAMES, or "
+            "--strategy NAME"
+        )
+    if len(found) > 1:
+        first, second = ({**GOALS, "strategy": f"--strategy {strategy}"}[g] for g in found[:2])
+        raise UsageError(f"{first} and {second} do not go together")
+    if (options["memory"] is None) == (found[0] == "max_batch"):
+        raise UsageError("--max-batch needs --memory SIZE, and nothing else takes it")
+    if found[0] in ("frontier", "max_batch") and options["output"] is not None:
+        raise UsageError(f"{GOALS[found[0]]} writes nothing: leave out -o")
+    return found[0]
+
+
+def strategy_of(goal: str, options: Mapping[str, Any]) -> Strategy:
+    """The strategy that serves a goal that ends in one plan.
+
+    Raises:
+        UsageError: a size, a percentage, a plan or a profile cannot be read.
+    """
+    from gradtool import plan_files, strategies
+    from gradtool.budgets.limits import Budget, parse_percent
+    from gradtool.commands.planning import checkpoint_names
+
+    if goal == "plan_file":
+        return partial(plan_files.planned_by, file=plan_files.load(options["plan_file"]))
+    if goal == "checkpoints":
+        return partial(strategies.checkpoints, names=checkpoint_names(options["checkpoints"]))
+    if goal == "strategy":
+        return strategies.STRATEGIES[options["strategy"]]
+    search, name = searching(options), options["strategy"] or "optimal"
+    if goal == "budget":
+        budget = Budget.of(options["budget"], options["optimizer"])
+        return lambda work: _within(work, budget, search(work), name)
+    share = parse_percent(options["max_slowdown"])
+    return lambda work: _at_most(work, share, search(work), name, options["optimizer"])
+
+
+def _within(work: Workload, budget: Any, search: Search, name: str) -> Planned:
+    from gradtool.budgets.search import within
+
+    return within(work, budget, search, name)
+
+
+def _at_most(work: Workload, share: Any, search: Search, name: str, optimizer: str) -> Planned:
+    from gradtool.budgets.search import at_most
+
+    return at_most(work, share, search, name=name, optimizer=optimizer)
+
+
+def searching(options: Mapping[str, Any]) -> Callable[[Workload], Search]:
+    """How far to search, once a training graph is there to be timed.
+
+    Raises:
+        UsageError: a file of times cannot be read.
+    """
+    from gradtool.budgets.search import CUTS, Search
+
+    effort = CUTS if options["strategy"] == "min-cut" else 1.0
+    prices = _prices(options["cost"])
+
+    def search(work: Workload) -> Search:
+        return Search(effort, options["seed"], options["seconds"], prices(work))
+
+    return search
+
+
+def _prices(cost: str) -> Callable[[Workload], Prices]:
+    """What steps cost: their FLOPs, what a profile says, or what is measured now."""
+    from gradtool.budgets import prices
+    from gradtool.exec import profile
+
+    if cost == "flops":
+        return lambda _: prices.FLOPS
+    if cost != "time":
+        found = profile.load(cost)
+        return lambda work: prices.measured(work, found, cost)
+
+    def timed(work: Workload) -> Prices:
+        return prices.measured(work, profile.at_random(work), "--cost time")
+
+    return timed

@@ -1,0 +1,166 @@
+"""Plans as files: the names of nodes in running order, and what tells whose they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.io.documents import is_text, is_whole, read_document, write_document
+from gradtool.planning.schedule import Schedule, instances
+from gradtool.plans import Planned, Workload, all_dims, planned
+from gradtool.reports.proofs import proof_json
+from gradtool.text import suggest
+
+SCHEMA_VERSION = 1
+SUFFIX = ".json"
+_MOST_RUNS = 64  # times that a node may run, on average
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """A plan that was written: `order` names nodes, once for each time they run."""
+
+    source: str
+    name: str
+    model: str
+    dims: Mapping[str, int]
+    order: tuple[str, ...]
+    peak: int
+
+
+def save(
+    work: Workload, found: Planned, path: str | os.PathLike[str], *, force: bool = False
+) -> int:
+    """Write a plan; returns the bytes of the file.
+
+    Raises:
+        UsageError: the file exists without `force`, or cannot be written.
+    """
+    steps = work.program.steps
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "name": found.name,
+        "model": fingerprint(work.model),
+        "dims": dict(sorted(all_dims(work).items())),
+        "peak_bytes": found.plan.peak,
+        "load_bytes": found.plan.load,
+        "keep_bytes": work.kept.peak,
+        "proof": None if found.proof is None else proof_json(found.proof),
+        "order": [steps[number].name for number in found.schedule.order],
+    }
+    return write_document(document, path, force=force)
+
+
+def load(path: str | os.PathLike[str]) -> PlanFile:
+    """Read a plan without knowing its model.
+
+    Raises:
+        UsageError: the file cannot be read or is no plan.
+    """
+    document = read_document(path, SCHEMA_VERSION)
+    name, model, dims, order, peak = (
+        document.get(key) for key in ("name", "model", "dims", "order", "peak_bytes")
+    )
+    if not (is_text(name) and is_text(model) and is_whole(peak) and isinstance(order, list)):
+        raise UsageError(f"{path}: is no plan: write one with gradtool recompute -o plan.json")
+    if not all(map(is_text, order)):
+        raise UsageError(f"{path}: is no plan: its order holds something else than names")
+    if not isinstance(dims, dict) or not all(map(is_whole, dims.values())):
+        raise UsageError(f"{path}: is no plan: its dims are no sizes by name")
+    return PlanFile(os.fspath(path), name, model, dims, tuple(order), peak)
+
+
+def planned_by(work: Workload, file: PlanFile) -> Planned:
+    """The plan in a file, for the training graph that it was made for.
+
+    Raises:
+        UsageError: it is of other sizes or another model, or its order cannot run.
+    """
+    _same_dims(work, file)
+    if file.model != fingerprint(work.model):
+        raise UsageError(f"{file.source}: the plan is of another model: {_difference(work, file)}")
+    schedule = _schedule(work, file)
+    found = planned(work, file.name, schedule)
+    if found.plan.peak != file.peak:
+        raise UsageError(
+            f"{file.source}: the plan says a peak of {file.peak} bytes, here it is "
+            f"{found.plan.peak}: it was made for other sizes"
+        )
+    return replace(found, notes=(f"plan: {file.source}",))
+
+
+def fingerprint(model: ir.Model) -> str:
+    """A hash of the nodes of a prepared model: their names, operators and values, in order."""
+    lines = [
+        json.dumps(
+            [
+                node.name,
+                node.domain,
+                node.op_type,
+                [v.name if v is not None else "" for v in node.inputs],
+                [v.name for v in node.outputs],
+            ]
+        )
+        for node in model.graph
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _same_dims(work: Workload, file: PlanFile) -> None:
+    here = all_dims(work)
+    for name in sorted(here.keys() & file.dims.keys()):
+        if here[name] != file.dims[name]:
+            raise UsageError(
+                f"{file.source}: the plan is for {name}={file.dims[name]}, here it is {here[name]}"
+            )
+
+
+def _difference(work: Workload, file: PlanFile) -> str:
+    """The first node that only one of the two has, or what else may be the matter."""
+    here = {step.name: None for step in work.program.steps}
+    there = dict.fromkeys(file.order)
+    for names, others, what in ((there, here, "it runs"), (here, there, "it does not run")):
+        odd = next((name for name in names if name not in others), None)
+        if odd is not None:
+            return f"{what} {odd!r}"
+    sizes = ", ".join(f"{name}={size}" for name, size in sorted(file.dims.items()))
+    given = f" (load it with --dim {sizes}, as when it was planned)" if sizes else ""
+    return f"its nodes read or write other values{given}"
+
+
+def _schedule(work: Workload, file: PlanFile) -> Schedule:
+    """The schedule of an order of names, if it can run."""
+    steps = work.program.steps
+    numbers = {step.name: number for number, step in enumerate(steps)}
+    if len(file.order) > _MOST_RUNS * max(len(steps), 1):
+        raise UsageError(f"{file.source}: its order has {len(file.order)} nodes: too many")
+    problem = next(_problems(work, file, numbers), None)
+    if problem is not None:
+        raise UsageError(f"{file.source}: {problem}")
+    order = [numbers[name] for name in file.order]
+    try:
+        instances(work.program, order)
+    except ValueError as error:
+        raise UsageError(f"{file.source}: {error}") from error
+    return Schedule.of(order)
+
+
+def _problems(work: Workload, file: PlanFile, numbers: Mapping[str, int]) -> Iterator[str]:
+    """What is wrong with an order of names, one after the other."""
+    seen: set[str] = set()
+    for name in file.order:
+        if name not in numbers:
+            yield f"the model has no node {name!r}{suggest(name, numbers)}"
+        elif name in seen and not work.program.steps[numbers[name]].recomputable:
+            yield f"node {name!r} runs twice, and would give something else then"
+        seen.add(name)
+    for name in numbers:
+        if name not in seen:
+            yield f"node {name!r} never runs"

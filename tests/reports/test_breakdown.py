@@ -1,0 +1,96 @@
+"""What is held at the peak, by what made it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from training_programs import chain
+
+from gradtool.planning.keep import keep
+from gradtool.planning.late import late
+from gradtool.planning.schedule import replay
+from gradtool.program import Step
+from gradtool.reports import breakdown
+from gradtool.reports.memory import FOOTER, GAPS
+
+PROGRAM = chain(4)
+KEPT = keep(PROGRAM)
+LESS = keep(replay(PROGRAM, late(PROGRAM, {1: "_mirror", 3: "_mirror"})), "mirror")
+WHATS = ["op", "phase", "module", "tensor"]
+
+
+@pytest.mark.parametrize("what", WHATS)
+def test_parts_add_up_to_what_is_alive_at_the_peak(what):
+    alive = sum(buffer.bytes for buffer in KEPT.live(KEPT.peak_step))
+
+    assert sum(breakdown.held(KEPT, what).values()) == alive == KEPT.load
+
+
+@pytest.mark.parametrize("what", WHATS)
+def test_each_plan_is_a_column_that_adds_up_to_its_peak(what):
+    table = breakdown.side_by_side([KEPT, LESS], what, 100)
+
+    assert [c.title for c in table.columns][1:] == ["keep", "mirror"]
+    assert table.rows[-1] == ("peak", f"{KEPT.peak} B", f"{LESS.peak} B")
+    for column, plan in ((1, KEPT), (2, LESS)):
+        sizes = [int(row[column].removesuffix(" B")) for row in table.rows[:-1]]
+        assert sum(sizes) == plan.peak
+    assert table.footer == FOOTER
+
+
+def test_the_rows_are_the_largest_of_any_plan_and_one_for_the_rest():
+    table = breakdown.side_by_side([KEPT, LESS], "tensor", 2)
+
+    assert len(table.rows) == 4
+    assert table.rows[2][0].startswith("and ")
+    assert table.rows[2][0].endswith(" more")
+
+
+def test_gaps_are_a_row_of_their_own():
+    wider = dataclasses.replace(KEPT, peak=KEPT.peak + 64)
+    rows = breakdown.side_by_side([wider], "op", 100).rows
+
+    assert (GAPS, "64 B") in rows
+    assert breakdown.by_operator(wider).rows[-2][:3] == (GAPS, "", "64 B")
+
+
+def test_of_equal_parts_the_first_by_name_comes_first():
+    names = [row[0] for row in breakdown.side_by_side([KEPT], "tensor", 100).rows[:-1]]
+
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        ("layer1.0.conv1", "", "layer1/0"),
+        ("/encoder/layer.3/attn/MatMul", "", "encoder/layer"),
+        ("Conv_0", "", "(top)"),
+        ("grad_7", "head/fc/Gemm", "head/fc"),
+        ("//", "", "(top)"),
+    ],
+)
+def test_a_module_is_the_beginning_of_the_name_of_the_forward_node(name, source, expected):
+    step = Step(name, "Conv", (), (), {}, source=source)
+
+    assert breakdown.module(step) == expected
+
+
+@pytest.mark.parametrize("what", ["region", "tensor", "op", "phase", "module"])
+def test_every_breakdown_of_the_report_is_a_table(what):
+    table = breakdown.by(KEPT, what, 3)
+
+    assert table.rows
+    assert table.footer.endswith(FOOTER)
+
+
+def test_results_of_unknown_size_are_counted_by_operator():
+    values = list(PROGRAM.values)
+    for step in PROGRAM.steps[:3]:
+        for value in step.writes:
+            values[value] = dataclasses.replace(values[value], spec=None)
+    made = dataclasses.replace(PROGRAM, values=tuple(values))
+
+    assert breakdown.unsized(made) == {"MatMul": 2, "Sin": 1}
+    assert breakdown.unsized(PROGRAM) == {}
