@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Rewritten,
         Split,
         TrainingGraph,
+        frontier,
         grad,
         load,
         mirror,
@@ -48,7 +49,7 @@ __version__ = "0.1.0"
 _HOMES = dict.fromkeys(
     (
         "Plan", "Result", "Rewritten", "Split", "TrainingGraph",
-        "grad", "load", "mirror", "plan", "recompute", "report", "run", "save", "split",
+        "frontier", "grad", "load", "mirror", "plan", "recompute", "report", "run", "save", "split",
     ),
     "gradtool.api",
 ) | {
@@ -84,6 +85,7 @@ __all__ = [
     "UnsupportedGradient",
     "UsageError",
     "composite",
+    "frontier",
     "grad",
     "gradient",
     "kernel",

@@ -46,7 +46,7 @@ from gradtool.passes.training import OnNode, TrainingGraph, training_graph
 from gradtool.planning.plan import Plan
 from gradtool.reports.memory import plans_table
 from gradtool.reports.table import Table
-from gradtool.rewriting import Graph, Rewritten, mirror, model_of, recompute
+from gradtool.rewriting import Graph, Rewritten, frontier, mirror, model_of, recompute
 from gradtool.shapes import infer
 
 Inputs = Mapping[str, np.ndarray[Any, Any]] | str | os.PathLike[str]
@@ -140,6 +140,7 @@ def grad(
     ste: bool = False,
     grad_buffers: bool = False,
     loss_seed: bool = False,
+    optimizer: str = "none",
     save_less: bool = True,
     on_node: OnNode | None = None,
 ) -> TrainingGraph:
@@ -154,7 +155,9 @@ def grad(
     globs.  With `head_grads` there is no loss: an input per output carries its gradient; with
     `loss_seed` an input carries that of the loss.  `train_mode` turns BatchNormalization and
     Dropout to training, `ste` lets gradients straight through quantisation, `grad_buffers` adds
-    each gradient to an input of its shape.  With `save_less`, backward keeps as few bytes of
+    each gradient to an input of its shape.  With an `optimizer` (`sgd`, `momentum`, `adam`, `adamw`
+    or `adagrad`) the graph is a whole training step: next values of parameters and state are
+    outputs in place of the parameters' gradients.  With `save_less`, backward keeps as few bytes of
     forward as it can without computing anything twice.  `on_node` is called with every node that a
     rule emits.
 
@@ -175,6 +178,7 @@ def grad(
         ste=ste,
         grad_buffers=grad_buffers,
         loss_seed=loss_seed,
+        optimizer=optimizer,
         save_less=save_less,
         on_node=on_node,
     )
@@ -311,6 +315,7 @@ __all__ = [
     "Table",
     "TrainingGraph",
     "fetched",
+    "frontier",
     "grad",
     "initial_values",
     "is_training_graph",

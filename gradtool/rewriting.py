@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import onnx_ir as ir
 
 from gradtool import strategies
-from gradtool.errors import UsageError
+from gradtool.asked import Asked
+from gradtool.budgets.frontier import POINTS
+from gradtool.budgets.frontier import frontier as frontier_of
+from gradtool.budgets.search import QUICK
 from gradtool.passes.training import TrainingGraph
 from gradtool.planning.plan import Plan
 from gradtool.planning.policy import policy_named
+from gradtool.planning.proof import Proof
 from gradtool.plans import Planned, Strategy, extra_flops, workload, write
-from gradtool.text import suggest
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Rewritten:
 
     `plan` and `kept` are planned for the sizes in `plan.program.dims`; `extra_flops` is what is
     computed beyond keeping everything, None if an operator of unknown cost runs again; `notes` are
-    lines for people.
+    lines for people.  `proof` has the extra work, bound and gap of a plan within a budget.
     """
 
     model: ir.Model
@@ -31,6 +35,7 @@ class Rewritten:
     kept: Plan
     extra_flops: int | None
     notes: tuple[str, ...]
+    proof: Proof | None = None
 
 
 Graph = TrainingGraph | Rewritten | ir.Model
@@ -66,30 +71,59 @@ def recompute(
     strategy: str | None = None,
     *,
     checkpoints: Sequence[str] = (),
+    budget: str | int | None = None,
+    max_slowdown: str | float | None = None,
+    plan: str | os.PathLike[str] | None = None,
+    optimizer: str = "none",
+    cost: str = "flops",
+    seed: int = 0,
+    time_limit: float | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> Rewritten:
     """A training graph that computes parts of forward again: the same bits in less memory.
 
-    `strategy` is `keep`, `none` (only the order changes), `mirror`, `sqrt` or `segments`; or
-    `checkpoints` names the values between which everything is computed again.  The graph given is
-    left as it is; sizes that it leaves open stay open, `dims` are those to plan for.
+    `budget` is the memory that a step may take (bytes, `8GiB`, `60%` of keeping everything, or
+    `min`), the state of `optimizer` included; `max_slowdown` the extra work that it may do (a share
+    of one step, or `20%`); `checkpoints` names the values between which everything is computed
+    again; `plan` is a file.  Or `strategy` is one of `strategies.STRATEGIES`.  `cost` says what
+    extra work is: `flops`, `time` measured now, or a file of measured times.  A search may take
+    `time_limit` seconds; without, the same question has the same answer everywhere.  The graph
+    given is left as it is; sizes that it leaves open stay open, `dims` are those to plan for.
 
     Raises:
         UsageError: there is no such strategy or checkpoint, or sizes are open.
+        GradtoolError: no plan within the budget was found, with what can be reached.
     """
-    if (strategy is None) == (not checkpoints):
-        raise UsageError("say what to compute again: a strategy, or checkpoints")
-    if strategy is None:
-        return _rewritten(graph, partial(strategies.checkpoints, names=checkpoints), dims)
-    if strategy not in strategies.STRATEGIES:
-        hint = suggest(strategy, strategies.STRATEGIES)
-        listed = ", ".join(strategies.STRATEGIES)
-        raise UsageError(f"no strategy {strategy!r}{hint}; there are {listed}")
-    return _rewritten(graph, strategies.STRATEGIES[strategy], dims)
+    asked = Asked(
+        strategy, checkpoints, budget, max_slowdown, plan, optimizer, cost, seed, time_limit
+    )
+    return _rewritten(graph, asked.plans(), dims)
+
+
+def frontier(
+    graph: Graph,
+    points: int = POINTS,
+    *,
+    cost: str = "flops",
+    seed: int = 0,
+    time_limit: float | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> list[Planned]:
+    """The cheapest plans within several budgets, from the least peak found to keeping everything.
+
+    Each has a `plan` and a `proof` with its budget, extra work and bound; work never rises with
+    the budget.
+
+    Raises:
+        UsageError: sizes are open that `dims` does not give.
+    """
+    work = workload(model_of(graph), dims)
+    asked = Asked(cost=cost, seed=seed, time_limit=time_limit)
+    return frontier_of(work, points, replace(asked.search()(work), effort=QUICK))
 
 
 def _rewritten(graph: Graph, strategy: Strategy, dims: Mapping[str, int] | None) -> Rewritten:
     work = workload(model_of(graph), dims)
     found: Planned = strategy(work)
     extra = extra_flops(found.plan, work.kept)
-    return Rewritten(write(work, found), found.plan, work.kept, extra, found.notes)
+    return Rewritten(write(work, found), found.plan, work.kept, extra, found.notes, found.proof)

@@ -13,9 +13,7 @@ from gradtool.plans import Planned, Workload
 POINTS = 20
 
 
-def frontier(
-    work: Workload, points: int = POINTS, search: Search | None = None
-) -> list[Planned]:
+def frontier(work: Workload, points: int = POINTS, search: Search | None = None) -> list[Planned]:
     """The cheapest plans within budgets spread evenly from the least peak found to keeping all.
 
     Budgets rise; work never rises with them.  Where a search was cut short, points are missing.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradtool.errors import UsageError
+from gradtool.exec import profile
 from gradtool.exec.profile import Profile
 from gradtool.plans import Workload
 from gradtool.program import Program
@@ -37,6 +39,7 @@ class Prices:
 
 
 FLOPS = Prices()
+Named = Callable[[Workload], Prices]
 
 
 def measured(work: Workload, profile: Profile, source: str) -> Prices:
@@ -51,8 +54,20 @@ def measured(work: Workload, profile: Profile, source: str) -> Prices:
         if timed is None:
             raise UsageError(f"{source}: no time of node {step.name!r}: it is of another model")
         if timed.op != step.op:
-            raise UsageError(
-                f"{source}: node {step.name!r} is {timed.op}, here it is {step.op}"
-            )
+            raise UsageError(f"{source}: node {step.name!r} is {timed.op}, here it is {step.op}")
         costs.append(round(timed.seconds * NANOSECONDS))
     return Prices(tuple(costs), "ns")
+
+
+def named(cost: str) -> Named:
+    """What steps cost: `flops`, `time` measured now on random inputs, or a file of times.
+
+    Raises:
+        UsageError: the file cannot be read or is no profile.
+    """
+    if cost == "flops":
+        return lambda _: FLOPS
+    if cost == "time":
+        return lambda work: measured(work, profile.at_random(work), "measured now")
+    found = profile.load(cost)
+    return lambda work: measured(work, found, cost)

@@ -76,16 +76,21 @@ def within(
 
 def at_most(
     work: Workload,
-    share: Fraction | float,
+    share: Fraction | float | None,
     search: Search | None = None,
     *,
     name: str = "optimal",
     optimizer: str = "none",
 ) -> Planned:
-    """The plan of least peak that computes no more than a share of one step again."""
+    """The plan of least peak that computes no more than a share of one step again.
+
+    Without a share, no more than the forward pass.
+    """
     search = search or Search()
     probes = search.probes(work, name)
-    found = _least_peak(probes, int(share * probes.total), search)
+    forward = probes.prices.forward(work.program)
+    allowed = forward if share is None else int(share * probes.total)
+    found = _least_peak(probes, allowed, search)
     return replace(found, notes=_said(found, Budget(optimizer=optimizer), work))
 
 

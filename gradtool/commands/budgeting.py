@@ -1,9 +1,8 @@
-"""What `gradtool recompute` is asked for, as flags: a budget, an amount of work, a plan in a file."""
+"""What `gradtool recompute` is asked for, as flags: a budget, a slowdown, a plan in a file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,9 +11,7 @@ from gradtool.commands.options import together
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from gradtool.budgets.prices import Prices
-    from gradtool.budgets.search import Search
-    from gradtool.plans import Planned, Strategy, Workload
+    from gradtool.asked import Asked
 
 OPTIMIZERS = ("none", "sgd", "momentum", "adam", "adamw", "adagrad")
 SEARCHED = ("min-cut", "optimal")
@@ -86,71 +83,19 @@ def goal_of(options: Mapping[str, Any]) -> str:
     return found[0]
 
 
-def strategy_of(goal: str, options: Mapping[str, Any]) -> Strategy:
-    """The strategy that serves a goal that ends in one plan.
-
-    Raises:
-        UsageError: a size, a percentage, a plan or a profile cannot be read.
-    """
-    from gradtool import plan_files, strategies
-    from gradtool.budgets.limits import Budget, parse_percent
+def asked(options: Mapping[str, Any]) -> Asked:
+    """What the flags ask for."""
+    from gradtool.asked import Asked
     from gradtool.commands.planning import checkpoint_names
 
-    if goal == "plan_file":
-        return partial(plan_files.planned_by, file=plan_files.load(options["plan_file"]))
-    if goal == "checkpoints":
-        return partial(strategies.checkpoints, names=checkpoint_names(options["checkpoints"]))
-    if goal == "strategy":
-        return strategies.STRATEGIES[options["strategy"]]
-    search, name = searching(options), options["strategy"] or "optimal"
-    if goal == "budget":
-        budget = Budget.of(options["budget"], options["optimizer"])
-        return lambda work: _within(work, budget, search(work), name)
-    share = parse_percent(options["max_slowdown"])
-    return lambda work: _at_most(work, share, search(work), name, options["optimizer"])
-
-
-def _within(work: Workload, budget: Any, search: Search, name: str) -> Planned:
-    from gradtool.budgets.search import within
-
-    return within(work, budget, search, name)
-
-
-def _at_most(work: Workload, share: Any, search: Search, name: str, optimizer: str) -> Planned:
-    from gradtool.budgets.search import at_most
-
-    return at_most(work, share, search, name=name, optimizer=optimizer)
-
-
-def searching(options: Mapping[str, Any]) -> Callable[[Workload], Search]:
-    """How far to search, once a training graph is there to be timed.
-
-    Raises:
-        UsageError: a file of times cannot be read.
-    """
-    from gradtool.budgets.search import CUTS, Search
-
-    effort = CUTS if options["strategy"] == "min-cut" else 1.0
-    prices = _prices(options["cost"])
-
-    def search(work: Workload) -> Search:
-        return Search(effort, options["seed"], options["seconds"], prices(work))
-
-    return search
-
-
-def _prices(cost: str) -> Callable[[Workload], Prices]:
-    """What steps cost: their FLOPs, what a profile says, or what is measured now."""
-    from gradtool.budgets import prices
-    from gradtool.exec import profile
-
-    if cost == "flops":
-        return lambda _: prices.FLOPS
-    if cost != "time":
-        found = profile.load(cost)
-        return lambda work: prices.measured(work, found, cost)
-
-    def timed(work: Workload) -> Prices:
-        return prices.measured(work, profile.at_random(work), "--cost time")
-
-    return timed
+    return Asked(
+        strategy=options["strategy"],
+        checkpoints=checkpoint_names(options["checkpoints"]),
+        budget=options["budget"],
+        max_slowdown=options["max_slowdown"],
+        plan=options["plan_file"],
+        optimizer=options["optimizer"],
+        cost=options["cost"],
+        seed=options["seed"],
+        time_limit=options["seconds"],
+    )

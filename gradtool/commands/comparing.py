@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from gradtool.commands.planning import SCHEMA_VERSION, plan, row
 
 if TYPE_CHECKING:
     from gradtool.commands.workloads import Opened
-    from gradtool.plans import Planned, Strategy, Workload
+    from gradtool.plans import Planned, Strategy
     from gradtool.reports.plans import Row
 
 
@@ -34,8 +34,9 @@ def report(
     elif options["by"] != "plan":
         _print_parts(ctx, rows, options)
     else:
+        whose = "{}: {}" if len(opened) > 1 else "{1}"
         notes = [
-            line
+            whose.format(each.name, line)
             for each, of_model in zip(opened, found, strict=True)
             for line in (*_notes(of_model), *_formulas(ctx, each, of_model))
         ]
@@ -134,7 +135,7 @@ def _batches(
     """By plan, the largest batch that fits in `memory`; nothing if nobody asked."""
     if memory is None:
         return {}
-    from gradtool import plans
+    from gradtool.budgets.batches import largest_batches
     from gradtool.reports.progress import bar
 
     grown = opened.grown()
@@ -142,16 +143,5 @@ def _batches(
         why = "standard input is read once" if opened.name == "-" else "its batch is fixed"
         say(ctx, f"{opened.name}: no largest batch to find: {why}")
         return {}
-    found: dict[str, int] = {}
     with bar("looking for the largest batch", total=len(strategies), color=color(ctx)) as shown:
-        for name, strategy in strategies.items():
-            found[name] = plans.largest_batch(_fitting(grown, strategy, memory))
-            shown.advance()
-    return found
-
-
-def _fitting(
-    grown: Callable[[int], Workload], strategy: Strategy, memory: int
-) -> Callable[[int], bool]:
-    """Whether a batch, planned anew, fits in so many bytes."""
-    return lambda size: strategy(grown(size)).plan.peak <= memory
+        return largest_batches(grown, strategies, memory, done=shown.advance)

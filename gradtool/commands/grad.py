@@ -13,6 +13,7 @@ from gradtool.commands.options import (
     format_option,
     grad_options,
     model_argument,
+    optimizer_option,
     size_options,
 )
 from gradtool.commands.output import print_json, print_line, say
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 )
 @size_options
 @grad_options
+@optimizer_option
 @format_option
 @click.pass_context
 def command(

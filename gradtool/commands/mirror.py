@@ -10,6 +10,7 @@ from gradtool.commands.models import discover
 from gradtool.commands.options import (
     PATH,
     grad_options,
+    optimizer_option,
     plan_table_options,
     size_options,
     table_format_option,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 @write_options
 @size_options
 @grad_options
+@optimizer_option
 @table_format_option
 @click.pass_context
 def command(
@@ -92,6 +94,7 @@ def command(
         strategies.KEEP: strategies.keep,
         "mirror": chosen,
         "sqrt": strategies.sqrt,
+        "optimal": strategies.optimal,
     }
     if checkpoints:
         names = planning.checkpoint_names(checkpoints)

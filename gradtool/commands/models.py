@@ -65,9 +65,12 @@ def training_of(ctx: click.Context, loaded: ir.Model, options: dict[str, Any]) -
 
     named = options["loss"] not in ("auto", ["auto"]) or options["head_grads"]
     if api.is_training_graph(loaded) and not named:
+        if options.get("update", "none") != "none":
+            raise UsageError("--optimizer: the model holds its gradients; give the forward model")
         return loaded
     made = differentiate(ctx, loaded, options)
-    say(ctx, f"loss: {made.loss_said}   parameters: {len(made.gradients)} of {made.candidates}")
+    count = len(made.gradients) + len(made.updates)
+    say(ctx, f"loss: {made.loss_said}   parameters: {count} of {made.candidates}")
     return made.model
 
 
@@ -90,6 +93,7 @@ def differentiate(ctx: click.Context, model: ir.Model, options: dict[str, Any]) 
             ste=options["ste"],
             grad_buffers=options["grad_buffers"],
             loss_seed=options.get("loss_seed", False),
+            optimizer=options.get("update", "none"),
         )
     except Offenders as error:
         from gradtool.reports.training import offenders_table

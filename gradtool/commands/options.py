@@ -64,6 +64,15 @@ grad_options = together(
                  help="Add each gradient to an input of its shape (micro-batches)."),
 )  # fmt: skip
 
+optimizer_option = click.option(
+    "--optimizer", "update",
+    type=click.Choice(["none", "sgd", "momentum", "adam", "adamw", "adagrad"]),
+    default="none", show_default=True,
+    help="Update the parameters in place of returning their gradients. The learning rate is an "
+         "input, lr; what is else as in PyTorch: momentum 0.9, betas 0.9 and 0.999, eps 1e-8 "
+         "(adagrad 1e-10), weight decay 0.01 (adamw).",
+)  # fmt: skip
+
 format_option = click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
     help="For people or for machines.",

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from gradtool.commands import budgeting
 from gradtool.commands.models import discover
 from gradtool.commands.options import (
     grad_options,
@@ -14,7 +15,6 @@ from gradtool.commands.options import (
     table_format_option,
     write_options,
 )
-from gradtool.errors import UsageError
 
 
 @click.command("recompute")
@@ -27,9 +27,11 @@ from gradtool.errors import UsageError
 )
 @click.option(
     "--strategy",
-    type=click.Choice(["none", "mirror", "sqrt", "segments"]),
-    help="What to compute again; none: only the order of the steps changes.",
+    type=click.Choice(["none", "mirror", "sqrt", "segments", "min-cut", "optimal"]),
+    help="What to compute again; none: only the order of the steps changes; min-cut, optimal: what "
+    "saves most for the work, by a quick or a thorough search.",
 )
+@budgeting.budget_options
 @write_options
 @size_options
 @grad_options
@@ -40,32 +42,26 @@ def command(
     /,
     *,
     model: str | None,
-    checkpoints: tuple[str, ...],
-    strategy: str | None,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
     **options: Any,
 ) -> None:  # fmt: skip
-    """Compute parts of the forward pass again in the backward pass, segment by segment.
+    """Compute parts of the forward pass again in the backward pass, to fit into less memory.
 
-    Writes MODEL.recompute.onnx.
+    Writes MODEL.recompute.onnx, or with -o FILE.json the plan alone.
     """
-    from functools import partial
-
-    from gradtool import strategies
-    from gradtool.commands import writing
-    from gradtool.commands.planning import checkpoint_names
+    from gradtool.commands import curves, writing
     from gradtool.commands.workloads import open_workloads
 
-    if bool(checkpoints) == (strategy is not None):
-        raise UsageError("say what to compute again: --checkpoints NAMES, or --strategy NAME")
-    chosen = (
-        partial(strategies.checkpoints, names=checkpoint_names(checkpoints))
-        if strategy is None
-        else strategies.STRATEGIES[strategy]
-    )
-    source = model if model is not None else discover(ctx)
-    writing.require_target(source, "recompute", options)
+    goal, source = budgeting.goal_of(options), model
+    chosen = None if goal in curves.SHOWN else budgeting.asked(options).plans()
+    if source is None:
+        source = discover(ctx)
+    if chosen is not None:
+        writing.require_target(source, "recompute", options)
     (opened,) = open_workloads(ctx, [source], sizes=(dims, shapes, batch), options=options)
-    writing.write(ctx, opened, chosen, "recompute", options)
+    if chosen is None:
+        curves.SHOWN[goal](ctx, opened, options)
+    else:
+        writing.write(ctx, opened, chosen, "recompute", options)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands.options import PATH, grad_options, size_options, table_format_option
+from gradtool.commands.options import (
+    PATH,
+    grad_options,
+    optimizer_option,
+    size_options,
+    table_format_option,
+)
 from gradtool.commands.output import color, print_json, print_line, print_table, say
 from gradtool.errors import UsageError
 
@@ -36,6 +42,7 @@ WIDTH = 78  # columns of the timeline
 )
 @size_options
 @grad_options
+@optimizer_option
 @table_format_option
 @click.pass_context
 def command(

@@ -12,6 +12,7 @@ from gradtool.commands.options import (
     format_option,
     grad_options,
     model_argument,
+    optimizer_option,
     size_options,
 )
 from gradtool.commands.output import color, print_json, print_line, print_table, say
@@ -19,6 +20,21 @@ from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+
+PLANS = ("keep", "none", "mirror", "sqrt", "segments", "min-cut", "optimal")
+PLAN_FILE = ".json"
+
+
+def _plan(_ctx: click.Context, _param: click.Parameter, given: str) -> str:
+    if given in PLANS or given.endswith(PLAN_FILE):
+        return given
+    from gradtool.text import suggest
+
+    raise UsageError(
+        f"no plan {given!r}{suggest(given, PLANS)}; there are {', '.join(PLANS)}, and files that "
+        f"end in {PLAN_FILE}"
+    )
 
 
 @click.command("run")
@@ -51,10 +67,11 @@ if TYPE_CHECKING:
 @click.option(
     "--plan",
     "plan",
-    type=click.Choice(["keep", "none", "mirror", "sqrt", "segments"]),
+    callback=_plan,
     default="keep",
     show_default=True,
-    help="What to compute again; none: only the order of the steps changes.",
+    metavar="|".join((*PLANS, "FILE.json")),
+    help="What to compute again; none: only the order of the steps changes; or the plan in a file.",
 )
 @click.option(
     "--repeat",
@@ -71,6 +88,12 @@ if TYPE_CHECKING:
     multiple=True,
     help="Check the gradients: by differences, in onnxruntime, or the bits of every plan; exit 1 "
     "if they disagree.",
+)
+@click.option(
+    "--profile",
+    metavar="FILE.json",
+    type=PATH,
+    help="Write the time of each node, everything kept, for gradtool recompute --cost FILE.json.",
 )
 @click.option("--check-nan", is_flag=True, help="Name the first node whose result has a NaN.")
 @click.option(
@@ -91,6 +114,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Overwrite the files to be written.")
 @size_options
 @grad_options
+@optimizer_option
 @format_option
 @click.pass_context
 def command(
@@ -106,6 +130,7 @@ def command(
     repeat: int,
     measure: bool,
     verify: tuple[str, ...],
+    profile: str | None,
     check_nan: bool,
     check_arena: bool,
     save_grads: str | None,
@@ -123,7 +148,7 @@ def command(
     from gradtool.io import atomic
 
     where = _place(device, engine, flags=measure or check_nan or check_arena)
-    for path in (save_grads, save_outputs):
+    for path in (save_grads, save_outputs, profile):
         if path is not None:
             atomic.target(path, force=force)
     source = model if model is not None else discover(ctx)
@@ -145,6 +170,7 @@ def command(
     place = where if engine == "arena" else "onnxruntime"
     _show(ctx, result, form, place, fetched=bool(fetch))
     _verify(ctx, verify, training, arrays, result)
+    _profile(profile, training, arrays, repeat, force=force)
 
 
 def _place(device: str, engine: str, *, flags: bool) -> str:
@@ -167,6 +193,19 @@ def _write(path: str | None, arrays: Any) -> None:
         files.save(path, arrays)
 
 
+def _profile(
+    path: str | None, training: ir.Model, arrays: Any, repeat: int, *, force: bool
+) -> None:
+    if path is not None:
+        from gradtool.exec import profile
+        from gradtool.exec.inputs import sizes
+        from gradtool.plans import workload
+
+        work = workload(training, sizes(training, arrays))
+        repeats = max(repeat, profile.REPEATS)
+        profile.save(profile.profile(work, arrays, repeats), path, force=force)
+
+
 def _chosen(
     ctx: click.Context, loaded: ir.Model, fetch: list[str], options: dict[str, Any]
 ) -> ir.Model:
@@ -187,8 +226,11 @@ def _planned(ctx: click.Context, training: ir.Model, plan: str, arrays: Any) -> 
     from gradtool.exec.inputs import sizes
     from gradtool.reports.progress import bar
 
+    dims = sizes(training, arrays)
     with bar(f"planning {plan}", color=color(ctx)):
-        return api.recompute(training, plan, dims=sizes(training, arrays)).model
+        if plan.endswith(PLAN_FILE):
+            return api.recompute(training, plan=plan, dims=dims).model
+        return api.recompute(training, plan, dims=dims).model
 
 
 def _show(ctx: click.Context, result: Any, form: str, where: str, *, fetched: bool) -> None:

@@ -107,8 +107,8 @@ def require(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]], source:
 
 
 def with_buffers(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Arrays:
-    """The arrays given, and zeros for every gradient buffer that is not: nothing is added yet."""
-    given = dict(arrays)
+    """The arrays given, and what those that are not are without: zero, or a learning rate."""
+    given = _defaults(model) | dict(arrays)
     known = sizes(model, given)
     buffers = _buffers(model)
     for value in inputs_of(model):
@@ -120,6 +120,15 @@ def with_buffers(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]]) ->
     return given
 
 
+def _defaults(model: ir.Model) -> Arrays:
+    """What scalar inputs are where nobody gives them."""
+    known = json.loads(model.metadata_props.get("gradtool.defaults", "{}"))
+    return {
+        v.name or "": np.asarray(known[v.name], v.dtype.numpy())
+        for v in inputs_of(model) if v.name in known and v.dtype is not None
+    }  # fmt: skip
+
+
 def _buffers(model: ir.Model) -> set[str]:
     """The inputs that gradients are added to."""
     return set(json.loads(model.metadata_props.get("gradtool.buffers", "{}")).values())
@@ -128,12 +137,14 @@ def _buffers(model: ir.Model) -> set[str]:
 def random(model: ir.Model, seed: int) -> Arrays:
     """Inputs drawn from PCG64: normal floats, integers that are valid where they are read.
 
-    Gradient buffers are zero.
+    Gradient buffers are zero; inputs with a default have that.
     """
     rng = np.random.default_rng(seed)
-    drawn: Arrays = {}
+    drawn = _defaults(model)
     buffers = _buffers(model)
     for value in inputs_of(model):
+        if value.name in drawn:
+            continue
         if value.shape is None or value.dtype is None:
             raise UsageError(f"input {value.name!r} has no shape; give inputs in a file")
         shape = tuple(value.shape.numpy())

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.io.mapped import MappedTensor
+from gradtool.io.zeros import Zeros
 
 Where = Literal["auto", "always", "never"]
 
@@ -44,14 +45,18 @@ class DataPlan:
         return max((p.offset + p.tensor.nbytes for p in self.tensors), default=0)
 
     def write(self, file: BinaryIO) -> None:
-        """Write the tensors at their places, gaps filled with zeros."""
-        position = 0
+        """Write the tensors at their places, gaps filled with zeros.
+
+        Zeros are holes, where the file system has such.
+        """
         for placed in self.tensors:
-            file.write(bytes(placed.offset - position))
-            position = placed.offset + placed.tensor.nbytes
+            if isinstance(placed.tensor, Zeros):
+                continue
+            file.seek(placed.offset)
             memory = _memory(placed.tensor)
             starts = range(0, len(memory), _CHUNK)
             file.writelines(memory[start : start + _CHUNK] for start in starts)
+        file.truncate(self.size)
 
 
 def arrange(model: ir.Model, target: Path, where: Where) -> DataPlan:
@@ -65,11 +70,14 @@ def arrange(model: ir.Model, target: Path, where: Where) -> DataPlan:
     movable = [slot for slot in slots if not _absent(slot.tensor)]
     kept = [slot for slot in movable if where != "never" and _stays(slot.tensor, target.parent)]
     moved = _unkept(movable, kept)
+    beside = where == "auto" and _has_data_file(slots) and any(map(_is_large_zeros, moved))
     external = _is_external(moved, where)
-    if external and any(_file(slot.tensor) == path for slot in kept):
+    if (external or beside) and any(_file(slot.tensor) == path for slot in kept):
+        external = True
         kept = [slot for slot in kept if _file(slot.tensor) != path]
         moved = _unkept(movable, kept)
-    outside = [slot for slot in moved if external and slot.tensor.nbytes > SMALLEST_EXTERNAL]
+    large = [slot for slot in moved if slot.tensor.nbytes > SMALLEST_EXTERNAL]
+    outside = [slot for slot in large if external or (beside and _is_large_zeros(slot))]
     inline = _unkept(moved, outside)
     total = sum(slot.tensor.nbytes for slot in inline)
     if total > LARGEST_INLINE:
@@ -145,18 +153,31 @@ def _stays(tensor: ir.TensorProtocol, folder: Path) -> bool:
 def _is_external(slots: list[_Slot], where: Where) -> bool:
     if where != "auto":
         return where == "always"
-    from_file = any(isinstance(slot.tensor, ir.ExternalTensor) for slot in slots)
-    return from_file or sum(slot.tensor.nbytes for slot in slots) > LARGEST_INLINE
+    return _has_data_file(slots) or sum(slot.tensor.nbytes for slot in slots) > LARGEST_INLINE
+
+
+def _is_large_zeros(slot: _Slot) -> bool:
+    return isinstance(slot.tensor, Zeros) and slot.tensor.nbytes > SMALLEST_EXTERNAL
+
+
+def _has_data_file(slots: list[_Slot]) -> bool:
+    return any(isinstance(slot.tensor, ir.ExternalTensor) for slot in slots)
 
 
 def _place(slots: list[_Slot], path: Path) -> Iterator[Placed]:
-    """Put the slots' tensors one after the other, large ones at the start of a page."""
+    """Put the slots' tensors one after the other, large ones at the start of a page.
+
+    Zeros come last, all in one place.
+    """
     end = 0
-    for slot in slots:
+    zeros: int | None = None
+    for slot in sorted(slots, key=_is_large_zeros):
         tensor = slot.tensor
-        align = _PAGE if tensor.nbytes >= _PAGE else _LINE
-        offset = -(-end // align) * align
-        end = offset + tensor.nbytes
+        shared = _is_large_zeros(slot)
+        align = _PAGE if shared or tensor.nbytes >= _PAGE else _LINE
+        offset = -(-end // align) * align if zeros is None else zeros
+        zeros = offset if shared else None
+        end = max(end, offset + tensor.nbytes)
         slot.put(
             ir.ExternalTensor(
                 path.name,

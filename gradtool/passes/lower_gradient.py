@@ -19,6 +19,8 @@ from gradtool.names import Names
 from gradtool.passes.backward import dependent, differentiate, needed, reads
 from gradtool.passes.bodies import copy
 from gradtool.passes.prune import drop
+from gradtool.passes.stages import STAGE, STATE
+from gradtool.passes.update_order import mark_updates, update_early
 from gradtool.shapes import infer
 
 DOMAIN = "ai.onnx.preview.training"
@@ -47,9 +49,10 @@ def lower_gradients(model: ir.Model) -> dict[str, str]:
 def publish_gradients(model: ir.Model, gradients: dict[str, str]) -> None:
     """Let a training step, which updates initializers, be known as a graph with gradients.
 
-    The gradients are outputs then; a graph that updates nothing stays a forward one.
+    The gradients are outputs then, and updates run as early as they may; a graph that updates
+    nothing stays a forward one.
     """
-    if "gradtool.state" not in model.metadata_props:
+    if STATE not in model.metadata_props:
         return
     values = _values(model.graph)
     for name in gradients.values():
@@ -57,6 +60,8 @@ def publish_gradients(model: ir.Model, gradients: dict[str, str]) -> None:
             model.graph.outputs.append(values[name])
     known = {x: name for x, name in gradients.items() if name in values}
     model.metadata_props["gradtool.gradients"] = json.dumps(known)
+    mark_updates(model)
+    update_early(model)
 
 
 def is_gradient(node: ir.Node) -> bool:
@@ -87,8 +92,9 @@ def _lower(model: ir.Model, node: ir.Node) -> dict[str, str]:
         head = op.expand(op.constant(np.ones((1,) * len(y.shape), y.dtype.numpy())), like=y)
         wrt = list(dict.fromkeys(fed[: len(xs)]))
         made = differentiate(op, {y: head}, wrt, cut=frozenset(fed[len(xs) :]))
+    is_step = STATE in model.metadata_props
     for emitted in op.emitted[start:]:
-        emitted.metadata_props["gradtool.stage"] = "forward"
+        emitted.metadata_props[STAGE] = "backward" if is_step else "forward"
     gradients = {x: v.name or "" for x, v in zip(xs, node.outputs, strict=False)}
     for output, x in zip(node.outputs, fed, strict=False):
         if output.name:

@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from gradtool.builder import Builder
 from gradtool.passes.lower_gradient import DOMAIN
+from gradtool.passes.update_formulas import decayed, descended, means, velocity
 
 
 def lower_updates(op: Builder) -> int:
@@ -75,12 +76,16 @@ def _adagrad(op: Any, node: ir.Node) -> list[Any]:
         rate = rate / (1 + count * decay) if decay else rate
         g = _regularised(x, g, _number(node, "norm_coefficient", 0.0))  # noqa: PLW2901
         new = h + g * g
-        results.append((x - rate * g / (op.Sqrt(new) + _number(node, "epsilon", 1e-6)), new))
+        moved = descended(x, rate, g, op.Sqrt(new), _number(node, "epsilon", 1e-6))
+        results.append((moved, new))
     return _flat(results)
 
 
 def _adam(op: Any, node: ir.Node) -> list[Any]:
-    """`x - r · v / (√h + ε)`, with running means v of the gradient and h of its square."""
+    """`x - r · v / (√h + ε)`, with running means v of the gradient and h of its square.
+
+    PyTorch's Adam differs: there ε is added to √h after the correction of its bias.
+    """
     alpha, beta = _number(node, "alpha", 0.9), _number(node, "beta", 0.999)
     post = _number(node, "norm_coefficient_post", 0.0)
     results = []
@@ -92,9 +97,9 @@ def _adam(op: Any, node: ir.Node) -> list[Any]:
         later = op.Greater(count, op.constant(0.0, x.dtype))
         rate = op.Where(later, rate * op.Sqrt(second) / first, rate)
         g = _regularised(x, g, _number(node, "norm_coefficient", 0.0))  # noqa: PLW2901
-        new_v, new_h = v * alpha + g * (1 - alpha), h * beta + g * g * (1 - beta)
-        moved = x - rate * new_v / (op.Sqrt(new_h) + _number(node, "epsilon", 1e-6))
-        results.append((moved * (1 - post) if post else moved, new_v, new_h))
+        new_v, new_h = means((v, h), g, (alpha, beta))
+        moved = descended(x, rate, new_v, op.Sqrt(new_h), _number(node, "epsilon", 1e-6))
+        results.append((decayed(moved, 1 - post) if post else moved, new_v, new_h))
     return _flat(results)
 
 
@@ -107,7 +112,7 @@ def _momentum(op: Any, node: ir.Node) -> list[Any]:
         later = op.Greater(count, op.constant(0.0, x.dtype))
         factor = op.Where(later, op.constant(beta, x.dtype), op.constant(1.0, x.dtype))
         g = _regularised(x, g, _number(node, "norm_coefficient", 0.0))  # noqa: PLW2901
-        new = v * alpha + factor * g
+        new = velocity(v, g, alpha, factor)
         nesterov = node.attributes.get_string("mode", "standard") == "nesterov"
         results.append((x - rate * (g + new * alpha if nesterov else new), new))
     return _flat(results)

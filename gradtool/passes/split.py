@@ -18,10 +18,9 @@ from gradtool.passes.crossing import crossing
 from gradtool.passes.layouts import repeat_layouts
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import GRADIENTS, LOSS, is_training_graph
-from gradtool.passes.stages import is_backward
+from gradtool.passes.stages import DEFAULTS, OPTIMIZER, STATE, is_backward
 
 SAVED = "gradtool.saved"
-STATE = "gradtool.state"
 BUFFERS = "gradtool.buffers"
 
 
@@ -31,7 +30,8 @@ class Split:
 
     `forward` has the outputs of the model, the loss, new running statistics and `saved`;
     `backward` takes `saved`, the inputs and labels it reads, and gradients of the loss or of the
-    outputs, and has the gradients as outputs.  Each holds the weights that it reads.
+    outputs, and has the gradients as outputs, or with an optimizer the next values of parameters.
+    Each holds the weights that it reads.
     """
 
     forward: ir.Model
@@ -50,30 +50,38 @@ def split(model: ir.Model) -> Split:
     model = model.clone()
     repeat_layouts(model)
     saved = tuple(v.name or "" for v in crossing(model).values)
-    gradients = set(json.loads(model.metadata_props[GRADIENTS]).values())
-    return Split(_forward(model, gradients, saved), _backward(model, gradients, saved), saved)
+    late = {v.name or "" for v in model.graph.outputs if _is_late(v)}
+    return Split(_forward(model, late, saved), _backward(model, late, saved), saved)
 
 
-def _forward(model: ir.Model, gradients: set[str], saved: tuple[str, ...]) -> ir.Model:
+def _is_late(value: ir.Value) -> bool:
+    """Whether backward computes a value: a gradient, or the next value of a parameter."""
+    node = value.producer()
+    return node is not None and is_backward(node)
+
+
+def _forward(model: ir.Model, late: set[str], saved: tuple[str, ...]) -> ir.Model:
     forward = model.clone()
     graph = forward.graph
     values = {v.name: v for node in graph for v in node.outputs}
-    kept = [v for v in graph.outputs if v.name not in gradients]
+    kept = [v for v in graph.outputs if v.name not in late]
     kept += [values[name] for name in saved if values[name] not in kept]
     _return_only(graph, kept)
     prune(forward)
     _drop_inputs(graph, {v.name for n in model.graph if is_backward(n) for v in reads(n)})
     forward.metadata_props[GRADIENTS] = "{}"
     forward.metadata_props[SAVED] = json.dumps(saved)
-    forward.metadata_props.pop(BUFFERS, None)
+    for key in (BUFFERS, OPTIMIZER, DEFAULTS):
+        forward.metadata_props.pop(key, None)
+    _tell_state(forward)
     return forward
 
 
-def _backward(model: ir.Model, gradients: set[str], saved: tuple[str, ...]) -> ir.Model:
+def _backward(model: ir.Model, late: set[str], saved: tuple[str, ...]) -> ir.Model:
     backward = model.clone()
     graph = backward.graph
     values = {v.name: v for node in graph for v in node.outputs}
-    _return_only(graph, [v for v in graph.outputs if v.name in gradients])
+    _return_only(graph, [v for v in graph.outputs if v.name in late])
     for name in saved:
         given = ir.Value(name=name, shape=values[name].shape, type=values[name].type)
         values[name].replace_all_uses_with(given)
@@ -81,9 +89,18 @@ def _backward(model: ir.Model, gradients: set[str], saved: tuple[str, ...]) -> i
     prune(backward)
     _drop_inputs(graph, {v.name for v in graph.inputs})
     backward.metadata_props[SAVED] = json.dumps(saved)
-    for key in (LOSS, STATE):
-        backward.metadata_props.pop(key, None)
+    backward.metadata_props.pop(LOSS, None)
+    _tell_state(backward)
     return backward
+
+
+def _tell_state(half: ir.Model) -> None:
+    """Let the metadata speak of the next values that this half returns."""
+    returned = {v.name for v in half.graph.outputs}
+    state = json.loads(half.metadata_props.pop(STATE, "{}"))
+    kept = {name: new for name, new in state.items() if new in returned}
+    if kept:
+        half.metadata_props[STATE] = json.dumps(kept)
 
 
 def _return_only(graph: ir.Graph, outputs: list[ir.Value]) -> None:

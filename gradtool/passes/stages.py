@@ -1,4 +1,4 @@
-"""Which nodes are backward, and what gradients flow from: the metadata of a training graph."""
+"""Which nodes are backward, what gradients flow from, what is updated: the metadata of a training graph."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import onnx_ir as ir
 STAGE = "gradtool.stage"
 HEADS = "gradtool.heads"
 HOISTED = "gradtool.hoisted"
+STATE = "gradtool.state"
+OPTIMIZER = "gradtool.optimizer"
+DEFAULTS = "gradtool.defaults"
 
 
 def stage(node: ir.Node) -> str:

@@ -23,6 +23,7 @@ from gradtool.passes.backward import (
 )
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
+from gradtool.passes.optimizer import add_updates
 from gradtool.passes.prune import prune
 from gradtool.passes.save_less import save_less as saving_less
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
@@ -31,6 +32,7 @@ from gradtool.passes.stages import is_backward, write_heads
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
+from gradtool.passes.update_order import update_early
 from gradtool.shapes import infer
 
 OnNode = Callable[[ir.Node], object]
@@ -40,7 +42,8 @@ OnNode = Callable[[ir.Node], object]
 class TrainingGraph:
     """A model that computes forward, loss and gradients.
 
-    `gradients` maps the name of a value to the name of the output that holds its gradient.
+    `gradients` maps the name of a value to the name of the output that holds its gradient,
+    `updates` that of a parameter to the output with its next value, where there is an optimizer.
     `warnings` are lines for people; `rules` the gradient rules used; the counts are nodes.
     """
 
@@ -49,6 +52,7 @@ class TrainingGraph:
     loss_said: str
     labels: tuple[str, ...]
     gradients: Mapping[str, str]
+    updates: Mapping[str, str]
     zeros: tuple[str, ...]
     candidates: int
     rules: tuple[str, ...]
@@ -72,13 +76,15 @@ def training_graph(
     ste: bool = False,
     grad_buffers: bool = False,
     loss_seed: bool = False,
+    optimizer: str = "none",
     save_less: bool = True,
     on_node: OnNode | None = None,
 ) -> TrainingGraph:
     """Differentiate a model. The model given is left as it is.
 
     A training graph is differentiated again: its gradients are values like any other, and stay
-    outputs.  With `save_less`, backward keeps as few bytes of forward as it can without computing
+    outputs.  With an `optimizer` the parameters are updated in place of returning their gradients
+    (see `gradtool.passes.optimizer`).  With `save_less`, backward keeps as few bytes of forward as it can without computing
     anything twice (see `gradtool.passes.save_less`).
 
     Raises:
@@ -106,9 +112,11 @@ def training_graph(
     made = differentiate(op, heads, picked.wrt, cut=barred, accumulate=accumulate)
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
-    names = _publish(op, made, buffers=grad_buffers)
+    names, trained = _publish(op, made, buffers=grad_buffers, updated=optimizer != "none")
+    updates = {} if optimizer == "none" else add_updates(op, optimizer, trained)
     loss_name = chosen.value.name if chosen.value is not None else None
-    _write_metadata(model, loss_name, names, state)
+    _write_metadata(model, loss_name, names, state | updates)
+    update_early(model)
     write_heads(model, heads.values())
     _clear(model)
     model = saving_less(model) if save_less else model
@@ -120,6 +128,7 @@ def training_graph(
         loss_said=chosen.said,
         labels=chosen.labels,
         gradients=MappingProxyType(names),
+        updates=MappingProxyType({v.name or "": updates[v.name or ""] for v in trained}),
         zeros=tuple(v.name or "" for v in made.zeros),
         candidates=picked.candidates,
         rules=made.rules,
@@ -251,12 +260,16 @@ def _seed(op: Builder, loss: ir.Value) -> ir.Value:
     return made
 
 
-def _publish(op: Builder, made: Backward, *, buffers: bool) -> dict[str, str]:
+def _publish(
+    op: Builder, made: Backward, *, buffers: bool, updated: bool
+) -> tuple[dict[str, str], dict[ir.Value, ir.Value]]:
     """Make each gradient an output called `<value>_grad`, and return the names.
 
-    With `buffers`, what an input `<value>_grad_in` holds is added to it.
+    With `buffers`, what an input `<value>_grad_in` holds is added to it.  Where parameters are
+    `updated`, their gradients are no outputs: they come second.
     """
     names: dict[str, str] = {}
+    trained: dict[ir.Value, ir.Value] = {}
     inputs: dict[str, str] = {}
     taken: set[ir.Value] = set(op.graph.outputs)
     for value, gradient in made.gradients.items():
@@ -268,11 +281,14 @@ def _publish(op: Builder, made: Backward, *, buffers: bool) -> dict[str, str]:
                 result = op.Identity(result)
         taken.add(result)
         result.name = op.names.fresh(f"{value.name}_grad")
+        if updated and value.is_initializer():
+            trained[value] = result
+            continue
         op.graph.outputs.append(result)
         names[value.name or ""] = result.name
     if buffers:
         op.model.metadata_props["gradtool.buffers"] = json.dumps(inputs)
-    return names
+    return names, trained
 
 
 def _added_to_buffer(

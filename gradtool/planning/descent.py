@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice
 
 import numpy as np
 
@@ -71,14 +70,17 @@ class Descent:
     ) -> Found | None:
         """Drop more until the budget holds, each time what costs least per byte of excess gone.
 
-        Of what could be dropped over the peak, `trials` are tried.  None if that leads nowhere, the
-        limit is reached, or the extra work is no longer below `worth`.
+        Of what could be dropped over the peak, `trials` are tried, and more while none of them
+        helps.  None if that leads nowhere, the limit is reached, or the extra work is no longer below
+        `worth`.
         """
         while (excess := self._excess(found)) > 0:
             if self.left <= 0 or (worth is not None and found.extra >= worth):
                 return None
             best: tuple[Fraction, int, Found] | None = None
-            for more in islice(self._over_peak(found), trials):
+            for tried, more in enumerate(self._over_peak(found)):
+                if (tried >= trials and best is not None) or self.left <= 0:
+                    break
                 trial = self.weigh(with_drops(found.drops, more))
                 gain = excess - self._excess(trial)
                 price = Fraction(trial.extra - found.extra, max(gain, 1))

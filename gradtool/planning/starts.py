@@ -12,6 +12,7 @@ from gradtool.planning.mincut import Breakpoint, Instant
 
 _NARROWER = 6
 _CUTS = 2
+_SHARE = 3
 
 
 def first(
@@ -19,14 +20,18 @@ def first(
 ) -> tuple[Found | None, str]:
     """The best schedule to which a start leads, and which start that is.
 
-    Only schedules better than `best` count; without one nothing dropped is a start, too.
+    Only schedules better than `best` count; without one nothing dropped is a start, too.  Each start
+    has a third of what is left of the limit.
     """
     how = ""
     for start, found in _starts(search, certificate, greedy=best is None):
         worth = None if best is None else Fraction(best.extra)
+        rest = search.left - search.left // _SHARE
+        search.left -= rest
         fits = search.fit(found, worth)
         if fits is not None and (worth is None or fits.extra < worth):
             best, how = search.trim(fits) if search.is_thorough else fits, start
+        search.left += rest
         if best is not None and search.is_done(best):
             break
     return best, how

@@ -16,19 +16,18 @@ def lines(found: Planned) -> tuple[str, ...]:
     proof = found.proof
     if proof is None:
         return ()
-    work = (
-        f"extra work {amount(proof.extra, proof.unit)} ({percent(proof, proof.extra)}), "
-        f"bound {percent(proof, proof.bound)} ({proof.which_bound}), "
-        f"gap {100 * proof.share(proof.gap):.3f} points; found by {proof.how}"
-    )
-    said = [work]
+    work = f"extra work {amount(proof.extra, proof.unit)} ({percent(proof, proof.extra)})"
+    bound = f"bound {percent(proof, proof.bound)} ({proof.which_bound})"
+    gap = f"gap {100 * proof.share(proof.gap):.3f} points"
+    known = f"{work}, {bound}, {gap}" if proof.extra else "nothing runs again"
+    said = [f"{known}; found by {proof.how}"]
     if proof.least:
         allowed = proof.allowed
         what = "" if allowed is None else f" that computes {percent(proof, allowed)} again"
         said.append(f"no plan{what} takes less than {format_bytes(proof.least)} (proven)")
     if proof.cut_short:
         said.append("cut short: the best plan so far; more time may find another")
-    return tuple(said)
+    return tuple(f"{found.name}: {line}" for line in said)
 
 
 def percent(proof: Proof, work: int) -> str:

@@ -17,7 +17,9 @@ Medium = Literal["terminal", "markdown", "csv", "json", "html"]
 
 # Control, format (bidirectional and zero-width), surrogate, private, unassigned, line separators.
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-PLAIN = str.maketrans({"…": "...", "×": "x", "·": "*", "µ": "u", "–": "-", "─": "-", "→": "->"})
+PLAIN = str.maketrans(
+    {"…": "...", "×": "x", "·": "*", "µ": "u", "–": "-", "─": "-", "→": "->", "²": "^2", "³": "^3"}
+)
 
 _RUNNER = re.compile(r"(?:(?<=\s)|^):(?=:)|(?<=#)#(?=\w*\[)")
 _MARKDOWN = re.compile(r"[|`<>&*\[\]~$]|\\(?![0-9A-Za-z])|(?<![^\W_])_|_(?![^\W_])|:(?=//)")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from gradtool.passes.stages import DEFAULTS, OPTIMIZER
 from gradtool.reports.table import Column, Table
 from gradtool.reports.units import format_bytes
 
@@ -29,13 +31,29 @@ def training_lines(
         f"{training.forward_nodes} forward + {training.loss_nodes} loss + "
         f"{training.backward_nodes} backward"
     )
-    parameters = f"{len(training.gradients)} of {training.candidates}{zeros}"
+    count = len(training.gradients) + len(training.updates)
+    parameters = f"{count} of {training.candidates}{zeros}"
     return [
         f"{PurePath(source).name}  opset {graph.opset_imports.get('', 0)}{_symbols(training)}",
         f"loss: {training.loss_said}   parameters: {parameters}",
         f"nodes: {nodes}      rules used: {len(training.rules)}, missing: none",
+        *_update_lines(training),
         *([f"saved for backward: {len(saved)} values"] if saved else []),
         *(f"wrote {path} ({format_bytes(size)})" for path, size in files),
+    ]
+
+
+def _update_lines(training: TrainingGraph) -> list[str]:
+    """Which optimizer updates how many parameters, and at which learning rate."""
+    if not training.updates:
+        return []
+    props = training.model.metadata_props
+    told = json.loads(props[OPTIMIZER])
+    rate = json.loads(props[DEFAULTS])[told["lr"]]
+    others = "".join(f", {k} {v:g}" for k, v in told.items() if k not in ("name", "lr"))
+    return [
+        f"optimizer: {told['name']}, {told['lr']} {rate:g} (an input){others}   "
+        f"updates: {len(training.updates)} parameters"
     ]
 
 
@@ -62,6 +80,7 @@ def training_json(
         "loss_description": training.loss_said,
         "labels": list(training.labels),
         "gradients": dict(training.gradients),
+        "updates": dict(training.updates),
         "zero_gradients": list(training.zeros),
         "parameters": training.candidates,
         "nodes": {

@@ -77,6 +77,9 @@ def test_several_models_are_a_list(run, net, fixed):
 
     assert outcome.code == 0
     assert outcome.out.count(" keep everything ") == 2
+    for path in (net, fixed):
+        assert f"\n{path}: mirror: " in outcome.out
+    assert f"\n{net}: keep everything: " in outcome.out  # its formula
     listed = document(run("mirror", "--report", net, fixed, "--format", "json"))["models"]
     assert [each["model"] for each in listed] == [str(net), str(fixed)]
 

@@ -84,7 +84,7 @@ def test_top_limits_the_tensors(run, tiny_model):
     assert "more: " in out
 
 
-@pytest.mark.parametrize("by", ["region", "op", "phase"])
+@pytest.mark.parametrize("by", ["region", "op", "phase", "module"])
 def test_a_breakdown_ends_with_the_peak(run, tiny_model, by):
     rows = run("report", tiny_model, "--by", by, "--format", "csv").out.splitlines()
 
@@ -143,3 +143,24 @@ def test_a_written_graph_is_planned_as_the_one_in_memory(run, name):
     assert one["peak_bytes"] == two["peak_bytes"]
     assert one["alive"] == two["alive"]
     assert two["unsized"] == {}
+
+
+def test_what_keeping_less_saves_is_a_table_of_three_steps(run, model):
+    text = TINY.replace("e = Exp (s)", "e = Relu (s)")
+    path = model(text, "relu.onnx", **tiny_weights())
+
+    out = run("report", path, "--batch", "4").out
+    rows = document(run("report", path, "--batch", "4", "--format", "json"))["models"][0]["savings"]
+
+    assert " save less first " in out
+    assert [row["step"] for row in rows] == ["plain", "masks", "hoisting"]
+    assert rows[0]["crossing_bytes"] >= rows[1]["crossing_bytes"] >= rows[2]["crossing_bytes"]
+    assert rows[2]["total_bytes"] <= rows[0]["total_bytes"]
+    assert rows[0]["moved"] == {}
+
+
+def test_savings_are_those_of_the_sizes_that_are_planned(run, tiny_model):
+    """A step is the plain one at most; what is planned is the last of them."""
+    report = document(run("report", tiny_model, "--batch", "4", "--format", "json"))["models"][0]
+
+    assert report["savings"][-1]["total_bytes"] == report["total_bytes"]

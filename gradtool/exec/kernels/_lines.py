@@ -38,10 +38,16 @@ def _count(n, most):
 
 def line_work(x, axis, blocks, stats, most=BLOCK):
     """`blocks` arrays for some lines and `stats` arrays of a number per line, at least float32."""
-    before, n, after = folded(x.shape, axis)
-    count = min(_count(n, most), before * after)
+    sizes = folded(x.shape, axis)
+    n = sizes[1]
+    first = next(lines(*sizes, most), None)
+    count = 0 if first is None else _length(first[0], sizes[0]) * _length(first[2], sizes[2])
     wide = accumulator(x.dtype)
     return [Spec((count * n,), wide)] * blocks + [Spec((count,), wide)] * stats
+
+
+def _length(part, size):
+    return len(range(size)[part])
 
 
 def ones_work(x, axis):

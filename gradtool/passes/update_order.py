@@ -1,0 +1,95 @@
+"""Updates as early as they may run: gradients then do not pile up until the end of the step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import onnx_ir as ir
+
+from gradtool.passes.backward import reads
+from gradtool.passes.stages import STAGE, STATE, is_backward, stage
+
+
+def update_early(model: ir.Model) -> int:
+    """Put each update right after what it reads is final; returns how many nodes are updates.
+
+    What computes the next value of a parameter also waits for those that read the parameter, so
+    that it may be written over it.  What reads nothing of the step goes right before its reader.
+    """
+    graph = model.graph
+    nodes = list(graph)
+    updates = [node for node in nodes if stage(node) == "update"]
+    if not updates:
+        return 0
+    places = _places(model, nodes, updates)
+    at: dict[int, list[ir.Node]] = {}
+    for node in updates:
+        at.setdefault(places[node], []).append(node)
+    graph.remove(updates)
+    for place in sorted(at):
+        if place < 0:
+            graph.insert_before(graph[0], at[place])
+        else:
+            graph.insert_after(nodes[place], at[place])
+    return len(updates)
+
+
+def _places(
+    model: ir.Model, nodes: list[ir.Node], updates: list[ir.Node]
+) -> Mapping[ir.Node, int]:
+    """By update, the number of the other node that it follows; -1 for the start of the graph."""
+    others = {node: i for i, node in enumerate(nodes) if stage(node) != "update"}
+    readers = _readers_of_state(model, nodes)
+    place: dict[ir.Node, int] = {}
+    for node in updates:
+        waits = [p for v in reads(node) if (p := v.producer()) is not None]
+        own = [place[n] if n in place else others[n] for n in waits if n in place or n in others]
+        if own:
+            replaced = (n for v in node.outputs for n in readers.get(v, ()) if n in others)
+            own += [others[n] for n in replaced]
+            place[node] = max(own)
+    first: dict[ir.Value, int] = {}
+    for node in reversed(updates):
+        if node not in place:
+            later = [first[v] for v in node.outputs if v in first]
+            place[node] = min(later, default=max(others.values(), default=-1))
+        for value in reads(node):
+            first[value] = min(first.get(value, place[node]), place[node])
+    return place
+
+
+def _readers_of_state(
+    model: ir.Model, nodes: list[ir.Node]
+) -> Mapping[ir.Value, list[ir.Node]]:
+    """By the next value of a parameter, the nodes that read the parameter."""
+    graph = model.graph
+    names = json.loads(model.metadata_props.get(STATE, "{}"))
+    replaced = {v: names[v.name] for v in graph.initializers.values() if v.name in names}
+    found: dict[str, list[ir.Node]] = {name: [] for name in replaced.values()}
+    for node in nodes:
+        for value in dict.fromkeys(reads(node)):
+            if value in replaced:
+                found[replaced[value]].append(node)
+    return {v: found[v.name] for v in graph.outputs if v.name in found}
+
+
+def mark_updates(model: ir.Model) -> None:
+    """Give the stage `update` to what is computed from gradients, and to what serves only that."""
+    after: set[ir.Value] = set()
+    for node in model.graph:
+        if is_backward(node):
+            after.update(node.outputs)
+        elif any(v in after for v in reads(node)):
+            node.metadata_props[STAGE] = "update"
+            after.update(node.outputs)
+    results = set(json.loads(model.metadata_props.get(STATE, "{}")).values())
+    needed: dict[ir.Value, bool] = {
+        v: v.name in results for v in model.graph.outputs if v.producer() is not None
+    }
+    for node in reversed(model.graph):
+        serves = [needed[v] for v in node.outputs if v in needed]
+        if not is_backward(node) and serves and all(serves):
+            node.metadata_props[STAGE] = "update"
+        for value in reads(node):
+            needed[value] = needed.get(value, True) and stage(node) == "update"

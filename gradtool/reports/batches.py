@@ -1,0 +1,32 @@
+"""The largest batch that fits into a memory, plan by plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gradtool.reports.plans import TITLES
+from gradtool.reports.table import Column, Table
+from gradtool.reports.units import format_bytes
+
+NOTE = "each batch is planned anew; recompute optimal computes no more again than one forward pass"
+
+
+def batches_table(found: Mapping[str, int], memory: int) -> Table:
+    """A row a plan, with how many times the batch of keeping everything its batch is."""
+    kept = found.get("keep", 0)
+    return Table(
+        columns=(
+            Column("plan", kind="name"),
+            Column(f"max batch @ {format_bytes(memory)}", "right", "number"),
+            Column("times keep's", "right", "number"),
+        ),
+        rows=tuple(
+            (
+                TITLES.get(name, name),
+                str(batch) if batch else "none",
+                f"{batch / kept:.2f}" if kept else "",
+            )
+            for name, batch in found.items()
+        ),
+        footer=NOTE,
+    )

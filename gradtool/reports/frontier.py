@@ -1,0 +1,95 @@
+"""The frontier of memory and work: what each budget costs, as a table, a plot and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradtool.reports.proofs import percent, proof_json
+from gradtool.reports.table import Column, Table
+from gradtool.reports.units import format_bytes, format_percent
+
+if TYPE_CHECKING:
+    from gradtool.planning.plan import Plan
+    from gradtool.planning.proof import Proof
+    from gradtool.plans import Planned
+
+WIDTH = 50  # cells of the longest bar
+PROVEN, OPEN = "#", "+"
+
+
+def frontier_table(found: Sequence[Planned], kept: Plan, state: int = 0) -> Table:
+    """A row a budget; `state` are bytes of optimizer state, part of budgets and peaks."""
+    footer = "every plan was packed: its peak is that of the arena"
+    if state:
+        footer += f"; optimizer state of {format_bytes(state)} is included"
+    if any(proof.cut_short for _, proof in _pairs(found)):
+        footer += "\ncut short: more time may find more and better plans"
+    return Table(
+        columns=(
+            Column("budget", "right", "number"),
+            Column("of keep", "right", "number"),
+            Column("peak", "right", "number"),
+            Column("extra", "right", "number"),
+            Column("bound", "right", "number"),
+            Column("gap", "right", "number"),
+            Column("found by", kind="text"),
+        ),
+        rows=tuple(
+            (
+                format_bytes(proof.budget + state),
+                format_percent((proof.budget + state) / (kept.peak + state)),
+                format_bytes(plan.peak + state),
+                percent(proof, proof.extra),
+                percent(proof, proof.bound),
+                f"{100 * proof.share(proof.gap):.3f}",
+                proof.how,
+            )
+            for plan, proof in _pairs(found)
+        ),
+        footer=footer,
+    )
+
+
+def plot(found: Sequence[Planned], state: int = 0) -> list[str]:
+    """A bar for the extra work of each budget: `#` is proven necessary, `+` is the gap."""
+    pairs = _pairs(found)
+    most = max((proof.share(proof.extra) for _, proof in pairs), default=0.0)
+    if not most:
+        return []
+    labels = [format_bytes(proof.budget + state) for _, proof in pairs]
+    width = max(map(len, labels))
+    bars = [_bar(proof, most) for _, proof in pairs]
+    head = f" extra work by budget ({PROVEN} proven necessary, {OPEN} gap)"
+    return [
+        "",
+        head,
+        *(
+            f" {label:>{width}} |{bar} {percent(proof, proof.extra)}"
+            for label, bar, (_, proof) in zip(labels, bars, pairs, strict=True)
+        ),
+    ]
+
+
+def frontier_json(
+    found: Sequence[Planned], kept: Plan, model: str, dims: Mapping[str, int], state: int = 0
+) -> dict[str, Any]:
+    """The frontier for machines; `peak_bytes` and budgets are of the arena, state aside."""
+    return {
+        "model": model,
+        "dims": {name: int(dims[name]) for name in sorted(dims)},
+        "keep_bytes": int(kept.peak),
+        "optimizer_bytes": state,
+        "points": [{"peak_bytes": plan.peak, **proof_json(proof)} for plan, proof in _pairs(found)],
+    }
+
+
+def _pairs(found: Sequence[Planned]) -> list[tuple[Plan, Proof]]:
+    return [(each.plan, each.proof) for each in found if each.proof is not None]
+
+
+def _bar(proof: Proof, most: float) -> str:
+    """Of the longest bar's cells, those of proven work and those of the gap."""
+    cells = round(WIDTH * proof.share(proof.extra) / most)
+    proven = int(WIDTH * proof.share(proof.bound) / most)
+    return PROVEN * min(proven, cells) + OPEN * max(cells - proven, 0)
