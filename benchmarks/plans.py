@@ -94,7 +94,8 @@ def main() -> int:
             print(line(folder.name, rows[folder.name]), flush=True)
     worse = _print_savings(rows)
     for network, (without, with_) in MXNET.items():
-        print(f"MXNet 1.9.1 {network:<15} {without} -> {with_} MB: {_saved(with_, without):+6.1f} %")
+        saved = f"{_saved(with_, without):+6.1f} % saved"
+        print(f"MXNet 1.9.1 {network:<15} {without} -> {with_} MB: {saved}")
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1, sort_keys=True), encoding="utf-8")
     return int(worse > 0)

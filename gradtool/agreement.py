@@ -13,6 +13,7 @@ from gradtool.errors import GradtoolError
 from gradtool.exec import inputs as sources
 from gradtool.exec.run import Result, execute
 from gradtool.plans import Planned, Workload, workload, write
+from gradtool.reports.running import results
 from gradtool.strategies import KEEP, STRATEGIES
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -100,6 +101,6 @@ def plans(model: ir.Model, arrays: Arrays, result: Result) -> str:
     found = every_plan(model, arrays, result)
     others = ", ".join(a.plan for a in found if a.plan != KEEP)
     return (
-        f"{len(result.gradients)} gradients have the same bits in {others} as in {KEEP}, "
+        f"{results(result)} have the same bits in {others} as in {KEEP}, "
         "and each plan takes the memory planned"
     )

@@ -21,14 +21,14 @@ from gradtool.families import full_name
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import expand
 from gradtool.overwriting import overwriting
-from gradtool.passes.backward import free, reads
+from gradtool.passes.backward import free
 from gradtool.passes.prune import inner_nodes
-from gradtool.passes.stages import stage
+from gradtool.passes.stages import clones, original, stage
 from gradtool.passes.train_mode import may_draw
+from gradtool.passes.update_order import changing
 from gradtool.program import Datum, Kind, Program, Spec, Step, View, contiguous, is_contiguous
 
 MAX_SCALAR = 1
-NO_DATA = frozenset({"Shape", "Size"})
 
 
 def flatten(
@@ -94,13 +94,13 @@ class _Flat:
         self.graph = graph
         self.gradients = gradients or set()
         self.trained = trained or set()
-        self.changing = _changing(graph, state) if state else set()
+        self.changing = changing(graph, state) if state else set()
         self.values: list[Datum] = []
         self.numbers: dict[ir.Value, int] = {}
         self.specs: dict[ir.Value, Spec | None] = {}
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
         self.steps: list[Step] = []
-        self.clones = _clones(graph)
+        self.clones = clones(graph)
 
     def program(
         self,
@@ -346,34 +346,9 @@ class _Flat:
         node = value.producer()
         if node is None or not self.clones:
             return [value]
-        twins = self.clones.get(_original(node), [node])
+        twins = self.clones.get(original(node), [node])
         index = value.index() or 0
         return [twin.outputs[index] for twin in twins if twin.op_type == node.op_type]
-
-
-def _changing(graph: ir.Graph, state: set[str]) -> set[ir.Value]:
-    """The initializers that are updated and what is computed from their content."""
-    found = {value for name, value in graph.initializers.items() if name in state}
-    for node in graph:
-        if node.op_type not in NO_DATA and any(v in found for v in reads(node)):
-            found.update(node.outputs)
-    return found
-
-
-def _clones(graph: ir.Graph) -> dict[str, list[ir.Node]]:
-    """The instances of each node that has clones, by its name."""
-    names = {_original(n) for n in graph if n.metadata_props.get("gradtool.stage") == "recompute"}
-    found: dict[str, list[ir.Node]] = {}
-    for node in graph if names else ():
-        if _original(node) in names:
-            found.setdefault(_original(node), []).append(node)
-    return found
-
-
-def _original(node: ir.Node) -> str:
-    """The name of a node, for a clone that of the node it repeats."""
-    again = node.metadata_props.get("gradtool.stage") == "recompute"
-    return (node.metadata_props.get("gradtool.source", "") if again else node.name) or ""
 
 
 def _all_known(specs: Sequence[Any], found: Kernel) -> bool:

@@ -25,7 +25,10 @@ _MOST_RUNS = 64  # times that a node may run, on average
 
 @dataclass(frozen=True)
 class PlanFile:
-    """A plan that was written: `order` names nodes, once for each time they run."""
+    """A plan that was written: `order` names nodes, once for each time they run.
+
+    One that is `cut_short` was found by a search that the clock ended.
+    """
 
     source: str
     name: str
@@ -33,6 +36,7 @@ class PlanFile:
     dims: Mapping[str, int]
     order: tuple[str, ...]
     peak: int
+    cut_short: bool = False
 
 
 def save(
@@ -74,7 +78,9 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
         raise UsageError(f"{path}: is no plan: its order holds something else than names")
     if not isinstance(dims, dict) or not all(map(is_whole, dims.values())):
         raise UsageError(f"{path}: is no plan: its dims are no sizes by name")
-    return PlanFile(os.fspath(path), name, model, dims, tuple(order), peak)
+    proof = document.get("proof")
+    cut_short = isinstance(proof, dict) and proof.get("cut_short") is True
+    return PlanFile(os.fspath(path), name, model, dims, tuple(order), peak, cut_short)
 
 
 def planned_by(work: Workload, file: PlanFile) -> Planned:

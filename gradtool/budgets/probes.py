@@ -113,7 +113,7 @@ class Probes:
             except OverBudget:
                 if not attempt:
                     self.unreached = max(self.unreached, budget)
-                    self.found += self._recipes()
+                    self.cook()
                 return
             if not attempt:
                 self.bounds.append(Bound(budget, answer.bound, answer.which_bound))
@@ -124,11 +124,13 @@ class Probes:
                 return
             target = min(target, found.plan.load) - excess
 
+    def cook(self) -> None:
+        """Add what simple recipes give, once: where the planner finds little, they may find more."""
+        if not self._cooked:
+            self._cooked = True
+            self.found += self._recipes()
+
     def _recipes(self) -> Iterator[Planned]:
-        """What simple recipes give, once: where the planner finds nothing, they may."""
-        if self._cooked:
-            return
-        self._cooked = True
         work, program = self.work, self.work.program
         yield from self._priced("sqrt segments", sqrt_segments(program).outcome.schedule)
         if len(program.steps) <= _ORDERED:

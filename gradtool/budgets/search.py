@@ -26,6 +26,7 @@ CUTS = 0.02  # so little that hardly more is done than the cuts say
 _GROWTH = 4
 _ROUNDS = 8
 FEW_ROUNDS = 6
+FEWER_ROUNDS = 3
 _LARGE = 2_000  # steps of a program in which a search goes as far as it can
 _FINE = 256  # parts of the range of budgets that are told apart
 
@@ -98,7 +99,8 @@ def one_forward(work: Workload, name: str = "optimal", effort: float = QUICK) ->
     """The plan of least peak that computes no more again than one forward pass is."""
     probes = Search().probes(work, name)
     allowed = probes.prices.forward(work.program)
-    found = halved(probes, allowed, modest(work, effort), FEW_ROUNDS)
+    rounds = FEW_ROUNDS if len(work.program.steps) <= _LARGE else FEWER_ROUNDS
+    found = halved(probes, allowed, modest(work, effort), rounds)
     return replace(found, notes=lines(found))
 
 
@@ -140,6 +142,7 @@ def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
 
 def halved(probes: Probes, allowed: int | None, effort: float, rounds: int = _ROUNDS) -> Planned:
     """The plan of least peak of no more work than allowed, after halving the range of budgets."""
+    probes.cook()
     kept = probes.found[0].plan.peak
     low = probes.least_of(allowed) - 1
     fine = max((kept - low) // _FINE, 1)

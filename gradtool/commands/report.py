@@ -101,7 +101,7 @@ def _show(ctx: click.Context, opened: Opened, by: str | None, top: int, form: st
         print_table(ctx, breakdown.by(plan, by or "region", top), form)
         return
     regions = memory.by_region(plan)
-    regions = replace(regions, footer=regions.footer.removesuffix(memory.FOOTER))
+    regions = replace(regions, footer=regions.footer.removesuffix(memory.footer([plan])))
     tensors = memory.alive_at_peak(plan, top)
     if form == "markdown":
         regions = replace(regions, title=memory.summary(plan))

@@ -239,9 +239,9 @@ def _show(ctx: click.Context, result: Any, form: str, where: str, *, fetched: bo
     if form == "json":
         print_json(running.run_json(result, where, fetched=fetched))
         return
-    if fetched and (result.outputs or not result.gradients):
+    if result.outputs and (fetched or not result.gradients):
         print_table(ctx, running.outputs_table(result))
-    if result.gradients or not fetched:
+    if result.gradients or not (fetched or result.outputs):
         print_table(ctx, running.gradients_table(result))
     for line in running.run_lines(result, where):
         print_line(line)

@@ -35,6 +35,11 @@ def finite_differences(model: ir.Model, arrays: Arrays, result: Result) -> str:
     """
     if "gradtool.loss" not in model.metadata_props:
         raise UsageError("--verify finite-diff needs a loss; the graph has head gradients")
+    if not result.gradients:
+        raise UsageError(
+            "--verify finite-diff needs gradients as outputs: leave --optimizer out, whose updates "
+            "take their place"
+        )
     wide = widen(model)
     feeds = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in arrays.items()}
     plan = planned(wide, sources.sizes(wide, feeds))
@@ -84,10 +89,12 @@ def _worst_slope(executor: Executor, exact: Arrays) -> tuple[float, str]:
 
 def _slope(executor: Executor, leaf: int, direction: np.ndarray[Any, Any], h: float) -> float:
     """The derivative of the loss along `direction`, by a five-point stencil."""
+    executor.rewind()
     array = executor.value(leaf)
     start = array.copy()
 
     def loss(t: float) -> float:
+        executor.rewind()
         np.copyto(array, start + t * direction)
         executor.step()
         assert executor.program.loss is not None  # noqa: S101 - checked by the caller
@@ -119,18 +126,25 @@ def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
     """The same graph in stock onnxruntime.
 
     Raises:
-        GradtoolError: a gradient disagrees; the worst value is named.
+        GradtoolError: a gradient, or an output where there is none, disagrees; the worst is named.
     """
     from gradtool.exec import ort
     from gradtool.exec.run import bound
 
     theirs = ort.execute(bound(model, sources.sizes(model, arrays)), arrays)
-    worst, where = _worst(result.gradients, theirs.gradients)
+    what, mine = _results(result)
+    worst, where = _worst(mine, _results(theirs)[1])
     if not worst <= ORT_TOLERANCE:
-        raise GradtoolError(
-            f"the gradient of {where!r} differs from onnxruntime's by {worst:.1e} (relative)"
-        )
-    return f"{len(theirs.gradients)} gradients agree with stock onnxruntime (worst {worst:.1e})"
+        named = f"the gradient of {where!r}" if what == "gradients" else repr(where)
+        raise GradtoolError(f"{named} differs from onnxruntime's by {worst:.1e} (relative)")
+    return f"{len(mine)} {what} agree with stock onnxruntime (worst {worst:.1e})"
+
+
+def _results(result: Result) -> tuple[str, Arrays]:
+    """The gradients; of a model that updates its parameters instead, its outputs."""
+    if result.gradients:
+        return "gradients", result.gradients
+    return "outputs", {n: a for n, a in result.outputs.items() if a.dtype.kind in "fiu"}
 
 
 def every_plan(model: ir.Model, arrays: Arrays, result: Result) -> str:

@@ -66,6 +66,7 @@ class _Rewriter:
             raise ValueError(f"the model has no node {min(unknown)!r}")
         self.views = {d.name for d in program.values if d.view is not None}
         self.latest: dict[ir.Value, ir.Value] = {}
+        self.original: dict[ir.Value, ir.Value] = {}
         self.suffix: dict[ir.Value, str] = {}
         self.laid: dict[tuple[ir.Node, tuple[ir.Value | None, ...]], ir.Node] = {}
         self.waiting: dict[ir.Node, list[ir.Node]] = {}
@@ -135,7 +136,11 @@ class _Rewriter:
         self._release(node)
 
     def _resolve(self, value: ir.Value) -> ir.Value:
-        """The instance of a value that a node written now reads."""
+        """The instance of a value that a node written now reads.
+
+        A node that was written before, and runs again, reads an instance already.
+        """
+        value = self.original.get(value, value)
         node = value.producer()
         if node is None or node.graph is not self.graph:
             return value
@@ -160,6 +165,8 @@ class _Rewriter:
         self.used.add(node)
         self.written.append(made)
         for old, new in zip(node.outputs, made.outputs, strict=True):
+            if suffix:
+                self.original[new] = old
             if old.name not in self.pinned or old not in self.latest:
                 self.latest[old] = new
                 self.suffix[new] = suffix

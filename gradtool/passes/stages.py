@@ -1,4 +1,4 @@
-"""Which nodes are backward, what gradients flow from, what is updated: the metadata of a training graph."""
+"""What is backward, what gradients flow from, what is updated: the metadata of a training graph."""
 
 from __future__ import annotations
 
@@ -44,3 +44,19 @@ def heads(model: ir.Model) -> list[ir.Value] | None:
     values |= {v.name: v for node in graph for v in node.outputs}
     named = json.loads(model.metadata_props[HEADS])
     return [values[name] for name in named if name in values]
+
+
+def clones(graph: ir.Graph) -> dict[str, list[ir.Node]]:
+    """The instances of each node that has clones, by its name."""
+    names = {original(n) for n in graph if stage(n) == "recompute"}
+    found: dict[str, list[ir.Node]] = {}
+    for node in graph if names else ():
+        if original(node) in names:
+            found.setdefault(original(node), []).append(node)
+    return found
+
+
+def original(node: ir.Node) -> str:
+    """The name of a node, for a clone that of the node it repeats."""
+    again = stage(node) == "recompute"
+    return (node.metadata_props.get("gradtool.source", "") if again else node.name) or ""

@@ -28,7 +28,7 @@ from gradtool.passes.prune import prune
 from gradtool.passes.save_less import save_less as saving_less
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import Selection, cut, is_float, select
-from gradtool.passes.stages import is_backward, write_heads
+from gradtool.passes.stages import is_backward, stage, write_heads
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
@@ -60,6 +60,7 @@ class TrainingGraph:
     forward_nodes: int
     loss_nodes: int
     backward_nodes: int
+    update_nodes: int
 
 
 def training_graph(
@@ -84,8 +85,8 @@ def training_graph(
 
     A training graph is differentiated again: its gradients are values like any other, and stay
     outputs.  With an `optimizer` the parameters are updated in place of returning their gradients
-    (see `gradtool.passes.optimizer`).  With `save_less`, backward keeps as few bytes of forward as it can without computing
-    anything twice (see `gradtool.passes.save_less`).
+    (see `gradtool.passes.optimizer`).  With `save_less`, backward keeps as few bytes of forward as
+    it can without computing anything twice (see `gradtool.passes.save_less`).
 
     Raises:
         UsageError: a name or a loss that does not exist.
@@ -122,6 +123,7 @@ def training_graph(
     model = saving_less(model) if save_less else model
     model.meta.update(meta)
     warnings += modes.at_random(model)
+    later = [stage(node) for node in model.graph if is_backward(node)]
     return TrainingGraph(
         model=model,
         loss=loss_name,
@@ -135,7 +137,8 @@ def training_graph(
         warnings=(*warnings, *picked.warnings),
         forward_nodes=forward,
         loss_nodes=appended,
-        backward_nodes=sum(map(is_backward, model.graph)),
+        backward_nodes=len(later) - later.count("update"),
+        update_nodes=later.count("update"),
     )
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 import onnx_ir as ir
 
 from gradtool.passes.backward import reads
 from gradtool.passes.stages import STAGE, STATE, is_backward, stage
+
+NO_DATA = frozenset({"Shape", "Size"})
 
 
 def update_early(model: ir.Model) -> int:
@@ -35,9 +38,7 @@ def update_early(model: ir.Model) -> int:
     return len(updates)
 
 
-def _places(
-    model: ir.Model, nodes: list[ir.Node], updates: list[ir.Node]
-) -> Mapping[ir.Node, int]:
+def _places(model: ir.Model, nodes: list[ir.Node], updates: list[ir.Node]) -> Mapping[ir.Node, int]:
     """By update, the number of the other node that it follows; -1 for the start of the graph."""
     others = {node: i for i, node in enumerate(nodes) if stage(node) != "update"}
     readers = _readers_of_state(model, nodes)
@@ -59,9 +60,7 @@ def _places(
     return place
 
 
-def _readers_of_state(
-    model: ir.Model, nodes: list[ir.Node]
-) -> Mapping[ir.Value, list[ir.Node]]:
+def _readers_of_state(model: ir.Model, nodes: list[ir.Node]) -> Mapping[ir.Value, list[ir.Node]]:
     """By the next value of a parameter, the nodes that read the parameter."""
     graph = model.graph
     names = json.loads(model.metadata_props.get(STATE, "{}"))
@@ -72,6 +71,15 @@ def _readers_of_state(
             if value in replaced:
                 found[replaced[value]].append(node)
     return {v: found[v.name] for v in graph.outputs if v.name in found}
+
+
+def changing(graph: ir.Graph, names: AbstractSet[str]) -> set[ir.Value]:
+    """The initializers that are updated and what is computed from their content."""
+    found = {value for name, value in graph.initializers.items() if name in names}
+    for node in graph:
+        if node.op_type not in NO_DATA and any(v in found for v in reads(node)):
+            found.update(node.outputs)
+    return found
 
 
 def mark_updates(model: ir.Model) -> None:

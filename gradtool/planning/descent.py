@@ -71,8 +71,8 @@ class Descent:
         """Drop more until the budget holds, each time what costs least per byte of excess gone.
 
         Of what could be dropped over the peak, `trials` are tried, and more while none of them
-        helps.  None if that leads nowhere, the limit is reached, or the extra work is no longer below
-        `worth`.
+        helps.  None if that leads nowhere, the limit is reached, or the extra work is no longer
+        below `worth`.
         """
         while (excess := self._excess(found)) > 0:
             if self.left <= 0 or (worth is not None and found.extra >= worth):

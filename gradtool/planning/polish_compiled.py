@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence
 from decimal import Decimal
 from functools import cache
 from importlib.util import find_spec
@@ -11,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.planning import polish_kernel
+from gradtool.planning import polish_bytes, polish_moves, polish_search
+from gradtool.planning.polish_memory import BEST, BEST_EXTRA, BEST_LENGTH, BITS, LENGTH, ORDER
 
 _ROLLS = 1 << 10
 
@@ -28,15 +28,20 @@ def rolls() -> tuple[float, ...]:
     return tuple(float(-u.ln()) for u in middles)
 
 
+def _interpreted() -> dict[str, Any]:
+    """The functions of the kernel by name."""
+    return {**vars(polish_bytes), **vars(polish_moves), **vars(polish_search)}
+
+
 @cache
 def _compiled() -> dict[str, Any]:
-    """The functions of the kernel, which call each other compiled; compiled at the first call."""
+    """The same, calling each other compiled; compiled at the first call."""
     import numba
 
     compiler: Any = numba.njit(cache=True)
-    names = dict(vars(polish_kernel))
+    names = _interpreted()
     parts = [name for name, part in names.items() if isinstance(part, FunctionType)]
-    names.update({name: compiler(FunctionType(names[name].__code__, names, name)) for name in parts})
+    names.update({n: compiler(FunctionType(names[n].__code__, names, n)) for n in parts})
     return names
 
 
@@ -44,16 +49,29 @@ class Annealer:
     """A schedule in memory, with the functions that change it."""
 
     def __init__(self, memory: list[int], *, fast: bool) -> None:
-        names: dict[str, Any] = _compiled() if fast else vars(polish_kernel)
-        self.m: MutableSequence[int] = np.array(memory, np.int64) if fast else list(memory)  # type: ignore[assignment]
-        self._rolls = np.array(rolls()) if fast else rolls()
+        names = _compiled() if fast else _interpreted()
+        self.m: Any = np.array(memory, dtype=np.int64) if fast else memory
+        self._rolls: Any = np.array(rolls()) if fast else rolls()
         self._anneal = names["anneal"]
         names["begin"](self.m)
+        names["keep_best"](self.m)
 
-    def anneal(
-        self, temperature: float, weight: float, moves: int, *, shifts: int, depth: int
-    ) -> None:
-        """Try moves at one temperature: see `polish_kernel.anneal`."""
-        self._anneal(
-            self.m, self._rolls, float(temperature), float(weight), moves, shifts, depth
-        )
+    def anneal(self, temperature: float, weight: float, moves: int) -> None:
+        """Try moves at one temperature: see `polish_search.anneal`."""
+        self._anneal(self.m, self._rolls, temperature, weight, moves)
+
+    @property
+    def best_extra(self) -> int | None:
+        """The cost of what runs again in the best schedule that fits; None if none was found."""
+        length = int(self.m[BEST_LENGTH])
+        return int(self.m[BEST_EXTRA]) if length else None
+
+    def best(self) -> tuple[int, ...]:
+        """The steps of the best schedule that fits, in running order; none if none was found."""
+        begin = self.m[BEST]
+        return tuple(int(s) for s in self.m[begin : begin + self.m[BEST_LENGTH]])
+
+    def current(self) -> tuple[int, ...]:
+        """The steps of the schedule as it is now."""
+        begin = self.m[ORDER]
+        return tuple(int(i) >> BITS for i in self.m[begin : begin + self.m[LENGTH] - 1])

@@ -4,17 +4,20 @@ The list begins with numbers (where the fields lie, and what is counted); behind
 fields: `m[m[COST] + step]` is the cost of a step.  Compiled code takes one array much faster than
 many.
 
-An instance of step s is numbered 16 · s + slot, and so is that of a storage.  A further step without
-effect stands at the end of the schedule: what lives to the end dies there.
+An instance of step s is numbered 16 · s + slot, and so is that of a storage.  A further step
+without effect stands at the end of the schedule: what lives to the end dies there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, MutableSequence, Sequence
 from itertools import pairwise
+from typing import TypeAlias
 
 from gradtool.planning.simulate import Simulator
+
+Memory: TypeAlias = MutableSequence[int]
 
 BITS = 4
 SLOTS = 1 << BITS
@@ -78,7 +81,7 @@ def memory(
     *,
     seed: int,
 ) -> list[int]:
-    """The memory of a start schedule, nothing counted yet: see `polish_kernel.begin`."""
+    """The memory of a start schedule, nothing counted yet: see `polish_bytes.begin`."""
     layout = Layout()
     _static(layout, simulator, costs)
     count, roots = len(costs), len(simulator.bytes)

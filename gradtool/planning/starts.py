@@ -13,6 +13,7 @@ from gradtool.planning.mincut import Breakpoint, Instant
 _NARROWER = 6
 _CUTS = 2
 _SHARE = 3
+_LAST = "greedy drops"
 
 
 def first(
@@ -20,13 +21,14 @@ def first(
 ) -> tuple[Found | None, str]:
     """The best schedule to which a start leads, and which start that is.
 
-    Only schedules better than `best` count; without one nothing dropped is a start, too.  Each start
-    has a third of what is left of the limit.
+    Only schedules better than `best` count; without one nothing dropped is a start, too.  Each
+    start has a third of what is left of the limit, the last one all of it if there is no schedule.
     """
     how = ""
     for start, found in _starts(search, certificate, greedy=best is None):
         worth = None if best is None else Fraction(best.extra)
-        rest = search.left - search.left // _SHARE
+        share = 1 if best is None and start == _LAST else _SHARE
+        rest = search.left - search.left // share
         search.left -= rest
         fits = search.fit(found, worth)
         if fits is not None and (worth is None or fits.extra < worth):
@@ -46,7 +48,7 @@ def _starts(
     for instant, ends in certificate.pinching[: _CUTS if search.is_thorough else 1]:
         yield "minimum cut", _filled(search, instant, ends)
     if greedy and search.is_thorough:
-        yield "greedy drops", search.weigh({})
+        yield _LAST, search.weigh({})
 
 
 def _filled(search: Descent, instant: Instant, ends: Breakpoint) -> Found:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from gradtool.planning.plan import ALWAYS_LIVE
-from gradtool.reports.memory import FOOTER, GAPS, alive_at_peak, by_region
+from gradtool.reports.memory import GAPS, alive_at_peak, by_region, footer
 from gradtool.reports.table import Column, Table
 from gradtool.reports.units import format_bytes, format_percent
 
@@ -62,7 +62,7 @@ def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
             *(Column(plan.name, "right", "number") for plan in plans),
         ),
         rows=tuple((name, *map(format_bytes, sizes)) for name, sizes in rows),
-        footer=FOOTER,
+        footer=footer(plans),
     )
 
 
@@ -129,5 +129,5 @@ def _by(plan: Plan, title: str, key: Callable[[Step], str]) -> Table:
             (name, count, format_bytes(size), format_percent(size / share))
             for name, count, size in [*rows, ("peak", "", plan.peak)]
         ),
-        footer=FOOTER,
+        footer=footer([plan]),
     )

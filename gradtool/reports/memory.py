@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from gradtool.program import Spec
 
 SCHEMA_VERSION = 1
-FOOTER = (
-    "planned, not measured (gradtool run --measure).  not counted: optimiser state, CUDA context"
-)
+PLANNED = "planned, not measured (gradtool run --measure).  not counted: "
+FOOTER = f"{PLANNED}optimiser state, CUDA context"
 GAPS = "gaps"  # bytes of the arena that no buffer holds at the peak step
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = " .:-=+*#"
+
+
+def footer(plans: Sequence[Plan]) -> str:
+    """What plans leave out; the state of an optimizer only where one of them has no updates."""
+    updating = all(any(s.stage == "update" for s in plan.program.steps) for plan in plans)
+    return f"{PLANNED}CUDA context" if updating else FOOTER
 
 
 def by_region(plan: Plan) -> Table:
@@ -41,7 +46,7 @@ def by_region(plan: Plan) -> Table:
             (part, format_bytes(size), format_percent(size / share))
             for part, size in [*rows, ("peak", plan.peak)]
         ),
-        footer="\n".join([*_outside(plan), FOOTER]),
+        footer="\n".join([*_outside(plan), footer([plan])]),
     )
 
 
@@ -61,7 +66,7 @@ def alive_at_peak(plan: Plan, top: int | None = 12) -> Table:
             Column("steps", "right", "number"),
         ),
         rows=tuple(_alive_row(plan, buffer) for buffer in shown),
-        footer="\n".join([*hidden, FOOTER]),
+        footer="\n".join([*hidden, footer([plan])]),
     )
 
 
@@ -114,7 +119,7 @@ def plans_table(plans: Sequence[Plan], names: Sequence[str]) -> Table:
             Column("steps", "right", "number"),
         ),
         rows=tuple(_plan_row(plan, name) for plan, name in zip(plans, names, strict=True)),
-        footer=FOOTER,
+        footer=footer(plans),
     )
 
 

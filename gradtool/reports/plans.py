@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gradtool.reports.breakdown import held
-from gradtool.reports.memory import FOOTER, summary, timeline
+from gradtool.reports.memory import footer, summary, timeline
 from gradtool.reports.proofs import proof_json
 from gradtool.reports.table import Column, Table
 from gradtool.reports.units import format_bytes, format_percent
@@ -113,8 +113,9 @@ def closing_lines(models: Sequence[Sequence[Row]], *, unicode: bool) -> list[str
     Of several models there is neither.  The last line says what is counted.
     """
     unknown = [line for rows in models if (line := unknown_line(rows))]
+    counted = footer([row.plan for rows in models for row in rows])
     if len(models) > 1:
-        return [*dict.fromkeys(unknown), FOOTER]
+        return [*dict.fromkeys(unknown), counted]
     (rows,) = models
     shown = [row for n, row in enumerate(rows[:2]) if not n or row.plan.peak < rows[0].plan.peak]
     peak, _, parts = summary(shown[-1].plan).partition(": ")
@@ -124,7 +125,7 @@ def closing_lines(models: Sequence[Sequence[Row]], *, unicode: bool) -> list[str
         for row in shown
     ]
     lines = ["", f"{shown[-1].title}: {peak}", f" {parts}", " " + "  ".join(courses)]
-    return [*lines, *unknown, FOOTER]
+    return [*lines, *unknown, counted]
 
 
 def unknown_line(rows: Sequence[Row]) -> str:

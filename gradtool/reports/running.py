@@ -55,11 +55,18 @@ def _row(name: str, array: np.ndarray[Any, Any], norm: float) -> tuple[str, ...]
     return name, shape, f"{norm:.4g}", f"{largest:.4g}"
 
 
+def results(result: Result) -> str:
+    """How many gradients there are; outputs where a model updates its parameters instead."""
+    if result.gradients or not result.outputs:
+        return f"{len(result.gradients)} gradients"
+    return f"{len(result.outputs)} outputs"
+
+
 def run_lines(result: Result, where: str) -> list[str]:
     """Loss, time and memory, for people."""
     loss = "" if result.loss is None else f"loss {result.loss:.6g}   "
     step = format_seconds(result.seconds)
-    lines = [f"{loss}{len(result.gradients)} gradients   step {step} on {where}"]
+    lines = [f"{loss}{results(result)}   step {step} on {where}"]
     if result.plan is not None:
         lines.append(summary(result.plan))
     if result.ort_peak_bytes is not None:
@@ -88,7 +95,7 @@ def run_json(result: Result, where: str, *, fetched: bool = False) -> dict[str, 
             for name, array in result.gradients.items()
         },
     }
-    if fetched:
+    if fetched or not result.gradients:
         document["outputs"] = {
             name: {"shape": list(array.shape), "norm": _norm(array)}
             for name, array in result.outputs.items()

@@ -30,6 +30,7 @@ def training_lines(
     nodes = (
         f"{training.forward_nodes} forward + {training.loss_nodes} loss + "
         f"{training.backward_nodes} backward"
+        + (f" + {training.update_nodes} update" if training.update_nodes else "")
     )
     count = len(training.gradients) + len(training.updates)
     parameters = f"{count} of {training.candidates}{zeros}"
@@ -51,10 +52,8 @@ def _update_lines(training: TrainingGraph) -> list[str]:
     told = json.loads(props[OPTIMIZER])
     rate = json.loads(props[DEFAULTS])[told["lr"]]
     others = "".join(f", {k} {v:g}" for k, v in told.items() if k not in ("name", "lr"))
-    return [
-        f"optimizer: {told['name']}, {told['lr']} {rate:g} (an input){others}   "
-        f"updates: {len(training.updates)} parameters"
-    ]
+    which = f"optimizer: {told['name']}, {told['lr']} {rate:g} (an input){others}"
+    return [f"{which}   updates: {len(training.updates)} parameters"]
 
 
 def _symbols(training: TrainingGraph) -> str:
@@ -87,6 +86,7 @@ def training_json(
             "forward": training.forward_nodes,
             "loss": training.loss_nodes,
             "backward": training.backward_nodes,
+            "update": training.update_nodes,
         },
         "rules": list(training.rules),
         "warnings": list(training.warnings),

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from gradtool.exec.kernel import kernel
-from gradtool.exec.kernels._sums import accumulator, blocks, largest_block
+from gradtool.exec.kernels._sums import BLOCK, accumulator, blocks, largest_block
 from gradtool.program import Spec
 
 
@@ -15,14 +15,15 @@ def pointwise(name, *, temporaries=0, masks=0, may_inplace=(), **declared):
     """Register `f(xp, *inputs, out, *temporaries, *masks, **attributes)` as a kernel.
 
     `f` sees one block at a time: inputs broadcast to the output, and scratch of its size, of the
-    output's type and bool.  How many may be functions of the inputs and the attributes.
+    output's type and bool, at the end of its buffer: planned memory is then used to the end even
+    where blocks are smaller.  How many may be functions of the inputs and the attributes.
     Half-precision blocks are converted to float32 and back.  Inputs named by `may_inplace` may be
     the output: `f` reads them before it writes.
     """
 
     def work(*inputs, out, **attributes):
         y = out[0]
-        size = largest_block(y.shape)
+        size = block_size(y.shape, inputs)
         wide = accumulator(y.dtype)
         counts = (temporaries, masks)
         spare, flags = (n(*inputs, **attributes) if callable(n) else n for n in counts)
@@ -37,7 +38,7 @@ def pointwise(name, *, temporaries=0, masks=0, may_inplace=(), **declared):
             scratch = []
             for part, given in aligned(xp, y, inputs):
                 if not scratch or scratch[0].shape != part.shape:
-                    scratch = [w[: part.size].reshape(part.shape) for w in work]
+                    scratch = [w[w.size - part.size :].reshape(part.shape) for w in work]
                 if narrow:
                     _in_float32(xp, function, part, given, scratch, attributes)
                 else:
@@ -52,11 +53,21 @@ def pointwise(name, *, temporaries=0, masks=0, may_inplace=(), **declared):
     return register
 
 
+def block_size(shape, inputs):
+    """How many elements the largest block of `aligned` has for an output of this shape.
+
+    Flat blocks are assumed where nothing is broadcast; those of arrays with gaps may be smaller.
+    """
+    shapes = (tuple(i.shape) for i in inputs if i is not None and math.prod(i.shape) != 1)
+    if all(s == tuple(shape) for s in shapes):
+        return min(BLOCK, math.prod(shape))
+    return largest_block(shape)
+
+
 def aligned(xp, y, inputs):
     """The blocks of the output, each with those of the inputs; numbers stay as they are."""
     numbers = [i is None or i.size == 1 for i in inputs]
     same = (i.shape == y.shape and i.flags.c_contiguous for i in (y, *inputs) if _is_array(i, y))
-    size = largest_block(y.shape)  # the same whatever the strides
     if all(same):
         y = y.reshape(-1)
         inputs = [i if n else i.reshape(-1) for i, n in zip(inputs, numbers, strict=True)]
@@ -64,7 +75,7 @@ def aligned(xp, y, inputs):
         i if i is None else i.reshape(()) if n else xp.broadcast_to(i, y.shape)
         for i, n in zip(inputs, numbers, strict=True)
     ]
-    for index in blocks(y.shape, size):
+    for index in blocks(y.shape):
         yield y[index], [i if n else i[index] for i, n in zip(inputs, numbers, strict=True)]
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.exec.kernels._blocks import aligned
-from gradtool.exec.kernels._sums import largest_block
+from gradtool.exec.kernels._blocks import block_size as of_blocks
+from gradtool.program import Spec
 
 
 def parts(x, scale, axis, block_size):
@@ -53,7 +54,8 @@ def pieces(x, y, scale, zero, axis, block_size, types=(None, np.float32)):
 def largest_piece(x, scale, *, axis=1, block_size=0, **_):
     """How many elements the largest of the `pieces` has."""
     found = parts(x, scale, axis, block_size)
-    return max((largest_block(shape) for _, shape, _, _ in found), default=0)
+    by = ((shape, Spec(scales, scale.dtype)) for _, shape, _, scales in found)
+    return max((of_blocks(shape, (s,)) for shape, s in by), default=0)
 
 
 def precision_of(scale, precision):

@@ -6,10 +6,9 @@ import numpy as np
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _casts, _elementwise_grad  # noqa: F401 - register theirs
-from gradtool.exec.kernels._blocks import aligned
+from gradtool.exec.kernels._blocks import aligned, block_size
 from gradtool.exec.kernels._powers import raise_to
 from gradtool.exec.kernels._select import INTEGERS, choose
-from gradtool.exec.kernels._sums import largest_block
 from gradtool.program import Spec
 
 UNARY = {
@@ -165,7 +164,7 @@ def clip(xp, x, low=None, high=None, *, out, work):
 
 
 def _where_work(condition, a, b, *, out):
-    size = largest_block(out[0].shape)
+    size = block_size(out[0].shape, (condition, a, b))
     flat = Spec((size,), out[0].dtype)
     return [flat, flat, Spec((size,), np.dtype(bool))]
 
@@ -174,7 +173,7 @@ def _where_work(condition, a, b, *, out):
 def where(xp, condition, a, b, *, out, work):
     y = out[0]
     for part, (mask, left, right) in aligned(xp, y, (condition, a, b)):
-        t, s, own = (w[: part.size].reshape(part.shape) for w in work)
+        t, s, own = (w[w.size - part.size :].reshape(part.shape) for w in work)
         xp.copyto(own, mask)
         if y.dtype.itemsize in INTEGERS and y.dtype.kind != "O":
             choose(xp, own, left, right, part, t, s)

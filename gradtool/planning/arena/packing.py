@@ -10,6 +10,7 @@ import numpy as np
 from gradtool.errors import UsageError
 from gradtool.planning.arena.climb import Climb, height
 from gradtool.planning.arena.greedy import greedy
+from gradtool.planning.arena.outward import outward
 from gradtool.planning.arena.problem import Numbers, Problem, parts
 from gradtool.planning.liveness import Lifetime
 
@@ -18,19 +19,22 @@ from gradtool.planning.liveness import Lifetime
 class Effort:
     """How far to go where placing each buffer once doesn't reach the load.
 
-    `work` is what the search looks at: buffers and sections.  `extras` uses what is installed
-    from the extra `solver`: numba, which changes nothing but the seconds, and then CP-SAT, for
-    `time` of its deterministic time.  `work` is divided by `INTERPRETED` if numba is missing.
+    `filling` is the pairs of buffers that packing outwards looks at, `work` the buffers and
+    sections that the search does.  `extras` uses what is installed from the extra `solver`: numba,
+    which changes nothing but the seconds, and then CP-SAT, for `time` of its deterministic time.
+    `work` is divided by `INTERPRETED` if numba is missing.
     """
 
     work: int
+    filling: int = 0
     extras: bool = False
     time: float = 0.0
 
 
-PLAN = Effort(work=2_000_000)
-SEARCH = Effort(work=4_000_000_000, extras=True, time=0.2)
+PLAN = Effort(work=2_000_000, filling=120_000_000)
+SEARCH = Effort(work=4_000_000_000, filling=120_000_000, extras=True, time=0.2)
 INTERPRETED = 100
+HALVINGS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +102,34 @@ def _tight(
         if height(part, best[0]) <= least:
             return best[0], part.load, best[1]
     assert best is not None  # noqa: S101 - there is always an order
+    best = _outward(part, least, effort.filling, best)
     climb = Climb(part, best[0], least, _work(effort), effort.extras, best[1])
     climb.run(None if capacity is None else capacity // part.unit)
     if effort.extras:
         climb.solve(effort.time)
     bound = climb.bound if climb.bound > least else part.load
     return climb.offsets, bound, climb.how
+
+
+def _outward(
+    part: Problem, least: int, work: int, best: tuple[Numbers, str]
+) -> tuple[Numbers, str]:
+    """What packing outwards finds within `least`, or in so many halvings of what is above it.
+
+    Most of the work goes to `least`, a twentieth to each capacity above.
+    """
+    step = work // 20
+    found = outward(part, least, work - HALVINGS * step)
+    if found is not None:
+        return found, "outward"
+    for _ in range(HALVINGS):
+        middle = (least + height(part, best[0])) // 2
+        found = outward(part, middle, step)
+        if found is None:
+            least = middle
+        else:
+            best = found, "outward"
+    return best
 
 
 def _work(effort: Effort) -> int:

@@ -45,12 +45,13 @@ class Problem:
         """Buffers by descending keys, then by number.
 
         The keys are `T`, the largest load of a section in which the buffer lives; `L`, its length
-        in steps; `C`, in sections; and `A`, its size times its length.
+        in steps; `C`, in sections; `S`, its size; and `A`, its size times its length.
 
         Source: the preorders of MiniMalloc, ASPLOS 2023; unlike it, we also try sections.
         """
         width = self.stop - self.start
-        values = {"L": self.length, "C": width, "A": self.size * self.length.astype(float)}
+        area = self.size * self.length.astype(float)
+        values = {"L": self.length, "C": width, "S": self.size, "A": area}
         if "T" in keys:
             values["T"] = _largest(self.profile, self.start, self.stop)
         return np.lexsort([-values[key] for key in reversed(keys)])

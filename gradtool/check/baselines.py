@@ -1,0 +1,114 @@
+"""Baselines: one small JSON file a case, the same bytes on every machine.
+
+Two branches that record different cases touch different files, and within a file a tensor is a
+line.  There are integers and names in it: no time, no path, nothing measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradtool.check.cases import Case
+from gradtool.check.metrics import Metrics
+from gradtool.errors import GradtoolError, UsageError
+from gradtool.io import atomic
+from gradtool.io.documents import read_document
+
+SCHEMA_VERSION = 1
+SUFFIX = ".json"
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What was recorded of a case, and what it was `made_for`: plan, sizes, options."""
+
+    metrics: Metrics
+    made_for: dict[str, Any]
+
+
+def path_of(folder: Path, case: Case) -> Path:
+    """The file of a case."""
+    return folder / f"{case.slug}{SUFFIX}"
+
+
+def read(folder: Path, case: Case) -> Baseline | None:
+    """What was recorded of a case; None if nothing was.
+
+    Raises:
+        UsageError: the file is there and no baseline.
+    """
+    path = path_of(folder, case)
+    if not path.exists():
+        return None
+    document = read_document(path, SCHEMA_VERSION)
+    metrics = Metrics.read(document, str(path))
+    return Baseline(metrics, {key: document.get(key) for key in case.made_for})
+
+
+def text(case: Case, metrics: Metrics) -> str:
+    """The bytes of a baseline, in ASCII: keys sorted, a line for each tensor and operator."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "case": case.name,
+        **case.made_for,
+        **metrics.document(),
+    }
+    lines = []
+    for key in sorted(document):
+        value = document[key]
+        if isinstance(value, dict) and value:
+            rows = (f"  {_json(name)}: {_json(value[name])}" for name in sorted(value))
+            lines.append(f" {_json(key)}: {{\n" + ",\n".join(rows) + "\n }")
+        else:
+            lines.append(f" {_json(key)}: {_json(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def write(folder: Path, found: Iterable[tuple[Case, Metrics]]) -> list[Case]:
+    """Record cases; returns those whose file changed.
+
+    Raises:
+        GradtoolError: a plan was cut short by the clock: on another machine it may be another one.
+        UsageError: a file cannot be written.
+    """
+    changed, outputs = [], []
+    for case, metrics in found:
+        if metrics.cut_short:
+            raise GradtoolError(
+                f"case {case.name!r}: its plan was cut short by time, so it is no baseline: plan "
+                "it without a time limit"
+            )
+        path, data = path_of(folder, case), text(case, metrics).encode("ascii")
+        if not path.is_file() or path.read_bytes() != data:
+            changed.append(case)
+            outputs.append((path, data))
+    if outputs:
+        _make(folder)
+    atomic.write(
+        [
+            atomic.Output(atomic.target(path, force=True), lambda file, data=data: file.write(data))
+            for path, data in outputs
+        ]
+    )
+    return changed
+
+
+def orphans(folder: Path, cases: Iterable[Case]) -> list[str]:
+    """Files in the folder of baselines that are of no case."""
+    known = {path_of(folder, case).name for case in cases}
+    return sorted(path.name for path in folder.glob(f"*{SUFFIX}") if path.name not in known)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made: {error.strerror or error}") from error
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, allow_nan=False)

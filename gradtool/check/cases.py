@@ -1,0 +1,86 @@
+"""What is checked: a model with sizes, a loss, a plan and limits."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from gradtool.check.choice import Choice
+from gradtool.check.thresholds import Threshold
+from gradtool.errors import UsageError
+from gradtool.text import suggest
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._=,-]+\])?")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model at one size, under one plan.
+
+    `name` tells it from the others; cases that come of one table share the `group`.  `model` is a
+    path from `folder`.  `gradient` are arguments of `gradtool.grad` that are not their defaults,
+    `limit` the most that metrics may be, `line` where the table begins in the configuration.
+    """
+
+    name: str
+    model: str
+    folder: Path
+    plan: Choice
+    group: str = ""
+    dims: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    batch: int | None = None
+    gradient: Mapping[str, Any] = field(default_factory=dict)
+    limit: Mapping[str, int] = field(default_factory=dict)
+    fail_on: tuple[Threshold, ...] = ()
+    line: int = 1
+
+    @property
+    def path(self) -> Path:
+        """Where the model lies."""
+        return self.folder / self.model
+
+    @property
+    def slug(self) -> str:
+        """The name in characters that every file system has; other names have other slugs."""
+        plain = _UNSAFE.sub("-", self.name).strip("-.")[:80]
+        if _PLAIN.fullmatch(self.name) and len(self.name) <= 80:
+            return plain
+        return f"{plain or 'case'}-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}"
+
+    @property
+    def made_for(self) -> dict[str, Any]:
+        """What a baseline is of, beside the model: plan, sizes and options."""
+        sizes = {f"shape of {name}": list(shape) for name, shape in self.shapes.items()}
+        batch = {} if self.batch is None else {"batch of the first input": self.batch}
+        return {
+            "dims": dict(sorted(self.dims.items())),
+            "options": dict(sorted({**self.gradient, **sizes, **batch}.items())),
+            "plan": self.plan.text,
+        }
+
+
+def chosen(cases: Sequence[Case], names: Iterable[str]) -> list[Case]:
+    """The cases of the names, groups or globs given; all of them where none is.
+
+    Raises:
+        UsageError: a name is of no case.
+    """
+    wanted = list(names)
+    found: set[str] = set()
+    for name in wanted:
+        matching = [c.name for c in cases if name in (c.name, c.group)] or [
+            c.name for c in cases if fnmatchcase(c.name, name)
+        ]
+        if not matching:
+            known = dict.fromkeys(n for c in cases for n in (c.group, c.name))
+            hint = suggest(name, known) or f"; there are {', '.join(known)}"
+            raise UsageError(f"no case {name!r}{hint}")
+        found.update(matching)
+    return [case for case in cases if not wanted or case.name in found]

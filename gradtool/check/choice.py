@@ -1,0 +1,60 @@
+"""The plan that a case is checked with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradtool.plans import Strategy
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A strategy by name, or one of `mirror` with a policy, a budget, checkpoints, a plan file.
+
+    `text` is what people call it.  `asked` are arguments of `gradtool.asked.Asked`; `policy`,
+    `keep` and `drop` those of mirroring; a plan file and the file of a policy are relative paths.
+    """
+
+    text: str
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    policy: str | None = None
+    keep: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that the plan depends on."""
+        policy = self.policy or ""
+        found = (self.asked.get("plan"), policy if policy.endswith(".toml") else None)
+        return tuple(path for path in found if path)
+
+    def strategy(self, folder: Path) -> Strategy:
+        """What plans a training graph; files are looked for in `folder`.
+
+        Raises:
+            UsageError: what was chosen cannot be read or does not go together.
+        """
+        from gradtool import strategies
+        from gradtool.asked import Asked
+        from gradtool.planning.policy import POLICIES, policy_named
+
+        if self.policy is not None:
+            named = self.policy in POLICIES or not self.policy.endswith(".toml")
+            policy = policy_named(self.policy if named else str(folder / self.policy))
+            return partial(strategies.mirror, policy=policy, keep=self.keep, drop=self.drop)
+        asked = dict(self.asked)
+        if "plan" in asked:
+            asked["plan"] = folder / asked["plan"]
+        return Asked(**asked).plans()
+
+    def cut_short(self, folder: Path) -> bool:
+        """Whether the plan is in a file, and the clock had cut the search for it short."""
+        from gradtool import plan_files
+
+        file = self.asked.get("plan")
+        return file is not None and plan_files.load(folder / file).cut_short

@@ -1,0 +1,93 @@
+"""Cases measured side by side, each in a process that others do not die with."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+
+from gradtool.check.cache import Cache, key_of
+from gradtool.check.cases import Case
+from gradtool.check.measuring import measure
+from gradtool.check.verdicts import Outcome
+from gradtool.errors import GradtoolError
+
+DIED = "the process that planned it died, perhaps for want of memory"
+
+
+def outcomes(
+    cases: Sequence[Case],
+    *,
+    run: bool = False,
+    jobs: int | None = None,
+    cache: Cache | None = None,
+    advance: Callable[[], object] = lambda: None,
+) -> list[Outcome]:
+    """What measuring each case comes to, in the order of the cases.
+
+    At most `jobs` are measured at once: as many as there are processors by default.  `advance` is
+    called once for each.  What `run` measures is never taken from the cache.
+    """
+    keys = [None if run or cache is None else key_of(case) for case in cases]
+    found: dict[int, Outcome] = {}
+    for number, key in enumerate(keys):
+        known = cache.get(key) if cache else None
+        if known is not None:
+            found[number] = Outcome(known)
+            advance()
+
+    waiting = [number for number in range(len(cases)) if number not in found]
+    for number, outcome in _measured([(n, cases[n]) for n in waiting], jobs, run=run):
+        found[number] = outcome
+        if cache is not None and outcome.metrics is not None:
+            cache.put(keys[number], outcome.metrics)
+        advance()
+    return [found[number] for number in range(len(cases))]
+
+
+def outcome_of(case: Case, *, run: bool = False) -> Outcome:
+    """What measuring a case comes to, whatever it is."""
+    try:
+        return Outcome(measure(case, run=run))
+    except GradtoolError as error:
+        return Outcome(None, str(error), error.exit_code)
+    except MemoryError:
+        return Outcome(None, "out of memory", 4)
+
+
+def _measured(
+    waiting: Sequence[tuple[int, Case]], jobs: int | None, *, run: bool
+) -> Iterator[tuple[int, Outcome]]:
+    """Numbers of cases and their outcomes, as they come."""
+    most = min(jobs or os.cpu_count() or 1, len(waiting))
+    if most < 2:
+        for number, case in waiting:
+            yield number, outcome_of(case, run=run)
+        return
+    alone = []
+    with _pool(most) as pool:
+        futures = {pool.submit(outcome_of, case, run=run): (n, case) for n, case in waiting}
+        for future in as_completed(futures):
+            number, case = futures[future]
+            try:
+                yield number, future.result()
+            except BrokenProcessPool:
+                alone.append((number, case))
+    for number, case in sorted(alone, key=lambda pair: pair[0]):
+        yield number, _alone(case, run=run)
+
+
+def _alone(case: Case, *, run: bool) -> Outcome:
+    """The outcome in a process of its own: when one dies, all that wait in a pool are lost."""
+    with _pool(1) as pool:
+        try:
+            return pool.submit(outcome_of, case, run=run).result()
+        except BrokenProcessPool:
+            return Outcome(None, DIED, 70)
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    """Processes that begin afresh: a copy of this one may hold locks of its threads."""
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))

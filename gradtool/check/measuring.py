@@ -1,0 +1,101 @@
+"""From a case to its metrics: load, differentiate, plan, and perhaps run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradtool.check.cases import Case
+from gradtool.check.metrics import METRICS, Metrics
+from gradtool.errors import UsageError
+from gradtool.text import count
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from gradtool.plans import Planned, Workload
+
+
+def measure(case: Case, *, run: bool = False) -> Metrics:
+    """The metrics of a case; with `run` also those of a step that runs on the CPU.
+
+    Raises:
+        GradtoolError: the model cannot be read, differentiated or planned, or sizes are open.
+    """
+    from gradtool import io
+    from gradtool.check.footprint import operators_of, tensors_of, why_kept
+    from gradtool.plans import workload
+    from gradtool.reports.breakdown import unsized
+
+    training, notes = _training(case)
+    symbols = io.symbols(training)
+    if symbols:
+        listed = ", ".join(f"{name} = 1" for name in symbols)
+        raise UsageError(f"sizes are open: give them in the case, as in dims = {{ {listed} }}")
+    work = workload(training)
+    found = case.plan.strategy(case.folder)(work)
+    tensors, left_out = tensors_of(found.plan)
+    values = _planned(work, found)
+    if run:
+        values |= _measured(work, found)
+    if values.get("extra-flops") is None:
+        notes.append("extra-flops: not known, an operator of unknown cost runs again")
+    if counts := unsized(work.program):
+        listed = ", ".join(f"{op} ({number})" for op, number in counts.items())
+        notes.append(f"not counted, their sizes depend on data: results of {listed}")
+    return Metrics(
+        values={name: value for name in METRICS if (value := values.get(name)) is not None},
+        tensors=tensors,
+        operators=operators_of(found.plan),
+        left_out=left_out,
+        kept=why_kept(work, found, tensors),
+        notes=tuple(notes),
+        cut_short=case.plan.cut_short(case.folder) or bool(found.proof and found.proof.cut_short),
+    )
+
+
+def _training(case: Case) -> tuple[ir.Model, list[str]]:
+    """The training graph of a case, and what is to be said about it."""
+    from gradtool import api
+    from gradtool.passes.backward import Offenders
+
+    loaded = api.load(case.path, dims=case.dims, shapes=case.shapes, batch=case.batch)
+    if api.is_training_graph(loaded) and not {"loss", "head_grads"} & case.gradient.keys():
+        return loaded, []
+    try:
+        made = api.grad(loaded, **case.gradient)
+    except Offenders as error:
+        listed = ", ".join(f"{row.op} ({count(row.count, 'node')})" for row in error.rows[:8])
+        error.args = (f"no gradient for {listed}",)
+        raise
+    return made.model, list(made.warnings)
+
+
+def _planned(work: Workload, found: Planned) -> dict[str, int | None]:
+    from gradtool.check.footprint import region_peaks
+    from gradtool.plans import extra_flops, total_flops
+    from gradtool.reports.plans import activation_bytes
+
+    plan = found.plan
+    return {
+        **region_peaks(plan),
+        "peak": plan.peak,
+        "total": plan.total,
+        "load": plan.load,
+        "activations": activation_bytes(plan),
+        "flops": total_flops(plan.program),
+        "extra-flops": extra_flops(plan, work.kept),
+        "nodes": len(plan.program.steps),
+        "recomputed": sum(step.stage == "recompute" for step in plan.program.steps),
+    }
+
+
+def _measured(work: Workload, found: Planned) -> dict[str, int | None]:
+    """What a step takes that runs on the CPU, with inputs drawn at random."""
+    from gradtool import api
+    from gradtool.plans import write
+
+    result = api.run(write(work, found), "random", device="cpu", measure=True)
+    if result.measurement is None:
+        return {}
+    high = result.measurement.high_water
+    return {"measured-arena": high, "measured-peak": high + result.measurement.outside}
