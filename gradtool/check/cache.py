@@ -17,6 +17,7 @@ from typing import Any
 from gradtool import __version__
 from gradtool.check.baselines import SCHEMA_VERSION
 from gradtool.check.cases import Case
+from gradtool.check.data_files import locations
 from gradtool.check.metrics import Metrics
 from gradtool.errors import UsageError
 from gradtool.io.documents import read_document
@@ -82,6 +83,7 @@ def key_of(case: Case) -> str | None:
         return None
     try:
         files = [_digest(case.path), *(_digest(case.folder / path) for path in case.plan.files)]
+        files += [_identity(case.path.parent / location) for location in locations(case.path)]
     except OSError:
         return None
     described: dict[str, Any] = {**case.made_for, "asked": repr(case.plan), "files": files}
@@ -93,6 +95,14 @@ def _is_path(loss: str) -> bool:
     """Whether a loss is named as `pkg.mod:function`."""
     head, colon, _ = loss.rpartition("*")[2].partition(":")
     return bool(colon) and "." in head
+
+
+def _identity(path: Path) -> str:
+    """What tells whether a file of weights, too large to be read, is still the same."""
+    if not path.exists():
+        return f"{path.name} absent"
+    status = path.stat()
+    return f"{path.name} {status.st_size} {status.st_mtime_ns}"
 
 
 def _digest(path: Path) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from gradtool.check.cases import Case
+from gradtool.check.data_files import locations
 from gradtool.errors import GradtoolError, UsageError
 
 _POINTER = b"version https://git-lfs.github.com/spec/"
@@ -32,7 +33,9 @@ class Revision:
         if where is None:
             raise UsageError(f"--base {ref}: {str(folder)!r} lies in no git repository")
         self.root = Path(os.fsdecode(where.rstrip(b"\n"))).resolve()
-        found = _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+        found = _git(
+            folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
         if found is None:
             raise UsageError(
                 f"--base {ref}: the repository has no such revision; in a shallow clone, fetch it "
@@ -49,10 +52,10 @@ class Revision:
         model = self._extract(case.path)
         if model is None:
             return None
-        if model.read_bytes()[: len(_POINTER)] == _POINTER:
+        if _is_pointer(model):
             raise GradtoolError(f"{case.model}: is a Git LFS pointer at --base: fetch it first")
-        for location in _locations(model):
-            self._extract(case.path.parent / location)
+        for location in locations(model):
+            self._extract(case.path.parent / location, is_data=True)
         for path in case.plan.files:
             self._extract(case.folder / path)
         here = self.into / self._inside(case.folder)
@@ -66,52 +69,49 @@ class Revision:
         except ValueError as error:
             raise UsageError(f"{path}: lies outside the repository, so --base has none") from error
 
-    def _extract(self, path: Path) -> Path | None:
-        """A file as it is in the revision; None where it is not, or lies there as a pointer only.
+    def _extract(self, path: Path, *, is_data: bool = False) -> Path | None:
+        """A file as it is in the revision; None where it is not.
 
-        Filters run as in a checkout, so that files in large file storage are had.
+        Filters run as in a checkout, so that files in large file storage are had.  Data of which
+        there is only a pointer is left out: planning needs no weights.
         """
         inside = self._inside(path)
         target = self.into / inside
         if target.exists():
             return target
-        data = _git(self.root, "cat-file", "--filters", f"{self.commit}:{inside.as_posix()}")
-        if data is None:
-            return None
-        if data[: len(_POINTER)] == _POINTER and path.suffix not in (".onnx", ".onnxtxt"):
-            return None
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+        blob = f"{self.commit}:{inside.as_posix()}"
+        with target.open("wb") as file:
+            found = _git(self.root, "cat-file", "--filters", blob, into=file) is not None
+        if not found or (is_data and _is_pointer(target)):
+            target.unlink()
+            return None
         return target
 
 
-def _locations(model: Path) -> Iterable[str]:
-    """Where the model's external data lies, from its folder; none where it cannot be read."""
-    from gradtool.errors import ModelError
-    from gradtool.io import external, read
-    from gradtool.io.walk import tensors
-
-    try:
-        proto = read.from_file(model)
-        found = [
-            external.reference(tensor, tensor.name).location
-            for tensor in tensors(proto)
-            if tensor.external_data
-        ]
-    except ModelError:
-        return []
-    return dict.fromkeys(found)
+def _is_pointer(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
 
 
-def _git(folder: Path, *arguments: str) -> bytes | None:
-    """What git prints; None if it fails. Raises UsageError if there is no git."""
-    command: Sequence[str] = ("git", "-C", str(folder), *arguments)
+def _git(folder: Path, *arguments: str, into: IO[bytes] | None = None) -> bytes | None:
+    """What git prints, unless that goes `into` a file; None if it fails.
+
+    Raises:
+        UsageError: there is no git.
+    """
+    command = ("git", "-C", str(folder), *arguments)
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command, and no shell
-            command, capture_output=True, check=False, timeout=_SECONDS, stdin=subprocess.DEVNULL
+            command,
+            stdout=into or subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            timeout=_SECONDS,
         )
     except FileNotFoundError as error:
         raise UsageError("--base needs git, and there is none here") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"--base: git cannot be run: {error}") from error
-    return done.stdout if done.returncode == 0 else None
+    return (done.stdout or b"") if done.returncode == 0 else None

@@ -1,0 +1,26 @@
+"""The files beside a model that hold its external data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gradtool.errors import ModelError
+
+
+def locations(model: Path) -> list[str]:
+    """Paths from the model's folder, each once; none where the model cannot be read.
+
+    No path leads out of the folder.
+    """
+    from gradtool.io import external, read, walk
+
+    try:
+        proto = read.from_file(model)
+        found = [
+            external.reference(tensor, tensor.name).location
+            for tensor in walk.tensors(proto)
+            if tensor.external_data
+        ]
+    except ModelError:
+        return []
+    return list(dict.fromkeys(found))
