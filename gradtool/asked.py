@@ -28,7 +28,7 @@ class Asked:
     """
 
     strategy: str | None = None
-    checkpoints: Sequence[str] = ()
+    checkpoints: Sequence[str] | None = None
     budget: str | int | None = None
     max_slowdown: str | float | Fraction | None = None
     plan: str | os.PathLike[str] | None = None
@@ -47,7 +47,7 @@ class Asked:
         self._check()
         if self.plan is not None:
             return partial(plan_files.planned_by, file=plan_files.load(self.plan))
-        if self.checkpoints:
+        if self.checkpoints is not None:
             return partial(strategies.checkpoints, names=self.checkpoints)
         name = self.strategy or "optimal"
         if name not in SEARCHED:
@@ -77,7 +77,7 @@ class Asked:
 
     def _check(self) -> None:
         goals = {
-            "checkpoints": bool(self.checkpoints),
+            "checkpoints": self.checkpoints is not None,
             "a budget": self.budget is not None,
             "a slowdown": self.max_slowdown is not None,
             "a plan": self.plan is not None,
@@ -95,7 +95,8 @@ class Asked:
                 "say what to compute again: a strategy, checkpoints, a budget, a slowdown or a plan"
             )
         if len(given) > 1:
-            raise UsageError(f"{given[0]} and {given[1]} do not go together")
+            both = f"{given[0]} and {given[1]} do not go together"
+            raise UsageError(f"say what to compute again by one thing: {both}")
 
 
 @dataclass(frozen=True)

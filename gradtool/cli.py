@@ -21,9 +21,13 @@ COMMANDS = {
     "recompute": "Compute segments of forward again in backward.",
     "run": "Run forward and backward once on a device.",
     "report": "Show the memory that a training step is planned to take.",
+    "check": "Fail if a model here takes more memory than before.",
+    "compare": "Show what moved between two models, plans or reports.",
+    "init": "Write a configuration for check, and the first baseline.",
     "ops": "List gradient rules and kernels: all, or those of a model.",
     "doctor": "Show versions, devices and free memory.",
     "completion": "Print the completion script of a shell.",
+    "schema": "Print the JSON Schema of an output.",
 }
 
 
@@ -75,11 +79,18 @@ class _Passed(Exception):
     show_default=True,
     help="When to colour the output.",
 )
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(readable=False),
+    help="The configuration; default: gradtool.toml or pyproject.toml of this folder, or above.",
+)
+@click.option("--no-config", is_flag=True, help="Take no configuration.")
 @click.option("-v", "--verbose", count=True, help="Say more; a bug then shows its traceback.")
 @click.option("-q", "--quiet", is_flag=True, help="Print results and errors only.")
 @click.version_option(__version__, prog_name="gradtool")
 @click.pass_context
-def group(ctx: click.Context, /, *, color: str, verbose: int, quiet: bool) -> None:  # fmt: skip
+def group(ctx: click.Context, /, *, verbose: int, **options: Any) -> None:  # fmt: skip
     """The gradient compiler for ONNX files.
 
     \b
@@ -87,7 +98,9 @@ def group(ctx: click.Context, /, *, color: str, verbose: int, quiet: bool) -> No
     gradtool report model.onnx   shows what a training step takes, and what holds it
     gradtool run model.onnx      runs one step, and measures it against the plan
     """  # noqa: D301 - \b keeps click from joining the lines
-    ctx.obj = {"color": color, "verbose": verbose, "quiet": quiet}
+    if options["no_config"] and options["config"] is not None:
+        ctx.fail("--config and --no-config do not go together")
+    ctx.obj = {**options, "verbose": verbose}
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
         ctx.exit(2)

@@ -95,7 +95,7 @@ def recompute(
         GradtoolError: no plan within the budget was found, with what can be reached.
     """
     asked = Asked(
-        strategy, checkpoints, budget, max_slowdown, plan, optimizer, cost, seed, time_limit
+        strategy, checkpoints or None, budget, max_slowdown, plan, optimizer, cost, seed, time_limit
     )
     return _rewritten(graph, asked.plans(), dims)
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from conftest import build
 
-LAYERS = 6
+LAYERS = 3
 
 
 def deep(batch: str = "batch", layers: int = LAYERS) -> onnx.ModelProto:

@@ -11,6 +11,11 @@ SMALL = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.integers(0, 
 # `(size, first, last)`: no order of the greedy packings fits these into their load of 7.
 SEARCHED = [(3, 5, 5), (2, 4, 5), (2, 0, 2), (2, 0, 4), (2, 0, 3), (1, 1, 3), (2, 3, 5)]
 
+# Packing outwards does not fit these into their load of 9 either; the search does.
+ONLY_SEARCHED = [
+    (1, 2, 2), (2, 2, 4), (2, 1, 3), (5, 5, 9), (4, 1, 1), (2, 1, 2), (4, 3, 7), (1, 0, 4),
+]  # fmt: skip
+
 # Their load is 5, and they need 6.
 OUT_OF_REACH = [
     (2, 6, 6), (1, 3, 5), (3, 0, 3), (3, 5, 6), (1, 1, 4), (2, 4, 4), (2, 0, 0), (1, 4, 5),

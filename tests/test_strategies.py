@@ -20,7 +20,7 @@ from gradtool.plans import planned, workload
 SAMPLES = Path(__file__).parents[1] / "samples"
 
 
-def model(batch="256", layers=6):
+def model(batch="256", layers=3):
     made = ir.from_proto(deep(batch, layers))
     shapes.infer(made)
     return made
@@ -60,8 +60,8 @@ def test_mirror_says_what_it_decided_and_what_it_applied(work):
     found = strategies.mirror(work)
 
     decided = sum(found.decision.marks.values())
-    assert found.notes == (f"mirror: {decided} nodes decided, 5 applied",)
-    assert len(found.schedule.recomputed) == 5
+    assert found.notes == (f"mirror: {decided} nodes decided, 2 applied",)
+    assert len(found.schedule.recomputed) == 2
 
 
 def test_a_decision_is_kept_where_nothing_is_applied(work):

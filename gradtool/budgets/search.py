@@ -26,7 +26,7 @@ CUTS = 0.02  # so little that hardly more is done than the cuts say
 _GROWTH = 4
 _ROUNDS = 8
 FEW_ROUNDS = 6
-FEWER_ROUNDS = 3
+FEWER_ROUNDS = 2
 _LARGE = 2_000  # steps of a program in which a search goes as far as it can
 _FINE = 256  # parts of the range of budgets that are told apart
 
@@ -155,6 +155,7 @@ def halved(probes: Probes, allowed: int | None, effort: float, rounds: int = _RO
         if least_known(probes, allowed).plan.peak > middle:
             low = middle
         low = max(low, probes.least_of(allowed) - 1)
+    probes.ask(least_known(probes, allowed).plan.peak, effort)
     return least_known(probes, allowed)
 
 

@@ -7,10 +7,10 @@ line.  There are integers and names in it: no time, no path, nothing measured.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from gradtool.check.cases import Case
 from gradtool.check.metrics import Metrics
@@ -88,13 +88,12 @@ def write(folder: Path, found: Iterable[tuple[Case, Metrics]]) -> list[Case]:
             outputs.append((path, data))
     if outputs:
         _make(folder)
-    atomic.write(
-        [
-            atomic.Output(atomic.target(path, force=True), lambda file, data=data: file.write(data))
-            for path, data in outputs
-        ]
-    )
+    atomic.write([atomic.Output(atomic.target(p, force=True), _filler(d)) for p, d in outputs])
     return changed
+
+
+def _filler(data: bytes) -> Callable[[BinaryIO], object]:
+    return lambda file: file.write(data)
 
 
 def orphans(folder: Path, cases: Iterable[Case]) -> list[str]:

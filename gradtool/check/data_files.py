@@ -17,8 +17,8 @@ def locations(model: Path) -> list[str]:
     try:
         proto = read.from_file(model)
         found = [
-            external.reference(tensor, tensor.name).location
-            for tensor in walk.tensors(proto)
+            external.reference(tensor, where).location
+            for tensor, where in walk.tensors(proto)
             if tensor.external_data
         ]
     except ModelError:

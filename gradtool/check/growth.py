@@ -126,9 +126,7 @@ def _shape(tensor: Tensor) -> str:
     return "x".join(map(str, tensor.shape)) or "scalar"
 
 
-def _operators(
-    before: Metrics, now: Metrics, size: Callable[[Operator], int]
-) -> Iterator[Grown]:
+def _operators(before: Metrics, now: Metrics, size: Callable[[Operator], int]) -> Iterator[Grown]:
     for name, found in now.operators.items():
         old = before.operators.get(name)
         taken = size(old) if old else 0

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gradtool.check.metrics import METRICS, metric_named
-
 from gradtool.errors import UsageError
 from gradtool.reports.text import escape, shorten
-from gradtool.reports.units import parse_bytes
+from gradtool.reports.units import format_bytes, format_count, parse_bytes
 
 
 @dataclass(frozen=True)
@@ -69,3 +68,8 @@ def parse_amount(metric: str, given: str | int) -> int:
         shown = shorten(escape(given), 40, ellipsis="...")
         raise UsageError(f"'{shown}' is no number of {METRICS[metric].unit}, which {metric} is in")
     return int(digits)
+
+
+def format_amount(metric: str, value: int) -> str:
+    """A value of a metric with its unit."""
+    return format_bytes(value) if METRICS[metric].unit == "bytes" else format_count(value)

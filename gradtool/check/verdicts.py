@@ -10,7 +10,7 @@ from gradtool.check.baselines import Baseline
 from gradtool.check.cases import Case
 from gradtool.check.growth import Grown, growth
 from gradtool.check.metrics import METRICS, Metrics
-from gradtool.check.thresholds import Threshold
+from gradtool.check.thresholds import Threshold, format_amount
 
 Verdict = Literal["ok", "improved", "updated", "grew", "over limit", "new", "stale", "error"]
 FAILED: tuple[Verdict, ...] = ("grew", "over limit", "new", "stale", "error")
@@ -27,11 +27,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Rules:
-    """How strict to be beside the rules of a case, which `fail_on` replaces where it is given."""
+    """How strict to be beside the rules of a case, which `fail_on` replaces where it is given.
+
+    `base` is the revision that the baselines are planned from, empty where they were recorded.
+    """
 
     fail_on: tuple[Threshold, ...] = ()
     allow_new: bool = False
     fail_on_stale: bool = False
+    base: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,13 +95,14 @@ def judge(case: Case, outcome: Outcome, baseline: Baseline | None, rules: Rules)
     changes = tuple(_changes(case, before, now, thresholds))
     verdict = _verdict(case, baseline, changes, rules)
     broken = next((c for c in changes if c.broken), None)
+    reasons = _reasons(case, baseline, verdict, rules.base)
     grown = () if before is None or broken is None else growth(before, now, broken.metric)
     return Judged(
         case,
         verdict,
         now,
         tuple(sorted(changes, key=lambda c: not c.broken)),
-        (*_reasons(case, baseline, verdict), *_unchecked(case, before, now, thresholds)),
+        (*reasons, *_unchecked(case, before, now, thresholds)),
         grown,
         1 if verdict in FAILED else 0,
     )
@@ -140,7 +145,7 @@ def _broken(
 ) -> Iterator[str]:
     value = now[metric]
     if metric in case.limit and value > case.limit[metric]:
-        yield f"limit {metric} = {case.limit[metric]}"
+        yield f"limit {format_amount(metric, case.limit[metric])}"
     if metric == "measured-arena" and value > now["peak"]:
         yield "a run takes no more than was planned"
     for rule in thresholds:
@@ -148,10 +153,11 @@ def _broken(
             yield f"fail-on {rule.text}"
 
 
-def _reasons(case: Case, baseline: Baseline | None, verdict: Verdict) -> Iterator[str]:
+def _reasons(case: Case, baseline: Baseline | None, verdict: Verdict, base: str) -> Iterator[str]:
     if baseline is None:
         if verdict == "new":
-            yield "there is no baseline: record one with --update"
+            known = f"{base} does not have the model" if base else "there is no baseline"
+            yield f"{known}: {'give --allow-new' if base else 'record one with --update'}"
         return
     yield from _differences(baseline.made_for, case.made_for)
     if verdict == "stale":
@@ -162,7 +168,8 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[
     """What the baseline was made for, where that is something else than the case."""
     for key in now:
         if before.get(key) != now[key]:
-            yield f"the baseline is of {key} {_said(before.get(key))}, the case of {_said(now[key])}"
+            old, new = _said(before.get(key)), _said(now[key])
+            yield f"the baseline is of {key} {old}, the case of {new}"
 
 
 def _said(value: object) -> str:

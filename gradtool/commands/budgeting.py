@@ -88,9 +88,10 @@ def asked(options: Mapping[str, Any]) -> Asked:
     from gradtool.asked import Asked
     from gradtool.commands.planning import checkpoint_names
 
+    checkpoints = options["checkpoints"]
     return Asked(
         strategy=options["strategy"],
-        checkpoints=checkpoint_names(options["checkpoints"]),
+        checkpoints=checkpoint_names(checkpoints) if checkpoints else None,
         budget=options["budget"],
         max_slowdown=options["max_slowdown"],
         plan=options["plan_file"],

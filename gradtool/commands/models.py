@@ -132,22 +132,39 @@ def expand(patterns: Sequence[str]) -> list[str]:
 
 
 def discover(ctx: click.Context) -> str:
-    """The model meant when none is named: the last one differentiated here, or the only one.
+    """The model meant when none is named: of the cases, the last one here, or the only one.
 
     Raises:
         UsageError: there is no model here, or several.
     """
+    configured = _configured(ctx)
+    if configured is not None:
+        return configured
     last = None if os.environ.get("CI") else _last()
     if last is not None:
         say(ctx, f"model: {last} (the last 'gradtool grad' here)")
         return last
-    found = [str(path) for path in sorted(Path().glob("*.onnx")) if not _is_ours(path)]
+    found = [str(path) for path in sorted(Path().glob("*.onnx")) if not is_ours(path)]
     if len(found) == 1:
         say(ctx, f"model: {found[0]} (the only one here)")
         return found[0]
     if not found:
         raise UsageError("no MODEL given, and there is no .onnx file in this folder")
     raise UsageError(f"no MODEL given; here are {', '.join(found)}")
+
+
+def _configured(ctx: click.Context) -> str | None:
+    """The model of all cases of the configuration, None where there is no case."""
+    from gradtool.commands.configured import configuration
+
+    found = configuration(ctx)
+    if found is None or not found.cases:
+        return None
+    paths = list(dict.fromkeys(str(case.path) for case in found.cases))
+    if len(paths) > 1:
+        raise UsageError(f"no MODEL given; the cases of {found.path} are of {', '.join(paths)}")
+    say(ctx, f"model: {paths[0]} (of the cases in {found.path})")
+    return paths[0]
 
 
 def remember(path: str) -> None:
@@ -179,7 +196,7 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _is_ours(path: Path) -> bool:
+def is_ours(path: Path) -> bool:
     """Whether we wrote this file: its metadata lies in it as plain text."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

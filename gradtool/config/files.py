@@ -12,7 +12,7 @@ from gradtool.errors import UsageError
 OWN = "gradtool.toml"
 SHARED = "pyproject.toml"
 _MOST_BYTES = 1 << 22
-_HEADER = re.compile(r"^[ \t]*\[\[[ \t]*(?:tool[ \t]*\.[ \t]*gradtool[ \t]*\.[ \t]*)?case[ \t]*\]\]")
+_HEADER = re.compile(r"^\s*\[\[\s*(?:tool\s*\.\s*gradtool\s*\.\s*)?case\s*\]\]")
 
 
 def find(start: Path) -> Path | None:

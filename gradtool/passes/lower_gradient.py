@@ -39,7 +39,6 @@ def lower_gradients(model: ir.Model) -> dict[str, str]:
     found: dict[str, str] = {}
     while node := next((n for n in model.graph if is_gradient(n)), None):
         found |= _lower(model, node)
-        model.graph.sort()
         infer(model)
     if found and not any(n.domain == DOMAIN for n in model.graph.all_nodes()):
         model.graph.opset_imports.pop(DOMAIN, None)
@@ -96,14 +95,39 @@ def _lower(model: ir.Model, node: ir.Node) -> dict[str, str]:
     for emitted in op.emitted[start:]:
         emitted.metadata_props[STAGE] = "backward" if is_step else "forward"
     gradients = {x: v.name or "" for x, v in zip(xs, node.outputs, strict=False)}
+    results = []
     for output, x in zip(node.outputs, fed, strict=False):
         if output.name:
-            result = op.Identity(made.gradients[x])
+            result = _copied(op, made.gradients[x])
             name, output.name = output.name, None
             result.name = name
             output.replace_all_uses_with(result, replace_graph_outputs=True)
+            results.append(result)
     drop([node])
+    _move_behind(model.graph, results)
     return gradients
+
+
+def _move_behind(graph: ir.Graph, results: list[ir.Value]) -> None:
+    """Put what reads gradients at the end of the graph; all else keeps its place."""
+    found = set(results)
+    later = []
+    for node in graph:
+        if any(v in found for v in reads(node)):
+            later.append(node)
+            found.update(node.outputs)
+    graph.remove(later)
+    graph.extend(later)
+
+
+def _copied(op: Builder, gradient: ir.Value) -> ir.Value:
+    """A copy of a gradient, made where that is final: what reads it need not wait for others."""
+    result: ir.Value = op.Identity(gradient)
+    copy_, maker = result.producer(), gradient.producer()
+    if copy_ is not None and maker is not None and maker.graph is op.graph:
+        op.graph.remove(copy_)
+        op.graph.insert_after(maker, copy_)
+    return result
 
 
 def _values(graph: ir.Graph) -> dict[str, ir.Value]:

@@ -26,38 +26,50 @@ def update_early(model: ir.Model) -> int:
     if not updates:
         return 0
     places = _places(model, nodes, updates)
+    free = dict.fromkeys(node for node in updates if node not in places)
     at: dict[int, list[ir.Node]] = {}
-    for node in updates:
-        at.setdefault(places[node], []).append(node)
+    for node in sorted(places, key=places.__getitem__):
+        at.setdefault(places[node], []).extend(_with_free(node, free))
+    end = max((i for i, node in enumerate(nodes) if stage(node) != "update"), default=-1)
+    at.setdefault(end, []).extend(free)
     graph.remove(updates)
-    for place in sorted(at):
-        if place < 0:
-            graph.insert_before(graph[0], at[place])
+    for place, following in at.items():
+        if place >= 0:
+            graph.insert_after(nodes[place], following)
         else:
-            graph.insert_after(nodes[place], at[place])
+            graph.extend(following)
     return len(updates)
 
 
-def _places(model: ir.Model, nodes: list[ir.Node], updates: list[ir.Node]) -> Mapping[ir.Node, int]:
-    """By update, the number of the other node that it follows; -1 for the start of the graph."""
+def _places(model: ir.Model, nodes: list[ir.Node], updates: list[ir.Node]) -> dict[ir.Node, int]:
+    """By update that reads something of the step, the number of the other node it follows."""
     others = {node: i for i, node in enumerate(nodes) if stage(node) != "update"}
     readers = _readers_of_state(model, nodes)
     place: dict[ir.Node, int] = {}
     for node in updates:
-        waits = [p for v in reads(node) if (p := v.producer()) is not None]
-        own = [place[n] if n in place else others[n] for n in waits if n in place or n in others]
-        if own:
+        makers = [p for v in reads(node) if (p := v.producer()) is not None]
+        after = [place.get(n, others.get(n)) for n in makers]
+        known = [p for p in after if p is not None]
+        if known:
             replaced = (n for v in node.outputs for n in readers.get(v, ()) if n in others)
-            own += [others[n] for n in replaced]
-            place[node] = max(own)
-    first: dict[ir.Value, int] = {}
-    for node in reversed(updates):
-        if node not in place:
-            later = [first[v] for v in node.outputs if v in first]
-            place[node] = min(later, default=max(others.values(), default=-1))
-        for value in reads(node):
-            first[value] = min(first.get(value, place[node]), place[node])
+            place[node] = max(known + [others[n] for n in replaced])
     return place
+
+
+def _with_free(node: ir.Node, free: dict[ir.Node, None]) -> list[ir.Node]:
+    """A node behind those of `free` that it needs, which leave `free`."""
+    found: list[ir.Node] = []
+    waiting = [(node, False)]
+    while waiting:
+        each, ready = waiting.pop()
+        if ready:
+            found.append(each)
+        elif each is node or each in free:
+            free.pop(each, None)
+            waiting.append((each, True))
+            makers = dict.fromkeys(p for v in reads(each) if (p := v.producer()) is not None)
+            waiting += [(maker, False) for maker in makers if maker in free]
+    return found
 
 
 def _readers_of_state(model: ir.Model, nodes: list[ir.Node]) -> Mapping[ir.Value, list[ir.Node]]:

@@ -230,6 +230,8 @@ def unseat(m: Memory, step: int, slot: int) -> None:
 def begin(m: Memory) -> None:
     """Count what a new memory holds: once, before anything else."""
     m[LOW], m[HIGH] = 0, FAR
+    for p in range(m[LENGTH]):
+        m[EXCESS] += excess(m, p)
     for p in range(m[LENGTH] - 1):
         instance = m[m[ORDER] + p]
         step = instance >> BITS

@@ -172,7 +172,7 @@ def _plan_json(row: Row, kept: Plan) -> dict[str, Any]:
         "max_batch": row.max_batch,
         "steps": len(plan.program.steps),
         "peak_step": int(plan.peak_step),
-        "lower_bound_bytes": None if row.proof is None else row.proof.least,
+        "lower_bound_bytes": 0 if row.proof is None else row.proof.least,
         "proof": None if row.proof is None else proof_json(row.proof),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradtool.reports.units import format_bytes, format_count, format_seconds
+from gradtool.reports.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
     from gradtool.planning.proof import Proof
@@ -23,7 +23,8 @@ def lines(found: Planned) -> tuple[str, ...]:
     said = [f"{known}; found by {proof.how}"]
     if proof.least:
         allowed = proof.allowed
-        what = "" if allowed is None else f" that computes {percent(proof, allowed)} again"
+        share = format_percent(proof.share(allowed or 0))
+        what = "" if allowed is None else f" that computes {share} again"
         said.append(f"no plan{what} takes less than {format_bytes(proof.least)} (proven)")
     if proof.cut_short:
         said.append("cut short: the best plan so far; more time may find another")

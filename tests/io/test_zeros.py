@@ -12,27 +12,25 @@ import pytest
 from gradtool import io
 from gradtool.io.zeros import Zeros
 
-MODEL = """<ir_version: 10, opset_import: ["" : 20]> g (float[1024, 2] x) => (float[1024, 2] y)
-    <float[1024, 2] w> { s = Add (x, w) t = Add (s, a) u = Add (t, b) y = Add (u, c) }"""
+MODEL = """<ir_version: 10, opset_import: ["" : 20]>
+g (float[1024, 2] x, float[1024, 2] w, float[1024, 2] a, float[1024, 2] b, float[1] c) => (y) {
+    s = Add (x, w) t = Add (s, a) u = Add (t, b) y = Add (u, c)
+}"""
 SIZES = {"a": (1024, 2), "b": (1024, 2), "c": (1,)}
 
 
 @pytest.fixture
 def path(tmp_path):
-    """A model whose one weight lies in a file beside it."""
-    values = np.arange(2048, dtype=np.float32)
-    (tmp_path / "w.bin").write_bytes(values.tobytes())
-    model = onnx.parser.parse_model(MODEL.replace("<float[1024, 2] w>", "").replace(
-        "float[1024, 2] x)", "float[1024, 2] x, float[1024, 2] w, float[1024, 2] a,"
-        " float[1024, 2] b, float[1] c)"))  # fmt: skip
+    """A model whose weight w lies in a file beside it."""
+    np.arange(2048, dtype=np.float32).tofile(tmp_path / "w.bin")
+    model = onnx.parser.parse_model(MODEL)
     del model.graph.input[1:]
     tensor = model.graph.initializer.add(name="w", dims=[1024, 2], data_type=1)
     tensor.data_location = onnx.TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="w.bin")
     for name, sizes in SIZES.items():
-        model.graph.initializer.append(
-            onnx.numpy_helper.from_array(np.ones(sizes, np.float32), name)
-        )
+        made = onnx.numpy_helper.from_array(np.ones(sizes, np.float32), name)
+        model.graph.initializer.append(made)
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     return tmp_path / "m.onnx"
 
@@ -70,9 +68,7 @@ def test_beside_weights_in_a_file_they_share_one_place(path):
     target = path.with_name("step.onnx")
     io.save(with_zeros(path), target)
     written = onnx.load(target, load_external_data=False)
-    places = {
-        t.name: {e.key: e.value for e in t.external_data} for t in written.graph.initializer
-    }
+    places = {t.name: {e.key: e.value for e in t.external_data} for t in written.graph.initializer}
     again = io.load(target)
 
     assert places["a"] == places["b"] == {

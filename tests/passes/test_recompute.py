@@ -195,3 +195,18 @@ def test_a_program_of_another_model_is_refused():
 
     with pytest.raises(ValueError, match="the model has no node"):
         apply(model, flatten(trained("views")), Schedule.of(()))
+
+
+def test_a_clone_of_a_step_that_read_a_clone_reads_the_latest_instance():
+    """c reads the second instance of a and runs again behind the third."""
+    text = """g (float[4] x) => (w, y, z) {
+        a = Tanh (x) w = Neg (a) c = Exp (a) y = Neg (c) z = Sin (c)
+    }"""
+    model = prepared(parse(text))
+    program = flatten(model)
+    a, w, c, y, z = range(5)
+    schedule = Schedule.of((a, w, a, c, y, a, c, z))
+
+    assert lines(rewritten(model, schedule, program))[5:] == [
+        "a_recompute_2 = Tanh (x)", "c_recompute = Exp (a_recompute_2)", "z = Sin (c_recompute)",
+    ]  # fmt: skip

@@ -7,13 +7,14 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packings import SEARCHED, SMALL, columns, lasting, least, load
+from packings import ONLY_SEARCHED, SEARCHED, SMALL, columns, lasting, least, load
 
 from gradtool.errors import UsageError
 from gradtool.planning.arena import PLAN, SEARCH, Effort, load_profile, overlap, pack, place
 from gradtool.planning.liveness import Lifetime
 from gradtool.planning.plan import Buffer
 
+SEARCHING = Effort(work=PLAN.work)
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 LARGE = st.lists(st.tuples(st.integers(0, 90), st.integers(0, 20), st.integers(0, 12)), max_size=40)
 
@@ -63,7 +64,7 @@ def test_parts_that_share_no_step_share_memory():
 
 
 def test_the_search_finds_what_no_order_does():
-    packing = pack(*columns(SEARCHED))
+    packing = pack(*columns(SEARCHED), effort=SEARCHING)
 
     assert (packing.size, packing.load, packing.proven) == (7, 7, True)
     assert packing.how.startswith("search")
@@ -153,8 +154,8 @@ def test_two_buffers_that_share_bytes_and_a_step_are_told():
 def test_planning_imports_nothing_of_the_extra():
     code = f"""
 import sys
-from gradtool.planning.arena import pack
-assert pack(*{columns(SEARCHED)}).how.startswith("search")
+from gradtool.planning.arena import PLAN, pack
+assert pack(*{columns(ONLY_SEARCHED)}, effort=PLAN).how.startswith("search")
 print([name for name in ("numba", "ortools") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

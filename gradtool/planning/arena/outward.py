@@ -82,16 +82,17 @@ class Filling:
         fixed = self._around(members, found)
         for high, whole in product((False, True), self.orders):
             order = whole[inside[whole]]
-            failures = np.zeros(len(found), dtype=np.int64)
+            failures, fewest = np.zeros(len(found), dtype=np.int64), len(order)
             for _ in range(TURNS):
                 if self.work <= 0:
                     return False
                 again = order[np.argsort(-failures[order], kind="stable")]
-                left = self._place(again, fixed, found, high=high)
+                left = self._place(again, fixed, found, fewest, high=high)
                 if not left:
                     return True
                 found[members] = -1
                 failures[left] += 1
+                fewest = min(fewest, len(left))
         return False
 
     def _around(self, members: Numbers, found: Numbers) -> Numbers:
@@ -101,8 +102,13 @@ class Filling:
         (near,) = np.nonzero((found >= 0) & (start < last) & (stop > first))
         return near[np.argsort(found[near], kind="stable")]
 
-    def _place(self, order: Numbers, fixed: Numbers, found: Numbers, *, high: bool) -> list[int]:
-        """Put each buffer into the first gap that holds it, from one side; those left over."""
+    def _place(
+        self, order: Numbers, fixed: Numbers, found: Numbers, most: int, *, high: bool
+    ) -> list[int]:
+        """Put each buffer into the first gap that holds it, from one side.
+
+        Those left over; it ends when they are more than `most`.
+        """
         problem, count = self.problem, len(fixed)
         start, stop, size = problem.start, problem.stop, problem.size
         seen = np.empty((4, count + len(order)), dtype=np.int64)
@@ -119,6 +125,8 @@ class Filling:
             (gaps,) = (limit - reach >= extent).nonzero()
             if not gaps.size:
                 left.append(item)
+                if len(left) > most:
+                    break
                 continue
             offset = limit[gaps[-1]] - extent if high else reach[gaps[0]]
             found[item] = offset

@@ -31,10 +31,10 @@ class Effort:
     time: float = 0.0
 
 
-PLAN = Effort(work=2_000_000, filling=120_000_000)
-SEARCH = Effort(work=4_000_000_000, filling=120_000_000, extras=True, time=0.2)
+PLAN = Effort(work=1_000_000, filling=175_000_000)
+SEARCH = Effort(work=4_000_000_000, filling=175_000_000, extras=True, time=0.2)
 INTERPRETED = 100
-HALVINGS = 4
+HALVINGS = 2
 
 
 @dataclass(frozen=True, slots=True)

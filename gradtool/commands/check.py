@@ -1,0 +1,88 @@
+"""The command `gradtool check`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gradtool.commands.options import together
+from gradtool.commands.output import print_json, print_table
+from gradtool.errors import UsageError
+
+_FLAGS = together(
+    click.option("--update", is_flag=True,
+                 help="Record what the cases take now as their baselines."),
+    click.option("--only-improved", is_flag=True,
+                 help="With --update: only of cases that take less than before."),
+    click.option("--allow-new", is_flag=True, help="Let cases without a baseline pass."),
+    click.option("--fail-on-stale", is_flag=True,
+                 help="Fail where less is taken than the baseline says."),
+    click.option("--fail-on", multiple=True, metavar="RULE",
+                 help="What fails, as in peak:1%+1MiB; replaces the rules of the configuration."),
+    click.option("--base", metavar="REF",
+                 help="Compare with the models of another git revision instead of baselines."),
+    click.option("--run", is_flag=True,
+                 help="Run a step of each case on the CPU, and measure it."),
+    click.option("--list", "listing", is_flag=True, help="List the cases; plan nothing."),
+    click.option("--exit-zero", is_flag=True, help="Exit 0 where cases fail, but not on errors."),
+    click.option("--output", "outputs", multiple=True, metavar="FORMAT[:PATH]",
+                 help="Write table, json, markdown, github, junit or sarif; several at once."),
+    click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N",
+                 help="Plan N cases at once.  [default: as many as there are processors]"),
+    click.option("--no-cache", is_flag=True, help="Plan everything anew."),
+)  # fmt: skip
+
+
+@click.command("check")
+@click.argument("names", metavar="[CASE]...", nargs=-1)
+@_FLAGS
+@click.pass_context
+def command(ctx: click.Context, /, *, names: tuple[str, ...], **flags: Any) -> None:  # fmt: skip
+    """Fail if the training step of a model in this repository takes more memory than before.
+
+    CASES are those of [tool.gradtool] in pyproject.toml, or of gradtool.toml: their names, or
+    globs; all of them by default.
+    """
+    from gradtool.check.cases import chosen
+    from gradtool.commands import checking, telling
+    from gradtool.commands.configured import require
+
+    _refuse(flags)
+    config = require(ctx)
+    cases = chosen(config.cases, names)
+    outputs = telling.parse_outputs(flags["outputs"])
+    if flags["listing"]:
+        _list(ctx, config.baseline, cases, outputs)
+        return
+    gate = checking.judged(ctx, config, cases, flags)
+    telling.tell(ctx, gate, outputs)
+    ctx.exit(checking.exit_code(gate, zero=flags["exit_zero"]))
+
+
+def _refuse(flags: dict[str, Any]) -> None:
+    """Raise UsageError for flags that do not go together."""
+    if flags["only_improved"] and not flags["update"]:
+        raise UsageError("--only-improved is of --update")
+    for other in ("update", "fail_on_stale"):
+        if flags["base"] is not None and flags[other]:
+            raise UsageError(f"--base and --{other.replace('_', '-')} do not go together")
+
+
+def _list(ctx: click.Context, folder: Any, cases: Any, outputs: dict[str, str]) -> None:
+    from gradtool.check.baselines import path_of
+    from gradtool.reports.gate.tables import case_table
+
+    forms = list(outputs) or ["table"]
+    if forms not in (["table"], ["json"], ["markdown"]) or set(outputs.values()) - {"-"}:
+        raise UsageError("--list is printed as table, json or markdown")
+    recorded = [(case, path_of(folder, case).is_file()) for case in cases]
+    if forms == ["json"]:
+        listed = [
+            {"case": case.name, "group": case.group, "model": case.model, **case.made_for,
+             "limit": dict(case.limit), "recorded": found}
+            for case, found in recorded
+        ]  # fmt: skip
+        print_json({"schema_version": 1, "cases": listed})
+        return
+    print_table(ctx, case_table(recorded), forms[0])

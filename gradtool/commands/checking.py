@@ -1,0 +1,178 @@
+"""What `gradtool check` does: cases are measured and judged, and baselines recorded."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradtool.commands.output import color, say
+from gradtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradtool.check.baselines import Baseline
+    from gradtool.check.cases import Case
+    from gradtool.check.metrics import Metrics
+    from gradtool.check.verdicts import Judged, Outcome, Rules
+    from gradtool.config import Config
+    from gradtool.reports.gate import GateRun
+
+Measured = list[tuple["Case", "Outcome", "Baseline | None"]]
+
+
+def judged(
+    ctx: click.Context, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
+) -> GateRun:
+    """The cases measured, judged, and recorded where that is asked for."""
+    from gradtool.check.thresholds import parse_threshold
+    from gradtool.check.verdicts import Rules, verdicts
+    from gradtool.reports.gate import GateRun
+
+    rules = Rules(
+        tuple(map(parse_threshold, flags["fail_on"])),
+        allow_new=flags["allow_new"],
+        fail_on_stale=flags["fail_on_stale"],
+        base=flags["base"] or "",
+    )
+    if flags["base"] is not None:
+        found = _against(ctx, config, cases, flags)
+    else:
+        outcomes = _outcomes(ctx, config, cases, flags)
+        found = [
+            _with_baseline(config, case, outcome, update=flags["update"])
+            for case, outcome in zip(cases, outcomes, strict=True)
+        ]
+    told = verdicts(found, rules)
+    if flags["update"]:
+        wanted = _wanted(found, rules, only_improved=flags["only_improved"])
+        told = _record(ctx, config, wanted, told)
+    _remarks(ctx, config, told, flags)
+    return GateRun(told, _place(config.path), rules.base)
+
+
+def _outcomes(
+    ctx: click.Context, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
+) -> list[Outcome]:
+    from gradtool.check.cache import Cache
+    from gradtool.check.jobs import outcomes
+    from gradtool.reports.progress import bar
+
+    cache = None if flags["no_cache"] else Cache(config.folder)
+    with bar("planning cases", total=len(cases), color=color(ctx)) as shown:
+        return outcomes(
+            cases, run=flags["run"], jobs=flags["jobs"], cache=cache, advance=shown.advance
+        )
+
+
+def _with_baseline(
+    config: Config, case: Case, outcome: Outcome, *, update: bool
+) -> tuple[Case, Outcome, Baseline | None]:
+    """An outcome beside what was recorded; a damaged file is an error, unless it is replaced."""
+    from gradtool.check import baselines
+    from gradtool.check.verdicts import Outcome
+
+    try:
+        return case, outcome, baselines.read(config.baseline, case)
+    except UsageError as error:
+        if update:
+            return case, outcome, None
+        return case, Outcome(None, str(error), error.exit_code), None
+
+
+def _against(
+    ctx: click.Context, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
+) -> Measured:
+    """Outcomes beside those of the same cases with the files of another revision."""
+    from gradtool.check.baselines import Baseline
+    from gradtool.check.revisions import Revision
+    from gradtool.check.verdicts import Outcome
+
+    with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
+        revision = Revision(flags["base"], config.folder, Path(folder))
+        earlier = {case.name: revision.case(case) for case in cases}
+        there = [case for case in earlier.values() if case is not None]
+        both = iter(_outcomes(ctx, config, [*cases, *there], flags))
+        now = [(case, next(both)) for case in cases]
+        before = dict(zip((case.name for case in there), both, strict=True))
+    found: Measured = []
+    for case, outcome in now:
+        base = before.get(case.name)
+        if base is None or outcome.metrics is None:
+            found.append((case, outcome, None))
+        elif base.metrics is None:
+            error = f"at {flags['base']}: {base.error}"
+            found.append((case, Outcome(None, error, base.exit_code), None))
+        else:
+            found.append((case, outcome, Baseline(base.metrics, case.made_for)))
+    return found
+
+
+def _wanted(
+    found: Measured, rules: Rules, *, only_improved: bool
+) -> dict[str, tuple[Case, Metrics]]:
+    """The cases to record, by name: all that were planned, or those that take less than before."""
+    from gradtool.check.verdicts import judge
+
+    lenient = replace(rules, fail_on_stale=False)
+    return {
+        case.name: (case, outcome.metrics)
+        for case, outcome, baseline in found
+        if outcome.metrics is not None
+        and (not only_improved or judge(case, outcome, baseline, lenient).verdict == "improved")
+    }
+
+
+def _record(
+    ctx: click.Context,
+    config: Config,
+    wanted: Mapping[str, tuple[Case, Metrics]],
+    told: Sequence[Judged],
+) -> tuple[Judged, ...]:
+    """Write baselines; cases that fail for nothing but their baseline now pass."""
+    from gradtool.check import baselines
+
+    changed = baselines.write(config.baseline, wanted.values())
+    for case in changed:
+        say(ctx, f"recorded {baselines.path_of(config.baseline, case)}")
+    names = {case.name for case in changed}
+    return tuple(
+        replace(each, verdict="updated", reasons=(), grown=(), exit_code=0)
+        if each.case.name in names and each.verdict != "over limit"
+        else each
+        for each in told
+    )
+
+
+def _remarks(
+    ctx: click.Context, config: Config, told: Sequence[Judged], flags: Mapping[str, Any]
+) -> None:
+    """What is to be said beside the verdicts."""
+    from gradtool.check import baselines
+
+    for each in told:
+        for note in each.metrics.notes if each.metrics else ():
+            say(ctx, f"{each.case.name}: {note}")
+        if not each.failed:
+            for reason in each.reasons:
+                say(ctx, f"{each.case.name}: {reason}")
+    if flags["base"] is None:
+        for name in baselines.orphans(config.baseline, config.cases):
+            say(ctx, f"{config.baseline / name}: is of no case; delete it")
+
+
+def _place(path: Path) -> str:
+    """The configuration from the root of its repository, as links to it go."""
+    real = path.resolve()
+    root = next((folder for folder in real.parents if (folder / ".git").exists()), real.parent)
+    return real.relative_to(root).as_posix()
+
+
+def exit_code(gate: GateRun, *, zero: bool) -> int:
+    """The code of the gravest outcome; `zero` forgives what is a verdict, not an error."""
+    codes = [each.exit_code for each in gate.judged]
+    code = max(codes, default=0)
+    return 0 if zero and code == 1 else code

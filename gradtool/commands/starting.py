@@ -1,0 +1,179 @@
+"""What `gradtool init` does: models become cases, cases are planned, a configuration is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradtool.commands.models import is_ours
+from gradtool.commands.output import color, say
+from gradtool.errors import GradtoolError, UsageError
+from gradtool.text import suggest
+
+if TYPE_CHECKING:
+    from gradtool.check.cases import Case
+    from gradtool.check.metrics import Metrics
+    from gradtool.check.verdicts import Judged
+
+
+@dataclass(frozen=True)
+class Started:
+    """The tables of the cases that can be planned, with what they take, and why others have none."""
+
+    tables: tuple[Mapping[str, Any], ...]
+    cases: tuple[tuple[Case, Metrics], ...]
+    judged: tuple[Judged, ...]
+    left_out: Mapping[str, str]
+
+
+def target(ctx: click.Context, *, force: bool) -> Path:
+    """The file to write: `--config`, `pyproject.toml` if there is one, else `gradtool.toml`.
+
+    Raises:
+        UsageError: there is a configuration, and `force` is not given.
+    """
+    from gradtool.config.files import OWN, SHARED
+    from gradtool.io import atomic
+    from gradtool.starter import has_section
+
+    given = (ctx.obj or {}).get("config")
+    there = [Path(name) for name in (OWN, SHARED) if Path(name).exists()]
+    path = Path(given) if given is not None else there[0] if there else Path(OWN)
+    if has_section(path) and not force:
+        raise UsageError(f"{path} is a configuration already; pass --force to replace it")
+    atomic.target(path, force=True)
+    return path
+
+
+def found() -> list[str]:
+    """The models of this folder and below that gradtool did not write.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from gradtool.starter import models_below
+
+    models = [model for model in models_below(Path.cwd()) if not is_ours(Path(model))]
+    if not models:
+        raise UsageError("there is no .onnx file in this folder or below: name a model")
+    return models
+
+
+def start(
+    ctx: click.Context, path: Path, models: Sequence[str], plan: str, dims: Sequence[str]
+) -> Started:
+    """A case for each model, planned.
+
+    Raises:
+        UsageError: no model can be planned, or a size is of no symbol.
+    """
+    from gradtool.check.verdicts import Rules, judge
+
+    tables, left_out = _tables(ctx, path, models, plan, dims)
+    cases = [_case(table, path) for table in tables]
+    outcomes = _outcomes(ctx, cases)
+    planned = []
+    for table, case, outcome in zip(tables, cases, outcomes, strict=True):
+        if outcome.metrics is None:
+            left_out[table["model"]] = outcome.error
+        else:
+            planned.append((table, case, outcome))
+    for model, why in left_out.items():
+        say(ctx, f"{model}: no case: {why}")
+    if not planned:
+        raise UsageError("no model here can be planned, so there is nothing to check")
+    return Started(
+        tuple(table for table, _, _ in planned),
+        tuple((case, outcome.metrics) for _, case, outcome in planned if outcome.metrics),
+        tuple(judge(case, o, None, Rules(allow_new=True)) for _, case, o in planned),
+        left_out,
+    )
+
+
+def text_of(path: Path, started: Started) -> str:
+    """The whole new text of the configuration."""
+    from gradtool import starter
+    from gradtool.config.files import SHARED
+
+    shared = path.name == SHARED
+    section = starter.configuration(started.tables, started.left_out, shared=shared)
+    if shared and path.exists():
+        return starter.added_to(starter.read(path), section, path)
+    return section
+
+
+def write(path: Path, text: str) -> None:
+    """Write the configuration, whole or not at all."""
+    from gradtool.io import atomic
+
+    data = text.encode("utf-8")
+    atomic.write([atomic.Output(atomic.target(path, force=True), lambda file: file.write(data))])
+
+
+def _tables(
+    ctx: click.Context, path: Path, models: Sequence[str], plan: str, dims: Sequence[str]
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The table of each model that can be read, and what is wrong with the others."""
+    from gradtool.io import parse_dim
+    from gradtool.starter import case_names
+
+    given = dict(map(parse_dim, dims))
+    places = [_from(path.parent, model) for model in models]
+    symbols, left_out = _symbols(dict(zip(places, models, strict=True)))
+    known = dict.fromkeys(name for names in symbols.values() for name in names)
+    for name in given:
+        if name not in known:
+            raise UsageError(f"--dim {name}: no model here has such a size{suggest(name, known)}")
+    tables = []
+    for model, name in zip(symbols, case_names(list(symbols)), strict=True):
+        sizes = {symbol: given.get(symbol, 1) for symbol in symbols[model]}
+        assumed = ", ".join(f"{symbol}=1" for symbol in sizes if symbol not in given)
+        if assumed:
+            say(ctx, f"{name}: assumed {assumed}: write yours into {path}")
+        tables.append({"name": name, "model": model, "dims": sizes, "plan": plan})
+    return tables, left_out
+
+
+def _symbols(models: Mapping[str, str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """The open sizes of each model, by its path in the configuration."""
+    from gradtool import api, io
+
+    symbols: dict[str, tuple[str, ...]] = {}
+    left_out: dict[str, str] = {}
+    for place, model in models.items():
+        try:
+            symbols[place] = tuple(io.symbols(api.load(model)))
+        except GradtoolError as error:
+            left_out[place] = str(error)
+    return symbols, left_out
+
+
+def _from(folder: Path, model: str) -> str:
+    """The path of a model from a folder, as a configuration says it."""
+    if model == "-":
+        raise UsageError("a case needs a file: standard input is none")
+    return Path(os.path.relpath(model, folder)).as_posix()
+
+
+def _case(table: Mapping[str, Any], path: Path) -> Case:
+    from gradtool.check.thresholds import parse_threshold
+    from gradtool.config.cases import cases_of
+    from gradtool.starter import RULE
+
+    (case,) = cases_of(table, path, 1, 1, [parse_threshold(RULE)])
+    return case
+
+
+def _outcomes(ctx: click.Context, cases: Sequence[Case]) -> list[Any]:
+    from gradtool.check.cache import Cache
+    from gradtool.check.jobs import outcomes
+    from gradtool.reports.progress import bar
+
+    cache = Cache(cases[0].folder) if cases else None
+    with bar("planning cases", total=len(cases), color=color(ctx)) as shown:
+        return list(outcomes(cases, cache=cache, advance=shown.advance))

@@ -1,0 +1,130 @@
+"""The verdicts of `gradtool check` in every format that is asked for."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from gradtool.commands.output import print_line, print_table, say
+from gradtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradtool.reports.gate import GateRun
+    from gradtool.reports.table import Table
+
+FORMATS = ("table", "json", "markdown", "github", "junit", "sarif")
+ALONE = ("json", "junit", "sarif")  # on stdout: a document, nothing else
+SUMMARY = "GITHUB_STEP_SUMMARY"
+
+
+def parse_outputs(given: Sequence[str]) -> dict[str, str]:
+    """By format where to write it, `-` for stdout.
+
+    Raises:
+        UsageError: there is no such format, a file cannot be written, or two outputs collide.
+    """
+    from gradtool.io import atomic
+    from gradtool.text import suggest
+
+    found: dict[str, str] = {}
+    for text in given:
+        form, _, path = text.partition(":")
+        if form not in FORMATS:
+            hint = suggest(form, FORMATS) or f"; there are {', '.join(FORMATS)}"
+            raise UsageError(f"--output {text}: there is no format {form!r}{hint}")
+        if form in found:
+            raise UsageError(f"--output {form} is given twice")
+        found[form] = path or "-"
+    printed = [form for form, path in found.items() if path == "-"]
+    if len(printed) > 1 and set(printed) & set(ALONE):
+        raise UsageError(f"--output {printed[0]} and {printed[1]} both go to stdout: name a file")
+    files = [atomic.target(path, force=True) for path in found.values() if path != "-"]
+    if len(set(files)) < len(files):
+        raise UsageError("--output: two formats go to one file")
+    return found
+
+
+def tell(ctx: click.Context, gate: GateRun, outputs: Mapping[str, str]) -> None:
+    """Write the verdicts in every format, the table on stdout unless something else goes there."""
+    from gradtool.io import atomic
+    from gradtool.reports.gate import RENDERERS
+
+    files = []
+    for form, path in outputs.items():
+        if path == "-" and form == "table":
+            continue
+        text = _table_text(gate) if form == "table" else RENDERERS[form](gate)
+        if path == "-":
+            _print(text)
+        else:
+            files.append(atomic.Output(atomic.target(path, force=True), _filler(text)))
+    if outputs.get("table", "") == "-" or "-" not in outputs.values():
+        _show(gate, lambda table: print_table(ctx, table), print_line)
+    atomic.write(files)
+    _summarise(ctx, gate)
+
+
+def _show(gate: GateRun, table: Callable[[Table], None], line: Callable[[str], None]) -> None:
+    """The table of verdicts, and below it why each failure is one."""
+    from gradtool.reports.gate.run import explanation, headline
+    from gradtool.reports.gate.tables import grown_table, verdict_table
+
+    table(verdict_table(gate.judged))
+    for judged in gate.failed:
+        line("")
+        for sentence in explanation(judged):
+            line(f"{judged.case.name}: {sentence}")
+        grown = grown_table(judged)
+        if grown is not None:
+            table(grown)
+    line("")
+    line(headline(gate))
+
+
+def _table_text(gate: GateRun) -> str:
+    """The same as text, each table as wide as it needs to be."""
+    from rich.console import Console
+
+    from gradtool.reports.console import HEIGHT, UNBOUNDED
+    from gradtool.reports.table import render
+    from gradtool.reports.text import escape
+
+    stream = io.StringIO()
+    console = Console(file=stream, width=UNBOUNDED, height=HEIGHT, color_system=None)
+    _show(
+        gate,
+        lambda table: render(table, console),
+        lambda line: print(escape(line), file=stream),
+    )
+    return stream.getvalue()
+
+
+def _filler(text: str) -> Callable[[BinaryIO], object]:
+    data = text.encode("utf-8", "backslashreplace")
+    return lambda file: file.write(data)
+
+
+def _print(text: str) -> None:
+    from gradtool.reports.text import fit
+
+    click.echo(fit(text, getattr(sys.stdout, "encoding", None) or "ascii"), nl=False)
+
+
+def _summarise(ctx: click.Context, gate: GateRun) -> None:
+    """Append the Markdown to the summary of a GitHub job, where there is one."""
+    path = os.environ.get(SUMMARY)
+    if not path:
+        return
+    from gradtool.reports.gate import RENDERERS
+
+    try:
+        with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(f"{RENDERERS['markdown'](gate)}\n")
+    except OSError as error:
+        say(ctx, f"{SUMMARY}: {path}: cannot be written: {error.strerror or error}")

@@ -1,0 +1,65 @@
+// The data of the report: columns of whole numbers that point into lists of names.
+
+const REGIONS = [
+  "parameters", "state", "constants", "inputs", "gradients", "outputs", "activations", "workspace",
+];
+
+const summed = (differences) => {
+  let at = 0;
+  return differences.map((difference) => (at += difference));
+};
+
+const tensorAt = (data, plan, number) => {
+  const { tensors, strings } = data;
+  const tensor = plan.tensors[number];
+  return {
+    number,
+    name: strings[tensors.name[tensor]],
+    region: strings[tensors.region[tensor]],
+    shape: strings[tensors.shape[tensor]],
+    type: strings[tensors.type[tensor]],
+    bytes: tensors.bytes[tensor],
+    first: plan.first[number],
+    last: plan.first[number] + plan.held[number],
+  };
+};
+
+const nodeAt = (data, plan, step) => {
+  const { nodes, strings } = data;
+  const node = plan.nodes[step];
+  const text = (column) => strings[nodes[column][node]];
+  return { name: text("name"), op: text("op"), stage: text("stage"), source: text("source") };
+};
+
+// Bytes alive at each step, by region and in all.
+const courseOf = (tensors, steps) => {
+  const by = new Map(REGIONS.map((region) => [region, new Float64Array(steps + 1)]));
+  for (const { region, first, last, bytes } of tensors) {
+    const change = by.get(region);
+    change[first] += bytes;
+    change[last + 1] -= bytes;
+  }
+  const live = new Float64Array(steps);
+  for (const change of by.values()) {
+    let at = 0;
+    for (let step = 0; step < steps; step += 1) {
+      at += change[step];
+      change[step] = at;
+      live[step] += at;
+    }
+  }
+  return { by, live };
+};
+
+// A plan with its tensors, the largest first, and its course; made when it is first shown.
+const unpacked = (data, plan) => {
+  if (plan.course) return plan;
+  for (const column of ["nodes", "tensors", "first"]) plan[column] = summed(plan[column]);
+  plan.steps = plan.nodes.length;
+  plan.list = plan.tensors.map((_, number) => tensorAt(data, plan, number));
+  plan.list.sort((a, b) => b.bytes - a.bytes || a.number - b.number);
+  plan.course = courseOf(plan.list, plan.steps);
+  plan.regions = REGIONS.filter((region) => plan.list.some((tensor) => tensor.region === region));
+  plan.stages = plan.nodes.map((node) => data.strings[data.nodes.stage[node]]);
+  return plan;
+};

@@ -1,0 +1,41 @@
+// What each budget costs in extra work: a curve and a table.
+
+const showFrontier = (frontier, peaks) => {
+  if (!frontier) return;
+  $("frontier").hidden = false;
+  const body = $("points").tBodies[0];
+  for (const { budget, peak, extra, bound, how } of frontier) {
+    const row = make("tr");
+    const [least, most] = [percentText(bound, true), percentText(extra, true)];
+    row.append(...[bytesText(budget), bytesText(peak), most, least].map((text) =>
+      make("td", "number", text)), make("td", "", how));
+    body.append(row);
+  }
+  drawCurve($("curve"), frontier, peaks);
+};
+
+const drawCurve = (holder, frontier, peaks) => {
+  const [width, height, left, bottom] = [720, 260, 64, 220];
+  const svg = draw(holder, "svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
+  const ceiling = Math.max(...frontier.map(({ extra }) => extra), 0.01) * 1.1;
+  const widest = Math.max(...peaks, ...frontier.map(({ peak }) => peak));
+  const x = (bytes) => left + ((width - left - 24) * bytes) / widest;
+  const y = (share) => bottom - ((bottom - 16) * share) / ceiling;
+  for (const { size, label } of ticks(widest)) {
+    draw(svg, "line", { class: "grid", x1: x(size), x2: x(size), y1: 16, y2: bottom });
+    draw(svg, "text", { x: x(size), y: bottom + 18, "text-anchor": "middle" }, label);
+  }
+  for (const share of [0, ceiling / 2.2, ceiling / 1.1]) {
+    draw(svg, "line", { class: "grid", x1: left, x2: width - 24, y1: y(share), y2: y(share) });
+    draw(svg, "text", { x: left - 8, y: y(share) + 4, "text-anchor": "end" },
+      percentText(share, true));
+  }
+  for (const [name, value] of [["bound", (p) => p.bound], ["curve", (p) => p.extra]]) {
+    const points = frontier.map((point) => `${x(point.peak).toFixed(1)} ${y(value(point)).toFixed(1)}`);
+    draw(svg, "path", { class: name, d: `M${points.join("L")}` });
+  }
+  for (const { peak, extra } of frontier) {
+    const dot = draw(svg, "circle", { class: "dot", cx: x(peak), cy: y(extra), r: 4 });
+    draw(dot, "title", {}, `${bytesText(peak)}: ${percentText(extra, true)} extra work`);
+  }
+};

@@ -1,0 +1,129 @@
+"""What moved between two planned steps, as tables and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradtool.check.metrics import METRICS
+from gradtool.reports.memory import FOOTER, PLANNED
+from gradtool.reports.table import Column, Table
+from gradtool.reports.units import format_bytes, format_count, format_percent
+from gradtool.text import count
+
+if TYPE_CHECKING:
+    from gradtool.comparison import Comparison, Moved
+
+COUNTED = ("node",)  # parts that are numbers of runs, not bytes
+
+
+def totals_table(found: Comparison) -> Table:
+    """Every total that both sides have, moved or not."""
+    return Table(
+        columns=(
+            Column("whole step"),
+            Column("before", "right", "number"),
+            Column("now", "right", "number"),
+            Column("moved", "right", "number"),
+            Column("share", "right", "number"),
+        ),
+        rows=tuple(
+            (
+                row.name,
+                *_amounts(row, counted=METRICS[row.name].unit != "bytes"),
+                format_percent(row.delta / row.before, signed=True)
+                if row.delta and row.before
+                else "",
+            )
+            for row in found.totals
+        ),
+        title=f"{found.before.name} → {found.now.name}",
+    )
+
+
+def part_table(found: Comparison, part: str, top: int) -> Table:
+    """The `top` largest movements of a part; tensors with what is different about them."""
+    rows = found.parts[part]
+    rest = rows[top:]
+    hidden = f"and {len(rest)} more: {_moved(sum(r.delta for r in rest), part)}" if rest else ""
+    renamed = count(found.renamed, "tensor") if part == "tensor" and found.renamed else ""
+    lines = [hidden, f"{renamed} only renamed" if renamed else ""]
+    is_tensor = part == "tensor"
+    return Table(
+        columns=(
+            Column(_TITLES.get(part, part), kind="name"),
+            Column("before", "right", "number"),
+            Column("now", "right", "number"),
+            Column("moved", "right", "number"),
+            *([Column("why")] if is_tensor else []),
+        ),
+        rows=tuple(
+            (row.name, *_amounts(row, counted=part in COUNTED), *([row.why] if is_tensor else []))
+            for row in rows[:top]
+        ),
+        footer="\n".join(line for line in lines if line),
+    )
+
+
+def tables(found: Comparison, top: int) -> Iterator[Table]:
+    """The whole step, then each part of which something moved."""
+    yield totals_table(found)
+    for part, rows in found.parts.items():
+        if rows:
+            yield part_table(found, part, top)
+
+
+def closing_lines(found: Comparison) -> list[str]:
+    """Below the tables: what did not move, what cannot be told, and what is counted."""
+    still = [_TITLES.get(part, part) for part, rows in found.parts.items() if not rows]
+    lines = [f"nothing moved by {', '.join(still)}"] if still else []
+    lines += [f"not compared: {line}" for line in found.unknown]
+    counted = all("state" in side.parts.get("region", ()) for side in (found.before, found.now))
+    return [*lines, f"{PLANNED}CUDA context" if counted else FOOTER]
+
+
+def comparison_json(found: Comparison) -> dict[str, Any]:
+    """What moved, for machines: bytes, but for the metrics and parts that count things."""
+    return {
+        "before": found.before.name,
+        "now": found.now.name,
+        "totals": _rows_json(found.totals),
+        "parts": {part: _rows_json(rows) for part, rows in found.parts.items()},
+        "renamed_tensors": found.renamed,
+        "unknown": list(found.unknown),
+    }
+
+
+_TITLES = {"region": "region at peak", "operator": "operator at peak",
+           "tensor": "tensor at peak", "node": "node that runs again"}  # fmt: skip
+
+
+def _rows_json(rows: Sequence[Moved]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": row.name,
+            "before": row.before,
+            "now": row.now,
+            "moved": row.delta,
+            **({"why": row.why} if row.why else {}),
+        }
+        for row in rows
+    ]
+
+
+def _amounts(row: Moved, *, counted: bool) -> tuple[str, str, str]:
+    shown = format_count if counted else format_bytes
+    before, now = ("" if size is None else shown(size) for size in (row.before, row.now))
+    return before, now, _signed(row.delta, counted=counted)
+
+
+def _moved(delta: int, part: str) -> str:
+    return _signed(delta, counted=part in COUNTED) or "nothing in sum"
+
+
+def _signed(delta: int, *, counted: bool) -> str:
+    """A difference with its sign; empty where there is none."""
+    if not delta:
+        return ""
+    text = format_count(delta) if counted else format_bytes(delta)
+    return f"+{text}" if delta > 0 else text

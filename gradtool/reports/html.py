@@ -1,0 +1,65 @@
+"""The HTML report: one file that needs no network, and that no name in a model can command.
+
+Names are embedded as JSON in which no tag can end or begin, and are set as text only.  A content
+security policy lets the page's own script and style run, known by their hashes, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from importlib import resources
+from typing import Any
+
+from gradtool.reports.page_data import Page, page_data
+
+STYLE = ("report.css",)
+SCRIPT = (
+    "format.js", "data.js", "dom.js", "chart.js", "tensors.js", "frontier.js", "page.js",
+)  # fmt: skip
+
+_SLOT = re.compile(r"\{\{(\w+)\}\}")
+_MARKUP = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&"})
+
+
+def html_page(page: Page) -> str:
+    """The report as the text of an HTML file: the same page gives the same text."""
+    data = page_data(page)
+    style = _joined(STYLE)
+    script = f'"use strict";\n(() => {{\n{_joined(SCRIPT)}}})();\n'
+    slots = {
+        "policy": _policy(style, script),
+        "title": html.escape(data["model"]),
+        "style": style,
+        "script": script,
+        "data": embedded(data),
+    }
+    return _SLOT.sub(lambda slot: slots[slot[1]], _asset("report.html"))
+
+
+def embedded(document: Any) -> str:
+    """JSON in ASCII that may stand in a script element: `<`, `>` and `&` are written as codes."""
+    return json.dumps(document, separators=(",", ":"), allow_nan=False).translate(_MARKUP)
+
+
+def _policy(style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; style-src {_hashed(style)}; script-src {_hashed(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hashed(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return "".join(map(_asset, names))
+
+
+def _asset(name: str) -> str:
+    return (resources.files("gradtool.reports") / "assets" / name).read_text(encoding="utf-8")

@@ -1,0 +1,134 @@
+"""What the HTML report shows, as columns of whole numbers that point into lists of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from gradtool.reports.memory import footer
+from gradtool.reports.plans import Row
+from gradtool.reports.text import escape, shorten
+from gradtool.reports.units import format_percent
+
+if TYPE_CHECKING:
+    from gradtool.planning.plan import Buffer, Plan
+    from gradtool.plans import Planned
+    from gradtool.program import Step
+
+LONGEST = 400  # characters of a name; of a longer one the middle is left out
+NODE = ("name", "op", "stage", "source")
+TENSOR = ("name", "region", "bytes", "shape", "type")
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a report is of: the plans of one model, the one that keeps everything first.
+
+    `dims` are all sizes used, `assumed` those nobody gave; `state` are bytes of optimizer state
+    that the frontier counts with.
+    """
+
+    model: str
+    rows: Sequence[Row]
+    dims: Mapping[str, int]
+    assumed: Mapping[str, int]
+    frontier: Sequence[Planned] = ()
+    state: int = 0
+
+
+def page_data(page: Page) -> dict[str, Any]:
+    """Everything the page's script reads.
+
+    Columns `nodes`, `tensors` and `first` of a plan are differences to the entry before; `held` is
+    how many steps after `first` the tensor lasts.  Steps count from 0.
+    """
+    strings, nodes, tensors = Numbered(), Numbered(), Numbered()
+    plans = [_plan(row, page.rows[0].plan, strings, nodes, tensors) for row in page.rows]
+    return {
+        "model": shown(page.model),
+        "sizes": _sizes(page),
+        "footer": footer([row.plan for row in page.rows]),
+        "plans": plans,
+        "nodes": _columns(NODE, nodes),
+        "tensors": _columns(TENSOR, tensors),
+        "strings": list(strings),
+        "frontier": _frontier(page),
+    }
+
+
+def shown(name: str) -> str:
+    """A name that is inert and not endless."""
+    return shorten(escape(name), LONGEST)
+
+
+class Numbered(dict[Any, int]):
+    """Things numbered in the order in which they were first met."""
+
+    def number(self, thing: Any) -> int:
+        """The number of a thing, a new one if it is new."""
+        return self.setdefault(thing, len(self))
+
+
+def _plan(
+    row: Row, kept: Plan, strings: Numbered, nodes: Numbered, tensors: Numbered
+) -> dict[str, Any]:
+    plan, share = row.plan, row.extra_share
+    return {
+        "name": plan.name,
+        "title": row.title,
+        "peak": int(plan.peak),
+        "peak_step": int(plan.peak_step),
+        "saved": format_percent(row.saved(kept)),
+        "extra": "unknown" if share is None else format_percent(share, signed=True),
+        "nodes": _differences(nodes.number(_node(step, strings)) for step in plan.program.steps),
+        "tensors": _differences(tensors.number(_tensor(plan, b, strings)) for b in plan.buffers),
+        "first": _differences(b.first for b in plan.buffers),
+        "held": [int(b.last - b.first) for b in plan.buffers],
+    }
+
+
+def _node(step: Step, strings: Numbered) -> tuple[int, ...]:
+    texts = (step.name, step.op, step.stage, step.source)
+    return tuple(strings.number(shown(text)) for text in texts)
+
+
+def _tensor(plan: Plan, buffer: Buffer, strings: Numbered) -> tuple[int, ...]:
+    spec = plan.program.values[buffer.values[0]].spec if buffer.values else None
+    shape = "" if spec is None else "×".join(map(str, spec.shape)) or "scalar"
+    dtype = "" if spec is None else spec.dtype.name
+    name, region = strings.number(shown(buffer.name)), strings.number(buffer.region)
+    return (name, region, int(buffer.bytes), strings.number(shape), strings.number(dtype))
+
+
+def _columns(titles: Sequence[str], rows: Iterable[tuple[int, ...]]) -> dict[str, list[int]]:
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in titles]
+    return dict(zip(titles, columns, strict=True))
+
+
+def _differences(numbers: Iterable[int]) -> list[int]:
+    return [int(b - a) for a, b in pairwise((0, *numbers))]
+
+
+def _sizes(page: Page) -> str:
+    """`batch=32 (assumed), sequence=128`."""
+    return ", ".join(
+        f"{shown(name)}={page.dims[name]}{' (assumed)' if name in page.assumed else ''}"
+        for name in sorted(page.dims)
+    )
+
+
+def _frontier(page: Page) -> list[dict[str, Any]] | None:
+    """The points with a proof, budgets rising; work as a share of a step."""
+    pairs = [(each.plan, each.proof) for each in page.frontier if each.proof is not None]
+    return [
+        {
+            "budget": int(proof.budget) + page.state,
+            "peak": int(plan.peak) + page.state,
+            "extra": round(proof.share(proof.extra), 6),
+            "bound": round(proof.share(proof.bound), 6),
+            "how": proof.how,
+        }
+        for plan, proof in pairs
+    ] or None

@@ -1,0 +1,133 @@
+"""Budgets and slowdowns: what is found, what is said, what cannot be had."""
+
+import dataclasses
+from fractions import Fraction
+
+import pytest
+from layered import layers
+
+from gradtool.budgets import search
+from gradtool.budgets.limits import Budget
+from gradtool.budgets.probes import Probes, work_of
+from gradtool.budgets.search import Search, at_most, one_forward, within
+from gradtool.errors import GradtoolError
+
+QUICK = Search(0.1)
+
+
+def test_a_plan_within_a_share_of_keep():
+    work = layers()
+    found = within(work, Budget.of("75%"), QUICK)
+
+    assert found.plan.peak <= work.kept.peak * 3 // 4
+    assert found.proof.extra > 0
+    assert found.notes[0].startswith("optimal: extra work ")
+    assert "bound" in found.notes[0] and "gap" in found.notes[0]
+
+
+def test_optimizer_state_is_part_of_the_budget():
+    work = layers()
+    trained = {"w": next(i for i, v in enumerate(work.program.values) if v.kind == "gradient")}
+    work = dataclasses.replace(work, program=dataclasses.replace(work.program, gradients=trained))
+    state = Budget(optimizer="adam").state(work)
+    found = within(work, Budget.of(work.kept.peak, "adam"), QUICK)
+
+    assert state > 0
+    assert found.plan.peak <= work.kept.peak - state
+    assert "with the state of adam" in found.notes[-1]
+
+
+def test_the_least_budget_is_reached_and_less_is_not():
+    work = layers()
+    least = within(work, Budget.of("min"), QUICK)
+
+    assert least.plan.peak < work.kept.peak
+    with pytest.raises(GradtoolError, match="the smallest budget") as caught:
+        within(work, Budget.of(least.proof.least - 64), QUICK)
+    assert f"{least.plan.peak} bytes" in str(caught.value)
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("share", [0, 0.1, Fraction(1, 5), 1])
+def test_extra_work_stays_below_what_is_allowed(share):
+    work = layers()
+    found = at_most(work, share, QUICK)
+
+    assert found.proof.extra <= share * found.proof.total
+    assert found.proof.allowed == int(share * found.proof.total)
+    assert found.proof.least <= found.plan.peak <= work.kept.peak
+
+
+def test_more_work_never_takes_more_memory():
+    work = layers()
+    peaks = [at_most(work, share, QUICK).plan.peak for share in (0, 0.1, 0.3)]
+
+    assert peaks == sorted(peaks, reverse=True)
+    assert peaks[-1] < peaks[0]
+
+
+def test_without_a_share_one_forward_pass_is_allowed():
+    work = layers()
+    forward = Probes(work).prices.forward(work.program)
+
+    for found in (at_most(work, None, QUICK), one_forward(work)):
+        assert found.proof.allowed == forward
+        assert work_of(found) <= forward
+
+
+def test_a_large_program_is_searched_less():
+    small = layers()
+    steps = small.program.steps * 400
+    large = dataclasses.replace(small, program=dataclasses.replace(small.program, steps=steps))
+
+    assert search.modest(small) == search.QUICK
+    assert search.modest(large) < search.QUICK
+
+
+class Interrupted(Probes):
+    """Stops after the first answer, as if the user had pressed a key then."""
+
+    def ask(self, budget, effort):
+        if effort > search.QUICK or self._asked:
+            raise KeyboardInterrupt
+        return super().ask(budget, effort)
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    monkeypatch.setattr(search, "Probes", Interrupted)
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_an_interrupt_leaves_the_best_so_far_and_says_so(monkeypatch):
+    work = layers(6)
+    monkeypatch.setattr(Interrupted, "known", _with_a_gap)
+    found = within(work, Budget.of("75%"))
+
+    assert found.proof.cut_short
+    assert "cut short" in " ".join(found.notes)
+
+
+def _with_a_gap(self, budget):
+    found = Probes.known(self, budget)
+    return found and dataclasses.replace(found, proof=dataclasses.replace(found.proof, bound=-1))
+
+
+def test_an_interrupt_before_the_first_plan_is_an_interrupt(monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Probes, "ask", stop)
+
+    with pytest.raises(KeyboardInterrupt):
+        within(layers(), Budget.of("75%"))
+
+
+def test_no_time_at_all_is_one_line(monkeypatch):
+    def stop(*_):
+        raise search.TimeIsUp
+
+    monkeypatch.setattr(Probes, "ask", stop)
+
+    with pytest.raises(GradtoolError, match="no plan was found within --time-limit"):
+        within(layers(), Budget.of("75%"), Search(seconds=1.0))

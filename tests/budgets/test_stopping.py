@@ -1,0 +1,38 @@
+"""A clock that ends the work in a block."""
+
+import threading
+
+import pytest
+
+from gradtool.budgets.stopping import TimeIsUp, time_limit
+
+
+def test_work_without_end_is_ended():
+    with pytest.raises(TimeIsUp), time_limit(0.01):
+        while True:
+            pass
+
+
+def test_work_that_ends_in_time_is_left_alone():
+    with time_limit(60):
+        found = sum(range(10))
+
+    assert found == 45
+
+
+def test_a_search_cannot_take_the_end_for_an_answer():
+    assert not issubclass(TimeIsUp, Exception)
+
+
+def test_another_thread_runs_to_its_end():
+    found = []
+
+    def work():
+        with time_limit(1e-6):
+            found.append(sum(range(100_000)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+    assert found == [4999950000]

@@ -1,0 +1,23 @@
+"""Workloads that are planned and never written: their programs were made by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from training_programs import chain
+
+from gradtool.plans import Workload
+
+
+def workload_of(program):
+    """A workload without a model; all its nodes are steps."""
+    work = Workload(None, program, {})
+    work.__dict__["nodes"] = program
+    return work
+
+
+def layers(count=4):
+    """A chain of layers and their gradients whose steps cost 5, 6 or 7."""
+    before = chain(count)
+    priced = [dataclasses.replace(s, flops=5 + i % 3) for i, s in enumerate(before.steps)]
+    return workload_of(dataclasses.replace(before, steps=tuple(priced)))
