@@ -16,6 +16,7 @@ from gradtool.functions.inference import register_shapes
 from gradtool.passes.recompute import apply, mark, prepared
 from gradtool.planning.keep import keep
 from gradtool.planning.mirror import Decision
+from gradtool.planning.order import Ordered, best_order
 from gradtool.planning.plan import Plan
 from gradtool.planning.proof import Proof
 from gradtool.planning.schedule import Schedule, replay
@@ -56,6 +57,11 @@ class Workload:
     def nodes(self) -> Program:
         """The program in which every node is a step, also those that only lay values out."""
         return flatten(sized(self.model, self.dims), dims=self.dims, views=False)
+
+    @cached_property
+    def ordered(self) -> Ordered:
+        """The order of least peak that is found when nothing runs again."""
+        return best_order(self.program)
 
     @cached_property
     def kept(self) -> Plan:

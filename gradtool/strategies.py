@@ -11,7 +11,6 @@ from types import MappingProxyType
 from gradtool.budgets.search import CUTS, one_forward
 from gradtool.planning.mirror import decide
 from gradtool.planning.mirrored import mirrored
-from gradtool.planning.order import best_order
 from gradtool.planning.policy import POLICIES, Policy, marks
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.segment_search import best_segments, sqrt_segments
@@ -29,7 +28,7 @@ def keep(work: Workload) -> Planned:
 
 def reorder(work: Workload) -> Planned:
     """Keep everything, in the order of least peak that is found."""
-    found = best_order(work.program)
+    found = work.ordered
     note = f"order: {found.how}"
     return no_worse(work, planned(work, "none", Schedule.of(found.order), notes=[note]))
 

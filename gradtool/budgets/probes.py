@@ -11,7 +11,6 @@ from gradtool.errors import OverBudget
 from gradtool.planning.budget import cheapest
 from gradtool.planning.mirror import decide
 from gradtool.planning.mirrored import mirrored
-from gradtool.planning.order import best_order
 from gradtool.planning.policy import POLICIES
 from gradtool.planning.proof import Proof
 from gradtool.planning.rework import Rework
@@ -59,7 +58,7 @@ class Probes:
         given = tuple(range(len(program.steps)))
         if len(given) > _ORDERED:
             return given
-        ordered = best_order(program)
+        ordered = self.work.ordered
         return ordered.order if ordered.peak < self.work.kept.load else given
 
     @cached_property

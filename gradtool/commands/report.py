@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gradtool.commands import drawing
 from gradtool.commands.options import (
     PATH,
     grad_options,
@@ -40,6 +41,31 @@ WIDTH = 78  # columns of the timeline
     metavar="N",
     help="Show the N largest tensors.",
 )
+@click.option(
+    "--html",
+    metavar="FILE",
+    type=PATH,
+    help="Write a page to look at: memory over the step, what is alive at each, every tensor.",
+)
+@click.option(
+    "--trace",
+    metavar="FILE.json",
+    type=PATH,
+    help="Write a trace for Perfetto: a slice a node, and memory by region.",
+)
+@click.option(
+    "--plan",
+    type=click.Choice(drawing.PLANS),
+    multiple=True,
+    help="With --html and --trace: a plan beside keeping everything.  "
+    f"[default: {', '.join(drawing.USUAL)}]",
+)
+@click.option(
+    "--frontier",
+    is_flag=True,
+    help="With --html: add what each budget of memory costs in work, which takes longer.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the files to be written.")
 @size_options
 @grad_options
 @optimizer_option
@@ -61,20 +87,22 @@ def command(
     """Show the memory that a training step of MODEL is planned to take, and what holds it.
 
     Several models are shown side by side. A forward model is differentiated first. Nothing is
-    written, and no weights are read.
+    written but what --html and --trace name, and no weights are read.
     """
     from gradtool.commands.workloads import open_workloads
     from gradtool.reports.memory import plans_table
 
     if by and len(models) > 1:
         raise UsageError("--by is for one model")
+    drawn = drawing.asked(models, by, options)
     opened = open_workloads(ctx, models, sizes=(dims, shapes, batch), options=options)
-    if form == "json":
+    if drawn:
+        drawing.write(ctx, opened[0], form, options)
+    elif form == "json":
         print_json(
             {"schema_version": SCHEMA_VERSION, "models": [_json(ctx, each) for each in opened]}
         )
-        return
-    if len(opened) > 1:
+    elif len(opened) > 1:
         names = [each.name for each in opened]
         print_table(ctx, plans_table([each.work.kept for each in opened], names), form)
     else:

@@ -26,8 +26,7 @@ TENSOR = ("name", "region", "bytes", "shape", "type")
 class Page:
     """What a report is of: the plans of one model, the one that keeps everything first.
 
-    `dims` are all sizes used, `assumed` those nobody gave; `state` are bytes of optimizer state
-    that the frontier counts with.
+    `dims` are all sizes used, `assumed` those nobody gave; `frontier` are plans within budgets.
     """
 
     model: str
@@ -35,7 +34,6 @@ class Page:
     dims: Mapping[str, int]
     assumed: Mapping[str, int]
     frontier: Sequence[Planned] = ()
-    state: int = 0
 
 
 def page_data(page: Page) -> dict[str, Any]:
@@ -124,8 +122,8 @@ def _frontier(page: Page) -> list[dict[str, Any]] | None:
     pairs = [(each.plan, each.proof) for each in page.frontier if each.proof is not None]
     return [
         {
-            "budget": int(proof.budget) + page.state,
-            "peak": int(plan.peak) + page.state,
+            "budget": int(proof.budget),
+            "peak": int(plan.peak),
             "extra": round(proof.share(proof.extra), 6),
             "bound": round(proof.share(proof.bound), 6),
             "how": proof.how,

@@ -4,7 +4,7 @@ import dataclasses
 from fractions import Fraction
 
 import pytest
-from layered import layers
+from layered import layers, workload_of
 
 from gradtool.budgets import search
 from gradtool.budgets.limits import Budget
@@ -27,8 +27,8 @@ def test_a_plan_within_a_share_of_keep():
 
 def test_optimizer_state_is_part_of_the_budget():
     work = layers()
-    trained = {"w": next(i for i, v in enumerate(work.program.values) if v.kind == "gradient")}
-    work = dataclasses.replace(work, program=dataclasses.replace(work.program, gradients=trained))
+    trained = {"w": work.program.outputs[0]}
+    work = workload_of(dataclasses.replace(work.program, gradients=trained))
     state = Budget(optimizer="adam").state(work)
     found = within(work, Budget.of(work.kept.peak, "adam"), QUICK)
 

@@ -141,7 +141,7 @@ def test_cheap_steps_run_again_and_dear_ones_do_not():
     found = polish(made, range(100), math.ceil(0.8 * peak), effort=2e-3, fast=False)
 
     assert found.peak <= 0.8 * peak + 1
-    assert found.extra <= 0.01 * sum(s.flops for s in made.steps)
+    assert found.extra <= 0.02 * sum(s.flops for s in made.steps)
 
 
 def test_the_search_ends_where_nothing_is_left_to_gain():

@@ -1,0 +1,91 @@
+"""What each step of a plan really takes: seconds, and bytes beside the arena."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import tracemalloc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.exec import inputs as sources
+from gradtool.exec.device import open_device
+from gradtool.exec.executor import Executor
+from gradtool.exec.run import parameters_of, planned
+from gradtool.planning.plan import Plan
+
+REPEATS = 3
+
+
+@dataclass(frozen=True)
+class StepCosts:
+    """One entry a step of `plan`: its seconds, the median over `repeats` runs, and `outside`.
+
+    `outside` are the bytes that Python and numpy held beside the arena while the step ran, beyond
+    what they held before the first.
+    """
+
+    plan: Plan
+    seconds: tuple[float, ...]
+    outside: tuple[int, ...]
+    repeats: int
+
+
+def step_costs(
+    model: ir.Model,
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+    *,
+    device: str = "cpu",
+    repeats: int = REPEATS,
+) -> StepCosts:
+    """Run a training graph a few times, after one run to warm up, and measure each step.
+
+    Raises:
+        MissingData: an input or a weight is absent.
+    """
+    plan = planned(model, sources.sizes(model, arrays))
+    executor = Executor(plan, open_device(device), parameters_of(model))
+    for name, array in sources.require(model, arrays, "inputs").items():
+        executor.set_input(name, array)
+    with np.errstate(all="ignore"):
+        executor.step()
+        runs = [_seconds(executor) for _ in range(max(repeats, 1))]
+        outside = _outside(executor)
+    seconds = tuple(statistics.median(each) for each in zip(*runs, strict=True))
+    return StepCosts(plan, seconds, outside, max(repeats, 1))
+
+
+def _seconds(executor: Executor) -> list[float]:
+    """The seconds of each step, waiting for the device after each."""
+    executor.rewind()
+    executor.device.synchronize()
+    taken = []
+    for call in executor.calls:
+        start = time.perf_counter()
+        call()
+        executor.device.synchronize()
+        taken.append(time.perf_counter() - start)
+    return taken
+
+
+def _outside(executor: Executor) -> tuple[int, ...]:
+    """The most that was allocated beside the arena during each step."""
+    executor.rewind()
+    gc.freeze()
+    tracemalloc.start()
+    try:
+        gc.collect()
+        before, most = tracemalloc.get_traced_memory()[0], []
+        for call in executor.calls:
+            tracemalloc.reset_peak()
+            call()
+            most.append(max(tracemalloc.get_traced_memory()[1] - before, 0))
+    finally:
+        tracemalloc.stop()
+        gc.unfreeze()
+    return tuple(most)
