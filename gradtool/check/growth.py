@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,11 @@ from gradtool.text import count
 
 AT_PEAK = ("peak", "total", "load", "measured-arena", "measured-peak")
 REGIONS = {"activations": ("activations", "workspace")}
+HELD_NOW = "held at the peak now"
+HELD_LONGER = "more of it held at the peak"
+HELD_MORE = "holds more at the peak"
+LARGER = "larger tensors"
+CONSEQUENCES = (HELD_NOW, HELD_LONGER, HELD_MORE)
 Size = Callable[[Tensor], int]
 _BY_OPERATOR: dict[str, Callable[[Operator], int]] = {
     "flops": lambda o: o.flops,
@@ -38,22 +43,25 @@ class Grown:
 
 
 def growth(before: Metrics, now: Metrics, metric: str = "peak") -> tuple[Grown, ...]:
-    """The tensors, then the operators behind the growth of a metric, largest first each.
+    """The tensors, then the operators behind the growth of a metric: of each, the largest first.
 
-    Metrics of the peak step count what is held there, those of a region what lies in it.  Tensors
-    that only have another name now are none of them.
+    What only happens to be held now comes after what changed itself.  Metrics of the peak
+    step count what is held there, those of a region what lies in it.  Tensors that only have
+    another name now are none of them.
     """
     if metric in _BY_OPERATOR:
-        rows = _operators(before, now, _BY_OPERATOR[metric])
+        rows = _operators(before, now, _BY_OPERATOR[metric], LARGER)
         return tuple(sorted(rows, key=_largest))
     size = _size_for(metric)
     tensors = _tensors(before, now, size)
-    operators = _operators(before, now, lambda o: o.held) if metric in AT_PEAK else ()
+    operators: Iterable[Grown] = ()
+    if metric in AT_PEAK:
+        operators = _operators(before, now, lambda o: o.held, HELD_MORE)
     return (*sorted(tensors, key=_largest), *sorted(operators, key=_largest))
 
 
-def _largest(row: Grown) -> tuple[int, str]:
-    return -row.growth, row.name
+def _largest(row: Grown) -> tuple[bool, int, str]:
+    return row.why in CONSEQUENCES, -row.growth, row.name
 
 
 def _size_for(metric: str) -> Size:
@@ -113,7 +121,7 @@ def _why(name: str, tensor: Tensor, old: Tensor | None, before: Metrics, now: Me
     if old.again > tensor.again:
         reasons.append(f"no longer computed again{_because(name, now)}")
     if not reasons:
-        reasons.append("held at the peak now" if not old.held else "held longer")
+        reasons.append(HELD_LONGER if old.held else HELD_NOW)
     return "; ".join(reasons)
 
 
@@ -126,12 +134,15 @@ def _shape(tensor: Tensor) -> str:
     return "x".join(map(str, tensor.shape)) or "scalar"
 
 
-def _operators(before: Metrics, now: Metrics, size: Callable[[Operator], int]) -> Iterator[Grown]:
+def _operators(
+    before: Metrics, now: Metrics, size: Callable[[Operator], int], otherwise: str
+) -> Iterator[Grown]:
     for name, found in now.operators.items():
         old = before.operators.get(name)
         taken = size(old) if old else 0
         if size(found) > taken:
-            yield Grown(name, "operator", taken, size(found), _why_operator(old, found))
+            why = _why_operator(old, found) or otherwise
+            yield Grown(name, "operator", taken, size(found), why)
 
 
 def _why_operator(old: Operator | None, now: Operator) -> str:
@@ -142,4 +153,4 @@ def _why_operator(old: Operator | None, now: Operator) -> str:
         reasons.append(f"{old.nodes} → {count(now.nodes, 'node')}")
     if old.again != now.again:
         reasons.append(f"{now.again} computed again, before {old.again}")
-    return "; ".join(reasons) or "larger tensors"
+    return "; ".join(reasons)

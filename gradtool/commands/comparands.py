@@ -57,9 +57,7 @@ def _one(
     return [_planned(opened, first, said=plans)], [_planned(opened, second, said=plans)]
 
 
-def _opened(
-    ctx: click.Context, sources: Sequence[str], options: Mapping[str, Any]
-) -> list[Opened]:
+def _opened(ctx: click.Context, sources: Sequence[str], options: Mapping[str, Any]) -> list[Opened]:
     from gradtool.commands.workloads import open_workloads
 
     sizes = (options["dims"], options["shapes"], options["batch"])

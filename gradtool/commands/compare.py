@@ -24,15 +24,28 @@ SCHEMA_VERSION = 1
 
 @click.command("compare")
 @click.argument("sources", metavar="BEFORE [AFTER]", nargs=-1, type=PATH)
-@click.option("--plan", "plans", multiple=True, metavar="NAME|FILE",
-              help="How to plan the models: once for both, or twice; a name is keep, none, mirror, "
-                   "sqrt, segments, min-cut or optimal.  [default: keep]")
-@click.option("--model", metavar="MODEL", type=PATH,
-              help="The model that plans in files are of.")
-@click.option("--by", type=click.Choice(["region", "operator", "tensor", "node"]),
-              help="Show one table: where bytes of the peak moved, or which nodes run again.")
-@click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, metavar="N",
-              help="Show the N largest movements.")
+@click.option(
+    "--plan",
+    "plans",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="How to plan the models: once for both, or twice; a name is keep, none, mirror, "
+    "sqrt, segments, min-cut or optimal.  [default: keep]",
+)
+@click.option("--model", metavar="MODEL", type=PATH, help="The model that plans in files are of.")
+@click.option(
+    "--by",
+    type=click.Choice(["region", "operator", "tensor", "node"]),
+    help="Show one table: where bytes of the peak moved, or which nodes run again.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    default=12,
+    show_default=True,
+    metavar="N",
+    help="Show the N largest movements.",
+)
 @size_options
 @grad_options
 @optimizer_option

@@ -18,11 +18,21 @@ if TYPE_CHECKING:
 
 @click.command("init")
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=PATH)
-@click.option("--plan", default="mirror", show_default=True, metavar="NAME|FILE",
-              help="The plan to check: keep, none, mirror, sqrt, segments, min-cut, optimal, or a "
-                   "file that recompute wrote.")
-@click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
-              help="Give a size to a symbol; those that nobody gives are 1.")
+@click.option(
+    "--plan",
+    default="mirror",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="The plan to check: keep, none, mirror, sqrt, segments, min-cut, optimal, or a "
+    "file that recompute wrote.",
+)
+@click.option(
+    "--dim",
+    "dims",
+    multiple=True,
+    metavar="NAME=SIZE",
+    help="Give a size to a symbol; those that nobody gives are 1.",
+)
 @click.option("--no-baseline", is_flag=True, help="Write the configuration only.")
 @click.option("--force", is_flag=True, help="Replace the configuration that is there.")
 @click.pass_context
@@ -78,4 +88,3 @@ def _tell(
     print_table(ctx, verdict_table(started.judged))
     print_line(f"wrote {path}: {count(len(started.cases), 'case')}{with_baseline}")
     say(ctx, f"next: git add {path}{f' {BASELINE}' if recorded else ''}; then gradtool check")
-

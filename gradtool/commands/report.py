@@ -98,11 +98,13 @@ def command(
     opened = open_workloads(ctx, models, sizes=(dims, shapes, batch), options=options)
     if drawn:
         drawing.write(ctx, opened[0], form, options)
-    elif form == "json":
+        return
+    if form == "json":
         print_json(
             {"schema_version": SCHEMA_VERSION, "models": [_json(ctx, each) for each in opened]}
         )
-    elif len(opened) > 1:
+        return
+    if len(opened) > 1:
         names = [each.name for each in opened]
         print_table(ctx, plans_table([each.work.kept for each in opened], names), form)
     else:

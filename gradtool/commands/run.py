@@ -95,6 +95,12 @@ def _plan(_ctx: click.Context, _param: click.Parameter, given: str) -> str:
     type=PATH,
     help="Write the time of each node, everything kept, for gradtool recompute --cost FILE.json.",
 )
+@click.option(
+    "--trace",
+    metavar="FILE.json",
+    type=PATH,
+    help="Write a trace for Perfetto: each node as long as it took, and memory beside it.",
+)
 @click.option("--check-nan", is_flag=True, help="Name the first node whose result has a NaN.")
 @click.option(
     "--check-arena",
@@ -131,6 +137,7 @@ def command(
     measure: bool,
     verify: tuple[str, ...],
     profile: str | None,
+    trace: str | None,
     check_nan: bool,
     check_arena: bool,
     save_grads: str | None,
@@ -147,16 +154,18 @@ def command(
     from gradtool import api
     from gradtool.io import atomic
 
-    where = _place(device, engine, flags=measure or check_nan or check_arena)
-    for path in (save_grads, save_outputs, profile):
+    flags = measure or check_nan or check_arena or trace is not None
+    where = _place(device, engine, flags=flags)
+    for path in (save_grads, save_outputs, profile, trace):
         if path is not None:
             atomic.target(path, force=force)
     source = model if model is not None else discover(ctx)
     loaded = open_model(ctx, source, dims, shapes, batch)
     training = _chosen(ctx, loaded, expand(fetch), options)
     arrays = api.read_inputs(training, inputs, seed)
+    chosen = _planned(ctx, training, plan, arrays)
     result = api.run(
-        _planned(ctx, training, plan, arrays),
+        chosen,
         arrays,
         device=where,
         engine=engine,
@@ -171,6 +180,7 @@ def command(
     _show(ctx, result, form, place, fetched=bool(fetch))
     _verify(ctx, verify, training, arrays, result)
     _profile(profile, training, arrays, repeat, force=force)
+    _trace(trace, chosen, arrays, result, (source, where, repeat), force=force)
 
 
 def _place(device: str, engine: str, *, flags: bool) -> str:
@@ -180,7 +190,9 @@ def _place(device: str, engine: str, *, flags: bool) -> str:
 
         return open_device(device).name
     if flags:
-        raise UsageError("--measure, --check-nan and --check-arena are of --engine arena")
+        raise UsageError(
+            "--measure, --trace, --check-nan and --check-arena are of --engine arena"
+        )
     if device not in ("auto", "cpu"):
         raise UsageError("--engine ort runs on the CPU; leave --device out")
     return "cpu"
@@ -204,6 +216,21 @@ def _profile(
         work = workload(training, sizes(training, arrays))
         repeats = max(repeat, profile.REPEATS)
         profile.save(profile.profile(work, arrays, repeats), path, force=force)
+
+
+def _trace(
+    path: str | None, model: ir.Model, arrays: Any, result: Any, how: tuple[str, str, int], *,
+    force: bool,
+) -> None:  # fmt: skip
+    """Run a few more steps and write what each took; `how` is the model's name, device, repeats."""
+    if path is not None:
+        from gradtool.commands.drawing import save
+        from gradtool.exec.step_costs import REPEATS, step_costs
+        from gradtool.reports.trace import measured_trace
+
+        name, device, repeat = how
+        costs = step_costs(model, arrays, device=device, repeats=max(repeat, REPEATS))
+        save({path: measured_trace(costs, name, result.measurement)}, force=force)
 
 
 def _chosen(

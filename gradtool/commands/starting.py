@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Started:
-    """The tables of the cases that can be planned, with what they take, and why others have none."""
+    """The cases that can be planned, as tables and measured; why other models have none."""
 
     tables: tuple[Mapping[str, Any], ...]
     cases: tuple[tuple[Case, Metrics], ...]
@@ -80,7 +80,7 @@ def start(
     planned = []
     for table, case, outcome in zip(tables, cases, outcomes, strict=True):
         if outcome.metrics is None:
-            left_out[table["model"]] = outcome.error
+            left_out[table["model"]] = _without_path(outcome.error, case.path)
         else:
             planned.append((table, case, outcome))
     for model, why in left_out.items():
@@ -149,8 +149,13 @@ def _symbols(models: Mapping[str, str]) -> tuple[dict[str, tuple[str, ...]], dic
         try:
             symbols[place] = tuple(io.symbols(api.load(model)))
         except GradtoolError as error:
-            left_out[place] = str(error)
+            left_out[place] = _without_path(str(error), Path(model))
     return symbols, left_out
+
+
+def _without_path(error: str, model: Path) -> str:
+    """An error without where the model lies on this machine."""
+    return error.removeprefix(f"{model.resolve()}: ").removeprefix(f"{model}: ")
 
 
 def _from(folder: Path, model: str) -> str:

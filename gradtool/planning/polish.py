@@ -19,7 +19,7 @@ from gradtool.planning.schedule import Schedule, pruned
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 
-MOVES = 20_000_000
+MOVES = 12_000_000
 INTERPRETED = 100
 _AT_ONCE = 2_000
 
@@ -39,9 +39,8 @@ class Cooling(NamedTuple):
 
 
 COOLINGS = (
-    Cooling(share=0.6, hot=0.4, halved=5, light=0.2, doubled=6),
-    Cooling(share=0.2, hot=0.1, halved=4, light=2.0, doubled=2),
-    Cooling(share=0.2, hot=0.1, halved=4, light=2.0, doubled=2),
+    Cooling(share=0.7, hot=1.0, halved=6, light=0.2, doubled=5),
+    Cooling(share=0.3, hot=0.2, halved=5, light=1.0, doubled=3),
 )
 
 

@@ -40,7 +40,9 @@ def test_a_percentage_is_exact(whole, digits):
     assert parse_percent(f"{whole}.{'0' * digits}%") == Fraction(whole, 100)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("2 min", 120), ("0.5h", 1800), ("7", 7)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("30s", 30), ("2 min", 120), ("0.5h", 1800), ("7", 7)]
+)
 def test_a_duration_has_a_unit_or_is_seconds(text, seconds):
     assert parse_seconds(text) == seconds
 

@@ -43,7 +43,7 @@ def test_measured_seconds_become_whole_nanoseconds():
 
 
 def test_a_node_without_a_time_is_named():
-    with pytest.raises(UsageError, match="f.json: no time of node "):
+    with pytest.raises(UsageError, match=r"f\.json: no time of node "):
         prices.measured(WORK, Profile({}, 1), "f.json")
 
 

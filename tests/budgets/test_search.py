@@ -22,7 +22,8 @@ def test_a_plan_within_a_share_of_keep():
     assert found.plan.peak <= work.kept.peak * 3 // 4
     assert found.proof.extra > 0
     assert found.notes[0].startswith("optimal: extra work ")
-    assert "bound" in found.notes[0] and "gap" in found.notes[0]
+    assert "bound" in found.notes[0]
+    assert "gap" in found.notes[0]
 
 
 def test_optimizer_state_is_part_of_the_budget():

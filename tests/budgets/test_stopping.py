@@ -1,5 +1,6 @@
 """A clock that ends the work in a block."""
 
+import itertools
 import threading
 
 import pytest
@@ -9,8 +10,7 @@ from gradtool.budgets.stopping import TimeIsUp, time_limit
 
 def test_work_without_end_is_ended():
     with pytest.raises(TimeIsUp), time_limit(0.01):
-        while True:
-            pass
+        sum(map(abs, itertools.repeat(0)))
 
 
 def test_work_that_ends_in_time_is_left_alone():

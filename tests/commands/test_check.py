@@ -61,15 +61,15 @@ def test_an_activation_that_cannot_be_mirrored_is_named_with_the_reason(check, r
     (repository / "gradtool.toml").write_text(plan)
     write(repository / "net.onnx", layers=6)
     assert check("--update").code == 0
-    write(repository / "net.onnx", layers=6, activation="Softmax")
+    write(repository / "net.onnx", layers=6, activation="LpNormalization")
 
     found = only(check)
 
     assert found["verdict"] == "grew"
     why = {row["name"]: row["why"] for row in found["grown"]}
-    assert why["t1"].startswith("Tanh → Softmax; no longer computed again: ")
-    assert "the policy runs this operator once" in why["t1"]
-    assert why["Softmax"] == "new: 6 nodes"
+    assert why["t1"] == "new operator LpNormalization: the policy runs this operator once"
+    assert why["LpNormalization"] == "new: 6 nodes"
+    assert found["grown"][0]["name"] == "t0"
 
 
 def test_the_peak_is_the_one_that_report_prints(check, run, repository):

@@ -75,4 +75,4 @@ def test_numbers_are_finite_and_no_truth_values():
         True, True, False, False, False, False, False,
     ]  # fmt: skip
     assert [is_whole(x) for x in (1, 1.0, False)] == [True, False, False]
-    assert is_text("") and not is_text(None)
+    assert [is_text(x) for x in ("", None)] == [True, False]

@@ -12,7 +12,7 @@ NUMBERS = {value.name: number for number, value in enumerate(BEFORE.values)}
 
 
 def trained(*names):
-    return dataclasses.replace(BEFORE, gradients={name: NUMBERS["y"] for name in names})
+    return dataclasses.replace(BEFORE, gradients=dict.fromkeys(names, NUMBERS["y"]))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from gradtool.planning.proof import Proof
 
-PROOF = Proof(
-    budget=100, least=50, extra=30, bound=20, total=400, which_bound="cut", how="search"
-)
+PROOF = Proof(budget=100, least=50, extra=30, bound=20, total=400, which_bound="cut", how="search")
 
 
 def test_the_gap_lies_between_work_and_bound():

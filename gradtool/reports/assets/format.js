@@ -24,10 +24,7 @@ const bytesText = (n) => {
   return `${threeDigits(n / 1024 ** power)} ${UNITS[power]}`;
 };
 
-const percentText = (share, signed = false) => {
-  const percent = halfEven(100 * share, 1) + 0;
-  return `${signed && percent >= 0 ? "+" : ""}${percent.toFixed(1)} %`;
-};
+const percentText = (share, digits = 1) => `${(halfEven(100 * share, digits) + 0).toFixed(digits)} %`;
 
 // Sizes for an axis from 0 to `most`, at most seven, round in its unit, with their labels.
 const ticks = (most) => {

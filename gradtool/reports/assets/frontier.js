@@ -6,16 +6,17 @@ const showFrontier = (frontier, peaks) => {
   const body = $("points").tBodies[0];
   for (const { budget, peak, extra, bound, how } of frontier) {
     const row = make("tr");
-    const [least, most] = [percentText(bound, true), percentText(extra, true)];
-    row.append(...[bytesText(budget), bytesText(peak), most, least].map((text) =>
-      make("td", "number", text)), make("td", "", how));
+    const work = [extra, bound].map((share) => `+${percentText(share, 3)}`);
+    const numbers = [bytesText(budget), bytesText(peak), ...work];
+    row.append(...numbers.map((text) => make("td", "number", text)), make("td", "wide", how));
     body.append(row);
   }
   drawCurve($("curve"), frontier, peaks);
 };
 
 const drawCurve = (holder, frontier, peaks) => {
-  const [width, height, left, bottom] = [720, 260, 64, 220];
+  const width = Math.min(Math.max(holder.clientWidth, 280), 720);
+  const [height, left, bottom] = [260, 64, 220];
   const svg = draw(holder, "svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   const ceiling = Math.max(...frontier.map(({ extra }) => extra), 0.01) * 1.1;
   const widest = Math.max(...peaks, ...frontier.map(({ peak }) => peak));
@@ -28,14 +29,16 @@ const drawCurve = (holder, frontier, peaks) => {
   for (const share of [0, ceiling / 2.2, ceiling / 1.1]) {
     draw(svg, "line", { class: "grid", x1: left, x2: width - 24, y1: y(share), y2: y(share) });
     draw(svg, "text", { x: left - 8, y: y(share) + 4, "text-anchor": "end" },
-      percentText(share, true));
+      `+${percentText(share)}`);
   }
-  for (const [name, value] of [["bound", (p) => p.bound], ["curve", (p) => p.extra]]) {
-    const points = frontier.map((point) => `${x(point.peak).toFixed(1)} ${y(value(point)).toFixed(1)}`);
+  const line = (name, at, work) => {
+    const points = frontier.map((p) => `${x(p[at]).toFixed(1)} ${y(p[work]).toFixed(1)}`);
     draw(svg, "path", { class: name, d: `M${points.join("L")}` });
-  }
+  };
+  line("bound", "budget", "bound");
+  line("curve", "peak", "extra");
   for (const { peak, extra } of frontier) {
     const dot = draw(svg, "circle", { class: "dot", cx: x(peak), cy: y(extra), r: 4 });
-    draw(dot, "title", {}, `${bytesText(peak)}: ${percentText(extra, true)} extra work`);
+    draw(dot, "title", {}, `${bytesText(peak)}: +${percentText(extra, 3)} extra work`);
   }
 };

@@ -1,0 +1,131 @@
+"""Real runs within half of keep's memory: measured peak, step time against keep, equal bits.
+
+    python benchmarks/budget_runs.py [DIR] [NAME…] [--budget 50%] [--times 4] [--repeat 5]
+
+DIR holds a folder per model with `model.onnx` and its weights.  The leading size of every input is
+made `--times` as large.  Where the budget cannot be reached, the least that was is used instead.
+Steps of both plans take turns in one process; the least time of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+import gradtool as gt
+from gradtool.api import read_inputs
+from gradtool.errors import GradtoolError
+from gradtool.exec.device import open_device
+from gradtool.exec.executor import Executor
+from gradtool.exec.measure import measure
+from gradtool.exec.run import parameters_of, planned
+from gradtool.planning.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[1]
+NAMES = ("vgg16", "resnet18", "gpt2", "unet")
+MIB = 1 << 20
+
+
+def enlarged(path: Path, times: int) -> ir.Model:
+    """A model whose inputs are so many times as long, where it can be loaded so."""
+    loaded = gt.load(path)
+    shapes = {}
+    for value in loaded.graph.inputs:
+        if value.const_value is None and value.shape is not None and len(value.shape):
+            sizes = [int(size) for size in value.shape]
+            shapes[value.name or ""] = [sizes[0] * times, *sizes[1:]]
+    return reshaped(loaded, shapes)
+
+
+def reshaped(model: ir.Model, shapes: dict[str, list[int]]) -> ir.Model:
+    """A model with other input shapes, everything else inferred again."""
+    from gradtool.shapes import infer
+
+    for value in model.graph.inputs:
+        if value.name in shapes:
+            value.shape = ir.Shape(shapes[value.name])
+    infer(model)
+    return model
+
+
+def executor(model: ir.Model, arrays: dict[str, Any]) -> tuple[Executor, Plan]:
+    """A model ready to step on the CPU."""
+    plan = planned(model, {})
+    made = Executor(plan, open_device("cpu"), parameters_of(model))
+    for name, array in arrays.items():
+        made.set_input(name, array)
+    return made, plan
+
+
+def seconds(executors: list[Executor], repeat: int) -> list[float]:
+    """The least seconds of a step of each, which take turns."""
+    least = [float("inf")] * len(executors)
+    for _ in range(repeat):
+        for number, each in enumerate(executors):
+            start = time.perf_counter()
+            each.step()
+            least[number] = min(least[number], time.perf_counter() - start)
+    return least
+
+
+def row(path: Path, budget: str, times: int, repeat: int) -> str:
+    """One model in one line."""
+    training = gt.grad(enlarged(path, times))
+    try:
+        found = gt.recompute(training, budget=budget)
+    except GradtoolError:
+        found = gt.recompute(training, budget="min")
+    arrays = read_inputs(training.model, "random")
+    with np.errstate(all="ignore"):
+        keep, kept = executor(training.model, arrays)
+        less, plan = executor(found.model, arrays)
+        keep.step()
+        less.step()
+        equal = all(
+            np.array_equal(array.view(np.uint8), less.gradients()[name].view(np.uint8))
+            for name, array in keep.gradients().items()
+        )
+        before, after = seconds([keep, less], repeat)
+        peaks = [measure(each, 1).peak for each in (keep, less)]
+    proof = found.proof
+    assert proof is not None  # noqa: S101 - plans within a budget have one
+    return (
+        f"{path.parent.name:<10}{kept.peak / MIB:>9.1f}{plan.peak / MIB:>9.1f}"
+        f"{100 * plan.peak / kept.peak:>8.1f}{peaks[0] / MIB:>10.1f}{peaks[1] / MIB:>9.1f}"
+        f"{100 * proof.share(proof.extra):>8.2f}{100 * proof.share(proof.bound):>8.2f}"
+        f"{before * 1e3:>10.1f}{after * 1e3:>9.1f}{after / before:>8.3f}"
+        f"  {'equal' if equal else 'DIFFERENT'}"
+    )
+
+
+def main() -> int:
+    """Parse, run, print; exit 1 if bits differ."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "zoo", type=Path, nargs="?", default=ROOT.parent / "shared" / "zoo" / "small"
+    )
+    parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("--budget", default="50%")
+    parser.add_argument("--times", type=int, default=4)
+    parser.add_argument("--repeat", type=int, default=5)
+    a = parser.parse_args()
+    print(
+        f"{'model':<10}{'keep MiB':>9}{'plan':>9}{'%':>8}{'measured':>10}{'plan':>9}{'extra %':>8}"
+        f"{'bound':>8}{'keep ms':>10}{'plan ms':>9}{'ratio':>8}  gradients"
+    )
+    different = 0
+    for name in a.names:
+        line = row(a.zoo / name / "model.onnx", a.budget, a.times, a.repeat)
+        different += line.endswith("DIFFERENT")
+        print(line, flush=True)
+    return int(different > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

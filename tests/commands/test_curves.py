@@ -1,0 +1,46 @@
+"""`recompute --frontier` and `--max-batch`: tables that write no model."""
+
+import csv
+import json
+
+import pytest
+from deep import deep
+
+
+@pytest.fixture
+def net(model):
+    return model(deep("batch"), "deep.onnx")
+
+
+def test_the_frontier_is_a_table_and_a_plot(run, net, tmp_path):
+    outcome = run("recompute", net, "--batch", "256", "--frontier", "--points", "4")
+
+    assert outcome.code == 0, outcome.err
+    assert "of keep" in outcome.out
+    assert "extra work by budget (# proven necessary, + gap)" in outcome.out
+    assert not list(tmp_path.glob("*recompute*"))
+
+
+def test_the_frontier_for_machines(run, net):
+    flags = ("--batch", "256", "--frontier", "--points", "4", "--optimizer", "adam")
+    found = json.loads(run("recompute", net, *flags, "--format", "json").out)
+    rows = list(csv.reader(run("recompute", net, *flags, "--format", "csv").out.splitlines()))
+
+    assert found["schema_version"] == 1
+    assert found["optimizer_bytes"] > 0
+    assert [p["extra_work"] for p in found["points"]] == sorted(
+        (p["extra_work"] for p in found["points"]), reverse=True
+    )
+    assert rows[0][:3] == ["budget", "of keep", "peak"]
+    assert len(rows) == 1 + len(found["points"])
+
+
+def test_the_largest_batch_by_plan(run, net):
+    flags = ("--max-batch", "--memory", "64KiB")
+    found = json.loads(run("recompute", net, *flags, "--format", "json").out)
+    outcome = run("recompute", net, *flags, "--optimizer", "adam")
+
+    assert list(found["max_batch"]) == ["keep", "mirror", "sqrt", "optimal"]
+    assert found["max_batch"]["keep"] < found["max_batch"]["optimal"]
+    assert "max batch @ 64.0 KiB" in outcome.out
+    assert "the state of adam is counted" in outcome.err

@@ -1,0 +1,95 @@
+"""`gradtool schema`: what the outputs are checked against, and that they are so."""
+
+from __future__ import annotations
+
+import json
+
+import jsonschema
+import pytest
+from deep import deep
+from gates import CONFIG, failing, gate, passing, write
+
+from gradtool.commands.schema import FOLDER, NAMES
+from gradtool.reports.gate import RENDERERS
+
+
+@pytest.fixture
+def schema(run):
+    def printed(name):
+        outcome = run("schema", name)
+        assert outcome.code == 0
+        return json.loads(outcome.out)
+
+    return printed
+
+
+@pytest.fixture
+def valid(schema):
+    """Checks a document, or the JSON that a command printed, against a schema."""
+
+    def check(name, document):
+        given = json.loads(document.out) if hasattr(document, "out") else document
+        jsonschema.Draft202012Validator(schema(name)).validate(given)
+        return given
+
+    return check
+
+
+@pytest.fixture
+def net(model):
+    return model(deep("64"), "deep.onnx")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_schema_is_one_and_demands_a_version(schema, name):
+    found = schema(name)
+
+    jsonschema.Draft202012Validator.check_schema(found)
+    assert found["title"]
+    for wrong in ({}, {"schema_version": 2}, []):
+        assert not jsonschema.Draft202012Validator(found).is_valid(wrong)
+
+
+def test_every_schema_is_printed_by_a_name():
+    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(NAMES)
+
+
+def test_an_unknown_name_is_refused(run):
+    outcome = run("schema", "reprot")
+
+    assert outcome.code == 2
+    assert "'report'" in outcome.err
+
+
+def test_report(run, valid, net):
+    valid("report", run("report", net, "--format", "json"))
+
+
+@pytest.mark.parametrize("by", ["plan", "op"])
+def test_mirror_report(run, valid, net, by):
+    valid("plans", run("mirror", net, "--report", "--by", by, "--format", "json"))
+
+
+def test_recompute_and_a_plan_in_a_file(run, valid, net, tmp_path):
+    valid("plans", run("recompute", net, "--strategy", "sqrt", "--format", "json"))
+    assert run("recompute", net, "--strategy", "sqrt", "-o", "plan.json").code == 0
+    valid("plan", json.loads((tmp_path / "plan.json").read_text()))
+
+
+def test_run(run, valid, net):
+    valid("run", run("run", net, "--measure", "--device", "cpu", "--format", "json"))
+    valid("run", run("run", net, "--fetch", "s1", "--device", "cpu", "--format", "json"))
+
+
+def test_check_and_baselines(run, valid, tmp_path):
+    (tmp_path / "gradtool.toml").write_text(CONFIG)
+    write(tmp_path / "net.onnx")
+    for flags in (("--update",), (), ("--run",)):
+        valid("check", run("check", "-j", "1", "--output", "json", *flags))
+    valid("baseline", json.loads((tmp_path / "gradtool-baseline" / "net.json").read_text()))
+
+
+def test_failures_and_errors_are_within_the_schema(valid):
+    told = gate(failing(), failing(error="no such file"), passing(), base="v1")
+
+    valid("check", json.loads(RENDERERS["json"](told)))

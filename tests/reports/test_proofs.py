@@ -1,0 +1,61 @@
+"""How good a plan is, in words and for machines."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+from gradtool.planning.proof import Proof
+from gradtool.reports import proofs
+
+PROOF = Proof(
+    budget=4096, least=2048, extra=3_000, bound=2_000, total=100_000, which_bound="a cut",
+    how="search",
+)  # fmt: skip
+
+WORK = (
+    "optimal: extra work 3000 FLOPs (+3.000 %), bound +2.000 % (a cut), gap 1.000 points; "
+    "found by search"
+)
+
+
+def said(proof):
+    return proofs.lines(SimpleNamespace(name="optimal", proof=proof))
+
+
+def test_work_bound_gap_and_where_they_come_from():
+    assert said(PROOF) == (
+        WORK,
+        "optimal: no plan takes less than 2.00 KiB (proven)",
+    )
+
+
+def test_where_nothing_runs_again_there_is_nothing_to_bound():
+    assert said(replace(PROOF, extra=0, bound=0, least=0)) == (
+        "optimal: nothing runs again; found by search",
+    )
+
+
+def test_work_that_was_allowed_is_said_with_the_bound_of_the_peak():
+    assert said(replace(PROOF, allowed=20_000))[1] == (
+        "optimal: no plan that computes 20.0 % again takes less than 2.00 KiB (proven)"
+    )
+
+
+def test_what_was_cut_short_says_so():
+    assert "cut short" in said(replace(PROOF, cut_short=True))[-1]
+
+
+def test_measured_work_is_time():
+    assert "extra work 3.00 µs" in said(replace(PROOF, unit="ns"))[0]
+
+
+def test_a_plan_without_proof_says_nothing():
+    assert said(None) == ()
+
+
+def test_the_document_has_bytes_work_and_percent():
+    found = proofs.proof_json(PROOF)
+
+    assert (found["budget_bytes"], found["lower_bound_bytes"]) == (4096, 2048)
+    assert (found["extra_work"], found["bound_work"], found["unit"]) == (3000, 2000, "FLOPs")
+    assert (found["extra_percent"], found["bound_percent"], found["gap_percent"]) == (3, 2, 1)
+    assert (found["which_bound"], found["how"], found["cut_short"]) == ("a cut", "search", False)

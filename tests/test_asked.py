@@ -1,0 +1,67 @@
+"""What `recompute` is asked for: one thing, with what belongs to it."""
+
+from fractions import Fraction
+
+import pytest
+from layered import layers
+
+from gradtool.asked import Asked
+from gradtool.budgets.search import CUTS
+from gradtool.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        (Asked("sqrt"), "sqrt"),
+        (Asked("min-cut"), "min-cut"),
+        (Asked("min-cut", budget="80%"), "min-cut"),
+        (Asked("min-cut", max_slowdown="20%"), "min-cut"),
+    ],
+)
+def test_each_question_has_its_plan(asked, name):
+    work = layers()
+    found = asked.plans()(work)
+
+    assert found.name == name
+    assert found.plan.peak <= work.kept.peak
+
+
+@pytest.mark.parametrize("given", ["20%", 0.2, Fraction(1, 5)])
+def test_a_slowdown_is_a_share_or_a_percentage(given):
+    found = Asked("min-cut", max_slowdown=given).plans()(layers())
+
+    assert found.proof.allowed in (
+        int(Fraction(1, 5) * found.proof.total), int(Fraction(0.2) * found.proof.total),
+    )  # fmt: skip
+
+
+def test_a_search_has_the_seed_and_time_that_were_given():
+    found = Asked("min-cut", budget="min", seed=3, time_limit=7.0).search()(layers())
+
+    assert (found.effort, found.seed, found.seconds) == (CUTS, 3, 7.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (Asked(), "say what to compute again: "),
+        (Asked("sqrt", budget="60%"), "the strategy sqrt and a budget do not go together"),
+        (Asked("sqrt", ["s1"]), "the strategy sqrt and checkpoints do not go together"),
+        (Asked("optimal", ["s1"]), "the strategy optimal and checkpoints do not go together"),
+        (Asked(budget="60%", max_slowdown="1%"), "a budget and a slowdown do not go together"),
+        (Asked("optimum"), "no strategy 'optimum'; did you mean 'optimal'?"),
+        (Asked(budget="8G"), "is ambiguous"),
+        (Asked(budget="min", optimizer="lion"), "no optimizer 'lion'"),
+        (Asked(max_slowdown="fast"), "is not a percentage"),
+        (Asked(max_slowdown=-1.0), "max_slowdown -1.0 is no share of a step"),
+        (Asked(max_slowdown=float("nan")), "max_slowdown nan is no share of a step"),
+        (Asked(plan="none.json"), "none.json: cannot be read"),
+        (Asked(budget="min", cost="none.json"), "none.json: cannot be read"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_model_is_read(asked, message):
+    with pytest.raises(UsageError) as caught:
+        asked.plans()
+
+    assert message in str(caught.value)
