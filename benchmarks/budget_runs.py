@@ -26,32 +26,43 @@ from gradtool.exec.executor import Executor
 from gradtool.exec.measure import measure
 from gradtool.exec.run import parameters_of, planned
 from gradtool.planning.plan import Plan
+from gradtool.shapes import infer
 
 ROOT = Path(__file__).resolve().parents[1]
+SHAPED = ("Reshape", "Expand")
 NAMES = ("vgg16", "resnet18", "gpt2", "unet")
 MIB = 1 << 20
 
 
 def enlarged(path: Path, times: int) -> ir.Model:
-    """A model whose inputs are so many times as long, where it can be loaded so."""
-    loaded = gt.load(path)
-    shapes = {}
-    for value in loaded.graph.inputs:
-        if value.const_value is None and value.shape is not None and len(value.shape):
-            sizes = [int(size) for size in value.shape]
-            shapes[value.name or ""] = [sizes[0] * times, *sizes[1:]]
-    return reshaped(loaded, shapes)
-
-
-def reshaped(model: ir.Model, shapes: dict[str, list[int]]) -> ir.Model:
-    """A model with other input shapes, everything else inferred again."""
-    from gradtool.shapes import infer
-
+    """A model whose inputs are so many times as long, and what it reshapes them to."""
+    model = gt.load(path)
+    batch = 0
     for value in model.graph.inputs:
-        if value.name in shapes:
-            value.shape = ir.Shape(shapes[value.name])
+        if value.const_value is None and value.shape is not None and len(value.shape):
+            batch = int(value.shape[0])
+            value.shape = ir.Shape([batch * times, *value.shape[1:]])
+    for node in model.graph:
+        if node.op_type in SHAPED:
+            _lengthen(model, node, batch, times)
     infer(model)
     return model
+
+
+def _lengthen(model: ir.Model, node: ir.Node, batch: int, times: int) -> None:
+    """Multiply the leading size that a node writes, where it is of the batch."""
+    sizes = node.inputs[1]
+    tensor = None if sizes is None else ir.convenience.get_const_tensor(sizes)
+    if sizes is None or tensor is None:
+        return
+    target = tensor.numpy().copy()
+    if target.size and target[0] > 0 and target[0] % batch == 0:
+        target[0] *= times
+        name = f"{sizes.name}_{node.name}_longer"
+        made = ir.Value(name=name, const_value=ir.tensor(target, name=name))
+        made.shape, made.dtype = ir.Shape(target.shape), tensor.dtype
+        model.graph.register_initializer(made)
+        node.replace_input_with(1, made)
 
 
 def executor(model: ir.Model, arrays: dict[str, Any]) -> tuple[Executor, Plan]:

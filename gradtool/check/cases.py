@@ -52,7 +52,8 @@ class Case:
         plain = _UNSAFE.sub("-", self.name).strip("-.")[:80]
         if _PLAIN.fullmatch(self.name) and len(self.name) <= 80:
             return plain
-        return f"{plain or 'case'}-{hashlib.sha256(self.name.encode()).hexdigest()[:8]}"
+        mark = hashlib.sha256(self.name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        return f"{plain or 'case'}-{mark}"
 
     @property
     def made_for(self) -> dict[str, Any]:

@@ -24,7 +24,10 @@ const bytesText = (n) => {
   return `${threeDigits(n / 1024 ** power)} ${UNITS[power]}`;
 };
 
-const percentText = (share, digits = 1) => `${(halfEven(100 * share, digits) + 0).toFixed(digits)} %`;
+const percentText = (share, digits = 1) => {
+  const percent = halfEven(100 * share, digits) + 0;
+  return `${percent.toFixed(digits)} %`;
+};
 
 // Sizes for an axis from 0 to `most`, at most seven, round in its unit, with their labels.
 const ticks = (most) => {

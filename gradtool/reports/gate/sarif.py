@@ -47,10 +47,10 @@ def _result(gate: GateRun, judged: Judged) -> dict[str, Any]:
     said = "; ".join(escape(line) for line in lines if line)
     message = f"{escape(judged.case.name)}: {said or judged.verdict}"
     place = {
-        "artifactLocation": {"uri": quote(gate.config.replace("\\", "/"))},
+        "artifactLocation": {"uri": quote(gate.config.replace("\\", "/"), errors="replace")},
         "region": {"startLine": judged.case.line},
     }
-    name = hashlib.sha256(judged.case.name.encode()).hexdigest()
+    name = hashlib.sha256(judged.case.name.encode("utf-8", "surrogatepass")).hexdigest()
     return {
         "ruleId": _rule(judged.verdict),
         "ruleIndex": FAILED.index(judged.verdict),

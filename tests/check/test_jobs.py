@@ -1,0 +1,99 @@
+"""Cases side by side, from the cache, and in processes that die."""
+
+from __future__ import annotations
+
+from gates import case, dies_at_four, metrics, tensor, write
+
+from gradtool.check import Outcome, jobs
+from gradtool.check.cache import MOST_ENTRIES, Cache, key_of
+
+
+def cases(tmp_path, *batches):
+    write(tmp_path / "net.onnx")
+    return [case(f"net{n}", folder=tmp_path, dims={"batch": n}) for n in batches]
+
+
+def test_processes_find_what_one_finds_in_the_order_of_the_cases(tmp_path):
+    listed = cases(tmp_path, 8, 2)
+    told = []
+
+    side_by_side = jobs.outcomes(listed, jobs=2, advance=lambda: told.append(1))
+
+    assert side_by_side == jobs.outcomes(listed, jobs=1)
+    assert len(told) == 2
+
+
+def test_a_process_that_dies_is_an_error_of_its_case_only(tmp_path, monkeypatch):
+    good, bad = cases(tmp_path, 2, 4)
+    monkeypatch.setattr(jobs, "outcome_of", dies_at_four)
+
+    first, second = jobs.outcomes([good, bad], jobs=2)
+
+    assert first == Outcome(None, "lives")
+    assert (second.error, second.exit_code) == (jobs.DIED, 70)
+
+
+def test_the_cache_gives_back_what_was_put(tmp_path):
+    cache = Cache(tmp_path)
+    found = metrics({"a": tensor()}, kept={"a": "why"}, peak=5)
+
+    cache.put("k", found)
+
+    assert cache.get("k") == found
+    assert cache.get("other") is None
+    assert cache.get(None) is None
+
+
+def test_a_damaged_entry_is_no_entry(tmp_path):
+    cache = Cache(tmp_path)
+    for text in ("", "{}", '{"schema_version": 1, "kept": [], "notes": 3}'):
+        cache.put("k", metrics(peak=5))
+        (cache.folder / "k.json").write_text(text)
+
+        assert cache.get("k") is None
+
+
+def test_the_cache_does_not_grow_without_end(tmp_path):
+    cache = Cache(tmp_path)
+    cache.folder.mkdir(parents=True)
+    for n in range(MOST_ENTRIES + 5):
+        (cache.folder / f"{n}.json").write_text("{}")
+
+    cache.put("k", metrics(peak=5))
+
+    assert len(list(cache.folder.iterdir())) == MOST_ENTRIES
+
+
+def test_a_folder_that_cannot_be_written_to_has_no_cache(tmp_path):
+    (tmp_path / ".gradtool").write_text("a file")
+
+    Cache(tmp_path).put("k", metrics(peak=5))
+
+    assert Cache(tmp_path).get("k") is None
+
+
+def test_the_key_is_of_content_and_options_not_of_names(tmp_path):
+    one, other = cases(tmp_path, 2, 4)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    write(copy / "net.onnx")
+    moved = case("renamed", folder=copy, dims={"batch": 2})
+
+    assert key_of(one) == key_of(moved)
+    assert key_of(one) != key_of(other)
+    assert key_of(one) != key_of(case(folder=tmp_path, dims={"batch": 2}, gradient={"ste": True}))
+    write(copy / "net.onnx", width=17)
+    assert key_of(one) != key_of(moved)
+
+
+def test_what_depends_on_the_code_of_others_has_no_key(tmp_path):
+    (checked,) = cases(tmp_path, 2)
+    keyed = {
+        loss: key_of(case(folder=tmp_path, dims=checked.dims, gradient={"loss": [loss]})) is None
+        for loss in ("ce:out", "0.5*ce:out", "my.losses:dice", "0.5*my.losses:dice")
+    }
+
+    assert keyed == {
+        "ce:out": False, "0.5*ce:out": False, "my.losses:dice": True, "0.5*my.losses:dice": True,
+    }  # fmt: skip
+    assert key_of(case(folder=tmp_path, model="gone.onnx")) is None

@@ -1,0 +1,106 @@
+"""Files of another revision, laid out as they were."""
+
+from __future__ import annotations
+
+import pytest
+from gates import case, git, net, write
+
+from gradtool.check import Choice
+from gradtool.check.data_files import locations
+from gradtool.check.revisions import Revision
+from gradtool.errors import GradtoolError, UsageError
+
+
+@pytest.fixture
+def repository(tmp_path):
+    root = tmp_path / "repository"
+    (root / "models").mkdir(parents=True)
+    git(root, "init", "-q")
+    return root
+
+
+def commit(root):
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "a")
+
+
+def there(root, tmp_path, checked, ref="HEAD"):
+    return Revision(ref, root, tmp_path / "into").case(checked)
+
+
+def test_the_model_and_the_files_of_its_plan_are_those_of_the_revision(repository, tmp_path):
+    write(repository / "models" / "net.onnx")
+    (repository / "p.json").write_text("then")
+    commit(repository)
+    then = (repository / "models" / "net.onnx").read_bytes()
+    write(repository / "models" / "net.onnx", width=32)
+    (repository / "p.json").write_text("now")
+
+    plan = Choice("file", {"plan": "p.json"})
+    found = there(repository, tmp_path, case(folder=repository, model="models/net.onnx", plan=plan))
+
+    assert found.path.read_bytes() == then
+    assert (found.folder / "p.json").read_text() == "then"
+    assert (repository / "p.json").read_text() == "now"
+
+
+def test_a_configuration_below_the_root_is_followed(repository, tmp_path):
+    write(repository / "models" / "net.onnx")
+    commit(repository)
+
+    found = there(repository, tmp_path, case(folder=repository / "models"))
+
+    assert found.path.is_file()
+
+
+def test_external_data_comes_with_the_model(repository, tmp_path):
+    import onnx
+
+    path = repository / "models" / "net.onnx"
+    onnx.save(net(width=64), path, save_as_external_data=True, location="net.data")
+    commit(repository)
+    data = (path.parent / "net.data").read_bytes()
+    (path.parent / "net.data").unlink()
+
+    found = there(repository, tmp_path, case(folder=repository, model="models/net.onnx"))
+
+    assert locations(found.path) == ["net.data"]
+    assert (found.path.parent / "net.data").read_bytes() == data
+
+
+def test_a_model_that_was_not_there_is_none(repository, tmp_path):
+    (repository / "a").write_text("")
+    commit(repository)
+    write(repository / "models" / "net.onnx")
+
+    assert there(repository, tmp_path, case(folder=repository, model="models/net.onnx")) is None
+
+
+def test_a_pointer_to_large_file_storage_is_named(repository, tmp_path):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    (repository / "models" / "net.onnx").write_text(pointer)
+    commit(repository)
+
+    with pytest.raises(GradtoolError, match="is a Git LFS pointer at --base"):
+        there(repository, tmp_path, case(folder=repository, model="models/net.onnx"))
+
+
+def test_a_model_outside_of_the_repository_has_no_past(repository, tmp_path):
+    (repository / "a").write_text("")
+    commit(repository)
+
+    with pytest.raises(UsageError, match="lies outside the repository"):
+        there(repository, tmp_path, case(folder=repository, model="../net.onnx"))
+
+
+@pytest.mark.parametrize("ref", ["-x", "", "a\nb", "nope"])
+def test_what_is_no_revision_is_refused(repository, tmp_path, ref):
+    with pytest.raises(UsageError, match="--base"):
+        Revision(ref, repository, tmp_path / "into")
+
+
+def test_without_git_that_is_said(repository, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(UsageError, match="--base needs git, and there is none here"):
+        Revision("HEAD", repository, tmp_path / "into")

@@ -1,0 +1,166 @@
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from importlib import resources
+from itertools import accumulate
+
+import pytest
+from pages import HOSTILE, chain_page, hostile_page, tiny_page
+
+from gradtool.reports.html import SCRIPT, embedded, html_page
+from gradtool.reports.page_data import LONGEST, page_data
+
+
+class Tags(HTMLParser):
+    """The tags of a page with their attributes, and the text within each script and style."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.raw, self._open = [], [], None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, attrs))
+        self._open = tag if tag in ("script", "style") else None
+        if self._open:
+            self.raw.append((tag, dict(attrs), ""))
+
+    def handle_data(self, data):
+        if self._open:
+            tag, attrs, text = self.raw[-1]
+            self.raw[-1] = (tag, attrs, text + data)
+
+    def handle_endtag(self, tag):
+        self._open = None
+
+
+def read_back(text):
+    (found,) = [t for _, attrs, t in Tags(text).raw if attrs.get("type") == "application/json"]
+    return json.loads(found)
+
+
+def tensors_of(data, plan):
+    """Name, region, bytes, first and last of each tensor of a plan, as the script decodes them."""
+    table, strings = data["tensors"], data["strings"]
+    rows = zip(accumulate(plan["tensors"]), accumulate(plan["first"]), plan["held"], strict=True)
+    return [
+        (strings[table["name"][t]], strings[table["region"][t]], table["bytes"][t], f, f + held)
+        for t, f, held in rows
+    ]
+
+
+def test_the_page_holds_every_buffer_of_every_plan():
+    page = tiny_page()
+    data = read_back(html_page(page))
+
+    for row, plan in zip(page.rows, data["plans"], strict=True):
+        held = [(b.name, b.region, b.bytes, b.first, b.last) for b in row.plan.buffers]
+
+        assert tensors_of(data, plan) == held
+        assert plan["peak"] == row.plan.peak
+        assert plan["peak_step"] == row.plan.peak_step
+
+
+def test_the_page_holds_every_step_of_every_plan():
+    page = tiny_page()
+    data = read_back(html_page(page))
+    columns = [data["nodes"][column] for column in ("name", "op", "stage", "source")]
+
+    for row, plan in zip(page.rows, data["plans"], strict=True):
+        steps = [(s.name, s.op, s.stage, s.source) for s in row.plan.program.steps]
+        texts = [
+            tuple(data["strings"][column[node]] for column in columns)
+            for node in accumulate(plan["nodes"])
+        ]
+
+        assert texts == steps
+
+
+def test_assumed_sizes_are_marked():
+    data = page_data(hostile_page())
+
+    assert data["sizes"].count("(assumed)") == 1
+    assert "=4," in data["sizes"]
+
+
+def test_the_same_plans_give_the_same_bytes(shell, tiny_model):
+    for seed in ("1", "2"):
+        outcome = shell("report", tiny_model, "--batch", "4", "--html", f"{seed}.html",
+                        "--trace", f"{seed}.json", PYTHONHASHSEED=seed)  # fmt: skip
+
+        assert outcome.returncode == 0, outcome.stderr
+
+    folder = tiny_model.parent
+    assert (folder / "1.html").read_bytes() == (folder / "2.html").read_bytes()
+    assert (folder / "1.json").read_bytes() == (folder / "2.json").read_bytes()
+
+
+def test_hostile_names_add_no_tag_and_no_attribute():
+    plain, hostile = Tags(html_page(tiny_page())), Tags(html_page(hostile_page()))
+
+    assert hostile.tags == [
+        (tag, [(k, v) for k, v in attrs]) for tag, attrs in plain.tags
+    ]  # fmt: skip
+
+
+def test_hostile_names_are_data_without_control_or_bidirectional_characters():
+    text = html_page(hostile_page())
+    body = text.partition('id="data">')[2].partition("</script>")[0]
+
+    assert not set("<>&\n\x1b") & set(body)
+    assert body.isascii()
+    strings = read_back(text)["strings"]
+    assert HOSTILE[0] in strings
+    assert r"\x1b[31mred\x1b[0m" in strings
+    assert r"a\u202eb\u2066c\u200fd" in strings
+    assert HOSTILE[5] in strings
+    assert max(map(len, strings)) <= LONGEST + len(" (workspace)")
+
+
+def test_only_the_page_s_own_script_and_style_may_run():
+    parsed = Tags(html_page(hostile_page()))
+    (policy,) = [dict(a)["content"] for t, a in parsed.tags if t == "meta" and len(a) == 2
+                 and dict(a).get("http-equiv") == "Content-Security-Policy"]  # fmt: skip
+    allowed = dict(part.split(" ", 1) for part in policy.split("; "))
+
+    assert allowed["default-src"] == "'none'"
+    for tag, attrs, text in parsed.raw:
+        if "type" not in attrs:
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert allowed[f"{tag}-src"] == f"'sha256-{digest}'"
+
+
+def test_nothing_is_fetched_and_no_handler_stands_in_the_markup():
+    text = html_page(tiny_page())
+
+    for _, attrs in Tags(text).tags:
+        for name, _ in attrs:
+            assert not name.startswith("on")
+            assert name not in ("src", "href", "style")
+    addresses = re.findall(r"https?://[^\"'\s]+", text)
+    assert set(addresses) <= {"http://www.w3.org/2000/svg"}
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest", text)
+
+
+@pytest.mark.parametrize("name", SCRIPT)
+def test_scripts_set_text_and_never_markup(name):
+    text = (resources.files("gradtool.reports") / "assets" / name).read_text()
+
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|Function\(",
+                         text)  # fmt: skip
+
+
+def test_embedded_json_reads_back_and_cannot_end_its_element():
+    document = ["</script>", "<!--", "]]>", "&lt;", "\u2028", "\x00", "ü"]
+
+    text = embedded(document)
+
+    assert json.loads(text) == document
+    assert not set("<>&\u2028") & set(text)
+
+
+def test_a_page_of_twenty_thousand_steps_and_three_plans_is_small():
+    # 20 000 names of nodes and of tensors are 1.2 MB; a plan adds 3 small numbers a tensor.
+    assert len(html_page(chain_page(20_000))) < 3_000_000
