@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
+from gradtool.declared import narrowed
 from gradtool.exec.run import bound
 from gradtool.flatten import flatten
 from gradtool.functions.inference import register_shapes
@@ -120,7 +121,7 @@ def planned(
     if schedule.order == tuple(range(len(work.program.steps))):
         plan = keep(work.program, name)
     else:
-        plan = keep(replay(work.program, schedule), name)
+        plan = keep(narrowed(replay(work.program, schedule), work.program.steps), name)
     return Planned(plan, schedule, tuple(notes), decision)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from conftest import build
 
-from gradtool.check import Case, Choice, Grown, Judged, Metrics, Outcome
+from gradtool.check import Case, Grown, Judged, Metrics, Outcome
 from gradtool.check.metrics import Operator, Tensor
 from gradtool.check.verdicts import Change
 from gradtool.reports.gate import GateRun
@@ -70,7 +70,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 def case(name="net", **fields) -> Case:
     """A case of a model that is not there."""
-    given = {"model": "net.onnx", "folder": Path(), "plan": Choice("keep"), "group": name}
+    given = {"model": "net.onnx", "folder": Path(), "group": name}
     return Case(name=name, **(given | fields))
 
 

@@ -1,10 +1,13 @@
 """Plans to make pages of: one of a few steps, hostile ones, and one of very many steps."""
 
+from collections.abc import Sequence
+
 import numpy as np
+import onnx
 import onnx_ir as ir
 from conftest import TINY, build, tiny_weights
 
-from gradtool import api, plans, strategies
+from gradtool import api, plans, shapes, strategies
 from gradtool.planning.plan import Buffer, Plan
 from gradtool.program import Datum, Program, Spec, Step
 from gradtool.reports.page_data import Page
@@ -23,20 +26,26 @@ HOSTILE = (
 )
 
 
-def page_of(model, batch: int = 4, names=("mirror", "sqrt"), title: str = "tiny.onnx") -> Page:
+def page_of(
+    proto: onnx.ModelProto, dims: dict[str, int], names: Sequence[str] = ("mirror", "sqrt")
+) -> Page:
     """The page of a model and of some plans of it."""
-    training = api.grad(ir.from_proto(model) if not isinstance(model, ir.Model) else model).model
-    dims = {"batch": batch}
+    model = ir.from_proto(proto)
+    shapes.infer(model)
+    training = api.grad(model).model
     work = plans.workload(training, dims)
     found = [strategies.STRATEGIES[name](work) for name in ("keep", *names)]
     flops = plans.total_flops(work.program)
-    rows = [Row(title, each.plan, flops, plans.extra_flops(each.plan, work.kept)) for each in found]
-    return Page(title, rows, dims, {})
+    rows = [
+        Row("tiny.onnx", each.plan, flops, plans.extra_flops(each.plan, work.kept))
+        for each in found
+    ]
+    return Page("tiny.onnx", rows, dims, {})
 
 
 def tiny_page() -> Page:
     """The page of a product, a bias, `exp` and a sum."""
-    return page_of(build(TINY, **tiny_weights()))
+    return page_of(build(TINY, **tiny_weights()), {"batch": 4})
 
 
 def chain(steps: int, name=lambda number: f"layer/{number}/block/Relu") -> Plan:

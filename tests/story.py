@@ -21,7 +21,7 @@ from repository import Repository, environment
 PAGE = Path(__file__).parents[1] / "docs" / "ci.md"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _GRADTOOL = '#!/bin/sh\nexec "{python}" -m gradtool "$@"\n'
-_EXPORT = """#!/bin/sh
+_WRITE_MODEL = """#!/bin/sh
 PYTHONPATH="{tests}" exec "{python}" "{tests}/story_models.py" "$@"
 """
 
@@ -29,7 +29,7 @@ PYTHONPATH="{tests}" exec "{python}" "{tests}/story_models.py" "$@"
 class Story:
     """A repository in which the commands of a page run one after the other, in one shell's place.
 
-    `export` is what writes models there, as a training project has one.
+    `write-model` is what writes models there, as a training project has one.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +37,7 @@ class Story:
         self.programs = folder / "programs"
         self.programs.mkdir()
         tests = Path(__file__).parent
-        for name, text in (("gradtool", _GRADTOOL), ("export", _EXPORT)):
+        for name, text in (("gradtool", _GRADTOOL), ("write-model", _WRITE_MODEL)):
             program = self.programs / name
             program.write_text(text.format(python=sys.executable, tests=tests), encoding="utf-8")
             program.chmod(program.stat().st_mode | stat.S_IXUSR)
