@@ -42,9 +42,7 @@ def net(width=16, layers=4, activation="Tanh", batch="batch"):
     lines = []
     for n in range(layers):
         source = f"s{n - 1}" if n else "x"
-        lines.append(
-            f"m{n} = MatMul ({source}, w{n}) t{n} = {activation} (m{n}) s{n} = Sin (t{n})"
-        )
+        lines.append(f"m{n} = MatMul ({source}, w{n}) t{n} = {activation} (m{n}) s{n} = Sin (t{n})")
     lines.append(f"loss = ReduceMean <keepdims = 0> (s{layers - 1})")
     body = f"net (float[{batch}, {width}] x) => (float loss) {{ {' '.join(lines)} }}"
     weights = {f"w{n}": np.ones((width, width), np.float32) / width for n in range(layers)}

@@ -1,6 +1,6 @@
 """The story of docs/ci.md, replayed: each `$ command` in a repository, with what it prints.
 
-    python tests/story.py        # writes what the commands print now into docs/ci.md
+python tests/story.py        # writes what the commands print now into docs/ci.md
 """
 
 from __future__ import annotations

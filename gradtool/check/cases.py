@@ -31,7 +31,7 @@ class Case:
     name: str
     model: str
     folder: Path
-    plan: Choice = Choice()
+    plan: Choice = field(default_factory=Choice)
     group: str = ""
     dims: Mapping[str, int] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

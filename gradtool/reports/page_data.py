@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 from gradtool.reports.memory import footer
@@ -40,7 +41,8 @@ def page_data(page: Page) -> dict[str, Any]:
     """Everything the page's script reads.
 
     Columns `nodes`, `tensors` and `first` of a plan are differences to the entry before; `held` is
-    how many steps after `first` the tensor lasts.  Steps count from 0.
+    how many steps after `first` the tensor lasts.  Steps count from 0.  Of a string there is how
+    many characters it begins with are those of the string before, and the rest.
     """
     strings, nodes, tensors = Numbered(), Numbered(), Numbered()
     plans = [_plan(row, page.rows[0].plan, strings, nodes, tensors) for row in page.rows]
@@ -51,7 +53,7 @@ def page_data(page: Page) -> dict[str, Any]:
         "plans": plans,
         "nodes": _columns(NODE, nodes),
         "tensors": _columns(TENSOR, tensors),
-        "strings": list(strings),
+        "strings": _strings(map(shown, strings)),
         "frontier": _frontier(page),
     }
 
@@ -89,20 +91,27 @@ def _plan(
 
 def _node(step: Step, strings: Numbered) -> tuple[int, ...]:
     texts = (step.name, step.op, step.stage, step.source)
-    return tuple(strings.number(shown(text)) for text in texts)
+    return tuple(map(strings.number, texts))
 
 
 def _tensor(plan: Plan, buffer: Buffer, strings: Numbered) -> tuple[int, ...]:
     spec = plan.program.values[buffer.values[0]].spec if buffer.values else None
     shape = "" if spec is None else "×".join(map(str, spec.shape)) or "scalar"
     dtype = "" if spec is None else spec.dtype.name
-    name, region = strings.number(shown(buffer.name)), strings.number(buffer.region)
+    name, region = strings.number(buffer.name), strings.number(buffer.region)
     return (name, region, int(buffer.bytes), strings.number(shape), strings.number(dtype))
 
 
 def _columns(titles: Sequence[str], rows: Iterable[tuple[int, ...]]) -> dict[str, list[int]]:
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in titles]
     return dict(zip(titles, columns, strict=True))
+
+
+def _strings(texts: Iterable[str]) -> dict[str, list[Any]]:
+    """Names follow names that begin like them: what they share is written once."""
+    pairs = list(pairwise(("", *texts)))
+    shared = [len(commonprefix(pair)) for pair in pairs]
+    return {"shared": shared, "rest": [b[n:] for (_, b), n in zip(pairs, shared, strict=True)]}
 
 
 def _differences(numbers: Iterable[int]) -> list[int]:

@@ -5,6 +5,7 @@ import shutil
 
 import gates
 import pytest
+from conftest import TINY, build, tiny_weights
 from gates import CONFIG, git, write
 
 PEAK = "peak"
@@ -20,7 +21,8 @@ def repository(tmp_path, monkeypatch):
 
 @pytest.fixture
 def check(run, repository):
-    """Runs `gradtool check`; `.json()` of what it printed with `--output json`."""
+    """Runs `gradtool check` in the repository."""
+    assert repository.is_dir()
 
     def command(*arguments):
         return run("check", "-j", "1", *arguments)
@@ -203,9 +205,7 @@ def test_a_case_that_cannot_be_planned_does_not_hide_the_others(check, repositor
     assert check("--exit-zero").code == 2
 
 
-def test_an_operator_without_a_gradient_is_exit_3(check, repository, model):
-    from conftest import TINY, build, tiny_weights
-
+def test_an_operator_without_a_gradient_is_exit_3(check, model):
     header = '<ir_version: 10, opset_import: ["" : 20, "com.acme" : 1]>'
     model(build(TINY.replace("Exp (s)", "com.acme.Gate (s)"), header, **tiny_weights()), "net.onnx")
 
@@ -368,7 +368,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_is_refused_in_one_line(check, repository, name):
+def test_what_cannot_be_is_refused_in_one_line(check, name):
     flags, message = REFUSED[name]
 
     outcome = check(*flags)
@@ -388,7 +388,7 @@ def test_an_unknown_revision_is_named(check, repository):
     assert "--base v9: the repository has no such revision" in outcome.err
 
 
-def test_without_a_configuration_there_is_nothing_to_check(run, tmp_path):
+def test_without_a_configuration_there_is_nothing_to_check(run):
     outcome = run("check")
 
     assert outcome.code == 2
@@ -396,7 +396,9 @@ def test_without_a_configuration_there_is_nothing_to_check(run, tmp_path):
 
 
 def test_the_configuration_is_the_one_given_or_none(run, repository):
-    (repository / "other.toml").write_text(CONFIG.replace('model = "net', 'name = "b"\nmodel = "net'))
+    (repository / "other.toml").write_text(
+        CONFIG.replace('model = "net', 'name = "b"\nmodel = "net')
+    )
 
     named = run("--config", "other.toml", "check", "--list")
 

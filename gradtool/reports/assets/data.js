@@ -9,6 +9,12 @@ const summed = (differences) => {
   return differences.map((difference) => (at += difference));
 };
 
+// Each string begins like the one before it.
+const joined = ({ shared, rest }) => {
+  let before = "";
+  return rest.map((end, number) => (before = before.substring(0, shared[number]) + end));
+};
+
 const tensorAt = (data, plan, number) => {
   const { tensors, strings } = data;
   const tensor = plan.tensors[number];

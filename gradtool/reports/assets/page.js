@@ -1,6 +1,7 @@
 // The page: which plan is shown, which step is looked at, and what follows from both.
 
 const data = JSON.parse($("data").textContent);
+data.strings = joined(data.strings);
 const ceiling = Math.max(...data.plans.map((plan) => plan.peak));
 const state = { plan: null, step: 0, hover: null };
 const chart = new Chart($("chart"));
