@@ -4,8 +4,7 @@
     python benchmarks/plan_graph.py --all DIR [--effort 1]
 
 A budget is a fraction of the peak of the given order, or bytes.  Work is counted, so a plan is the
-same everywhere; `--time-limit` only says to plan again with four times the effort while that is
-expected to end in time, and to keep the best.
+same everywhere; with `--time-limit` the planner and the annealing run side by side for as long.
 """
 
 from __future__ import annotations
@@ -18,25 +17,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from timed_plan import timed
+
 from gradtool.errors import OverBudget
 from gradtool.planning import instances
-from gradtool.planning.budget import Answer, cheapest
+from gradtool.planning.budget import cheapest
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 
 FRACTIONS = (0.9, 0.8, 0.7, 0.5, 0.25)
-_GROWTH = 4
-
-
-def planned(program: Program, budget: int, effort: float, seed: int, limit: float) -> Answer:
-    """The best of the plans of growing effort that the time is expected to allow."""
-    start = time.perf_counter()
-    best = cheapest(program, budget, effort=effort, seed=seed)
-    while best.gap and (time.perf_counter() - start) * (_GROWTH + 1) < limit:
-        effort *= _GROWTH
-        answer = cheapest(program, budget, effort=effort, seed=seed)
-        best = min(best, answer, key=lambda a: a.gap)
-    return best
 
 
 def row(
@@ -47,7 +36,10 @@ def row(
     budget = math.ceil(fraction * given) if fraction <= 1 else int(fraction)
     start = time.perf_counter()
     try:
-        answer = planned(program, budget, effort, seed, limit)
+        if limit:
+            answer = timed(program, budget, effort, seed, limit)
+        else:
+            answer = cheapest(program, budget, effort=effort, seed=seed)
     except OverBudget as error:
         return {"budget_bytes": budget, "error": str(error), "seconds": time.perf_counter() - start}
     return {

@@ -13,10 +13,12 @@ from gradtool.budgets import prices
 from gradtool.budgets.limits import Budget, parse_percent
 from gradtool.budgets.search import CUTS, Search, at_most, within
 from gradtool.errors import UsageError
+from gradtool.planning.annealed import Solver
 from gradtool.plans import Strategy, Workload
 from gradtool.text import suggest
 
 SEARCHED = ("min-cut", "optimal")
+SOLVERS = ("auto", "native", "compiled")
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Asked:
     cost: str = "flops"
     seed: int = 0
     time_limit: float | None = None
+    solver: Solver = "auto"
 
     def plans(self) -> Strategy:
         """How to plan a training graph.
@@ -45,6 +48,8 @@ class Asked:
                 file cannot be used.
         """
         self._check()
+        if self.solver not in SOLVERS:
+            raise UsageError(f"no solver {self.solver!r}; there are {', '.join(SOLVERS)}")
         if self.plan is not None:
             return partial(plan_files.planned_by, file=plan_files.load(self.plan))
         if self.checkpoints is not None:
@@ -108,4 +113,5 @@ class _Searching:
 
     def __call__(self, work: Workload) -> Search:
         effort = CUTS if self.asked.strategy == "min-cut" else 1.0
-        return Search(effort, self.asked.seed, self.asked.time_limit, self.prices(work))
+        asked = self.asked
+        return Search(effort, asked.seed, asked.time_limit, self.prices(work), asked.solver)

@@ -100,7 +100,7 @@ def pairs(before: Sequence[Side], now: Sequence[Side]) -> list[tuple[Side, Side]
     found = {side.name: side for side in now}
     matched = [(side, found[side.name]) for side in before if side.name in found]
     if not matched:
-        names = [" and ".join(some(side.name for side in sides)) for sides in (before, now)]
+        names = [some(side.name for side in sides) for sides in (before, now)]
         raise UsageError(f"nothing to compare: no name is in both: {names[0]}; {names[1]}")
     return matched
 

@@ -89,8 +89,8 @@ def _write(model: Any, path: Path) -> None:
         api.save(model, path)
     else:
         raise UsageError(
-            f"grad_memory: {type(model).__name__!r} is no model: give a path, an onnx.ModelProto or "
-            "a graph of gradtool"
+            f"grad_memory: {type(model).__name__!r} is no model: give a path, an "
+            "onnx.ModelProto or a graph of gradtool"
         )
 
 

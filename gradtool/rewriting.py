@@ -15,6 +15,7 @@ from gradtool.budgets.frontier import POINTS
 from gradtool.budgets.frontier import frontier as frontier_of
 from gradtool.budgets.search import QUICK
 from gradtool.passes.training import TrainingGraph
+from gradtool.planning.annealed import Solver
 from gradtool.planning.plan import Plan
 from gradtool.planning.policy import policy_named
 from gradtool.planning.proof import Proof
@@ -78,6 +79,7 @@ def recompute(
     cost: str = "flops",
     seed: int = 0,
     time_limit: float | None = None,
+    solver: Solver = "auto",
     dims: Mapping[str, int] | None = None,
 ) -> Rewritten:
     """A training graph that computes parts of forward again: the same bits in less memory.
@@ -87,7 +89,8 @@ def recompute(
     of one step, or `20%`); `checkpoints` names the values between which everything is computed
     again; `plan` is a file.  Or `strategy` is one of `strategies.STRATEGIES`.  `cost` says what
     extra work is: `flops`, `time` measured now, or a file of measured times.  A search may take
-    `time_limit` seconds; without, the same question has the same answer everywhere.  The graph
+    `time_limit` seconds; without, the same question has the same answer everywhere, unless `solver`
+    is `compiled` (`auto` and `native` are not, up to the default effort).  The graph
     given is left as it is; sizes that it leaves open stay open, `dims` are those to plan for.
 
     Raises:
@@ -95,7 +98,16 @@ def recompute(
         GradtoolError: no plan within the budget was found, with what can be reached.
     """
     asked = Asked(
-        strategy, checkpoints or None, budget, max_slowdown, plan, optimizer, cost, seed, time_limit
+        strategy=strategy,
+        checkpoints=checkpoints or None,
+        budget=budget,
+        max_slowdown=max_slowdown,
+        plan=plan,
+        optimizer=optimizer,
+        cost=cost,
+        seed=seed,
+        time_limit=time_limit,
+        solver=solver,
     )
     return _rewritten(graph, asked.plans(), dims)
 

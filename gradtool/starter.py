@@ -89,17 +89,18 @@ def added_to(text: str, section: str, path: Path) -> str:
     Raises:
         UsageError: the file has our tables in a form that cannot be taken out by lines.
     """
+    ends = "\r\n" if "\r\n" in text else "\n"
+    text = text.replace("\r\n", "\n")
     kept = _without(text) if _ours(text) is not None else text
     gap = "\n" if kept.strip() else ""
     joined = f"{kept.rstrip()}\n{gap}{section}".lstrip("\n")
-    wanted = _others(text)
     try:
-        fits = _others(joined) == wanted and _ours(joined) == _ours(section)
+        fits = _others(joined) == _others(text) and _ours(joined) == _ours(section)
     except tomllib.TOMLDecodeError:
         fits = False
     if not fits:
         raise UsageError(f"{path}: its [tool.gradtool] cannot be replaced: take it out by hand")
-    return joined
+    return joined.replace("\n", ends)
 
 
 def has_section(path: Path) -> bool:
@@ -112,13 +113,13 @@ def has_section(path: Path) -> bool:
 
 
 def read(path: Path) -> str:
-    """The text of a TOML file.
+    """The text of a TOML file, line ends as they are.
 
     Raises:
         UsageError: it cannot be read or is no TOML.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8")
         tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -23,6 +23,8 @@ HOSTILE = (
     "line\nbreak | pipe & <!-- comment",
     "' onmouseover='alert(3)",
     "n" * 10_000,
+    "😀😀中/a",
+    "😀😀中/b",
 )
 
 

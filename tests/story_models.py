@@ -1,4 +1,4 @@
-"""What the story's `write-model` runs: `write-model NAME [WIDTH [ACTIVATION]]` writes `models/NAME.onnx`."""
+"""What the story's `write-model NAME [WIDTH [ACTIVATION]]` runs: writes `models/NAME.onnx`."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from gradtool.budgets.prices import FLOPS, Prices
 from gradtool.errors import OverBudget
+from gradtool.planning.annealed import Solver
 from gradtool.planning.budget import cheapest
 from gradtool.planning.mirror import decide
 from gradtool.planning.mirrored import mirrored
@@ -40,9 +41,16 @@ class Probes:
     """
 
     def __init__(
-        self, work: Workload, name: str = "optimal", *, seed: int = 0, prices: Prices = FLOPS
+        self,
+        work: Workload,
+        name: str = "optimal",
+        *,
+        seed: int = 0,
+        prices: Prices = FLOPS,
+        solver: Solver = "auto",
     ) -> None:
         self.work, self.name, self.seed, self.prices = work, name, seed, prices
+        self.solver: Solver = solver
         self.total = prices.total(work.program)
         self.bounds: list[Bound] = []
         self.unreached = 0
@@ -108,6 +116,7 @@ class Probes:
                     seed=self.seed,
                     costs=self.prices.costs,
                     order=self.order,
+                    solver=self.solver,
                 )
             except OverBudget:
                 if not attempt:
@@ -124,7 +133,7 @@ class Probes:
             target = min(target, found.plan.load) - excess
 
     def cook(self) -> None:
-        """Add what simple recipes give, once: where the planner finds little, they may find more."""
+        """Add what simple recipes give, once: they may find more where the planner finds little."""
         if not self._cooked:
             self._cooked = True
             self.found += self._recipes()

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import NoReturn
 
 from gradtool.budgets.limits import Budget
 from gradtool.budgets.prices import FLOPS, Prices
 from gradtool.budgets.probes import Probes, work_of
 from gradtool.budgets.stopping import TimeIsUp, time_limit
 from gradtool.errors import GradtoolError
+from gradtool.planning.annealed import Solver
 from gradtool.plans import Planned, Workload
 from gradtool.reports.proofs import lines
 from gradtool.reports.units import format_bytes
@@ -36,17 +37,19 @@ class Search:
     """How far to search.
 
     `effort` scales the counted work, `seed` decides its random part.  With `seconds`, the effort
-    grows for as long as they last; `prices` are what running a step again costs.
+    grows for as long as they last; `prices` are what running a step again costs, `solver` says
+    whether compiled code searches, which goes further (see `planning.budget.cheapest`).
     """
 
     effort: float = 1.0
     seed: int = 0
     seconds: float | None = None
     prices: Prices = FLOPS
+    solver: Solver = "auto"
 
     def probes(self, work: Workload, name: str) -> Probes:
         """The planner for a training graph."""
-        return Probes(work, name, seed=self.seed, prices=self.prices)
+        return Probes(work, name, seed=self.seed, prices=self.prices, solver=self.solver)
 
     def efforts(self) -> Iterator[float]:
         """Growing efforts: a first answer, then the full one, then more while there is time."""
@@ -70,8 +73,10 @@ def within(
     probes, arena = search.probes(work, name), budget.arena(work)
     if arena is None:
         found = _least_peak(probes, None, search)
+    elif (best := _refined(probes, arena, search)) is not None:
+        found = best
     else:
-        found = _refined(probes, arena, search) or _refuse(probes, arena, budget.state(work))
+        raise _unreachable(probes, arena, budget.state(work), search)
     return replace(found, notes=_said(found, budget, work))
 
 
@@ -179,17 +184,19 @@ def _ended(stop: BaseException) -> BaseException:
     return GradtoolError("no plan was found within --time-limit: give more time")
 
 
-def _refuse(probes: Probes, arena: int, state: int) -> NoReturn:
-    """Raise what can be reached instead of a budget, and below what nothing can."""
-    reached = halved(probes, None, QUICK).plan.peak + state
+def _unreachable(probes: Probes, arena: int, state: int, search: Search) -> GradtoolError:
+    """What can be reached instead of a budget, and below what nothing can."""
+    with suppress(TimeIsUp), time_limit(search.seconds):
+        halved(probes, None, min(QUICK, search.effort))
+    reached = least_known(probes, None).plan.peak + state
     least = probes.least + state
     beside = f" (optimizer state of {format_bytes(state)} included)" if state else ""
     head = f"{format_bytes(max(arena + state, 0))} cannot be reached{beside}"
     if arena >= probes.least:
         head = f"no plan was found within {format_bytes(arena + state)}{beside}"
     if reached == least:
-        raise GradtoolError(f"{head}: the smallest budget is {reached} bytes, which is proven")
-    raise GradtoolError(
+        return GradtoolError(f"{head}: the smallest budget is {reached} bytes, which is proven")
+    return GradtoolError(
         f"{head}: the smallest budget known to suffice is {format_bytes(reached)}"
         f" ({reached} bytes), and below {format_bytes(least)} there is none: some step needs as"
         " much by itself"

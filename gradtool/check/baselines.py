@@ -20,6 +20,7 @@ from gradtool.io.documents import read_document
 
 SCHEMA_VERSION = 1
 SUFFIX = ".json"
+CUT_SHORT = "its plan was cut short by time, so it is no baseline: plan it without a time limit"
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,7 @@ def write(folder: Path, found: Iterable[tuple[Case, Metrics]]) -> list[Case]:
     changed, outputs = [], []
     for case, metrics in found:
         if metrics.cut_short:
-            raise GradtoolError(
-                f"case {case.name!r}: its plan was cut short by time, so it is no baseline: plan "
-                "it without a time limit"
-            )
+            raise GradtoolError(f"case {case.name!r}: {CUT_SHORT}")
         path, data = path_of(folder, case), text(case, metrics).encode("ascii")
         if not path.is_file() or path.read_bytes() != data:
             changed.append(case)

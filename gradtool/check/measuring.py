@@ -36,6 +36,9 @@ def measure(case: Case, *, run: bool = False) -> Metrics:
     values = _planned(work, found)
     if run:
         values |= _measured(work, found)
+    cut_short = case.plan.cut_short(case.folder) or bool(found.proof and found.proof.cut_short)
+    if cut_short:
+        notes.append("the plan was cut short by time: it may be another one elsewhere")
     if values.get("extra-flops") is None:
         notes.append("extra-flops: not known, an operator of unknown cost runs again")
     if counts := unsized(work.program):
@@ -48,7 +51,7 @@ def measure(case: Case, *, run: bool = False) -> Metrics:
         left_out=left_out,
         kept=why_kept(work, found, tensors),
         notes=tuple(notes),
-        cut_short=case.plan.cut_short(case.folder) or bool(found.proof and found.proof.cut_short),
+        cut_short=cut_short,
     )
 
 

@@ -50,6 +50,10 @@ budget_options = together(
                       "file of gradtool run --profile."),
     click.option("--time-limit", "seconds", metavar="30s", callback=_seconds,
                  help="Search harder for this long, and no longer."),
+    click.option("--solver", type=click.Choice(["auto", "native", "compiled"]), default="auto",
+                 show_default=True,
+                 help="Search in compiled code (of the extra solver), which goes further; auto: "
+                      "with --time-limit only."),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
                  help="The seed of the search."),
 )  # fmt: skip
@@ -99,4 +103,5 @@ def asked(options: Mapping[str, Any]) -> Asked:
         cost=options["cost"],
         seed=options["seed"],
         time_limit=options["seconds"],
+        solver=options["solver"],
     )

@@ -71,10 +71,15 @@ def _outcomes(
 def _with_baseline(
     config: Config, case: Case, outcome: Outcome, *, update: bool
 ) -> tuple[Case, Outcome, Baseline | None]:
-    """An outcome beside what was recorded; a damaged file is an error, unless it is replaced."""
+    """An outcome beside what was recorded.
+
+    A damaged file is an error unless it is replaced; so is a plan that cannot replace it.
+    """
     from gradtool.check import baselines
     from gradtool.check.verdicts import Outcome
 
+    if update and outcome.metrics is not None and outcome.metrics.cut_short:
+        return case, Outcome(None, baselines.CUT_SHORT, 1), None
     try:
         return case, outcome, baselines.read(config.baseline, case)
     except UsageError as error:
@@ -134,10 +139,12 @@ def _record(
 ) -> tuple[Judged, ...]:
     """Write baselines; cases that fail for nothing but their baseline now pass."""
     from gradtool.check import baselines
+    from gradtool.text import some
 
     changed = baselines.write(config.baseline, wanted.values())
-    for case in changed:
-        say(ctx, f"recorded {baselines.path_of(config.baseline, case)}")
+    if changed:
+        files = some([baselines.path_of(config.baseline, case).name for case in changed], 4)
+        say(ctx, f"recorded in {config.baseline}: {files}")
     names = {case.name for case in changed}
     return tuple(
         replace(each, verdict="updated", reasons=(), grown=(), exit_code=0)

@@ -30,7 +30,7 @@ def both_sides(
     if len(sources) > 2 or len(plans) > 2:
         raise UsageError("two are compared: give BEFORE and AFTER, and --plan twice at most")
     files = [source.endswith(SUFFIX) for source in sources]
-    if all(files) and plans:
+    if files and all(files) and plans:
         raise UsageError("--plan is of models: the files hold what was planned")
     if len(sources) < 2:
         return _one(ctx, sources, plans, options)

@@ -180,7 +180,13 @@ def command(
     _show(ctx, result, form, place, fetched=bool(fetch))
     _verify(ctx, verify, training, arrays, result)
     _profile(profile, training, arrays, repeat, force=force)
-    _trace(trace, chosen, arrays, result, (source, where, repeat), force=force)
+    if trace is not None:
+        from gradtool.commands.drawing import save
+        from gradtool.exec.step_costs import REPEATS, step_costs
+        from gradtool.reports.trace import measured_trace
+
+        costs = step_costs(chosen, arrays, device=where, repeats=max(repeat, REPEATS))
+        save({trace: measured_trace(costs, source, result.measurement)}, force=force)
 
 
 def _place(device: str, engine: str, *, flags: bool) -> str:
@@ -190,9 +196,7 @@ def _place(device: str, engine: str, *, flags: bool) -> str:
 
         return open_device(device).name
     if flags:
-        raise UsageError(
-            "--measure, --trace, --check-nan and --check-arena are of --engine arena"
-        )
+        raise UsageError("--measure, --trace, --check-nan and --check-arena are of --engine arena")
     if device not in ("auto", "cpu"):
         raise UsageError("--engine ort runs on the CPU; leave --device out")
     return "cpu"
@@ -216,21 +220,6 @@ def _profile(
         work = workload(training, sizes(training, arrays))
         repeats = max(repeat, profile.REPEATS)
         profile.save(profile.profile(work, arrays, repeats), path, force=force)
-
-
-def _trace(
-    path: str | None, model: ir.Model, arrays: Any, result: Any, how: tuple[str, str, int], *,
-    force: bool,
-) -> None:  # fmt: skip
-    """Run a few more steps and write what each took; `how` is the model's name, device, repeats."""
-    if path is not None:
-        from gradtool.commands.drawing import save
-        from gradtool.exec.step_costs import REPEATS, step_costs
-        from gradtool.reports.trace import measured_trace
-
-        name, device, repeat = how
-        costs = step_costs(model, arrays, device=device, repeats=max(repeat, REPEATS))
-        save({path: measured_trace(costs, name, result.measurement)}, force=force)
 
 
 def _chosen(

@@ -1,19 +1,22 @@
 """The least extra work with which a program fits into a budget, and how little it could be.
 
 Minimum cuts and an integer programme say what to keep where memory pinches most (`certificate`); a
-local search turns that into schedules and improves them (`descent`); the simulator has the last
-word.  Everything stops on counted work, so the same question has the same answer on every machine.
+local search turns that into schedules and improves them (`descent`); what is not proven optimal is
+annealed (`annealed`); the simulator has the last word.  Everything stops on counted work, so the
+same question has the same answer on every machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from gradtool.errors import OverBudget
+from gradtool.planning.annealed import Solver, annealed, compiles
 from gradtool.planning.certificate import Certificate, certificates
 from gradtool.planning.descent import Descent, Found
 from gradtool.planning.order import best_order
+from gradtool.planning.polish import rank
 from gradtool.planning.rework import Rework
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.starts import first
@@ -59,12 +62,16 @@ def cheapest(
     seed: int = 0,
     costs: Sequence[int | None] | None = None,
     order: Sequence[int] | None = None,
+    solver: Solver = "auto",
+    stop: Callable[[], bool] = lambda: False,
 ) -> Answer:
     """The cheapest schedule found whose peak is at most `budget` bytes.
 
     Steps first run in `order`, or later if nobody needs them yet; if it is None, in the program's
     order or, where that needs less memory, in the best one found.  `costs` replaces the steps'
-    FLOPs.  `effort` scales the counted work of search and certificate.
+    FLOPs.  `effort` scales the counted work of search and certificate.  With `solver` `native` the
+    answer does not depend on what is installed, nor does it with `auto` up to effort 1; `compiled`
+    anneals with numba if it is there.  `stop` ends the annealing early.
 
     Raises:
         OverBudget: no schedule was found, or it is proven that there is none.
@@ -79,10 +86,40 @@ def cheapest(
     if plain.weighed.peak <= budget:
         return _answer(work, budget, plain, Certificate(0, "nothing runs again"), "order")
     search = Descent(work, budget, int(_LIMIT * effort))
+    found, how, strongest = _searched(search, plain, effort, seed)
+    if found is None:
+        found, how = _lowest(search), "descent to the least peak"
+    best = _answer(work, budget, found, strongest, how)
+    if best.peak <= budget and best.extra <= search.least_extra:
+        return best
+    polished = annealed(
+        program,
+        best.schedule.order,
+        budget,
+        costs=costs,
+        effort=effort,
+        seed=seed,
+        enough=search.least_extra,
+        fast=compiles(solver, effort),
+        stop=stop,
+    )
+    if polished is not None and polished.rank(budget) < rank(best.peak, best.extra, budget):
+        schedule, how = Schedule.of(polished.order), f"{how}, then annealing"
+        best = replace(best, schedule=schedule, peak=polished.peak, extra=polished.extra, how=how)
+    if best.peak > budget:
+        raise OverBudget(budget, best.peak, least_budget(work), proven=False)
+    return best
+
+
+def _searched(
+    search: Descent, plain: Found, effort: float, seed: int
+) -> tuple[Found | None, str, Certificate]:
+    """The best schedule of the descents, where it comes from, and the strongest certificate."""
     best, how, strongest = None, "", Certificate(0, "none")
-    for certificate in certificates(work, budget, plain.weighed, effort):
+    for certificate in certificates(search.work, search.budget, plain.weighed, effort):
         if certificate is None:
-            raise _over(search, proven=True)
+            least = least_budget(search.work)
+            raise OverBudget(search.budget, _lowest(search).weighed.peak, least, proven=True)
         strongest = max(strongest, certificate, key=lambda c: c.bound)
         search.enough = strongest.bound
         better, start = first(search, certificate, best)
@@ -90,12 +127,10 @@ def cheapest(
             best, how = better, start
         if best is not None and search.is_done(best):
             break
-    if best is None:
-        raise _over(search, proven=False)
-    kicked = search.kick(best, seed) if search.is_thorough else best
-    if kicked is not best:
-        best, how = kicked, f"{how}, then local search"
-    return _answer(work, budget, best, strongest, how)
+    if best is None or not search.is_thorough:
+        return best, how, strongest
+    kicked = search.kick(best, seed)
+    return kicked, how if kicked is best else f"{how}, then local search", strongest
 
 
 def frontier(
@@ -129,22 +164,24 @@ def _best_within(answer: Answer, found: Sequence[Answer]) -> Answer:
     return replace(best, budget=answer.budget, bound=answer.bound, which_bound=answer.which_bound)
 
 
-def _over(search: Descent, *, proven: bool) -> OverBudget:
-    """The error that a budget is not reached, with the least peak that a descent finds."""
-    least = least_budget(search.work)
-    lower = Descent(search.work, least, _LIMIT // 10)
+def _lowest(search: Descent) -> Found:
+    """What has the least peak of all that was tried, or that a descent as deep as it goes finds."""
+    work = search.work
+    lower = Descent(work, least_budget(work), _LIMIT // 10)
     lower.fit(lower.weigh({}))
-    reached = min(p for p in (search.lowest, lower.lowest) if p is not None)
-    return OverBudget(search.budget, reached, least, proven=proven)
+    known = [found for found in (search.lowest, lower.lowest) if found is not None]
+    lowest = min(known, key=lambda found: found.weighed.peak)
+    if lowest.weighed.peak > search.budget:
+        return lowest
+    return Descent(work, search.budget, _LIMIT // 10, search.enough).trim(lowest)
 
 
 def _answer(work: Rework, budget: int, found: Found, certificate: Certificate, how: str) -> Answer:
     schedule = work.schedule(found.weighed)
-    peak = work.simulator.peak(schedule.order)
     return Answer(
         schedule=schedule,
         budget=budget,
-        peak=peak,
+        peak=work.simulator.peak(schedule.order),
         extra=found.extra,
         bound=certificate.bound,
         total=work.total,

@@ -42,8 +42,8 @@ class Descent:
     """A search within `budget` bytes that may simulate `limit` steps, each schedule 50 more.
 
     It ends early at extra work of `enough`, below which nothing is to be found, but for the
-    ten-millionth part of a step that the arithmetic of the bound may lose.  `lowest` is the least
-    peak seen; `is_thorough` says whether the limit allows for many trials.
+    ten-millionth part of a step that the arithmetic of the bound may lose.  `lowest` is what had
+    the least peak so far; `is_thorough` says whether the limit allows for many trials.
     """
 
     def __init__(self, work: Rework, budget: int, limit: int, enough: int = 0) -> None:
@@ -52,18 +52,25 @@ class Descent:
         self.left = limit
         self.is_thorough = limit >= _MANY * len(work.reads)
         self.enough = enough
-        self.lowest: int | None = None
+        self.lowest: Found | None = None
 
     def weigh(self, drops: Drops) -> Found:
         """Simulate one choice of drops, at the expense of the limit."""
         weighed = self.work.weigh(drops)
         self.left -= len(weighed.places) + _EACH
-        self.lowest = weighed.peak if self.lowest is None else min(self.lowest, weighed.peak)
-        return Found(drops, weighed)
+        found = Found(drops, weighed)
+        if self.lowest is None or weighed.peak < self.lowest.weighed.peak:
+            self.lowest = found
+        return found
+
+    @property
+    def least_extra(self) -> int:
+        """The extra work at which to end: `enough`, and what arithmetic may have lost of it."""
+        return self.enough + self.work.total // _SAME
 
     def is_done(self, found: Found) -> bool:
         """Whether the limit is reached or nothing better exists."""
-        return self.left <= 0 or found.extra <= self.enough + self.work.total // _SAME
+        return self.left <= 0 or found.extra <= self.least_extra
 
     def fit(
         self, found: Found, worth: Fraction | None = None, trials: int = _TRIALS

@@ -53,6 +53,15 @@ class Polished:
     extra: int
     moves: int
 
+    def rank(self, budget: int) -> tuple[int, int]:
+        """What to minimise: the bytes above a budget, then the extra work."""
+        return rank(self.peak, self.extra, budget)
+
+
+def rank(peak: int, extra: int, budget: int) -> tuple[int, int]:
+    """What to minimise of schedules: the bytes above a budget, then the extra work."""
+    return max(peak - budget, 0), extra
+
 
 def polish(
     program: Program,
@@ -90,7 +99,7 @@ def polish(
         annealer.anneal(temperature, weight, count)
         tried += count
     better = _weighed(simulator, annealer.best() or annealer.current(), priced, tried)
-    return min(replace(found, moves=tried), better, key=lambda p: _rank(p, budget))
+    return min(replace(found, moves=tried), better, key=lambda p: p.rank(budget))
 
 
 def _weighed(
@@ -100,11 +109,6 @@ def _weighed(
     steps = pruned(simulator.program, Schedule.of(order)).order
     extra = sum(costs[s] or 0 for s in steps) - sum(c or 0 for c in costs)
     return Polished(steps, simulator.peak(steps), extra, moves)
-
-
-def _rank(found: Polished, budget: int) -> tuple[int, int]:
-    """What to minimise: the bytes above the budget, then the extra work."""
-    return max(found.peak - budget, 0), found.extra
 
 
 def _unit(amounts: Iterable[int | None]) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from os.path import commonprefix
 from typing import TYPE_CHECKING, Any
 
 from gradtool.reports.memory import footer
@@ -96,7 +95,7 @@ def _node(step: Step, strings: Numbered) -> tuple[int, ...]:
 
 def _tensor(plan: Plan, buffer: Buffer, strings: Numbered) -> tuple[int, ...]:
     spec = plan.program.values[buffer.values[0]].spec if buffer.values else None
-    shape = "" if spec is None else "×".join(map(str, spec.shape)) or "scalar"
+    shape = "" if spec is None else "x".join(map(str, spec.shape)) or "scalar"
     dtype = "" if spec is None else spec.dtype.name
     name, region = strings.number(buffer.name), strings.number(buffer.region)
     return (name, region, int(buffer.bytes), strings.number(shape), strings.number(dtype))
@@ -108,10 +107,17 @@ def _columns(titles: Sequence[str], rows: Iterable[tuple[int, ...]]) -> dict[str
 
 
 def _strings(texts: Iterable[str]) -> dict[str, list[Any]]:
-    """Names follow names that begin like them: what they share is written once."""
-    pairs = list(pairwise(("", *texts)))
-    shared = [len(commonprefix(pair)) for pair in pairs]
-    return {"shared": shared, "rest": [b[n:] for (_, b), n in zip(pairs, shared, strict=True)]}
+    """Names follow names that begin like them: what they share is written once.
+
+    Its length is counted as scripts count, in UTF-16.
+    """
+    shared, rest = [], []
+    for before, text in pairwise(("", *texts)):
+        pairs = enumerate(zip(before, text, strict=False))
+        common = next((n for n, (a, b) in pairs if a != b), min(len(before), len(text)))
+        shared.append(len(text[:common].encode("utf-16-le")) // 2)
+        rest.append(text[common:])
+    return {"shared": shared, "rest": rest}
 
 
 def _differences(numbers: Iterable[int]) -> list[int]:

@@ -160,7 +160,10 @@ def test_a_rule_of_the_command_line_replaces_those_of_the_configuration(check, r
 def test_cases_are_chosen_by_name_group_and_glob(check, repository):
     (repository / "gradtool.toml").write_text(CONFIG.replace("= 4", "= [2, 4]"))
 
-    assert "recorded gradtool-baseline/net-batch-2.json" in check("--update", "net[[]batch=2]").err
+    assert (
+        "recorded in gradtool-baseline: net-batch-2.json\n"
+        in check("--update", "net[[]batch=2]").err
+    )
     names = [c["case"] for c in document(check("--output", "json"))["cases"]]
     assert names == ["net[batch=2]", "net[batch=4]"]
     assert only(check, "net[batch=4]")["verdict"] == "new"
@@ -241,7 +244,8 @@ def test_a_plan_that_time_cut_short_is_no_baseline(check, repository):
     outcome = check("--update")
 
     assert outcome.code == 1
-    assert "its plan was cut short by time" in outcome.err
+    assert "its plan was cut short by time, so it is no baseline" in outcome.out
+    assert "it may be another one elsewhere" in check().err
     assert not (repository / "gradtool-baseline").exists()
 
 
@@ -441,3 +445,39 @@ def test_the_model_of_the_cases_is_meant_where_none_is_named(run, repository):
     assert outcome.err.startswith("model: net.onnx (of the cases in gradtool.toml)\n")
     (repository / "gradtool.toml").write_text(CONFIG + '[[case]]\nmodel = "another.onnx"\n')
     assert "are of net.onnx, another.onnx" in run("report").err
+
+
+def test_names_of_a_model_are_inert_from_end_to_end(check, repository):
+    model = gates.net(width=32)
+    names = dict(
+        zip(("m0", "t0", "s0", "m1", "t1"), (*gates.HOSTILE[:4], "\u202egnp" * 500), strict=True)
+    )
+    for node in model.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names.get(name, name) for name in node.output]
+    check("--update")
+    (repository / "net.onnx").write_bytes(model.SerializeToString())
+
+    for form in ("table", "json", "markdown", "github", "junit", "sarif"):
+        outcome = check("--output", form)
+
+        assert outcome.code == 1
+        assert all(c.isprintable() or c == "\n" for c in outcome.out + outcome.err)
+        assert "<script" not in outcome.out or form in ("table", "json", "github", "sarif")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_the_table_in_a_pipe_is_in_characters_that_the_stream_has(shell, repository, encoding):
+    (repository / "gradtool.toml").write_text(CONFIG.replace("= 4", "= 256"))
+    shell("check", "--update")
+    write(repository / "net.onnx", width=20)
+
+    done = shell("check", PYTHONIOENCODING=encoding, PYTHONUTF8="0", FORCE_COLOR="1", NO_COLOR="1")
+
+    lines = done.stdout.decode(encoding).splitlines()
+    assert done.returncode == 1
+    assert set(lines[1].strip()) == {"─" if encoding == "utf-8" else "-"}
+    assert lines[2].split()[:2] == ["net", "mirror"]
+    assert lines[2].endswith("GREW")
+    assert any("256x16 → 256x20" in line or "256x16 -> 256x20" in line for line in lines)
+    assert b"\x1b" not in done.stdout

@@ -100,7 +100,7 @@ REFUSED = {
     "a gradient": (("--checkpoints", "w1_grad"), "it is computed in the backward part"),
     "an input": (("--checkpoints", "x"), "no step computes it, it is of kind input"),
     "no file": (("--checkpoints", "@none"), "@none: cannot be read: No such file or directory"),
-    "no names": (("--checkpoints", " , "), "say what to compute again: "),
+    "no names": (("--checkpoints", " , "), "no checkpoints are given"),
     "two models": (("--strategy", "sqrt", "other.onnx"), "unexpected extra argument"),
     "a folder": (("--strategy", "sqrt", "-o", "."), "."),
 }

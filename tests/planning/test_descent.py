@@ -47,7 +47,7 @@ def test_a_budget_that_no_drop_reaches_finds_nothing():
     search = Descent(work, least_budget(work) - 1, 10**5)
 
     assert search.fit(search.weigh({})) is None
-    assert search.lowest >= least_budget(work)
+    assert search.lowest.weighed.peak >= least_budget(work)
 
 
 def test_the_limit_ends_the_search():

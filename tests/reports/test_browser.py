@@ -1,12 +1,17 @@
 """The HTML report in a real browser: what it shows, and what it does when it is used."""
 
 import json
+from dataclasses import replace
 from importlib import resources
 
 import pytest
 from browser import Browser, found
 from pages import HOSTILE, chain_page, hostile_page, tiny_page
 
+from gradtool.planning.plan import Buffer
+from gradtool.planning.proof import Proof
+from gradtool.planning.schedule import Schedule
+from gradtool.plans import Planned
 from gradtool.reports.html import html_page
 from gradtool.reports.memory import alive_at_peak
 from gradtool.reports.trace import by_region
@@ -100,30 +105,45 @@ def test_keys_move_the_step_and_stop_at_both_ends(shown):
     assert f"step {last - 1} of {last}" in browser.text("#where")
 
 
+def test_the_table_lists_what_is_alive_at_each_step_the_largest_first(shown):
+    plan = tiny_page().rows[2].plan
+    browser = shown(tiny_page())
+    browser.click("#plans tbody tr:nth-child(3) label")
+    browser.value("document.querySelector('#chart').focus()")
+    browser.press("Home")
+
+    for step in range(len(plan.program.steps)):
+        alive = {buffer.name: buffer.bytes for buffer in plan.live(step)}
+        names = browser.texts(f"{ROWS} th")
+
+        assert sorted(names) == sorted(alive)
+        assert [alive[name] for name in names] == sorted(alive.values(), reverse=True)
+        browser.press("ArrowRight")
+
+
 def test_hovering_looks_and_leaving_comes_back(shown):
     plan = tiny_page().rows[0].plan
     browser = shown(tiny_page())
 
-    browser.move("#chart", 0.999)
-    hovered = step_of(browser)
-    legend = regions(browser)
+    browser.move("#chart", 0.001)
+    hovered, legend = step_of(browser), regions(browser)
     browser.move("h1")
 
-    assert hovered == len(plan.program.steps)
-    assert legend == at(plan, hovered - 1)
-    assert step_of(browser) == plan.peak_step + 1
+    assert hovered == 1
+    assert legend == at(plan, 0)
+    assert step_of(browser) == plan.peak_step + 1 != 1
 
 
 def test_clicking_stays_at_a_step(shown):
     browser = shown(tiny_page())
 
-    browser.click("#chart", 0.999)
+    browser.click("#chart", 0.001)
     browser.move("h1")
     stayed = step_of(browser)
     browser.click("#peak")
 
-    assert stayed == len(tiny_page().rows[0].plan.program.steps)
-    assert step_of(browser) == tiny_page().rows[0].plan.peak_step + 1
+    assert stayed == 1
+    assert step_of(browser) == tiny_page().rows[0].plan.peak_step + 1 != 1
 
 
 def test_searching_finds_tensors_of_the_whole_step(shown):
@@ -171,6 +191,7 @@ def test_hostile_names_are_shown_and_do_nothing(shown):
     assert f"{HOSTILE[0]}_output_0" in texts
     assert HOSTILE[3] in texts
     assert r"\x1b[31mred\x1b[0m" in texts
+    assert "😀😀中/b_output_0" in texts
     assert "\u202e" not in browser.text("body")
     assert browser.value("document.images.length + document.scripts.length") == 2
     assert browser.text("h1") == HOSTILE[0]
@@ -206,6 +227,47 @@ def test_many_steps_are_drawn_in_as_many_columns_as_fit(shown):
     assert step_of(browser) == 2
     assert regions(browser) == at(page.rows[0].plan, 1)
     assert browser.complaints() == []
+
+
+def test_a_program_without_steps_is_an_empty_page(shown):
+    browser = shown(chain_page(0))
+
+    browser.click("#all")
+    browser.click("#on")
+
+    assert browser.complaints() == []
+    assert browser.text("#count").startswith("1 tensor ")
+
+
+def test_the_frontier_has_a_row_and_a_dot_a_budget(shown):
+    proof = Proof(1 << 20, 0, 10, 5, 40, "cut", "<b>mirror</b>")
+    plan = tiny_page().rows[0].plan
+    found = [Planned(plan, Schedule.of(()), proof=replace(proof, budget=n << 20)) for n in (1, 2)]
+    browser = shown(replace(tiny_page(), frontier=found))
+
+    rows = browser.texts("#points tbody tr")
+
+    assert rows[0].split("\t") == [
+        "1.00 MiB", format_bytes(plan.peak), "+25.000 %", "+12.500 %", "<b>mirror</b>",
+    ]  # fmt: skip
+    assert len(rows) == browser.value("document.querySelectorAll('#curve circle').length") == 2
+    assert browser.complaints() == []
+
+
+def test_a_column_shows_the_largest_of_its_steps(shown):
+    page, step = chain_page(20_000), 10_007
+    plan = page.rows[0].plan
+    spike = Buffer("spike", "workspace", 1 << 20, 0, step, step)
+    plan = replace(plan, buffers=(*plan.buffers, spike), peak=2 << 20)
+    browser = shown(replace(page, rows=[replace(page.rows[0], plan=plan)]))
+
+    left, right, width = 64, 12, browser.box("#chart")[2]
+    columns = int(width - left - right)
+    middle = step * columns // 20_000 + 0.5
+    browser.move("#chart", (left + middle * (width - left - right) / columns) / width)
+
+    assert step_of(browser) == step + 1
+    assert regions(browser)["workspace"] == "1.00 MiB"
 
 
 def test_numbers_are_written_as_gradtool_writes_them(browser):

@@ -21,9 +21,11 @@ const described = () => {
 };
 
 const showStep = () => {
-  const { plan } = state;
-  if (!plan.steps) return;
-  const step = looked();
+  table.show(state.plan, looked());
+  if (state.plan.steps) showWhere(state.plan, looked());
+};
+
+const showWhere = (plan, step) => {
   const live = plan.course.live[step];
   const told = `step ${step + 1} of ${plan.steps}: ${bytesText(live)}`;
   const [name, more] = described();
@@ -38,7 +40,6 @@ const showStep = () => {
   $("step").max = plan.steps;
   const parts = plan.regions.map((region) => [region, plan.course.by.get(region)[step]]);
   $("regions").replaceChildren(...[...parts, ["gaps", plan.peak - live]].map(legendItem));
-  table.show(plan, step);
   point();
 };
 

@@ -67,7 +67,7 @@ def grown_table(judged: Judged) -> Table | None:
             )
             for row in shown
         ),
-        footer=f" and {rest} more (--output json has all)" if rest else "",
+        footer=f"and {rest} more (--output json has all)" if rest else "",
     )
 
 

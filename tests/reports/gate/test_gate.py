@@ -178,7 +178,7 @@ def test_of_many_the_largest_are_shown_and_the_rest_is_counted():
     table = grown_table(many)
 
     assert len(table.rows) == 12
-    assert table.footer == " and 88 more (--output json has all)"
+    assert table.footer == "and 88 more (--output json has all)"
     assert culprits(many).endswith(" and 97 others")
 
 

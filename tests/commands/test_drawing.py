@@ -1,0 +1,90 @@
+import json
+
+import numpy as np
+import pytest
+
+
+def test_a_page_and_a_trace_are_written_and_said(run, tiny_model, tmp_path):
+    outcome = run("report", tiny_model, "--batch", "4", "--html", "a.html", "--trace", "a.json")
+
+    assert outcome.code == 0
+    assert "recompute sqrt" in outcome.out
+    assert "wrote a.html (" in outcome.out
+    assert (tmp_path / "a.html").read_text().startswith("<!DOCTYPE html>")
+    trace = json.loads((tmp_path / "a.json").read_text())
+    assert trace["otherData"]["model"] == str(tiny_model)
+    assert {event["pid"] for event in trace["traceEvents"]} == {1, 2, 3}
+
+
+def test_plans_are_those_that_are_named_and_keep(run, tiny_model):
+    outcome = run("report", tiny_model, "--batch", "4", "--html", "a.html",
+                  "--plan", "segments", "--plan", "none", "--format", "json")  # fmt: skip
+
+    document = json.loads(outcome.out)
+    assert [plan["plan"] for plan in document["plans"]] == ["keep", "segments", "none"]
+    assert list(document["written"]) == ["a.html"]
+
+
+def test_the_frontier_is_part_of_the_page(run, tiny_model, tmp_path):
+    outcome = run("report", tiny_model, "--batch", "4", "--html", "a.html", "--frontier")
+
+    assert outcome.code == 0
+    assert '"frontier":[{"budget":' in (tmp_path / "a.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--plan", "sqrt"), "--plan is of --html and --trace"),
+        (("--frontier",), "--frontier is of --html"),
+        (("--frontier", "--trace", "a.json"), "--frontier is of --html"),
+        (("--html", "a", "--trace", "a"), "--html and --trace name the same file"),
+        (("--html", "a.html", "--by", "op"), "--by is of what is printed"),
+        (("--html", "missing/a.html"), "there is no folder"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(run, tiny_model, flags, message):
+    outcome = run("report", tiny_model, "--batch", "4", *flags)
+
+    assert outcome.code == 2
+    assert message in outcome.err
+
+
+def test_a_page_is_of_one_model(run, tiny_model):
+    outcome = run("report", tiny_model, tiny_model, "--html", "a.html")
+
+    assert outcome.code == 2
+    assert "--html and --trace are for one model" in outcome.err
+
+
+def test_a_file_that_is_there_is_kept_without_force(run, tiny_model, tmp_path):
+    (tmp_path / "a.html").write_text("mine")
+
+    refused = run("report", tiny_model, "--html", "a.html")
+    mine = (tmp_path / "a.html").read_text()
+    forced = run("report", tiny_model, "--html", "a.html", "--force")
+
+    assert (refused.code, mine, forced.code) == (2, "mine", 0)
+    assert "pass --force" in refused.err
+    assert (tmp_path / "a.html").read_text() != "mine"
+
+
+def test_run_writes_a_trace_of_what_each_step_took(run, tiny_model, tiny_inputs, tmp_path):
+    outcome = run("run", tiny_model, "--inputs", tiny_inputs, "--measure", "--trace", "t.json",
+                  "--plan", "sqrt")  # fmt: skip
+
+    assert outcome.code == 0
+    trace = json.loads((tmp_path / "t.json").read_text())
+    assert trace["otherData"]["time"] == "measured"
+    assert trace["otherData"]["arena_high_water_bytes"] <= trace["otherData"]["planned_bytes"]
+    durations = [event["dur"] for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert np.all(np.array(durations) > 0)
+
+
+def test_stock_onnxruntime_has_no_trace(run, tiny_model, tiny_inputs):
+    outcome = run(
+        "run", tiny_model, "--inputs", tiny_inputs, "--engine", "ort", "--trace", "t.json"
+    )
+
+    assert outcome.code == 2
+    assert "--trace" in outcome.err
