@@ -31,7 +31,7 @@ from gradtool.planning.keep import keep
 from gradtool.strategies import STRATEGIES
 
 ROOT = Path(__file__).resolve().parents[1]
-TOLERANCE = 3e-4
+TOLERANCE = 1e-3
 WORKER = """
 import json, sys, numpy as np, onnx, onnxruntime
 options = onnxruntime.SessionOptions()

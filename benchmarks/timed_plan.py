@@ -21,7 +21,7 @@ from gradtool.program import Program
 
 _QUICK = 0.02
 _FIRST_MOVES = 500_000
-_LAST_SECONDS = 2.0  # left for reading, checking and writing
+_LAST_SECONDS = 4.0  # left for reading, checking and writing
 _SHARE = 0.45  # of the time left, for each round
 
 
@@ -96,7 +96,8 @@ def timed(program: Program, budget: int, effort: float, seed: int, limit: float)
 
     def stop() -> bool:
         if here.poll():
-            race.add(here.recv())
+            found = here.recv()
+            race.add(OverBudget(**found) if isinstance(found, dict) else found)
         return race.is_over
 
     race.add(_attempt(program, budget, _QUICK, seed))
@@ -112,7 +113,8 @@ def timed(program: Program, budget: int, effort: float, seed: int, limit: float)
 
 
 def _search(pipe: Connection, program: Program, budget: int, effort: float, seed: int) -> None:
-    pipe.send(_attempt(program, budget, effort, seed))
+    found = _attempt(program, budget, effort, seed)
+    pipe.send(vars(found) if isinstance(found, OverBudget) else found)
 
 
 def _attempt(program: Program, budget: int, effort: float, seed: int) -> Answer | OverBudget:

@@ -106,10 +106,11 @@ def _fold(model: ir.Model) -> None:
     """
     strip_barriers(model)
     expand_definitions(model, _has_kernel)
-    if is_inlined(model):
+    while is_inlined(model):  # a body may be known only once those before it are calls again
         infer(model)
-        if refold(model):
-            prune(model)
+        if not refold(model):
+            break
+        prune(model)
     if any(is_contrib(node) for node in model.graph.all_nodes()):
         infer(model)
         lower_contrib(model)

@@ -16,7 +16,7 @@ of gradtool is imported before a test asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Hold the limits of the markers before the test runs."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Hold the limits of the markers before the test runs, when its fixtures are there."""
     for mark in item.iter_markers(MARKER):
         _hold(item, mark)
-    return (yield)
 
 
 @pytest.fixture

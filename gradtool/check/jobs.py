@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 
 from gradtool.check.cache import Cache, key_of
 from gradtool.check.cases import Case
@@ -88,6 +90,25 @@ def _alone(case: Case, *, run: bool) -> Outcome:
             return Outcome(None, DIED, 70)
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
-    """Processes that begin afresh: a copy of this one may hold locks of its threads."""
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that begin afresh, as a copy of this one may hold locks of its threads.
+
+    They leave an interrupt to this process, which then ends them at once.
+    """
+    context = multiprocessing.get_context("spawn")
+    others = {child.pid for child in multiprocessing.active_children()}
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts)
+    try:
+        yield pool
+    except BaseException:
+        for child in multiprocessing.active_children():
+            if child.pid not in others:
+                child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _leave_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -85,10 +85,17 @@ def _take_over(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> None:
         name, old.name = old.name, None
         new.name = name
         if old.dtype == new.dtype and old.shape is not None:
-            new.shape = old.shape
+            new.shape = _known_sizes(old.shape, new.shape)
         old.shape = None  # nobody shall find a size here any more
         for node, slot in tuple(old.uses()):
             node.replace_input_with(slot, new)
+
+
+def _known_sizes(old: ir.Shape, new: ir.Shape | None) -> ir.Shape:
+    """The sizes of `old`; where they are open, those of `new` that are not."""
+    if new is None or len(old) != len(new):
+        return old
+    return ir.Shape(b if isinstance(b, int) else a for a, b in zip(old, new, strict=True))
 
 
 def _return_instead(moved: Mapping[ir.Value, ir.Value]) -> None:

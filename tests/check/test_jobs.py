@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import time
+
+import pytest
 from gates import case, dies_at_four, metrics, tensor, write
 
 from gradtool.check import Outcome, jobs
@@ -31,6 +35,20 @@ def test_a_process_that_dies_is_an_error_of_its_case_only(tmp_path, monkeypatch)
 
     assert first == Outcome(None, "lives")
     assert (second.error, second.exit_code) == (jobs.DIED, 70)
+
+
+def interrupted():
+    with jobs._pool(1) as pool:
+        pool.submit(time.sleep, 3600)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_ends_what_still_runs():
+    """If it did not, this would take an hour."""
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+
+    assert not multiprocessing.active_children()
 
 
 def test_the_cache_gives_back_what_was_put(tmp_path):

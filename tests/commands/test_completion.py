@@ -26,7 +26,7 @@ def test_bash_accepts_the_script(run):
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        ("gradtool re", ["plain,report"]),
+        ("gradtool rep", ["plain,report"]),
         ("gradtool grad --accu", ["plain,--accumulate"]),
         ("gradtool run --engine o", ["plain,ort"]),
         ("gradtool grad mod", ["file,mod"]),

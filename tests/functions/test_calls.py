@@ -362,3 +362,19 @@ def test_attributes_of_a_body_are_compared_as_files_hold_them(tanh, tmp_path, mo
 def test_a_composite_has_a_documented_body(entry):
     assert entry.outputs >= 1
     assert entry.body.__doc__
+
+
+def test_a_call_behind_others_is_put_back_too(tmp_path):
+    """The sizes that its body was written for are known only once the call before it is there."""
+    text = """g (float[4, 6] x, float[4, 6] w) => (y)
+        <int64[1] zero = {0}, int64[1] five = {5}, int64[1] one = {1}, int64[1] four = {4}> {
+        a = Mul (x, w) b = Slice (a, zero, five, one) p, q = Split <axis = 1, num_outputs = 2> (a)
+        c = Slice (b, one, four, zero) d = Slice (c, one, four, one) e = ReduceSum (d)
+        f = ReduceSum (p) y = Add (e, f)
+    }"""
+    training = gt.grad(parse(text, "w"), loss="sum")
+    gt.save(training, tmp_path / "g.onnx")
+    again = gt.load(tmp_path / "g.onnx")
+
+    assert calls(again) == calls(training.model)
+    assert any(node.op_type == "SliceGrad" for node in again.graph)
