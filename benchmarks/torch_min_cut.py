@@ -4,7 +4,7 @@ The forward pass and its gradients are traced on tensors without data, node by n
 partitioner then saves is told by the outputs of the ONNX nodes that compute it.
 
 Source: `min_cut_rematerialization_partition` of torch 2.13, torch/_functorch/partitioners.py, with
-its defaults.
+its defaults; normalisations are taken to pieces, without which it runs none of them again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import onnx
 import torch
 from torch import fx
+from torch._decomp import get_decompositions
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
@@ -24,9 +25,16 @@ from torch_operators import OPERATORS
 _META = torch.device("meta")
 _SIZED = {
     OPERATORS[name]
-    for name in ("Expand", "Pad", "ReduceMean", "ReduceSum", "Reshape", "Slice", "Split", "Squeeze")
-    + ("Tile", "Unsqueeze")
-}
+    for name in (
+        "Expand", "Pad", "ReduceMean", "ReduceSum", "Reshape", "Slice", "Split", "Squeeze",
+        "Tile", "Unsqueeze",
+    )
+}  # fmt: skip
+_NORMALISATIONS = [
+    getattr(torch.ops.aten, f"native_{name}{way}")
+    for name in ("batch_norm", "layer_norm")
+    for way in ("", "_backward")
+]
 _VIEWS = ("alias", "detach", "expand", "permute", "squeeze", "t", "transpose", "unsqueeze", "view")
 
 
@@ -41,12 +49,13 @@ class Numbers(list[int]):
 class Traced(Eager):
     """A forward model that notes which traced calls each of its nodes makes.
 
-    `outputs_of` gives the outputs of the ONNX node by the name of a call.
+    `outputs_of` gives the outputs of the ONNX node, with their numbers of elements, by the name of
+    a call.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__(model)
-        self.outputs_of: dict[str, tuple[str, ...]] = {}
+        self.outputs_of: dict[str, dict[str, int]] = {}
 
     def _tensor(self, proto: onnx.TensorProto) -> torch.Tensor:
         if proto.data_location == onnx.TensorProto.EXTERNAL:
@@ -62,18 +71,21 @@ class Traced(Eager):
         known, seen = self.values | feeds, len(nodes)
         for function, attributes, inputs, outputs in self.nodes:
             given = [known[i] if i else None for i in inputs]
-            if function in _SIZED:
-                given[1:] = [_numbers(v) for v in given[1:]]
-            made = function(attributes, *given)
+            convert = _numbers if function in _SIZED else _dataless
+            made = function(attributes, *map(convert, given))
             known |= zip(outputs, made if isinstance(made, tuple) else (made,), strict=False)
             for call in list(nodes)[seen:]:
-                self.outputs_of[call.name] = tuple(outputs)
+                self.outputs_of[call.name] = {o: known[o].numel() for o in outputs if o in known}
             seen = len(nodes)
         return known
 
 
 def saved(path: Path, loss: str = "loss") -> set[str]:
-    """The values of the ONNX file that are saved: all outputs of nodes of which something is."""
+    """The values of the ONNX file that are saved.
+
+    Something of their size is, by the node that computes them: a tensor inside of an operator
+    counts as its output, but statistics do not.
+    """
     proto = onnx.load(path, load_external_data=False)
     model = Traced(proto)
     names = [n for n, v in model.values.items() if v.device == _META and v.is_floating_point()]
@@ -88,13 +100,17 @@ def saved(path: Path, loss: str = "loss") -> set[str]:
 
     primals = [model.values[n].requires_grad_() for n in names] + list(given.values())
     tangents = [torch.ones((), device=_META)]
-    traced = make_fx(joint)(primals, tangents)
-    forward, _ = min_cut_rematerialization_partition(
-        traced, (primals, tangents), num_fwd_outputs=1
-    )
+    pieces = get_decompositions(_NORMALISATIONS)
+    traced = make_fx(joint, decomposition_table=pieces)(primals, tangents)
+    forward, _ = min_cut_rematerialization_partition(traced, (primals, tangents), num_fwd_outputs=1)
     kept = next(n for n in forward.graph.nodes if n.op == "output").args[0][1:]
-    bases = [_base(node) for node in kept]
-    return {v for base in bases if base.op != "placeholder" for v in model.outputs_of[base.name]}
+    bases = [base for node in kept if (base := _base(node)).op != "placeholder"]
+    return {
+        value
+        for base in bases
+        for value, size in model.outputs_of[base.name].items()
+        if size == base.meta["val"].numel()
+    }
 
 
 def _like(value: onnx.ValueInfoProto) -> torch.Tensor:
@@ -106,6 +122,10 @@ def _like(value: onnx.ValueInfoProto) -> torch.Tensor:
 def _numbers(value: torch.Tensor | None) -> Any:
     constant = value is not None and value.device != _META and not value.is_floating_point()
     return Numbers(value.tolist()) if constant and value is not None and value.dim() else value
+
+
+def _dataless(value: torch.Tensor | None) -> torch.Tensor | None:
+    return value if value is None or not value.dim() else value.to(_META)
 
 
 def _base(node: fx.Node) -> fx.Node:

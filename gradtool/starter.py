@@ -7,9 +7,11 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gradtool.config.cases import LONGEST
 from gradtool.config.files import SHARED
 from gradtool.config.settings import BASELINE
 from gradtool.errors import UsageError
@@ -45,12 +47,26 @@ def models_below(folder: Path) -> list[str]:
 
 def case_names(models: Sequence[str]) -> list[str]:
     """A name for each model: that of its file, with its folders where two would be alike."""
-    names = [PurePosixPath(model).stem for model in models]
-    alike = {name for name in names if [n.casefold() for n in names].count(name.casefold()) > 1}
-    return [
-        "-".join(PurePosixPath(model).with_suffix("").parts) if name in alike else name
-        for model, name in zip(models, names, strict=True)
-    ]
+    stems = [PurePosixPath(model).stem.casefold() for model in models]
+    names: list[str] = []
+    for model, stem in zip(models, stems, strict=True):
+        path = PurePosixPath(model).with_suffix("")
+        name = "-".join(path.parts) if stems.count(stem) > 1 else path.name
+        names.append(_unlike(_plain(name), names))
+    return names
+
+
+def _plain(name: str) -> str:
+    """A name as a case may have it: printable, and with room for a number."""
+    shown = "".join(char if char.isprintable() else "-" for char in name)
+    return shown.strip(" -")[: LONGEST - 8] or "case"
+
+
+def _unlike(name: str, others: Sequence[str]) -> str:
+    """The name, with a number where another one is the same but for capitals."""
+    taken = {other.casefold() for other in others}
+    numbered = (f"{name}-{number}" for number in count(2))
+    return next(each for each in chain([name], numbered) if each.casefold() not in taken)
 
 
 def configuration(

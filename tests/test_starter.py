@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradtool import starter
+from gradtool.config.cases import cases_of
 from gradtool.errors import UsageError
 
 HERE = Path("pyproject.toml")
@@ -94,6 +95,16 @@ def test_cases_are_named_after_files_and_where_that_is_not_enough_after_folders(
     models = ["a/net.onnx", "b/Net.onnx", "c/other.onnx"]
 
     assert starter.case_names(models) == ["a-net", "b-Net", "other"]
+
+
+@given(st.lists(texts.map(lambda text: f"{text}.onnx"), unique=True, max_size=8))
+def test_every_name_is_one_that_a_case_may_have_and_no_two_are_alike(models):
+    names = starter.case_names(models)
+
+    assert len({name.casefold() for name in names}) == len(models)
+    for name, model in zip(names, models, strict=True):
+        table = {"name": name, "model": model}
+        assert [case.name for case in cases_of(table, HERE, 1, 1, [])] == [name]
 
 
 def test_models_are_found_below_but_not_in_environments(tmp_path):

@@ -54,7 +54,8 @@ class Search:
     def efforts(self) -> Iterator[float]:
         """Growing efforts: a first answer, then the full one, then more while there is time."""
         start = time.perf_counter()
-        yield from sorted({min(QUICK, self.effort), self.effort})
+        first = QUICK if self.seconds is None else CUTS
+        yield from sorted({min(first, self.effort), min(QUICK, self.effort), self.effort})
         effort = self.effort
         while self.seconds and (time.perf_counter() - start) * (_GROWTH + 1) < self.seconds:
             effort *= _GROWTH
@@ -119,6 +120,8 @@ def _refined(probes: Probes, arena: int, search: Search) -> Planned | None:
     stopped = search.seconds is not None
     try:
         with time_limit(search.seconds):
+            if search.seconds is not None:
+                probes.cook()
             for effort in search.efforts():
                 best = probes.ask(arena, effort)
                 if best is not None and best.proof and not best.proof.gap:

@@ -146,6 +146,9 @@ def _symbols(models: Mapping[str, str]) -> tuple[dict[str, tuple[str, ...]], dic
     symbols: dict[str, tuple[str, ...]] = {}
     left_out: dict[str, str] = {}
     for place, model in models.items():
+        if not _is_unicode(place):
+            left_out[place] = "its name is not Unicode, which a configuration is"
+            continue
         try:
             symbols[place] = tuple(io.symbols(api.load(model)))
         except GradtoolError as error:
@@ -156,6 +159,10 @@ def _symbols(models: Mapping[str, str]) -> tuple[dict[str, tuple[str, ...]], dic
 def _without_path(error: str, model: Path) -> str:
     """An error without where the model lies on this machine."""
     return error.removeprefix(f"{model.resolve()}: ").removeprefix(f"{model}: ")
+
+
+def _is_unicode(name: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _from(folder: Path, model: str) -> str:

@@ -238,7 +238,7 @@ def test_it_writes_nothing(run, net, more, tmp_path):
     [
         (("net.onnx",), "two are compared: give BEFORE and AFTER, or a model and --plan"),
         (("net.onnx", "net.onnx", "net.onnx"), "two are compared"),
-        (("net.onnx", "--plan", "miror"), "no strategy 'miror'; did you mean 'mirror'?"),
+        (("net.onnx", "--plan", "mirrr"), "no strategy 'mirrr'; did you mean 'mirror'?"),
         (("net.onnx", "missing.onnx"), "missing.onnx: no such file"),
         (("net.onnx", "missing.json"), "missing.json: cannot be read"),
         (("net.onnx", "odd.json"), "odd.json: is no report, plan or baseline of gradtool"),
