@@ -77,14 +77,10 @@ def check(
     return said
 
 
-def _from_file(
-    work: Any, found: Any, feeds: Any, expected: Any, folder: Path, *, ort: bool
-) -> str:
+def _from_file(work: Any, found: Any, feeds: Any, expected: Any, folder: Path, *, ort: bool) -> str:
     """The written file: its peak, and with `ort` its gradients elsewhere."""
     model = plans.write(work, found)
-    clones = {
-        n.name for n in model.graph if n.metadata_props.get("gradtool.stage") == "recompute"
-    }
+    clones = {n.name for n in model.graph if n.metadata_props.get("gradtool.stage") == "recompute"}
     text = ""
     for barrier in (False, True) if ort else (False,):
         path = folder / f"{barrier}.onnx"

@@ -4,13 +4,13 @@
 
 All rows of a network are schedules of one program, weighed by one simulator: bytes alive in % of
 keeping everything, and what runs again in % of one step's FLOPs.  `sqrt` is Chen's √n segments,
-`mirror` MXNet's (Echo), `torch` what PyTorch's min-cut partitioner keeps for backward, the rest run
-again where backward needs it.  Beside each stands the least extra work that the planner finds
-within the peak of that row, and the bound of it.
+`mirror` MXNet's (Echo), `torch` what PyTorch's min-cut partitioner keeps for backward with an
+activation memory budget, the rest run again where backward needs it.  Beside each stands the least
+extra work that the planner finds within the peak of that row, and the bound of it.
 
-PyTorch saves less than a whole value at times (statistics of a normalisation); what runs again
-there is counted as the whole operator.  Planning instances (JSON) name no operators, so that
-neither mirror nor PyTorch can be asked.
+PyTorch saves other things than values of the file at times (statistics of a normalisation, masks);
+these are not counted, and what runs again there is counted as the whole operator.  Planning
+instances (JSON) name no operators, so that neither mirror nor PyTorch can be asked.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 
 ZOO = Path("/work/shared/zoo/full")
+BUDGETS = (1.0, 0.5, 0.2)
 NAMES = ("resnet18", "unet", "gpt2")
 
 
@@ -55,15 +56,15 @@ def ways(path: Path) -> tuple[Program, dict[str, Outcome]]:
         "mirror": mirrored(program, decision).outcome,
     }
     if find_spec("torch") is not None:
-        found["torch"] = by_torch(program, path)
+        found |= {f"torch {budget}": by_torch(program, path, budget) for budget in BUDGETS}
     return program, found
 
 
-def by_torch(program: Program, path: Path) -> Outcome:
+def by_torch(program: Program, path: Path, budget: float) -> Outcome:
     """What PyTorch saves replayed: every other forward step runs again where backward needs it."""
     from torch_min_cut import saved
 
-    names = saved(path)
+    names = saved(path, budget)
     kept = {program.root(i) for i, value in enumerate(program.values) if value.name in names}
     again = {
         number: RECOMPUTED
@@ -99,7 +100,7 @@ def rows(path: Path, effort: float) -> Iterator[dict[str, Any]]:
 
 def line(row: dict[str, Any]) -> str:
     """A line of the table."""
-    head = f"{row['network']:<12}{row['steps']:>6}  {row['way']:<8}{row['peak_percent']:>8.2f}"
+    head = f"{row['network']:<12}{row['steps']:>6}  {row['way']:<10}{row['peak_percent']:>8.2f}"
     extra = row["extra_percent"]
     head += "       ?" if extra is None else f"{extra:>9.3f}"
     if "error" in row:
@@ -119,7 +120,7 @@ def main() -> int:
         if find_spec("torch") is None:
             print("no rows of PyTorch: it is not installed")
         print(
-            f"{'network':<12}{'steps':>6}  {'way':<8}{'peak %':>8}{'extra %':>9}"
+            f"{'network':<12}{'steps':>6}  {'way':<10}{'peak %':>8}{'extra %':>9}"
             f"{'optimal %':>10}{'bound %':>9}"
         )
     for path in files:

@@ -9,6 +9,8 @@ its defaults; normalisations are taken to pieces, without which it runs none of 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import onnx
 import torch
 from torch import fx
 from torch._decomp import get_decompositions
+from torch._functorch import config
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
@@ -35,7 +38,10 @@ _NORMALISATIONS = [
     for name in ("batch_norm", "layer_norm")
     for way in ("", "_backward")
 ]
-_VIEWS = ("alias", "detach", "expand", "permute", "squeeze", "t", "transpose", "unsqueeze", "view")
+_VIEWS = (
+    "_unsafe_view", "alias", "clone", "detach", "expand", "permute", "squeeze", "t", "transpose",
+    "unsqueeze", "view",
+)  # fmt: skip
 
 
 class Numbers(list[int]):
@@ -49,13 +55,13 @@ class Numbers(list[int]):
 class Traced(Eager):
     """A forward model that notes which traced calls each of its nodes makes.
 
-    `outputs_of` gives the outputs of the ONNX node, with their numbers of elements, by the name of
-    a call.
+    `values_of` says by the name of a call which values its result stands for, with their numbers of
+    elements: outputs of the node; inputs, if the call is not the last and its result lies inside.
     """
 
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__(model)
-        self.outputs_of: dict[str, dict[str, int]] = {}
+        self.values_of: dict[str, dict[str, int]] = {}
 
     def _tensor(self, proto: onnx.TensorProto) -> torch.Tensor:
         if proto.data_location == onnx.TensorProto.EXTERNAL:
@@ -74,17 +80,20 @@ class Traced(Eager):
             convert = _numbers if function in _SIZED else _dataless
             made = function(attributes, *map(convert, given))
             known |= zip(outputs, made if isinstance(made, tuple) else (made,), strict=False)
-            for call in list(nodes)[seen:]:
-                self.outputs_of[call.name] = {o: known[o].numel() for o in outputs if o in known}
+            calls = list(nodes)[seen:]
+            results = {c for c in calls if c.target is getitem} | set(_chain(calls[-1:]))
+            for call in calls:
+                named = outputs if call in results else [i for i in inputs if i not in self.values]
+                self.values_of[call.name] = {n: known[n].numel() for n in named if n in known}
             seen = len(nodes)
         return known
 
 
-def saved(path: Path, loss: str = "loss") -> set[str]:
-    """The values of the ONNX file that are saved.
+def saved(path: Path, budget: float = 1.0, loss: str = "loss") -> set[str]:
+    """The values of the ONNX file that are saved with an `activation_memory_budget`.
 
-    Something of their size is, by the node that computes them: a tensor inside of an operator
-    counts as its output, but statistics do not.
+    A tensor inside of an operator counts as the operator's input of that size, since that is what
+    our gradients read instead; statistics do not count, nor does what only gradients compute.
     """
     proto = onnx.load(path, load_external_data=False)
     model = Traced(proto)
@@ -101,14 +110,17 @@ def saved(path: Path, loss: str = "loss") -> set[str]:
     primals = [model.values[n].requires_grad_() for n in names] + list(given.values())
     tangents = [torch.ones((), device=_META)]
     pieces = get_decompositions(_NORMALISATIONS)
-    traced = make_fx(joint, decomposition_table=pieces)(primals, tangents)
-    forward, _ = min_cut_rematerialization_partition(traced, (primals, tangents), num_fwd_outputs=1)
+    arguments = primals, tangents
+    tracer = make_fx(joint, pieces, tracing_mode="fake", _allow_non_fake_inputs=True)
+    traced = tracer(*arguments)
+    with config.patch(activation_memory_budget=budget):
+        forward, _ = min_cut_rematerialization_partition(traced, arguments, num_fwd_outputs=1)
     kept = next(n for n in forward.graph.nodes if n.op == "output").args[0][1:]
     bases = [base for node in kept if (base := _base(node)).op != "placeholder"]
     return {
         value
         for base in bases
-        for value, size in model.outputs_of[base.name].items()
+        for value, size in model.values_of.get(base.name, {}).items()
         if size == base.meta["val"].numel()
     }
 
@@ -128,8 +140,15 @@ def _dataless(value: torch.Tensor | None) -> torch.Tensor | None:
     return value if value is None or not value.dim() else value.to(_META)
 
 
+def _chain(nodes: list[fx.Node]) -> Iterator[fx.Node]:
+    """A node, what it shows if it is a view, and so on."""
+    while nodes and isinstance(nodes[0], fx.Node):
+        yield nodes[0]
+        target = nodes[0].target
+        is_view = isinstance(target, OpOverload) and target.overloadpacket.__name__ in _VIEWS
+        nodes = [*nodes[0].args[:1]] if is_view else []  # type: ignore[list-item]
+
+
 def _base(node: fx.Node) -> fx.Node:
     """What a chain of views shows."""
-    while isinstance(node.target, OpOverload) and node.target.overloadpacket.__name__ in _VIEWS:
-        node = node.args[0]  # type: ignore[assignment]
-    return node
+    return list(_chain([node]))[-1]

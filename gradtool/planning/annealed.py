@@ -18,7 +18,7 @@ Solver: TypeAlias = Literal["auto", "native", "compiled"]
 
 _SEEDS = 2
 _COMPILED = 3_000_000
-_INTERPRETED = 40_000
+_INTERPRETED = 20_000
 _SMALL = 500
 
 

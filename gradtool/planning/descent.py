@@ -19,7 +19,7 @@ from gradtool.planning.rework import Drops, Rework, Weighed
 _TRIALS = 16
 _TRIALS_KICKED = 8
 _KICK = 12
-_MANY = 200
+_MANY = 400
 _EACH = 50
 _SAME = 10**7
 _SLACK = Fraction(11, 10)

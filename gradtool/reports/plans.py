@@ -70,7 +70,7 @@ def plans_table(models: Sequence[Sequence[Row]], memory: int | None = None) -> T
     several = len(models) > 1
     columns = [Column("model", kind="name")] if several else []
     columns += [
-        Column("plan", kind="name"),
+        Column("plan"),
         Column("peak", "right", "number"),
         Column("saved", "right", "number"),
         Column("extra FLOPs", "right", "number"),

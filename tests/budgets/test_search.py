@@ -124,11 +124,21 @@ def test_an_interrupt_before_the_first_plan_is_an_interrupt(monkeypatch):
         within(layers(), Budget.of("75%"))
 
 
-def test_no_time_at_all_is_one_line(monkeypatch):
-    def stop(*_):
-        raise search.TimeIsUp
+def test_where_time_ends_first_a_simple_recipe_is_the_answer(monkeypatch):
+    monkeypatch.setattr(Probes, "ask", _no_time)
+    found = within(layers(), Budget.of("90%"), Search(seconds=60.0))
 
-    monkeypatch.setattr(Probes, "ask", stop)
+    assert found.proof.cut_short
+    assert found.proof.how in ("sqrt segments", "segments", "mirror")
+
+
+def test_no_time_for_any_plan_is_one_line(monkeypatch):
+    least = Probes(layers()).least
+    monkeypatch.setattr(Probes, "ask", _no_time)
 
     with pytest.raises(GradtoolError, match="no plan was found within --time-limit"):
-        within(layers(), Budget.of("75%"), Search(seconds=1.0))
+        within(layers(), Budget.of(least), Search(seconds=60.0))
+
+
+def _no_time(*_):
+    raise search.TimeIsUp

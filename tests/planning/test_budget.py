@@ -89,6 +89,27 @@ def test_an_unreachable_budget_says_what_is_known():
     assert caught.value.least == 4 * 64
 
 
+def test_annealing_goes_on_where_descents_end():
+    made = read("rl1")
+    budget = math.ceil(0.75 * Simulator(made).peak(range(100)))
+    stopped = cheapest(made, budget, effort=0.02, stop=lambda: True)
+    answer = cheapest(made, budget, effort=0.02)
+
+    assert answer.how == f"{stopped.how}, then annealing"
+    assert answer.extra < stopped.extra
+    assert answer.peak == Simulator(made).peak(answer.schedule.order) <= budget
+
+
+def test_a_descent_below_the_budget_counts_where_none_at_the_budget_ends():
+    made = read("rl3")
+    given = range(len(made.steps))
+    budget = math.ceil(0.8 * Simulator(made).peak(given))
+    answer = cheapest(made, budget, effort=0.02, order=given)
+
+    assert answer.how == "descent to the least peak"
+    assert answer.peak <= budget
+
+
 def test_work_never_rises_and_the_peak_never_falls_with_the_budget():
     made = mountain()
     found = frontier(made, range(3 * 64, 8 * 64, 32), costs=COSTS, effort=0.1)
