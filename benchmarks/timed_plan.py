@@ -20,6 +20,7 @@ from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 
 _QUICK = 0.02
+_SAME = 10**7  # the part of a step that the arithmetic of the bound may lose
 _FIRST_MOVES = 500_000
 _LAST_SECONDS = 4.0  # left for reading, checking and writing
 _SHARE = 0.45  # of the time left, for each round
@@ -43,9 +44,14 @@ class Race:
         return self.end - time.perf_counter()
 
     @property
+    def enough(self) -> int:
+        """The bound, and what arithmetic may have lost of it."""
+        return self.bound[0] + (self.best.total // _SAME if self.best else 0)
+
+    @property
     def is_over(self) -> bool:
         """Whether time is up, or nothing is left to find."""
-        known = self.best is not None and self.best.extra <= self.bound[0]
+        known = self.best is not None and self.best.extra <= self.enough
         return self.left <= 0 or known or (self.refusal is not None and self.refusal.proven)
 
     def add(self, found: Answer | OverBudget) -> None:
@@ -62,7 +68,7 @@ class Race:
         program, budget = self.program, self.budget
         start = self.best.schedule.order if self.best else self.start or range(len(program.steps))
         found = polish(
-            program, start, budget, effort=moves / MOVES, seed=seed, enough=self.bound[0], stop=stop
+            program, start, budget, effort=moves / MOVES, seed=seed, enough=self.enough, stop=stop
         )
         self.start = found.order
         if rank(found.peak, found.extra, budget)[0] == 0:
