@@ -27,7 +27,6 @@ CUTS = 0.02  # so little that hardly more is done than the cuts say
 _GROWTH = 4
 _ROUNDS = 8
 FEW_ROUNDS = 6
-FEWER_ROUNDS = 2
 _LARGE = 2_000  # steps of a program in which a search goes as far as it can
 _FINE = 256  # parts of the range of budgets that are told apart
 
@@ -105,7 +104,7 @@ def one_forward(work: Workload, name: str = "optimal", effort: float = QUICK) ->
     """The plan of least peak that computes no more again than one forward pass is."""
     probes = Search().probes(work, name)
     allowed = probes.prices.forward(work.program)
-    rounds = FEW_ROUNDS if len(work.program.steps) <= _LARGE else FEWER_ROUNDS
+    rounds = int(modest(work, FEW_ROUNDS))
     found = halved(probes, allowed, modest(work, effort), rounds)
     return replace(found, notes=lines(found))
 

@@ -15,9 +15,20 @@ from gradtool.planning.rework import Rework
 
 def least_budget(work: Rework) -> int:
     """Bytes that some step, or the results at the end, take by themselves: bound a."""
-    alone = (-Instant(work, p, (), ()).capacity(0) for p in range(len(work.reads)))
-    results = work.simulator.fixed + sum(work.bytes[r] for r in work.pinned)
-    return max(results, max(alone, default=0))
+    least = work.simulator.fixed + sum(work.bytes[r] for r in work.pinned)
+    touched = [_touched(work, place) for place in range(len(work.reads))]
+    for place in sorted(range(len(touched)), key=lambda p: -touched[p]):
+        if touched[place] <= least:
+            break
+        least = max(least, -Instant(work, place, (), ()).capacity(0))
+    return least
+
+
+def _touched(work: Rework, place: int) -> int:
+    """Bytes that a step reads, writes and works in, always-live ones included: never too few."""
+    roots = {*work.reads[place], *work.writes[place]}
+    room = work.simulator.work[work.order[place]]
+    return work.simulator.fixed + room + sum(work.bytes[r] for r in roots)
 
 
 def chain(work: Rework) -> list[int]:
