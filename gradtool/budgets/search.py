@@ -104,7 +104,7 @@ def one_forward(work: Workload, name: str = "optimal", effort: float = QUICK) ->
     """The plan of least peak that computes no more again than one forward pass is."""
     probes = Search().probes(work, name)
     allowed = probes.prices.forward(work.program)
-    rounds = int(modest(work, FEW_ROUNDS))
+    rounds = int(modest(work, modest(work, FEW_ROUNDS)))  # both the number and its effort shrink
     found = halved(probes, allowed, modest(work, effort), rounds)
     return replace(found, notes=lines(found))
 
