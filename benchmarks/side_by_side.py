@@ -38,7 +38,7 @@ from gradtool.planning.segment_search import sqrt_segments
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 
-ZOO = Path("/work/shared/zoo/full")
+ZOO = Path(__file__).resolve().parents[2] / "shared" / "zoo" / "full"
 BUDGETS = (1.0, 0.5, 0.2)
 NAMES = ("resnet18", "unet", "gpt2")
 
