@@ -22,7 +22,7 @@ PLANNED = "planned, not measured (gradtool run --measure).  not counted: "
 FOOTER = f"{PLANNED}optimiser state, CUDA context"
 GAPS = "gaps"  # bytes of the arena that no buffer holds at the peak step
 BLOCKS = "▁▂▃▄▅▆▇█"
-ASCII_BLOCKS = " .:-=+*#"
+ASCII_BLOCKS = " .,-=+*#"
 
 
 def footer(plans: Sequence[Plan]) -> str:
