@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from gradtool import costs
 from gradtool.exec import kernel as registry
 from gradtool.families import split_name
-from gradtool.program import Program, Spec, Step
+from gradtool.program import Datum, Program, Spec, Step
 
 
 def narrowed(program: Program, before: Sequence[Step]) -> Program:
@@ -33,7 +35,10 @@ def _declared(program: Program, step: Step) -> Step:
     found = registry.find(domain, op, step.version)
     if found is None or program.is_dynamic(step):
         return step
-    inputs = [_operand(program, v, slot in found.host) for slot, v in enumerate(step.inputs)]
+    inputs = [
+        operand(program.values, program.constants, v, on_host=slot in found.host)
+        for slot, v in enumerate(step.inputs)
+    ]
     out: list[Spec | None] = [None if v is None else program.values[v].spec for v in step.outputs]
     return dataclasses.replace(
         step,
@@ -42,9 +47,16 @@ def _declared(program: Program, step: Step) -> Step:
     )
 
 
-def _operand(program: Program, value: int | None, on_host: bool) -> Any:  # noqa: FBT001
+def operand(
+    values: Sequence[Datum],
+    constants: Mapping[int, np.ndarray[Any, Any]],
+    value: int | None,
+    *,
+    on_host: bool,
+) -> Any:
+    """What declarations get for an input: its spec, or a constant that is wanted on the host."""
     if value is None:
         return None
-    if on_host and value in program.constants:
-        return program.constants[value]
-    return program.values[value].spec
+    if on_host and value in constants:
+        return constants[value]
+    return values[value].spec

@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from gradtool import costs, io
 from gradtool.attributes import arguments
+from gradtool.declared import operand
 from gradtool.errors import UsageError
 from gradtool.exec import kernel as registry
 from gradtool.exec.kernel import Kernel
@@ -238,7 +239,10 @@ class _Flat:
                 attributes[name], captured = self.subprogram(attr.as_graph())
                 values += captured
         inputs = tuple(None if v is None else self.numbers[v] for v in values)
-        specs = [self._declared(i, slot in found.host) for slot, i in enumerate(inputs)]
+        specs = [
+            operand(self.values, self.constants, i, on_host=slot in found.host)
+            for slot, i in enumerate(inputs)
+        ]
         whole = [self._spec(v) for v in node.outputs]  # kernels in the simple style return them all
         out = [s if v in wanted else None for v, s in zip(node.outputs, whole, strict=True)]
         if self.views and self._as_views(node, found, specs, wanted, attributes):
@@ -275,13 +279,6 @@ class _Flat:
         if value.name in self.gradients:
             return "gradient"
         return "output" if value.is_graph_output() else "activation"
-
-    def _declared(self, value: int | None, on_host: bool) -> Any:  # noqa: FBT001
-        if value is None:
-            return None
-        if on_host and value in self.constants:
-            return self.constants[value]
-        return self.values[value].spec
 
     def _as_views(
         self,

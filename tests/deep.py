@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import onnx
 from conftest import build
@@ -20,3 +22,12 @@ def deep(batch: str = "batch", layers: int = LAYERS) -> onnx.ModelProto:
     rng = np.random.default_rng(0)
     weights = {f"w{n}": rng.standard_normal((16, 16)).astype(np.float32) for n in range(layers)}
     return build(body, **weights)
+
+
+def document(outcome):
+    assert outcome.code == 0, outcome.err
+    return json.loads(outcome.out)
+
+
+def report(run, *arguments):
+    return document(run("mirror", "--report", *arguments, "--format", "json"))

@@ -77,6 +77,7 @@ class _Rewriter:
         self.clones = 0
 
     def run(self, schedule: Schedule) -> int:
+        """Write the whole schedule; returns how many clones were made."""
         before = list(self.graph)
         known = [n for n in before if n.name not in self.steps and not self._is_view(n)]
         for node in known:

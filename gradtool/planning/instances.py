@@ -3,9 +3,8 @@
 An instance is JSON: `{"nodes": [{"bytes", "cost", "backward"?}], "edges": [[u, v], …]}`.  Node i is
 the i-th step of the given order and has one output; sinks are computed and die at once.
 
-Source: the form is that of the graphs of Checkmate (Jain et al. 2020, arXiv:1910.02653) and
-Moccasin
-(Bartan et al. 2023, arXiv:2304.14463).
+Source: the form is that of the graphs of Checkmate (Jain et al. 2020, arXiv:1910.02653) and of
+Moccasin (Bartan et al. 2023, arXiv:2304.14463).
 """
 
 from __future__ import annotations

@@ -128,6 +128,7 @@ class _Replay:
         self.wanted = wanted | {(v, self.first[self.producer[v]]) for v in self.pinned & self.made}
 
     def program(self) -> Program:
+        """The new program: steps in running order, every value numbered where it is first met."""
         old = self.old
         for value in range(len(old.values)):
             if old.root(value) not in self.made:

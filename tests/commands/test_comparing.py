@@ -1,34 +1,11 @@
 """`gradtool mirror --report`: plans side by side, in numbers and in every format."""
 
-import json
-
 import onnx
 import pytest
-from deep import deep
+from deep import deep, document, report
 from onnx import helper
 
 PLANS = ["keep", "mirror", "sqrt", "optimal"]
-
-
-@pytest.fixture
-def net(model):
-    """`deep.onnx`, whose batch is open."""
-    return model(deep(), "deep.onnx")
-
-
-@pytest.fixture
-def fixed(model):
-    """`fixed.onnx`: the same with a batch of 256."""
-    return model(deep("256"), "fixed.onnx")
-
-
-def document(outcome):
-    assert outcome.code == 0, outcome.err
-    return json.loads(outcome.out)
-
-
-def report(run, *arguments):
-    return document(run("mirror", "--report", *arguments, "--format", "json"))
 
 
 def test_the_document_of_a_model(run, fixed):

@@ -4,28 +4,7 @@ import json
 
 import onnx
 import pytest
-from deep import deep
-
-
-@pytest.fixture
-def net(model):
-    """`deep.onnx`, whose batch is open."""
-    return model(deep(), "deep.onnx")
-
-
-@pytest.fixture
-def fixed(model):
-    """`fixed.onnx`: the same with a batch of 256."""
-    return model(deep("256"), "fixed.onnx")
-
-
-def document(outcome):
-    assert outcome.code == 0, outcome.err
-    return json.loads(outcome.out)
-
-
-def report(run, *arguments):
-    return document(run("mirror", "--report", *arguments, "--format", "json"))
+from deep import deep, document, report
 
 
 def test_typed_as_it_is_after_grad(run, net):

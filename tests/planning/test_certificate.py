@@ -2,19 +2,10 @@ from __future__ import annotations
 
 import pytest
 from graphs_of_the_literature import read
-from programs import program
+from mountain import mountain
 
 from gradtool.planning.certificate import certificates
 from gradtool.planning.rework import Rework
-
-
-def mountain():
-    made = program(
-        "a = Tanh x", "b = Tanh a", "c = Tanh b", "d = Tanh c",
-        "e = Mul d d", "f = Mul e c", "g = Mul f b", "h = Mul g a",
-        outputs="h",
-    )  # fmt: skip
-    return Rework(made, [9, 1, 1, 1, 1, 1, 1, 1])
 
 
 def test_the_first_certificate_of_a_small_program_is_exact_where_one_instant_pinches():

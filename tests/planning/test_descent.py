@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from hypothesis import given, settings
-from programs import program
+from mountain import mountain
 from random_steps import steps
 
 from gradtool.planning.descent import Descent
@@ -9,16 +9,6 @@ from gradtool.planning.rework import Rework
 from gradtool.planning.work_bound import least_budget
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
-
-
-def mountain():
-    """Four values of 64 bytes, each read again on the way back; a is dear to run again."""
-    made = program(
-        "a = Tanh x", "b = Tanh a", "c = Tanh b", "d = Tanh c",
-        "e = Mul d d", "f = Mul e c", "g = Mul f b", "h = Mul g a",
-        outputs="h",
-    )  # fmt: skip
-    return Rework(made, [9, 1, 1, 1, 1, 1, 1, 1])
 
 
 def test_a_budget_below_the_peak_is_met_by_the_cheapest_drop():

@@ -1,20 +1,10 @@
 from __future__ import annotations
 
-from programs import program
+from mountain import mountain
 
 from gradtool.planning.certificate import Certificate, certificates
 from gradtool.planning.descent import Descent
-from gradtool.planning.rework import Rework
 from gradtool.planning.starts import first
-
-
-def mountain():
-    made = program(
-        "a = Tanh x", "b = Tanh a", "c = Tanh b", "d = Tanh c",
-        "e = Mul d d", "f = Mul e c", "g = Mul f b", "h = Mul g a",
-        outputs="h",
-    )  # fmt: skip
-    return Rework(made, [9, 1, 1, 1, 1, 1, 1, 1])
 
 
 def test_the_integer_programme_is_the_first_start_and_enough_where_it_is_exact():
