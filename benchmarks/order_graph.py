@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gradtool.planning.instances import read
-from gradtool.planning.order import best_order
+from gradtool.planning.orders.best import best_order
 from gradtool.planning.simulate import Simulator
 
 

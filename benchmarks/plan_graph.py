@@ -21,7 +21,7 @@ from timed_plan import timed
 
 from gradtool.errors import OverBudget
 from gradtool.planning import instances
-from gradtool.planning.budget import cheapest
+from gradtool.planning.budget.planner import cheapest
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 

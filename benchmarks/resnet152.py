@@ -24,10 +24,10 @@ from onnx import TensorProto, helper
 import gradtool as gt
 from gradtool.flatten import flatten
 from gradtool.planning.keep import keep
-from gradtool.planning.mirror import decide
-from gradtool.planning.mirrored import mirrored
 from gradtool.planning.plan import Plan
-from gradtool.planning.policy import POLICIES
+from gradtool.planning.recompute.mirror import decide
+from gradtool.planning.recompute.mirrored import mirrored
+from gradtool.planning.recompute.policy import POLICIES
 from gradtool.planning.schedule import replay
 
 STAGES = ((3, 64, 1), (8, 128, 2), (36, 256, 2), (3, 512, 2))

@@ -27,14 +27,14 @@ import gradtool as gt
 from gradtool import plans
 from gradtool.errors import OverBudget
 from gradtool.planning import instances
-from gradtool.planning.budget import cheapest
-from gradtool.planning.late import late
-from gradtool.planning.mirror import decide
-from gradtool.planning.mirrored import mirrored
-from gradtool.planning.outcome import Outcome, outcome
-from gradtool.planning.policy import POLICIES
+from gradtool.planning.budget.planner import cheapest
+from gradtool.planning.recompute.late import late
+from gradtool.planning.recompute.mirror import decide
+from gradtool.planning.recompute.mirrored import mirrored
+from gradtool.planning.recompute.outcome import Outcome, outcome
+from gradtool.planning.recompute.policy import POLICIES
+from gradtool.planning.recompute.segment_search import sqrt_segments
 from gradtool.planning.schedule import RECOMPUTED
-from gradtool.planning.segment_search import sqrt_segments
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 

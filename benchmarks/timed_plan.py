@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 
 from gradtool.errors import OverBudget
-from gradtool.planning.budget import Answer, cheapest
-from gradtool.planning.polish import MOVES, polish, rank
+from gradtool.planning.budget.planner import Answer, cheapest
+from gradtool.planning.polish.anneal import MOVES, polish, rank
 from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 

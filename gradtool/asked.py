@@ -13,7 +13,7 @@ from gradtool.budgets import prices
 from gradtool.budgets.limits import Budget, parse_percent
 from gradtool.budgets.search import CUTS, Search, at_most, within
 from gradtool.errors import UsageError
-from gradtool.planning.annealed import Solver
+from gradtool.planning.polish.seeds import Solver
 from gradtool.plans import Strategy, Workload
 from gradtool.text import suggest
 

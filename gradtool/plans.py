@@ -15,11 +15,11 @@ from gradtool.exec.run import bound
 from gradtool.flatten import flatten
 from gradtool.functions.inference import register_shapes
 from gradtool.passes.recompute import apply, mark, prepared
+from gradtool.planning.budget.proof import Proof
 from gradtool.planning.keep import keep
-from gradtool.planning.mirror import Decision
-from gradtool.planning.order import Ordered, best_order
+from gradtool.planning.orders.best import Ordered, best_order
 from gradtool.planning.plan import Plan
-from gradtool.planning.proof import Proof
+from gradtool.planning.recompute.mirror import Decision
 from gradtool.planning.schedule import Schedule, replay
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program

@@ -15,10 +15,10 @@ from gradtool.budgets.frontier import POINTS
 from gradtool.budgets.frontier import frontier as frontier_of
 from gradtool.budgets.search import QUICK
 from gradtool.passes.training import TrainingGraph
-from gradtool.planning.annealed import Solver
+from gradtool.planning.budget.proof import Proof
 from gradtool.planning.plan import Plan
-from gradtool.planning.policy import policy_named
-from gradtool.planning.proof import Proof
+from gradtool.planning.polish.seeds import Solver
+from gradtool.planning.recompute.policy import policy_named
 from gradtool.plans import Planned, Strategy, extra_flops, workload, write
 
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from gradtool.budgets.search import CUTS, one_forward
-from gradtool.planning.mirror import decide
-from gradtool.planning.mirrored import mirrored
-from gradtool.planning.policy import POLICIES, Policy, marks
+from gradtool.planning.recompute.mirror import decide
+from gradtool.planning.recompute.mirrored import mirrored
+from gradtool.planning.recompute.policy import POLICIES, Policy, marks
+from gradtool.planning.recompute.segment_search import best_segments, sqrt_segments
+from gradtool.planning.recompute.segments import Segmented, checkpointed, crossing_line
 from gradtool.planning.schedule import Schedule
-from gradtool.planning.segment_search import best_segments, sqrt_segments
-from gradtool.planning.segments import Segmented, checkpointed, crossing_line
 from gradtool.plans import Planned, Strategy, Workload, planned
 from gradtool.text import count
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from programs import program
 
-from gradtool.planning.rework import Rework
+from gradtool.planning.budget.rework import Rework
 
 
 def mountain() -> Rework:

@@ -18,10 +18,10 @@ from gradtool.overwriting import overwriting, write_after_read
 from gradtool.planning.arena import load_profile
 from gradtool.planning.keep import keep
 from gradtool.planning.liveness import lifetimes
-from gradtool.planning.order import best_order
+from gradtool.planning.orders.best import best_order
+from gradtool.planning.orders.graph import StepGraph
 from gradtool.planning.schedule import Schedule, replay
 from gradtool.planning.simulate import Simulator
-from gradtool.planning.step_graph import StepGraph
 from gradtool.program import Program
 
 STEP = ("h = Tanh x", "g = Mul h w", "u = Exp g", "n = Sub w u")

@@ -13,7 +13,7 @@ from graphs import parse
 import gradtool as gt
 from gradtool import shapes, strategies
 from gradtool.errors import UsageError
-from gradtool.planning.policy import POLICIES
+from gradtool.planning.recompute.policy import POLICIES
 from gradtool.planning.schedule import Schedule
 from gradtool.plans import planned, workload
 

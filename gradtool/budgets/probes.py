@@ -8,16 +8,16 @@ from functools import cached_property
 
 from gradtool.budgets.prices import FLOPS, Prices
 from gradtool.errors import OverBudget
-from gradtool.planning.annealed import Solver
-from gradtool.planning.budget import cheapest
-from gradtool.planning.mirror import decide
-from gradtool.planning.mirrored import mirrored
-from gradtool.planning.policy import POLICIES
-from gradtool.planning.proof import Proof
-from gradtool.planning.rework import Rework
+from gradtool.planning.budget.planner import cheapest
+from gradtool.planning.budget.proof import Proof
+from gradtool.planning.budget.rework import Rework
+from gradtool.planning.budget.work_bound import least_budget
+from gradtool.planning.polish.seeds import Solver
+from gradtool.planning.recompute.mirror import decide
+from gradtool.planning.recompute.mirrored import mirrored
+from gradtool.planning.recompute.policy import POLICIES
+from gradtool.planning.recompute.segment_search import best_segments, sqrt_segments
 from gradtool.planning.schedule import Schedule
-from gradtool.planning.segment_search import best_segments, sqrt_segments
-from gradtool.planning.work_bound import least_budget
 from gradtool.plans import Planned, Workload, planned
 
 _PACKINGS = 4  # times that a budget is lowered by what packing adds to the load

@@ -17,7 +17,7 @@ from gradtool.budgets.prices import FLOPS, Prices
 from gradtool.budgets.probes import Probes, work_of
 from gradtool.budgets.stopping import TimeIsUp, time_limit
 from gradtool.errors import GradtoolError
-from gradtool.planning.annealed import Solver
+from gradtool.planning.polish.seeds import Solver
 from gradtool.plans import Planned, Workload
 from gradtool.reports.proofs import lines
 from gradtool.reports.units import format_bytes

@@ -42,7 +42,7 @@ class Choice:
         """
         from gradtool import strategies
         from gradtool.asked import Asked
-        from gradtool.planning.policy import POLICIES, policy_named
+        from gradtool.planning.recompute.policy import POLICIES, policy_named
 
         if self.policy is not None:
             named = self.policy in POLICIES or not self.policy.endswith(".toml")

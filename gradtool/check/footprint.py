@@ -109,7 +109,7 @@ def _most(deltas: list[int]) -> int:
 
 def why_kept(work: Workload, found: Planned, tensors: Mapping[str, Tensor]) -> dict[str, str]:
     """Why tensors of forward are not computed again: what mirroring decided, or what forbids it."""
-    from gradtool.planning.mirror import Why
+    from gradtool.planning.recompute.mirror import Why
 
     choices = {} if found.decision is None else {c.step: c for c in found.decision.choices}
     reasons: dict[str, str] = {}

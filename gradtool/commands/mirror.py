@@ -76,7 +76,7 @@ def command(
     from gradtool import strategies
     from gradtool.commands import comparing, planning, writing
     from gradtool.commands.workloads import open_workloads
-    from gradtool.planning.policy import policy_named
+    from gradtool.planning.recompute.policy import policy_named
 
     _refuse(report=report, models=models, explain=explain, checkpoints=checkpoints, **options)
     chosen = partial(strategies.mirror, policy=policy_named(policy), keep=keep, drop=drop)

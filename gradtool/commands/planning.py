@@ -42,7 +42,7 @@ def row(opened: Opened, found: Planned) -> Row:
 
 def explain(ctx: click.Context, opened: Opened, strategy: Strategy, tensor: str, form: str) -> None:
     """Say why a value is kept or computed again, and what computing it again would cost."""
-    from gradtool.planning.explain import explain as facts_of
+    from gradtool.planning.recompute.explain import explain as facts_of
     from gradtool.reports import explanation
 
     (found,) = plan(ctx, opened, [strategy])

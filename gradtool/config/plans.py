@@ -80,7 +80,7 @@ def _mirror(table: Table) -> Choice:
 
 
 def _check_policy(policy: str, table: Table) -> None:
-    from gradtool.planning.policy import POLICIES
+    from gradtool.planning.recompute.policy import POLICIES
 
     if policy not in POLICIES and not policy.endswith(".toml"):
         hint = suggest(policy, POLICIES)

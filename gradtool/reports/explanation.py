@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradtool.reports.units import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from gradtool.planning.explain import Again, Facts
+    from gradtool.planning.recompute.explain import Again, Facts
 
 SCHEMA_VERSION = 1
 MOST = 12  # readers and steps that are listed by name

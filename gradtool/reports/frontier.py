@@ -10,8 +10,8 @@ from gradtool.reports.table import Column, Table
 from gradtool.reports.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
+    from gradtool.planning.budget.proof import Proof
     from gradtool.planning.plan import Plan
-    from gradtool.planning.proof import Proof
     from gradtool.plans import Planned
 
 WIDTH = 50  # cells of the longest bar

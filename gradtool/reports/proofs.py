@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradtool.reports.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
-    from gradtool.planning.proof import Proof
+    from gradtool.planning.budget.proof import Proof
     from gradtool.plans import Planned
 
 

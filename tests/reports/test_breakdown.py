@@ -8,7 +8,7 @@ import pytest
 from training_programs import chain
 
 from gradtool.planning.keep import keep
-from gradtool.planning.late import late
+from gradtool.planning.recompute.late import late
 from gradtool.planning.schedule import replay
 from gradtool.program import Step
 from gradtool.reports import breakdown

@@ -8,8 +8,8 @@ import pytest
 from browser import Browser, found
 from pages import HOSTILE, chain_page, hostile_page, tiny_page
 
+from gradtool.planning.budget.proof import Proof
 from gradtool.planning.plan import Buffer
-from gradtool.planning.proof import Proof
 from gradtool.planning.schedule import Schedule
 from gradtool.plans import Planned
 from gradtool.reports.html import html_page

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from gradtool.planning.explain import Again, Facts, Reader
-from gradtool.planning.mirror import Why
-from gradtool.planning.outcome import Work
+from gradtool.planning.recompute.explain import Again, Facts, Reader
+from gradtool.planning.recompute.mirror import Why
+from gradtool.planning.recompute.outcome import Work
 from gradtool.reports import explanation
 
 FACTS = Facts(

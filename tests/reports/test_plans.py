@@ -8,7 +8,7 @@ import json
 from training_programs import chain
 
 from gradtool.planning.keep import keep
-from gradtool.planning.late import late
+from gradtool.planning.recompute.late import late
 from gradtool.planning.schedule import replay
 from gradtool.reports import plans
 from gradtool.reports.memory import FOOTER

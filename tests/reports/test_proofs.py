@@ -3,7 +3,7 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
-from gradtool.planning.proof import Proof
+from gradtool.planning.budget.proof import Proof
 from gradtool.reports import proofs
 
 PROOF = Proof(

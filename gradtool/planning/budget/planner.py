@@ -1,0 +1,190 @@
+"""The least extra work with which a program fits into a budget, and how little it could be.
+
+Minimum cuts and an integer programme say what to keep where memory pinches most (`certificate`); a
+local search turns that into schedules and improves them (`descent`); what is not proven optimal is
+annealed (`annealed`); the simulator has the last word.  Everything stops on counted work, so the
+same question has the same answer on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from gradtool.errors import OverBudget
+from gradtool.planning.budget.certificate import Certificate, certificates
+from gradtool.planning.budget.descent import Descent, Found
+from gradtool.planning.budget.rework import Rework
+from gradtool.planning.budget.starts import first
+from gradtool.planning.budget.work_bound import least_budget
+from gradtool.planning.orders.best import best_order
+from gradtool.planning.polish.anneal import rank
+from gradtool.planning.polish.seeds import Solver, annealed, compiles
+from gradtool.planning.schedule import Schedule
+from gradtool.program import Program
+
+_LIMIT = 3_500_000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A schedule within a budget.
+
+    `peak` and `budget` are in bytes.  `extra`, `bound` and `total` are in units of cost, FLOPs if
+    no others were given: what runs again, what no schedule can do without, and one step without
+    recompute.  `which_bound` says what proves the bound, `how` where the schedule comes from.
+    """
+
+    schedule: Schedule
+    budget: int
+    peak: int
+    extra: int
+    bound: int
+    total: int
+    which_bound: str
+    how: str
+
+    @property
+    def gap(self) -> int:
+        """Work between the schedule and the bound; 0 if the schedule is proven optimal."""
+        return self.extra - self.bound
+
+    def percent(self, work: int) -> float:
+        """Work in % of one step without recompute."""
+        return 100.0 * work / self.total if self.total else 0.0
+
+
+def cheapest(
+    program: Program,
+    budget: int,
+    *,
+    effort: float = 1.0,
+    seed: int = 0,
+    costs: Sequence[int | None] | None = None,
+    order: Sequence[int] | None = None,
+    solver: Solver = "auto",
+    stop: Callable[[], bool] = lambda: False,
+) -> Answer:
+    """The cheapest schedule found whose peak is at most `budget` bytes.
+
+    Steps first run in `order`, or later if nobody needs them yet; if it is None, in the program's
+    order or, where that needs less memory, in the best one found.  `costs` replaces the steps'
+    FLOPs.  `effort` scales the counted work of search and certificate.  With `solver` `native` the
+    answer does not depend on what is installed, nor does it with `auto` up to effort 1; `compiled`
+    anneals with numba if it is there.  `stop` ends the annealing early.
+
+    Raises:
+        OverBudget: no schedule was found, or it is proven that there is none.
+    """
+    work = Rework(program, costs, order)
+    plain = Found({}, work.weigh({}))
+    if plain.weighed.peak > budget and order is None:
+        ordered = best_order(program, effort=max(int(effort), 1))
+        if ordered.peak < plain.weighed.peak:
+            work = Rework(program, costs, ordered.order)
+            plain = Found({}, work.weigh({}))
+    if plain.weighed.peak <= budget:
+        return _answer(work, budget, plain, Certificate(0, "nothing runs again"), "order")
+    search = Descent(work, budget, int(_LIMIT * effort))
+    found, how, strongest = _searched(search, plain, effort, seed)
+    if found is None:
+        found, how = _lowest(search), "descent to the least peak"
+    best = _answer(work, budget, found, strongest, how)
+    if best.peak <= budget and best.extra <= search.least_extra:
+        return best
+    polished = annealed(
+        program,
+        best.schedule.order,
+        budget,
+        costs=costs,
+        effort=effort,
+        seed=seed,
+        enough=search.least_extra,
+        fast=compiles(solver, effort),
+        stop=stop,
+    )
+    if polished is not None and polished.rank(budget) < rank(best.peak, best.extra, budget):
+        schedule, how = Schedule.of(polished.order), f"{how}, then annealing"
+        best = replace(best, schedule=schedule, peak=polished.peak, extra=polished.extra, how=how)
+    if best.peak > budget:
+        raise OverBudget(budget, best.peak, least_budget(work), proven=False)
+    return best
+
+
+def _searched(
+    search: Descent, plain: Found, effort: float, seed: int
+) -> tuple[Found | None, str, Certificate]:
+    """The best schedule of the descents, where it comes from, and the strongest certificate."""
+    best, how, strongest = None, "", Certificate(0, "none")
+    for certificate in certificates(search.work, search.budget, plain.weighed, effort):
+        if certificate is None:
+            least = least_budget(search.work)
+            raise OverBudget(search.budget, _lowest(search).weighed.peak, least, proven=True)
+        strongest = max(strongest, certificate, key=lambda c: c.bound)
+        search.enough = strongest.bound
+        better, start = first(search, certificate, best)
+        if better is not best:
+            best, how = better, start
+        if best is not None and search.is_done(best):
+            break
+    if best is None or not search.is_thorough:
+        return best, how, strongest
+    kicked = search.kick(best, seed)
+    return kicked, how if kicked is best else f"{how}, then local search", strongest
+
+
+def frontier(
+    program: Program,
+    budgets: Iterable[int],
+    *,
+    effort: float = 1.0,
+    seed: int = 0,
+    costs: Sequence[int | None] | None = None,
+    order: Sequence[int] | None = None,
+) -> list[Answer]:
+    """The cheapest schedules for several budgets, in increasing order; unreached ones are left out.
+
+    Each budget has the cheapest of all schedules found that fit into it, of equals the one of least
+    peak: work never rises with the budget and the peak never falls.
+    """
+    found: list[Answer] = []
+    for budget in sorted(set(budgets)):
+        try:
+            found.append(
+                cheapest(program, budget, effort=effort, seed=seed, costs=costs, order=order)
+            )
+        except OverBudget:
+            continue
+    return [_best_within(answer, found) for answer in found]
+
+
+def _best_within(answer: Answer, found: Sequence[Answer]) -> Answer:
+    fits = [a for a in found if a.peak <= answer.budget]
+    best = min(fits, key=lambda a: (a.extra, a.peak))
+    return replace(best, budget=answer.budget, bound=answer.bound, which_bound=answer.which_bound)
+
+
+def _lowest(search: Descent) -> Found:
+    """What has the least peak of all that was tried, or that a descent as deep as it goes finds."""
+    work = search.work
+    lower = Descent(work, least_budget(work), _LIMIT // 10)
+    lower.fit(lower.weigh({}))
+    known = [found for found in (search.lowest, lower.lowest) if found is not None]
+    lowest = min(known, key=lambda found: found.weighed.peak)
+    if lowest.weighed.peak > search.budget:
+        return lowest
+    return Descent(work, search.budget, _LIMIT // 10, search.enough).trim(lowest)
+
+
+def _answer(work: Rework, budget: int, found: Found, certificate: Certificate, how: str) -> Answer:
+    schedule = work.schedule(found.weighed)
+    return Answer(
+        schedule=schedule,
+        budget=budget,
+        peak=work.simulator.peak(schedule.order),
+        extra=found.extra,
+        bound=certificate.bound,
+        total=work.total,
+        which_bound=certificate.how,
+        how=how,
+    )

@@ -1,0 +1,82 @@
+"""Bound c: extra work that every schedule within a budget needs, whatever its order.
+
+Proofs are in docs/bounds.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import gcd
+
+from gradtool.planning.budget.mincut import Instant
+from gradtool.planning.budget.rework import Rework
+
+
+def least_budget(work: Rework) -> int:
+    """Bytes that some step, or the results at the end, take by themselves: bound a."""
+    least = work.simulator.fixed + sum(work.bytes[r] for r in work.pinned)
+    touched = [_touched(work, place) for place in range(len(work.reads))]
+    for place in sorted(range(len(touched)), key=lambda p: -touched[p]):
+        if touched[place] <= least:
+            break
+        least = max(least, -Instant(work, place, (), ()).capacity(0))
+    return least
+
+
+def _touched(work: Rework, place: int) -> int:
+    """Bytes that a step reads, writes and works in, always-live ones included: never too few."""
+    roots = {*work.reads[place], *work.writes[place]}
+    room = work.simulator.work[work.order[place]]
+    return work.simulator.fixed + room + sum(work.bytes[r] for r in roots)
+
+
+def chain(work: Rework) -> list[int]:
+    """A longest row of places each of which needs the one before.
+
+    In every order their first runs follow each other.
+    """
+    depth = [1] * len(work.reads)
+    before = [-1] * len(work.reads)
+    for place, reads in enumerate(work.reads):
+        for root in reads:
+            maker = work.maker[root]
+            if depth[maker] >= depth[place]:
+                depth[place], before[place] = depth[maker] + 1, maker
+    found = [depth.index(max(depth))] if depth else []
+    while found and before[found[-1]] >= 0:
+        found.append(before[found[-1]])
+    return found[::-1]
+
+
+def instants(work: Rework, places: Sequence[int]) -> list[Instant]:
+    """The instants of some places, with what runs before and after them in every order."""
+    readers: list[list[int]] = [[] for _ in work.reads]
+    for place, reads in enumerate(work.reads):
+        for root in dict.fromkeys(reads):
+            readers[work.maker[root]].append(place)
+    makers = [[work.maker[r] for r in reads] for reads in work.reads]
+    return [Instant(work, p, _closure(p, makers), _closure(p, readers)) for p in places]
+
+
+def _closure(place: int, neighbours: list[list[int]]) -> frozenset[int]:
+    found: set[int] = set()
+    waiting = [place]
+    while waiting:
+        for other in neighbours[waiting.pop()]:
+            if other not in found:
+                found.add(other)
+                waiting.append(other)
+    return frozenset(found)
+
+
+def rounded(work: Rework, bound: Fraction | float) -> int:
+    """The least extra work from `bound` on that whole steps add up to.
+
+    Work is a sum of costs of steps that may run again: a multiple of their common divisor.
+    """
+    unit = gcd(*(c for c, again in zip(work.costs, work.repeatable, strict=True) if again))
+    if not unit:
+        return 0
+    steps = Fraction(bound) / unit
+    return -(-steps.numerator // steps.denominator) * unit

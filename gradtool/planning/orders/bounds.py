@@ -1,0 +1,157 @@
+"""What no order of a program can do better than: lower bounds of the peak without recompute.
+
+Proofs are in docs/bounds.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradtool.planning.flow import Integers, Mask, min_cut
+from gradtool.planning.orders.graph import StepGraph
+
+FREE, RUN, WAITS = 0, 1, 2
+
+
+def working_set(graph: StepGraph) -> int:
+    """Bound a: what the largest step needs by itself, and what must be there at the end.
+
+    A step that may write over an input is counted as if it did.
+    """
+    steps = (held - gain for held, gain in zip(graph.held, graph.gain, strict=True))
+    results = int(graph.sizes[graph.staying].sum())
+    return graph.fixed + max(results, max(steps, default=0))
+
+
+@dataclass(frozen=True)
+class OrderBound:
+    """A lower bound of the peak of every order, in bytes.
+
+    `complete` says whether every step was asked; for each step, `needs` is no less than what must
+    be alive while it runs, and as much where it was asked; `orders` hold that little.
+    """
+
+    bytes: int
+    complete: bool
+    needs: Integers
+    orders: tuple[Integers, ...]
+
+
+def order_bound(graph: StepGraph, orders: Sequence[Integers], *, cuts: int) -> OrderBound:
+    """Bound b: over the steps, the most that must be alive while one runs, by minimum cuts.
+
+    What one of `orders` holds while a step runs is no less than what must be: steps are asked in
+    decreasing order of the least of these, until none is left that could need more than what is
+    found, or `cuts` steps were asked.
+    """
+    best = working_set(graph)
+    needs = np.full(graph.count, np.iinfo(np.int64).max)
+    for order in orders:
+        learn(graph, needs, order)
+    found: list[Integers] = []
+    while int(needs.max(initial=0)) > best and len(found) < cuts:
+        step = int(needs.argmax())
+        needs[step], run = least_during(graph, step)
+        best = max(best, int(needs[step]))
+        found.append(first(orders[0], run, step))
+        learn(graph, needs, found[-1])
+    complete = int(needs.max(initial=0)) <= best
+    return OrderBound(best, complete, needs, tuple(found))
+
+
+def learn(graph: StepGraph, needs: Integers, order: Integers) -> None:
+    """Lower what steps are known to need to what an order holds while they run."""
+    needs[order] = np.minimum(needs[order], graph.profile(order))
+
+
+def first(order: Integers, run: Mask, step: int) -> Integers:
+    """`order` with some steps moved to the start, and `step` behind them."""
+    return np.concatenate([order[run[order]], [step], order[~run[order] & (order != step)]])
+
+
+def least_during(graph: StepGraph, step: int) -> tuple[int, Mask]:
+    """The fewest bytes that can be alive while a step runs, and the steps run before it then."""
+    sides = sides_of(graph, step)
+    alone = graph.fixed + graph.held[step]
+    cut, run = least_around(graph, sides, step)
+    found = (alone + cut, run)
+    for storage in graph.takes[step]:
+        forced = sides.copy()
+        forced[graph.closure(graph.readers[storage], backward=True)] = RUN
+        if ((forced == RUN) & (sides == WAITS)).any():
+            continue
+        least = least_around(graph, forced, step) if (forced != sides).any() else (cut, run)
+        if alone - graph.gain[step] + least[0] < found[0]:
+            found = (alone - graph.gain[step] + least[0], least[1])
+    return found
+
+
+def least_around(graph: StepGraph, sides: Integers, step: int) -> tuple[int, Mask]:
+    """The fewest bytes alive that a step does not touch, over what may have run by then."""
+    touched = np.zeros(len(graph.sizes), dtype=bool)
+    touched[[*graph.reads[step], *graph.writes[step]]] = True
+    cut, run = _cut(graph, sides, touched)
+    run[step] = False
+    return cut, run
+
+
+def least_live(graph: StepGraph, low: Mask, high: Mask) -> tuple[int, Mask]:
+    """The fewest bytes alive once all of `low` and some of `high` have run; the steps run then."""
+    sides = np.where(low, RUN, np.where(high, FREE, WAITS))
+    bytes_, run = _cut(graph, sides, np.zeros(len(graph.sizes), dtype=bool))
+    return graph.fixed + bytes_, run
+
+
+def sides_of(graph: StepGraph, step: int) -> Integers:
+    """Of each step, whether it has run when `step` runs, waits for it, or may do either."""
+    sides = np.full(graph.count, FREE)
+    sides[graph.closure([step], backward=False)] = WAITS
+    sides[graph.closure([step], backward=True)] = RUN
+    return sides
+
+
+def _cut(graph: StepGraph, sides: Integers, touched: Mask) -> tuple[int, Mask]:
+    """The fewest bytes alive but for touched storages, over the sets that may have run; such a set.
+
+    Node 0 is what has run, node 1 what waits; then the free steps, then storages that several
+    of them read.
+    """
+    storage, reader = graph.pairs
+    state, read_by = sides[graph.makers], sides[reader]
+    storages = len(graph.sizes)
+    late = graph.staying | (np.bincount(storage[read_by == WAITS], minlength=storages) > 0)
+    counted = ~touched & (state != WAITS)
+    constant = counted & late & (state == RUN)
+    free = read_by == FREE
+    readers = np.bincount(storage[free], minlength=storages)
+    node = np.where(sides == FREE, 1 + np.cumsum(sides == FREE), sides == WAITS)
+    nodes = 2 + int((sides == FREE).sum())
+    total = int(graph.sizes[constant].sum())
+    run = sides == RUN
+    if nodes == 2:
+        return total, run
+    kill = np.flatnonzero(counted & late & (state == FREE))
+    open_ = counted & ~late & (readers > 0)
+    shared = np.flatnonzero(open_ & (readers > 1))
+    target = np.zeros(storages, dtype=np.int64)
+    target[storage[free]] = node[reader[free]]
+    target[shared] = nodes + np.arange(len(shared))
+    single = np.flatnonzero(open_)
+    fans = free & np.isin(storage, shared)
+    earlier, later = graph.edges
+    inner = (sides[earlier] == FREE) & (sides[later] == FREE)
+    makers = node[graph.makers]
+    never = np.full(int(fans.sum()) + int(inner.sum()), -1)
+    arcs = (
+        np.concatenate([makers[kill], makers[single], target[storage[fans]], node[later[inner]]]),
+        np.concatenate(
+            [np.ones_like(kill), target[single], node[reader[fans]], node[earlier[inner]]]
+        ),
+        np.concatenate([graph.sizes[kill], graph.sizes[single], never]),
+    )
+    cut = min_cut(nodes + len(shared), arcs, 0, 1)
+    run = run | ((sides == FREE) & cut.source_side[node])
+    return total + cut.value, run

@@ -1,0 +1,157 @@
+"""Building an order step by step, from its start or from its end."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradtool.planning.flow import Mask
+from gradtool.planning.orders.graph import StepGraph
+
+
+class State(NamedTuple):
+    """Steps that have run (as bits), the bytes alive then, what can move next, the moves so far.
+
+    A path is `(path before, step)`, or None.
+    """
+
+    run: int
+    live: int
+    ready: tuple[int, ...]
+    path: Any = None
+
+
+class Moves:
+    """Moves between states: forward one more step runs, backward the last one is taken back."""
+
+    def __init__(self, graph: StepGraph, *, backward: bool) -> None:
+        self.graph, self.backward = graph, backward
+        self.needed = [bits(s) for s in (graph.after if backward else graph.before)]
+        self.freed = graph.before if backward else graph.after
+        self.readers = [bits(steps) for steps in graph.readers]
+        lasts = [r or stays for r, stays in zip(graph.readers, graph.stays, strict=True)]
+        self.left = [sum(graph.size[s] for s in w if lasts[s]) for w in graph.writes]
+        writes = zip(graph.writes, graph.work, strict=True)
+        self.room = [sum(graph.size[s] for s in w) + work for w, work in writes]
+
+    def start(self, run: Mask) -> State:
+        """The state in which these steps have run."""
+        done = bits(np.flatnonzero(run).tolist())
+        ready = tuple(v for v in range(self.graph.count) if self.can(done, v))
+        return State(done, self.graph.live(run), ready)
+
+    def ends(self) -> tuple[State, int]:
+        """The state to start at, and the steps that have run in the one to arrive at."""
+        none, every = 0, (1 << self.graph.count) - 1
+        state = self.start(np.full(self.graph.count, self.backward))
+        return state, none if self.backward else every
+
+    def can(self, run: int, step: int) -> bool:
+        """Whether a step can move."""
+        if self.backward:
+            return run >> step & 1 == 1 and not self.needed[step] & run
+        return not run >> step & 1 and not self.needed[step] & ~run
+
+    def weigh(self, run: int, live: int, step: int) -> tuple[int, int]:
+        """Bytes alive while a step runs, and in the state that its move leads to."""
+        graph = self.graph
+        waiting = ~run & ~(1 << step)
+        dead = 0
+        for storage in graph.reads[step]:
+            if not graph.stays[storage] and not self.readers[storage] & waiting:
+                dead += graph.size[storage]
+        room = self.room[step]
+        if any(not self.readers[storage] & waiting for storage in graph.takes[step]):
+            room -= graph.gain[step]
+        grown = self.left[step] - dead
+        return (live - grown + room, live - grown) if self.backward else (live + room, live + grown)
+
+    def make(self, state: State, step: int, live: int) -> State:
+        """The state after the move of a step."""
+        run = state.run ^ (1 << step)
+        ready = [v for v in state.ready if v != step]
+        ready += [v for v in self.freed[step] if self.can(run, v)]
+        return State(run, live, tuple(ready), (state.path, step))
+
+    def beside(self, step: int) -> list[int]:
+        """The steps whose moves weigh something else after the move of a step."""
+        return [v for storage in self.graph.reads[step] for v in self.graph.readers[storage]]
+
+
+def steps(path: Any) -> list[int]:
+    """The moves of a path, first to last."""
+    found = []
+    while path is not None:
+        path, step = path
+        found.append(step)
+    return found[::-1]
+
+
+def greedy(moves: Moves, *, newest: bool) -> list[int]:
+    """The order that always makes the move after which least is alive.
+
+    Of moves that are equal, the one that became possible last, or that comes first in the file.
+    """
+    state, goal = moves.ends()
+    run = state.run
+    sign = -1 if moves.backward else 1
+    grown: dict[int, int] = {}
+    waiting: list[tuple[int, int, int]] = []
+    since: dict[int, int] = {}
+
+    def offer(step: int) -> None:
+        growth = moves.weigh(run, 0, step)[1]
+        if grown.get(step) != growth:
+            grown[step] = growth
+            heapq.heappush(waiting, (growth, -since[step] if newest else sign * step, step))
+
+    for step in state.ready:
+        since[step] = 0
+        offer(step)
+    made: list[int] = []
+    while run != goal:
+        growth, _, step = heapq.heappop(waiting)
+        if grown.get(step) != growth:
+            continue
+        del grown[step]
+        run ^= 1 << step
+        made.append(step)
+        for other in moves.freed[step]:
+            if moves.can(run, other):
+                since[other] = len(made)
+                offer(other)
+        for other in moves.beside(step):
+            if other in grown:
+                offer(other)
+    return made[::-1] if moves.backward else made
+
+
+def depth_first(graph: StepGraph) -> list[int]:
+    """Each step behind all that it needs, from the last step of the file on."""
+    done: dict[int, None] = {}
+    for last in reversed(range(graph.count)):
+        waiting = [last]
+        while waiting:
+            step = waiting[-1]
+            missing = [s for s in graph.before[step] if s not in done]
+            waiting += missing
+            if not missing:
+                done.setdefault(waiting.pop())
+    return list(done)
+
+
+def bits(steps: Iterable[int]) -> int:
+    """A set of steps as an integer."""
+    found = 0
+    for step in steps:
+        found |= 1 << step
+    return found
+
+
+def mask(bits: int, count: int) -> Mask:
+    """A set of steps, given as an integer, as an array."""
+    raw = np.frombuffer(bits.to_bytes((count + 7) // 8, "little"), dtype=np.uint8)
+    return np.unpackbits(raw, bitorder="little", count=count).astype(bool)

@@ -1,0 +1,125 @@
+"""Search of an order within a limit, over the sets of steps that may have run.
+
+A state is a set of steps closed under precedence.  From a state the search goes on until it finds
+one that holds no more bytes; then it drops everything else and starts again from there: if any
+order fits the limit, one that passes through that state does (docs/bounds.md).  So if a search
+from the first state ends without an order, none fits.
+
+Source: sets of run steps as states and the limit as a budget are of Ahn et al. 2020
+(arXiv:2003.02369), §3; commitment to valleys is Liu's for trees (1987, doi:10.1137/0608004).  We
+differ: we commit in any graph, by minimum cuts, and search from the start, the end and the middle.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradtool.planning.flow import Mask
+from gradtool.planning.orders.bounds import least_live
+from gradtool.planning.orders.graph import StepGraph
+from gradtool.planning.orders.moves import Moves, State, bits, mask, steps
+
+
+@dataclass(frozen=True)
+class Found:
+    """The moves to the goal (None if none were found); whether there are none, for certain."""
+
+    path: tuple[int, ...] | None
+    exhausted: bool
+
+
+class Search:
+    """A search of moves within a limit (bytes), over at most so many states."""
+
+    def __init__(self, moves: Moves, limit: int, states: int) -> None:
+        self.moves, self.limit, self.left = moves, limit, states
+
+    def run(self, start: State, goal: int) -> Found:
+        """Moves from a state to the one in which the steps of `goal` have run."""
+        state = self._settled(start)
+        path = steps(state.path)
+        while state.run != goal:
+            found = self._valley(state._replace(path=None), goal)
+            if found is None:
+                return Found(None, exhausted=self.left > 0)
+            lowest = found if found.run == goal else self._lowest(state, found)
+            state = self._settled(lowest)
+            path += steps(state.path)
+        return Found(tuple(path), exhausted=False)
+
+    def _settled(self, state: State) -> State:
+        """The state after moves that fit and add nothing: these are valleys at once."""
+        waiting = list(state.ready)
+        while waiting:
+            step = waiting.pop()
+            if not self.moves.can(state.run, step):
+                continue
+            most, live = self.moves.weigh(state.run, state.live, step)
+            if most <= self.limit and live <= state.live:
+                state = self.moves.make(state, step, live)
+                waiting += [*self.moves.beside(step), *self.moves.freed[step]]
+        return state
+
+    def _valley(self, start: State, goal: int) -> State | None:
+        """The first state found that holds no more than `start`, or the goal; None if none fits.
+
+        States with the most moves go first, of these the ones that hold least.
+        """
+        seen = {start.run}
+        waiting = [(0, 0, 0, start)]
+        while waiting and self.left > 0:
+            state = heapq.heappop(waiting)[-1]
+            for step in state.ready:
+                most, live = self.moves.weigh(state.run, state.live, step)
+                if most > self.limit or state.run ^ (1 << step) in seen:
+                    continue
+                bare = self.moves.make(state, step, live)
+                after = self._settled(bare)
+                known = after.run in seen
+                seen |= {bare.run, after.run}
+                if known:
+                    continue
+                self.left -= 1
+                if after.live <= start.live or after.run == goal:
+                    return after
+                moved = (after.run ^ start.run).bit_count()
+                heapq.heappush(waiting, (-moved, after.live, self.left, after))
+        return None
+
+    def _lowest(self, start: State, found: State) -> State:
+        """Of the states between two, one that holds least, with the moves that lead there."""
+        graph = self.moves.graph
+        low, high = sorted((start.run, found.run), key=int.bit_count)
+        live, run = least_live(graph, mask(low, graph.count), mask(high, graph.count))
+        if live >= found.live:
+            return found
+        changed = bits(np.flatnonzero(run).tolist()) ^ start.run
+        state = start._replace(path=None)
+        for step in steps(found.path):
+            if changed >> step & 1:
+                live = self.moves.weigh(state.run, state.live, step)[1]
+                state = self.moves.make(state, step, live)
+        return state
+
+
+def outwards(graph: StepGraph, run: Mask, limit: int, states: int) -> Found:
+    """An order within the limit that passes through the state in which some steps have run.
+
+    If there is none through that state, there may still be others.
+    """
+    backward, forward = Moves(graph, backward=True), Moves(graph, backward=False)
+    head = Search(backward, limit, states).run(backward.start(run), backward.ends()[1])
+    if head.path is None:
+        return head
+    tail = Search(forward, limit, states).run(forward.start(run), forward.ends()[1])
+    path = None if tail.path is None else (*reversed(head.path), *tail.path)
+    return Found(path, tail.exhausted)
+
+
+def from_start(graph: StepGraph, limit: int, states: int) -> Found:
+    """An order within the limit, or that there is none."""
+    moves = Moves(graph, backward=False)
+    return Search(moves, limit, states).run(*moves.ends())

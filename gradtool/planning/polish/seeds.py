@@ -1,0 +1,67 @@
+"""Plans annealed from several seeds: the last stage of the budget planner.
+
+Seeds share the moves: the outcome of one long annealing varies more than that of the best of some
+shorter ones.  Without the extra `solver`, and wherever the answer must not depend on what is
+installed, the moves are few enough to be interpreted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+from gradtool.planning.polish.anneal import MOVES, Polished, polish
+from gradtool.planning.polish.compiled import available
+from gradtool.program import Program
+
+Solver: TypeAlias = Literal["auto", "native", "compiled"]
+
+_SEEDS = 2
+_COMPILED = 3_000_000
+_INTERPRETED = 20_000
+_SMALL = 500
+
+
+def compiles(solver: Solver, effort: float) -> bool:
+    """Whether to anneal with numba: where it is installed, if asked for or for much effort."""
+    return solver != "native" and (solver == "compiled" or effort > 1) and available()
+
+
+def annealed(
+    program: Program,
+    start: Sequence[int],
+    budget: int,
+    *,
+    costs: Sequence[int | None] | None,
+    effort: float,
+    seed: int,
+    enough: int,
+    fast: bool,
+    stop: Callable[[], bool] = lambda: False,
+) -> Polished | None:
+    """The best of the schedules to which several seeds anneal a start, or the start.
+
+    Ends early where the extra work is `enough` or `stop` says so.  `fast` moves are compiled, and
+    many more than those that are interpreted.  None for programs of too many steps to interpret.
+    """
+    if not fast and len(program.steps) > _SMALL:
+        return None
+    moves = _COMPILED if fast else _INTERPRETED
+    share = effort * moves / MOVES / _SEEDS
+    best: Polished | None = None
+    for i in range(_SEEDS):
+        found = polish(
+            program,
+            start,
+            budget,
+            costs=costs,
+            effort=share,
+            seed=seed * _SEEDS + i,
+            enough=enough,
+            fast=fast,
+            stop=stop,
+        )
+        best = found if best is None else min(best, found, key=lambda p: p.rank(budget))
+        if stop() or (best.peak <= budget and best.extra <= enough):
+            break
+    return best

@@ -1,0 +1,1 @@
+"""Steps that run again by rule: mirroring, segments, and what a policy allows of it."""

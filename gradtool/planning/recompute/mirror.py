@@ -1,0 +1,215 @@
+"""Which forward steps should run again in backward, by Echo's local rule: the decision alone.
+
+Source: `Gradient` of MXNet 1.9.1, src/nnvm/gradient.cc (Zheng et al. 2020, arXiv:1805.08899).  We
+differ in that a walk never visits a step twice, steps go in file order where the original iterates
+a hash map, the outputs of a step that no forward step reads are heads like graph outputs, and
+constants count as attributes, which they are in MXNet.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from gradtool.planning.recompute.forward import ForwardGraph
+from gradtool.planning.recompute.policy import Marks
+from gradtool.program import Program, Step
+
+
+class Why(Enum):
+    """What a decision rests on."""
+
+    CHEAPER = "keeping it takes more bytes than it frees"
+    FREED = "keeping it frees as many bytes as it takes"
+    POLICY = "the policy runs this operator once"
+    NAMED = "it is to be kept, by name"
+    ONCE = "it draws at random or its sizes depend on data"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was decided of one forward step, and why."""
+
+    step: str
+    op: str
+    mirrored: bool
+    why: Why
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A choice for each forward step in file order, and the connected groups of mirrored ones."""
+
+    choices: tuple[Choice, ...]
+    groups: tuple[tuple[str, ...], ...]
+
+    @property
+    def marks(self) -> Mapping[str, bool]:
+        """Whether a step is mirrored, by name."""
+        return {choice.step: choice.mirrored for choice in self.choices}
+
+    @property
+    def mirrored(self) -> int:
+        """The number of steps that are mirrored."""
+        return sum(choice.mirrored for choice in self.choices)
+
+
+def decide(
+    program: Program,
+    policy: Callable[[Step], bool],
+    named: Marks = Marks(),  # noqa: B008 - frozen
+) -> Decision:
+    """Decide for each forward step whether backward should compute it again.
+
+    `program` has a step for every node (`flatten(…, views=False)`).  `policy` says which operators
+    may run twice; steps of `named` are an exception to it.
+    """
+    refused: dict[int, Why] = {}
+    for index, step in enumerate(program.steps):
+        why = _refusal(step, policy, named)
+        if why is not None:
+            refused[index] = why
+    graph = ForwardGraph(program, refused.keys())
+    kept: set[int] = set()
+    decided: set[int] = set()
+    heads = deque(sorted(graph.ends))
+    while heads:
+        head = heads.popleft()
+        if head in decided:
+            continue
+        subgraph = _closed(graph, head, decided)
+        kept |= _kept(graph, sorted(subgraph & graph.may), kept)
+        decided |= subgraph
+        heads.extend(sorted(h for s in subgraph for h in graph.sources[s] if h not in graph.may))
+    refused.update(dict.fromkeys(kept, Why.FREED))
+    mirrored = [s for s in graph.forward if s not in refused]
+    names = [step.name for step in program.steps]
+    return Decision(
+        choices=tuple(
+            Choice(names[s], program.steps[s].op, s not in refused, refused.get(s, Why.CHEAPER))
+            for s in graph.forward
+        ),
+        groups=tuple(tuple(names[s] for s in group) for group in _connected(graph, mirrored)),
+    )
+
+
+def _refusal(step: Step, policy: Callable[[Step], bool], named: Marks) -> Why | None:
+    """Why a step may not run twice, None if it may."""
+    if not step.recomputable:
+        return Why.ONCE
+    if step.name in named.keep:
+        return Why.NAMED
+    return None if step.name in named.drop or policy(step) else Why.POLICY
+
+
+def _closed(graph: ForwardGraph, head: int, decided: set[int]) -> set[int]:
+    """The steps whose decisions hang together with that about what `head` reads.
+
+    All forward readers of a value share the decision about its producer: from a reader the walk
+    goes forward to where the mirror path must end, and from there back.
+    """
+    subgraph: set[int] = set()
+    seen: set[int] = set()
+    followed: set[int] = set()
+    back, ahead = [head], list[int]()
+    while back or ahead:
+        while ahead:
+            step = ahead.pop()
+            if step in seen or step in subgraph or step in decided:
+                continue
+            seen.add(step)
+            if step not in graph.may or step in graph.ends:
+                back.append(step)
+            else:
+                ahead.extend(graph.targets[step])
+        if back:
+            step = back.pop()
+            if step in subgraph or step in decided:
+                continue
+            subgraph.add(step)
+            back.extend(s for s in graph.sources[step] if s in graph.may)
+            for value in graph.reads[step]:
+                if value not in followed:
+                    followed.add(value)
+                    ahead.extend(graph.beside.get(value, ()))
+    return subgraph
+
+
+def _kept(graph: ForwardGraph, members: list[int], kept: set[int]) -> set[int]:
+    """The `members` to keep, `kept` being the steps that are kept already.
+
+    All members start on the mirror path.  Frontier steps, whose inputs are all there without it,
+    leave it together with those that share an input with them if that frees as many bytes as it
+    takes; the first in file order that can do so goes first.
+    """
+    missing = {
+        s: sum(1 for p in graph.sources[s] if p in graph.may and p not in kept) for s in members
+    }
+    frontier = {s for s in members if not missing[s]}
+    waiting = [s for s in members if not missing[s]]
+    left: set[int] = set()
+    while waiting:
+        first = heapq.heappop(waiting)
+        if first not in frontier:
+            continue
+        group = _sharing(graph, first, frontier)
+        if not _frees(graph, group, frontier):
+            continue
+        left |= group
+        frontier -= group
+        fresh = set()
+        for step in sorted(group):
+            for target in graph.targets[step]:
+                if target in missing:
+                    missing[target] -= 1
+                    if not missing[target]:
+                        fresh.add(target)
+        frontier |= fresh
+        for step in sorted(fresh):
+            heapq.heappush(waiting, min(_sharing(graph, step, frontier)))
+    return left
+
+
+def _sharing(graph: ForwardGraph, first: int, frontier: set[int]) -> set[int]:
+    """Frontier steps that share an input with `first`, or with one of those that do."""
+    group, waiting, followed = {first}, [first], set[int]()
+    while waiting:
+        for value in graph.reads[waiting.pop()]:
+            if value in followed:
+                continue
+            followed.add(value)
+            more = [r for r in graph.beside.get(value, ()) if r in frontier and r not in group]
+            group.update(more)
+            waiting.extend(more)
+    return group
+
+
+def _frees(graph: ForwardGraph, group: set[int], frontier: set[int]) -> bool:
+    """Whether keeping the outputs of `group` frees at least the bytes that it takes."""
+    taken = {v for s in group for v in graph.writes[s] if v in graph.readers}
+    freed: set[int] = set()
+    for value in {v for s in group for v in graph.reads[s]}:
+        inside = all(reader in frontier for reader in graph.readers.get(value, ()))
+        (freed if inside else taken).add(value)
+    return sum(graph.bytes[v] for v in freed) >= sum(graph.bytes[v] for v in taken)
+
+
+def _connected(graph: ForwardGraph, steps: list[int]) -> Iterator[tuple[int, ...]]:
+    """The steps in groups that are connected by the values they read from each other."""
+    members, seen = set(steps), set[int]()
+    for first in steps:
+        if first in seen:
+            continue
+        group, waiting = [], [first]
+        seen.add(first)
+        while waiting:
+            step = waiting.pop()
+            group.append(step)
+            for other in (*graph.sources[step], *graph.targets[step]):
+                if other in members and other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        yield tuple(sorted(group))

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from exhaustive import least_extra
+from graphs_of_the_literature import read
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from programs import program
+from random_steps import steps
+
+from gradtool.errors import OverBudget
+from gradtool.planning.budget.planner import cheapest, frontier
+from gradtool.planning.budget.rework import Rework
+from gradtool.planning.budget.work_bound import least_budget
+from gradtool.planning.schedule import replay
+from gradtool.planning.simulate import Simulator
+
+EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
+COSTS = [9, 1, 1, 1, 1, 1, 1, 1]
+
+
+def mountain():
+    return program(
+        "a = Tanh x", "b = Tanh a", "c = Tanh b", "d = Tanh c",
+        "e = Mul d d", "f = Mul e c", "g = Mul f b", "h = Mul g a",
+        outputs="h",
+    )  # fmt: skip
+
+
+@settings(max_examples=60, **EXAMPLES)
+@given(st.data())
+def test_no_plan_is_above_its_budget_nor_better_than_the_optimum(data):
+    made = data.draw(steps(7))
+    work = Rework(made)
+    least, plain = least_budget(work), work.weigh({}).peak
+    assume(least < plain)
+    budget = data.draw(st.integers(least, plain - 1))
+    optimum = least_extra(work, budget)
+    try:
+        answer = cheapest(made, budget, effort=0.01)
+    except OverBudget as error:
+        proven = error.proven
+        answer = None
+
+    if answer is None:
+        assert not proven or optimum is None
+        return
+    assert Simulator(made).peak(answer.schedule.order) == answer.peak <= budget
+    assert answer.bound <= optimum <= answer.extra
+
+
+def test_a_budget_that_holds_anyway_costs_nothing():
+    answer = cheapest(mountain(), 6 * 64, costs=COSTS)
+
+    assert (answer.extra, answer.bound, answer.gap) == (0, 0, 0)
+    assert answer.schedule.order == tuple(range(8))
+
+
+def test_an_order_that_needs_less_comes_before_recompute():
+    """a and b of 256 bytes shrink to 64 each: one after the other they need less."""
+    made = program(
+        "a = Tanh x", "b = Tanh x", "s = Exp a", "t = Exp b", "y = Mul s t",
+        outputs="y", sizes={"a": 64, "b": 64},
+    )  # fmt: skip
+    plain = Simulator(made).peak(range(5))
+    answer = cheapest(made, plain - 64, costs=[1] * 5)
+
+    assert answer.extra == 0
+    assert sorted(answer.schedule.order) == [0, 1, 2, 3, 4]
+
+
+def test_the_plan_of_a_small_program_is_proven_optimal():
+    answer = cheapest(mountain(), 5 * 64, costs=COSTS)
+
+    assert (answer.extra, answer.gap) == (1, 0)
+    assert answer.percent(answer.extra) == pytest.approx(100 / 16)
+    assert Simulator(replay(mountain(), answer.schedule)).peak(range(9)) == 5 * 64
+
+
+def test_an_unreachable_budget_says_what_is_known():
+    with pytest.raises(OverBudget, match="no schedule fits into 100 bytes") as caught:
+        cheapest(mountain(), 100, costs=COSTS)
+
+    assert caught.value.proven
+    assert caught.value.reached == 4 * 64
+    assert caught.value.least == 4 * 64
+
+
+def test_annealing_goes_on_where_descents_end():
+    made = read("rl1")
+    budget = math.ceil(0.75 * Simulator(made).peak(range(100)))
+    stopped = cheapest(made, budget, effort=0.02, stop=lambda: True)
+    answer = cheapest(made, budget, effort=0.02)
+
+    assert answer.how == f"{stopped.how}, then annealing"
+    assert answer.extra < stopped.extra
+    assert answer.peak == Simulator(made).peak(answer.schedule.order) <= budget
+
+
+def test_a_descent_below_the_budget_counts_where_none_at_the_budget_ends():
+    made = read("rl3")
+    given = range(len(made.steps))
+    budget = math.ceil(0.8 * Simulator(made).peak(given))
+    answer = cheapest(made, budget, effort=0.02, order=given)
+
+    assert answer.how == "descent to the least peak"
+    assert answer.peak <= budget
+
+
+def test_work_never_rises_and_the_peak_never_falls_with_the_budget():
+    made = mountain()
+    found = frontier(made, range(3 * 64, 8 * 64, 32), costs=COSTS, effort=0.1)
+
+    assert [a.budget for a in found] == list(range(found[0].budget, 8 * 64, 32))
+    for small, large in pairwise(found):
+        assert large.extra <= small.extra
+        assert large.peak >= small.peak
+        assert small.peak <= small.budget
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "percent"),
+    [
+        ("fcn8", 0.8, 0.1362),
+        ("unet", 0.8, 1.984),
+        ("mobilenet", 0.5, 1.636),
+        ("resnet50", 0.9, 0.11),
+        ("resnet50", 0.8, 0.28),
+        ("resnet50", 0.5, 1.5),
+    ],
+)
+def test_training_graphs_of_the_literature_are_planned_to_the_optimum(name, share, percent):
+    made = read(name)
+    budget = math.ceil(share * Simulator(made).peak(range(len(made.steps))))
+    answer = cheapest(made, budget)
+
+    assert answer.peak <= budget
+    assert answer.percent(answer.extra) <= percent
+    assert answer.percent(answer.gap) <= 1e-4

@@ -1,0 +1,73 @@
+"""Segments that nobody has to name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from programs import program
+from training_programs import backward_from, chain, training_programs
+
+from gradtool.planning.keep import keep
+from gradtool.planning.recompute.cuts import Cuts
+from gradtool.planning.recompute.segment_search import best_segments, sqrt_segments
+from gradtool.planning.recompute.segments import checkpointed
+from gradtool.planning.schedule import replay
+
+EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
+
+
+def test_a_chain_of_n_layers_is_planned_in_about_twice_the_root_of_n():
+    """50 layers of 2 values: 10 checkpoints, and one segment of 10 values computed again."""
+    made = chain(50)
+    found = sqrt_segments(made)
+    beside = Cuts.of(made).made[0] * 2
+
+    assert len(found.ends) == 9
+    assert found.outcome.peak <= beside + 64 * (9 + 10 + 3)
+    assert found.outcome.peak < found.outcome.keep_peak / 4
+    assert found.notes == ()
+
+
+def test_a_net_without_articulations_says_so():
+    steps = ["a0 = Exp x", "b0 = Neg x"]
+    for i in range(1, 9):
+        steps += [f"a{i} = Exp a{i - 1}", f"b{i} = Neg b{i - 1}"]
+    forward = len(steps) + 1
+    steps += ["y = Add a8 b8", "g8 = Mul y a8"]
+    steps += [f"g{i} = Mul g{i + 1} a{i}" for i in reversed(range(8))]
+    made = backward_from(program(*steps, outputs="g0"), forward)
+    found = sqrt_segments(made)
+
+    assert found.notes[0].endswith("cuts are no articulations: the fewest bytes cross there")
+    assert len(found.checkpoints) > len(found.ends)
+
+
+@pytest.mark.parametrize("layers", [5, 12, 20])
+def test_the_best_number_of_segments_is_no_worse_than_the_root(layers):
+    made = chain(layers)
+
+    assert best_segments(made).outcome.peak <= sqrt_segments(made).outcome.peak
+
+
+def test_segments_that_lower_nothing_are_not_computed_again():
+    """A huge value at the end has the peak: nothing that comes before matters."""
+    steps = ["a = Exp x", "b = Exp a", "c = Exp b", "d = Exp c", "g = Mul d d", "h = Mul s c",
+             "i = Mul h b", "j = Mul i a"]  # fmt: skip
+    steps.insert(5, "s = Exp g")
+    made = backward_from(program(*steps, outputs="j", sizes={"d": 1600, "g": 1600}), 4)
+    found = best_segments(made)
+
+    assert found.outcome.clones == len(found.outcome.schedule.recomputed)
+    assert found.outcome.peak <= found.outcome.keep_peak
+    for name in found.checkpoints:
+        assert found.outcome.peak <= checkpointed(made, [name]).outcome.peak
+
+
+@settings(max_examples=60, **EXAMPLES)
+@given(training_programs())
+def test_figures_are_those_of_the_plan_and_the_best_is_never_worse_than_keeping(drawn):
+    best, root = best_segments(drawn), sqrt_segments(drawn)
+
+    assert best.outcome.peak <= best.outcome.keep_peak == keep(drawn).load
+    for found in (best, root):
+        assert keep(replay(drawn, found.outcome.schedule)).load == found.outcome.peak
