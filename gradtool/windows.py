@@ -55,6 +55,16 @@ class Window:
             (o - 1) * s + e for o, s, e in zip(out, self.strides, self.extent, strict=True)
         )
 
+    def count(self, axis: int, size: int, *, ceil: bool = False) -> int:
+        """The windows along an axis of `size`; with `ceil` the last may reach beyond the padding.
+
+        None begins there.
+        """
+        begin, stride = self.begin[axis], self.strides[axis]
+        room = size + begin + self.end[axis] - self.extent[axis]
+        count = (-(-room // stride) if ceil else room // stride) + 1
+        return count - (ceil and (count - 1) * stride >= size + begin)
+
     @property
     def attributes(self) -> dict[str, Any]:
         """Strides, dilations and explicit pads, as ONNX attributes."""

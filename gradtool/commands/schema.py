@@ -6,16 +6,37 @@ from pathlib import Path
 
 import click
 
+from gradtool.commands.output import print_table
+
 FOLDER = Path(__file__).parents[1] / "schemas"
-NAMES = ("report", "plans", "run", "check", "compare", "plan", "baseline")
+SCHEMAS = {
+    "baseline": "a file that check --update writes",
+    "cases": "check --list --output json",
+    "check": "check --output json",
+    "compare": "compare --format json",
+    "doctor": "doctor --format json",
+    "explain": "mirror --explain TENSOR --format json, recompute too",
+    "frontier": "recompute --frontier --format json",
+    "grad": "grad --format json",
+    "max-batch": "recompute --max-batch --format json",
+    "ops": "ops --format json",
+    "plan": "a file that recompute -o FILE.json writes",
+    "plans": "mirror and recompute --format json; report too with --html or --trace",
+    "profile": "a file that run --profile writes",
+    "report": "report --format json",
+    "run": "run --format json",
+}
 
 
 @click.command("schema")
-@click.argument("name", type=click.Choice(NAMES))
-def command(name: str) -> None:
-    """Print the JSON Schema of what a command writes.
+@click.argument("name", type=click.Choice(list(SCHEMAS)), required=False)
+@click.pass_context
+def command(ctx: click.Context, /, *, name: str | None) -> None:
+    """Print the JSON Schema of what a command writes; without NAME, list them."""
+    if name is not None:
+        click.echo((FOLDER / f"{name}.json").read_text(encoding="utf-8"), nl=False)
+        return
+    from gradtool.reports.table import Column, Table
 
-    report, run, check and compare: of these commands with JSON; plans: of mirror and recompute;
-    plan: of a plan in a file; baseline: of a file that check --update writes.
-    """
-    click.echo((FOLDER / f"{name}.json").read_text(encoding="utf-8"), nl=False)
+    columns = (Column("schema", kind="name"), Column("of"))
+    print_table(ctx, Table(columns=columns, rows=tuple(SCHEMAS.items())))

@@ -12,7 +12,7 @@ from gradtool.costs.sizes import Results, Shaped, made, size
 free(("MaxUnpool",))
 
 
-@cost("MaxPool")
+@cost("MaxPool", "ai.gradtool::MaxPoolTraining")
 def max_pool(_: Shaped, *, out: Results, kernel_shape: Sequence[int], **__: Any) -> int:
     """The greatest element of each window."""
     return made(out) * math.prod(kernel_shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import onnx_ir as ir
 
 from gradtool.functions import composite
 from gradtool.functions._sizes import dims
@@ -23,18 +24,59 @@ def flat_zeros(op, sizes, dtype):
     return op.ConstantOfShape(count, value=np.zeros(1, dtype.numpy()))
 
 
+def place_type(plane: int) -> ir.DataType:
+    """The smallest type that counts the places of a plane of so many elements."""
+    fitting = (t for t in (ir.DataType.UINT8, ir.DataType.UINT16) if plane <= 1 << t.bitwidth)
+    return next(fitting, ir.DataType.INT64)
+
+
+def _pooled(x, *, kernel_shape, ceil_mode=0, **attributes):
+    window = Window.of(kernel_shape, x.shape[2:], attributes)
+    image = x.shape[2:]
+    shape = (*x.shape[:2], *(window.count(a, n, ceil=ceil_mode) for a, n in enumerate(image)))
+    return [(shape, x.dtype), (shape, place_type(math.prod(image)))]
+
+
+@composite("MaxPoolTraining", shapes=_pooled, outputs=2)
+def max_pool_training(op, x, **attributes):
+    """`(y, places)`: the greatest element of each window, and its place in its plane.
+
+    A plane is an image of one channel, of known size.  Of equal elements the first one counts.
+    """
+    y, indices = op.MaxPool(x, outputs=2, **attributes)
+    plane = math.prod(x.shape[2:])
+    return y, op.Cast(op.Mod(indices, plane), to=place_type(plane))
+
+
 @composite("MaxPoolGrad", shapes=_of_sizes)
 def max_pool_grad(op, dy, indices, sizes, *, storage_order):
     """Each element of dy is added to `dx`, of shape `sizes`, where `indices` says.
 
-    Places are counted over all of dx; with `storage_order` 1 the first spatial axis is fastest.
+    Places are counted over all of dx, or within their plane if they are no int64; with
+    `storage_order` 1 the first spatial axis is fastest.
     """
+    if indices.dtype != ir.DataType.INT64:
+        return _add_in_planes(op, dy, indices, sizes)
     if storage_order:
         indices = _row_major(op, indices, sizes)
     zeros = flat_zeros(op, sizes, dy.dtype)
     dx = op.ScatterElements(
         zeros, op.Reshape(indices, [-1]), op.Reshape(dy, [-1]), axis=0, reduction="add"
     )
+    return op.Reshape(dx, sizes, allowzero=1)
+
+
+def _add_in_planes(op, dy, places, sizes):
+    """Each element of dy added in its plane, at the place that is counted within it."""
+    rank = len(dy.shape)
+    plane = op.ReduceProd(op.Slice(sizes, [2], [rank]), keepdims=1)
+    planes = op.ReduceProd(op.Slice(sizes, [0], [2]), keepdims=1)
+    windows = op.ReduceProd(op.Slice(op.shape(dy), [2], [rank]), keepdims=1)
+    image, rows = (op.Concat(planes, n, axis=0) for n in (plane, windows))
+    zeros = op.ConstantOfShape(image, value=np.zeros(1, dy.dtype.numpy()))
+    places = op.Cast(op.Reshape(places, rows, allowzero=1), to=ir.DataType.INT32)
+    values = op.Reshape(dy, rows, allowzero=1)
+    dx = op.ScatterElements(zeros, places, values, axis=1, reduction="add")
     return op.Reshape(dx, sizes, allowzero=1)
 
 

@@ -23,6 +23,7 @@ from gradtool.passes.backward import (
 )
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
+from gradtool.passes.narrow_places import narrow_places
 from gradtool.passes.optimizer import add_updates
 from gradtool.passes.prune import prune
 from gradtool.passes.save_less import save_less as saving_less
@@ -120,7 +121,9 @@ def training_graph(
     update_early(model)
     write_heads(model, heads.values())
     _clear(model)
-    model = saving_less(model) if save_less else model
+    if save_less:
+        narrow_places(model, op)
+        model = saving_less(model)
     model.meta.update(meta)
     warnings += modes.at_random(model)
     later = [stage(node) for node in model.graph if is_backward(node)]

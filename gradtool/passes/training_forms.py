@@ -7,9 +7,12 @@ arithmetic and which keeps the statistics that the backward pass reads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx_ir as ir
 
 from gradtool.builder import Builder
+from gradtool.passes.devices import place_like
 
 
 def prepare(model: ir.Model, op: Builder) -> int:
@@ -33,7 +36,17 @@ def _replace(op: Builder, node: ir.Node) -> None:
             epsilon=node.attributes.get_float("epsilon", 1e-5),
             momentum=node.attributes.get_float("momentum", 0.9),
         )
+    stand_in(made, node)
+
+
+def stand_in(made: Sequence[ir.Value], node: ir.Node) -> None:
+    """Remove `node` for the one that made these values, which gets its name, readers and devices.
+
+    Outputs keep their names.
+    """
     new = made[0].producer()
+    assert new is not None and node.graph is not None  # noqa: PT018, S101 - both are in a graph
+    place_like(new, node, dict(zip(node.outputs, made, strict=False)))
     new.metadata_props.update(node.metadata_props | {"gradtool.stage": "forward"})
     for before, after in zip(node.outputs, made, strict=False):
         if before.name:
@@ -43,5 +56,4 @@ def _replace(op: Builder, node: ir.Node) -> None:
         before.replace_all_uses_with(after, replace_graph_outputs=True)
     label, node.name = node.name, None
     new.name = label
-    assert node.graph is not None  # noqa: S101 - a node found in a graph
     node.graph.remove(node, safe=True)

@@ -88,6 +88,7 @@ LARGE = (
     Case("LpNormalization", (floats(300, 300),), {"p": 2}, 1),
     Case("LpPool", (IMAGE,), {"kernel_shape": [3, 3]}, 1),
     Case("MaxPool", (IMAGE,), {"kernel_shape": [3, 3]}, 2),
+    Case("ai.gradtool::MaxPoolTraining", (IMAGE,), {"kernel_shape": [3, 3]}, 2),
     Case("PRelu", (floats(3, 7, 9000), floats(7, 1)), {}, 1),
     Case("Pad", (floats(40, 60), integers([0, 3, 0, 5])), {"mode": "edge"}, 1),
     Case("Pad", (floats(40, 60), integers([2, 3, 5, 5])), {"mode": "reflect"}, 1),

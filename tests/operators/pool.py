@@ -19,6 +19,18 @@ case("MaxPool", x, kernel_shape=[2, 3], dilations=[3, 2], strides=[1, 2])
 case("MaxPool", x, kernel_shape=[3, 3], strides=[2, 1], storage_order=1, outputs=2)
 case("MaxPool", distinct(2, 2, 9), kernel_shape=[3], strides=[2], pads=[1, 0])
 case("MaxPool", distinct(2, 2, 4, 3, 5), kernel_shape=[2, 2, 3], pads=[0, 1, 1, 0, 0, 1])
+places = {"outputs": 2, "gradient": False}
+case("ai.gradtool::MaxPoolTraining", x, kernel_shape=[2, 2], strides=[2, 2], **places)
+case("ai.gradtool::MaxPoolTraining", x, kernel_shape=[3, 2], strides=[1, 3], pads=[1, 0, 2, 1],
+     **places)  # fmt: skip
+case("ai.gradtool::MaxPoolTraining", x, kernel_shape=[3, 3], strides=[2, 3], ceil_mode=1,
+     pads=[1, 0, 1, 1], **places)  # fmt: skip
+case("ai.gradtool::MaxPoolTraining", distinct(2, 3, 20, 18), kernel_shape=[2, 3], dilations=[3, 2],
+     auto_pad="SAME_LOWER", **places)  # fmt: skip
+case("ai.gradtool::MaxPoolTraining", distinct(2, 2, 9), kernel_shape=[3], strides=[2],
+     pads=[1, 0], **places)  # fmt: skip
+case("ai.gradtool::MaxPoolTraining", distinct(2, 2, 4, 3, 5), kernel_shape=[2, 2, 3],
+     pads=[0, 1, 1, 0, 0, 1], **places)  # fmt: skip
 for auto_pad in ("VALID", "SAME_UPPER", "SAME_LOWER"):
     case("MaxPool", x, kernel_shape=[3, 2], strides=[2, 3], auto_pad=auto_pad)
     case("AveragePool", (2, 3, 7, 8), kernel_shape=[3, 2], strides=[2, 3], auto_pad=auto_pad)

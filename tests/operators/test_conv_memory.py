@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from checkers import check_memory
@@ -78,6 +80,10 @@ def test_pooling_takes_no_memory(dtype):
 
     check_memory("MaxPool", [data], [spec(*y, dtype=dtype)], **given)
     check_memory("MaxPool", [data], [spec(*y, dtype=dtype), spec(*y, dtype=np.int64)], **given)
+    check_memory(
+        "ai.gradtool::MaxPoolTraining", [data], [spec(*y, dtype=dtype), spec(*y, dtype=np.uint16)],
+        **given,
+    )  # fmt: skip
     check_memory("AveragePool", [data], [spec(*y, dtype=dtype)], **given)
     check_memory("LpPool", [data], [spec(*y, dtype=dtype)], **given)
     check_memory("LpPool", [data], [spec(*y, dtype=dtype)], **given, p=3)
@@ -88,6 +94,8 @@ def test_pooling_takes_no_memory(dtype):
         check_memory(
             "ai.gradtool::MaxPoolGrad", [dy, indices, np.array(x)], out, storage_order=order
         )
+    places = (indices % math.prod(x[2:])).astype(np.uint16)
+    check_memory("ai.gradtool::MaxPoolGrad", [dy, places, np.array(x)], out, storage_order=0)
     check_memory(
         "ai.gradtool::AveragePoolGrad", [dy, np.array(x)], out, **more, count_include_pad=0
     )

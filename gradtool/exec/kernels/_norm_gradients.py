@@ -50,7 +50,8 @@ class Work:
         """What `planes` needs as `work`; `scale` is a shape, `slopes` whether dx is wanted."""
         block, small, none = layout.block(), layout.small(), Spec((0,), layout.wide)
         sums = Spec(tuple(scale), layout.wide)
-        third, given = block if slopes else none, block if layout.wide != layout.dtype else none
+        narrow = layout.wide != layout.dtype
+        third, given = block if slopes and narrow else none, block if narrow else none
         room = Room.specs(layout, scale)
         return [*room, third, given, layout.lines(), small, small, none, none, none, sums, sums]
 
@@ -174,7 +175,8 @@ def planes(xp, layout, x, scale, kept, dy, out, epsilon, work, shape):
         _over(xp, m2, rstd, layout.count)
         xp.multiply(m2, rstd, out=m2)
         for index in parts:
-            c, dn = like(room.block, x[index].shape), like(work.third, x[index].shape)
+            c = like(room.block, x[index].shape)
+            dn = like(work.third, c.shape) if work.third.size else dx[index]
             if len(parts) > 1:
                 c = work.centred(x[index], mean)
             factor = combined(room, rstd, pick(scale.reshape(shape), index))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -12,6 +13,8 @@ from gradtool.exec.kernels._indices import accumulate, assign, normalised
 from gradtool.exec.kernels._pools import Pool, planes
 from gradtool.program import Spec
 from gradtool.windows import Window
+
+PLACES = 1 << 14  # places at a time that are made those of several planes
 
 
 def lowest(dtype):
@@ -40,12 +43,22 @@ def max_pool(
 
     Of equal elements the first one counts.
     """
-    y, indices = (*out, None)[:2]
     given = {
         "kernel_shape": kernel_shape, "auto_pad": auto_pad, "dilations": dilations,
         "pads": pads, "strides": strides,
     }  # fmt: skip
-    pool = Pool.of(x, y if y is not None else indices, given)
+    _maxima(xp, x, out, work, given, storage_order)
+
+
+@kernel("ai.gradtool::MaxPoolTraining", work=_max_work)
+def max_pool_training(xp, x, *, out, work, ceil_mode=0, storage_order=0, **attributes):
+    """`(y, places)`, which are counted within their plane, in a type that has room for them."""
+    _maxima(xp, x, out, work, attributes, 0)
+
+
+def _maxima(xp, x, out, work, attributes, storage_order):
+    y, indices = (*out, None)[:2]
+    pool = Pool.of(x, y if y is not None else indices, attributes)
     taps = list(pool.taps())
     source = planes(x)
     for span in pool.blocks():
@@ -60,7 +73,11 @@ def max_pool(
 
 
 def _places(xp, pool, taps, part, made, span, places, work, storage_order):
-    """Write where each maximum of a block lies: last taps first, so that the first one stays."""
+    """Write where each maximum of a block lies: last taps first, so that the first one stays.
+
+    Places in int64 are counted over all of x, others within their plane.  Sums may leave the
+    range of their type on the way: they wrap around and back.
+    """
     strides = _place_strides(pool.x[2:], storage_order)
     places.fill(0)
     offsets = [
@@ -72,12 +89,14 @@ def _places(xp, pool, taps, part, made, span, places, work, storage_order):
         found = mask[outer]
         xp.less(part[inner], made[outer], out=found)
         xp.logical_not(found, out=found)
-        xp.copyto(places[outer], offset, where=found)
+        xp.copyto(places[outer], int(np.int64(offset).astype(places.dtype)), where=found)
     rank = len(strides)
     axes = zip(pool.y[2:], pool.window.strides, pool.window.begin, strides, strict=True)
     for axis, (count, stride, begin, size) in enumerate(axes):
-        starts = (xp.arange(count) * stride - begin) * size
+        starts = ((xp.arange(count) * stride - begin) * size).astype(places.dtype)
         xp.add(places, starts.reshape((-1,) + (1,) * (rank - 1 - axis)), out=places)
+    if places.dtype != np.int64:
+        return
     plane = math.prod(pool.x[2:])
     first = xp.arange(span.start, span.stop) * plane
     xp.add(places, first.reshape((-1,) + (1,) * rank), out=places)
@@ -91,7 +110,16 @@ def _place_strides(sizes, storage_order):
     return strides
 
 
+def _tile(dy):
+    """How many planes of dy, and how many elements of each, are added at a time."""
+    planes, windows = math.prod(dy.shape[:2]), math.prod(dy.shape[2:])
+    return max(1, min(PLACES // max(1, windows), planes)), max(1, min(PLACES, windows))
+
+
 def _max_grad_work(dy, indices, sizes, *, out, storage_order):
+    if indices.dtype != np.int64:
+        count = min(math.prod(_tile(dy)), math.prod(dy.shape))
+        return [Spec((count,), np.dtype(np.int64))]
     count = min(math.prod(dy.shape), 1 << 15) if storage_order else 0
     return [Spec((count,), np.dtype(np.int64))] * 3
 
@@ -101,6 +129,9 @@ def max_pool_grad(xp, dy, indices, _, *, out, work, storage_order):
     """Dy added where the forward pass found the maxima."""
     dx = out[0].reshape(-1)
     dx.fill(0)
+    if indices.dtype != np.int64:
+        _add_in_planes(xp, out[0], indices, dy, work[0])
+        return
     places, values = indices.reshape(-1), dy.reshape(-1)
     if not storage_order:
         accumulate(xp, "add", dx, places, values)
@@ -111,6 +142,19 @@ def max_pool_grad(xp, dy, indices, _, *, out, work, storage_order):
         rows = [w[: part.size] for w in work]
         _to_row_major(xp, part, out[0].shape[2:], *rows)
         accumulate(xp, "add", dx, rows[0], values[first : first + block])
+
+
+def _add_in_planes(xp, dx, places, dy, work):
+    """Dy added at places that are counted within their planes, some planes at a time."""
+    step, width = _tile(dy)
+    dx, places, dy = (a.reshape(-1, math.prod(a.shape[2:])) for a in (dx, places, dy))
+    for first, start in itertools.product(*(map(range, (0, 0), dy.shape, (step, width)))):
+        part = slice(first, first + step), slice(start, start + width)
+        values = dy[part]
+        rows = work[: values.size].reshape(values.shape)
+        begins = xp.arange(len(values))[:, None] * dx.shape[1]
+        xp.add(places[part], begins, out=rows)
+        accumulate(xp, "add", dx[part[0]].reshape(-1), rows.reshape(-1), values.reshape(-1))
 
 
 def _to_row_major(xp, places, sizes, result, rest, digit):

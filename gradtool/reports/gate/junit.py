@@ -1,6 +1,8 @@
-"""The verdicts as JUnit XML: a test case each, and its metrics as properties.
+"""The verdicts as JUnit XML: a test case each, and its metrics as what the test printed.
 
 There is no time in it: the same verdicts are the same bytes.
+
+Source: junit-10.xsd of Jenkins, where only a whole suite may have properties.
 """
 
 from __future__ import annotations
@@ -33,13 +35,12 @@ def junit(gate: GateRun) -> str:
 def _case(suite: ET.Element, judged: Judged) -> None:
     name = escape(judged.case.name)
     found = ET.SubElement(suite, "testcase", {"classname": SUITE, "name": name})
-    if judged.metrics is not None:
-        properties = ET.SubElement(found, "properties")
-        for metric, value in judged.metrics.values.items():
-            ET.SubElement(properties, "property", {"name": metric, "value": str(value)})
     if judged.failed:
         lines = [escape(line) for line in (*explanation(judged), culprits(judged)) if line]
         what = "error" if judged.verdict == "error" else "failure"
         first = lines[0] if lines else judged.verdict
         failure = ET.SubElement(found, what, {"message": first, "type": judged.verdict})
         failure.text = "\n".join(lines)
+    if judged.metrics is not None:
+        printed = ET.SubElement(found, "system-out")
+        printed.text = "\n".join(f"{name} {n}" for name, n in judged.metrics.values.items())

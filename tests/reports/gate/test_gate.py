@@ -99,15 +99,14 @@ def test_junit_is_what_its_readers_expect(name):
         assert {counted.get(key) for key in ("tests",)} == {str(len(cases))}
         assert (counted.get("failures"), counted.get("errors")) == ("1", "1")
     assert [[child.tag for child in found] for found in cases] == [
-        ["properties", "failure"], ["error"], ["properties"],
+        ["failure", "system-out"], ["error"], ["system-out"],
     ]  # fmt: skip
     for found in cases:
         assert set(found.attrib) == {"name", "classname"}
         for child in found:
-            wanted = set() if child.tag == "properties" else {"message", "type"}
+            wanted = set() if child.tag == "system-out" else {"message", "type"}
             assert set(child.attrib) == wanted
-    values = {p.get("name"): p.get("value") for p in cases[0].iter("property")}
-    assert values == {"peak": str(1 << 21)}
+    assert cases[0].findtext("system-out") == f"peak {1 << 21}"
 
 
 @names
