@@ -27,7 +27,7 @@ COMMANDS = {
     "ops": "List gradient rules and kernels: all, or those of a model.",
     "doctor": "Show versions, devices and free memory.",
     "completion": "Print the completion script of a shell.",
-    "schema": "Print the JSON Schema of an output.",
+    "schema": "Print the JSON Schema of an output, or list them.",
 }
 
 

@@ -15,7 +15,7 @@ SCHEMAS = {
     "check": "check --output json",
     "compare": "compare --format json",
     "doctor": "doctor --format json",
-    "explain": "mirror --explain TENSOR --format json, recompute too",
+    "explain": "mirror --explain TENSOR --format json",
     "frontier": "recompute --frontier --format json",
     "grad": "grad --format json",
     "max-batch": "recompute --max-batch --format json",
@@ -29,7 +29,7 @@ SCHEMAS = {
 
 
 @click.command("schema")
-@click.argument("name", type=click.Choice(list(SCHEMAS)), required=False)
+@click.argument("name", metavar="[NAME]", type=click.Choice(list(SCHEMAS)), required=False)
 @click.pass_context
 def command(ctx: click.Context, /, *, name: str | None) -> None:
     """Print the JSON Schema of what a command writes; without NAME, list them."""

@@ -9,7 +9,7 @@ import pytest
 from deep import deep
 from gates import CONFIG, failing, gate, passing, write
 
-from gradtool.commands.schema import FOLDER, NAMES
+from gradtool.commands.schema import FOLDER, SCHEMAS
 from gradtool.reports.gate import RENDERERS
 
 
@@ -40,7 +40,7 @@ def net(model):
     return model(deep("64"), "deep.onnx")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCHEMAS)
 def test_a_schema_is_one_and_demands_a_version(schema, name):
     found = schema(name)
 
@@ -50,8 +50,12 @@ def test_a_schema_is_one_and_demands_a_version(schema, name):
         assert not jsonschema.Draft202012Validator(found).is_valid(wrong)
 
 
-def test_every_schema_is_printed_by_a_name():
-    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(NAMES)
+def test_every_schema_is_printed_by_a_name_and_listed(run):
+    assert sorted(path.stem for path in FOLDER.iterdir()) == list(SCHEMAS)
+
+    outcome = run("schema")
+    assert outcome.code == 0
+    assert [line.split()[0] for line in outcome.out.splitlines()[2:]] == list(SCHEMAS)
 
 
 def test_an_unknown_name_is_refused(run):
@@ -74,6 +78,60 @@ def test_recompute_and_a_plan_in_a_file(run, valid, net, tmp_path):
     valid("plans", run("recompute", net, "--strategy", "sqrt", "--format", "json"))
     assert run("recompute", net, "--strategy", "sqrt", "-o", "plan.json").code == 0
     valid("plan", json.loads((tmp_path / "plan.json").read_text()))
+
+
+def test_pages_and_traces(run, valid, net):
+    drawn = ("--html", "a.html", "--trace", "a.trace")
+    valid("plans", run("report", net, *drawn, "--plan", "sqrt", "--format", "json"))
+
+
+@pytest.mark.parametrize("tensor", ["s1", "x", "loss"])
+def test_explanations(run, valid, net, tensor):
+    valid("explain", run("mirror", net, "--report", "--explain", tensor, "--format", "json"))
+
+
+def test_curves(run, valid, net):
+    found = run("recompute", net, "--frontier", "--points", "3", "--format", "json")
+    assert valid("frontier", found)["points"]
+
+
+def test_the_largest_batch(run, valid, tiny_model):
+    asked = ("--max-batch", "--memory", "64KiB", "--format", "json")
+    assert valid("max-batch", run("recompute", tiny_model, *asked))["max_batch"]["keep"]
+
+
+@pytest.mark.parametrize("flags", [(), ("--split",), ("--optimizer", "adam"), ("--head-grads",)])
+def test_grad(run, valid, tiny_model, flags):
+    valid("grad", run("grad", tiny_model, "--format", "json", *flags))
+
+
+def test_operators_registered_missing_and_of_a_model(run, valid, net):
+    valid("ops", run("ops", "--format", "json"))
+    valid("ops", run("ops", "--missing", "--format", "json"))
+    used = valid("ops", run("ops", net, "--format", "json"))
+
+    assert not _fits("ops", {**used, "model": 1})
+    del used["model"]
+    assert not _fits("ops", used)
+
+
+def _fits(name, document):
+    schema = json.loads((FOLDER / f"{name}.json").read_text())
+    return jsonschema.Draft202012Validator(schema).is_valid(document)
+
+
+def test_doctor(run, valid):
+    valid("doctor", run("doctor", "--format", "json"))
+
+
+def test_the_cases_of_a_configuration(run, valid, tmp_path):
+    (tmp_path / "gradtool.toml").write_text(CONFIG + 'limit = { peak = "2GiB" }\nwrt = "w*"\n')
+    valid("cases", run("check", "--list", "--output", "json"))
+
+
+def test_profiles(run, valid, net, tmp_path):
+    assert run("run", net, "--device", "cpu", "--profile", "p.json").code == 0
+    assert valid("profile", json.loads((tmp_path / "p.json").read_text()))["nodes"]
 
 
 def test_run(run, valid, net):
