@@ -1,10 +1,13 @@
 """Real runs within half of keep's memory: measured peak, step time against keep, equal bits.
 
-    python benchmarks/budget_runs.py [DIR] [NAME…] [--budget 50%] [--times 16] [--repeat 5]
+    python benchmarks/budget_runs.py [DIR] [NAME…] [--budget 50%] [--times 64] [--cost flops]
 
 DIR holds a folder per model with `model.onnx` and its weights.  The leading size of every input is
-made `--times` as large.  Where the budget cannot be reached, the least that was is used instead.
-Steps of both plans take turns in one process; the least time of each counts.
+made `--times` as large.  `any` is the least that any plan needs, whatever it computes again, as
+proven for the graph: parameters, inputs, and its heaviest step.  Where the budget was not reached,
+the least that was is used instead; `impossible` is said of a budget below `any`.
+With `--cost time` extra work, and its bound, are shares of the time of a step, as measured first.
+Steps of both plans take turns in one process; the least time of `--repeat` counts for each.
 """
 
 from __future__ import annotations
@@ -20,12 +23,14 @@ import onnx_ir as ir
 
 import gradtool as gt
 from gradtool.api import read_inputs
+from gradtool.budgets.limits import Budget
 from gradtool.errors import GradtoolError
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import measure
 from gradtool.exec.run import parameters_of, planned
 from gradtool.planning.plan import Plan
+from gradtool.plans import workload
 from gradtool.shapes import infer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,13 +101,13 @@ def seconds(executors: list[Executor], repeat: int) -> list[float]:
     return least
 
 
-def row(path: Path, budget: str, times: int, repeat: int) -> str:
+def row(path: Path, budget: str, times: int, repeat: int, cost: str) -> str:
     """One model in one line."""
     training = gt.grad(enlarged(path, times))
     try:
-        found = gt.recompute(training, "min-cut", budget=budget)
+        found, met = gt.recompute(training, "min-cut", budget=budget, cost=cost), True
     except GradtoolError:
-        found = gt.recompute(training, "min-cut", budget="min")
+        found, met = gt.recompute(training, "min-cut", budget="min", cost=cost), False
     arrays = read_inputs(training.model, "random")
     with np.errstate(all="ignore"):
         keep, kept = executor(training.model, arrays)
@@ -117,9 +122,13 @@ def row(path: Path, budget: str, times: int, repeat: int) -> str:
         peaks = [measure(each, 1).peak for each in (keep, less)]
     proof = found.proof
     assert proof is not None  # noqa: S101 - plans within a budget have one
+    asked = Budget.of(budget).arena(workload(training.model))
+    impossible = asked is not None and asked < proof.least
+    reached = "met" if met else "impossible" if impossible else "not found"
     return (
         f"{path.parent.name:<10}{kept.peak / MIB:>9.1f}{plan.peak / MIB:>9.1f}"
-        f"{100 * plan.peak / kept.peak:>8.1f}{peaks[0] / MIB:>10.1f}{peaks[1] / MIB:>9.1f}"
+        f"{100 * plan.peak / kept.peak:>7.1f}{100 * proof.least / kept.peak:>7.1f}  {reached:<10}"
+        f"{peaks[0] / MIB:>10.1f}{peaks[1] / MIB:>9.1f}"
         f"{100 * proof.share(proof.extra):>8.2f}{100 * proof.share(proof.bound):>8.2f}"
         f"{before * 1e3:>10.1f}{after * 1e3:>9.1f}{after / before:>8.3f}"
         f"  {'equal' if equal else 'DIFFERENT'}"
@@ -134,16 +143,18 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--budget", default="50%")
-    parser.add_argument("--times", type=int, default=16)
+    parser.add_argument("--times", type=int, default=64)
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--cost", choices=["flops", "time"], default="flops")
     a = parser.parse_args()
     print(
-        f"{'model':<10}{'keep MiB':>9}{'plan':>9}{'%':>8}{'measured':>10}{'plan':>9}{'extra %':>8}"
-        f"{'bound':>8}{'keep ms':>10}{'plan ms':>9}{'ratio':>8}  gradients"
+        f"{'model':<10}{'keep MiB':>9}{'plan':>9}{'%':>7}{'any %':>7}  {'budget':<10}"
+        f"{'measured':>10}{'plan':>9}{'extra %':>8}{'bound':>8}{'keep ms':>10}{'plan ms':>9}"
+        f"{'ratio':>8}  gradients"
     )
     different = 0
     for name in a.names:
-        line = row(a.zoo / name / "model.onnx", a.budget, a.times, a.repeat)
+        line = row(a.zoo / name / "model.onnx", a.budget, a.times, a.repeat, a.cost)
         different += line.endswith("DIFFERENT")
         print(line, flush=True)
     return int(different > 0)

@@ -15,6 +15,8 @@ The number is the exit code. A message is one line: what, where, what to do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class GradtoolError(Exception):
     """A failure with a one-line message for the user; its class gives the exit code."""
@@ -32,11 +34,14 @@ class OverBudget(GradtoolError):
     """No schedule within a budget was found, or there is none.
 
     `reached` is the least peak that is known to be reachable, `least` one below which no schedule
-    is; both in bytes.
+    is; both in bytes.  `order` are the steps that a schedule of the least peak found runs.
     """
 
-    def __init__(self, budget: int, reached: int, least: int, *, proven: bool) -> None:
+    def __init__(
+        self, budget: int, reached: int, least: int, *, proven: bool, order: Sequence[int] = ()
+    ) -> None:
         self.budget, self.reached, self.least, self.proven = budget, reached, least, proven
+        self.order = tuple(order)
         what = "no schedule fits into" if proven else "no schedule was found within"
         super().__init__(
             f"{what} {budget} bytes: {reached} are known to suffice, below {least} there is none"

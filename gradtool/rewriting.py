@@ -14,6 +14,7 @@ from gradtool.asked import Asked
 from gradtool.budgets.frontier import POINTS
 from gradtool.budgets.frontier import frontier as frontier_of
 from gradtool.budgets.search import QUICK
+from gradtool.passes.stages import require_no_updates
 from gradtool.passes.training import TrainingGraph
 from gradtool.planning.budget.proof import Proof
 from gradtool.planning.plan import Plan
@@ -85,18 +86,22 @@ def recompute(
     """A training graph that computes parts of forward again: the same bits in less memory.
 
     `budget` is the memory that a step may take (bytes, `8GiB`, `60%` of keeping everything, or
-    `min`), the state of `optimizer` included; `max_slowdown` the extra work that it may do (a share
-    of one step, or `20%`); `checkpoints` names the values between which everything is computed
-    again; `plan` is a file.  Or `strategy` is one of `strategies.STRATEGIES`.  `cost` says what
-    extra work is: `flops`, `time` measured now, or a file of measured times.  A search may take
-    `time_limit` seconds; without, the same question has the same answer everywhere, unless `solver`
-    is `compiled` (`auto` and `native` are not, up to the default effort).  The graph
-    given is left as it is; sizes that it leaves open stay open, `dims` are those to plan for.
+    `min`), the state of `optimizer` included (a graph that holds its updates has it in it);
+    `max_slowdown` the extra work that it may do (a share of one step, or `20%`); `checkpoints`
+    names the values between which everything is computed again; `plan` is a file.  Or `strategy` is
+    one of `strategies.STRATEGIES`.  `cost` says what extra work is: `flops`, `time` measured now,
+    or a file of measured times.  A search may take `time_limit` seconds; without, the same question
+    has the same answer everywhere, unless `solver` is `compiled` (`auto` and `native` are not, up
+    to the default effort).  The graph given is left as it is; sizes that it leaves open stay open,
+    `dims` are those to plan for.
 
     Raises:
-        UsageError: there is no such strategy or checkpoint, or sizes are open.
+        UsageError: there is no such strategy or checkpoint, sizes are open, or the graph has an
+            optimizer and one is named.
         GradtoolError: no plan within the budget was found, with what can be reached.
     """
+    if optimizer != "none":
+        require_no_updates(model_of(graph))
     asked = Asked(
         strategy=strategy,
         checkpoints=checkpoints or None,

@@ -8,9 +8,10 @@ from functools import cached_property
 
 from gradtool.budgets.prices import FLOPS, Prices
 from gradtool.errors import OverBudget
+from gradtool.planning.budget.certificate import certificates
 from gradtool.planning.budget.planner import cheapest
 from gradtool.planning.budget.proof import Proof
-from gradtool.planning.budget.rework import Rework
+from gradtool.planning.budget.rework import Rework, Weighed
 from gradtool.planning.budget.work_bound import least_budget
 from gradtool.planning.polish.seeds import Solver
 from gradtool.planning.recompute.mirror import decide
@@ -53,8 +54,9 @@ class Probes:
         self.solver: Solver = solver
         self.total = prices.total(work.program)
         self.bounds: list[Bound] = []
-        self.unreached = 0
+        self._excluded = -1
         self._asked: set[tuple[int, float]] = set()
+        self._proved: set[tuple[int, float]] = set()
         self._cooked = False
         steps = range(len(work.program.steps))
         self.found = [self._packed(Schedule.of(steps), "everything is kept")]
@@ -74,16 +76,43 @@ class Probes:
         """Bytes that every plan takes, whatever it computes again."""
         return least_budget(Rework(self.work.program, self.prices.costs))
 
+    @cached_property
+    def _plain(self) -> tuple[Rework, Weighed]:
+        """The steps in their order, and what they take when none runs again."""
+        rework = Rework(self.work.program, self.prices.costs, self.order)
+        return rework, rework.weigh({})
+
     def least_of(self, allowed: int | None) -> int:
         """Bytes that every plan takes that computes no more than `allowed` again."""
+        least = max(self.least, self._excluded + 1)
         if allowed is None:
-            return self.least
-        return max([self.least, *(b.budget + 1 for b in self.bounds if b.work > allowed)])
+            return least
+        return max([least, *(b.budget + 1 for b in self.bounds if b.work > allowed)])
+
+    def missed(self, allowed: int | None, effort: float) -> int:
+        """The greatest budget that was asked for in vain: all plans known there do more; or -1."""
+        asked = [budget for budget, how_far in self._asked if how_far >= effort]
+        return max((b for b in asked if not self._has(b, allowed)), default=-1)
+
+    def _has(self, budget: int, allowed: int | None) -> bool:
+        fits = (p for p in self.found if p.plan.peak <= budget)
+        return any(allowed is None or work_of(p) <= allowed for p in fits)
+
+    def prove(self, budget: int, effort: float) -> None:
+        """Learn what work every plan within a budget does, without a search for one."""
+        if (budget, effort) in self._proved:
+            return
+        self._proved.add((budget, effort))
+        for certificate in certificates(self._plain[0], budget, self._plain[1], effort):
+            if certificate is None:
+                self._excluded = max(self._excluded, budget)
+            else:
+                self.bounds.append(Bound(budget, certificate.bound, certificate.how))
 
     def ask(self, budget: int, effort: float) -> Planned | None:
         """The cheapest plan known whose arena has no more bytes, after a search of some effort."""
         asked = (budget, effort)
-        if asked not in self._asked and self.least <= budget < self.found[0].plan.peak:
+        if asked not in self._asked and self.least_of(None) <= budget < self.found[0].plan.peak:
             self._search(budget, effort)
             self._asked.add(asked)
         return self.known(budget)
@@ -97,7 +126,7 @@ class Probes:
         strongest = max(
             (b for b in self.bounds if b.budget >= budget), key=lambda b: b.work, default=None
         )
-        proof = replace(best.proof, budget=budget, least=self.least)
+        proof = replace(best.proof, budget=budget, least=self.least_of(None))
         if strongest is not None and proof.extra:
             proof = replace(
                 proof, bound=min(strongest.work, proof.extra), which_bound=strongest.how
@@ -118,9 +147,9 @@ class Probes:
                     order=self.order,
                     solver=self.solver,
                 )
-            except OverBudget:
+            except OverBudget as over:
+                self._learn(over, target)
                 if not attempt:
-                    self.unreached = max(self.unreached, budget)
                     self.cook()
                 return
             if not attempt:
@@ -131,6 +160,16 @@ class Probes:
             if excess <= 0:
                 return
             target = min(target, found.plan.load) - excess
+
+    def _learn(self, over: OverBudget, target: int) -> None:
+        """What a search in vain leaves: a proof that nothing fits, or a plan of some more bytes."""
+        if over.proven:
+            self._excluded = max(self._excluded, target)
+        schedule = Schedule.of(over.order)
+        extra = self._extra(schedule)
+        if over.order and not any(p.plan.peak <= over.reached and work_of(p) <= extra
+                                  for p in self.found):  # fmt: skip
+            self.found.append(self._packed(schedule, "search for the least peak"))
 
     def cook(self) -> None:
         """Add what simple recipes give, once: they may find more where the planner finds little."""
@@ -154,12 +193,16 @@ class Probes:
 
     def _packed(self, schedule: Schedule, how: str) -> Planned:
         """The plan of a schedule, its arena packed; nothing is proven of it yet."""
-        costs = self.prices.of(self.work.program)
         found = planned(self.work, self.name, schedule)
-        extra = sum(costs[s] or 0 for s in schedule.recomputed)
+        extra = self._extra(schedule)
         which = "none" if extra else "nothing runs again"
         proof = Proof(found.plan.peak, 0, extra, 0, self.total, which, how, self.prices.unit)
         return replace(found, proof=proof)
+
+    def _extra(self, schedule: Schedule) -> int:
+        """What a schedule computes again."""
+        costs = self.prices.of(self.work.program)
+        return sum(costs[s] or 0 for s in schedule.recomputed)
 
 
 def work_of(found: Planned) -> int:

@@ -150,9 +150,8 @@ def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
 def halved(probes: Probes, allowed: int | None, effort: float, rounds: int = _ROUNDS) -> Planned:
     """The plan of least peak of no more work than allowed, after halving the range of budgets."""
     probes.cook()
-    kept = probes.found[0].plan.peak
-    low = probes.least_of(allowed) - 1
-    fine = max((kept - low) // _FINE, 1)
+    fine = resolution(probes)
+    low = max(probes.least_of(allowed) - 1, probes.missed(allowed, effort))
     for _ in range(rounds):
         high = least_known(probes, allowed).plan.peak
         if high - low <= fine:
@@ -164,6 +163,11 @@ def halved(probes: Probes, allowed: int | None, effort: float, rounds: int = _RO
         low = max(low, probes.least_of(allowed) - 1)
     probes.ask(least_known(probes, allowed).plan.peak, effort)
     return least_known(probes, allowed)
+
+
+def resolution(probes: Probes) -> int:
+    """Bytes by which budgets have to differ to be told apart."""
+    return max((probes.found[0].plan.peak - probes.least) // _FINE, 1)
 
 
 def least_known(probes: Probes, allowed: int | None) -> Planned:
@@ -191,17 +195,16 @@ def _unreachable(probes: Probes, arena: int, state: int, search: Search) -> Grad
     with suppress(TimeIsUp), time_limit(search.seconds):
         halved(probes, None, min(QUICK, search.effort))
     reached = least_known(probes, None).plan.peak + state
-    least = probes.least + state
+    least = probes.least_of(None) + state
     beside = f" (optimizer state of {format_bytes(state)} included)" if state else ""
     head = f"{format_bytes(max(arena + state, 0))} cannot be reached{beside}"
-    if arena >= probes.least:
+    if arena >= probes.least_of(None):
         head = f"no plan was found within {format_bytes(arena + state)}{beside}"
     if reached == least:
         return GradtoolError(f"{head}: the smallest budget is {reached} bytes, which is proven")
     return GradtoolError(
         f"{head}: the smallest budget known to suffice is {format_bytes(reached)}"
-        f" ({reached} bytes), and below {format_bytes(least)} there is none: some step needs as"
-        " much by itself"
+        f" ({reached} bytes), and below {format_bytes(least)} there is none, which is proven"
     )
 
 

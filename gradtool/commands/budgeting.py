@@ -44,7 +44,8 @@ budget_options = together(
                  help="Print the largest batch that fits into --memory, by plan; write nothing."),
     click.option("--memory", metavar="SIZE", help="With --max-batch: the memory there is."),
     click.option("--optimizer", type=click.Choice(OPTIMIZERS), default="none", show_default=True,
-                 help="Count the state of this optimizer as part of the budget."),
+                 help="Update the parameters in place of returning their gradients, as grad does; "
+                      "of a model that holds gradients, count this optimizer's state as well."),
     click.option("--cost", metavar="flops|time|FILE", default="flops", show_default=True,
                  help="What extra work is: FLOPs, time measured now on the CPU, or the times in a "
                       "file of gradtool run --profile."),

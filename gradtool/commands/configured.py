@@ -38,11 +38,11 @@ def require(ctx: click.Context) -> Config:
     found = configuration(ctx)
     if found is None:
         raise UsageError(
-            "no configuration: write [[case]] tables into gradtool.toml, or [[tool.gradtool.case]] "
-            "into pyproject.toml, or name a file with --config before the command"
+            "no configuration: gradtool init writes one, with a case for each model here; or name "
+            "a file with --config before the command"
         )
     if not found.cases:
-        raise UsageError(f"{found.path}: has no [[case]]")
+        raise UsageError(f"{found.path}: has no [[case]]: gradtool init --force writes one")
     return found
 
 

@@ -32,7 +32,7 @@ def frontier(ctx: click.Context, opened: Opened, options: Mapping[str, Any]) -> 
     with bar(f"planning {opened.name}", color=color(ctx)):
         search = replace(asked(options).search()(work), effort=QUICK)
         found = frontier_of(work, options["points"], search)
-    state = Budget(optimizer=options["optimizer"]).state(work)
+    state = Budget(optimizer=opened.options["optimizer"]).state(work)
     form = options["form"]
     if form == "json":
         document = reports.frontier_json(found, work.kept, opened.name, opened.dims, state)
@@ -60,7 +60,7 @@ def max_batch(ctx: click.Context, opened: Opened, options: Mapping[str, Any]) ->
     chosen = {name: STRATEGIES[name] for name in BATCHED}
     with bar("looking for the largest batch", total=len(chosen), color=color(ctx)) as shown:
         found = largest_batches(
-            grown, chosen, memory, optimizer=options["optimizer"], done=shown.advance
+            grown, chosen, memory, optimizer=opened.options["optimizer"], done=shown.advance
         )
     if options["form"] == "json":
         print_json({"schema_version": SCHEMA_VERSION, "model": opened.name,

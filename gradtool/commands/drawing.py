@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradtool.commands.output import color, print_json, print_line, print_table, say
+from gradtool.commands.plan_names import strategy_named
 from gradtool.commands.planning import SCHEMA_VERSION, plan, row
 from gradtool.errors import UsageError
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from gradtool.commands.workloads import Opened
     from gradtool.plans import Planned
 
-PLANS = ("none", "mirror", "sqrt", "segments", "min-cut", "optimal")
+KEEP = "keep"
 USUAL = ("mirror", "sqrt")
 FILES = ("html", "trace")
 
@@ -54,10 +55,9 @@ def write(ctx: click.Context, opened: Opened, form: str, options: Mapping[str, A
     from gradtool.reports.page_data import Page
     from gradtool.reports.trace import planned_trace
     from gradtool.reports.units import format_bytes
-    from gradtool.strategies import KEEP, STRATEGIES
 
     names = dict.fromkeys((KEEP, *(options["plan"] or USUAL)))
-    found = plan(ctx, opened, [STRATEGIES[name] for name in names])
+    found = plan(ctx, opened, [strategy_named(name) for name in names])
     rows = [row(opened, each) for each in found]
     texts = {}
     if options["html"] is not None:

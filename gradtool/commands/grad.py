@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from gradtool.commands.models import differentiate, discover, open_model, remember
+from gradtool.commands.discovery import meant, remember
+from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
     PATH,
     format_option,
@@ -78,21 +79,21 @@ def command(
     from gradtool import api
     from gradtool.io import atomic
 
-    source = model if model is not None else discover(ctx)
-    targets = _targets(source, output, split=split)
+    asked = meant(ctx, [model], (dims, shapes, batch), options, sized=False)
+    targets = _targets(asked.source, output, split=split)
     for target in targets:
         if target != "-":
             atomic.target(target, force=force)
-    loaded = open_model(ctx, source, dims, shapes, batch, opset)
-    training = differentiate(ctx, loaded, {**options, "loss_seed": split})
+    loaded = open_model(ctx, asked.source, dims, shapes, batch, opset)
+    training = differentiate(ctx, loaded, {**asked.options, "loss_seed": split})
     halves = api.split(training) if split else None
     graphs: list[Any] = [halves.forward, halves.backward] if halves else [training]
     written = [
         api.save(graph, path, force=force, external_data=external_data, functions=functions)
         for graph, path in zip(graphs, targets, strict=True)
     ]
-    remember(source)
-    _show(ctx, source, training, written, form, halves.saved if halves else ())
+    remember(asked.source)
+    _show(ctx, asked.source, training, written, form, halves.saved if halves else ())
 
 
 def _targets(source: str, output: str | None, *, split: bool) -> list[str]:

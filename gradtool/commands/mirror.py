@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands.models import discover
+from gradtool.commands.discovery import meant
 from gradtool.commands.options import (
     PATH,
     grad_options,
@@ -80,10 +80,10 @@ def command(
 
     _refuse(report=report, models=models, explain=explain, checkpoints=checkpoints, **options)
     chosen = partial(strategies.mirror, policy=policy_named(policy), keep=keep, drop=drop)
-    sources = models or (discover(ctx),)
+    asked = meant(ctx, models, (dims, shapes, batch), options)
     if not report and explain is None:
-        writing.require_target(sources[0], "mirror", options)
-    opened = open_workloads(ctx, sources, sizes=(dims, shapes, batch), options=options)
+        writing.require_target(asked.source, "mirror", options)
+    opened = open_workloads(ctx, asked.sources, sizes=asked.sizes, options=asked.options)
     if explain is not None:
         planning.explain(ctx, opened[0], chosen, explain, options["form"])
         return

@@ -1,11 +1,8 @@
-"""From what the user typed to a model: found, loaded, differentiated if it must be."""
+"""From what the user typed to a model: loaded, differentiated if it must be."""
 
 from __future__ import annotations
 
-import json
-import mmap
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +15,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.passes.training import TrainingGraph
-
-LAST = Path(".gradtool") / "last.json"
-OURS = b"gradtool.gradients"  # metadata of every file with gradients that we write
 
 
 def open_model(
@@ -61,17 +55,43 @@ def _unique(pairs: Iterable[tuple[str, Any]], flag: str) -> dict[str, Any]:
 
 def training_of(ctx: click.Context, loaded: ir.Model, options: dict[str, Any]) -> ir.Model:
     """The training graph of a model: itself if it holds gradients and no loss is named."""
-    from gradtool import api
-
-    named = options["loss"] not in ("auto", ["auto"]) or options["head_grads"]
-    if api.is_training_graph(loaded) and not named:
+    if _is_differentiated(loaded, options):
         if options.get("update", "none") != "none":
             raise UsageError("--optimizer: the model holds its gradients; give the forward model")
         return loaded
     made = differentiate(ctx, loaded, options)
     count = len(made.gradients) + len(made.updates)
-    say(ctx, f"loss: {made.loss_said}   parameters: {count} of {made.candidates}")
+    optimizer = f"   optimizer: {options['update']}" if made.updates else ""
+    say(ctx, f"loss: {made.loss_said}   parameters: {count} of {made.candidates}{optimizer}")
     return made.model
+
+
+def _is_differentiated(loaded: ir.Model, options: Mapping[str, Any]) -> bool:
+    """Whether a model holds its gradients, and none of them is to be differentiated again."""
+    from gradtool import api
+
+    named = options["loss"] not in ("auto", ["auto"]) or options["head_grads"]
+    return api.is_training_graph(loaded) and not named
+
+
+def with_state(loaded: ir.Model, options: dict[str, Any]) -> dict[str, Any]:
+    """The options for a model, where `optimizer` may name one whose state is part of a budget.
+
+    A forward model gets its updates (the option `update`), whose state is in the graph and counts
+    by itself; of a model that holds its gradients but no updates, the state is counted beside it.
+
+    Raises:
+        UsageError: the model holds updates already.
+    """
+    from gradtool.passes.stages import require_no_updates
+
+    given = options.get("optimizer", "none")
+    if given == "none":
+        return options
+    if _is_differentiated(loaded, options):
+        require_no_updates(loaded)
+        return options
+    return options | {"optimizer": "none", "update": given}
 
 
 def differentiate(ctx: click.Context, model: ir.Model, options: dict[str, Any]) -> TrainingGraph:
@@ -129,77 +149,3 @@ def expand(patterns: Sequence[str]) -> list[str]:
             raise UsageError(f"{pattern}: cannot be read: {reason}") from error
         found += [line for line in lines if line.strip()]
     return found
-
-
-def discover(ctx: click.Context) -> str:
-    """The model meant when none is named: of the cases, the last one here, or the only one.
-
-    Raises:
-        UsageError: there is no model here, or several.
-    """
-    configured = _configured(ctx)
-    if configured is not None:
-        return configured
-    last = None if os.environ.get("CI") else _last()
-    if last is not None:
-        say(ctx, f"model: {last} (the last 'gradtool grad' here)")
-        return last
-    found = [str(path) for path in sorted(Path().glob("*.onnx")) if not is_ours(path)]
-    if len(found) == 1:
-        say(ctx, f"model: {found[0]} (the only one here)")
-        return found[0]
-    if not found:
-        raise UsageError("no MODEL given, and there is no .onnx file in this folder")
-    raise UsageError(f"no MODEL given; here are {', '.join(found)}")
-
-
-def _configured(ctx: click.Context) -> str | None:
-    """The model of all cases of the configuration, None where there is no case."""
-    from gradtool.commands.configured import configuration
-
-    found = configuration(ctx)
-    if found is None or not found.cases:
-        return None
-    paths = list(dict.fromkeys(str(case.path) for case in found.cases))
-    if len(paths) > 1:
-        raise UsageError(f"no MODEL given; the cases of {found.path} are of {', '.join(paths)}")
-    say(ctx, f"model: {paths[0]} (of the cases in {found.path})")
-    return paths[0]
-
-
-def remember(path: str) -> None:
-    """Note the model of a `grad`, with its hash, for later commands in this folder."""
-    if path == "-":
-        return
-    try:
-        note = {"model": path, "sha256": _digest(Path(path))}
-        LAST.parent.mkdir(exist_ok=True)
-        (LAST.parent / ".gitignore").write_text("*\n", encoding="utf-8")
-        LAST.write_text(json.dumps(note) + "\n", encoding="utf-8")
-    except OSError:
-        return  # a folder that cannot be written to has no memory
-
-
-def _last() -> str | None:
-    try:
-        note = json.loads(LAST.read_text(encoding="utf-8"))
-        path = str(note["model"])
-        return path if _digest(Path(path)) == note["sha256"] else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _digest(path: Path) -> str:
-    import hashlib
-
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def is_ours(path: Path) -> bool:
-    """Whether we wrote this file: its metadata lies in it as plain text."""
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return data.find(OURS) >= 0
-    except (OSError, ValueError):
-        return False

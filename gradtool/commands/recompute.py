@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gradtool.commands import budgeting
-from gradtool.commands.models import discover
+from gradtool.commands.discovery import meant
 from gradtool.commands.options import (
     grad_options,
     model_argument,
@@ -54,14 +54,14 @@ def command(
     from gradtool.commands import curves, writing
     from gradtool.commands.workloads import open_workloads
 
-    goal, source = budgeting.goal_of(options), model
-    chosen = None if goal in curves.SHOWN else budgeting.asked(options).plans()
-    if source is None:
-        source = discover(ctx)
-    if chosen is not None:
-        writing.require_target(source, "recompute", options)
-    (opened,) = open_workloads(ctx, [source], sizes=(dims, shapes, batch), options=options)
-    if chosen is None:
+    goal = budgeting.goal_of(options)
+    if goal not in curves.SHOWN:
+        budgeting.asked(options).plans()
+    asked = meant(ctx, [model], (dims, shapes, batch), options)
+    if goal not in curves.SHOWN:
+        writing.require_target(asked.source, "recompute", options)
+    (opened,) = open_workloads(ctx, asked.sources, sizes=asked.sizes, options=asked.options)
+    if goal in curves.SHOWN:
         curves.SHOWN[goal](ctx, opened, options)
     else:
-        writing.write(ctx, opened, chosen, "recompute", options)
+        writing.write(ctx, opened, budgeting.asked(opened.options).plans(), "recompute", options)

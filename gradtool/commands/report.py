@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands import drawing
+from gradtool.commands import drawing, plan_names
 from gradtool.commands.options import (
     PATH,
     grad_options,
@@ -55,9 +55,10 @@ WIDTH = 78  # columns of the timeline
 )
 @click.option(
     "--plan",
-    type=click.Choice(drawing.PLANS),
     multiple=True,
-    help="With --html and --trace: a plan beside keeping everything.  "
+    callback=plan_names.plan_names,
+    metavar=plan_names.METAVAR,
+    help="With --html and --trace: a plan beside keeping everything, or the one in a file.  "
     f"[default: {', '.join(drawing.USUAL)}]",
 )
 @click.option(

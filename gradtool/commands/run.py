@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from gradtool.commands.models import discover, expand, open_model, training_of
+from gradtool.commands import plan_names
+from gradtool.commands.discovery import meant
+from gradtool.commands.models import expand, open_model, training_of
 from gradtool.commands.options import (
     PATH,
     format_option,
@@ -20,21 +22,6 @@ from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-
-
-PLANS = ("keep", "none", "mirror", "sqrt", "segments", "min-cut", "optimal")
-PLAN_FILE = ".json"
-
-
-def _plan(_ctx: click.Context, _param: click.Parameter, given: str) -> str:
-    if given in PLANS or given.endswith(PLAN_FILE):
-        return given
-    from gradtool.text import suggest
-
-    raise UsageError(
-        f"no plan {given!r}{suggest(given, PLANS)}; there are {', '.join(PLANS)}, and files that "
-        f"end in {PLAN_FILE}"
-    )
 
 
 @click.command("run")
@@ -67,10 +54,10 @@ def _plan(_ctx: click.Context, _param: click.Parameter, given: str) -> str:
 @click.option(
     "--plan",
     "plan",
-    callback=_plan,
+    callback=plan_names.plan_name,
     default="keep",
     show_default=True,
-    metavar="|".join((*PLANS, "FILE.json")),
+    metavar=plan_names.METAVAR,
     help="What to compute again; none: only the order of the steps changes; or the plan in a file.",
 )
 @click.option(
@@ -159,9 +146,9 @@ def command(
     for path in (save_grads, save_outputs, profile, trace):
         if path is not None:
             atomic.target(path, force=force)
-    source = model if model is not None else discover(ctx)
-    loaded = open_model(ctx, source, dims, shapes, batch)
-    training = _chosen(ctx, loaded, expand(fetch), options)
+    asked = meant(ctx, [model], (dims, shapes, batch), options, sized=inputs == "random")
+    loaded = open_model(ctx, asked.source, *asked.sizes)
+    training = _chosen(ctx, loaded, expand(fetch), asked.options)
     arrays = api.read_inputs(training, inputs, seed)
     chosen = _planned(ctx, training, plan, arrays)
     result = api.run(
@@ -186,7 +173,7 @@ def command(
         from gradtool.reports.trace import measured_trace
 
         costs = step_costs(chosen, arrays, device=where, repeats=max(repeat, REPEATS))
-        save({trace: measured_trace(costs, source, result.measurement)}, force=force)
+        save({trace: measured_trace(costs, asked.source, result.measurement)}, force=force)
 
 
 def _place(device: str, engine: str, *, flags: bool) -> str:
@@ -244,7 +231,7 @@ def _planned(ctx: click.Context, training: ir.Model, plan: str, arrays: Any) -> 
 
     dims = sizes(training, arrays)
     with bar(f"planning {plan}", color=color(ctx)):
-        if plan.endswith(PLAN_FILE):
+        if plan.endswith(plan_names.SUFFIX):
             return api.recompute(training, plan=plan, dims=dims).model
         return api.recompute(training, plan, dims=dims).model
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands.models import is_ours
+from gradtool.commands.discovery import is_ours
 from gradtool.commands.output import color, say
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.text import suggest

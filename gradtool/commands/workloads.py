@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands.models import discover, open_model, training_of
+from gradtool.commands.discovery import Sizes, meant
+from gradtool.commands.models import open_model, training_of, with_state
 from gradtool.commands.output import say
 from gradtool.errors import GradtoolError, UsageError
 
@@ -77,23 +78,24 @@ def open_workloads(
     ctx: click.Context,
     models: Sequence[str],
     *,
-    sizes: tuple[Sequence[str], Sequence[str], int | None],
+    sizes: Sizes,
     options: dict[str, Any],
 ) -> list[Opened]:
-    """The models named, or the one that is meant when none is. `sizes` are --dim, --shape, --batch.
+    """The models named, or the one that is meant when none is.
 
     Raises:
         UsageError: standard input is named twice, or no model is found.
     """
     if list(models).count("-") > 1:
         raise UsageError("standard input can be read once: give - once")
-    return [_open(ctx, source, sizes, options) for source in models or (discover(ctx),)]
+    asked = meant(ctx, models, sizes, options)
+    return [_open(ctx, source, asked.sizes, asked.options) for source in asked.sources]
 
 
 def _open(
     ctx: click.Context,
     source: str,
-    sizes: tuple[Sequence[str], Sequence[str], int | None],
+    sizes: Sizes,
     options: dict[str, Any],
 ) -> Opened:
     from gradtool import io
@@ -103,6 +105,7 @@ def _open(
 
     with bar(f"reading {source}", color=color(ctx)):
         loaded = open_model(ctx, source, *sizes)
+        options = with_state(loaded, options)
         training = training_of(ctx, loaded, options)
     assumed = dict.fromkeys(io.symbols(training), 1)
     said = ", ".join(f"{name}={size}" for name, size in assumed.items())

@@ -7,12 +7,26 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
+from gradtool.errors import UsageError
+
 STAGE = "gradtool.stage"
 HEADS = "gradtool.heads"
 HOISTED = "gradtool.hoisted"
 STATE = "gradtool.state"
 OPTIMIZER = "gradtool.optimizer"
 DEFAULTS = "gradtool.defaults"
+
+
+def require_no_updates(model: ir.Model) -> None:
+    """Refuse to count the state of an optimizer twice.
+
+    Raises:
+        UsageError: the model updates its parameters.
+    """
+    if OPTIMIZER in model.metadata_props:
+        raise UsageError(
+            "the model updates its parameters, and the state of that is counted: name no optimizer"
+        )
 
 
 def stage(node: ir.Node) -> str:

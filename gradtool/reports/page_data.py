@@ -75,8 +75,8 @@ def _plan(
 ) -> dict[str, Any]:
     plan, share = row.plan, row.extra_share
     return {
-        "name": plan.name,
-        "title": row.title,
+        "name": shown(plan.name),
+        "title": shown(row.title),
         "peak": int(plan.peak),
         "peak_step": int(plan.peak_step),
         "saved": format_percent(row.saved(kept)),

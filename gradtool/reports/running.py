@@ -84,20 +84,20 @@ def run_lines(result: Result, where: str) -> list[str]:
 
 
 def run_json(result: Result, where: str, *, fetched: bool = False) -> dict[str, Any]:
-    """The same for machines; bytes and seconds."""
+    """The same for machines; bytes and seconds, and as text the numbers that JSON lacks."""
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "device": where,
-        "loss": result.loss,
+        "loss": None if result.loss is None else _number(result.loss),
         "seconds": result.seconds,
         "gradients": {
-            name: {"shape": list(array.shape), "norm": _norm(array)}
+            name: {"shape": list(array.shape), "norm": _number(_norm(array))}
             for name, array in result.gradients.items()
         },
     }
     if fetched or not result.gradients:
         document["outputs"] = {
-            name: {"shape": list(array.shape), "norm": _norm(array)}
+            name: {"shape": list(array.shape), "norm": _number(_norm(array))}
             for name, array in result.outputs.items()
         }
     if result.plan is not None:
@@ -117,3 +117,8 @@ def run_json(result: Result, where: str, *, fetched: bool = False) -> dict[str, 
             "step_seconds": m.seconds,
         }
     return document
+
+
+def _number(found: float) -> float | str:
+    """A number, or `nan`, `inf` or `-inf` as text."""
+    return found if np.isfinite(found) else str(float(found))

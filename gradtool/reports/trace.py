@@ -35,7 +35,7 @@ def planned_trace(plans: Sequence[Plan], model: str) -> str:
     events: list[Event] = []
     for pid, plan in enumerate(plans, 1):
         durations = [PLANNED] * len(plan.program.steps)
-        title = f"{TITLES.get(plan.name, plan.name)}: planned, 1 µs is one step"
+        title = f"{shown(TITLES.get(plan.name, plan.name))}: planned, 1 µs is one step"
         events += _process(pid, title, plan)
         events += _slices(pid, plan, durations)
         events += _counters(pid, "planned bytes", by_region(plan), durations)

@@ -5,6 +5,8 @@ import json
 import pytest
 from deep import deep
 
+import gradtool as gt
+
 
 @pytest.fixture
 def net(model):
@@ -49,10 +51,37 @@ def test_an_unreachable_budget_is_one_line_and_exit_1(run, net, tmp_path):
     assert not (tmp_path / "deep.recompute.onnx").exists()
 
 
-def test_optimizer_state_is_said(run, net):
-    outcome = recompute(run, net, "--budget", "90%", "--optimizer", "adam")
+def test_a_forward_model_gets_the_updates_of_the_optimizer(run, net, tmp_path):
+    flags = ("--budget", "90%", "--optimizer", "adam")
+    outcome = recompute(run, net, *flags)
+    kept, found = document(outcome)["plans"]
+    plain = document(recompute(run, net, "--budget", "90%", "-o", "plain.onnx"))["plans"][0]
+    written = gt.load(tmp_path / "deep.recompute.onnx")
 
+    assert "optimizer: adam" in outcome.err
+    assert "gradtool.optimizer" in written.metadata_props
+    assert plain["peak_bytes"] < kept["peak_bytes"]
+    assert found["peak_bytes"] <= 0.9 * kept["peak_bytes"]
+    assert not any("with the state of adam" in note for note in document(outcome)["notes"])
+
+
+def test_the_state_beside_a_model_that_holds_its_gradients_is_counted_and_said(run, net):
+    assert run("grad", net).code == 0
+    flags = ("--budget", "90%", "--optimizer", "adam")
+    outcome = recompute(run, "deep.grad.onnx", *flags, "-o", "counted.onnx")
+
+    assert outcome.code == 0, outcome.err
     assert "with the state of adam" in document(outcome)["notes"][-1]
+
+
+def test_the_state_is_not_counted_twice(run, net):
+    assert run("grad", net, "--optimizer", "sgd").code == 0
+    outcome = recompute(run, "deep.grad.onnx", "--budget", "90%", "--optimizer", "adam")
+
+    assert outcome.code == 2
+    assert outcome.err.endswith(
+        "the model updates its parameters, and the state of that is counted: name no optimizer\n"
+    )
 
 
 def test_a_plan_goes_through_a_file(run, net):

@@ -436,17 +436,6 @@ def test_the_summary_of_a_job_has_the_markdown_too(check, repository, monkeypatc
     assert (repository / "summary.md").read_text().startswith("before\n### gradtool check: 1 case")
 
 
-def test_the_model_of_the_cases_is_meant_where_none_is_named(run, repository):
-    write(repository / "another.onnx")
-
-    outcome = run("report", "--format", "json")
-
-    assert outcome.code == 0
-    assert outcome.err.startswith("model: net.onnx (of the cases in gradtool.toml)\n")
-    (repository / "gradtool.toml").write_text(CONFIG + '[[case]]\nmodel = "another.onnx"\n')
-    assert "are of net.onnx, another.onnx" in run("report").err
-
-
 def test_names_of_a_model_are_inert_from_end_to_end(check, repository):
     model = gates.net(width=32)
     names = dict(

@@ -25,6 +25,34 @@ def test_plans_are_those_that_are_named_and_keep(run, tiny_model):
     assert list(document["written"]) == ["a.html"]
 
 
+def test_a_plan_in_a_file_is_one_of_the_plans_and_is_called_by_the_file(run, tiny_model, tmp_path):
+    planned = run("recompute", tiny_model, "--batch", "4", "--strategy", "sqrt", "-o", "p.json")
+    assert planned.code == 0
+
+    outcome = run("report", tiny_model, "--batch", "4", "--html", "a.html", "--trace", "a.json",
+                  "--plan", "sqrt", "--plan", "p.json", "--plan", "p.json",
+                  "--format", "json")  # fmt: skip
+
+    document = json.loads(outcome.out)
+    names = [plan["plan"] for plan in document["plans"]]
+    sqrt, file = document["plans"][1:]
+    assert names == ["keep", "sqrt", "p.json"]
+    assert {**sqrt, "plan": ""} == {**file, "plan": ""}
+    assert "plan: p.json" in document["notes"]
+    assert '"title":"p.json"' in (tmp_path / "a.html").read_text()
+    assert "p.json: planned" in (tmp_path / "a.json").read_text(encoding="utf-8")
+
+
+def test_a_plan_for_other_sizes_is_refused_and_nothing_is_written(run, tiny_model, tmp_path):
+    run("recompute", tiny_model, "--batch", "4", "--strategy", "sqrt", "-o", "p.json")
+
+    outcome = run("report", tiny_model, "--batch", "8", "--html", "a.html", "--plan", "p.json")
+
+    assert outcome.code == 2
+    assert outcome.err.endswith("gradtool: p.json: the plan is for batch=4, here it is 8\n")
+    assert not (tmp_path / "a.html").exists()
+
+
 def test_the_frontier_is_part_of_the_page(run, tiny_model, tmp_path):
     outcome = run("report", tiny_model, "--batch", "4", "--html", "a.html", "--frontier")
 
@@ -41,6 +69,8 @@ def test_the_frontier_is_part_of_the_page(run, tiny_model, tmp_path):
         (("--html", "a", "--trace", "a"), "--html and --trace name the same file"),
         (("--html", "a.html", "--by", "op"), "--by is of what is printed"),
         (("--html", "missing/a.html"), "there is no folder"),
+        (("--html", "a.html", "--plan", "sqr"), "no plan 'sqr'; did you mean 'sqrt'?"),
+        (("--html", "a.html", "--plan", "p.json"), "p.json: cannot be read: No such file"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(run, tiny_model, flags, message):

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import click
 import jsonschema
+import numpy as np
 import pytest
 from deep import deep
 from gates import CONFIG, failing, gate, passing, write
 
+from gradtool.cli import group
 from gradtool.commands.schema import FOLDER, SCHEMAS
 from gradtool.reports.gate import RENDERERS
 
@@ -56,6 +59,20 @@ def test_every_schema_is_printed_by_a_name_and_listed(run):
     outcome = run("schema")
     assert outcome.code == 0
     assert [line.split()[0] for line in outcome.out.splitlines()[2:]] == list(SCHEMAS)
+
+
+def test_every_command_that_prints_json_has_a_schema():
+    context = click.Context(group)
+    found = []
+    for name in group.list_commands(context):
+        options = group.get_command(context, name).params
+        choices = [c for o in options for c in getattr(o.type, "choices", ())]
+        if "json" in choices:
+            found.append(name)
+
+    assert {"grad", "mirror", "recompute", "report", "run", "compare", "ops", "doctor"} <= {*found}
+    told = " ".join(SCHEMAS.values()).split()
+    assert [name for name in found if name not in told] == []
 
 
 def test_an_unknown_name_is_refused(run):
@@ -137,6 +154,18 @@ def test_profiles(run, valid, net, tmp_path):
 def test_run(run, valid, net):
     valid("run", run("run", net, "--measure", "--device", "cpu", "--format", "json"))
     valid("run", run("run", net, "--fetch", "s1", "--device", "cpu", "--format", "json"))
+
+
+def test_numbers_that_json_lacks_are_text(run, valid, model, tmp_path):
+    path = model("nan (float[2] x) => (float loss) {"
+                 " y = Log (x) loss = ReduceMean <keepdims = 0> (y) }")  # fmt: skip
+    np.savez(tmp_path / "i.npz", x=np.zeros(2, np.float32))
+
+    found = valid(
+        "run", run("run", path, "--inputs", "i.npz", "--device", "cpu", "--format", "json")
+    )
+
+    assert (found["loss"], found["gradients"]["x"]["norm"]) == ("-inf", "inf")
 
 
 def test_check_and_baselines(run, valid, tmp_path):

@@ -25,7 +25,7 @@ case("ai.gradtool::MaxPoolTraining", x, kernel_shape=[3, 2], strides=[1, 3], pad
      **places)  # fmt: skip
 case("ai.gradtool::MaxPoolTraining", x, kernel_shape=[3, 3], strides=[2, 3], ceil_mode=1,
      pads=[1, 0, 1, 1], **places)  # fmt: skip
-case("ai.gradtool::MaxPoolTraining", distinct(2, 3, 20, 18), kernel_shape=[2, 3], dilations=[3, 2],
+case("ai.gradtool::MaxPoolTraining", distinct(2, 3, 20, 18), kernel_shape=[2, 3], strides=[3, 2],
      auto_pad="SAME_LOWER", **places)  # fmt: skip
 case("ai.gradtool::MaxPoolTraining", distinct(2, 2, 9), kernel_shape=[3], strides=[2],
      pads=[1, 0], **places)  # fmt: skip

@@ -152,8 +152,8 @@ def _add_in_planes(xp, dx, places, dy, work):
         part = slice(first, first + step), slice(start, start + width)
         values = dy[part]
         rows = work[: values.size].reshape(values.shape)
-        begins = xp.arange(len(values))[:, None] * dx.shape[1]
-        xp.add(places[part], begins, out=rows)
+        xp.copyto(rows, places[part])
+        xp.add(rows, xp.arange(len(rows))[:, None] * dx.shape[1], out=rows)
         accumulate(xp, "add", dx[part[0]].reshape(-1), rows.reshape(-1), values.reshape(-1))
 
 

@@ -107,7 +107,8 @@ def cheapest(
         schedule, how = Schedule.of(polished.order), f"{how}, then annealing"
         best = replace(best, schedule=schedule, peak=polished.peak, extra=polished.extra, how=how)
     if best.peak > budget:
-        raise OverBudget(budget, best.peak, least_budget(work), proven=False)
+        least, order = least_budget(work), best.schedule.order
+        raise OverBudget(budget, best.peak, least, proven=False, order=order)
     return best
 
 
@@ -177,7 +178,7 @@ def _lowest(search: Descent) -> Found:
 
 
 def _answer(work: Rework, budget: int, found: Found, certificate: Certificate, how: str) -> Answer:
-    schedule = work.schedule(found.weighed)
+    schedule = work.schedule(found.weighed.places)
     return Answer(
         schedule=schedule,
         budget=budget,

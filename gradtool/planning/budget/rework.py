@@ -92,6 +92,19 @@ class Rework:
         those of `Simulator.profile`, counted from the end so that what nobody reads is known.
         """
         places, during = self._unrolled(drops)
+        kept, profile = self.alive(places, [d == p for d, p in zip(during, places, strict=True)])
+        places, during = [places[e] for e in kept], [during[e] for e in kept]
+        return Weighed(places, during, self.extra(places), profile)
+
+    def extra(self, places: Sequence[int]) -> int:
+        """The cost of what runs again."""
+        return sum(self.costs[p] for p in places) - self.total
+
+    def alive(self, places: Sequence[int], firsts: Sequence[bool]) -> tuple[list[int], list[int]]:
+        """The entries of a schedule that give a result or are read, and the bytes alive at each.
+
+        `places` are the steps in running order, `firsts` says which of them run for the first time.
+        """
         profile: list[int] = []
         kept: list[int] = []
         unread = set(self._ends)
@@ -99,7 +112,7 @@ class Rework:
         for entry in range(len(places) - 1, -1, -1):
             place = places[entry]
             wanted = [r for r in self._passing[place] if r in unread]
-            first = during[entry] == place and self._is_result[place]
+            first = firsts[entry] and self._is_result[place]
             if not wanted and not first:
                 continue
             here = live + self._beside[place]
@@ -117,10 +130,7 @@ class Rework:
                     live += self.bytes[root]
             kept.append(entry)
             profile.append(here)
-        kept.reverse()
-        profile.reverse()
-        places, during = [places[e] for e in kept], [during[e] for e in kept]
-        return Weighed(places, during, sum(self.costs[p] for p in places) - self.total, profile)
+        return kept[::-1], profile[::-1]
 
     def _in_place(self, place: int, unread: set[int], wanted: list[int], *, first: bool) -> int:
         """Bytes that the first output of a step saves by lying where an input ends."""
@@ -158,6 +168,6 @@ class Rework:
                 stack += [r for r in self.reads[step] if r not in available]
         return sorted(again)
 
-    def schedule(self, weighed: Weighed) -> Schedule:
-        """The steps of a weighed schedule, with the names of their instances."""
-        return Schedule.of(self.order[p] for p in weighed.places)
+    def schedule(self, places: Sequence[int]) -> Schedule:
+        """The steps at some places, in that order, with the names of their instances."""
+        return Schedule.of(self.order[p] for p in places)

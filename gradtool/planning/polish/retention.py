@@ -91,9 +91,10 @@ class Retention:
         now += [None] * (count - len(now))
         before: _Run | None = None
         for k in range(count):
-            must = not self.around.may_repeat(step) or (k == 0 and self._is_due(step))
+            must = not self.around.may_repeat(step) or (k == 0 and self._is_due(step)) or step in window.frozen
             there = model.new_constant(1) if must else self._literal(now=now[k] is not None)
-            run = _Run(there, self._number(now[k] or 0), now[k])
+            slot = model.new_constant(now[k]) if step in window.frozen else self._number(now[k] or 0)
+            run = _Run(there, slot, now[k])
             model.add(run.slot < self.slots)
             if before is not None:
                 model.add_implication(there, before.there)

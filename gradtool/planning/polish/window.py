@@ -27,6 +27,7 @@ class Window:
     """
 
     begin: int
+    frozen: frozenset
     steps: tuple[int, ...]
     runs: dict[int, int]
     first: frozenset[int]
@@ -59,7 +60,7 @@ class Surroundings:
         self.ordered = [*pairwise(once), *overwritten]
         self.spoiled = {reader for reader, _ in overwritten}
 
-    def window(self, begin: int, end: int, budget: int, more: int) -> Window:
+    def window(self, begin: int, end: int, budget: int, more: int, free=None) -> Window:
         """The window from one position up to and without another.
 
         Up to `more` steps that do not run there now may run there again.
@@ -77,12 +78,16 @@ class Surroundings:
         runs = {
             s: self._most(s, count, comes_in=s in entering) for s, count in Counter(steps).items()
         }
+        if free is not None:
+            runs = {s: (c if s in free else steps.count(s)) for s, c in runs.items()}
+            again = [s for s in again if s in free]
         runs |= dict.fromkeys(again, 1)
         through = {r for r in inside.keys() & set(owed) if self.maker[r] not in runs}
         settled = frozenset({*standing, *through})
         beside = simulator.fixed + sum(simulator.bytes[r] for r in settled)
         return Window(
             begin=begin,
+            frozen=frozenset() if free is None else frozenset(steps) - frozenset(free),
             steps=steps,
             runs=runs,
             first=first,

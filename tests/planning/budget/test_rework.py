@@ -77,4 +77,4 @@ def test_a_base_order_of_its_own_is_kept():
     before = program("a = Tanh x", "b = Exp x", "y = Mul a b", outputs="y")
     work = Rework(before, [1, 1, 1], order=(1, 0, 2))
 
-    assert work.schedule(work.weigh({})).order == (1, 0, 2)
+    assert work.schedule(work.weigh({}).places).order == (1, 0, 2)

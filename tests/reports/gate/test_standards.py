@@ -72,5 +72,7 @@ def test_the_schemas_refuse_what_departs_from_them():
     assert sarif_mistakes(json.dumps(log)) == [
         "$.runs[0].results[0].level: 'fatal' is not one of ['none', 'note', 'warning', 'error']"
     ]
-    (mistake,) = junit_mistakes(suites.replace('<testcase classname="gradtool check" name="net">', "<testcase>"))
+    (mistake,) = junit_mistakes(
+        suites.replace('<testcase classname="gradtool check" name="net">', "<testcase>")
+    )
     assert "The attribute 'name' is required but missing." in mistake

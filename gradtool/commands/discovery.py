@@ -1,0 +1,184 @@
+"""Which model is meant where none is named, and what the configuration says of it."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from gradtool.commands.output import say
+from gradtool.errors import UsageError
+
+if TYPE_CHECKING:
+    from gradtool.check.cases import Case
+
+Sizes = tuple[Sequence[str], Sequence[str], int | None]  # --dim, --shape, --batch
+
+LAST = Path(".gradtool") / "last.json"
+OURS = b"gradtool.gradients"  # metadata of every file with gradients that we write
+LOSS = ("loss", "labels", "head_grads")  # one choice: which value the gradients are of
+
+
+@dataclass(frozen=True)
+class Meant:
+    """Models, and the flags that they are opened with."""
+
+    sources: tuple[str, ...]
+    sizes: Sizes
+    options: dict[str, Any]
+
+    @property
+    def source(self) -> str:
+        """The one model of a command that takes one."""
+        return self.sources[0]
+
+
+def meant(
+    ctx: click.Context,
+    named: Sequence[str | None],
+    sizes: Sizes,
+    options: Mapping[str, Any],
+    *,
+    sized: bool = True,
+) -> Meant:
+    """The models named, with the flags given; where none is, the one that is meant.
+
+    That of a configuration has the options of its first case, and if `sized` the sizes, where no
+    flag says otherwise: --dim is about one size, --shape and --batch are about all.
+
+    Raises:
+        UsageError: there is no model here, or several.
+    """
+    sources = tuple(name for name in named if name is not None)
+    if sources:
+        return Meant(sources, sizes, dict(options))
+    cases = _cases(ctx)
+    if not cases:
+        return Meant((_found(ctx),), sizes, dict(options))
+    taken = _sizes(cases[0], sizes) if sized else ((), (), None)
+    chosen = _options(ctx, cases[0])
+    _say_case(ctx, cases, taken, chosen)
+    merged = ([*sizes[0], *taken[0]], [*sizes[1], *taken[1]], sizes[2] or taken[2])
+    return Meant((str(cases[0].path),), merged, {**options, **chosen})
+
+
+def remember(path: str) -> None:
+    """Note the model of a `grad`, with its hash, for later commands in this folder."""
+    if path == "-":
+        return
+    try:
+        note = {"model": path, "sha256": _digest(Path(path))}
+        LAST.parent.mkdir(exist_ok=True)
+        (LAST.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+        LAST.write_text(json.dumps(note) + "\n", encoding="utf-8")
+    except OSError:
+        return  # a folder that cannot be written to has no memory
+
+
+def is_ours(path: Path) -> bool:
+    """Whether we wrote this file: its metadata lies in it as plain text."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(OURS) >= 0
+    except (OSError, ValueError):
+        return False
+
+
+def _cases(ctx: click.Context) -> Sequence[Case]:
+    """The cases of the configuration, all of one model; none where there is no configuration."""
+    from gradtool.commands.configured import configuration
+
+    found = configuration(ctx)
+    if found is None:
+        return ()
+    paths = list(dict.fromkeys(str(case.path) for case in found.cases))
+    if len(paths) > 1:
+        raise UsageError(f"no MODEL given; the cases of {found.path} are of {', '.join(paths)}")
+    if paths:
+        say(ctx, f"model: {paths[0]} (of the cases in {found.path})")
+    return found.cases
+
+
+def _sizes(case: Case, given: Sizes) -> Sizes:
+    """The sizes of a case, as flags, that the command line says nothing of."""
+    dims, shapes, batch = given
+    if shapes or batch is not None:
+        return (), (), None
+    named = {text.rpartition("=")[0].strip() for text in dims}
+    return (
+        [f"{name}={size}" for name, size in case.dims.items() if name not in named],
+        [f"{name}={'x'.join(map(str, shape))}" for name, shape in case.shapes.items()],
+        case.batch,
+    )
+
+
+def _options(ctx: click.Context, case: Case) -> dict[str, Any]:
+    """The options of a case, as flags, that the command line says nothing of."""
+    given = {
+        name
+        for name in ctx.params
+        if ctx.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
+    }
+    if given.intersection(LOSS):
+        given.update(LOSS)
+    return {
+        name: _labels(value) if name == "labels" else value
+        for name, value in case.gradient.items()
+        if name not in given
+    }
+
+
+def _labels(found: str | Mapping[str, str]) -> list[str]:
+    if isinstance(found, str):
+        return [found]
+    return [f"{output}={name}" for output, name in found.items()]
+
+
+def _say_case(
+    ctx: click.Context, cases: Sequence[Case], sizes: Sizes, options: Mapping[str, Any]
+) -> None:
+    """Name the case that something is taken of, and what."""
+    dims, shapes, batch = sizes
+    parts = [*dims, *shapes, *([f"batch {batch}"] if batch else [])]
+    parts += [name.replace("_", "-") for name in sorted(options)]
+    if parts:
+        more = f", the first of {len(cases)}" if len(cases) > 1 else ""
+        say(ctx, f"case {cases[0].name!r}{more}: {', '.join(parts)}")
+
+
+def _found(ctx: click.Context) -> str:
+    """The model of the last `grad` here, or the only one."""
+    last = None if os.environ.get("CI") else _last()
+    if last is not None:
+        say(ctx, f"model: {last} (the last 'gradtool grad' here)")
+        return last
+    found = [str(path) for path in sorted(Path().glob("*.onnx")) if not is_ours(path)]
+    if len(found) == 1:
+        say(ctx, f"model: {found[0]} (the only one here)")
+        return found[0]
+    if not found:
+        raise UsageError("no MODEL given, and there is no .onnx file in this folder")
+    raise UsageError(f"no MODEL given; here are {', '.join(found)}")
+
+
+def _last() -> str | None:
+    try:
+        note = json.loads(LAST.read_text(encoding="utf-8"))
+        path = str(note["model"])
+        return path if _digest(Path(path)) == note["sha256"] else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _digest(path: Path) -> str:
+    import hashlib
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
