@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any
 
@@ -21,15 +21,15 @@ from gradtool.exec.kernel import Kernel
 from gradtool.families import full_name
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import expand
+from gradtool.kinds import Kinds
 from gradtool.overwriting import overwriting
 from gradtool.passes.backward import free
 from gradtool.passes.prune import inner_nodes
-from gradtool.passes.stages import clones, original, stage
 from gradtool.passes.train_mode import may_draw
 from gradtool.passes.update_order import changing
-from gradtool.program import Datum, Kind, Program, Spec, Step, View, contiguous, is_contiguous
-
-MAX_SCALAR = 1
+from gradtool.program import Datum, Kind, Program, Spec, Step, View, contiguous
+from gradtool.specs import least_of, spec_of
+from gradtool.views import Views, is_used
 
 
 def flatten(
@@ -84,24 +84,22 @@ class _Flat:
         self,
         model: ir.Model,
         graph: ir.Graph,
-        gradients: set[str] | None = None,
-        trained: set[str] | None = None,
-        state: set[str] | None = None,
+        gradients: AbstractSet[str] = frozenset(),
+        trained: AbstractSet[str] = frozenset(),
+        state: AbstractSet[str] = frozenset(),
         *,
         views: bool = True,
     ) -> None:
-        self.views = views
         self.model = model
         self.graph = graph
-        self.gradients = gradients or set()
-        self.trained = trained or set()
-        self.changing = changing(graph, state) if state else set()
+        self.views = Views(graph, self._kernel) if views else None
+        moving = changing(graph, state) if state else frozenset[ir.Value]()
+        self.kinds = Kinds(self._kernel, gradients, trained, moving)
         self.values: list[Datum] = []
         self.numbers: dict[ir.Value, int] = {}
         self.specs: dict[ir.Value, Spec | None] = {}
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
         self.steps: list[Step] = []
-        self.clones = clones(graph)
 
     def program(
         self,
@@ -139,14 +137,14 @@ class _Flat:
         Outer constants become its own.
         """
         outer = free(graph)
-        constants = [v for v in outer if self._is_constant(v)]
+        constants = [v for v in outer if self.kinds.is_constant(v)]
         captured = [v for v in outer if v not in constants]
         inner = _Flat(self.model, graph)
         for value in (*graph.inputs, *captured):
             inner._number(value, "input")
         inputs = tuple(range(len(inner.values)))
         for value in (*constants, *graph.initializers.values()):
-            inner._constant(value, inner._kind_of_constant(value))
+            inner._constant(value, inner.kinds.of_constant(value))
         for node in graph:
             inner._node(node)
         program = Program(
@@ -164,44 +162,19 @@ class _Flat:
     def _number(self, value: ir.Value, kind: Kind, view: View | None = None) -> int:
         index = self.numbers[value] = len(self.values)
         spec = self._spec(value)
-        least = None if spec is not None else _least(value)
+        least = None if spec is not None else least_of(value)
         self.values.append(Datum(value.name or "", spec, kind, view, least))
         return index
 
     def _spec(self, value: ir.Value) -> Spec | None:
         if value not in self.specs:
-            self.specs[value] = _spec(value)
+            self.specs[value] = spec_of(value)
         return self.specs[value]
 
     def _initializers(self) -> None:
         for value in self.graph.initializers.values():
-            if not _is_used(value):
-                continue
-            constant = self._is_constant(value)
-            held: Kind = "state" if self._is_state(value) else "parameter"
-            self._constant(value, self._kind_of_constant(value) if constant else held)
-
-    def _is_state(self, value: ir.Value) -> bool:
-        """Whether a value changes from step to step and serves nothing but updates."""
-        return value in self.changing and all(stage(n) == "update" for n, _ in _users(value))
-
-    def _is_constant(self, value: ir.Value) -> bool:
-        """Whether a value is known and no parameter."""
-        if value in self.changing:
-            return False
-        if not self._is_known(value) or not value.is_initializer():
-            return self._is_known(value)
-        spec = self._spec(value)
-        small = spec is not None and math.prod(spec.shape) <= MAX_SCALAR
-        is_float = value.dtype is not None and value.dtype.is_floating_point()
-        host = self._kind_of_constant(value) == "host"
-        return value.name not in self.trained and (host or small or not is_float)
-
-    def _kind_of_constant(self, value: ir.Value) -> Kind:
-        """On the host if nobody needs it elsewhere."""
-        if value.is_graph_output():
-            return "constant"
-        return "host" if all(self._is_host(n, s) for n, s in _users(value)) else "constant"
+            if is_used(value):
+                self._constant(value, self.kinds.of_initializer(value))
 
     def _constant(self, value: ir.Value, kind: Kind) -> None:
         """Number a known value; data that is absent is asked for when the program is bound."""
@@ -211,10 +184,6 @@ class _Flat:
             assert value.const_value is not None  # noqa: S101 - an initializer or folded value
             self.constants[index] = io.array(value.const_value)
 
-    def _is_host(self, node: ir.Node, slot: int) -> bool:
-        found = self._kernel(node)
-        return found is not None and slot in found.host
-
     def _kernel(self, node: ir.Node) -> Kernel | None:
         version = self.model.graph.opset_imports.get(node.domain, 1)
         return registry.find(node.domain, node.op_type, version)
@@ -222,12 +191,12 @@ class _Flat:
     # --------------------------------------------------------------------- nodes
 
     def _node(self, node: ir.Node) -> None:
-        wanted = [v for v in node.outputs if _is_used(v)]
+        wanted = [v for v in node.outputs if is_used(v)]
         if not wanted:
             return
-        if all(self._is_known(v) for v in wanted):
+        if all(self.kinds.is_known(v) for v in wanted):
             for value in wanted:
-                self._constant(value, self._kind_of_constant(value))
+                self._constant(value, self.kinds.of_constant(value))
             return
         found = self._kernel(node)
         if found is None:
@@ -245,10 +214,10 @@ class _Flat:
         ]
         whole = [self._spec(v) for v in node.outputs]  # kernels in the simple style return them all
         out = [s if v in wanted else None for v, s in zip(node.outputs, whole, strict=True)]
-        if self.views and self._as_views(node, found, specs, wanted, attributes):
+        if self._as_views(node, found, specs, wanted, attributes):
             return
         outputs = tuple(
-            self._number(v, self._kind_of_result(v)) if v in wanted else None for v in node.outputs
+            self._number(v, self.kinds.of_result(v)) if v in wanted else None for v in node.outputs
         )
         dynamic = any(self.values[v].spec is None for v in (*inputs, *outputs) if v is not None)
         kind = node.domain, node.op_type
@@ -272,14 +241,6 @@ class _Flat:
             )
         )
 
-    def _is_known(self, value: ir.Value) -> bool:
-        return value.const_value is not None and value not in self.changing
-
-    def _kind_of_result(self, value: ir.Value) -> Kind:
-        if value.name in self.gradients:
-            return "gradient"
-        return "output" if value.is_graph_output() else "activation"
-
     def _as_views(
         self,
         node: ir.Node,
@@ -290,94 +251,21 @@ class _Flat:
     ) -> bool:
         """Number the outputs as windows on input 0, if they may be."""
         base = node.inputs[0] if node.inputs else None
-        if base is None or found.view is None:
-            return False
-        out = [self._spec(v) for v in node.outputs]
-        if any(s is None for s in (*specs[:1], *out)):
+        if self.views is None or base is None or found.view is None:
             return False
         number = self.numbers[base]
-        if self.values[number].kind == "host" or not _all_known(specs, found):
+        if self.values[number].kind == "host" or self.values[number].spec is None:
             return False
-        strides = self._strides(number)
-        windows = found.windows(specs, strides, [s for s in out if s is not None], attributes)
+        out = [self._spec(v) for v in node.outputs]
+        windows = self.views.windows(node, found, specs, self._strides(number), out, attributes)
         if windows is None:
-            return False
-        fit = [
-            is_contiguous(spec, window[1]) or self._takes_strides(value, spec, window[1])
-            for value, spec, window in zip(node.outputs, out, windows, strict=True)
-            if spec is not None and any(map(_is_used, self._twins(value)))
-        ]
-        if not all(fit):
             return False
         for value, window in zip(node.outputs, windows, strict=True):
             if value in wanted:
-                self._number(value, self._kind_of_result(value), View(number, *window))
+                self._number(value, self.kinds.of_result(value), View(number, *window))
         return True
 
     def _strides(self, value: int) -> tuple[int, ...]:
         datum = self.values[value]
         assert datum.spec is not None  # noqa: S101 - asked only of known shapes
         return datum.view.strides if datum.view else contiguous(datum.spec)
-
-    def _takes_strides(self, value: ir.Value, spec: Spec, strides: tuple[int, ...]) -> bool:
-        """Whether all readers accept these strides, and they are kind to matrix products."""
-        if any(twin.is_graph_output() for twin in self._twins(value)):
-            return False
-        last = [
-            stride for size, stride in zip(spec.shape[-2:], strides[-2:], strict=True) if size > 1
-        ]
-        if last and min(last) != spec.dtype.itemsize:
-            return False
-        users = [n for twin in self._twins(value) for n, _ in _users(twin)]
-        if any(n.graph is not self.graph for n in users):  # subgraphs are given gapless arrays
-            return False
-        kernels = [self._kernel(n) for n in users]
-        return all(k is not None and k.strided for k in kernels)
-
-    def _twins(self, value: ir.Value) -> list[ir.Value]:
-        """The instances of a value that is recomputed: they must all lie in the same way.
-
-        The bits of a matrix product depend on how its operands lie, and recomputing a value for
-        some of its readers shall not change any bit.
-        """
-        node = value.producer()
-        if node is None or not self.clones:
-            return [value]
-        twins = self.clones.get(original(node), [node])
-        index = value.index() or 0
-        return [twin.outputs[index] for twin in twins if twin.op_type == node.op_type]
-
-
-def _all_known(specs: Sequence[Any], found: Kernel) -> bool:
-    """Whether every host input that is present is a constant."""
-    return all(
-        s is None or isinstance(s, np.ndarray) for slot, s in enumerate(specs) if slot in found.host
-    )
-
-
-def _spec(value: ir.Value) -> Spec | None:
-    """None where no plan can know it: strings, sequences, and sizes that depend on data."""
-    shape, dtype = value.shape, value.dtype
-    if shape is None or dtype is None or dtype == ir.DataType.STRING:
-        return None
-    if not isinstance(value.type, ir.TensorType) or not shape.is_static():
-        return None
-    return Spec(shape.numpy(), np.dtype(dtype.numpy()))
-
-
-def _least(value: ir.Value) -> Spec | None:
-    """What is known of a tensor whose shape depends on data: its type, its rank, some sizes."""
-    if value.shape is None or value.dtype is None or not isinstance(value.type, ir.TensorType):
-        return None
-    if value.shape.is_static() or value.dtype == ir.DataType.STRING:
-        return None
-    sizes = tuple(d if isinstance(d, int) else 0 for d in value.shape)
-    return Spec(sizes, np.dtype(value.dtype.numpy()))
-
-
-def _users(value: ir.Value) -> Iterable[tuple[ir.Node, int]]:
-    return ((use.node, use.idx) for use in value.uses())
-
-
-def _is_used(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()

@@ -63,6 +63,14 @@ def test_a_file_that_is_something_else(refused, tmp_path, content):
     assert "is not an ONNX model" in refused(2, "grad", "other.onnx")
 
 
+@pytest.mark.parametrize("name", ["pointer.onnx", "pointer.onnxtxt"])
+def test_a_pointer_to_large_file_storage(refused, tmp_path, name):
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12345\n"
+    (tmp_path / name).write_text(pointer)
+
+    assert f"{name}: is a Git LFS pointer to the model: run git lfs" in refused(2, "grad", name)
+
+
 def test_text_that_is_no_onnx_text(refused, tmp_path):
     (tmp_path / "other.onnxtxt").write_text("hello")
 

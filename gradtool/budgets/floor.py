@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from gradtool.budgets.probes import Probes
-from gradtool.budgets.search import least_known, resolution
-
-_ROUNDS = 6
 
 
-def raise_floor(probes: Probes, allowed: int | None, effort: float) -> None:
+def raise_floor(probes: Probes, allowed: int | None, effort: float, rounds: int) -> None:
     """Halve the range between what no plan of so much work fits into and what one does.
 
     Each budget on the way is asked what work it takes at least (bound c), which is far cheaper than
     a search for a plan.  What is proven serves every later question.
     """
-    fine = resolution(probes)
-    low, high = probes.least_of(allowed), least_known(probes, allowed).plan.peak
-    for _ in range(_ROUNDS):
-        if high - low <= fine:
+    low, high = probes.least_of(allowed), probes.reached(allowed)
+    for _ in range(rounds):
+        if high - low <= probes.resolution:
             break
         middle = (low + high) // 2
         probes.prove(middle, effort)
-        low, high = max(low, probes.least_of(allowed)), middle if low > middle else high
+        least = probes.least_of(allowed)
+        low, high = (least, high) if least > middle else (low, middle)

@@ -41,6 +41,8 @@ def by_slowdown(
     allowed = [int(share * probes.total) for share in shares]
     for work_allowed in sorted(allowed, reverse=True):
         halved(probes, work_allowed, search.effort)
+    for each in allowed:
+        probes.prove(probes.reached(each), search.effort)
     return [least_known(probes, each) for each in allowed]
 
 

@@ -22,6 +22,7 @@ from gradtool.planning.schedule import Schedule
 from gradtool.plans import Planned, Workload, planned
 
 _PACKINGS = 4  # times that a budget is lowered by what packing adds to the load
+_FINE = 256  # parts of the range of budgets that are told apart
 _ORDERED = 4_000  # steps of a program whose order is worth a search
 
 
@@ -92,11 +93,17 @@ class Probes:
     def missed(self, allowed: int | None, effort: float) -> int:
         """The greatest budget that was asked for in vain: all plans known there do more; or -1."""
         asked = [budget for budget, how_far in self._asked if how_far >= effort]
-        return max((b for b in asked if not self._has(b, allowed)), default=-1)
+        return max((b for b in asked if b < self.reached(allowed)), default=-1)
 
-    def _has(self, budget: int, allowed: int | None) -> bool:
-        fits = (p for p in self.found if p.plan.peak <= budget)
-        return any(allowed is None or work_of(p) <= allowed for p in fits)
+    def reached(self, allowed: int | None) -> int:
+        """The least peak of the plans known that compute no more than `allowed` again."""
+        fits = (p for p in self.found if allowed is None or work_of(p) <= allowed)
+        return min(p.plan.peak for p in fits)
+
+    @cached_property
+    def resolution(self) -> int:
+        """Bytes by which budgets have to differ to be told apart."""
+        return max((self.found[0].plan.peak - self.least) // _FINE, 1)
 
     def prove(self, budget: int, effort: float) -> None:
         """Learn what work every plan within a budget does, without a search for one."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from gradtool.budgets.floor import raise_floor
 from gradtool.budgets.limits import Budget
 from gradtool.budgets.prices import FLOPS, Prices
 from gradtool.budgets.probes import Probes, work_of
@@ -28,7 +29,6 @@ _GROWTH = 4
 _ROUNDS = 8
 FEW_ROUNDS = 6
 _LARGE = 2_000  # steps of a program in which a search goes as far as it can
-_FINE = 256  # parts of the range of budgets that are told apart
 
 
 @dataclass(frozen=True)
@@ -150,24 +150,19 @@ def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
 def halved(probes: Probes, allowed: int | None, effort: float, rounds: int = _ROUNDS) -> Planned:
     """The plan of least peak of no more work than allowed, after halving the range of budgets."""
     probes.cook()
-    fine = resolution(probes)
+    raise_floor(probes, allowed, effort, rounds)
     low = max(probes.least_of(allowed) - 1, probes.missed(allowed, effort))
     for _ in range(rounds):
-        high = least_known(probes, allowed).plan.peak
-        if high - low <= fine:
+        high = probes.reached(allowed)
+        if high - low <= probes.resolution:
             break
         middle = (low + high) // 2
         probes.ask(middle, effort)
-        if least_known(probes, allowed).plan.peak > middle:
+        if probes.reached(allowed) > middle:
             low = middle
         low = max(low, probes.least_of(allowed) - 1)
-    probes.ask(least_known(probes, allowed).plan.peak, effort)
+    probes.ask(probes.reached(allowed), effort)
     return least_known(probes, allowed)
-
-
-def resolution(probes: Probes) -> int:
-    """Bytes by which budgets have to differ to be told apart."""
-    return max((probes.found[0].plan.peak - probes.least) // _FINE, 1)
 
 
 def least_known(probes: Probes, allowed: int | None) -> Planned:

@@ -43,11 +43,25 @@ def read(folder: Path, case: Case) -> Baseline | None:
         UsageError: the file is there and no baseline.
     """
     path = path_of(folder, case)
-    if not path.exists():
-        return None
-    document = read_document(path, SCHEMA_VERSION)
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(f"{folder}: is no folder, so there are no baselines in it")
+        if not path.exists():
+            return None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+    document = _document(path)
     metrics = Metrics.read(document, str(path))
     return Baseline(metrics, {key: document.get(key) for key in case.made_for})
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        return read_document(path, SCHEMA_VERSION)
+    except UsageError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        raise UsageError(f"{error}; write it anew with --update") from error
 
 
 def text(case: Case, metrics: Metrics) -> str:

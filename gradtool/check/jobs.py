@@ -50,11 +50,12 @@ def outcomes(
 
 
 def outcome_of(case: Case, *, run: bool = False) -> Outcome:
-    """What measuring a case comes to, whatever it is."""
+    """What measuring a case comes to, whatever it is; no error says where the folder lies."""
     try:
         return Outcome(measure(case, run=run))
     except GradtoolError as error:
-        return Outcome(None, str(error), error.exit_code)
+        said = str(error).replace(str(case.path.resolve()), case.model)
+        return Outcome(None, said, error.exit_code)
     except MemoryError:
         return Outcome(None, "out of memory", 4)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 from gradtool.check.cases import Case
 from gradtool.check.data_files import locations
-from gradtool.errors import GradtoolError, UsageError
+from gradtool.errors import UsageError
+from gradtool.io import lfs
 
-_POINTER = b"version https://git-lfs.github.com/spec/"
 _SECONDS = 600
 
 
@@ -30,30 +30,35 @@ class Revision:
         if not ref or ref.startswith("-") or not ref.isprintable():
             raise UsageError(f"--base {ref!r}: is no name of a revision")
         where = _git(folder, "rev-parse", "--show-toplevel")
-        if where is None:
-            raise UsageError(f"--base {ref}: {str(folder)!r} lies in no git repository")
-        self.root = Path(os.fsdecode(where.rstrip(b"\n"))).resolve()
+        if where.failed:
+            raise UsageError(
+                f"--base {ref}: {str(folder)!r} lies in no git repository that git will use: "
+                f"{where.reason}"
+            )
+        self.root = Path(os.fsdecode(where.printed.rstrip(b"\n"))).resolve()
         found = _git(
             folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
         )
-        if found is None:
-            raise UsageError(
-                f"--base {ref}: the repository has no such revision; in a shallow clone, fetch it "
-                "first"
-            )
-        self.commit = found.decode("ascii").strip()
+        if found.failed:
+            raise UsageError(f"--base {ref}: the repository has no such revision{self._depth()}")
+        self.commit = found.printed.decode("ascii").strip()
+
+    def _depth(self) -> str:
+        """What to do where only a part of the history is there."""
+        shallow = _git(self.root, "rev-parse", "--is-shallow-repository")
+        return ": this clone is shallow, so fetch it first" if b"true" in shallow.printed else ""
 
     def case(self, case: Case) -> Case | None:
         """The case with the files of the revision; None where the model is not in it.
 
         Raises:
-            GradtoolError: a file lies outside the repository or only as a pointer.
+            UsageError: a file lies outside the repository, cannot be had, or only as a pointer.
         """
         model = self._extract(case.path)
         if model is None:
             return None
-        if _is_pointer(model):
-            raise GradtoolError(f"{case.model}: is a Git LFS pointer at --base: fetch it first")
+        if lfs.is_pointer_file(model):
+            raise UsageError(f"{case.model}: is a Git LFS pointer: fetch it with git lfs first")
         for location in locations(model):
             self._extract(case.path.parent / location, is_data=True)
         for path in case.plan.files:
@@ -72,30 +77,40 @@ class Revision:
     def _extract(self, path: Path, *, is_data: bool = False) -> Path | None:
         """A file as it is in the revision; None where it is not.
 
-        Filters run as in a checkout, so that files in large file storage are had.  Data of which
-        there is only a pointer is left out: planning needs no weights.
+        Filters run as in a checkout, so that files in large file storage are had.  Data that
+        cannot be had is left out: planning needs no weights.
         """
         inside = self._inside(path)
         target = self.into / inside
         if target.exists():
             return target
-        target.parent.mkdir(parents=True, exist_ok=True)
-        blob = f"{self.commit}:{inside.as_posix()}"
-        with target.open("wb") as file:
-            found = _git(self.root, "cat-file", "--filters", blob, into=file) is not None
-        if not found or (is_data and _is_pointer(target)):
-            target.unlink()
+        name = inside.as_posix()
+        listed = _git(self.root, "ls-tree", "--full-tree", "--name-only", self.commit, "--", name)
+        if not listed.printed:
             return None
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            blob = f"{self.commit}:{name}"
+            found = _git(self.root, "cat-file", "--filters", blob, into=file)
+        if found.failed:
+            target.unlink()
+            if is_data:
+                return None
+            raise UsageError(f"{name}: cannot be had from git: {found.reason}")
         return target
 
 
-def _is_pointer(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(_POINTER)) == _POINTER
+@dataclass(frozen=True)
+class _Done:
+    """What git printed, and if it failed its last words."""
+
+    printed: bytes
+    failed: bool
+    reason: str
 
 
-def _git(folder: Path, *arguments: str, into: IO[bytes] | None = None) -> bytes | None:
-    """What git prints, unless that goes `into` a file; None if it fails.
+def _git(folder: Path, *arguments: str, into: IO[bytes] | None = None) -> _Done:
+    """Run git; what it prints goes `into` a file if one is given.
 
     Raises:
         UsageError: there is no git.
@@ -105,8 +120,9 @@ def _git(folder: Path, *arguments: str, into: IO[bytes] | None = None) -> bytes 
         done = subprocess.run(  # noqa: S603 - a fixed command, and no shell
             command,
             stdout=into or subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             stdin=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C"},
             check=False,
             timeout=_SECONDS,
         )
@@ -114,4 +130,12 @@ def _git(folder: Path, *arguments: str, into: IO[bytes] | None = None) -> bytes 
         raise UsageError("--base needs git, and there is none here") from error
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"--base: git cannot be run: {error}") from error
-    return (done.stdout or b"") if done.returncode == 0 else None
+    failed = done.returncode != 0
+    return _Done(done.stdout or b"", failed, _reason(done.stderr) if failed else "")
+
+
+def _reason(told: bytes) -> str:
+    """The first of what git complains about, in one line."""
+    lines = [line for line in told.decode("utf-8", "replace").splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith(("fatal: ", "error: "))] or lines
+    return fatal[0].partition(": ")[2] or fatal[0] if fatal else "git does not say why"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gradtool.check.baselines import Baseline
     from gradtool.check.cases import Case
     from gradtool.check.metrics import Metrics
+    from gradtool.check.revisions import Revision
     from gradtool.check.verdicts import Judged, Outcome, Rules
     from gradtool.config import Config
     from gradtool.reports.gate import GateRun
@@ -98,11 +99,10 @@ def _against(
 
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         revision = Revision(flags["base"], config.folder, Path(folder))
-        earlier = {case.name: revision.case(case) for case in cases}
-        there = [case for case in earlier.values() if case is not None]
+        there, before = _earlier(revision, cases)
         both = iter(_outcomes(ctx, config, [*cases, *there], flags))
         now = [(case, next(both)) for case in cases]
-        before = dict(zip((case.name for case in there), both, strict=True))
+        before.update(zip((case.name for case in there), both, strict=True))
     found: Measured = []
     for case, outcome in now:
         base = before.get(case.name)
@@ -114,6 +114,22 @@ def _against(
         else:
             found.append((case, outcome, Baseline(base.metrics, case.made_for)))
     return found
+
+
+def _earlier(revision: Revision, cases: Sequence[Case]) -> tuple[list[Case], dict[str, Outcome]]:
+    """The cases that the revision has, and by name what is wrong with the files of others."""
+    from gradtool.check.verdicts import Outcome
+
+    there, wrong = [], {}
+    for case in cases:
+        try:
+            found = revision.case(case)
+        except UsageError as error:
+            wrong[case.name] = Outcome(None, str(error), error.exit_code)
+            continue
+        if found is not None:
+            there.append(found)
+    return there, wrong
 
 
 def _wanted(

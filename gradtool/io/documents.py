@@ -34,7 +34,8 @@ def read_document(path: str | os.PathLike[str], schema_version: int) -> dict[str
         raise UsageError(f"{path}: is no JSON object")
     found = document.get("schema_version")
     if found != schema_version or isinstance(found, bool):
-        raise UsageError(f"{path}: has no schema_version {schema_version}")
+        other = f"; it has {found}, of another gradtool" if type(found) is int else ""
+        raise UsageError(f"{path}: has no schema_version {schema_version}{other}")
     return document
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import onnx
 
 from gradtool.errors import ModelError
+from gradtool.io import lfs
 from gradtool.io.mapped import DataFile, identity
 
 _KEYS = frozenset({"location", "offset", "length", "checksum"})
@@ -82,7 +83,7 @@ class Folder:
         self._files: dict[str, DataFile | None] = {}
 
     def find(self, location: str, where: str) -> DataFile | None:
-        """The data file at a location, None if there is none.
+        """The data file at a location, None if there is none, or a pointer in its place.
 
         Raises:
             ModelError: it lies outside the folder or is not a regular file.
@@ -103,12 +104,14 @@ class Folder:
                     f"{str(path)!r}"
                 )
             status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise ModelError(f"{where}: external data {location!r} is not a regular file")
+            if lfs.is_pointer_file(path):
+                return None
         except FileNotFoundError:
             return None
         except (OSError, RuntimeError) as error:
             raise ModelError(f"{where}: external data {location!r}: {error}") from error
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelError(f"{where}: external data {location!r} is not a regular file")
         return DataFile(path, identity(status))
 
 

@@ -117,7 +117,7 @@ class MappedTensor(ir.ExternalTensor):
         if self.file is None:
             raise MissingData(
                 f"tensor {self.name!r}: its data file {os.fspath(self.location)!r} is not in the "
-                "model's folder; put it there and load the model again"
+                "model's folder, or a Git LFS pointer; put it there and load the model again"
             )
         start = self.offset or 0
         return self.file.view()[start : start + self.nbytes]

@@ -11,6 +11,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gradtool.errors import ModelError
+from gradtool.io import lfs
 from gradtool.io.limits import DEFAULT, Limits
 
 TEXT_SUFFIX = ".onnxtxt"
@@ -39,6 +40,8 @@ def from_file(path: Path, limits: Limits = DEFAULT) -> onnx.ModelProto:
         raise ModelError(f"{path}: no such file") from error
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    if lfs.is_pointer(data):
+        raise ModelError(f"{path}: is a Git LFS pointer to the model: run git lfs pull")
     if path.suffix == TEXT_SUFFIX:
         return from_text(data, str(path))
     return from_bytes(data, str(path))

@@ -8,7 +8,7 @@ from gates import case, git, net, write
 from gradtool.check import Choice
 from gradtool.check.data_files import locations
 from gradtool.check.revisions import Revision
-from gradtool.errors import GradtoolError, UsageError
+from gradtool.errors import UsageError
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_pointer_to_large_file_storage_is_named(repository, tmp_path):
     (repository / "models" / "net.onnx").write_text(pointer)
     commit(repository)
 
-    with pytest.raises(GradtoolError, match="is a Git LFS pointer at --base"):
+    with pytest.raises(UsageError, match=r"models/net\.onnx: is a Git LFS pointer: fetch it"):
         there(repository, tmp_path, case(folder=repository, model="models/net.onnx"))
 
 
@@ -103,4 +103,52 @@ def test_without_git_that_is_said(repository, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(UsageError, match="--base needs git, and there is none here"):
+        Revision("HEAD", repository, tmp_path / "into")
+
+
+def test_a_file_that_a_filter_cannot_give_is_named_with_what_git_says(repository, tmp_path):
+    write(repository / "models" / "net.onnx")
+    (repository / ".gitattributes").write_text("*.onnx filter=large\n")
+    commit(repository)
+    git(repository, "config", "filter.large.smudge", "no-such-program")
+    git(repository, "config", "filter.large.required", "true")
+
+    with pytest.raises(UsageError) as raised:
+        there(repository, tmp_path, case(folder=repository, model="models/net.onnx"))
+
+    said = str(raised.value)
+    assert said.startswith("models/net.onnx: cannot be had from git: ")
+    assert "no-such-program" in said
+    assert "\n" not in said
+
+
+def test_a_shallow_clone_is_told_to_fetch(repository, tmp_path):
+    for text in "ab":
+        (repository / "a").write_text(text)
+        commit(repository)
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{repository}", "clone")
+    absent = "--base HEAD~1: the repository has no such revision"
+
+    with pytest.raises(UsageError) as shallow:
+        Revision("HEAD~1", tmp_path / "clone", tmp_path / "into")
+    with pytest.raises(UsageError) as whole:
+        Revision("HEAD~2", repository, tmp_path / "into")
+
+    assert str(shallow.value) == f"{absent}: this clone is shallow, so fetch it first"
+    assert str(whole.value) == absent.replace("~1", "~2")
+
+
+def test_where_there_is_no_work_tree_git_says_why(repository, tmp_path):
+    (repository / "a").write_text("")
+    commit(repository)
+    git(tmp_path, "clone", "-q", "--bare", str(repository), "bare")
+    (tmp_path / "plain").mkdir()
+
+    for folder, why in (("bare", "must be run in a work tree"), ("plain", "not a git repository")):
+        with pytest.raises(UsageError, match=f"--base HEAD: .* that git will use: .*{why}"):
+            Revision("HEAD", tmp_path / folder, tmp_path / "into")
+
+
+def test_a_repository_without_a_commit_has_no_revision(repository, tmp_path):
+    with pytest.raises(UsageError, match=r"^--base HEAD: the repository has no such revision$"):
         Revision("HEAD", repository, tmp_path / "into")

@@ -396,7 +396,7 @@ def test_without_a_configuration_there_is_nothing_to_check(run):
     outcome = run("check")
 
     assert outcome.code == 2
-    assert outcome.err.startswith("gradtool: no configuration: write [[case]] tables into")
+    assert outcome.err.startswith("gradtool: no configuration: gradtool init writes one, with a ")
 
 
 def test_the_configuration_is_the_one_given_or_none(run, repository):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gradtool import config
-from gradtool.errors import UsageError
 
 CASE = '[[case]]\nmodel = "a.onnx"\n'
 
@@ -98,73 +97,163 @@ def test_a_case_may_have_rules_of_its_own_or_none(load):
 
 
 MISTAKES = {
-    "no TOML": ("[check", "is no TOML: "),
     "an unknown table": ("[chek]\n", "unknown key 'chek'; did you mean 'check'?"),
-    "an unknown key of check": ("[check]\nfailon = 1", "unknown key 'failon'; did you mean 'fail"),
-    "an unknown key of a case": (CASE + "modle = 1", "case 1: unknown key 'modle'; did you mean"),
+    "an unknown key of check": (
+        "[check]\nfailon = 1",
+        "check: unknown key 'failon'; did you mean 'fail-on'?",
+    ),
+    "an unknown key of a case": (
+        CASE + "modle = 1",
+        "case 1: unknown key 'modle'; did you mean 'model'?",
+    ),
     "no model": ("[[case]]\nname = 'a'", "case 1: has no model: write model = 'FILE.onnx'"),
-    "a model of another type": ("[[case]]\nmodel = 3", "model is 3: write a text"),
-    "one bracket": ("[case]\nmodel = 'a'", "case is {'model': 'a'}: write [[case]], with two"),
-    "cases that are no tables": ("case = [1]", "case 1 is 1: write a table"),
-    "a size that is text": (CASE + "dims = {batch = '8'}", "dims: batch is '8': write a positive"),
-    "a size of nothing": (CASE + "dims = {batch = 0}", "dims: batch is 0: write a positive whole"),
-    "a size twice": (CASE + "dims = {batch = [2, 2]}", "or a list of different ones"),
-    "dims that are none": (CASE + "dims = 8", "dims is 8: write a table"),
+    "a model of another type": ("[[case]]\nmodel = 3", "case 1: model is 3: write a text"),
+    "one bracket": (
+        "[case]\nmodel = 'a'",
+        "case is {'model': 'a'}: write [[case]], with two brackets",
+    ),
+    "cases that are no tables": ("case = [1]", "case 1 is 1: write a table, { key = value }"),
+    "a size that is text": (
+        CASE + "dims = {batch = '8'}",
+        "case 'a': dims: batch is '8': write a positive whole number, or a list of different ones",
+    ),
+    "a size of nothing": (
+        CASE + "dims = {batch = 0}",
+        "case 'a': dims: batch is 0: write a positive whole number, or a list of different ones",
+    ),
+    "a size twice": (
+        CASE + "dims = {batch = [2, 2]}",
+        (
+            "case 'a': dims: batch is [2, 2]: write a positive whole number, or a list of "
+            "different ones"
+        ),
+    ),
+    "dims that are none": (
+        CASE + "dims = 8",
+        "case 'a': dims is 8: write a table, { key = value }",
+    ),
     "an unknown plan": (
         CASE + "plan = 'miror'",
-        "plan is 'miror': write one of keep, none, mirror",
+        (
+            "case 'a': plan is 'miror': write one of keep, none, mirror, sqrt, segments, min-cut, "
+            "optimal, a file NAME.json or a table; did you mean 'mirror'?"
+        ),
     ),
-    "an unknown key of a plan": (CASE + "plan = {bugdet = 1}", "did you mean 'budget'?"),
-    "two goals": (CASE + "plan = {budget = '6%', max-slowdown = '1%'}", "do not go together"),
-    "a budget that is none": (CASE + "plan = {budget = '8G'}", "'8G' is ambiguous: write 8GiB"),
-    "an unknown policy": (CASE + "plan = {policy = 'dot'}", "did you mean 'dots'?"),
-    "a policy and a budget": (CASE + "plan = {policy = 'dots', budget = 1}", "do not go together"),
-    "an unknown metric": (CASE + "limit = {peek = 1}", "there is no metric 'peek'; did you mean"),
-    "a bare unit": (CASE + "limit = {peak = '2G'}", "limit: peak: '2G' is ambiguous"),
-    "bytes of a count": (CASE + "limit = {nodes = '2KiB'}", "'2KiB' is no number of steps"),
-    "a limit of another type": (CASE + "limit = {peak = true}", "limit: peak is True: write"),
-    "a rule that is none": ("[check]\nfail-on = ['peak']", "fail-on: 'peak' is no rule: write"),
-    "a rule of two shares": ("[check]\nfail-on = 'peak:1%+2%'", "has two amounts of a kind"),
+    "an unknown key of a plan": (
+        CASE + "plan = {bugdet = 1}",
+        "case 'a': plan: unknown key 'bugdet'; did you mean 'budget'?",
+    ),
+    "two goals": (
+        CASE + "plan = {budget = '6%', max-slowdown = '1%'}",
+        (
+            "case 'a': plan: say what to compute again by one thing: a budget and a slowdown do "
+            "not go together"
+        ),
+    ),
+    "a budget that is none": (
+        CASE + "plan = {budget = '8G'}",
+        "case 'a': plan: '8G' is ambiguous: write 8GiB (2^30) or 8GB (10^9)",
+    ),
+    "an unknown policy": (
+        CASE + "plan = {policy = 'dot'}",
+        (
+            "case 'a': plan: policy is 'dot': write one of mirror, dots, cheap, or a file "
+            "NAME.toml; did you mean 'dots'?"
+        ),
+    ),
+    "a policy and a budget": (
+        CASE + "plan = {policy = 'dots', budget = 1}",
+        "case 'a': plan: budget and mirroring do not go together",
+    ),
+    "an unknown metric": (
+        CASE + "limit = {peek = 1}",
+        "case 'a': limit: there is no metric 'peek'; did you mean 'peak'?",
+    ),
+    "a bare unit": (
+        CASE + "limit = {peak = '2G'}",
+        "case 'a': limit: peak: '2G' is ambiguous: write 2GiB (2^30) or 2GB (10^9)",
+    ),
+    "bytes of a count": (
+        CASE + "limit = {nodes = '2KiB'}",
+        "case 'a': limit: nodes: '2KiB' is no number of steps, which nodes is in",
+    ),
+    "a limit of another type": (
+        CASE + "limit = {peak = true}",
+        "case 'a': limit: peak is True: write a number of bytes",
+    ),
+    "a rule that is none": (
+        "[check]\nfail-on = ['peak']",
+        "check: fail-on: 'peak' is no rule: write METRIC:AMOUNT, as in peak:1%+1MiB",
+    ),
+    "a rule of two shares": (
+        "[check]\nfail-on = 'peak:1%+2%'",
+        "check: fail-on: 'peak:1%+2%' has two amounts of a kind: write a share and an amount",
+    ),
     "a flag that is text": (
         CASE + "train-mode = 'yes'",
-        "train-mode is 'yes': write true or false",
+        "case 'a': train-mode is 'yes': write true or false",
     ),
     "an unknown way": (
         CASE + "accumulate = 'chian'",
-        "write one of chain, sum; did you mean 'chain'",
+        "case 'a': accumulate is 'chian': write one of chain, sum; did you mean 'chain'?",
     ),
-    "a shape that is none": (CASE + "shapes = {x = '2xtwo'}", "shapes: x is '2xtwo': write sizes"),
-    "globs of another type": (CASE + "wrt = [1]", "wrt is [1]: write a text or a list of texts"),
+    "a shape that is none": (
+        CASE + "shapes = {x = '2xtwo'}",
+        "case 'a': shapes: x is '2xtwo': write sizes, as in '32x3x224x224'",
+    ),
+    "globs of another type": (
+        CASE + "wrt = [1]",
+        "case 'a': wrt is [1]: write a text or a list of texts",
+    ),
     "a baseline elsewhere": (
         "[check]\nbaseline = '../b'",
-        "baseline is '../b': write a folder beside",
+        (
+            "check: baseline is '../b': write a folder beside the configuration, as in "
+            "'gradtool-baseline'"
+        ),
     ),
-    "two cases of a name": (CASE + CASE, "cases 'a' and 'a' have the same baseline file"),
-    "a name of control characters": (CASE + 'name = "a\\u001b[31m"', "name is 'a\\x1b[31m': write"),
-    "an endless name": (CASE + f"name = '{'n' * 101}'", "write at most 100 characters"),
+    "two cases of a name": (
+        CASE + CASE,
+        "cases 'a' and 'a' have the same baseline file: give one of them another name",
+    ),
+    "a name of control characters": (
+        CASE + 'name = "a\\u001b[31m"',
+        "case 1: name is 'a\\x1b[31m': write at most 100 characters, all of them printable",
+    ),
+    "an endless name": (
+        CASE + f"name = '{'n' * 101}'",
+        (
+            "case 1: name is 'nnnnnnnnnnnnnnnnnnnnnnnnnnnn...nnnnnnnnnnnnnnnnnnnnnnnnnnn': write "
+            "at most 100 characters, all of them printable"
+        ),
+    ),
 }
 
 
+def mistaken(text, tmp_path, run):
+    """What `gradtool check` says of a configuration; one line, and exit code 2."""
+    (tmp_path / "gradtool.toml").write_text(text)
+    outcome = run("check")
+    assert (outcome.code, outcome.out) == (2, "")
+    (line,) = outcome.err.splitlines()
+    return line.removeprefix("gradtool: gradtool.toml: ")
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_with_the_file_and_the_key(load, tmp_path, mistake):
+def test_a_mistake_is_one_line_with_the_file_and_the_key(run, tmp_path, mistake):
     text, message = MISTAKES[mistake]
 
-    with pytest.raises(UsageError) as raised:
-        load(text)
-
-    said = str(raised.value)
-    assert message in said
-    assert said.startswith(f"{tmp_path}/gradtool.toml: ")
-    assert "\n" not in said
-    assert raised.value.exit_code == 2
+    assert mistaken(text, tmp_path, run) == message
 
 
-def test_a_mistake_reaches_the_user_as_one_line(run, tmp_path):
+def test_what_is_no_toml_is_told_by_its_reader(run, tmp_path):
+    assert mistaken("[check", tmp_path, run).startswith("is no TOML: Expected ']' at the end of")
+
+
+def test_a_mistake_is_the_same_for_every_command_that_reads_the_configuration(run, tmp_path):
     (tmp_path / "gradtool.toml").write_text(CASE + "plan = 'miror'")
 
-    for command in ("check", "report"):
-        outcome = run(command)
+    said = [run(*command) for command in (("check",), ("report",), ("mirror", "--report"))]
 
-        assert (outcome.code, outcome.out) == (2, "")
-        assert outcome.err.startswith("gradtool: gradtool.toml: case 'a': plan is 'miror': write ")
-        assert outcome.err.count("\n") == 1
+    assert [outcome.code for outcome in said] == [2, 2, 2]
+    assert len({outcome.err for outcome in said}) == 1

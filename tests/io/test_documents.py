@@ -42,7 +42,7 @@ def test_a_file_is_not_overwritten_by_accident(path):
         ("[1]", "is no JSON object"),
         ("{}", "has no schema_version 1"),
         ('{"schema_version": true}', "has no schema_version 1"),
-        ('{"schema_version": 2}', "has no schema_version 1"),
+        ('{"schema_version": 2}', "has no schema_version 1; it has 2, of another gradtool"),
     ],
 )
 def test_what_is_no_document_is_one_line(path, text, message):

@@ -97,6 +97,14 @@ def test_absent_data_is_tolerated_until_it_is_needed(write, external):
         io.array(tensor(model, "w0"))
 
 
+def test_a_pointer_to_large_file_storage_is_absent_data(write, external, tmp_path):
+    (tmp_path / "w.bin").write_text("version https://git-lfs.github.com/spec/v1\nsize 8\n")
+    model = io.load(write(external([2])))
+
+    with pytest.raises(MissingData, match="or a Git LFS pointer; put it there and load"):
+        io.array(tensor(model, "w0"))
+
+
 def test_standard_input_has_no_folder_to_look_in(external, tmp_path, monkeypatch):
     data(tmp_path / "w.bin", 2)
     monkeypatch.chdir(tmp_path)

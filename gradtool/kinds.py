@@ -1,0 +1,72 @@
+"""The kind of each value of a graph: a parameter, a constant, one that stays on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from gradtool.exec.kernel import Kernel
+from gradtool.passes.stages import stage
+from gradtool.program import Kind
+from gradtool.specs import spec_of
+
+MAX_SCALAR = 1
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What decides the kind of a value.
+
+    `gradients` are names of outputs that hold some, `trained` names of what has a gradient or a
+    next value; `changing` are values that are not the same in every step, initializers or not.
+    """
+
+    kernel_of: Callable[[ir.Node], Kernel | None]
+    gradients: AbstractSet[str] = frozenset()
+    trained: AbstractSet[str] = frozenset()
+    changing: AbstractSet[ir.Value] = frozenset()
+
+    def of_initializer(self, value: ir.Value) -> Kind:
+        """A constant, a parameter, or state of an optimizer."""
+        if self.is_constant(value):
+            return self.of_constant(value)
+        return "state" if self._is_state(value) else "parameter"
+
+    def of_constant(self, value: ir.Value) -> Kind:
+        """On the host if nobody needs it elsewhere."""
+        if value.is_graph_output():
+            return "constant"
+        on_host = all(self._is_on_host(use.node, use.idx) for use in value.uses())
+        return "host" if on_host else "constant"
+
+    def of_result(self, value: ir.Value) -> Kind:
+        """A gradient, another output, or an activation."""
+        if value.name in self.gradients:
+            return "gradient"
+        return "output" if value.is_graph_output() else "activation"
+
+    def is_known(self, value: ir.Value) -> bool:
+        """Whether a value is the same in every step."""
+        return value.const_value is not None and value not in self.changing
+
+    def is_constant(self, value: ir.Value) -> bool:
+        """Whether a value is known and no parameter."""
+        if not self.is_known(value) or not value.is_initializer():
+            return self.is_known(value)
+        spec = spec_of(value)
+        small = spec is not None and math.prod(spec.shape) <= MAX_SCALAR
+        is_float = value.dtype is not None and value.dtype.is_floating_point()
+        host = self.of_constant(value) == "host"
+        return value.name not in self.trained and (host or small or not is_float)
+
+    def _is_state(self, value: ir.Value) -> bool:
+        """Whether a value changes from step to step and serves nothing but updates."""
+        return value in self.changing and all(stage(u.node) == "update" for u in value.uses())
+
+    def _is_on_host(self, node: ir.Node, slot: int) -> bool:
+        found = self.kernel_of(node)
+        return found is not None and slot in found.host
