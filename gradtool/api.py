@@ -27,8 +27,9 @@ from gradtool.errors import UsageError
 from gradtool.exec import inputs as sources
 from gradtool.exec import kernel, ort_options
 from gradtool.exec.run import Result, bound, execute, planned
-from gradtool.functions.calls import inline, is_inlined, refold
+from gradtool.functions.calls import inline, is_inlined
 from gradtool.functions.inference import register_shapes
+from gradtool.functions.refold import refold
 from gradtool.io.definitions import expand_definitions
 from gradtool.passes.backward import Accumulate
 from gradtool.passes.barrier import barrier as set_barriers

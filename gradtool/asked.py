@@ -13,12 +13,13 @@ from gradtool.budgets import prices
 from gradtool.budgets.limits import Budget, parse_percent
 from gradtool.budgets.search import CUTS, Search, at_most, within
 from gradtool.errors import UsageError
+from gradtool.planning.polish.finish import require
 from gradtool.planning.polish.seeds import Solver
 from gradtool.plans import Strategy, Workload
 from gradtool.text import suggest
 
 SEARCHED = ("min-cut", "optimal")
-SOLVERS = ("auto", "native", "compiled")
+SOLVERS = ("auto", "native", "compiled", "cp-sat")
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ class Asked:
 
         Raises:
             UsageError: a file of times cannot be read.
+            GradtoolError: the solver is not installed.
         """
+        require(self.solver)
         return _Searching(self, prices.named(self.cost))
 
     def _share(self) -> Fraction | None:

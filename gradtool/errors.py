@@ -23,6 +23,10 @@ class GradtoolError(Exception):
 
     exit_code = 1
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """How other processes get it: as it is, whatever its class is made from."""
+        return _again, (type(self), self.args, vars(self))
+
 
 class UsageError(GradtoolError):
     """A flag, a name or a configuration that cannot be used."""
@@ -80,3 +84,12 @@ class DeviceError(GradtoolError):
     """The device that was asked for is missing, broken or out of memory."""
 
     exit_code = 4
+
+
+def _again(
+    kind: type[GradtoolError], args: tuple[object, ...], state: dict[str, object]
+) -> GradtoolError:
+    """An error with the message and the attributes of another one."""
+    error = kind.__new__(kind, *args)
+    vars(error).update(state)
+    return error

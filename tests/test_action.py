@@ -1,19 +1,16 @@
-"""The composite action and the pre-commit hook, run as their runners do, without a network."""
+"""The composite action, run as its runner does; without a network but for what is slow."""
 
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
-from repository import Repository, environment, network
+from action import Annotation, Runner
+from repository import Repository, network
+from standards import junit_mistakes, sarif_mistakes
 
 ROOT = Path(__file__).parents[1]
-ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
-STEPS = ACTION["runs"]["steps"]
-HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 MISSING = [name for name in ("bash", "git") if shutil.which(name) is None]
 PYTHON = """#!/bin/sh
 if [ "$2" = venv ]; then
@@ -22,9 +19,10 @@ if [ "$2" = venv ]; then
     printf '#!/bin/sh\\nexec "{python}" -m gradtool "$@"\\n' > "$3/bin/gradtool"
     chmod +x "$3/bin/gradtool"
 else
-    echo "$@" >> "{log}"
+    for argument; do echo "$argument" >> "{log}"; done
 fi
 """
+HOSTILE = "$(touch pwned)`touch pwned`'; touch pwned; '\"${{ inputs.cases }}"
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
 
@@ -47,87 +45,66 @@ def repository(recorded, tmp_path) -> Repository:
 
 
 @pytest.fixture
-def action(tmp_path):
-    """Runs the steps of the action in a folder; `python` makes an environment of nothing."""
-    runner = tmp_path / "runner"
-    runner.mkdir()
-    python = runner / "python"
-    log = runner / "installed"
+def runner(tmp_path) -> Runner:
+    return Runner(ROOT, tmp_path / "runner")
+
+
+@pytest.fixture
+def action(runner):
+    """Runs the action in a folder; `python` makes an environment of nothing."""
+    python, log = runner.temporary / "python", runner.temporary / "installed"
     python.write_text(PYTHON.format(python=sys.executable, log=log), encoding="utf-8")
     python.chmod(0o755)
 
     def run(folder: Path, **inputs: str):
-        given = {name: each["default"] for name, each in ACTION["inputs"].items()}
-        given |= {"python": str(python)} | {n.replace("_", "-"): v for n, v in inputs.items()}
-        shared = {
-            "RUNNER_TEMP": str(runner),
-            "GITHUB_ENV": str(runner / "env"),
-            "GITHUB_STEP_SUMMARY": str(runner / "summary.md"),
-        }
-        for step in STEPS:
-            kept = dict(
-                line.split("=", 1)
-                for line in (runner / "env").read_text(encoding="utf-8").splitlines()
-            ) if (runner / "env").exists() else {}  # fmt: skip
-            variables = {name: resolved(text, given) for name, text in step["env"].items()}
-            where = folder / resolved(step.get("working-directory", "."), given)
-            done = subprocess.run(
-                ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-                cwd=where,
-                env=environment(**shared, **kept, **variables),
-                capture_output=True,
-                encoding="utf-8",
-                check=False,
-            )
-            if done.returncode:
-                return done
-        return done
+        given = {name.replace("_", "-"): value for name, value in inputs.items()}
+        return runner.run(folder, {"python": str(python)} | given)
 
-    run.log, run.summary = log, runner / "summary.md"
+    run.installed = lambda: log.read_text(encoding="utf-8").splitlines()
     return run
 
 
-def resolved(text: str, inputs: dict[str, str]) -> str:
-    """What GitHub puts in the place of an expression."""
-    known = {f"inputs.{name}": value for name, value in inputs.items()}
-    known["github.action_path"] = str(ROOT)
-    return re.sub(r"\$\{\{ *([\w.-]+) *\}\}", lambda found: known[found[1]], text)
-
-
 def test_a_repository_as_it_was_recorded_passes(repository, action):
-    done = action(repository.path)
+    job = action(repository.path)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 cases checked, none failed" in done.stdout
-    assert "| small | mirror |" in action.summary.read_text(encoding="utf-8")
-    assert action.log.read_text(encoding="utf-8").split()[-1] == str(ROOT)
+    assert (job.code, job.err, job.annotations) == (0, "", [])
+    assert job.ran == ["Install gradtool", "Check"]
+    assert "2 cases checked, none failed" in job.out
+    assert job.summary.startswith("### gradtool check: 2 cases checked, none failed\n")
+    assert "| small | mirror |" in job.summary
+    assert action.installed()[-1] == str(ROOT)
 
 
 def test_growth_fails_with_an_annotation(repository, action):
     repository.write("large.onnx", network(64))
 
-    done = action(repository.path, sarif="out.sarif", junit="out.xml")
+    job = action(repository.path, sarif="out of it.sarif", junit="out 'of' it.xml")
 
-    assert done.returncode == 1
-    assert re.search(r"^::error file=gradtool.toml,line=\d+.*large", done.stdout, re.MULTILINE)
-    assert "GREW" in action.summary.read_text(encoding="utf-8")
-    assert (repository.path / "out.sarif").stat().st_size
-    assert (repository.path / "out.xml").stat().st_size
+    assert job.code == 1
+    (found,) = job.annotations
+    lines = (repository.path / "gradtool.toml").read_text(encoding="utf-8").splitlines()
+    assert (found.kind, found.properties["file"]) == ("error", "gradtool.toml")
+    assert found.properties["title"] == "gradtool check: large: grew"
+    assert lines[int(found.properties["line"])] == 'name = "large"'
+    assert re.match(r"peak .* \(\+\d+\.\d %\): fail-on peak:1%\+1MiB; grew: ", found.message)
+    assert "#### large: grew" in job.summary
+    assert sarif_mistakes((repository.path / "out of it.sarif").read_text()) == []
+    assert junit_mistakes((repository.path / "out 'of' it.xml").read_text()) == []
 
 
 def test_cases_and_rules_are_one_a_line(repository, action):
     repository.write("large.onnx", network(64))
 
-    assert action(repository.path, cases="small\n").returncode == 0
+    assert action(repository.path, cases="small\n").code == 0
     rules = "peak:1000%+1MiB\nnodes:1\n"
-    assert action(repository.path, cases="small\nlarge", fail_on=rules).returncode == 0
+    assert action(repository.path, cases="small\nlarge", fail_on=rules).code == 0
 
 
 def test_flags_are_passed_on(repository, action):
     shutil.rmtree(repository.path / "gradtool-baseline")
 
-    assert action(repository.path, cases="small").returncode == 1
-    assert action(repository.path, cases="small", allow_new="true").returncode == 0
+    assert action(repository.path, cases="small").code == 1
+    assert action(repository.path, cases="small", allow_new="true").code == 0
 
 
 def test_the_base_is_fetched_into_a_shallow_clone(repository, action, tmp_path):
@@ -138,64 +115,91 @@ def test_the_base_is_fetched_into_a_shallow_clone(repository, action, tmp_path):
     url = f"file://{repository.path}"
     repository.git("clone", "--quiet", "--depth=1", url, str(clone))
 
-    done = action(clone, base=base, cases="large")
+    job = action(clone, base=base, cases="large")
 
-    assert done.returncode == 1, done.stderr
-    assert f"1 case checked against {base}, 1 failed" in done.stdout
+    assert job.code == 1, job.err
+    assert f"1 case checked against {base}, 1 failed" in job.out
 
 
 def test_inputs_are_data_and_no_commands(repository, action):
-    hostile = "$(touch pwned)`touch pwned`'; touch pwned; '\""
+    where = repository.path / HOSTILE.replace("/", "-")
+    where.mkdir()
 
-    done = action(repository.path, cases=f"{hostile}\n--help", fail_on="")
+    flags = {"allow_new": HOSTILE, "fail_on_stale": HOSTILE, "extras": HOSTILE}
+    for inputs, said in (
+        ({"cases": f"--help\n{HOSTILE}", **flags}, "no case '--help'"),
+        ({"base": HOSTILE}, "fatal: "),
+        ({"base": "--upload-pack=touch pwned"}, "fatal: "),
+        ({"fail_on": HOSTILE}, "is no rule"),
+        ({"sarif": f"missing/{HOSTILE}", "junit": f"missing/{HOSTILE}.xml"}, "there is no folder"),
+    ):
+        job = action(repository.path, **inputs)
 
-    assert done.returncode == 2
-    assert "no case" in done.stderr
+        assert job.code != 0
+        assert said in job.err
+        assert job.annotations == []
+    assert f"{ROOT}[{HOSTILE}]" in action.installed()
+    assert action(repository.path, working_directory=where.name, cases="small").code == 0
     assert not list(repository.path.rglob("pwned"))
 
 
-def test_no_expression_is_part_of_a_script():
-    assert [step["name"] for step in STEPS if "${{" in step["run"]] == []
+def test_no_expression_is_part_of_a_script(runner):
+    assert [step["name"] for step in runner.steps if "${{" in step["run"]] == []
 
 
-def test_it_uses_no_action_of_others_and_uploads_nothing():
-    assert [step for step in STEPS if "uses" in step] == []
-    assert not re.search(r"curl|wget|upload", " ".join(step["run"] for step in STEPS))
+def test_it_uses_no_action_of_others_and_uploads_nothing(runner):
+    assert [step for step in runner.steps if "uses" in step] == []
+    assert not re.search(r"curl|wget|upload", " ".join(step["run"] for step in runner.steps))
 
 
-def test_every_input_is_used_and_described():
+def test_every_input_is_used_and_described(runner):
     used = re.findall(r"inputs\.([\w-]+)", (ROOT / "action.yml").read_text(encoding="utf-8"))
 
-    assert set(used) == set(ACTION["inputs"])
-    assert all(each["description"] for each in ACTION["inputs"].values())
+    assert set(used) == set(runner.definition["inputs"])
+    assert all(each["description"] for each in runner.definition["inputs"].values())
 
 
-@pytest.mark.parametrize(
-    ("file", "matters"),
-    [
-        ("models/net.onnx", True),
-        ("net.onnx.data", True),
-        ("gradtool.toml", True),
-        ("sub/pyproject.toml", True),
-        ("gradtool-baseline/net.json", True),
-        ("src/net.py", False),
-        ("notgradtool.toml", False),
-    ],
-)
-def test_the_hook_runs_for_models_configurations_and_baselines(file, matters):
-    (hook,) = HOOKS
-
-    assert bool(re.search(hook["files"], file)) == matters
-
-
-def test_the_hook_fails_for_a_model_that_grew(repository):
-    (hook,) = HOOKS
-    program, *arguments = hook["entry"].split()
-    assert program == "gradtool"
-    assert (hook["language"], hook["pass_filenames"]) == ("python", False)
-
+@pytest.mark.slow
+def test_the_action_installs_what_it_needs(repository, runner):
     repository.write("large.onnx", network(64))
-    done = repository.gradtool(*arguments)
 
-    assert done.returncode == 1
-    assert "GREW" in done.stdout
+    job = runner.run(repository.path, {"python": sys.executable})
+
+    if not list(runner.temporary.glob("gradtool-environment/*/gradtool*")):
+        pytest.skip(f"packages cannot be installed here: {job.err.strip()[-200:]}")
+    assert (job.code, job.err) == (1, "")
+    assert [found.properties["title"] for found in job.annotations] == [
+        "gradtool check: large: grew"
+    ]
+
+
+STEPS = r"""
+inputs:
+  name: {description: who, default: nobody}
+runs:
+  using: composite
+  steps:
+    - {name: one, id: one, shell: bash, env: {WHO: "${{ inputs.name }}"}, run: "
+        echo \"said=hello $WHO\" >> $GITHUB_OUTPUT;
+        printf 'A=1\nB<<end\ntwo\nlines\nend\n' >> $GITHUB_ENV;
+        echo /opt/some >> $GITHUB_PATH; echo '# one' >> $GITHUB_STEP_SUMMARY"}
+    - {name: two, if: steps.one.outputs.said, shell: bash,
+       env: {SAID: "${{ steps.one.outputs.said }}"}, run: "
+        echo \"::notice title=a%2Cb::$SAID $A ${B#*o}\"; [ ${PATH%%:*} = /opt/some ]; exit 3"}
+    - {name: never, shell: bash, run: echo never}
+    - {name: cleared, if: always(), shell: bash, run: echo cleared}
+    - {name: failed, if: failure(), shell: bash, run: echo failed}
+"""
+
+
+def test_conditions_outputs_and_variables_are_those_of_the_runner(tmp_path):
+    """Of `tests/action.py`, by which all the above is run."""
+    (tmp_path / "action.yml").write_text(STEPS, encoding="utf-8")
+
+    job = Runner(tmp_path, tmp_path / "runner").run(tmp_path, {"name": "a b"})
+
+    assert job.ran == ["one", "two", "cleared", "failed"]
+    assert (job.code, job.summary) == (3, "# one\n")
+    assert job.outputs["one"] == {"said": "hello a b"}
+    assert job.annotations == [Annotation("notice", {"title": "a,b"}, "hello a b 1 ")]
+    assert "lines" in job.out

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from gradtool.budgets.prices import FLOPS
 from gradtool.budgets.probes import work_of
 from gradtool.budgets.search import CUTS, QUICK, Search, modest
+from gradtool.errors import ModelError
 from gradtool.planning.optimizer import state_bytes
-from gradtool.plans import Strategy, Workload, largest_batch
+from gradtool.plans import Strategy, Workload, extra_flops, largest_batch
 
+_MOST = 1 << 30  # a model that takes as much at any batch has no largest
 _SEARCHED = {"optimal": QUICK, "min-cut": CUTS}  # effort of the plans that fit themselves to memory
 
 Grown = Callable[[int], Workload]
@@ -24,26 +27,54 @@ def largest_batches(
 ) -> dict[str, int]:
     """By plan, the largest batch whose step fits, optimizer state included; 0 if none does.
 
-    The search begins at the batch that fits when everything is kept, where a plan fits that one.
-    `done` is called after each plan.
+    The search begins at the batch that fits when everything is kept, where a plan fits that one; a
+    plan that is searched for begins at the largest of the plans before it that computes no more
+    again than it may.  `done` is called after each plan.
+
+    Raises:
+        ModelError: the model has no step of a batch on the way.
     """
 
     def keeps(size: int) -> bool:
-        work = grown(size)
+        work = _of(grown, size)
         return work.kept.peak <= _room(work, memory, optimizer)
 
+    def known(name: str) -> int:
+        for other, size in sorted(found.items(), key=lambda each: -each[1]):
+            if size and name in _SEARCHED and _is_cheap(_of(grown, size), strategies[other]):
+                return size
+        return 0
+
     def largest(name: str, strategy: Strategy) -> int:
+        least = known(name)
+
         def fits(size: int) -> bool:
-            work = grown(size)
-            return plan_fits(work, name, strategy, _room(work, memory, optimizer))
+            work = _of(grown, size)
+            room = _room(work, memory, optimizer)
+            return size <= least or plan_fits(work, name, strategy, room)
 
-        return largest_batch(fits, start=kept if kept and fits(kept) else 1)
+        start = least or (kept if kept and fits(kept) else 1)
+        return largest_batch(fits, start=start, most=_MOST)
 
-    kept, found = largest_batch(keeps), {}
+    kept = largest_batch(keeps, most=_MOST)
+    found: dict[str, int] = {}
     for name, strategy in strategies.items():
         found[name] = kept if name == "keep" else largest(name, strategy)
         done()
     return found
+
+
+def _of(grown: Grown, size: int) -> Workload:
+    try:
+        return grown(size)
+    except ModelError as error:
+        raise ModelError(f"the model cannot run with a batch of {size}: {error}") from error
+
+
+def _is_cheap(work: Workload, strategy: Strategy) -> bool:
+    """Whether a plan computes no more again than the forward pass is."""
+    extra = extra_flops(strategy(work).plan, work.kept)
+    return extra is not None and extra <= FLOPS.forward(work.program)
 
 
 def plan_fits(work: Workload, name: str, strategy: Strategy, memory: int) -> bool:
@@ -55,8 +86,11 @@ def plan_fits(work: Workload, name: str, strategy: Strategy, memory: int) -> boo
     if effort is None:
         return strategy(work).plan.peak <= memory
     probes = Search().probes(work, name)
+    allowed = probes.prices.forward(work.program)
     found = probes.ask(memory, modest(work, effort))
-    return found is not None and work_of(found) <= probes.prices.forward(work.program)
+    if found is None or work_of(found) > allowed:
+        probes.cook()
+    return probes.reached(allowed) <= memory
 
 
 def _room(work: Workload, memory: int, optimizer: str) -> int:

@@ -150,7 +150,7 @@ def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
 def halved(probes: Probes, allowed: int | None, effort: float, rounds: int = _ROUNDS) -> Planned:
     """The plan of least peak of no more work than allowed, after halving the range of budgets."""
     probes.cook()
-    raise_floor(probes, allowed, effort, rounds)
+    raise_floor(probes, allowed, effort)
     low = max(probes.least_of(allowed) - 1, probes.missed(allowed, effort))
     for _ in range(rounds):
         high = probes.reached(allowed)

@@ -1,6 +1,7 @@
 """The largest batch: it fits, and one more does not."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import onnx_ir as ir
 import pytest
@@ -8,7 +9,10 @@ from deep import deep
 
 import gradtool as gt
 from gradtool import shapes
+from gradtool.budgets import batches
 from gradtool.budgets.batches import largest_batches, plan_fits
+from gradtool.budgets.probes import Probes
+from gradtool.errors import ModelError
 from gradtool.planning.optimizer import state_bytes
 from gradtool.plans import workload
 from gradtool.strategies import STRATEGIES
@@ -49,6 +53,41 @@ def test_optimizer_state_takes_its_part(grown, found):
     assert state > 0
     assert with_adam == less
     assert with_adam["keep"] < found["keep"]
+
+
+def test_what_is_searched_for_reaches_at_least_what_recipes_do(grown):
+    recipes = ("keep", "mirror", "sqrt", "segments", "min-cut", "optimal")
+    for memory in (MEMORY // 2, MEMORY, 3 * MEMORY):
+        found = largest_batches(grown, {name: STRATEGIES[name] for name in recipes}, memory)
+
+        assert found["optimal"] >= max(found.values()) > 0
+
+
+def test_a_recipe_counts_where_the_search_alone_finds_nothing(grown, monkeypatch):
+    work = grown(8)
+    sqrt = STRATEGIES["sqrt"](work)
+    assert sqrt.plan.peak < work.kept.peak
+    monkeypatch.setattr(Probes, "ask", lambda *_: None)
+
+    assert plan_fits(work, "optimal", CHOSEN["optimal"], sqrt.plan.peak)
+
+
+def test_a_batch_that_the_model_refuses_is_named():
+    def grown(size):
+        raise ModelError(f"MatMul: {size} and 1")
+
+    with pytest.raises(ModelError, match="cannot run with a batch of 1: MatMul: 1 and 1"):
+        largest_batches(grown, CHOSEN, MEMORY)
+
+
+def test_there_is_no_end_at_a_million(monkeypatch):
+    monkeypatch.setattr(batches, "_room", lambda *_: 3_000_000)
+    sized = SimpleNamespace
+    found = largest_batches(
+        lambda size: sized(kept=sized(peak=size)), {"keep": STRATEGIES["keep"]}, 0
+    )
+
+    assert found == {"keep": 3_000_000}
 
 
 def test_where_nothing_fits_the_batch_is_none(grown):

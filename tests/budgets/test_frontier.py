@@ -42,6 +42,17 @@ def test_slowdowns_share_what_is_found():
     assert found[0].plan.peak >= found[1].plan.peak >= found[2].plan.peak
 
 
+def test_every_point_of_a_frontier_has_a_bound_of_its_peak_and_of_its_work():
+    work = layers()
+    found = by_slowdown(work, [Fraction(0), Fraction(1, 10), Fraction(1, 3)])
+    least = [p.proof.least for p in found]
+
+    assert least == sorted(least, reverse=True)
+    assert all(low <= p.plan.peak for low, p in zip(least, found, strict=True))
+    assert least[0] > least[-1]
+    assert all(0 < p.proof.bound <= p.proof.extra for p in found if p.proof.extra)
+
+
 @pytest.mark.parametrize("points", [2, 3, 20])
 def test_budgets_go_from_the_least_to_keep(points):
     work = layers()

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from layered import layers, workload_of
 from training_programs import training_programs
 
+from gradtool.budgets import probes as module
 from gradtool.budgets.probes import Bound, Probes, work_of
+from gradtool.errors import OverBudget
 
 EFFORT = 0.05
 
@@ -53,6 +55,59 @@ def test_later_questions_profit_from_earlier_plans():
 
     assert tight is not None
     assert work_of(loose) <= work_of(tight)
+
+
+def test_a_search_in_vain_leaves_the_lowest_plan_that_it_found(monkeypatch):
+    work = layers()
+    known = Probes(work)
+    known.cook()
+    lowest = min(known.found, key=lambda p: p.plan.peak)
+    order, reached = lowest.schedule.order, lowest.plan.peak
+
+    def in_vain(_program, budget, **_):
+        raise OverBudget(budget, reached, 0, proven=False, order=order)
+
+    monkeypatch.setattr(module, "cheapest", in_vain)
+    asked = Probes(work)
+    monkeypatch.setattr(asked, "cook", lambda: None)
+
+    assert asked.ask(reached - 64, EFFORT) is None
+    assert asked.reached(None) == reached
+    assert asked.missed(None, EFFORT) == reached - 64
+    assert asked.missed(None, 2 * EFFORT) == -1
+    asked.ask(reached - 128, EFFORT)
+    assert len(asked.found) == 2
+
+
+def test_what_a_search_proves_impossible_is_no_longer_asked_for(monkeypatch):
+    work, asked = layers(), []
+
+    def impossible(_program, budget, **_):
+        asked.append(budget)
+        raise OverBudget(budget, budget, 0, proven=True)
+
+    monkeypatch.setattr(module, "cheapest", impossible)
+    found = Probes(work)
+    middle = (found.least + work.kept.peak) // 2
+    for budget in (middle, middle - 64, middle):
+        found.ask(budget, EFFORT)
+
+    assert asked == [middle]
+    assert found.least_of(None) == middle + 1
+
+
+@given(st.data())
+@settings(max_examples=25, deadline=None)
+def test_what_is_proven_of_a_budget_holds_for_every_plan_within_it(data):
+    work = workload_of(data.draw(training_programs(most=8)))
+    probes = Probes(work)
+    budget = data.draw(st.integers(0, work.kept.peak))
+    probes.prove(budget, EFFORT)
+    probes.ask(budget, EFFORT)
+    probes.cook()
+
+    for plan in probes.found:
+        assert probes.least_of(work_of(plan)) <= plan.plan.peak
 
 
 def test_a_bound_holds_for_every_smaller_budget_and_for_no_larger_one():

@@ -2,8 +2,9 @@
 
 Minimum cuts and an integer programme say what to keep where memory pinches most (`certificate`); a
 local search turns that into schedules and improves them (`descent`); what is not proven optimal is
-annealed (`annealed`); the simulator has the last word.  Everything stops on counted work, so the
-same question has the same answer on every machine.
+annealed, and improved window by window where that is asked for (`finished`); the
+simulator has the last word.  Everything stops on counted work, so the same question has the same
+answer on every machine.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from gradtool.planning.budget.certificate import Certificate, certificates
 from gradtool.planning.budget.descent import Descent, Found
 from gradtool.planning.budget.rework import Rework
 from gradtool.planning.budget.starts import first
+from gradtool.planning.budget.tight import repaired
 from gradtool.planning.budget.work_bound import least_budget
 from gradtool.planning.orders.best import best_order
-from gradtool.planning.polish.anneal import rank
-from gradtool.planning.polish.seeds import Solver, annealed, compiles
+from gradtool.planning.polish.anneal import Polished, rank
+from gradtool.planning.polish.finish import finished, require
+from gradtool.planning.polish.seeds import Solver
 from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 
 _LIMIT = 3_500_000
+_FITTING = 2
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,14 @@ def cheapest(
     order or, where that needs less memory, in the best one found.  `costs` replaces the steps'
     FLOPs.  `effort` scales the counted work of search and certificate.  With `solver` `native` the
     answer does not depend on what is installed, nor does it with `auto` up to effort 1; `compiled`
-    anneals with numba if it is there.  `stop` ends the annealing early.
+    anneals with numba if it is there, and `cp-sat` also improves windows of the schedule with
+    OR-tools.  `stop` ends the annealing, and the windows, early.
 
     Raises:
+        GradtoolError: OR-tools is asked for and not installed.
         OverBudget: no schedule was found, or it is proven that there is none.
     """
+    require(solver)
     work = Rework(program, costs, order)
     plain = Found({}, work.weigh({}))
     if plain.weighed.peak > budget and order is None:
@@ -92,7 +99,11 @@ def cheapest(
     best = _answer(work, budget, found, strongest, how)
     if best.peak <= budget and best.extra <= search.least_extra:
         return best
-    polished = annealed(
+    if search.is_thorough:
+        best = _repaired(search, best, int(_LIMIT * effort), seed)
+        if best.peak <= budget and best.extra <= search.least_extra:
+            return best
+    stages = finished(
         program,
         best.schedule.order,
         budget,
@@ -100,12 +111,11 @@ def cheapest(
         effort=effort,
         seed=seed,
         enough=search.least_extra,
-        fast=compiles(solver, effort),
+        solver=solver,
         stop=stop,
     )
-    if polished is not None and polished.rank(budget) < rank(best.peak, best.extra, budget):
-        schedule, how = Schedule.of(polished.order), f"{how}, then annealing"
-        best = replace(best, schedule=schedule, peak=polished.peak, extra=polished.extra, how=how)
+    for name, polished in stages:
+        best = _improved(best, polished, name)
     if best.peak > budget:
         least, order = least_budget(work), best.schedule.order
         raise OverBudget(budget, best.peak, least, proven=False, order=order)
@@ -132,6 +142,27 @@ def _searched(
         return best, how, strongest
     kicked = search.kick(best, seed)
     return kicked, how if kicked is best else f"{how}, then local search", strongest
+
+
+def _improved(best: Answer, found: Polished, name: str) -> Answer:
+    """The answer, or what a stage made of it."""
+    if found.rank(best.budget) >= rank(best.peak, best.extra, best.budget):
+        return best
+    schedule, how = Schedule.of(found.order), f"{best.how}, then {name}"
+    return replace(best, schedule=schedule, peak=found.peak, extra=found.extra, how=how)
+
+
+def _repaired(search: Descent, best: Answer, limit: int, seed: int) -> Answer:
+    """The answer, or what repairs find: with less effort where the answer fits."""
+    work, budget = search.work, best.budget
+    place = {step: p for p, step in enumerate(work.order)}
+    start = [place[step] for step in best.schedule.order]
+    limit //= _FITTING if best.peak <= budget else 1
+    line = repaired(work, budget, start, limit, enough=search.least_extra, seed=seed)
+    if rank(line.peak, line.extra, budget) >= rank(best.peak, best.extra, budget):
+        return best
+    schedule, how = work.schedule(line.places), f"{best.how}, then repair"
+    return replace(best, schedule=schedule, peak=line.peak, extra=line.extra, how=how)
 
 
 def frontier(

@@ -16,25 +16,27 @@ from fractions import Fraction
 
 import numpy as np
 
-from gradtool.planning.budget.edits import Edit, Edits
+from gradtool.planning.budget.edit import Edit
+from gradtool.planning.budget.edits import Edits
 from gradtool.planning.budget.rework import Rework
 from gradtool.planning.budget.timeline import Timeline
 from gradtool.planning.flow import Integers
 
-_TRIALS = 16
+_TRIALS = 4
 _VAIN = 48
 _PATIENCE = 60
 _PATIENCE_KICKED = 3
 _KICK = 3
 _SLACK = Fraction(51, 50)
 _EACH = 50
+_GUESS = 25
 _UNIT = 30
 
 
 class Repair:
     """A search within `budget` bytes that may weigh `limit` entries, each schedule 50 more.
 
-    An edit that is only estimated counts a tenth of the entries, and 50.  `lowest` is what had the
+    An edit that is only estimated counts a tenth of the entries, and 25.  `lowest` has the
     least peak so far; extra work of `enough` ends the search.
     """
 
@@ -43,7 +45,7 @@ class Repair:
         self.budget = budget
         self.left = limit
         self.enough = enough
-        self.lowest: Timeline | None = None
+        self.lowest = Timeline(work, range(len(work.reads)))
         self.edits = Edits(work, budget)
         self.weights: Integers = np.ones(len(work.reads), dtype=np.int64)
         self.unit = 1
@@ -52,9 +54,7 @@ class Repair:
         """Simulate a schedule, at the expense of the limit."""
         line = Timeline(self.work, places)
         self.left -= len(places) + _EACH
-        low = self.lowest
-        if low is None or (line.peak, line.extra) < (low.peak, low.extra):
-            self.lowest = line
+        self.lowest = min(self.lowest, line, key=lambda known: (known.peak, known.extra))
         return line
 
     def fit(
@@ -78,7 +78,7 @@ class Repair:
                 return None
             patience -= 1
             over = np.flatnonzero(line.profile > self.budget)
-            self.weights[list({line.places[e] for e in over.tolist()})] += 1
+            self.weights[sorted({line.places[e] for e in over.tolist()})] += 1
         return line
 
     def _over(self, profile: Integers, weights: Integers) -> Integers:
@@ -111,7 +111,7 @@ class Repair:
         found: dict[Edit, tuple[float, int]] = {}
         for edit, cost, profile in self.edits.around(line, peak):
             gain = excess - int(self._over(profile, weights).sum())
-            self.left -= len(profile) // 10 + _EACH
+            self.left -= len(profile) // 10 + _GUESS
             if gain > 0:
                 found.setdefault(edit, _price(cost, gain))
         return sorted(found, key=lambda edit: (found[edit], edit))
@@ -123,7 +123,7 @@ class Repair:
             for entry in sorted(line.repeats(), key=lambda e: -costs[line.places[e]]):
                 if self.is_done(line):
                     return line
-                trial = self.weigh(Edit((entry,), entry, ()).applied(line.places))
+                trial = self.weigh(Edit((entry,), entry).applied(line.places))
                 if trial.peak <= self.budget and trial.extra < line.extra:
                     line = trial
                     break
@@ -137,7 +137,7 @@ class Repair:
             repeats = line.repeats()
             start, count = int(random.random() * len(repeats)), 1 + int(random.random() * _KICK)
             gone = tuple(repeats[start : start + count])
-            kicked = self.weigh(Edit(gone, 0, ()).applied(line.places))
+            kicked = self.weigh(Edit(gone, 0).applied(line.places))
             trial = self.fit(kicked, line.extra * _SLACK, _PATIENCE_KICKED)
             if trial is not None:
                 trial = self.trim(trial)

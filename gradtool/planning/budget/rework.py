@@ -94,9 +94,9 @@ class Rework:
         places, during = self._unrolled(drops)
         kept, profile = self.alive(places, [d == p for d, p in zip(during, places, strict=True)])
         places, during = [places[e] for e in kept], [during[e] for e in kept]
-        return Weighed(places, during, self.extra(places), profile)
+        return Weighed(places, during, self.work_again(places), profile)
 
-    def extra(self, places: Sequence[int]) -> int:
+    def work_again(self, places: Sequence[int]) -> int:
         """The cost of what runs again."""
         return sum(self.costs[p] for p in places) - self.total
 

@@ -6,6 +6,7 @@ run anywhere, so that moves can change the order, and recompute earlier than is 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TypeAlias
@@ -31,7 +32,7 @@ class Timeline:
         self.work = work
         self.places = [places[e] for e in kept]
         self.profile: Integers = np.array(profile, dtype=np.int64)
-        self.extra = work.extra(self.places)
+        self.extra = work.work_again(self.places)
 
     @property
     def peak(self) -> int:
@@ -66,6 +67,11 @@ class Timeline:
         while lives[k][0] >= entry:
             k -= 1
         return lives[k]
+
+    def before(self, root: int, entry: int) -> int:
+        """The entry that touches the instance that an entry reads before that one does."""
+        life = self.life(root, entry)
+        return life[bisect_left(life, entry) - 1]
 
     def repeats(self) -> list[int]:
         """The entries that run a step again, at a cost."""

@@ -186,11 +186,14 @@ class Retention:
     def _weigh(self, step: int, run: _Run, over: _Over | None) -> None:
         """Count what a run makes, from its slot on or right behind it, and its workspace."""
         for place, root in enumerate(self.simulator.writes[step]):
-            moved = over if place == 0 else None
-            begin = run.slot if moved is None else run.slot + moved.there
+            begin, now = run.slot, run.now or 0
+            if place == 0 and over is not None:
+                now += over.now
+                begin = self.hinted.slot(now)
+                self.model.add(begin == run.slot + over.there)
             for held in self.held[root]:
                 if held.run is run:
-                    self._demand(root, begin, held, (run.now or 0) + bool(moved and moved.now))
+                    self._demand(root, begin, held, now)
         if self.simulator.work[step]:
             self.demands.append((self._at(run), self.simulator.work[step]))
 
@@ -229,11 +232,11 @@ class Retention:
         self.model.add_cumulative(
             [interval for interval, _ in self.demands], [size // grain for size in sizes], room
         )
-        if room is not goal and room < 0 or not self.hinted.minimize(goal, time):
+        if not self.hinted.minimize(goal, time):
             return None
         value = self.hinted.value
-        taken = ((value(r.slot), s) for s, runs in self.runs.items() for r in runs if value(r.there))
-        return tuple(step for _, step in sorted(taken))
+        runs = ((step, run) for step, runs in self.runs.items() for run in runs if value(run.there))
+        return tuple(step for _, step in sorted((value(run.slot), step) for step, run in runs))
 
     def _work(self) -> Any:
         """What all runs cost, in the largest unit that divides every cost."""

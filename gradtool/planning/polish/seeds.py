@@ -14,7 +14,7 @@ from gradtool.planning.polish.anneal import MOVES, Polished, polish
 from gradtool.planning.polish.compiled import available
 from gradtool.program import Program
 
-Solver: TypeAlias = Literal["auto", "native", "compiled"]
+Solver: TypeAlias = Literal["auto", "native", "compiled", "cp-sat"]
 
 _SEEDS = 2
 _COMPILED = 3_000_000
@@ -24,7 +24,8 @@ _SMALL = 500
 
 def compiles(solver: Solver, effort: float) -> bool:
     """Whether to anneal with numba: where it is installed, if asked for or for much effort."""
-    return solver != "native" and (solver == "compiled" or effort > 1) and available()
+    asked = solver in {"compiled", "cp-sat"} or (solver == "auto" and effort > 1)
+    return asked and available()
 
 
 def annealed(

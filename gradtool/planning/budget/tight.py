@@ -1,0 +1,54 @@
+"""Schedules repaired within a budget: for tight budgets, which the descents do not reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradtool.planning.budget.repair import Repair
+from gradtool.planning.budget.rework import Rework
+from gradtool.planning.budget.timeline import Timeline
+from gradtool.planning.budget.work_bound import least_budget
+
+_DEPTHS = 4
+
+
+def repaired(
+    work: Rework, budget: int, start: Sequence[int], limit: int, *, enough: int, seed: int
+) -> Timeline:
+    """The cheapest schedule within a budget to which repairs lead; if there is none, the lowest.
+
+    They begin where nothing runs again, and at the places of `start`, than which the schedule is
+    never worse.  If no repair ends within the budget, some aim lower: what then has the least peak
+    may fit.  Of `limit` each has a share; what is left goes into kicks.
+    """
+    search = Repair(work, budget, limit, enough)
+    plain = range(len(work.reads))
+    best: Timeline | None = None
+    for places in (plain, start):
+        rest = search.left - search.left // 2
+        search.left -= rest
+        found = search.fit(search.weigh(places))
+        if found is not None:
+            found = search.trim(found)
+            best = found if best is None else min(best, found, key=lambda line: line.extra)
+        search.left += rest
+        if best is not None and search.is_done(best):
+            return best
+    if best is None:
+        best = _from_below(search, plain)
+    return search.lowest if best is None else search.kick(best, seed)
+
+
+def _from_below(search: Repair, plain: Sequence[int]) -> Timeline | None:
+    """What fits into the budget of the schedules found on the way to lower ones."""
+    work, budget = search.work, search.budget
+    least = least_budget(work)
+    for depth in range(1, _DEPTHS + 1):
+        share = search.left // (_DEPTHS + 2 - depth)
+        lower = Repair(work, budget - (budget - least) * depth // _DEPTHS, share)
+        lower.fit(lower.weigh(plain))
+        search.left -= share - lower.left
+        found = search.weigh(lower.lowest.places)
+        if found.peak <= budget:
+            return search.trim(found)
+    return None

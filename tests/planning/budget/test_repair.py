@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from exhaustive import least_extra
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from mountain import mountain
+from programs import program
+from random_steps import steps
+
+from gradtool.planning.budget.repair import Repair
+from gradtool.planning.budget.rework import Rework
+from gradtool.planning.budget.work_bound import least_budget
+from gradtool.planning.simulate import Simulator
+
+EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
+FREE = 10**6
+
+
+def chain(length):
+    """The gradient of a chain of steps of one size, each read on the way back."""
+    forward = [f"a{i} = Tanh {f'a{i - 1}' if i else 'x'}" for i in range(length)]
+    backward = [f"g{i} = Mul {f'g{i + 1}' if i + 1 < length else f'a{i}'} a{i}"
+                for i in reversed(range(length))]  # fmt: skip
+    return Rework(program(*forward, *backward, outputs="g0"), [1] * 2 * length)
+
+
+def plain(search):
+    return search.weigh(range(len(search.work.reads)))
+
+
+def test_the_cheapest_edit_comes_first():
+    search = Repair(mountain(), 5 * 64, FREE)
+    found = search.fit(plain(search))
+
+    assert (found.peak, found.extra) == (5 * 64, 1)
+
+
+@pytest.mark.parametrize("length", [3, 5, 8, 12])
+def test_a_uniform_chain_is_brought_to_its_least_peak(length):
+    """Two gradients and one activation: the others are computed again from the input."""
+    work = chain(length)
+    search = Repair(work, 3 * 64 + work.simulator.fixed, FREE)
+
+    assert search.fit(plain(search)).peak == search.budget == least_budget(work)
+
+
+@settings(max_examples=80, **EXAMPLES)
+@given(st.data())
+def test_what_fits_is_within_the_budget_and_no_better_than_the_optimum(data):
+    made = data.draw(steps(7))
+    work = Rework(made)
+    least, kept = least_budget(work), work.weigh({}).peak
+    assume(least < kept)
+    search = Repair(work, data.draw(st.integers(least, kept - 1)), FREE)
+    found = search.fit(plain(search))
+    if found is not None:
+        trimmed = search.trim(found)
+
+        assert Simulator(made).peak(trimmed.places) == trimmed.peak <= search.budget
+        assert least_extra(work, search.budget) <= trimmed.extra <= found.extra
+
+
+def test_it_reaches_nearly_every_budget_that_any_schedule_fits_into():
+    """Random programs at the least peak that exhaustive search finds."""
+    reached = []
+
+    @settings(max_examples=60, **EXAMPLES)
+    @given(steps(7))
+    def count(made):
+        work = Rework(made)
+        least, kept = least_budget(work), work.weigh({}).peak
+        lowest = next(b for b in range(least, kept + 1) if least_extra(work, b) is not None)
+        search = Repair(work, lowest, FREE)
+        search.fit(plain(search))
+        reached.append(search.lowest.peak == lowest)
+
+    count()
+    assert sum(reached) >= 0.95 * len(reached)
+
+
+def test_trimming_takes_back_what_was_not_needed():
+    search = Repair(mountain(), 5 * 64, FREE)
+    found = search.weigh([0, 1, 2, 3, 4, 2, 5, 1, 6, 0, 7])
+
+    assert (found.extra, search.trim(found).extra) == (11, 1)
+
+
+def test_kicks_are_never_worse_and_depend_on_the_seed_alone():
+    def kicked(seed):
+        search = Repair(chain(8), 5 * 64 + 64, 20_000)
+        found = search.fit(plain(search))
+        best = search.kick(found, seed)
+        return found.extra, best.extra, best.places
+
+    before, after, _ = kicked(1)
+
+    assert after <= before
+    assert kicked(1) == kicked(1)
+
+
+def test_the_limit_ends_the_search():
+    search = Repair(mountain(), 5 * 64, 1)
+
+    assert search.fit(plain(search)) is None
+
+
+def test_a_repair_that_is_not_worth_it_ends():
+    search = Repair(mountain(), 5 * 64, FREE)
+
+    assert search.fit(plain(search), worth=Fraction(0)) is None
