@@ -33,7 +33,6 @@ from gradtool.functions.refold import refold
 from gradtool.io.definitions import expand_definitions
 from gradtool.passes.backward import Accumulate
 from gradtool.passes.barrier import barrier as set_barriers
-from gradtool.passes.barrier import strip_barriers
 from gradtool.passes.local_functions import localise
 from gradtool.passes.loss import LabelNames, Wanted
 from gradtool.passes.lower_contrib import is_contrib, lower_contrib
@@ -43,6 +42,7 @@ from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
 from gradtool.passes.split import split as split_model
+from gradtool.passes.strip_barriers import strip_barriers
 from gradtool.passes.training import OnNode, TrainingGraph, training_graph
 from gradtool.planning.plan import Plan
 from gradtool.reports.memory import plans_table

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
+from typing import get_args
 
 from gradtool import plan_files, strategies
 from gradtool.budgets import prices
@@ -19,7 +20,7 @@ from gradtool.plans import Strategy, Workload
 from gradtool.text import suggest
 
 SEARCHED = ("min-cut", "optimal")
-SOLVERS = ("auto", "native", "compiled", "cp-sat")
+SOLVERS: tuple[Solver, ...] = get_args(Solver)
 
 
 @dataclass(frozen=True)

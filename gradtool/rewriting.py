@@ -91,9 +91,9 @@ def recompute(
     names the values between which everything is computed again; `plan` is a file.  Or `strategy` is
     one of `strategies.STRATEGIES`.  `cost` says what extra work is: `flops`, `time` measured now,
     or a file of measured times.  A search may take `time_limit` seconds; without, the same question
-    has the same answer everywhere, unless `solver` is `compiled` (`auto` and `native` are not, up
-    to the default effort).  The graph given is left as it is; sizes that it leaves open stay open,
-    `dims` are those to plan for.
+    has the same answer everywhere, unless `solver` is `compiled` or `cp-sat` (up to the default
+    effort, `auto` and `native` use nothing that may be missing).  The graph given is left as it is;
+    sizes that it leaves open stay open, `dims` are those to plan for.
 
     Raises:
         UsageError: there is no such strategy or checkpoint, sizes are open, or the graph has an

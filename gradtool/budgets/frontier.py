@@ -20,12 +20,12 @@ def frontier(work: Workload, points: int = POINTS, search: Search | None = None)
     """
     search = search or Search(QUICK)
     probes = search.probes(work, "optimal")
-    stopped = False
     try:
         with time_limit(search.seconds):
             halved(probes, None, min(QUICK, search.effort), FEW_ROUNDS)
             for budget in _spread(probes, points):
                 probes.ask(budget, search.effort)
+        stopped = probes.stop()
     except (KeyboardInterrupt, TimeIsUp):
         stopped = True
     found = [p for budget in _spread(probes, points) if (p := probes.known(budget)) is not None]

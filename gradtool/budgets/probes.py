@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -39,7 +39,7 @@ class Probes:
     """The planner asked about one training graph, its answers packed into arenas.
 
     `name` is that of the plans; `found` are all plans so far, what keeps everything first, and
-    `bounds` what was proven on the way.
+    `bounds` what was proven on the way.  `stop` ends a search with what it has found so far.
     """
 
     def __init__(
@@ -50,9 +50,11 @@ class Probes:
         seed: int = 0,
         prices: Prices = FLOPS,
         solver: Solver = "auto",
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self.work, self.name, self.seed, self.prices = work, name, seed, prices
         self.solver: Solver = solver
+        self.stop = stop
         self.total = prices.total(work.program)
         self.bounds: list[Bound] = []
         self._excluded = -1
@@ -153,6 +155,7 @@ class Probes:
                     costs=self.prices.costs,
                     order=self.order,
                     solver=self.solver,
+                    stop=self.stop,
                 )
             except OverBudget as over:
                 self._learn(over, target)

@@ -16,7 +16,7 @@ from gradtool.budgets.floor import raise_floor
 from gradtool.budgets.limits import Budget
 from gradtool.budgets.prices import FLOPS, Prices
 from gradtool.budgets.probes import Probes, work_of
-from gradtool.budgets.stopping import TimeIsUp, time_limit
+from gradtool.budgets.stopping import TimeIsUp, deadline, time_limit
 from gradtool.errors import GradtoolError
 from gradtool.planning.polish.seeds import Solver
 from gradtool.plans import Planned, Workload
@@ -37,7 +37,7 @@ class Search:
 
     `effort` scales the counted work, `seed` decides its random part.  With `seconds`, the effort
     grows for as long as they last; `prices` are what running a step again costs, `solver` says
-    whether compiled code searches, which goes further (see `planning.budget.cheapest`).
+    whether compiled code or OR-tools search, which go further (see `planning.budget.cheapest`).
     """
 
     effort: float = 1.0
@@ -48,7 +48,8 @@ class Search:
 
     def probes(self, work: Workload, name: str) -> Probes:
         """The planner for a training graph."""
-        return Probes(work, name, seed=self.seed, prices=self.prices, solver=self.solver)
+        stop = deadline(self.seconds)
+        return Probes(work, name, seed=self.seed, prices=self.prices, solver=self.solver, stop=stop)
 
     def efforts(self) -> Iterator[float]:
         """Growing efforts: a first answer, then the full one, then more while there is time."""
@@ -144,7 +145,7 @@ def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
     except (KeyboardInterrupt, TimeIsUp):
         stopped = True
     found = least_known(probes, allowed)
-    return _cut_short(found) if stopped else found
+    return _cut_short(found) if stopped or probes.stop() else found
 
 
 def halved(probes: Probes, allowed: int | None, effort: float, rounds: int = _ROUNDS) -> Planned:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+_SHARE = 0.9  # of the seconds, after which nothing new is begun: the rest is for packing
 
 
 class TimeIsUp(BaseException):
@@ -30,6 +33,15 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def deadline(seconds: float | None) -> Callable[[], bool]:
+    """Whether it is time to end with what is there, a little before the seconds are over.
+
+    They begin now; without any, it never is.
+    """
+    end = None if seconds is None else time.perf_counter() + _SHARE * seconds
+    return lambda: end is not None and time.perf_counter() > end
 
 
 def _raise(_number: int, _frame: FrameType | None) -> None:

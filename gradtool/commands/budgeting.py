@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 OPTIMIZERS = ("none", "sgd", "momentum", "adam", "adamw", "adagrad")
 SEARCHED = ("min-cut", "optimal")
+SOLVERS = ("auto", "native", "compiled", "cp-sat")
 GOALS = {
     "plan_file": "--plan", "frontier": "--frontier", "max_batch": "--max-batch",
     "checkpoints": "--checkpoints", "budget": "--budget", "max_slowdown": "--max-slowdown",
@@ -51,10 +52,9 @@ budget_options = together(
                       "file of gradtool run --profile."),
     click.option("--time-limit", "seconds", metavar="30s", callback=_seconds,
                  help="Search harder for this long, and no longer."),
-    click.option("--solver", type=click.Choice(["auto", "native", "compiled"]), default="auto",
-                 show_default=True,
-                 help="Search in compiled code (of the extra solver), which goes further; auto: "
-                      "with --time-limit only."),
+    click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True,
+                 help="Search in compiled code, and with OR-tools as well (both of the extra "
+                      "solver), which goes further; auto: compiled, with --time-limit only."),
     click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True,
                  help="The seed of the search."),
 )  # fmt: skip

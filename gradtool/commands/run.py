@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from gradtool.commands import plan_names
+from gradtool.commands import drawing, plan_names
 from gradtool.commands.discovery import meant
 from gradtool.commands.models import expand, open_model, training_of
 from gradtool.commands.options import (
@@ -168,12 +168,8 @@ def command(
     _verify(ctx, verify, training, arrays, result)
     _profile(profile, training, arrays, repeat, force=force)
     if trace is not None:
-        from gradtool.commands.drawing import save
-        from gradtool.exec.step_costs import REPEATS, step_costs
-        from gradtool.reports.trace import measured_trace
-
-        costs = step_costs(chosen, arrays, device=where, repeats=max(repeat, REPEATS))
-        save({trace: measured_trace(costs, asked.source, result.measurement)}, force=force)
+        drawn = _traced(chosen, arrays, where, repeat, result.measurement, asked.source)
+        drawing.save({trace: drawn}, force=force)
 
 
 def _place(device: str, engine: str, *, flags: bool) -> str:
@@ -207,6 +203,17 @@ def _profile(
         work = workload(training, sizes(training, arrays))
         repeats = max(repeat, profile.REPEATS)
         profile.save(profile.profile(work, arrays, repeats), path, force=force)
+
+
+def _traced(
+    model: ir.Model, arrays: Any, device: str, repeat: int, measured: Any, name: str
+) -> str:
+    """The steps of a run as a trace, each with its own time."""
+    from gradtool.exec.step_costs import REPEATS, step_costs
+    from gradtool.reports.trace import measured_trace
+
+    costs = step_costs(model, arrays, device=device, repeats=max(repeat, REPEATS))
+    return measured_trace(costs, name, measured)
 
 
 def _chosen(

@@ -10,7 +10,7 @@ from gradtool.errors import UsageError
 from gradtool.text import suggest
 
 KEYS = ("strategy", "budget", "max-slowdown", "checkpoints", "optimizer", "seed", "time-limit",
-        "policy", "keep", "drop")  # fmt: skip
+        "solver", "policy", "keep", "drop")  # fmt: skip
 MIRROR = ("policy", "keep", "drop")
 SUFFIX = ".json"
 
@@ -39,7 +39,7 @@ def _from_table(table: Table) -> Choice:
     if any(key in table for key in MIRROR):
         return _mirror(table)
     asked: dict[str, Any] = {}
-    for key in ("strategy", "budget", "max-slowdown", "optimizer"):
+    for key in ("strategy", "budget", "max-slowdown", "optimizer", "solver"):
         if key in table:
             whole = key == "budget" and isinstance(table.found[key], int)
             value = table.size(key) if whole else table.text(key, "")
@@ -98,7 +98,8 @@ def _seconds(table: Table) -> float:
 
 def _said(asked: dict[str, Any]) -> str:
     """What people call the plan: `budget 60%`, `min-cut slowdown 20%`, `checkpoints`."""
-    words = {"budget": "budget", "max_slowdown": "slowdown", "optimizer": "with", "seed": "seed"}
+    words = {"budget": "budget", "max_slowdown": "slowdown", "optimizer": "with", "seed": "seed",
+             "solver": "solver"}  # fmt: skip
     parts = [asked["strategy"]] if "strategy" in asked else []
     parts += [f"{words[key]} {asked[key]}" for key in words if key in asked]
     if "checkpoints" in asked:

@@ -10,7 +10,6 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from gradtool.builder import Builder
-from gradtool.errors import ModelError, UsageError
 from gradtool.names import Names
 from gradtool.passes import loss as losses
 from gradtool.passes import train_mode as modes
@@ -19,8 +18,8 @@ from gradtool.passes.backward import (
     Backward,
     differentiate,
     needed,
-    require_types,
 )
+from gradtool.passes.heads import heads_of
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.narrow_places import narrow_places
@@ -28,7 +27,7 @@ from gradtool.passes.optimizer import add_updates
 from gradtool.passes.prune import prune
 from gradtool.passes.save_less import save_less as saving_less
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
-from gradtool.passes.selection import Selection, cut, is_float, select
+from gradtool.passes.selection import Selection, cut, select
 from gradtool.passes.stages import is_backward, stage, write_heads
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
@@ -104,7 +103,7 @@ def training_graph(
     _mark(list(model.graph), op.names)
     warnings = _into_training_form(op, train_mode=train_mode)
     before = len(model.graph)
-    chosen, heads = _heads(op, loss, labels, head_grads=head_grads, seed=loss_seed)
+    chosen, heads = heads_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
     if chosen.loud:
         warnings.append(f"no loss found: using {chosen.said}; name one with --loss")
     appended = len(model.graph) - before
@@ -178,27 +177,6 @@ def _clear(model: ir.Model) -> None:
         prune(model)
 
 
-def _heads(
-    op: Builder,
-    loss: losses.Wanted | Sequence[losses.Wanted],
-    labels: losses.LabelNames,
-    *,
-    head_grads: bool,
-    seed: bool,
-) -> tuple[losses.Loss, dict[ir.Value, ir.Value]]:
-    """The loss and the gradients that the backward walk starts from."""
-    if head_grads:
-        return losses.Loss(None, "head gradients of every output"), _head_inputs(op)
-    try:
-        chosen = losses.attach(op, loss, labels)
-    except (UsageError, ModelError):
-        require_types(op.model)
-        raise
-    assert chosen.value is not None  # noqa: S101 - a loss that was attached has one
-    head = _seed(op, chosen.value) if seed else _ones(op, chosen.value)
-    return chosen, {chosen.value: head}
-
-
 def _write_metadata(
     model: ir.Model, loss: str | None, gradients: dict[str, str], state: dict[str, str]
 ) -> None:
@@ -231,39 +209,6 @@ def _publish_state(op: Builder) -> dict[str, str]:
                 op.graph.outputs.append(new)
             state[old.name or ""] = new.name
     return state
-
-
-def _head_inputs(op: Builder) -> dict[ir.Value, ir.Value]:
-    """One new input per float output, that carries its gradient."""
-    heads: dict[ir.Value, ir.Value] = {}
-    for value in op.graph.outputs:
-        if is_float(value):
-            heads[value] = ir.Value(
-                name=op.names.fresh(f"{value.name}_grad"), shape=value.shape, type=value.type
-            )
-    if not heads:
-        raise UsageError("--head-grads: no output is a float")
-    op.graph.inputs.extend(heads.values())
-    return heads
-
-
-def _ones(op: Builder, loss: ir.Value) -> ir.Value:
-    """A constant of its own, so that who reads it is part of the gradient."""
-    import numpy as np
-
-    assert loss.dtype is not None and loss.shape is not None  # noqa: PT018, S101 - a loss has both
-    ones = np.ones(loss.shape.numpy(), dtype=loss.dtype.numpy())
-    tensor = ir.Tensor(ones, name=op.names.fresh(f"{loss.name}_grad"))
-    made = ir.Value(name=tensor.name, shape=loss.shape, type=loss.type, const_value=tensor)
-    op.root.register_initializer(made)
-    return made
-
-
-def _seed(op: Builder, loss: ir.Value) -> ir.Value:
-    """An input that carries the gradient of the loss: 1, or a loss scale."""
-    made = ir.Value(name=op.names.fresh(f"{loss.name}_grad"), shape=loss.shape, type=loss.type)
-    op.graph.inputs.append(made)
-    return made
 
 
 def _publish(

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from gradtool.budgets.stopping import TimeIsUp, time_limit
+from gradtool.budgets.stopping import TimeIsUp, deadline, time_limit
 
 
 def endless():
@@ -41,3 +41,9 @@ def test_another_thread_runs_to_its_end():
     thread.join()
 
     assert found == [4999950000]
+
+
+def test_the_end_is_near_before_the_seconds_are_over():
+    assert deadline(0)()
+    assert not deadline(3600)()
+    assert not deadline(None)()

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import gradtool as gt
 from gradtool.exec.ort_options import session
 from gradtool.functions.calls import inline
-from gradtool.passes.barrier import BARRIER, barrier, has_barriers, strip_barriers
+from gradtool.passes.barrier import BARRIER, barrier, has_barriers
+from gradtool.passes.strip_barriers import strip_barriers
 
 LAYERS = """g (float[batch, 6] x, float[6, 4] w1, float[4, 4] w2, float[4, 2] w3)
     => (float[batch, 2] y) {
@@ -328,39 +329,3 @@ def test_a_loaded_file_has_the_plan_that_it_would_have_without(tmp_path):
     ours, theirs = (gt.plan(m, dims={"batch": 64}) for m in (barred, plain))
     assert ours.buffers == theirs.buffers
     assert ours.total == theirs.total
-
-
-DAMAGE = {
-    "another factor": ("Mul", lambda n: n.inputs[1].const_value.numpy().fill(1)),
-    "part of a shape": ("Shape", lambda n: n.attributes.add(ir.AttrInt64("start", 1))),
-    "the shape of another value": (
-        "Shape", lambda n: n.replace_input_with(0, n.graph.inputs[0]),
-    ),
-    "a sum that is no scalar": (
-        "ReduceSum", lambda n: n.attributes.add(ir.AttrInt64("keepdims", 1)),
-    ),
-    "a difference": ("Add", lambda n: setattr(n, "op_type", "Sub")),
-    "another domain": ("Add", lambda n: setattr(n, "domain", "com.acme")),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", DAMAGE)
-def test_metadata_is_not_believed(what):
-    model = recompute(chain(4).model, ["h2", "h3"])
-    barrier(model)
-    op_type, damage = DAMAGE[what]
-    damage(next(n for n in model.graph if n.op_type == op_type and BARRIER in n.metadata_props))
-    before = lines(model)
-
-    assert strip_barriers(model) == 0
-    assert lines(model) == before
-
-
-def test_a_barrier_whose_value_is_an_output_stays():
-    model = recompute(chain(4).model, ["h2", "h3"])
-    barrier(model)
-    (value,) = (n.outputs[0] for n in model.graph if n.op_type == "Reshape" and len(n.inputs) == 2
-                and n.inputs[0].name == "h1")  # fmt: skip
-    model.graph.outputs.append(value)
-
-    assert strip_barriers(model) == 0

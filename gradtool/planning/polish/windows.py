@@ -10,6 +10,7 @@ intervals as neighbourhoods: see `retention`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -50,6 +51,7 @@ def windowed(
             break
         search.improve(begin, end, free)
         tried += 1
+    first = replace(first, moves=tried)
     return min(first, search.polished(tried), key=lambda p: p.rank(budget))
 
 

@@ -1,0 +1,72 @@
+"""Barriers (see `barrier`) taken out of a model again."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from gradtool.passes.barrier import BARRIER
+from gradtool.passes.prune import detach
+
+
+def strip_barriers(model: ir.Model) -> int:
+    """Take barriers out again, in place. Returns how many values were passed through one.
+
+    Metadata only tells where to look: what is taken out is proved to pass on what it reads.
+    """
+    graph = model.graph
+    marked = [node for node in graph if BARRIER in node.metadata_props]
+    passing = [node for node in marked if _passes(node)]
+    for node in passing:
+        value = node.inputs[0]
+        assert value is not None  # noqa: S101 - it passes that on
+        node.outputs[0].replace_all_uses_with(value)
+    constants: dict[ir.Value, None] = {}
+    for node in reversed(marked):
+        if not any(v.uses() or v.is_graph_output() for v in node.outputs):
+            constants |= dict.fromkeys(v for v in node.inputs if v is not None)
+            detach(node)
+            graph.remove(node)
+    for value in constants:
+        if value.is_initializer() and not value.uses() and not _is_public(value):
+            del graph.initializers[value.name or ""]
+    return len(passing)
+
+
+def _is_public(value: ir.Value) -> bool:
+    return value.is_graph_input() or value.is_graph_output()
+
+
+def _passes(node: ir.Node) -> bool:
+    """Whether a node is `Reshape(x, Shape(x) + 0 · Σn)`, for any integers n."""
+    if _op(node) != "Reshape" or node.outputs[0].is_graph_output() or len(node.inputs) != 2:
+        return False
+    value, shape = node.inputs
+    total = _made_by("Add", shape)
+    size, zero = total.inputs if total is not None else (None, None)
+    asked, product = _made_by("Shape", size), _made_by("Mul", zero)
+    if value is None or asked is None or asked.attributes or asked.inputs[0] is not value:
+        return False
+    return product is not None and _is_zero(product)
+
+
+def _is_zero(product: ir.Node) -> bool:
+    """Whether a product is that of a sum of everything, a scalar, and the scalar 0."""
+    some, none = product.inputs
+    total = _made_by("ReduceSum", some)
+    if total is None or len(total.inputs) != 1 or none is None or none.is_graph_input():
+        return False
+    attributes = {name: attr.value for name, attr in total.attributes.items()}
+    tensor = none.const_value
+    if attributes != {"keepdims": 0} or tensor is None or getattr(tensor, "absent", False):
+        return False
+    return tensor.dtype == ir.DataType.INT64 and tensor.shape == () and not tensor.numpy().any()
+
+
+def _made_by(op_type: str, value: ir.Value | None) -> ir.Node | None:
+    """The node that computes a value, if it is of this standard operator."""
+    node = value.producer() if value is not None else None
+    return node if node is not None and _op(node) == op_type else None
+
+
+def _op(node: ir.Node) -> str:
+    return node.op_type if node.domain in ("", "ai.onnx") else ""
