@@ -42,9 +42,9 @@ ROWS = {"peak": 1, "least": 1, "extra": 3, "bound": 3, "gap": 3}
 def curve(path: Path, effort: float) -> dict[str, Any]:
     """Peak and extra work for each share of a step with their bounds, and what planning took."""
     work = plans.workload(gt.grad(gt.load(path)).model)
-    start = time.perf_counter()
+    start = time.process_time()
     found = by_slowdown(work, SHARES, Search(effort))
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     points = []
     for planned in found:
         proof = planned.proof
@@ -151,12 +151,12 @@ def main() -> int:
             continue
         row = rows[folder.name] = curve(path, arguments.effort)
         if arguments.batches and dynamic.exists():
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 row["batches"] = batches(dynamic)
             except GradtoolError as error:
                 print(f"{folder.name}: no largest batch: {error}")
-            row["batch_seconds"] = time.perf_counter() - start
+            row["batch_seconds"] = time.process_time() - start
         for line in lines(folder.name, row):
             print(line, flush=True)
         if arguments.json:

@@ -18,7 +18,7 @@ from gradtool.plans import workload
 from gradtool.strategies import STRATEGIES
 
 MEMORY = 64 * 1024
-CHOSEN = {name: STRATEGIES[name] for name in ("keep", "sqrt", "min-cut", "optimal")}
+CHOSEN = {name: STRATEGIES[name] for name in ("keep", "mirror", "sqrt", "min-cut", "optimal")}
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +55,9 @@ def test_optimizer_state_takes_its_part(grown, found):
     assert with_adam["keep"] < found["keep"]
 
 
-def test_what_is_searched_for_reaches_at_least_what_recipes_do(grown):
-    recipes = ("keep", "mirror", "sqrt", "segments", "min-cut", "optimal")
-    for memory in (MEMORY // 2, MEMORY, 3 * MEMORY):
-        found = largest_batches(grown, {name: STRATEGIES[name] for name in recipes}, memory)
-
-        assert found["optimal"] >= max(found.values()) > 0
+def test_what_is_searched_for_reaches_at_least_what_recipes_do(found):
+    assert found["optimal"] == max(found.values())
+    assert found["min-cut"] >= max(found["mirror"], found["sqrt"])
 
 
 def test_a_recipe_counts_where_the_search_alone_finds_nothing(grown, monkeypatch):

@@ -39,9 +39,10 @@ KERNELS = (
     "StringSplit", "TopK", "Unique", "ai.gradtool::AttentionGrad",
     "ai.gradtool::BatchNormalizationGrad", "ai.gradtool::BatchNormalizationTraining",
     "ai.gradtool::GRUGrad", "ai.gradtool::GroupNormalizationGrad", "ai.gradtool::LSTMGrad",
-    "ai.gradtool::LayerNormalizationGrad", "ai.gradtool::RMSNormalizationGrad",
-    "ai.gradtool::RNNGrad", "ai.gradtool::RotaryTableGrad", "ai.gradtool::ScaledAttention",
-    "ai.onnx.ml::LinearClassifier", "ai.onnx.preview.training::Adagrad",
+    "ai.gradtool::LayerNormalizationGrad", "ai.gradtool::MaxPoolTraining",
+    "ai.gradtool::RMSNormalizationGrad", "ai.gradtool::RNNGrad", "ai.gradtool::RotaryTableGrad",
+    "ai.gradtool::ScaledAttention", "ai.onnx.ml::LinearClassifier",
+    "ai.onnx.preview.training::Adagrad",
     "ai.onnx.preview.training::Adam", "ai.onnx.preview.training::Momentum",
 )  # fmt: skip
 CONTROL = (

@@ -1,10 +1,10 @@
 """The least extra work with which a program fits into a budget, and how little it could be.
 
 Minimum cuts and an integer programme say what to keep where memory pinches most (`certificate`); a
-local search turns that into schedules and improves them (`descent`); what is not proven optimal is
-annealed, and improved window by window where that is asked for (`finished`); the
-simulator has the last word.  Everything stops on counted work, so the same question has the same
-answer on every machine.
+local search turns that into schedules and improves them (`descent`); another changes their order
+too, for budgets that are tight (`repaired`); what is not proven optimal is annealed, and improved
+window by window where that is asked for (`finished`); the simulator has the last word.  Everything
+stops on counted work, so the same question has the same answer on every machine.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from gradtool.errors import OverBudget
 from gradtool.planning.budget.certificate import Certificate, certificates
 from gradtool.planning.budget.descent import Descent, Found
+from gradtool.planning.budget.repair import Repair
 from gradtool.planning.budget.rework import Rework
 from gradtool.planning.budget.starts import first
 from gradtool.planning.budget.tight import repaired
@@ -71,8 +72,8 @@ def cheapest(
 ) -> Answer:
     """The cheapest schedule found whose peak is at most `budget` bytes.
 
-    Steps first run in `order`, or later if nobody needs them yet; if it is None, in the program's
-    order or, where that needs less memory, in the best one found.  `costs` replaces the steps'
+    The search begins with the steps in `order`; if it is None, in the program's order or, where
+    that needs less memory, in the best one found.  `costs` replaces the steps'
     FLOPs.  `effort` scales the counted work of search and certificate.  With `solver` `native` the
     answer does not depend on what is installed, nor does it with `auto` up to effort 1; `compiled`
     anneals with numba if it is there, and `cp-sat` also improves windows of the schedule with
@@ -129,8 +130,7 @@ def _searched(
     best, how, strongest = None, "", Certificate(0, "none")
     for certificate in certificates(search.work, search.budget, plain.weighed, effort):
         if certificate is None:
-            least = least_budget(search.work)
-            raise OverBudget(search.budget, _lowest(search).weighed.peak, least, proven=True)
+            raise _impossible(search)
         strongest = max(strongest, certificate, key=lambda c: c.bound)
         search.enough = strongest.bound
         better, start = first(search, certificate, best)
@@ -142,6 +142,18 @@ def _searched(
         return best, how, strongest
     kicked = search.kick(best, seed)
     return kicked, how if kicked is best else f"{how}, then local search", strongest
+
+
+def _impossible(search: Descent) -> OverBudget:
+    """The error of a budget into which nothing fits, with the least peak that is found instead."""
+    work = search.work
+    least = least_budget(work)
+    repair = Repair(work, least, _LIMIT // 10)
+    known = repair.weigh(_lowest(search).weighed.places)
+    if search.is_thorough:
+        repair.fit(known)
+    order = work.schedule(repair.lowest.places).order
+    return OverBudget(search.budget, repair.lowest.peak, least, proven=True, order=order)
 
 
 def _improved(best: Answer, found: Polished, name: str) -> Answer:

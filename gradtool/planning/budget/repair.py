@@ -114,6 +114,8 @@ class Repair:
             self.left -= len(profile) // 10 + _GUESS
             if gain > 0:
                 found.setdefault(edit, _price(cost, gain))
+            if self.left <= 0:
+                break
         return sorted(found, key=lambda edit: (found[edit], edit))
 
     def trim(self, line: Timeline) -> Timeline:

@@ -52,6 +52,35 @@ def test_no_plan_is_above_its_budget_nor_better_than_the_optimum(data):
     assert answer.bound <= optimum <= answer.extra
 
 
+def layers(count):
+    """Layers with weights: the gradients of their inputs come before those of their weights."""
+    forward = [f"a{i} = Tanh {f'a{i - 1}' if i else 'x'}" for i in range(count)]
+    backward = [f"g{count} = Exp a{count - 1}"]
+    for i in reversed(range(1, count)):
+        backward += [f"d{i} = Mul g{i + 1} a{i}", f"g{i} = Exp d{i}", f"w{i} = Mul a{i - 1} d{i}"]
+    large = [f"{name}{i}" for name in "agd" for i in range(count + 1)]
+    weights = [f"w{i}" for i in range(1, count)]
+    return program(
+        *forward, *backward, "y = Exp g1",
+        outputs=" ".join(["y", *weights]), sizes=dict.fromkeys(large, 256),
+    )  # fmt: skip
+
+
+def test_a_tight_budget_is_met_in_another_order_and_stays_so_as_it_grows():
+    """Three values of 1 KiB beside the results; the least of one step is 256 bytes less."""
+    made = layers(5)
+    given = range(len(made.steps))
+    least = 3 * 1024 + 5 * 64
+    work = []
+    for budget in range(least, 4352, 320):
+        found = cheapest(made, budget, costs=[1] * len(given), effort=0.02, order=given)
+        work.append(found.extra)
+
+        assert found.peak <= budget
+
+    assert work == sorted(work, reverse=True)
+
+
 def test_a_budget_that_holds_anyway_costs_nothing():
     answer = cheapest(mountain(), 6 * 64, costs=COSTS)
 
