@@ -28,7 +28,8 @@ from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 
 _LIMIT = 3_500_000
-_FITTING = 2
+_REPAIRS_FITTING = 1_750_000
+_REPAIRS_LACKING = 7_000_000
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def cheapest(
     if best.peak <= budget and best.extra <= search.least_extra:
         return best
     if search.is_thorough:
-        best = _repaired(search, best, int(_LIMIT * effort), seed)
+        best = _repaired(search, best, effort, seed)
         if best.peak <= budget and best.extra <= search.least_extra:
             return best
     stages = finished(
@@ -164,12 +165,12 @@ def _improved(best: Answer, found: Polished, name: str) -> Answer:
     return replace(best, schedule=schedule, peak=found.peak, extra=found.extra, how=how)
 
 
-def _repaired(search: Descent, best: Answer, limit: int, seed: int) -> Answer:
+def _repaired(search: Descent, best: Answer, effort: float, seed: int) -> Answer:
     """The answer, or what repairs find: with less effort where the answer fits."""
     work, budget = search.work, best.budget
     place = {step: p for p, step in enumerate(work.order)}
     start = [place[step] for step in best.schedule.order]
-    limit //= _FITTING if best.peak <= budget else 1
+    limit = int(effort * (_REPAIRS_FITTING if best.peak <= budget else _REPAIRS_LACKING))
     line = repaired(work, budget, start, limit, enough=search.least_extra, seed=seed)
     if rank(line.peak, line.extra, budget) >= rank(best.peak, best.extra, budget):
         return best

@@ -28,9 +28,7 @@ class Shifts:
             self.apart.setdefault(place[one], set()).add(place[other])
             self.apart.setdefault(place[other], set()).add(place[one])
         steps = work.program.steps
-        random = [p for step, p in place.items() if not steps[step].recomputable]
-        for p in random:
-            self.apart.setdefault(p, set()).update(random)
+        self.random = {p for step, p in place.items() if not steps[step].recomputable}
 
     def pulled(self, line: Timeline, entry: int, peak: int) -> Iterator[Proposal]:
         """Let an entry run before the peak, with what it needs from behind, if that is little."""
@@ -79,5 +77,8 @@ class Shifts:
         yield Proposal(Edit((entry,), to, (place,)), 0, profile)
 
     def _may_pass(self, line: Timeline, moved: Iterable[int], others: Iterable[int]) -> bool:
-        apart = [self.apart[line.places[e]] for e in moved if line.places[e] in self.apart]
-        return not apart or set().union(*apart).isdisjoint(line.places[e] for e in others)
+        places = {line.places[e] for e in moved}
+        apart = set().union(*(self.apart[p] for p in places if p in self.apart))
+        if not places.isdisjoint(self.random):
+            apart |= self.random
+        return not apart or apart.isdisjoint(line.places[e] for e in others)

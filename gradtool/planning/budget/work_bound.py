@@ -20,8 +20,23 @@ def least_budget(work: Rework) -> int:
     for place in sorted(range(len(touched)), key=lambda p: -touched[p]):
         if touched[place] <= least:
             break
-        least = max(least, -Instant(work, place, (), ()).capacity(0))
+        least = max(least, _alone(work, place))
     return least
+
+
+def _alone(work: Rework, place: int) -> int:
+    """Bytes while a step runs for the output that takes most: some run has to compute it.
+
+    Results are alive in every run, what nobody ever reads is written in every run, and of the
+    other outputs perhaps one.  The first output counts nothing if it may overwrite an input.
+    """
+    simulator, writes = work.simulator, work.writes[place]
+    free = set(writes[:1]) if simulator.takes[work.order[place]] else set()
+    stays = {r for r in writes if r in work.pinned or r not in simulator.read}
+    held = {*work.reads[place], *(stays - free)}
+    one = max((work.bytes[r] for r in writes if r not in stays | free), default=0)
+    room = simulator.work[work.order[place]]
+    return simulator.fixed + room + one + sum(work.bytes[r] for r in held)
 
 
 def _touched(work: Rework, place: int) -> int:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from exhaustive import least_extra
 from hypothesis import assume, given, settings
@@ -65,6 +67,19 @@ def test_the_least_budget_is_the_largest_step_by_itself():
     made = program("a = Tanh x", "b = Exp a", "c = Exp b", outputs="c", work={"b": 256})
 
     assert least_budget(Rework(made, [1, 1, 1])) == 64 + 64 + 64 + 256
+
+
+def test_of_several_outputs_the_largest_counts_in_the_least_budget():
+    """b writes 64 and 256 bytes for two readers: it may run for one alone, but for each of them."""
+    made = program("a = Tanh x", "b = Exp a", "c = Exp b", "d = Exp e", outputs="c d",
+                   inputs="x e", sizes={"e": 64}, work={"b": 256})  # fmt: skip
+    e = next(i for i, datum in enumerate(made.values) if datum.name == "e")
+    values = [replace(v, kind="activation") if i == e else v for i, v in enumerate(made.values)]
+    steps = [replace(s, outputs=(*s.outputs, e)) if s.name == "b" else s for s in made.steps]
+    inputs = tuple(v for v in made.inputs if v != e)
+    both = replace(made, values=tuple(values), inputs=inputs, steps=tuple(steps))
+
+    assert least_budget(Rework(both, [1] * 4)) == 64 + 64 + 256 + 256
 
 
 def test_a_chain_is_the_longest_from_source_to_sink():
