@@ -39,14 +39,15 @@ def largest_batches(
         work = _of(grown, size)
         return work.kept.peak <= _room(work, memory, optimizer)
 
-    def known(name: str) -> int:
-        for other, size in sorted(found.items(), key=lambda each: -each[1]):
-            if size and name in _SEARCHED and _is_cheap(_of(grown, size), strategies[other]):
-                return size
-        return 0
+    def is_cheap(name: str, size: int) -> bool:
+        return name in _SEARCHED or _is_cheap(_of(grown, size), strategies[name])
+
+    def known() -> int:
+        by_size = sorted(found.items(), key=lambda each: -each[1])
+        return next((size for name, size in by_size if size and is_cheap(name, size)), 0)
 
     def largest(name: str, strategy: Strategy) -> int:
-        least = known(name)
+        least = known() if name in _SEARCHED else 0
 
         def fits(size: int) -> bool:
             work = _of(grown, size)

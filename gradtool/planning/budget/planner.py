@@ -28,8 +28,6 @@ from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 
 _LIMIT = 3_500_000
-_REPAIRS_FITTING = 1_750_000
-_REPAIRS_LACKING = 7_000_000
 
 
 @dataclass(frozen=True)
@@ -166,11 +164,11 @@ def _improved(best: Answer, found: Polished, name: str) -> Answer:
 
 
 def _repaired(search: Descent, best: Answer, effort: float, seed: int) -> Answer:
-    """The answer, or what repairs find: with less effort where the answer fits."""
+    """The answer, or what repairs find: with half the effort where the answer fits."""
     work, budget = search.work, best.budget
     place = {step: p for p, step in enumerate(work.order)}
     start = [place[step] for step in best.schedule.order]
-    limit = int(effort * (_REPAIRS_FITTING if best.peak <= budget else _REPAIRS_LACKING))
+    limit = int(effort * _LIMIT) // (2 if best.peak <= budget else 1)
     line = repaired(work, budget, start, limit, enough=search.least_extra, seed=seed)
     if rank(line.peak, line.extra, budget) >= rank(best.peak, best.extra, budget):
         return best
