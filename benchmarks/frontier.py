@@ -73,8 +73,10 @@ def beside(
     work: plans.Workload, name: str, found: list[plans.Planned], effort: float
 ) -> dict[str, float | None]:
     """Peak and extra work of a recipe, and the least work found within its peak."""
-    plan = STRATEGIES[name](work).plan
-    extra = plans.extra_flops(plan, work.kept)
+    recipe = STRATEGIES[name](work)
+    plan, steps = recipe.plan, work.program.steps
+    again = [steps[s].flops for s in recipe.schedule.recomputed]
+    extra = None if None in again else sum(flops or 0 for flops in again)
     total = plans.total_flops(work.kept.program)
     with suppress(GradtoolError):
         found = [*found, within(work, Budget(plan.peak), Search(effort))]

@@ -101,6 +101,6 @@ def plans(model: ir.Model, arrays: Arrays, result: Result) -> str:
     found = every_plan(model, arrays, result)
     others = ", ".join(a.plan for a in found if a.plan != KEEP)
     return (
-        f"{results(result)} have the same bits in {others} as in {KEEP}, "
+        f"{results(result)}: the same bits in {others} as in {KEEP}, "
         "and each plan takes the memory planned"
     )

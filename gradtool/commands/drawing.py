@@ -30,7 +30,7 @@ def asked(models: Sequence[str], by: str | None, options: Mapping[str, Any]) -> 
     """
     from gradtool.io import atomic
 
-    paths = [options[kind] for kind in FILES if options[kind] is not None]
+    paths = {f"--{kind}": options[kind] for kind in FILES if options[kind] is not None}
     if not paths:
         for flag in ("plan", "frontier"):
             if options[flag]:
@@ -42,9 +42,7 @@ def asked(models: Sequence[str], by: str | None, options: Mapping[str, Any]) -> 
         raise UsageError("--by is of what is printed: leave out --html and --trace")
     if options["frontier"] and options["html"] is None:
         raise UsageError("--frontier is of --html")
-    targets = [atomic.target(path, force=options["force"]) for path in paths]
-    if len(targets) > len(dict.fromkeys(targets)):
-        raise UsageError("--html and --trace name the same file")
+    atomic.require_targets(paths, force=options["force"])
     return True
 
 

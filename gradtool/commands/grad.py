@@ -78,11 +78,14 @@ def command(
     """
     from gradtool import api
     from gradtool.io import atomic
+    from gradtool.io.save import STDOUT, require_stdout
 
     asked = meant(ctx, [model], (dims, shapes, batch), options, sized=False)
     targets = _targets(asked.source, output, split=split)
     for target in targets:
-        if target != "-":
+        if target == STDOUT:
+            require_stdout(external_data)
+        else:
             atomic.target(target, force=force)
     loaded = open_model(ctx, asked.source, dims, shapes, batch, opset)
     training = differentiate(ctx, loaded, {**asked.options, "loss_seed": split})

@@ -143,9 +143,12 @@ def command(
 
     flags = measure or check_nan or check_arena or trace is not None
     where = _place(device, engine, flags=flags)
-    for path in (save_grads, save_outputs, profile, trace):
-        if path is not None:
-            atomic.target(path, force=force)
+    files = {
+        "--save-grads": save_grads, "--save-outputs": save_outputs,
+        "--profile": profile, "--trace": trace,
+    }  # fmt: skip
+    named = {flag: path for flag, path in files.items() if path is not None}
+    atomic.require_targets(named, force=force)
     asked = meant(ctx, [model], (dims, shapes, batch), options, sized=inputs == "random")
     loaded = open_model(ctx, asked.source, *asked.sizes)
     training = _chosen(ctx, loaded, expand(fetch), asked.options)

@@ -44,9 +44,8 @@ def parse_outputs(given: Sequence[str]) -> dict[str, str]:
     printed = [form for form, path in found.items() if path == "-"]
     if len(printed) > 1 and set(printed) & set(ALONE):
         raise UsageError(f"--output {printed[0]} and {printed[1]} both go to stdout: name a file")
-    files = [atomic.target(path, force=True) for path in found.values() if path != "-"]
-    if len(set(files)) < len(files):
-        raise UsageError("--output: two formats go to one file")
+    files = {f"--output {form}": path for form, path in found.items() if path != "-"}
+    atomic.require_targets(files, force=True)
     return found
 
 

@@ -53,12 +53,16 @@ def require_target(source: str, kind: str, options: Mapping[str, Any]) -> None:
     """Refuse a file that exists or cannot be written, before any work is done.
 
     Raises:
-        UsageError: the file is there and `--force` is not, or its folder cannot be written to.
+        UsageError: the file is there and `--force` is not, its folder cannot be written to, or
+            standard output cannot take a model.
     """
     from gradtool.io import atomic
+    from gradtool.io.save import STDOUT, require_stdout
 
     target = options["output"] or default_target(source, kind)
-    if target != "-":
+    if target == STDOUT:
+        require_stdout(options["external_data"])
+    else:
         atomic.target(target, force=options["force"])
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from gradtool.errors import UsageError
+
+MODELS = (".onnx", ".onnxtxt")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,24 @@ def target(path: str | os.PathLike[str], *, force: bool) -> Path:
     if not os.access(real.parent, os.W_OK | os.X_OK):
         raise UsageError(f"{given}: its folder is read-only")
     return real
+
+
+def require_targets(paths: Mapping[str, str | os.PathLike[str]], *, force: bool) -> None:
+    """Refuse files that cannot be written or shall hold a model, by the flag that names each.
+
+    What is written there is no model: one that is there already would be lost.
+
+    Raises:
+        UsageError: as `target`, or a model has such a name, or two flags name the same file.
+    """
+    found: dict[Path, str] = {}
+    for flag, path in paths.items():
+        if Path(path).suffix in MODELS:
+            raise UsageError(f"{flag} {path}: that is the name of a model; name another file")
+        real = target(path, force=force)
+        if real in found:
+            raise UsageError(f"{found[real]} and {flag} name the same file")
+        found[real] = flag
 
 
 def write(outputs: Sequence[Output]) -> None:

@@ -51,11 +51,20 @@ def save(
     return Path(path), len(content) + data.size
 
 
-def _to_stdout(model: ir.Model, external_data: layout.Where) -> int:
+def require_stdout(external_data: layout.Where) -> None:
+    """Refuse standard output where no model can go.
+
+    Raises:
+        UsageError: it is a terminal, or weights shall lie in a file beside it.
+    """
     if external_data == "always":
         raise UsageError("--external-data always needs a file to write beside, not -")
     if sys.stdout.isatty():
         raise UsageError("standard output is a terminal: name a file with -o, or redirect")
+
+
+def _to_stdout(model: ir.Model, external_data: layout.Where) -> int:
+    require_stdout(external_data)
     layout.inline(model)
     content = _bytes(model)
     sys.stdout.buffer.write(content)

@@ -10,6 +10,7 @@ import numpy as np
 from gradtool.reports.memory import summary
 from gradtool.reports.table import Column, Table
 from gradtool.reports.units import format_bytes, format_percent, format_seconds
+from gradtool.text import count
 
 if TYPE_CHECKING:
     from gradtool.exec.run import Result
@@ -58,8 +59,8 @@ def _row(name: str, array: np.ndarray[Any, Any], norm: float) -> tuple[str, ...]
 def results(result: Result) -> str:
     """How many gradients there are; outputs where a model updates its parameters instead."""
     if result.gradients or not result.outputs:
-        return f"{len(result.gradients)} gradients"
-    return f"{len(result.outputs)} outputs"
+        return count(len(result.gradients), "gradient")
+    return count(len(result.outputs), "output")
 
 
 def run_lines(result: Result, where: str) -> list[str]:

@@ -365,7 +365,8 @@ REFUSED = {
     "an unknown format": (("--output", "xml"), "there is no format 'xml'"),
     "a format twice": (("--output", "json", "--output", "json:a"), "is given twice"),
     "two documents": (("--output", "json", "--output", "sarif"), "both go to stdout"),
-    "one file": (("--output", "json:a", "--output", "sarif:a"), "two formats go to one file"),
+    "one file": (("--output", "json:a", "--output", "sarif:a"), "json and --output sarif name the"),
+    "a model's file": (("--output", "json:a.onnx"), "json a.onnx: that is the name of a model"),
     "no folder": (("--output", "json:none/a"), "there is no folder"),
     "a list in a file": (("--list", "--output", "json:a"), "--list is printed"),
 }

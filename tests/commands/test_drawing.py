@@ -67,6 +67,7 @@ def test_the_frontier_is_part_of_the_page(run, tiny_model, tmp_path):
         (("--frontier",), "--frontier is of --html"),
         (("--frontier", "--trace", "a.json"), "--frontier is of --html"),
         (("--html", "a", "--trace", "a"), "--html and --trace name the same file"),
+        (("--html", "a.onnx", "--force"), "--html a.onnx: that is the name of a model"),
         (("--html", "a.html", "--by", "op"), "--by is of what is printed"),
         (("--html", "missing/a.html"), "there is no folder"),
         (("--html", "a.html", "--plan", "sqr"), "no plan 'sqr'; did you mean 'sqrt'?"),

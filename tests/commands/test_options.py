@@ -78,7 +78,7 @@ def test_run_checks_the_next_values_in_onnxruntime_and_in_every_plan(run, tiny_m
 
     assert outcome.code == 0
     assert "verified: 6 outputs agree with stock onnxruntime" in outcome.err
-    assert "verified: 8 outputs have the same bits" in outcome.err
+    assert "verified: 8 outputs: the same bits" in outcome.err
 
 
 def test_report_counts_the_state(run, tiny_model):

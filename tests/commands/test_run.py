@@ -118,3 +118,12 @@ def test_a_random_model_is_not_compared_with_itself(run, model, tiny_inputs):
 
     assert outcome.code == 2
     assert "1 Dropout" in outcome.err.splitlines()[-1]
+
+
+def test_a_file_named_twice_or_like_a_model_is_refused_before_the_step_runs(run, tiny_model):
+    twice = run("run", tiny_model, "--save-grads", "a.npz", "--save-outputs", "a.npz", "--force")
+    model = run("run", tiny_model, "--profile", tiny_model, "--force")
+
+    assert (twice.code, twice.out) == (model.code, model.out) == (2, "")
+    assert twice.err == "gradtool: --save-grads and --save-outputs name the same file\n"
+    assert "that is the name of a model; name another file" in model.err

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 _SETTINGS: Mapping[str, Any] = {
@@ -13,16 +14,21 @@ _SETTINGS: Mapping[str, Any] = {
     "symmetry_level": 0,
     "max_presolve_iterations": 1,
 }
+_SOON = 0.1  # seconds within which a search that is to stop is told so
 
 
 class Hinted:
-    """A CP-SAT model of slots from 0 to `slots`; `model` takes the constraints."""
+    """A CP-SAT model of slots from 0 to `slots`; `model` takes the constraints.
+
+    `proven` says whether the solution found is an optimum.
+    """
 
     def __init__(self, slots: int) -> None:
         from ortools.sat.python import cp_model
 
         self.model: Any = cp_model.CpModel()
         self.slots = slots
+        self.proven = False
         self._solver: Any = None
 
     def literal(self, *, now: bool) -> Any:
@@ -45,10 +51,10 @@ class Hinted:
         """What cannot be anything else."""
         return self.model.new_constant(number)
 
-    def minimize(self, goal: Any, time: float) -> bool:
+    def minimize(self, goal: Any, time: float, stop: Callable[[], bool]) -> bool:
         """Whether some solution was found within a deterministic time; `value` then knows it.
 
-        One worker looks for it, so that it is the same everywhere.
+        One worker looks for it, so that it is the same everywhere, unless `stop` ends that early.
         """
         from ortools.sat.python import cp_model
 
@@ -57,7 +63,27 @@ class Hinted:
         for name, setting in _SETTINGS.items():
             setattr(self._solver.parameters, name, setting)
         self._solver.parameters.max_deterministic_time = time
-        return self._solver.solve(self.model) in {cp_model.OPTIMAL, cp_model.FEASIBLE}
+        status = self._solve(stop)
+        self.proven = status == cp_model.OPTIMAL
+        return self.proven or status == cp_model.FEASIBLE
+
+    def _solve(self, stop: Callable[[], bool]) -> Any:
+        """CP-SAT's status, from a thread: in this one, no signal would arrive before its end."""
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            status = pool.submit(self._solver.solve, self.model)
+            try:
+                while wait([status], _SOON).not_done:
+                    if stop():
+                        self._solver.stop_search()
+            finally:
+                self._end(status)
+            return status.result()
+
+    def _end(self, status: Future[Any]) -> None:
+        """End a search that an interrupt has left; it may not hear the first call to stop."""
+        while not status.done():
+            self._solver.stop_search()
+            wait([status], _SOON)
 
     def value(self, variable: Any) -> int:
         """The value of a variable in the solution."""

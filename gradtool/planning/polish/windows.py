@@ -9,21 +9,23 @@ intervals as neighbourhoods: see `retention`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
 from gradtool.planning.polish.anneal import Polished
+from gradtool.planning.polish.openings import Opening, all_from, dense, gains, some_around
 from gradtool.planning.polish.retention import Retention
-from gradtool.planning.polish.window import Surroundings
+from gradtool.planning.polish.surroundings import Surroundings
 from gradtool.planning.schedule import Schedule, pruned
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 
-_DENSE, _MORE = 64, 32  # positions of a window in which all move, and steps that may come in
-_SPARSE, _FREE = 200, 40  # positions of a window in which some move, and how many do
-_WINDOWS = 60  # in which some move, at effort 1
+_WINDOWS = 60  # of either kind, at effort 1
+_VAIN = 30  # of a kind in a row in vain, after which it ends, at effort 1
+_MORE = 32  # steps that may come into a window
 _TIME = 0.15  # CP-SAT's deterministic time for a window
 
 
@@ -41,100 +43,100 @@ def windowed(
     """The cheapest schedule found within `budget` bytes, from a start that need not fit.
 
     It is never worse than the start.  The search ends where the extra work is `enough`, `stop` says
-    so, or after as many windows as `effort` allows; they are the `moves` of the answer.
+    so, a window of the whole program is proven optimal, or after as many windows, or as many in
+    vain, as `effort` allows; those that were solved are the `moves` of the answer.
     """
-    search = _Search(program, start, budget, costs)
-    first = search.polished(0)
-    tried = 0
-    for begin, end, free in search.windows(int(_WINDOWS * effort), seed):
-        if stop() or (search.excess == 0 and search.extra <= enough):
-            break
-        search.improve(begin, end, free)
-        tried += 1
-    first = replace(first, moves=tried)
-    return min(first, search.polished(tried), key=lambda p: p.rank(budget))
+    priced = [s.flops for s in program.steps] if costs is None else list(costs)
+    search = _Search(Simulator(program), start, budget, priced, stop)
+    first = search.polished()
+    most, patience = int(_WINDOWS * effort), int(_VAIN * effort)
+    for openings in (search.dense(), search.sparse(seed)):
+        vain = 0
+        for opening in islice(openings, most):
+            if stop() or search.is_done(enough) or vain > patience:
+                break
+            vain = 0 if search.improve(opening) else vain + 1
+    first = replace(first, moves=search.solved)
+    return min(first, search.polished(), key=lambda p: p.rank(budget))
 
 
 class _Search:
-    """The best schedule so far: its surroundings, extra work and bytes above the budget."""
+    """The best schedule so far: its surroundings, bytes above the budget and extra work.
+
+    `is_optimal` says whether a window of the whole program was proven optimal, `solved` how many
+    windows were solved; `in_vain` is what was asked without an improvement.
+    """
 
     def __init__(
         self,
-        program: Program,
+        simulator: Simulator,
         start: Sequence[int],
         budget: int,
-        costs: Sequence[int | None] | None,
+        costs: Sequence[int | None],
+        stop: Callable[[], bool],
     ) -> None:
-        self.simulator, self.budget = Simulator(program), budget
-        self.costs = [s.flops for s in program.steps] if costs is None else list(costs)
-        self._take(self._around(start))
+        self.simulator, self.budget, self.costs, self.stop = simulator, budget, costs, stop
+        self.solved = 0
+        self.in_vain: set[Hashable] = set()
+        self.is_optimal = False
+        order = self._pruned(start)
+        self.around = Surroundings(simulator, order, costs)
+        self.rank = self._rank(order)
 
-    def _around(self, order: Sequence[int]) -> Surroundings:
-        """The surroundings of a schedule without what nobody reads."""
-        steps = pruned(self.simulator.program, Schedule.of(order)).order
-        return Surroundings(self.simulator, steps, self.costs)
+    def is_done(self, enough: int) -> bool:
+        """Whether nothing better is to be found, or it is good enough."""
+        return self.is_optimal or self.rank <= (0, enough)
 
-    def _take(self, around: Surroundings) -> None:
-        self.around = around
-        self.excess, self.extra = self._rank(around)
-
-    def _rank(self, around: Surroundings) -> tuple[int, int]:
-        """Bytes above the budget, added up over all positions, then the extra work."""
-        excess = sum(max(live - self.budget, 0) for live in around.profile)
-        work = sum(self.costs[s] or 0 for s in around.order)
-        return excess, work - sum(c or 0 for c in self.costs)
-
-    def polished(self, tried: int) -> Polished:
-        """The schedule, after so many windows."""
+    def polished(self) -> Polished:
+        """The schedule, after the windows that were solved."""
         peak = max(self.around.profile, default=self.simulator.fixed)
-        return Polished(self.around.order, peak, self.extra, tried)
+        return Polished(self.around.order, peak, self.rank[1], self.solved)
 
-    def improve(self, begin: int, end: int, free: Collection[int]) -> None:
-        """Take other contents of a window that are no worse, if some are found."""
-        order = self.around.order
+    def improve(self, opening: Opening) -> bool:
+        """Take other contents of a window that are no worse, if some are found; are they better?
+
+        What was asked in vain is not asked again.
+        """
+        begin, end, free = opening
+        order, before = self.around.order, self.rank
         window = self.around.window(begin, end, self.budget, free, _MORE)
-        better = Retention(self.around, window).improved(_TIME)
-        if better is not None and better != window.steps:
-            around = self._around((*order[:begin], *better, *order[end:]))
-            if self._rank(around) <= (self.excess, self.extra):
-                self._take(around)
+        if window.question in self.in_vain:
+            return False
+        self.solved += 1
+        found = Retention(self.around, window).improved(_TIME, self.stop)
+        if found is not None and found.steps != window.steps:
+            self._take((*order[:begin], *found.steps, *order[end:]))
+        if self.rank == before:
+            self.in_vain.add(window.question)
+        whole = (begin, end) == (0, len(order)) and not window.frozen
+        self.is_optimal = whole and window.fits and found is not None and found.proven
+        return self.rank < before
 
-    def windows(self, most: int, seed: int) -> Iterator[tuple[int, int, Collection[int]]]:
-        """Where windows begin and end and what may move there, `most` of either kind."""
-        begins = range(0, len(self.around.order), _DENSE // 2)
-        gains = {b: sum(self._gains(b, b + _DENSE)) for b in begins}
-        for begin in sorted((b for b in begins if gains[b]), key=lambda b: (-gains[b], b))[:most]:
-            end = min(begin + _DENSE, len(self.around.order))
-            yield begin, end, self.around.order[begin:end]
+    def dense(self) -> Iterator[Opening]:
+        """Windows in which all steps move."""
+        for begin in dense(gains(self.around, self.budget)):
+            if begin < len(self.around.order):
+                yield all_from(self.around, begin)
+
+    def sparse(self, seed: int) -> Iterator[Opening]:
+        """Windows without end, in which some steps move, around random places with some gain."""
         random = np.random.default_rng(seed)
-        for _ in range(most):
-            order = self.around.order
-            centres = [p for p, gain in enumerate(self._gains(0, len(order))) if gain]
-            if not centres:
-                return
-            centre = centres[random.integers(len(centres))]
-            begin = max(min(centre - _SPARSE // 2, len(order) - _SPARSE), 0)
-            end = min(begin + _SPARSE, len(order))
-            yield begin, end, self._some(centre, begin, end, random)
+        while centres := [p for p, gain in enumerate(gains(self.around, self.budget)) if gain]:
+            yield some_around(self.around, centres[random.integers(len(centres))], random)
 
-    def _gains(self, begin: int, end: int) -> Iterator[int]:
-        """What could be gained at positions: bytes above the budget, or the cost of a repeat."""
-        around = self.around
-        for p in range(begin, min(end, len(around.order))):
-            step = around.order[p]
-            over = max(around.profile[p] - self.budget, 0)
-            yield over if self.excess else (around.begins[step] < p) * (self.costs[step] or 0)
+    def _pruned(self, order: Sequence[int]) -> tuple[int, ...]:
+        """An order without what nobody reads."""
+        return pruned(self.simulator.program, Schedule.of(order)).order
 
-    def _some(
-        self, centre: int, begin: int, end: int, random: np.random.Generator
-    ) -> Collection[int]:
-        """Steps of a window: those that run repeatedly nearest to its centre, and random pairs."""
-        around, order = self.around, self.around.order
-        near = (order[p] for p in sorted(range(begin, end), key=lambda p: abs(p - centre)))
-        again = dict.fromkeys(s for s in near if around.begins[s] < around.ends[s])
-        free = dict.fromkeys([order[centre], *list(again)[: _FREE // 3]])
-        most = min(_FREE, len(set(order[begin:end])))
-        while len(free) < most:
-            p = begin + int(random.integers(end - begin))
-            free |= dict.fromkeys(order[p : min(p + 2, end)])
-        return free
+    def _take(self, order: Sequence[int]) -> None:
+        """Go on with a schedule if it is no worse."""
+        order = self._pruned(order)
+        rank = self._rank(order)
+        if rank <= self.rank:
+            self.around, self.rank = Surroundings(self.simulator, order, self.costs), rank
+
+    def _rank(self, order: Sequence[int]) -> tuple[int, int]:
+        """Bytes above the budget, added up over all positions, then the extra work."""
+        excess = sum(max(live - self.budget, 0) for live in self.simulator.profile(order))
+        work = sum(self.costs[s] or 0 for s in order)
+        return excess, work - sum(c or 0 for c in self.costs)

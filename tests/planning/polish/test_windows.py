@@ -12,7 +12,7 @@ from random_steps import steps
 
 from gradtool.planning.budget.rework import Rework
 from gradtool.planning.polish.retention import Retention
-from gradtool.planning.polish.window import Surroundings
+from gradtool.planning.polish.surroundings import Surroundings
 from gradtool.planning.polish.windows import windowed
 from gradtool.planning.schedule import Schedule, pruned, replay
 from gradtool.planning.simulate import Simulator
@@ -56,7 +56,7 @@ def test_what_runs_now_fits_and_what_is_found_is_never_above_the_room(data):
 
     assert window.peak == window.room
     assert found is not None
-    changed = pruned(made, Schedule.of((*order[:begin], *found, *order[end:]))).order
+    changed = pruned(made, Schedule.of((*order[:begin], *found.steps, *order[end:]))).order
     replay(made, Schedule.of(changed))
     assert simulator.peak(changed) <= max(budget, simulator.peak(order))
     assert extra_of(made, changed) <= extra_of(made, order)
@@ -106,7 +106,7 @@ def test_views_results_and_work_in_place_are_counted_as_the_simulator_does(data)
     found = Retention(around, window).improved(0.1)
 
     assert found is not None
-    changed = pruned(made, Schedule.of((*order[:begin], *found, *order[end:])))
+    changed = pruned(made, Schedule.of((*order[:begin], *found.steps, *order[end:])))
     assert Simulator(made).peak(changed.order) <= max(around.profile)
     assert Simulator(replay(made, changed)).peak(range(len(changed.order))) <= max(around.profile)
 
