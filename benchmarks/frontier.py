@@ -1,6 +1,6 @@
 """The frontier of memory and work on every full-size training graph of a zoo.
 
-    python benchmarks/frontier.py [DIR] [NAME…] [--batches] [--effort 0.1] [--json FILE]
+    python benchmarks/frontier.py [DIR] [NAME…] [--batches] [--effort E] [--json FILE]
 
 DIR holds a folder per model with `model.onnx` and, for batches, `model_dynbatch.onnx`; no weights
 are needed.  Peaks are those of packed arenas, in % of keeping everything, for at most 0, 2, 5, 10,
@@ -27,7 +27,7 @@ from gradtool import io, plans
 from gradtool.budgets.batches import largest_batches
 from gradtool.budgets.frontier import by_slowdown
 from gradtool.budgets.limits import Budget
-from gradtool.budgets.search import Search, within
+from gradtool.budgets.search import Search, probing, within
 from gradtool.errors import GradtoolError
 from gradtool.strategies import STRATEGIES
 
@@ -39,11 +39,12 @@ RECIPES = ("mirror", "sqrt")
 ROWS = {"peak": 1, "least": 1, "extra": 3, "bound": 3, "gap": 3}
 
 
-def curve(path: Path, effort: float) -> dict[str, Any]:
+def curve(path: Path, effort: float | None) -> dict[str, Any]:
     """Peak and extra work for each share of a step with their bounds, and what planning took."""
     work = plans.workload(gt.grad(gt.load(path)).model)
+    search = Search(probing(work) if effort is None else effort)
     start = time.process_time()
-    found = by_slowdown(work, SHARES, Search(effort))
+    found = by_slowdown(work, SHARES, search)
     seconds = time.process_time() - start
     points = []
     for planned in found:
@@ -64,13 +65,13 @@ def curve(path: Path, effort: float) -> dict[str, Any]:
         "steps": len(work.program.steps),
         "keep_bytes": work.kept.peak,
         "points": points,
-        "recipes": {name: beside(work, name, found, effort) for name in RECIPES},
+        "recipes": {name: beside(work, name, found, search) for name in RECIPES},
         "seconds": seconds,
     }
 
 
 def beside(
-    work: plans.Workload, name: str, found: list[plans.Planned], effort: float
+    work: plans.Workload, name: str, found: list[plans.Planned], search: Search
 ) -> dict[str, float | None]:
     """Peak and extra work of a recipe, and the least work found within its peak."""
     recipe = STRATEGIES[name](work)
@@ -79,7 +80,7 @@ def beside(
     extra = None if None in again else sum(flops or 0 for flops in again)
     total = plans.total_flops(work.kept.program)
     with suppress(GradtoolError):
-        found = [*found, within(work, Budget(plan.peak), Search(effort))]
+        found = [*found, within(work, Budget(plan.peak), search)]
     fits = [p.proof.extra for p in found if p.proof and p.plan.peak <= plan.peak]
     return {
         "peak": 100 * plan.peak / work.kept.peak,
@@ -141,7 +142,7 @@ def main() -> int:
     parser.add_argument("zoo", type=Path, nargs="?", default=zoo)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--batches", action="store_true")
-    parser.add_argument("--effort", type=float, default=0.1)
+    parser.add_argument("--effort", type=float)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     rows: dict[str, dict[str, Any]] = {}

@@ -13,7 +13,7 @@ from gradtool import strategies
 from gradtool.asked import Asked
 from gradtool.budgets.frontier import POINTS
 from gradtool.budgets.frontier import frontier as frontier_of
-from gradtool.budgets.search import QUICK
+from gradtool.budgets.search import probing
 from gradtool.passes.stages import require_no_updates
 from gradtool.passes.training import TrainingGraph
 from gradtool.planning.budget.proof import Proof
@@ -136,7 +136,7 @@ def frontier(
     """
     work = workload(model_of(graph), dims)
     asked = Asked(cost=cost, seed=seed, time_limit=time_limit)
-    return frontier_of(work, points, replace(asked.search()(work), effort=QUICK))
+    return frontier_of(work, points, replace(asked.search()(work), effort=probing(work)))
 
 
 def _rewritten(graph: Graph, strategy: Strategy, dims: Mapping[str, int] | None) -> Rewritten:

@@ -43,8 +43,7 @@ def test_the_line_for_people_names_the_plans(run):
     others = ", ".join(name for name in strategies.STRATEGIES if name != strategies.KEEP)
 
     assert agreement.plans(*run) == (
-        f"1 gradient: the same bits in {others} as in keep, "
-        "and each plan takes the memory planned"
+        f"1 gradient: the same bits in {others} as in keep, and each plan takes the memory planned"
     )
 
 

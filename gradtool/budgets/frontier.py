@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from gradtool.budgets.probes import Probes
-from gradtool.budgets.search import FEW_ROUNDS, QUICK, Search, halved, least_known
+from gradtool.budgets.search import FEW_ROUNDS, Search, halved, least_known, probing
 from gradtool.budgets.stopping import TimeIsUp, time_limit
 from gradtool.plans import Planned, Workload
 
@@ -14,15 +14,17 @@ POINTS = 20
 
 
 def frontier(work: Workload, points: int = POINTS, search: Search | None = None) -> list[Planned]:
-    """The cheapest plans within budgets spread evenly from the least peak found to keeping all.
+    """The cheapest plans within budgets spread evenly from the least peak found to the free one.
 
+    The free one is the least at which nothing runs again; the last budget is that of keeping all.
     Budgets rise; work never rises with them.  Where a search was cut short, points are missing.
     """
-    search = search or Search(QUICK)
+    search = search or Search(probing(work))
     probes = search.probes(work, "optimal")
     try:
         with time_limit(search.seconds):
-            halved(probes, None, min(QUICK, search.effort), FEW_ROUNDS)
+            halved(probes, None, min(probing(work), search.effort), FEW_ROUNDS)
+            probes.ask(work.kept.peak - 1, search.effort)
             for budget in _spread(probes, points):
                 probes.ask(budget, search.effort)
         stopped = probes.stop()
@@ -36,7 +38,7 @@ def by_slowdown(
     work: Workload, shares: list[Fraction], search: Search | None = None
 ) -> list[Planned]:
     """The plans of least peak that compute no more than each share of a step again."""
-    search = search or Search(QUICK)
+    search = search or Search(probing(work))
     probes = search.probes(work, "optimal")
     allowed = [int(share * probes.total) for share in shares]
     for work_allowed in sorted(allowed, reverse=True):
@@ -47,7 +49,9 @@ def by_slowdown(
 
 
 def _spread(probes: Probes, points: int) -> list[int]:
-    """Budgets from the least peak that is known to that of keeping everything."""
+    """Budgets from the least peak that is known to where nothing runs again, and to keeping all."""
     least, kept = least_known(probes, None).plan.peak, probes.found[0].plan.peak
-    count = max(points - 1, 1)
-    return sorted({least + (kept - least) * i // count for i in range(count)} | {kept})
+    free = probes.reached(0)
+    count = points - 1 - (free < kept)
+    rising = {least + (free - least) * i // count for i in range(count + 1)} if count else {least}
+    return sorted(rising | {kept})

@@ -18,17 +18,19 @@ from gradtool.budgets.prices import FLOPS, Prices
 from gradtool.budgets.probes import Probes, work_of
 from gradtool.budgets.stopping import TimeIsUp, deadline, time_limit
 from gradtool.errors import GradtoolError
+from gradtool.planning.budget.planner import thorough
 from gradtool.planning.polish.seeds import Solver
 from gradtool.plans import Planned, Workload
 from gradtool.reports.proofs import lines
 from gradtool.reports.units import format_bytes
 
-QUICK = 0.1  # of the full effort: a first answer, and every probe of a search over budgets
+QUICK = 0.1  # of the full effort: see `probing`
 CUTS = 0.02  # so little that hardly more is done than the cuts say
 _GROWTH = 4
 _ROUNDS = 8
 FEW_ROUNDS = 6
 _LARGE = 2_000  # steps of a program in which a search goes as far as it can
+_DEEP = 4_000  # steps of a program in which every probe is thorough
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,12 @@ class Search:
         stop = deadline(self.seconds)
         return Probes(work, name, seed=self.seed, prices=self.prices, solver=self.solver, stop=stop)
 
-    def efforts(self) -> Iterator[float]:
+    def efforts(self, work: Workload) -> Iterator[float]:
         """Growing efforts: a first answer, then the full one, then more while there is time."""
         start = time.perf_counter()
-        first = QUICK if self.seconds is None else CUTS
-        yield from sorted({min(first, self.effort), min(QUICK, self.effort), self.effort})
+        probe = min(probing(work), self.effort)
+        first = probe if self.seconds is None else min(CUTS, self.effort)
+        yield from sorted({first, probe, self.effort})
         effort = self.effort
         while self.seconds and (time.perf_counter() - start) * (_GROWTH + 1) < self.seconds:
             effort *= _GROWTH
@@ -110,6 +113,15 @@ def one_forward(work: Workload, name: str = "optimal", effort: float = QUICK) ->
     return replace(found, notes=lines(found))
 
 
+def probing(work: Workload) -> float:
+    """The effort of a first answer and of every probe of a search over budgets.
+
+    A tenth of the full one, or what a thorough search takes; large programs have to do without.
+    """
+    steps = len(work.program.steps)
+    return max(QUICK, thorough(steps)) if steps <= _DEEP else QUICK
+
+
 def modest(work: Workload, effort: float = QUICK) -> float:
     """An effort, less in a large program: a schedule of more steps is more work to weigh."""
     return effort * min(1.0, _LARGE / max(len(work.program.steps), 1))
@@ -122,10 +134,11 @@ def _refined(probes: Probes, arena: int, search: Search) -> Planned | None:
         with time_limit(search.seconds):
             if search.seconds is not None:
                 probes.cook()
-            for effort in search.efforts():
+            for effort in search.efforts(probes.work):
                 best = probes.ask(arena, effort)
                 if best is not None and best.proof and not best.proof.gap:
                     return best
+            probes.cook()
     except (KeyboardInterrupt, TimeIsUp) as stop:
         stopped = True
         if probes.known(arena) is None:
@@ -139,8 +152,9 @@ def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
     stopped = False
     try:
         with time_limit(search.seconds):
-            found = halved(probes, allowed, min(QUICK, search.effort))
-            if search.effort > QUICK:
+            probe = min(probing(probes.work), search.effort)
+            found = halved(probes, allowed, probe)
+            if search.effort > probe:
                 probes.ask(found.plan.peak, search.effort)
     except (KeyboardInterrupt, TimeIsUp):
         stopped = True
@@ -189,7 +203,7 @@ def _ended(stop: BaseException) -> BaseException:
 def _unreachable(probes: Probes, arena: int, state: int, search: Search) -> GradtoolError:
     """What can be reached instead of a budget, and below what nothing can."""
     with suppress(TimeIsUp), time_limit(search.seconds):
-        halved(probes, None, min(QUICK, search.effort))
+        halved(probes, None, min(probing(probes.work), search.effort))
     reached = least_known(probes, None).plan.peak + state
     least = probes.least_of(None) + state
     beside = f" (optimizer state of {format_bytes(state)} included)" if state else ""

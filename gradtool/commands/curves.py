@@ -23,14 +23,14 @@ def frontier(ctx: click.Context, opened: Opened, options: Mapping[str, Any]) -> 
 
     from gradtool.budgets.frontier import frontier as frontier_of
     from gradtool.budgets.limits import Budget
-    from gradtool.budgets.search import QUICK
+    from gradtool.budgets.search import probing
     from gradtool.commands.budgeting import asked
     from gradtool.reports import frontier as reports
     from gradtool.reports.progress import bar
 
     work = opened.work
     with bar(f"planning {opened.name}", color=color(ctx)):
-        search = replace(asked(options).search()(work), effort=QUICK)
+        search = replace(asked(options).search()(work), effort=probing(work))
         found = frontier_of(work, options["points"], search)
     state = Budget(optimizer=opened.options["optimizer"]).state(work)
     form = options["form"]

@@ -24,7 +24,10 @@ LONGEST = 200  # cells of a name in any table; CSV, Markdown and JSON have all o
 
 @dataclass(frozen=True)
 class Column:
-    """A heading. Names may be shortened in the middle; numbers and text never are."""
+    """A heading. Names may be shortened in the middle; numbers and text never are.
+
+    Text in the last column continues on further lines where a terminal is narrow.
+    """
 
     title: str
     align: Align = "left"
@@ -49,8 +52,8 @@ class Table:
 def render(table: Table, console: Console) -> None:
     """Print the table: header, one rule, rows.
 
-    Where it is wider than the console, name columns are shortened, the widest first. What then
-    still sticks out is left to the terminal to wrap.
+    Where it is wider than the console, names are shortened and text in the last column is wrapped,
+    the widest first. What then still sticks out is left to the terminal to wrap.
     """
     from rich.text import Text
 
@@ -63,9 +66,13 @@ def render(table: Table, console: Console) -> None:
     if table.title:
         console.print(Text(fit(escape(table.title), encoding), style="bold"))
     for number, row in enumerate(rows):
-        cells = (_cell(*each, ellipsis) for each in zip(row, widths, table.columns, strict=True))
+        first, *further = _wrapped(row, widths, table.columns)
+        cells = (_cell(*each, ellipsis) for each in zip(first, widths, table.columns, strict=True))
         line = " " * INDENT + (" " * GAP).join(cells)
         console.print(Text(line.rstrip(), style="" if number else "bold"), soft_wrap=True)
+        before = " " * (INDENT + sum(widths[:-1]) + GAP * (len(widths) - 1))
+        for rest in further:
+            console.print(Text(before + rest), soft_wrap=True)
         if number == 0:
             length = sum(widths) + GAP * (len(widths) - 1)
             console.print(Text(" " * INDENT + rule * length, style="dim"), soft_wrap=True)
@@ -103,7 +110,7 @@ def csv(table: Table) -> str:
 
 
 def _widths(columns: tuple[Column, ...], rows: list[list[str]], available: int) -> list[int]:
-    """Cells of each column: the longest cell, less what the name columns have to give."""
+    """Cells of each column: the longest cell, less what names and wrapped text have to give."""
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
@@ -112,6 +119,8 @@ def _widths(columns: tuple[Column, ...], rows: list[list[str]], available: int) 
         if column.kind == "name":
             widths[index] = min(widths[index], LONGEST)
             least[index] = max(SHORTEST, cell_len(rows[0][index]))
+    if columns[-1].kind == "text":
+        least[-1] = max(cell_len(line) for row in rows for line in wrapped(row[-1], 1))
     room = available - INDENT - GAP * (len(columns) - 1)
     while sum(widths) > room:
         spare = [index for index, width in enumerate(widths) if width > least[index]]
@@ -119,6 +128,16 @@ def _widths(columns: tuple[Column, ...], rows: list[list[str]], available: int) 
             break
         widths[max(spare, key=widths.__getitem__)] -= 1
     return widths
+
+
+def _wrapped(
+    row: list[str], widths: list[int], columns: tuple[Column, ...]
+) -> tuple[list[str], *tuple[str, ...]]:
+    """The first line of a row, then what else there is of text in its last column."""
+    if columns[-1].kind != "text":
+        return (row,)
+    first, *further = wrapped(row[-1], widths[-1])
+    return ([*row[:-1], first], *further)
 
 
 def _cell(cell: str, width: int, column: Column, ellipsis: str) -> str:

@@ -123,3 +123,14 @@ def test_a_dumb_terminal_and_a_narrow_one_lose_nothing(tmp_path):
         return [word for word in text.split() if not set(word) & set("▁▂▃▄▅▆▇█─")]
 
     assert words(wide) == words(narrow)
+
+
+@pytest.mark.parametrize("command", ["grad", "mirror", "recompute"])
+def test_no_model_goes_to_a_terminal_and_none_is_made_first(run, tiny_model, monkeypatch, command):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    budget = ("--budget", "1KiB") if command == "recompute" else ()
+    outcome = run(command, tiny_model, "-o", "-", "--loss", "no_such_loss", *budget)
+
+    assert outcome.code == 2
+    assert outcome.err.endswith("standard output is a terminal: name a file with -o, or redirect\n")
+    assert "no_such_loss" not in outcome.err

@@ -26,9 +26,7 @@ def test_two_flags_cannot_name_one_file(tmp_path):
     (tmp_path / "link").symlink_to("a")
 
     with pytest.raises(UsageError, match="--html and --trace name the same file"):
-        atomic.require_targets(
-            {"--html": tmp_path / "a", "--trace": tmp_path / "link"}, force=True
-        )
+        atomic.require_targets({"--html": tmp_path / "a", "--trace": tmp_path / "link"}, force=True)
 
 
 def test_each_file_is_checked_as_if_it_were_alone(tmp_path):

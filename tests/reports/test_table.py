@@ -98,6 +98,32 @@ def test_numbers_are_never_cut_however_narrow_the_console():
     assert shown[2] == " xxxxxx…xxxxx   activations   123.4 GiB"
 
 
+REASONS = Table(
+    (Column("tensor", kind="name"), Column("bytes", "right", "number"), Column("why")),
+    (("conv", "5 B", "new operator: it draws at random"), ("x", "123.4 GiB", "held now")),
+)
+
+
+def test_text_in_the_last_column_continues_below_itself():
+    assert lines(REASONS, width=42) == [
+        " tensor       bytes   why",
+        " ─────────────────────────────────────────",
+        " conv           5 B   new operator: it",
+        "                       draws at random",
+        " x        123.4 GiB   held now",
+    ]
+
+
+@pytest.mark.parametrize("width", range(36, 100))
+def test_wrapping_loses_no_word_and_fits(width):
+    shown = lines(REASONS, width=width)
+
+    assert max(map(cell_len, shown)) <= width
+    assert " ".join(" ".join(shown[2:]).split()) == " ".join(
+        word for row in REASONS.rows for word in " ".join(row).split()
+    )
+
+
 def test_in_a_pipe_names_are_whole():
     shown = lines(Table(COLUMNS, (("x" * 150, "activations", "5 B"),)), width=100_000)
 

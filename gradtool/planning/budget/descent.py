@@ -19,7 +19,7 @@ from gradtool.planning.budget.rework import Drops, Rework, Weighed
 _TRIALS = 16
 _TRIALS_KICKED = 8
 _KICK = 12
-_MANY = 400
+MANY = 400
 _EACH = 50
 _SAME = 10**7
 _SLACK = Fraction(11, 10)
@@ -50,7 +50,7 @@ class Descent:
         self.work = work
         self.budget = budget
         self.left = limit
-        self.is_thorough = limit >= _MANY * len(work.reads)
+        self.is_thorough = limit >= MANY * len(work.reads)
         self.enough = enough
         self.lowest: Found | None = None
 

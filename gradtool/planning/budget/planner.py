@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from gradtool.errors import OverBudget
 from gradtool.planning.budget.certificate import Certificate, certificates
-from gradtool.planning.budget.descent import Descent, Found
+from gradtool.planning.budget.descent import MANY, Descent, Found
 from gradtool.planning.budget.repair import Repair
 from gradtool.planning.budget.rework import Rework
 from gradtool.planning.budget.starts import first
@@ -28,6 +28,11 @@ from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 
 _LIMIT = 3_500_000
+
+
+def thorough(steps: int) -> float:
+    """The least effort at which so many steps are searched thoroughly."""
+    return (MANY * steps + 1) / _LIMIT
 
 
 @dataclass(frozen=True)
