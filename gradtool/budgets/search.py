@@ -29,6 +29,7 @@ CUTS = 0.02  # so little that hardly more is done than the cuts say
 _GROWTH = 4
 _ROUNDS = 8
 FEW_ROUNDS = 6
+_LAST_ROUNDS = 2
 _LARGE = 2_000  # steps of a program in which a search goes as far as it can
 _DEEP = 4_000  # steps of a program in which every probe is thorough
 
@@ -148,14 +149,14 @@ def _refined(probes: Probes, arena: int, search: Search) -> Planned | None:
 
 
 def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
-    """The plan of least peak of no more work than allowed, by halving the range of budgets."""
+    """The plan of least peak of no more work than allowed: a quick search, then a full one."""
     stopped = False
     try:
         with time_limit(search.seconds):
             probe = min(probing(probes.work), search.effort)
-            found = halved(probes, allowed, probe)
+            halved(probes, allowed, probe)
             if search.effort > probe:
-                probes.ask(found.plan.peak, search.effort)
+                halved(probes, allowed, search.effort, _LAST_ROUNDS)
     except (KeyboardInterrupt, TimeIsUp):
         stopped = True
     found = least_known(probes, allowed)

@@ -21,7 +21,7 @@ def table(rows: Sequence[Saving]) -> Table:
             Column("save less first"),
             Column("kept for backward", "right", "number"),
             Column("peak", "right", "number"),
-            Column("moved to forward", kind="name"),
+            Column("moved to forward"),
         ),
         rows=tuple(_cells(row) for row in rows),
         footer=_footer(rows),

@@ -67,6 +67,10 @@ PLANS = {
     '"p.json"': ("file", {"plan": "p.json"}),
     '{ budget = "60%" }': ("budget 60%", {"budget": "60%"}),
     "{ budget = 4096 }": ("budget 4096", {"budget": 4096}),
+    '{ budget = "60%", solver = "cp-sat" }': (
+        "budget 60% solver cp-sat",
+        {"budget": "60%", "solver": "cp-sat"},
+    ),
     '{ strategy = "min-cut", max-slowdown = "20%" }': (
         "min-cut slowdown 20%",
         {"strategy": "min-cut", "max_slowdown": "20%"},
@@ -153,6 +157,10 @@ MISTAKES = {
     "a budget that is none": (
         CASE + "plan = {budget = '8G'}",
         "case 'a': plan: '8G' is ambiguous: write 8GiB (2^30) or 8GB (10^9)",
+    ),
+    "an unknown solver": (
+        CASE + "plan = {budget = '6%', solver = 'cpsat'}",
+        "case 'a': plan: no solver 'cpsat'; there are auto, native, compiled, cp-sat",
     ),
     "an unknown policy": (
         CASE + "plan = {policy = 'dot'}",

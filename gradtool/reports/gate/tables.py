@@ -56,7 +56,7 @@ def grown_table(judged: Judged) -> Table | None:
             Column("grew", kind="name"),
             Column("baseline", "right", "number"),
             Column("now", "right", "number"),
-            Column("why", kind="name"),
+            Column("why"),
         ),
         rows=tuple(
             (

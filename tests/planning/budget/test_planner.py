@@ -129,6 +129,22 @@ def test_annealing_goes_on_where_descents_end():
     assert answer.peak == Simulator(made).peak(answer.schedule.order) <= budget
 
 
+def test_windows_go_on_where_annealing_ends():
+    """Annealing is told to stop, after its first seed and the last; windows are not."""
+    pytest.importorskip("ortools", reason="windows need the extra solver")
+    made = read("rl1")
+    budget = math.ceil(0.75 * Simulator(made).peak(range(100)))
+    asked = iter((True, True))
+    stopped = cheapest(made, budget, effort=0.05, solver="cp-sat", stop=lambda: True)
+    answer = cheapest(
+        made, budget, effort=0.05, solver="cp-sat", stop=lambda: next(asked, False)
+    )  # fmt: skip
+
+    assert answer.how == f"{stopped.how}, then windows"
+    assert answer.extra < stopped.extra
+    assert answer.peak == Simulator(made).peak(answer.schedule.order) <= budget
+
+
 def test_a_descent_below_the_budget_counts_where_none_at_the_budget_ends():
     made = read("rl3")
     given = range(len(made.steps))

@@ -1,65 +1,26 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from types import MappingProxyType
+
 import pytest
 from exhaustive import least_extra
 from graphs_of_the_literature import read
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mountain import mountain
+from poor_schedules import extra_of, poor
 from programs import program
-from random_programs import orders, programs
 from random_steps import steps
 
+from gradtool.overwriting import overwriting
 from gradtool.planning.budget.rework import Rework
-from gradtool.planning.polish.retention import Retention
-from gradtool.planning.polish.surroundings import Surroundings
 from gradtool.planning.polish.windows import windowed
-from gradtool.planning.schedule import Schedule, pruned, replay
 from gradtool.planning.simulate import Simulator
 
 pytest.importorskip("ortools", reason="windows need the extra solver")
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
-
-
-def poor(data, made):
-    """A schedule that runs steps again without need: what they read is there once they ran."""
-    order = list(range(len(made.steps)))
-    for _ in range(data.draw(st.integers(0, 3))):
-        step = data.draw(st.sampled_from(range(len(made.steps))))
-        if made.steps[step].recomputable and made.steps[step].flops is not None:
-            order.insert(data.draw(st.integers(order.index(step) + 1, len(order))), step)
-    return pruned(made, Schedule.of(order)).order
-
-
-def costs_of(made):
-    return [s.flops for s in made.steps]
-
-
-def extra_of(made, order):
-    return sum(made.steps[s].flops or 0 for s in order) - sum(s.flops or 0 for s in made.steps)
-
-
-@settings(max_examples=150, **EXAMPLES)
-@given(st.data())
-def test_what_runs_now_fits_and_what_is_found_is_never_above_the_room(data):
-    """The model counts what the simulator counts: its room is the peak of the window now."""
-    made = data.draw(steps(7))
-    order = poor(data, made)
-    simulator = Simulator(made)
-    around = Surroundings(simulator, order, costs_of(made))
-    begin = data.draw(st.integers(0, len(order) - 1))
-    end = data.draw(st.integers(begin + 1, len(order)))
-    free = data.draw(st.sets(st.sampled_from(order[begin:end])))
-    budget = max(around.profile[begin:end])
-    window = around.window(begin, end, budget, free, data.draw(st.integers(0, 3)))
-    found = Retention(around, window).improved(0.1)
-
-    assert window.peak == window.room
-    assert found is not None
-    changed = pruned(made, Schedule.of((*order[:begin], *found.steps, *order[end:]))).order
-    replay(made, Schedule.of(changed))
-    assert simulator.peak(changed) <= max(budget, simulator.peak(order))
-    assert extra_of(made, changed) <= extra_of(made, order)
+POOR = (0, 1, 2, 3, 4, 0, 1, 2, 5, 0, 1, 6, 0, 7)
 
 
 @settings(max_examples=50, **EXAMPLES)
@@ -93,24 +54,6 @@ def test_a_start_above_the_budget_is_never_left_worse_nor_below_the_optimum(data
     assert found.peak > budget or found.extra >= least_extra(Rework(made), budget)
 
 
-@settings(max_examples=40, **EXAMPLES)
-@given(st.data())
-def test_views_results_and_work_in_place_are_counted_as_the_simulator_does(data):
-    made = data.draw(programs())
-    order = data.draw(orders(made.steps))
-    costs = [1] * len(order)
-    around = Surroundings(Simulator(made), order, costs)
-    begin = data.draw(st.integers(0, len(order) - 1))
-    end = data.draw(st.integers(begin + 1, len(order)))
-    window = around.window(begin, end, max(around.profile[begin:end]), order, 2)
-    found = Retention(around, window).improved(0.1)
-
-    assert found is not None
-    changed = pruned(made, Schedule.of((*order[:begin], *found.steps, *order[end:])))
-    assert Simulator(made).peak(changed.order) <= max(around.profile)
-    assert Simulator(replay(made, changed)).peak(range(len(changed.order))) <= max(around.profile)
-
-
 def test_a_start_above_the_budget_comes_below_it():
     """One after the other: b of 256 bytes beside x and s of 64 each, and then t of 64."""
     made = program(
@@ -123,16 +66,58 @@ def test_a_start_above_the_budget_comes_below_it():
     assert (found.peak, found.extra) == (256 + 3 * 64, 0)
 
 
+def test_a_parameter_is_read_before_it_is_overwritten():
+    """Beside c, e of 256 bytes is above the budget; but n, which c needs, lies over w."""
+    made = program(
+        "h = Tanh x", "e = Exp w", "n = Sub w h", "c = Exp n", "d = Tanh c", "y = Mul d e",
+        outputs="n", parameters="w", sizes={"c": 64, "e": 64}, in_place=True,
+    )  # fmt: skip
+    number = {v.name: i for i, v in enumerate(made.values)}
+    stepping = overwriting(replace(made, state=MappingProxyType({number["w"]: number["n"]})))
+    later, found = (
+        windowed(m, range(6), Simulator(m).peak(range(6)) - 64, costs=[1] * 6)
+        for m in (made, stepping)
+    )
+
+    assert later.order.index(1) > later.order.index(2)
+    assert found.order.index(1) < found.order.index(2)
+    assert found.order.count(1) == 1
+
+
 def test_the_same_question_has_the_same_answer():
     work = mountain()
-    start = (0, 1, 2, 3, 4, 0, 1, 2, 5, 0, 1, 6, 0, 7)
-    budget = work.simulator.peak(start)
-    ask = {"costs": work.costs, "effort": 0.05}
-    one, other = (windowed(work.program, start, budget, **ask) for _ in range(2))
+    budget = work.simulator.peak(POOR)
+    one, other = (windowed(work.program, POOR, budget, costs=work.costs) for _ in range(2))
 
     assert one == other
     assert one.peak <= budget
-    assert one.extra < sum(work.costs[s] for s in start) - work.total
+    assert one.extra < sum(work.costs[s] for s in POOR) - work.total
+
+
+def test_a_window_of_the_whole_program_that_is_proven_optimal_is_the_last():
+    """Nothing has to run again but a or, in its place, the cheaper b."""
+    work = mountain()
+    found = windowed(work.program, POOR, 5 * 64, costs=work.costs)
+
+    assert (found.extra, found.moves) == (least_extra(work, 5 * 64), 1)
+
+
+def test_what_was_asked_in_vain_is_not_asked_again():
+    """Nothing fits: only the two windows in which all steps move differ."""
+    work = mountain()
+
+    assert windowed(work.program, range(8), 64, costs=work.costs).moves <= 4
+
+
+def test_a_kind_of_window_ends_after_so_many_in_vain():
+    """In a chain of 120 values the first, of 256 bytes, cannot stay beside the largest other."""
+    lines = ["v0 = Tanh x", *(f"v{i} = Tanh v{i - 1}" for i in range(1, 120)), "y = Mul v119 v0"]
+    made = program(*lines, outputs="y", sizes={"v0": 64, "v60": 32})
+    order = (*range(120), 0, 120)
+    found = windowed(made, order, Simulator(made).peak(order), costs=[1] * 121)
+
+    assert (found.order, found.extra) == (order, 1)
+    assert found.moves == 2 + 31
 
 
 def test_nothing_is_tried_where_the_start_is_good_enough_or_the_search_is_stopped():
@@ -141,3 +126,20 @@ def test_nothing_is_tried_where_the_start_is_good_enough_or_the_search_is_stoppe
 
     assert windowed(made, range(100), peak).moves == 0
     assert windowed(made, range(100), peak // 2, stop=lambda: True).order == tuple(range(100))
+
+
+def test_a_search_that_is_stopped_ends_with_what_it_has():
+    """Steps 1 and 91 run again without need, in windows of their own."""
+    read = {1: "a", 20: "a", 90: "b", 110: "b"}
+    lines = [f"v{i} = Mul v{i - 1} {read.get(i, f'v{i - 1}')}" for i in range(1, 120)]
+    made = program(
+        "v0 = Tanh x", "a = Tanh x", *lines[:89], "b = Tanh x", *lines[89:], outputs="v119"
+    )  # fmt: skip
+    order = (*range(21), 1, *range(21, 112), 91, *range(112, 122))
+    ask = {"budget": Simulator(made).peak(order), "costs": [1] * 122}
+    asked = iter([False])
+    stopped = windowed(made, order, stop=lambda: next(asked, True), **ask)
+
+    assert stopped.moves == 1
+    assert stopped.extra > 0
+    assert windowed(made, order, **ask).extra == 0

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
 from gates import HOSTILE, failing, gate, passing
+from rich.console import Console
 
 from gradtool.check.verdicts import FAILED
 from gradtool.reports.gate import RENDERERS
 from gradtool.reports.gate.run import change, culprits, explanation, headline
 from gradtool.reports.gate.tables import grown_table, verdict_table
+from gradtool.reports.table import render
 
 BIDI = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 names = pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
@@ -168,9 +172,20 @@ def test_what_grew_is_named_below_with_reasons():
     assert grown_table(passing()) is None
 
 
-def test_of_many_the_largest_are_shown_and_the_rest_is_counted():
-    from dataclasses import replace
+def test_on_a_narrow_terminal_a_reason_is_wrapped_and_whole():
+    base = failing()
+    why = "new operator LpNormalization: the policy runs this operator once"
+    table = grown_table(replace(base, grown=(replace(base.grown[0], why=why),)))
+    stream = io.StringIO()
 
+    assert table is not None
+    render(table, Console(file=stream, width=60, height=25, color_system=None))
+
+    assert all(len(line) <= 60 for line in stream.getvalue().splitlines())
+    assert " ".join(stream.getvalue().split()).endswith(why)
+
+
+def test_of_many_the_largest_are_shown_and_the_rest_is_counted():
     base = failing()
     many = replace(base, grown=tuple(replace(base.grown[0], name=str(n)) for n in range(100)))
 
