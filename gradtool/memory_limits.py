@@ -32,6 +32,8 @@ def over_limits(
     model: str | os.PathLike[str] | onnx.ModelProto | Graph,
     arguments: Mapping[str, Any],
     root: Path,
+    *,
+    required: bool = False,
 ) -> tuple[list[Metrics], list[str]]:
     """The metrics of a model at each size asked for, and lines about the limits exceeded.
 
@@ -39,13 +41,19 @@ def over_limits(
     at `root`.
 
     Raises:
-        GradtoolError: an argument is none of these, or the model cannot be planned.
+        GradtoolError: an argument is none of these, there is no limit where one is `required`, or
+            the model cannot be planned.
     """
     found: list[Metrics] = []
     lines: list[str] = []
     with _file_of(model) as path:
         for case in _cases(path, arguments, root):
-            metrics = measure(case)
+            if required and not case.limit:
+                raise UsageError(
+                    f"grad_memory: nothing to check: give a limit, as in peak='2GiB'; there are "
+                    f"{', '.join(METRICS)}"
+                )
+            metrics = measure(case, run=any(METRICS[metric].measured for metric in case.limit))
             judged = judge(case, Outcome(metrics), None, Rules(allow_new=True))
             found.append(metrics)
             lines += _lines(judged, metrics) if judged.failed else []
@@ -60,7 +68,10 @@ def _cases(path: str, arguments: Mapping[str, Any], root: Path) -> list[Case]:
         if key not in KEYS:
             hint = suggest(key, [*METRICS, *KEYS]) or f"; there are {', '.join([*METRICS, *KEYS])}"
             raise UsageError(f"grad_memory: unknown argument {key!r}{hint}")
-    table = {"name": Path(path).stem, **table, "model": path, "limit": limits}
+    written = table.get("limit", {})
+    if isinstance(written, dict):
+        table["limit"] = {**written, **limits}
+    table = {"name": Path(path).stem, **table, "model": path}
     cases = cases_of(table, Path("grad_memory"), 1, 1, ())
     return [replace(case, folder=root) for case in cases]
 

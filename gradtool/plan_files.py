@@ -11,11 +11,13 @@ from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.budgets.prices import FLOPS
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole, read_document, write_document
+from gradtool.planning.budget.proof import Proof
 from gradtool.planning.schedule import Schedule, instances
 from gradtool.plans import Planned, Workload, all_dims, planned
-from gradtool.reports.proofs import proof_json
+from gradtool.reports.proofs import lines, proof_json, proof_of
 from gradtool.text import suggest
 
 SCHEMA_VERSION = 1
@@ -27,7 +29,7 @@ _MOST_RUNS = 64  # times that a node may run, on average
 class PlanFile:
     """A plan that was written: `order` names nodes, once for each time they run.
 
-    One that is `cut_short` was found by a search that the clock ended.
+    `proof` is what the search for it proved, and says whether the clock ended that search.
     """
 
     source: str
@@ -36,7 +38,7 @@ class PlanFile:
     dims: Mapping[str, int]
     order: tuple[str, ...]
     peak: int
-    cut_short: bool = False
+    proof: Proof | None = None
 
 
 def save(
@@ -78,9 +80,18 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
         raise UsageError(f"{path}: is no plan: its order holds something else than names")
     if not isinstance(dims, dict) or not all(map(is_whole, dims.values())):
         raise UsageError(f"{path}: is no plan: its dims are no sizes by name")
-    proof = document.get("proof")
-    cut_short = isinstance(proof, dict) and proof.get("cut_short") is True
-    return PlanFile(os.fspath(path), name, model, dims, tuple(order), peak, cut_short)
+    proof = _proof(path, document.get("proof"))
+    return PlanFile(os.fspath(path), name, model, dims, tuple(order), peak, proof)
+
+
+def _proof(path: str | os.PathLike[str], given: object) -> Proof | None:
+    """The proof in a plan; null where nothing was searched for."""
+    if given is None:
+        return None
+    found = proof_of(given) if isinstance(given, dict) else None
+    if found is None:
+        raise UsageError(f"{path}: is no plan: its proof does not say what recompute writes")
+    return found
 
 
 def planned_by(work: Workload, file: PlanFile) -> Planned:
@@ -99,7 +110,23 @@ def planned_by(work: Workload, file: PlanFile) -> Planned:
             f"{file.source}: the plan says a peak of {file.peak} bytes, here it is "
             f"{found.plan.peak}: it was made for other sizes"
         )
-    return replace(found, notes=(f"plan: {file.source}",))
+    _same_work(work, file, schedule)
+    found = replace(found, proof=file.proof)
+    return replace(found, notes=(f"plan: {file.source}", *lines(found)))
+
+
+def _same_work(work: Workload, file: PlanFile, schedule: Schedule) -> None:
+    """Refuse a proof about other work than the plan does; times cannot be told again."""
+    if file.proof is None or file.proof.unit != FLOPS.unit:
+        return
+    costs = FLOPS.of(work.program)
+    extra = sum(costs[step] or 0 for step in schedule.recomputed)
+    here, told = (extra, FLOPS.total(work.program)), (file.proof.extra, file.proof.total)
+    if here != told:
+        raise UsageError(
+            f"{file.source}: the plan says {told[0]} FLOPs beyond {told[1]}, here they are "
+            f"{here[0]} beyond {here[1]}: its proof is of something else"
+        )
 
 
 def fingerprint(model: ir.Model) -> str:

@@ -66,17 +66,22 @@ def _hold(item: pytest.Item, mark: pytest.Mark) -> None:
     model = getattr(item, "funcargs", {}).get("model") if named is None else named
     if model is None:
         pytest.fail(f"{MARKER}: no model: give model=..., or a fixture 'model'", pytrace=False)
-    _checked(model, arguments, item.config.rootpath)
+    _checked(model, arguments, item.config.rootpath, required=True)
 
 
-def _checked(model: Any, arguments: dict[str, Any], root: Path) -> list[Metrics]:
-    """The metrics of a model at each size asked for; fails the test if a limit is exceeded."""
+def _checked(
+    model: Any, arguments: dict[str, Any], root: Path, *, required: bool = False
+) -> list[Metrics]:
+    """The metrics of a model at each size asked for; fails the test if a limit is exceeded.
+
+    Or if there is no limit where one is `required`.
+    """
     from gradtool.errors import GradtoolError
     from gradtool.memory_limits import over_limits
 
     found: list[Metrics] = []
     try:
-        found, told = over_limits(model, arguments, root)
+        found, told = over_limits(model, arguments, root, required=required)
     except GradtoolError as error:
         told = [str(error)]
     if told:

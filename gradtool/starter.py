@@ -11,6 +11,7 @@ from itertools import chain, count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gradtool import toml
 from gradtool.config.cases import LONGEST
 from gradtool.config.files import SHARED
 from gradtool.config.settings import BASELINE
@@ -102,21 +103,34 @@ def _case_lines(case: Mapping[str, Any]) -> Iterator[str]:
 def added_to(text: str, section: str, path: Path) -> str:
     """A file with our section at its end, in place of one that it may have.
 
+    What else is in it stays, byte for byte; what is added ends its lines as its last line does.
+
     Raises:
         UsageError: the file has our tables in a form that cannot be taken out by lines.
     """
-    ends = "\r\n" if "\r\n" in text else "\n"
-    text = text.replace("\r\n", "\n")
     kept = _without(text) if _ours(text) is not None else text
-    gap = "\n" if kept.strip() else ""
-    joined = f"{kept.rstrip()}\n{gap}{section}".lstrip("\n")
+    ends = _line_end(kept or text)
+    joined = kept + _gap(kept, ends) + section.replace("\n", ends)
     try:
         fits = _others(joined) == _others(text) and _ours(joined) == _ours(section)
     except tomllib.TOMLDecodeError:
         fits = False
     if not fits:
         raise UsageError(f"{path}: its [tool.gradtool] cannot be replaced: take it out by hand")
-    return joined.replace("\n", ends)
+    return joined
+
+
+def _line_end(text: str) -> str:
+    """How the last line of a text ends, which may hold both kinds."""
+    ended = text.rpartition("\n")[0]
+    return "\r\n" if ended.endswith("\r") else "\n"
+
+
+def _gap(text: str, ends: str) -> str:
+    """What gives a text an empty line at its end; nothing where it has one, or no line at all."""
+    if not text.endswith("\n"):
+        return ends * 2 if text else ""
+    return ends if text[:-1].rpartition("\n")[2].strip() else ""
 
 
 def has_section(path: Path) -> bool:
@@ -136,11 +150,11 @@ def read(path: Path) -> str:
     """
     try:
         text = path.read_bytes().decode("utf-8")
-        tomllib.loads(text)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+    except UnicodeDecodeError as error:
         raise UsageError(f"{path}: is no TOML: {error}") from error
+    toml.parsed(text, path)
     return text
 
 

@@ -58,6 +58,12 @@ def test_a_search_has_the_seed_and_time_that_were_given():
         (Asked(max_slowdown=float("nan")), "max_slowdown nan is no share of a step"),
         (Asked(plan="none.json"), "none.json: cannot be read"),
         (Asked(budget="min", cost="none.json"), "none.json: cannot be read"),
+        (
+            Asked(budget="min", cost="tme"),
+            "no cost 'tme'; did you mean 'time'?; it is flops, time or a FILE of times",
+        ),
+        (Asked(budget="min", cost="x" * 9999), "xxx'; it is flops, time or a FILE of times"),
+        (Asked(budget="min", cost="\0"), "no cost "),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_model_is_read(asked, message):

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 
+import gates
 import pytest
 
 from gradtool import __version__, api, cli
@@ -157,6 +158,15 @@ def test_a_full_standard_output_is_one_line_and_2():
 def test_a_reader_that_leaves_is_no_error():
     program = f"{sys.executable} -m gradtool ops --format json | head -c 1 > /dev/null"
     done = subprocess.run(["bash", "-c", f"set -o pipefail; {program}"], stderr=-1, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_reader_that_leaves_a_model_is_no_error(model, tmp_path):
+    path = model(gates.net(width=256), "wide.onnx")  # a megabyte: more than a pipe holds
+    program = f"{sys.executable} -m gradtool -q recompute {path} --batch 4 --strategy sqrt -o -"
+    script = f"set -o pipefail; {program} | head -c 10 > /dev/null"
+    done = subprocess.run(["bash", "-c", script], stderr=-1, check=False, cwd=tmp_path)
 
     assert (done.returncode, done.stderr) == (0, b"")
 

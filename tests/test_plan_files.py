@@ -11,6 +11,7 @@ import gradtool as gt
 from gradtool import plan_files, shapes, strategies
 from gradtool.errors import UsageError
 from gradtool.plans import workload, write
+from gradtool.reports.proofs import lines
 
 
 def made(batch="256", layers=3):
@@ -61,11 +62,28 @@ def test_the_file_holds_what_was_proven(found, path):
     assert len(document["order"]) == len(found.schedule.order)
 
 
-def test_a_plan_that_the_clock_cut_short_says_so(work, found, tmp_path):
+def test_a_plan_keeps_its_proof(work, found, path):
+    again = plan_files.planned_by(work, plan_files.load(path))
+
+    assert again.proof == found.proof
+    assert again.notes[1:] == lines(found)
+
+
+def test_a_plan_that_the_clock_cut_short_stays_so_when_it_is_written_again(work, found, tmp_path):
     cut = dataclasses.replace(found, proof=dataclasses.replace(found.proof, cut_short=True))
     plan_files.save(work, cut, tmp_path / "cut.json")
+    read = plan_files.planned_by(work, plan_files.load(tmp_path / "cut.json"))
+    plan_files.save(work, read, tmp_path / "again.json")
+    again = plan_files.planned_by(work, plan_files.load(tmp_path / "again.json"))
 
-    assert plan_files.load(tmp_path / "cut.json").cut_short
+    assert again.proof.cut_short
+    assert (tmp_path / "cut.json").read_bytes() == (tmp_path / "again.json").read_bytes()
+
+
+def test_a_plan_without_a_search_has_no_proof(work, tmp_path):
+    plan_files.save(work, strategies.sqrt(work), tmp_path / "p.json")
+
+    assert plan_files.planned_by(work, plan_files.load(tmp_path / "p.json")).proof is None
 
 
 def test_the_same_plan_has_the_same_bytes(found, path, tmp_path):
@@ -103,6 +121,8 @@ def test_sizes_that_the_file_cannot_name_show_in_the_peak(path):
         ({"order": lambda o: [*o, "m00"]}, "the model has no node 'm00'"),
         ({"order": lambda o: o * 99}, "too many"),
         ({"peak_bytes": lambda p: p - 64}, "the plan says a peak of"),
+        ({"proof": lambda p: p | {"extra_work": p["extra_work"] + 1}}, "proof is of something el"),
+        ({"proof": lambda p: p | {"total_work": 1}}, "its proof is of something else"),
         ({"model": lambda _: "0" * 64}, "its nodes read or write other values"),
     ],
 )
@@ -126,6 +146,8 @@ def test_a_plan_that_cannot_run_is_refused_in_one_line(work, path, changes, mess
         {"dims": lambda _: [8]},
         {"name": lambda _: 7},
         {"model": lambda _: []},
+        {"proof": lambda _: []},
+        {"proof": lambda _: {"cut_short": True}},
     ],
 )
 def test_wrong_types_are_no_plan(path, changes):

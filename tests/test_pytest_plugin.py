@@ -57,6 +57,21 @@ def test_no_such_limit():
     pass
 
 
+@pytest.mark.grad_memory(model=MODEL, plan="mirror", batch=1)
+def test_no_limit():
+    pass
+
+
+@pytest.mark.grad_memory(model=MODEL, limit={"peak": "1KiB"}, nodes=9999, batch=256)
+def test_too_large_for_a_limit_in_a_table():
+    pass
+
+
+@pytest.mark.grad_memory(model=MODEL, measured_arena="1KiB", batch=256)
+def test_a_run_too_large():
+    pass
+
+
 @pytest.mark.grad_memory(peak="1MiB")
 def test_no_model():
     pass
@@ -132,6 +147,9 @@ def test_markers_and_the_fixture_hold_limits(suite):
             "model: activations is 112 KiB: limit *",
             "model: nodes is 23: limit *",
             "grad_memory: unknown argument 'peek'; did you mean 'peak'?",
+            "grad_memory: nothing to check: give a limit, as in peak='2GiB'; there are peak, *",
+            "deep: peak is 131 KiB: limit 1.00 KiB",
+            "deep: measured-arena is *: limit 1.00 KiB",
             "grad_memory: no model: give model=..., or a fixture 'model'",
             "*missing.onnx: no such file",
             "*AssertionError: the body",

@@ -18,6 +18,7 @@ name = "x"  # its name
 [tool.ruff]
 line-length = 100
 """
+LINES = ("# a\n", "# b\r\n", "\n", "\r\n", " \t\n", "[project]\r\n", "[tool.ruff]\n")
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
@@ -70,6 +71,26 @@ def test_a_file_keeps_its_line_ends():
     text = starter.added_to(PROJECT.replace("\n", "\r\n"), section(), HERE)
 
     assert text == f"{PROJECT}\n{section()}".replace("\n", "\r\n")
+
+
+@given(st.lists(st.sampled_from(LINES), unique=True), st.booleans())
+def test_every_byte_of_a_file_stays(lines, ended):
+    text = "".join(lines)
+    text = text if ended else text.removesuffix("\n").removesuffix("\r")
+
+    once = starter.added_to(text, section(), HERE)
+
+    assert once.startswith(text)
+    assert once.replace("\r\n", "\n").endswith(section())
+    assert starter.added_to(once, section(), HERE) == once
+
+
+def test_what_is_added_ends_its_lines_as_the_last_line_does():
+    mixed = "[a]\r\nb = 1\nc = 2\r\n"
+
+    text = starter.added_to(mixed, section(), HERE)
+
+    assert text == mixed + "\r\n" + section().replace("\n", "\r\n")
 
 
 def test_replacing_twice_is_replacing_once():

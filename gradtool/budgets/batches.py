@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gradtool.budgets.prices import FLOPS
-from gradtool.budgets.probes import work_of
 from gradtool.budgets.search import CUTS, QUICK, Search, modest
 from gradtool.errors import ModelError
 from gradtool.planning.optimizer import state_bytes
 from gradtool.plans import Strategy, Workload, extra_flops, largest_batch
 
 _MOST = 1 << 30  # a model that takes as much at any batch has no largest
-_SEARCHED = {"optimal": QUICK, "min-cut": CUTS}  # effort of the plans that fit themselves to memory
+_SEARCHED = {"optimal": (QUICK, 1.0), "min-cut": (CUTS,)}  # efforts until a plan fits, or none does
 
 Grown = Callable[[int], Workload]
 
@@ -83,15 +82,19 @@ def plan_fits(work: Workload, name: str, strategy: Strategy, memory: int) -> boo
 
     A plan that is searched for may compute as much again as the forward pass is.
     """
-    effort = _SEARCHED.get(name)
-    if effort is None:
+    if name not in _SEARCHED:
         return strategy(work).plan.peak <= memory
     probes = Search().probes(work, name)
     allowed = probes.prices.forward(work.program)
-    found = probes.ask(memory, modest(work, effort))
-    if found is None or work_of(found) > allowed:
-        probes.cook()
-    return probes.reached(allowed) <= memory
+    for effort in _SEARCHED[name]:
+        if memory < probes.least_of(allowed):
+            break
+        probes.ask(memory, modest(work, effort))
+        if probes.reached(allowed) > memory:
+            probes.cook()
+        if probes.reached(allowed) <= memory:
+            return True
+    return False
 
 
 def _room(work: Workload, memory: int, optimizer: str) -> int:

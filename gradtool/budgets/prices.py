@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from gradtool.errors import UsageError
 from gradtool.exec import profile
 from gradtool.exec.profile import Profile
 from gradtool.plans import Workload
 from gradtool.program import Program
+from gradtool.reports.text import escape, shorten
+from gradtool.text import suggest
 
 NANOSECONDS = 10**9
 
@@ -69,5 +73,9 @@ def named(cost: str) -> Named:
         return lambda _: FLOPS
     if cost == "time":
         return lambda work: measured(work, profile.at_random(work), "measured now")
+    if not Path(cost).suffix and not os.path.exists(cost):  # noqa: PTH110 - takes any text
+        shown = shorten(escape(cost), 40, ellipsis="...")
+        hint = suggest(cost, ("flops", "time"))
+        raise UsageError(f"no cost {shown!r}{hint}; it is flops, time or a FILE of times")
     found = profile.load(cost)
     return lambda work: measured(work, found, cost)

@@ -137,7 +137,7 @@ def _refined(probes: Probes, arena: int, search: Search) -> Planned | None:
                 probes.cook()
             for effort in search.efforts(probes.work):
                 best = probes.ask(arena, effort)
-                if best is not None and best.proof and not best.proof.gap:
+                if best is not None and _is_optimal(best):
                     return best
             probes.cook()
     except (KeyboardInterrupt, TimeIsUp) as stop:
@@ -145,7 +145,9 @@ def _refined(probes: Probes, arena: int, search: Search) -> Planned | None:
         if probes.known(arena) is None:
             raise _ended(stop) from stop
     found = probes.known(arena)
-    return _cut_short(found) if found is not None and stopped else found
+    if found is None or not stopped or _is_optimal(found):
+        return found
+    return _cut_short(found)
 
 
 def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
@@ -160,7 +162,9 @@ def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
     except (KeyboardInterrupt, TimeIsUp):
         stopped = True
     found = least_known(probes, allowed)
-    return _cut_short(found) if stopped or probes.stop() else found
+    if not (stopped or probes.stop()) or (_is_optimal(found) and _is_least(found)):
+        return found
+    return _cut_short(found)
 
 
 def halved(probes: Probes, allowed: int | None, effort: float, rounds: int = _ROUNDS) -> Planned:
@@ -188,6 +192,16 @@ def least_known(probes: Probes, allowed: int | None) -> Planned:
     best = probes.known(best.plan.peak) or best
     least = min(probes.least_of(allowed), best.plan.peak)
     return replace(best, proof=best.proof and replace(best.proof, least=least, allowed=allowed))
+
+
+def _is_optimal(found: Planned) -> bool:
+    """Whether a plan is proven to do the least work: then more time finds no better one."""
+    return found.proof is not None and not found.proof.gap
+
+
+def _is_least(found: Planned) -> bool:
+    """Whether a plan is proven to take the least bytes that the work allowed can do with."""
+    return found.proof is not None and found.plan.peak <= found.proof.least
 
 
 def _cut_short(found: Planned) -> Planned:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,16 @@ class Choice:
         found = (self.asked.get("plan"), policy if policy.endswith(".toml") else None)
         return tuple(path for path in found if path)
 
+    @property
+    def optimizer(self) -> str:
+        """What updates the parameters: part of the graph, or if that is given of the budget."""
+        return str(self.asked.get("optimizer", "none"))
+
+    def without_optimizer(self) -> Choice:
+        """The same plan of a graph that has the state of the optimizer in it, so that it counts."""
+        asked = {key: value for key, value in self.asked.items() if key != "optimizer"}
+        return replace(self, asked=asked)
+
     def strategy(self, folder: Path) -> Strategy:
         """What plans a training graph; files are looked for in `folder`.
 
@@ -52,10 +62,3 @@ class Choice:
         if "plan" in asked:
             asked["plan"] = folder / asked["plan"]
         return Asked(**asked).plans()
-
-    def cut_short(self, folder: Path) -> bool:
-        """Whether the plan is in a file, and the clock had cut the search for it short."""
-        from gradtool import plan_files
-
-        file = self.asked.get("plan")
-        return file is not None and plan_files.load(folder / file).cut_short

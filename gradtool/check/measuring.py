@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradtool.check.cases import Case
+from gradtool.check.choice import Choice
 from gradtool.check.metrics import METRICS, Metrics
 from gradtool.errors import UsageError
 
@@ -25,18 +26,18 @@ def measure(case: Case, *, run: bool = False) -> Metrics:
     from gradtool.plans import workload
     from gradtool.reports.breakdown import unsized
 
-    training, notes = _training(case)
+    training, plan, notes = _training(case)
     symbols = io.symbols(training)
     if symbols:
         listed = ", ".join(f"{name} = 1" for name in symbols)
         raise UsageError(f"sizes are open: give them in the case, as in dims = {{ {listed} }}")
     work = workload(training)
-    found = case.plan.strategy(case.folder)(work)
+    found = plan.strategy(case.folder)(work)
     tensors, left_out = tensors_of(found.plan)
     values = _planned(work, found)
     if run:
         values |= _measured(work, found)
-    cut_short = case.plan.cut_short(case.folder) or bool(found.proof and found.proof.cut_short)
+    cut_short = found.proof is not None and found.proof.cut_short
     if cut_short:
         notes.append("the plan was cut short by time: it may be another one elsewhere")
     if values.get("extra-flops") is None:
@@ -55,15 +56,22 @@ def measure(case: Case, *, run: bool = False) -> Metrics:
     )
 
 
-def _training(case: Case) -> tuple[ir.Model, list[str]]:
-    """The training graph of a case, and what is to be said about it."""
+def _training(case: Case) -> tuple[ir.Model, Choice, list[str]]:
+    """The training graph of a case, the plan of that, and what is to be said about it.
+
+    A forward model gets the updates of the plan's optimizer, as `gradtool recompute` gives it; the
+    budget of a model that holds its gradients is for the state as well.
+    """
     from gradtool import api
+    from gradtool.passes.stages import require_no_updates
 
     loaded = api.load(case.path, dims=case.dims, shapes=case.shapes, batch=case.batch)
     if api.is_training_graph(loaded) and not {"loss", "head_grads"} & case.gradient.keys():
-        return loaded, []
-    made = api.grad(loaded, **case.gradient)
-    return made.model, list(made.warnings)
+        if case.plan.optimizer != "none":
+            require_no_updates(loaded)
+        return loaded, case.plan, []
+    made = api.grad(loaded, **case.gradient, optimizer=case.plan.optimizer)
+    return made.model, case.plan.without_optimizer(), list(made.warnings)
 
 
 def _planned(work: Workload, found: Planned) -> dict[str, int | None]:

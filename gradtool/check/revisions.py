@@ -48,15 +48,19 @@ class Revision:
         shallow = _git(self.root, "rev-parse", "--is-shallow-repository")
         return ": this clone is shallow, so fetch it first" if b"true" in shallow.printed else ""
 
-    def case(self, case: Case) -> Case | None:
+    def case(self, case: Case, configuration: Path | None = None) -> Case | None:
         """The case with the files of the revision; None where the model is not in it.
+
+        Where it is not under today's path, the case of the same name in the `configuration` of the
+        revision says which path it had.
 
         Raises:
             UsageError: a file lies outside the repository, cannot be had, or only as a pointer.
         """
         model = self._extract(case.path)
         if model is None:
-            return None
+            before = self._before(case, configuration) if configuration is not None else None
+            return None if before is None or before == case else self.case(before)
         if lfs.is_pointer_file(model):
             raise UsageError(f"{case.model}: is a Git LFS pointer: fetch it with git lfs first")
         for location in locations(model):
@@ -65,6 +69,20 @@ class Revision:
             self._extract(case.folder / path)
         here = self.into / self._inside(case.folder)
         return replace(case, folder=here, model=os.path.relpath(model, here))
+
+    def _before(self, case: Case, configuration: Path) -> Case | None:
+        """The case of today with the path that its model had; None where there was no such case."""
+        from gradtool.config import load
+
+        path = self._extract(configuration)
+        if path is None:
+            return None
+        try:
+            cases = load(path).cases
+        except UsageError as error:
+            raise UsageError(str(error).removeprefix(f"{self.into}{os.sep}")) from error
+        earlier = next((each for each in cases if each.group == case.group), None)
+        return None if earlier is None else replace(case, model=earlier.model)
 
     def _inside(self, path: Path) -> Path:
         """The path from the root of the repository."""

@@ -99,7 +99,7 @@ def _against(
 
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         revision = Revision(flags["base"], config.folder, Path(folder))
-        there, before = _earlier(revision, cases)
+        there, before = _earlier(revision, config.path, cases)
         both = iter(_outcomes(ctx, config, [*cases, *there], flags))
         now = [(case, next(both)) for case in cases]
         before.update(zip((case.name for case in there), both, strict=True))
@@ -116,14 +116,16 @@ def _against(
     return found
 
 
-def _earlier(revision: Revision, cases: Sequence[Case]) -> tuple[list[Case], dict[str, Outcome]]:
+def _earlier(
+    revision: Revision, configuration: Path, cases: Sequence[Case]
+) -> tuple[list[Case], dict[str, Outcome]]:
     """The cases that the revision has, and by name what is wrong with the files of others."""
     from gradtool.check.verdicts import Outcome
 
     there, wrong = [], {}
     for case in cases:
         try:
-            found = revision.case(case)
+            found = revision.case(case, configuration)
         except UsageError as error:
             wrong[case.name] = Outcome(None, str(error), error.exit_code)
             continue

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     default=1,
     show_default=True,
     metavar="N",
-    help="Steps to run; the time is their median.",
+    help="Steps to run; the time is their median.  --profile times at least 5, --trace at least 3.",
 )
 @click.option("--measure", is_flag=True, help="Measure the peak against the plan.")
 @click.option(

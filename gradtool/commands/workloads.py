@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -108,14 +108,19 @@ def _open(
         options = with_state(loaded, options)
         training = training_of(ctx, loaded, options)
     assumed = dict.fromkeys(io.symbols(training), 1)
-    said = ", ".join(f"{name}={size}" for name, size in assumed.items())
-    if assumed:
-        say(ctx, f"assumed {said} (give --dim {next(iter(assumed))}=N)")
+    varied = _batch_symbol(loaded) if options.get("max_batch") else None
+    told = [name for name in assumed if name != varied]
+    if told:
+        say(ctx, f"assumed {_listed(assumed, told)} (give --dim {told[0]}=N)")
     try:
         work = workload(training, assumed)
     except GradtoolError as error:
         if assumed:
-            error.args = (f"{error} (with {said} assumed: give --dim)",)
+            error.args = (f"{error} (with {_listed(assumed, assumed)} assumed: give --dim)",)
         raise
     given = dict(loaded.meta.get("gradtool.dims", {}))
     return Opened(source, training, work, {**given, **assumed}, assumed, options)
+
+
+def _listed(sizes: Mapping[str, int], names: Iterable[str]) -> str:
+    return ", ".join(f"{name}={sizes[name]}" for name in names)

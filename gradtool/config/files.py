@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
+from gradtool import toml
 from gradtool.errors import UsageError
 
 OWN = "gradtool.toml"
@@ -58,12 +58,7 @@ def _read(path: Path) -> str:
 
 def _section(text: str, path: Path) -> dict[str, Any] | None:
     """What of a file is ours: all of it, or `[tool.gradtool]` where there is a `[tool]`."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: is no TOML: {error}") from error
-    except RecursionError as error:
-        raise UsageError(f"{path}: is nested too deeply") from error
+    document = toml.parsed(text, path)
     if path.name != SHARED and "tool" not in document:
         return document
     tool = document.get("tool", {})

@@ -28,13 +28,15 @@ def read_document(path: str | os.PathLike[str], schema_version: int) -> dict[str
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except RecursionError as error:
         raise UsageError(f"{path}: is nested too deeply") from error
-    except ValueError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: is no JSON: {error}") from error
+    except ValueError as error:  # what int() says of more digits than it takes
+        raise UsageError(f"{path}: is no JSON to be read: a number has too many digits") from error
     if not isinstance(document, dict):
         raise UsageError(f"{path}: is no JSON object")
     found = document.get("schema_version")
     if found != schema_version or isinstance(found, bool):
-        other = f"; it has {found}, of another gradtool" if type(found) is int else ""
+        other = f"; it has {found}, of another gradtool" if is_whole(found) else ""
         raise UsageError(f"{path}: has no schema_version {schema_version}{other}")
     return document
 

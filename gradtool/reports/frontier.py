@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradtool.reports.proofs import percent, proof_json
+from gradtool.reports.proofs import percent, points, proof_json
 from gradtool.reports.table import Column, Table
 from gradtool.reports.units import format_bytes, format_percent
 
@@ -24,7 +24,7 @@ def frontier_table(found: Sequence[Planned], kept: Plan, state: int = 0) -> Tabl
     if state:
         footer += f"; optimizer state of {format_bytes(state)} is included"
     if any(proof.cut_short for _, proof in _pairs(found)):
-        footer += "\ncut short: more time may find more and better plans"
+        footer += "\ncut short: the search had further to go; more time may find better plans"
     return Table(
         columns=(
             Column("budget", "right", "number"),
@@ -42,7 +42,7 @@ def frontier_table(found: Sequence[Planned], kept: Plan, state: int = 0) -> Tabl
                 format_bytes(plan.peak + state),
                 percent(proof, proof.extra),
                 percent(proof, proof.bound),
-                f"{100 * proof.share(proof.gap):.3f}",
+                points(proof),
                 proof.how,
             )
             for plan, proof in _pairs(found)

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gradtool.io.documents import is_text
 from gradtool.reports.units import format_bytes, format_count, format_percent, format_seconds
 
 if TYPE_CHECKING:
     from gradtool.planning.budget.proof import Proof
     from gradtool.plans import Planned
+
+_COUNTS = {
+    "budget": "budget_bytes", "least": "lower_bound_bytes", "extra": "extra_work",
+    "bound": "bound_work", "total": "total_work",
+}  # fmt: skip
+_MOST = 1 << 96  # work or bytes that a document may claim
+_UNITS = ("FLOPs", "ns")
 
 
 def lines(found: Planned) -> tuple[str, ...]:
@@ -18,7 +27,7 @@ def lines(found: Planned) -> tuple[str, ...]:
         return ()
     work = f"extra work {amount(proof.extra, proof.unit)} ({percent(proof, proof.extra)})"
     bound = f"bound {percent(proof, proof.bound)} ({proof.which_bound})"
-    gap = f"gap {100 * proof.share(proof.gap):.3f} points"
+    gap = f"gap {points(proof)} points"
     known = f"{work}, {bound}, {gap}" if proof.extra else "nothing runs again"
     said = [f"{known}; found by {proof.how}"]
     if proof.least:
@@ -27,8 +36,14 @@ def lines(found: Planned) -> tuple[str, ...]:
         what = "" if allowed is None else f" that computes {share} again"
         said.append(f"no plan{what} takes less than {format_bytes(proof.least)} (proven)")
     if proof.cut_short:
-        said.append("cut short: the best plan so far; more time may find another")
+        said.append("cut short: the search had further to go; more time may find another plan")
     return tuple(f"{found.name}: {line}" for line in said)
+
+
+def points(proof: Proof) -> str:
+    """The gap in percentage points, to the thousandth; one that is there is never said to be 0."""
+    gap = 100 * proof.share(proof.gap)
+    return "< 0.001" if proof.gap and gap < 0.0005 else f"{gap:.3f}"
 
 
 def percent(proof: Proof, work: int) -> str:
@@ -47,6 +62,7 @@ def proof_json(proof: Proof) -> dict[str, Any]:
         "budget_bytes": proof.budget,
         "lower_bound_bytes": proof.least,
         "unit": proof.unit,
+        "total_work": proof.total,
         "allowed_work": proof.allowed,
         "extra_work": proof.extra,
         "extra_percent": _rounded(proof, proof.extra),
@@ -57,6 +73,30 @@ def proof_json(proof: Proof) -> dict[str, Any]:
         "how": proof.how,
         "cut_short": proof.cut_short,
     }
+
+
+def proof_of(document: Mapping[str, Any]) -> Proof | None:
+    """The proof that `proof_json` wrote; None where the document is no such thing."""
+    from gradtool.planning.budget.proof import Proof
+
+    counts: dict[str, Any] = {field: document.get(key) for field, key in _COUNTS.items()}
+    words: dict[str, Any] = {key: document.get(key) for key in ("which_bound", "how", "unit")}
+    allowed, cut_short = document.get("allowed_work"), document.get("cut_short")
+    is_ours = (
+        all(map(_is_count, counts.values()))
+        and counts["bound"] <= counts["extra"]
+        and all(map(is_text, words.values()))
+        and words["unit"] in _UNITS
+        and (allowed is None or _is_count(allowed))
+    )
+    if not is_ours or not isinstance(cut_short, bool):
+        return None
+    return Proof(**counts, **words, allowed=allowed, cut_short=cut_short)
+
+
+def _is_count(found: object) -> bool:
+    """Whether a JSON value is an amount of bytes or of work, which may pass 64 bits."""
+    return type(found) is int and 0 <= found < _MOST
 
 
 def _rounded(proof: Proof, work: int) -> float:

@@ -114,6 +114,32 @@ def _with_a_gap(self, budget):
     return found and dataclasses.replace(found, proof=dataclasses.replace(found.proof, bound=-1))
 
 
+@pytest.mark.usefixtures("interrupted")
+def test_what_is_proven_optimal_is_not_cut_short(monkeypatch):
+    work = layers(6)
+    monkeypatch.setattr(Interrupted, "known", _without_a_gap)
+    found = within(work, Budget.of("75%"))
+
+    assert found.proof.extra > 0
+    assert not found.proof.cut_short
+    assert "cut short" not in " ".join(found.notes)
+
+
+def _without_a_gap(self, budget):
+    found = Probes.known(self, budget)
+    proven = dataclasses.replace(found.proof, bound=found.proof.extra) if found else None
+    return found and dataclasses.replace(found, proof=proven)
+
+
+def test_the_least_peak_is_not_cut_short_where_it_is_proven(monkeypatch):
+    work = layers(6)
+    monkeypatch.setattr(search, "deadline", lambda _: lambda: True)
+    found = at_most(work, Fraction(0), Search(0.1, seconds=3600))
+
+    assert not found.proof.gap
+    assert found.proof.cut_short == (found.plan.peak > found.proof.least)
+
+
 def test_an_interrupt_before_the_first_plan_is_an_interrupt(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt

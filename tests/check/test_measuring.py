@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from gates import case, write
 
@@ -111,6 +113,31 @@ def test_a_training_graph_is_checked_as_it_is(net):
     written = measure(case(model=path.name, folder=checked.folder, dims=checked.dims))
 
     assert written["peak"] == gt.plan(gt.load(path, dims=checked.dims)).peak
+
+
+def test_an_optimizer_updates_a_forward_model_and_of_a_training_graph_is_part_of_the_budget(net):
+    asked = {"budget": "75%", "optimizer": "adam"}
+    checked = net(Choice("x", asked), layers=4)
+    path = checked.folder / "net.grad.onnx"
+    gt.save(gt.grad(gt.load(checked.path)), path)
+    forward, held = (gt.load(each, dims=checked.dims) for each in (checked.path, path))
+    whole = gt.grad(forward, optimizer="adam")
+
+    updated = measure(checked)
+    counted = measure(dataclasses.replace(checked, model=path.name))
+
+    assert updated["peak"] == gt.recompute(whole, budget="75%").plan.peak
+    assert updated["state"] > counted["state"] == 0
+    assert counted["peak"] == gt.recompute(held, **asked).plan.peak
+
+
+def test_an_optimizer_is_not_counted_twice(net):
+    checked = net(Choice("x", {"budget": "90%", "optimizer": "sgd"}))
+    path = checked.folder / "net.grad.onnx"
+    gt.save(gt.grad(gt.load(checked.path), optimizer="adam"), path)
+
+    with pytest.raises(UsageError, match="name no optimizer"):
+        measure(dataclasses.replace(checked, model=path.name))
 
 
 @pytest.mark.parametrize(

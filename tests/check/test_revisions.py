@@ -76,6 +76,54 @@ def test_a_model_that_was_not_there_is_none(repository, tmp_path):
     assert there(repository, tmp_path, case(folder=repository, model="models/net.onnx")) is None
 
 
+CASE = '[[case]]\nname = "net"\nmodel = "models/{}.onnx"\n'
+
+
+@pytest.fixture
+def renamed(repository):
+    """A repository whose configuration has a model under another path than the last commit."""
+    write(repository / "models" / "old.onnx")
+    (repository / "gradtool.toml").write_text(CASE.format("old"))
+    commit(repository)
+    (repository / "models" / "old.onnx").rename(repository / "models" / "new.onnx")
+    (repository / "gradtool.toml").write_text(CASE.format("new"))
+    return repository
+
+
+def before(root, tmp_path, name="net"):
+    today = case(name, folder=root, model="models/new.onnx", dims={"batch": 4})
+    return Revision("HEAD", root, tmp_path / "into").case(today, root / "gradtool.toml")
+
+
+def test_a_model_that_had_another_path_is_found_by_the_name_of_its_case(renamed, tmp_path):
+    found = before(renamed, tmp_path)
+
+    assert found.path.read_bytes() == (renamed / "models" / "new.onnx").read_bytes()
+    assert found.model == "models/old.onnx"
+    assert (found.name, found.dims) == ("net", {"batch": 4})
+
+
+def test_a_case_that_was_not_there_has_no_model(renamed, tmp_path):
+    assert before(renamed, tmp_path, "other") is None
+
+
+def test_a_configuration_that_was_none_is_said_without_where_it_was_laid(renamed, tmp_path):
+    (renamed / "gradtool.toml").write_text("[[case]]\nname = 1\n")
+    commit(renamed)
+    git(renamed, "rm", "-q", "--cached", "models/new.onnx")
+    git(renamed, "commit", "-qm", "b")
+
+    with pytest.raises(UsageError, match=r"^gradtool\.toml: case 1"):
+        before(renamed, tmp_path)
+
+
+def test_a_model_that_the_earlier_case_lacked_too_is_none(repository, tmp_path):
+    (repository / "gradtool.toml").write_text(CASE.format("new"))
+    commit(repository)
+
+    assert before(repository, tmp_path) is None
+
+
 def test_a_pointer_to_large_file_storage_is_named(repository, tmp_path):
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     (repository / "models" / "net.onnx").write_text(pointer)

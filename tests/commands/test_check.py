@@ -104,6 +104,17 @@ def test_baselines_are_the_same_bytes_in_other_processes(shell, repository):
     assert str(repository).encode() not in found[0]
 
 
+def test_updating_twice_leaves_the_same_bytes(check, repository):
+    baseline = repository / "gradtool-baseline" / "net.json"
+    check("--update")
+    once = baseline.read_bytes()
+
+    for flags in ((), ("--no-cache",)):
+        outcome = check("--update", *flags)
+        assert (outcome.code, baseline.read_bytes()) == (0, once)
+        assert "recorded" not in outcome.err
+
+
 def test_an_improvement_passes_and_is_not_recorded(check, repository):
     check("--update")
     before = (repository / "gradtool-baseline" / "net.json").read_bytes()
@@ -249,6 +260,22 @@ def test_a_plan_that_time_cut_short_is_no_baseline(check, repository):
     assert not (repository / "gradtool-baseline").exists()
 
 
+def test_a_plan_that_time_cut_short_stays_so_from_file_to_file(check, run, repository):
+    searched = ("--budget", "min", "--batch", "4", "-o", "a.json")
+    assert run("recompute", "net.onnx", *searched).code == 0
+    document = json.loads((repository / "a.json").read_text())
+    document["proof"]["cut_short"] = True
+    (repository / "a.json").write_text(json.dumps(document))
+    followed = run("recompute", "net.onnx", "--batch", "4", "--plan", "a.json", "-o", "b.json")
+    assert "cut short" in followed.out
+    (repository / "gradtool.toml").write_text(CONFIG.replace('"mirror"', '"b.json"'))
+
+    outcome = check("--update")
+
+    assert outcome.code == 1
+    assert "its plan was cut short by time, so it is no baseline" in outcome.out
+
+
 def test_a_plan_in_a_file_is_followed_until_the_model_changes(check, run, repository):
     write(repository / "net.onnx", layers=6, batch="256")
     flags = ("recompute", "net.onnx", "--strategy", "sqrt", "-o", "net.plan.json")
@@ -333,6 +360,17 @@ def test_a_model_that_the_revision_lacks_is_new(check, repository):
     assert outcome.code == 1
     assert "HEAD does not have the model: give --allow-new" in outcome.out
     assert check("--base", "HEAD", "--allow-new").code == 0
+
+
+def test_a_renamed_model_is_compared_with_what_it_was(check, repository):
+    git(repository, "init", "-q")
+    commit(repository)
+    config = CONFIG.replace('model = "net.onnx"', 'name = "net"\nmodel = "wide.onnx"')
+    (repository / "gradtool.toml").write_text(config)
+    (repository / "net.onnx").unlink()
+    write(repository / "wide.onnx", width=32)
+
+    assert only(check, "--base", "HEAD")["verdict"] == "grew"
 
 
 def test_two_branches_record_two_cases_and_merge(check, repository):

@@ -138,6 +138,13 @@ def test_what_may_not_be_read_or_written_is_named(check, folder):
     assert only_line(check()) == "net: net.onnx: Permission denied"
     (folder / "net.onnx").chmod(0o600)
 
+    (folder / BASELINE).unlink()
+    (folder / BASELINE).parent.chmod(0o500)
+    update = check("--update")
+    (folder / BASELINE).parent.chmod(0o700)
+    assert (update.code, update.err) == (2, f"gradtool: {BASELINE}: its folder is read-only\n")
+    assert check("--update").code == 0
+
     folder.chmod(0o500)
     outcome = check("--output", "sarif:out.sarif")
     passed = check()

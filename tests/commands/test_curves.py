@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+from conftest import build
 from deep import deep
 
 
@@ -51,3 +52,14 @@ def test_the_largest_batch_by_plan(run, net):
     assert found["max_batch"]["keep"] < found["max_batch"]["optimal"]
     assert "max batch @ 64.0 KiB" in outcome.out
     assert "the state of adam is counted" in outcome.err
+    assert "assumed" not in outcome.err
+
+
+def test_a_size_beside_the_largest_batch_is_said_to_be_assumed(run, model):
+    path = model(
+        build("n (float[batch, length] x) => (float y) { y = ReduceSum <keepdims=0> (x) }")
+    )
+
+    outcome = run("recompute", path, "--max-batch", "--memory", "64KiB")
+
+    assert "assumed length=1 (give --dim length=N)" in outcome.err

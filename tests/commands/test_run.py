@@ -3,6 +3,8 @@ import json
 import numpy as np
 from conftest import TINY, tiny_weights
 
+from gradtool.exec import profile, step_costs
+
 
 def test_gradients_are_those_of_the_formula(run, tiny_model, tiny_inputs, tmp_path):
     outcome = run(
@@ -127,3 +129,12 @@ def test_a_file_named_twice_or_like_a_model_is_refused_before_the_step_runs(run,
     assert (twice.code, twice.out) == (model.code, model.out) == (2, "")
     assert twice.err == "gradtool: --save-grads and --save-outputs name the same file\n"
     assert "that is the name of a model; name another file" in model.err
+
+
+def test_the_help_says_how_many_steps_are_timed_at_least(run):
+    words = " ".join(run("run", "--help").out.split())
+
+    assert (
+        f"--profile times at least {profile.REPEATS}, --trace at least {step_costs.REPEATS}."
+        in words
+    )

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from types import SimpleNamespace
 
+import pytest
+
 from gradtool.planning.budget.proof import Proof
 from gradtool.reports import proofs
 
@@ -44,6 +46,11 @@ def test_what_was_cut_short_says_so():
     assert "cut short" in said(replace(PROOF, cut_short=True))[-1]
 
 
+def test_a_gap_that_is_there_is_never_said_to_be_none():
+    assert "gap < 0.001 points" in said(replace(PROOF, bound=PROOF.extra - 1, total=10**9))[0]
+    assert "gap 0.000 points" in said(replace(PROOF, bound=PROOF.extra, total=10**9))[0]
+
+
 def test_measured_work_is_time():
     assert "extra work 3.00 µs" in said(replace(PROOF, unit="ns"))[0]
 
@@ -59,3 +66,20 @@ def test_the_document_has_bytes_work_and_percent():
     assert (found["extra_work"], found["bound_work"], found["unit"]) == (3000, 2000, "FLOPs")
     assert (found["extra_percent"], found["bound_percent"], found["gap_percent"]) == (3, 2, 1)
     assert (found["which_bound"], found["how"], found["cut_short"]) == ("a cut", "search", False)
+
+
+def test_what_is_written_is_read_again():
+    for proof in (PROOF, replace(PROOF, cut_short=True, allowed=7, unit="ns", extra=1 << 70)):
+        assert proofs.proof_of(proofs.proof_json(proof)) == proof
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cut_short": 0}, {"extra_work": 2.0}, {"extra_work": True}, {"total_work": -1},
+        {"lower_bound_bytes": 10**6000}, {"allowed_work": "1"}, {"how": None}, {"unit": "s"},
+        {"bound_work": 3001},
+    ],
+)  # fmt: skip
+def test_what_we_would_not_write_is_no_proof(wrong):
+    assert proofs.proof_of(proofs.proof_json(PROOF) | wrong) is None

@@ -14,7 +14,8 @@ class Proof:
     `unit`: what runs again, what every plan within the budget runs again, one step without
     recompute, and the work asked for.
     `which_bound` says what proves the bound, `how` where the plan comes from.  A plan that is
-    `cut_short` depends on the clock: on another machine it may be another one.
+    `cut_short` depends on the clock, which decided how far to search: on another machine it may be
+    another one.  What is proven to be the best is not cut short.
     """
 
     budget: int

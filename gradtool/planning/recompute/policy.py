@@ -7,13 +7,13 @@ allow is left out here: graph inputs have no step, and steps that draw at random
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from gradtool import toml
 from gradtool.errors import UsageError
 from gradtool.program import Program, Step
 from gradtool.text import some, suggest
@@ -107,12 +107,12 @@ def policy_named(text: str) -> Policy:
             f"there are {', '.join(POLICIES)}, or a file NAME.toml"
         )
     try:
-        table = tomllib.loads(Path(text).read_text(encoding="utf-8"))
+        written = Path(text).read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{text}: cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise UsageError(f"{text}: is no TOML: {error}") from error
-    return _from_table(table, text)
+    return _from_table(toml.parsed(written, text), text)
 
 
 def _from_table(table: dict[str, Any], path: str) -> Policy:

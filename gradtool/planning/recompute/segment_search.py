@@ -7,6 +7,7 @@ articulation point) or, in nets of many branches, where the fewest bytes do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gradtool.planning.recompute.cuts import Cuts, square_root
@@ -19,6 +20,7 @@ from gradtool.planning.recompute.segments import (
     segment_of,
     segmented,
 )
+from gradtool.planning.schedule import Schedule
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 
@@ -54,6 +56,16 @@ def best_segments(program: Program) -> Segmented:
     only = best_groups(simulator, schedule_of(program, segments), groups)
     notes = [*_notes(cuts, instants), f"{len(only)} of {len(groups)} segments lower the peak"]
     return segmented(simulator, replace(segments, only=frozenset(only)), notes)
+
+
+def segment_schedules(program: Program) -> Iterator[Schedule]:
+    """Schedules of 2, 3, 4, 6, 8, 12, … segments of equal bytes, up to 2√n."""
+    cuts = Cuts.of(program)
+    most = 2 * square_root(len(cuts.steps))
+    number = 2
+    while number <= most:
+        yield schedule_of(program, _segments(cuts, cuts.even(number)))
+        number += number // 2 if number.bit_count() == 1 else number // 3
 
 
 def _segments(cuts: Cuts, instants: list[int]) -> Segments:

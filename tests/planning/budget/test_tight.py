@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from mountain import mountain
+from training_programs import chain
 
+from gradtool.planning.budget.rework import Rework
 from gradtool.planning.budget.tight import repaired
 
 
@@ -18,3 +20,23 @@ def test_without_any_schedule_within_the_budget_the_lowest_is_told():
     line = repaired(mountain(), 3 * 64, range(8), 10**5, enough=0, seed=0)
 
     assert line.peak == 4 * 64
+
+
+def test_a_long_chain_is_cut_into_segments_where_repairs_would_take_too_long():
+    """Of 200 values a step of this chain keeps 60 at most; the 140 others run again once."""
+    made = chain(100)
+    work = Rework(made, [1] * len(made.steps))
+    line = repaired(work, 60 * 64, range(len(made.steps)), 50_000, enough=0, seed=0)
+
+    assert line.peak <= 60 * 64
+    assert 140 <= line.extra <= 150
+
+
+def test_segments_in_which_a_step_may_not_run_again_are_no_start():
+    """Half the steps have no known cost: what is told runs none of them twice."""
+    made = chain(20)
+    costs = [None if p % 2 else 1 for p in range(len(made.steps))]
+    line = repaired(Rework(made, costs), 8 * 64, range(len(made.steps)), 10**5, enough=0, seed=0)
+
+    again = [p for p, first in zip(line.places, line.first, strict=True) if not first]
+    assert all(costs[p] is not None for p in again)

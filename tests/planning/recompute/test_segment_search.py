@@ -9,7 +9,11 @@ from training_programs import backward_from, chain, training_programs
 
 from gradtool.planning.keep import keep
 from gradtool.planning.recompute.cuts import Cuts
-from gradtool.planning.recompute.segment_search import best_segments, sqrt_segments
+from gradtool.planning.recompute.segment_search import (
+    best_segments,
+    segment_schedules,
+    sqrt_segments,
+)
 from gradtool.planning.recompute.segments import checkpointed
 from gradtool.planning.schedule import replay
 
@@ -71,3 +75,13 @@ def test_figures_are_those_of_the_plan_and_the_best_is_never_worse_than_keeping(
     assert best.outcome.peak <= best.outcome.keep_peak == keep(drawn).load
     for found in (best, root):
         assert keep(replay(drawn, found.outcome.schedule)).load == found.outcome.peak
+
+
+def test_schedules_of_segments_grow_in_number_and_run_every_step():
+    made = chain(32)
+    schedules = list(segment_schedules(made))
+    counts = [len(s.recomputed) for s in schedules]
+
+    assert len(schedules) == 7  # 2, 3, 4, 6, 8, 12 and 16 segments of 64 steps
+    assert counts[0] == min(counts) < counts[-1]
+    assert all(set(s.order) == set(range(len(made.steps))) for s in schedules)
