@@ -1,6 +1,6 @@
 """A training graph of a transformer as a planning instance: as many nodes as asked for.
 
-    python benchmarks/transformer_graph.py FILE.json [--layers 330] [--width 1024] [--tokens 8192]
+    python benchmarks/transformer_graph.py FILE.json [--layers 378] [--width 1024] [--tokens 8192]
 
 Nodes are operators: bytes of their output in float16, cost in FLOPs.  Weight gradients are sinks,
 as in the instances of the literature.
@@ -12,6 +12,9 @@ import argparse
 import json
 from pathlib import Path
 from typing import Any
+
+from gradtool.planning.instances import program_of
+from gradtool.planning.simulate import Simulator
 
 
 class Graph:
@@ -81,21 +84,27 @@ def block(graph: Graph, x: int, width: int, tokens: int, length: int) -> int:
 
 
 def transformer(layers: int, width: int, tokens: int, length: int) -> dict[str, Any]:
-    """The instance: `nodes` and `edges`."""
+    """The instance: `nodes`, `edges`, and the peak of the nodes in their order."""
     graph = Graph()
     x = graph.forward("linear", 2 * tokens * width, tokens * width, graph.add(8 * tokens, 0))
     for _ in range(layers):
         x = block(graph, x, width, tokens, length)
     loss = graph.forward("linear", 4, tokens * width, x)
     graph.backward(loss)
-    return {"name": "transformer", "nodes": graph.nodes, "edges": graph.edges}
+    peak = Simulator(program_of(graph.nodes, graph.edges)).peak(range(len(graph.nodes)))
+    return {
+        "name": "transformer",
+        "peak_bytes_in_order": peak,
+        "nodes": graph.nodes,
+        "edges": graph.edges,
+    }
 
 
 def main() -> None:
     """Write the instance."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
-    parser.add_argument("--layers", type=int, default=330)
+    parser.add_argument("--layers", type=int, default=378)
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--tokens", type=int, default=8192)
     parser.add_argument("--length", type=int, default=512)
