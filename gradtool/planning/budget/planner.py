@@ -91,10 +91,7 @@ def cheapest(
     work = Rework(program, costs, order)
     plain = Found({}, work.weigh({}))
     if plain.weighed.peak > budget and order is None:
-        ordered = best_order(program, effort=max(int(effort), 1))
-        if ordered.peak < plain.weighed.peak:
-            work = Rework(program, costs, ordered.order)
-            plain = Found({}, work.weigh({}))
+        work, plain = _reordered(work, plain, costs, effort)
     if plain.weighed.peak <= budget:
         return _answer(work, budget, plain, Certificate(0, "nothing runs again"), "order")
     search = Descent(work, budget, int(_LIMIT * effort))
@@ -125,6 +122,17 @@ def cheapest(
         least, order = least_budget(work), best.schedule.order
         raise OverBudget(budget, best.peak, least, proven=False, order=order)
     return best
+
+
+def _reordered(
+    work: Rework, plain: Found, costs: Sequence[int | None] | None, effort: float
+) -> tuple[Rework, Found]:
+    """The program in the best order found, or as it is where that needs no less."""
+    ordered = best_order(work.program, effort=max(int(effort), 1))
+    if ordered.peak >= plain.weighed.peak:
+        return work, plain
+    work = Rework(work.program, costs, ordered.order)
+    return work, Found({}, work.weigh({}))
 
 
 def _searched(

@@ -8,6 +8,7 @@ from exhaustive import least_extra
 from graphs_of_the_literature import read
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from mountain import mountain
 from programs import program
 from random_steps import steps
 
@@ -20,14 +21,6 @@ from gradtool.planning.simulate import Simulator
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 COSTS = [9, 1, 1, 1, 1, 1, 1, 1]
-
-
-def mountain():
-    return program(
-        "a = Tanh x", "b = Tanh a", "c = Tanh b", "d = Tanh c",
-        "e = Mul d d", "f = Mul e c", "g = Mul f b", "h = Mul g a",
-        outputs="h",
-    )  # fmt: skip
 
 
 @settings(max_examples=60, **EXAMPLES)
@@ -82,7 +75,7 @@ def test_a_tight_budget_is_met_in_another_order_and_stays_so_as_it_grows():
 
 
 def test_a_budget_that_holds_anyway_costs_nothing():
-    answer = cheapest(mountain(), 6 * 64, costs=COSTS)
+    answer = cheapest(mountain().program, 6 * 64, costs=COSTS)
 
     assert (answer.extra, answer.bound, answer.gap) == (0, 0, 0)
     assert answer.schedule.order == tuple(range(8))
@@ -102,16 +95,16 @@ def test_an_order_that_needs_less_comes_before_recompute():
 
 
 def test_the_plan_of_a_small_program_is_proven_optimal():
-    answer = cheapest(mountain(), 5 * 64, costs=COSTS)
+    answer = cheapest(mountain().program, 5 * 64, costs=COSTS)
 
     assert (answer.extra, answer.gap) == (1, 0)
     assert answer.percent(answer.extra) == pytest.approx(100 / 16)
-    assert Simulator(replay(mountain(), answer.schedule)).peak(range(9)) == 5 * 64
+    assert Simulator(replay(mountain().program, answer.schedule)).peak(range(9)) == 5 * 64
 
 
 def test_an_unreachable_budget_says_what_is_known():
     with pytest.raises(OverBudget, match="no schedule fits into 100 bytes") as caught:
-        cheapest(mountain(), 100, costs=COSTS)
+        cheapest(mountain().program, 100, costs=COSTS)
 
     assert caught.value.proven
     assert caught.value.reached == 4 * 64
@@ -156,7 +149,7 @@ def test_a_descent_below_the_budget_counts_where_none_at_the_budget_ends():
 
 
 def test_work_never_rises_and_the_peak_never_falls_with_the_budget():
-    made = mountain()
+    made = mountain().program
     found = frontier(made, range(3 * 64, 8 * 64, 32), costs=COSTS, effort=0.1)
 
     assert [a.budget for a in found] == list(range(found[0].budget, 8 * 64, 32))
