@@ -71,9 +71,7 @@ class Asked:
 
         Raises:
             UsageError: a file of times cannot be read.
-            GradtoolError: the solver is not installed.
         """
-        require(self.solver)
         return _Searching(self, prices.named(self.cost))
 
     def _share(self) -> Fraction | None:
@@ -110,12 +108,17 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Searching:
-    """The search for a training graph, at the prices that its steps have."""
+    """The search for a training graph, at the prices that its steps have.
+
+    Raises, when it is called:
+        GradtoolError: the solver is not installed.
+    """
 
     asked: Asked
     prices: prices.Named
 
     def __call__(self, work: Workload) -> Search:
+        require(self.asked.solver)
         effort = CUTS if self.asked.strategy == "min-cut" else 1.0
         asked = self.asked
         return Search(effort, asked.seed, asked.time_limit, self.prices(work), asked.solver)

@@ -123,6 +123,7 @@ def check(recipe: Recipe) -> None:
             check_against_onnxruntime(recipe)
 
 
+@pytest.mark.extra
 @ci
 @given(recipes())
 def test_random_graphs(recipe):

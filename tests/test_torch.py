@@ -46,6 +46,7 @@ def relative_error(found, expected) -> tuple[float, str]:
     return errors[worst], worst
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("name", SAMPLES)
 def test_the_samples_have_the_gradients_that_pytorch_finds(name):
     torch = pytest.importorskip("torch")
@@ -87,6 +88,7 @@ def test_a_model_of_the_zoo_has_the_gradients_that_pytorch_finds(name):
     assert error <= max(3e-4, 30 * rounding), f"{worst}: {error:.1e}"
 
 
+@pytest.mark.extra
 @pytest.mark.shared
 @pytest.mark.parametrize("name", DOUBLE)
 def test_second_order_is_what_double_backward_finds(name):

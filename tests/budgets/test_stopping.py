@@ -54,6 +54,7 @@ def test_the_end_is_near_before_the_seconds_are_over():
     assert not deadline(None)()
 
 
+@pytest.mark.extra
 def test_what_was_found_before_windows_were_interrupted_is_kept(monkeypatch):
     """Of two searches, all annealing and the windows of the first are told to stop."""
     pytest.importorskip("ortools", reason="windows need the extra solver")

@@ -150,6 +150,7 @@ def test_no_such_plan(run, net):
     assert "no plan 'optimum'; did you mean 'optimal'?" in outcome.err
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("solver", ["auto", "native", "compiled", "cp-sat"])
 def test_every_solver_meets_the_budget(run, net, solver):
     if solver == "cp-sat":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gradtool import config
+from gradtool.planning.polish import finish
 
 CASE = '[[case]]\nmodel = "a.onnx"\n'
 
@@ -85,6 +86,13 @@ def test_a_plan_is_a_name_a_file_or_a_table(load, plan):
     (case,) = load(CASE + f"plan = {plan}").cases
 
     assert (case.plan.text, dict(case.plan.asked)) == PLANS[plan]
+
+
+def test_reading_a_configuration_asks_for_no_solver(load, monkeypatch):
+    monkeypatch.setattr(finish, "find_spec", lambda _: None)
+    (case,) = load(CASE + 'plan = { budget = "60%", solver = "cp-sat" }').cases
+
+    assert case.plan.text == "budget 60% solver cp-sat"
 
 
 def test_limits_are_in_the_unit_of_their_metric(load):

@@ -30,6 +30,7 @@ def torch_count(function) -> int:
     return mode.get_total_flops()
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("name", ["cnn", "transformer"])
 def test_a_training_step_multiplies_as_much_as_that_of_torch(name):
     torch = pytest.importorskip("torch")
@@ -53,6 +54,7 @@ def test_a_training_step_multiplies_as_much_as_that_of_torch(name):
     assert products(gt.plan(training).program) == torch_count(step)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("group", [1, 3])
 @pytest.mark.parametrize("stride", [1, 2])
 def test_convolutions_count_what_torch_counts_in_both_directions(group, stride):
@@ -72,6 +74,7 @@ def test_convolutions_count_what_torch_counts_in_both_directions(group, stride):
     assert found == forward + backward - (group - 1) * forward
 
 
+@pytest.mark.extra
 def test_a_transposed_convolution_counts_what_torch_counts():
     torch = pytest.importorskip("torch")
     x, w = torch.randn(2, 4, 5, 5), torch.randn(4, 3, 3, 3)
@@ -81,6 +84,7 @@ def test_a_transposed_convolution_counts_what_torch_counts():
     assert count("ConvTranspose", tuple(x.shape), tuple(w.shape), out=[made]) == expected
 
 
+@pytest.mark.extra
 def test_attention_counts_the_products_of_torch_and_its_softmax():
     torch = pytest.importorskip("torch")
     q, k, v = (torch.randn(2, 4, n, 8, requires_grad=True) for n in (3, 5, 5))
@@ -101,6 +105,7 @@ def test_attention_counts_the_products_of_torch_and_its_softmax():
     assert found == backward + again + 8 * scores + 3 * elements + 2 * 4 * 3
 
 
+@pytest.mark.extra
 def test_lstm_counts_the_products_of_torch_and_its_cells():
     torch = pytest.importorskip("torch")
     times, batch, inputs, hidden = 5, 3, 4, 2

@@ -35,6 +35,7 @@ def test_an_operator_without_a_kernel_is_replaced_by_its_definition_and_differen
     )
 
 
+@pytest.mark.extra
 def test_a_definition_may_depend_on_types_and_on_what_is_absent(tmp_path):
     torch = pytest.importorskip("torch")
     node = onnx.helper.make_node(

@@ -102,6 +102,7 @@ def test_statistics_of_numbers_far_from_zero_do_not_cancel():
     np.testing.assert_allclose(y, exact, atol=2e-3)
 
 
+@pytest.mark.extra
 def test_gradients_flow_through_the_statistics_of_layer_normalisation():
     x, scale, bias = normal(3, 8), normal(8), normal(8)
     heads = [normal(3, 8, seed=1), normal(3, 1, seed=2), normal(3, 1, seed=3)]
@@ -120,6 +121,7 @@ def test_gradients_flow_through_the_statistics_of_layer_normalisation():
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("group", [1, 2, 4])
 @pytest.mark.parametrize(
     ("stride", "pad", "dilation"), [(1, 1, 1), (2, 1, 1), (3, 0, 2), (2, 2, 2)]
@@ -142,6 +144,7 @@ def test_convolutions_agree_with_pytorch(group, stride, pad, dilation):
         np.testing.assert_allclose(mine, other, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize(("stride", "pad", "extra"), [(1, 0, 0), (2, 1, 1), (3, 1, 2)])
 def test_transposed_convolutions_agree_with_pytorch(group, stride, pad, extra):
@@ -162,6 +165,7 @@ def test_transposed_convolutions_agree_with_pytorch(group, stride, pad, extra):
         np.testing.assert_allclose(mine, other, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("shape", [(2, 6, 700), (3, 6, 5, 5), (40, 6, 1), (2, 6, 300, 500)])
 def test_large_blocks_of_normalisation_agree_with_pytorch(shape):
     torch = pytest.importorskip("torch")
@@ -226,6 +230,7 @@ LARGE = [
 ]
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(("shape", "channels", "group", "stride"), LARGE)
 def test_every_layout_of_blocks_agrees_with_pytorch(shape, channels, group, stride):
     torch = pytest.importorskip("torch")

@@ -183,6 +183,7 @@ ELSEWHERE = [
 ]  # fmt: skip
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(("function", "inputs", "expected"), ELSEWHERE)
 def test_pytorch_has_what_the_document_says(function, inputs, expected):
     torch = pytest.importorskip("torch")

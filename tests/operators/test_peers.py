@@ -10,6 +10,8 @@ from graphs import gradients, parse
 
 import gradtool as gt
 
+pytestmark = pytest.mark.extra
+
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 

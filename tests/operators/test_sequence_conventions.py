@@ -145,6 +145,7 @@ def test_a_window_is_a_mask(window, causal):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
 def test_recurrent_gradients_are_those_of_torch(kind):
     torch = pytest.importorskip("torch")
@@ -185,6 +186,7 @@ def test_recurrent_gradients_are_those_of_torch(kind):
     np.testing.assert_allclose(dw[1], expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_gradients_are_those_of_torch(causal):
     torch = pytest.importorskip("torch")

@@ -10,6 +10,8 @@ from checkers import differentiated, evaluate
 
 from gradtool.functions.calls import expand
 
+pytestmark = pytest.mark.extra
+
 torch = pytest.importorskip("torch")
 
 

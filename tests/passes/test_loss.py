@@ -91,6 +91,7 @@ def test_a_loss_has_the_value_and_the_gradient_that_its_formula_says(kind):
     np.testing.assert_allclose(theirs["x_grad"], gradient, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_loss_equals_that_of_pytorch(kind):
     torch = pytest.importorskip("torch")
@@ -130,6 +131,7 @@ def test_large_logits_give_finite_losses():
         assert np.isfinite(result.gradients["x"]).all()
 
 
+@pytest.mark.extra
 def test_probabilities_of_zero_and_one_give_what_pytorch_gives():
     torch = pytest.importorskip("torch")
     model = parse("g (float[6] x) => (y) { y = Identity (x) }")

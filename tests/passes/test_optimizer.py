@@ -85,6 +85,7 @@ def in_torch(path: Path, inputs, names, optimizer: str, dtype) -> dict[str, np.n
     return {n: leaf.detach().numpy() for n, leaf in zip(names, leaves, strict=True)}
 
 
+@pytest.mark.extra
 @every
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 2e-3)])
 @pytest.mark.parametrize("name", SAMPLES)
@@ -137,6 +138,7 @@ def test_state_and_parameters_come_in_and_their_next_values_out(optimizer):
     assert json.loads(model.metadata_props["gradtool.optimizer"])["name"] == optimizer
 
 
+@pytest.mark.extra
 @every
 def test_the_learning_rate_has_the_default_of_pytorch(optimizer):
     torch = pytest.importorskip("torch")

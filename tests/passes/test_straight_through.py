@@ -34,6 +34,7 @@ def model_file(tmp_path, scale, zero, *, axis=1, pair=True):
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4) + 0.013
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("by_channel", [False, True])
 def test_gradients_are_those_of_torch(tmp_path, by_channel):
     torch = pytest.importorskip("torch")

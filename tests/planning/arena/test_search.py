@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,14 +9,12 @@ from packings import OUT_OF_REACH, SEARCHED, SMALL, columns, lasting, least
 from gradtool.planning.arena import cpsat
 from gradtool.planning.arena.canonical import FOUND, IMPOSSIBLE, STOPPED, search
 from gradtool.planning.arena.climb import Climb, height, ranks
-from gradtool.planning.arena.compiled import available
 from gradtool.planning.arena.compiled import search as search_problem
 from gradtool.planning.arena.greedy import best_fit, greedy, skyline
 from gradtool.planning.arena.problem import RANKS, parts
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 PLENTY = 10**7
-CP_SAT = pytest.mark.skipif(find_spec("ortools") is None, reason="OR-tools is not installed")
 
 
 def problems(spans):
@@ -70,8 +66,9 @@ def test_two_sides_of_a_boundary_are_solved_alone():
     assert work < 1000
 
 
-@pytest.mark.skipif(not available(), reason="numba is not installed")
+@pytest.mark.extra
 def test_the_compiled_search_answers_as_the_interpreted_one():
+    pytest.importorskip("numba")
     rng = np.random.default_rng(0)
     for _ in range(20):
         first = rng.integers(0, 12, 20)
@@ -173,16 +170,18 @@ def test_climbing_without_work_changes_nothing():
     assert (climb.bound, climb.size, climb.how) == (7, 14, "stacked")
 
 
-@CP_SAT
+@pytest.mark.extra
 def test_cp_sat_closes_what_is_open():
+    pytest.importorskip("ortools")
     part = problem(SEARCHED)
     offsets, bound = cpsat.improve(part, np.cumsum(part.size) - part.size, part.load, time=1.0)
 
     assert height(part, offsets) == bound == 7
 
 
-@CP_SAT
+@pytest.mark.extra
 def test_cp_sat_agrees_that_the_load_is_out_of_reach():
+    pytest.importorskip("ortools")
     part = problem(OUT_OF_REACH)
     found = cpsat.improve(part, np.cumsum(part.size) - part.size, part.load, time=1.0)
 

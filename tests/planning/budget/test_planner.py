@@ -122,6 +122,7 @@ def test_annealing_goes_on_where_descents_end():
     assert answer.peak == Simulator(made).peak(answer.schedule.order) <= budget
 
 
+@pytest.mark.extra
 def test_windows_go_on_where_annealing_ends():
     """Annealing is told to stop, after its first seed and the last; windows are not."""
     pytest.importorskip("ortools", reason="windows need the extra solver")

@@ -117,6 +117,7 @@ def test_polishing_a_polished_schedule_makes_it_no_worse(data):
     assert again.peak > budget or first.peak > budget or again.extra <= first.extra
 
 
+@pytest.mark.extra
 def test_compiled_moves_are_the_same_moves():
     pytest.importorskip("numba")
     made = read("rl1")

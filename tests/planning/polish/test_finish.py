@@ -25,6 +25,7 @@ def test_windows_are_opened_only_where_they_are_asked_for(solver):
     assert [name for name, _ in stages(solver, stop=lambda: True)] == ["annealing"]
 
 
+@pytest.mark.extra
 def test_windows_go_on_where_annealing_ends():
     """Annealing is told to stop, after its first seed and the last; windows are not."""
     pytest.importorskip("ortools", reason="windows need the extra solver")
@@ -35,6 +36,7 @@ def test_windows_go_on_where_annealing_ends():
     assert (before.order, after.extra) == (POOR, 0)
 
 
+@pytest.mark.extra
 def test_a_stopped_search_ends_with_its_start():
     pytest.importorskip("ortools", reason="windows need the extra solver")
 

@@ -8,6 +8,8 @@ import pytest
 
 from gradtool.planning.polish.hinted import Hinted
 
+pytestmark = pytest.mark.extra
+
 pytest.importorskip("ortools", reason="hinted models need the extra solver")
 
 

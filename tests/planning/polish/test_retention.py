@@ -15,6 +15,8 @@ from gradtool.planning.polish.surroundings import Surroundings
 from gradtool.planning.schedule import Schedule, pruned, replay
 from gradtool.planning.simulate import Simulator
 
+pytestmark = pytest.mark.extra
+
 pytest.importorskip("ortools", reason="windows need the extra solver")
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 

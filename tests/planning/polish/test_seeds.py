@@ -50,6 +50,7 @@ def test_programs_of_many_steps_are_not_annealed_by_interpreted_moves():
     assert annealed(made, range(501), 100, fast=False, **ASK) is None
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(
     ("solver", "effort", "expected"),
     [("auto", 1, False), ("native", 9, False), ("auto", 2, True), ("compiled", 0.1, True)],

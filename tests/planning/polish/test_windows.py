@@ -18,6 +18,8 @@ from gradtool.planning.budget.rework import Rework
 from gradtool.planning.polish.windows import windowed
 from gradtool.planning.simulate import Simulator
 
+pytestmark = pytest.mark.extra
+
 pytest.importorskip("ortools", reason="windows need the extra solver")
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 POOR = (0, 1, 2, 3, 4, 0, 1, 2, 5, 0, 1, 6, 0, 7)
