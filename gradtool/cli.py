@@ -108,6 +108,9 @@ def group(ctx: click.Context, /, *, verbose: int, **options: Any) -> None:  # fm
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with the exit code that belongs to the outcome."""
+    from gradtool.commands import threads
+
+    threads.fix()
     code = run(arguments)
     gc.freeze()  # nor look for garbage on the way out
     sys.exit(code)

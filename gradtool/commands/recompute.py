@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gradtool.commands import budgeting
+from gradtool.commands import budgeting, threads
 from gradtool.commands.discovery import meant
 from gradtool.commands.options import (
     grad_options,
@@ -32,6 +32,7 @@ from gradtool.commands.options import (
     "saves most for the work, by a quick or a thorough search.",
 )
 @budgeting.budget_options
+@threads.option
 @write_options
 @size_options
 @grad_options

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from gradtool.commands import drawing, plan_names
+from gradtool.commands import drawing, plan_names, threads
 from gradtool.commands.discovery import meant
 from gradtool.commands.models import expand, open_model, training_of
 from gradtool.commands.options import (
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="Steps to run; the time is their median.  --profile times at least 5, --trace at least 3.",
 )
+@threads.option
 @click.option("--measure", is_flag=True, help="Measure the peak against the plan.")
 @click.option(
     "--verify",
