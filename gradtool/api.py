@@ -30,6 +30,7 @@ from gradtool.exec.run import Result, bound, execute, planned
 from gradtool.functions.calls import inline, is_inlined
 from gradtool.functions.inference import register_shapes
 from gradtool.functions.refold import refold
+from gradtool.graph import walk
 from gradtool.io.definitions import expand_definitions
 from gradtool.passes.backward import Accumulate
 from gradtool.passes.barrier import barrier as set_barriers
@@ -112,7 +113,7 @@ def _fold(model: ir.Model) -> None:
         if not refold(model):
             break
         prune(model)
-    if any(is_contrib(node) for node in model.graph.all_nodes()):
+    if any(is_contrib(node) for node in walk.nodes(model.graph)):
         infer(model)
         lower_contrib(model)
     if any(is_gradient(node) for node in model.graph):
@@ -145,8 +146,11 @@ def grad(
     optimizer: str = "none",
     save_less: bool = True,
     on_node: OnNode | None = None,
+    own: bool = False,
 ) -> TrainingGraph:
     """The training graph of a forward model, which is left as it is.
+
+    With `own` it may be used up instead, which spares a copy.
 
     Given a training graph, its second order: `loss` then names one of its gradients, as in
     `sum:w_grad`, and the earlier gradients stay outputs.
@@ -183,6 +187,7 @@ def grad(
         optimizer=optimizer,
         save_less=save_less,
         on_node=on_node,
+        own=own,
     )
 
 
@@ -195,26 +200,31 @@ def save(
     functions: bool = False,
     barrier: bool = False,
     say: Callable[[str], object] | None = None,
+    own: bool = False,
 ) -> tuple[Path, int]:
     """Write a graph in standard operators, whole or not at all; returns path and bytes.
 
     With `functions`, composites are calls of local functions instead of their bodies.  With
     `barrier`, other runtimes compute again what is recomputed whatever their options, and `say` is
     told of what they do not; else the file's metadata holds those that stock onnxruntime needs.
+    The graph is left as it is, unless it is the caller's `own` and of no more use: then no copy of
+    it is made.
 
     Raises:
         UsageError: the output exists and `force` is not given, or cannot be written.
     """
 
     def finish(model: ir.Model) -> None:
-        if any(is_update(node) for node in model.graph.all_nodes()):
+        if any(is_update(node) for node in walk.nodes(model.graph)):
             lower_updates(Builder(model))
         (localise if functions else inline)(model)
         if barrier:
             set_barriers(model, say=say)
         ort_options.mark(model)
 
-    return io.save(model_of(graph), path, force=force, external_data=external_data, finish=finish)
+    return io.save(
+        model_of(graph), path, force=force, external_data=external_data, finish=finish, own=own
+    )
 
 
 def plan(graph: Graph, *, dims: Mapping[str, int] | None = None) -> Plan:

@@ -7,9 +7,10 @@ a composite if one of that name is registered; lowercase methods are idioms of s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,10 @@ class Builder(Idioms):
         self.context = ShapeInferenceContext(model.graph.opset_imports, policy="override")
         self.context.reserve_symbol_names(symbols_of(model))
         self._memo = Memo(self.context)
+        self._composites = composites()
+        self._rule = cache(partial(_shape_rule, self.opset))
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
+        self._said: dict[Hashable, ir.Value] = {}  # by the integers that were asked for
         self._symbols: dict[str, tuple[ir.Value, int]] = {}
         self.enclosing: list[ir.Graph] = []
         self.near: tuple[ir.Value, ...] = ()
@@ -83,6 +87,7 @@ class Builder(Idioms):
         ) -> Any:
             return self.emit(op_type, inputs, outputs, attributes, like)
 
+        self.__dict__[op_type] = emit  # the next call finds it
         return emit
 
     def emit(
@@ -97,7 +102,7 @@ class Builder(Idioms):
 
         The type and shape of a single output are those of `like`, where they can't be inferred.
         """
-        known = composites().get(op_type)
+        known = self._composites.get(op_type)
         domain = DOMAIN if known else ""
         count = outputs or (known.outputs if known else 1)
         while not known and inputs and inputs[-1] is None:  # which onnxruntime may take for present
@@ -127,12 +132,10 @@ class Builder(Idioms):
 
     def infer(self, node: ir.Node) -> None:
         """Set type and shape of the outputs of `node`. Raises ModelError if that fails."""
-        from onnx_shape_inference import registry
-
         key = self._memo.key(node)
         if key is not None and self._memo.recall(node, key):
             return
-        rule = registry.get(node.domain, node.op_type, version=self.opset if not node.domain else 1)
+        rule = self._rule(node.domain, node.op_type)
         try:
             if rule is not None:
                 rule(self.context, node)
@@ -156,6 +159,8 @@ class Builder(Idioms):
             self.graph.insert_before(self.anchor, node)
 
     def _operands(self, inputs: Sequence[Operand]) -> list[ir.Value | None]:
+        if all(i is None or type(i) is ir.Value for i in inputs):
+            return list(inputs)  # type: ignore[arg-type]
         types = [i.dtype for i in inputs if isinstance(i, ir.Value)]
         like = next((t for t in types if t != ir.DataType.BOOL), types[0] if types else None)
         return [
@@ -166,6 +171,17 @@ class Builder(Idioms):
 
     def constant(self, value: Any, dtype: ir.DataType | None = None) -> ir.Value:
         """A constant. Sequences of integers are int64; a scalar takes `dtype` if it is given."""
+        if type(value) is int:
+            said: Hashable = "scalar", value, dtype
+        elif type(value) in (list, tuple) and all(type(v) is int for v in value):
+            said = tuple(value)
+        else:
+            return self._constant(value, dtype)
+        if said not in self._said:
+            self._said[said] = self._constant(value, dtype)
+        return self._said[said]
+
+    def _constant(self, value: Any, dtype: ir.DataType | None) -> ir.Value:
         array = np.asarray(value)
         if isinstance(value, (list, tuple)):
             if array.size and array.dtype.kind not in "biu":
@@ -255,3 +271,12 @@ class Builder(Idioms):
                     value.name = self.names.fresh(f"{node.name}:{index}")
             self.infer(node)
         return tuple(node.outputs[:count])
+
+
+def _shape_rule(opset: int, domain: str, op_type: str) -> Callable[..., object] | None:
+    from onnx_shape_inference import registry
+
+    found: Callable[..., object] | None = registry.get(
+        domain, op_type, version=1 if domain else opset
+    )
+    return found

@@ -111,8 +111,8 @@ def main(arguments: list[str] | None = None) -> None:
     from gradtool.commands import threads
 
     threads.fix()
+    gc.disable()  # for good: nor is garbage looked for on the way out
     code = run(arguments)
-    gc.freeze()  # nor look for garbage on the way out
     sys.exit(code)
 
 

@@ -21,6 +21,7 @@ from gradtool.exec.kernel import Kernel
 from gradtool.families import full_name
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import expand
+from gradtool.graph import walk
 from gradtool.kinds import Kinds
 from gradtool.overwriting import overwriting
 from gradtool.passes.backward import free
@@ -47,7 +48,7 @@ def flatten(
     open_sizes = io.symbols(model)
     if open_sizes:
         raise UsageError(f"sizes are open: {', '.join(open_sizes)}; give them with --dim NAME=SIZE")
-    if any(n.domain == DOMAIN and not _has_kernel(n.op_type) for n in model.graph.all_nodes()):
+    if any(n.domain == DOMAIN and not _has_kernel(n.op_type) for n in walk.nodes(model.graph)):
         model = model.clone()
         expand(model, _has_kernel)
     _require_kernels(model)
@@ -66,7 +67,7 @@ def _has_kernel(composite: str) -> bool:
 def _require_kernels(model: ir.Model) -> None:
     """Raise UsageError naming all operators without a kernel."""
     missing: dict[str, int] = {}
-    counts = Counter((n.domain, n.op_type) for n in model.graph.all_nodes())
+    counts = Counter((n.domain, n.op_type) for n in walk.nodes(model.graph))
     for (domain, op), count in counts.items():
         version = model.graph.opset_imports.get(domain, 1)
         if op != "Constant" and registry.find(domain, op, version) is None:

@@ -23,6 +23,7 @@ class Memo:
     def __init__(self, context: Any) -> None:
         self._context = context
         self._found: dict[Hashable, Found] = {}
+        self._seen: dict[ir.Value, tuple[Any, Any, Any, Hashable]] = {}
 
     def recall(self, node: ir.Node, key: Hashable) -> bool:
         """Give the outputs of a node what a like one has, if there was one."""
@@ -49,26 +50,38 @@ class Memo:
     def key(self, node: ir.Node) -> Hashable | None:
         """What inference looks at in a node; None where that is more than can be compared."""
         attributes = []
-        for name, attr in node.attributes.items():
+        for name, attr in node.attributes.data.items():
             if attr.type in (ir.AttributeType.GRAPH, ir.AttributeType.TENSOR):
                 return None
             value = attr.value
             attributes.append((name, tuple(value) if isinstance(value, (list, tuple)) else value))
-        inputs = tuple(None if v is None else self._look(v) for v in node.inputs)
-        named = tuple(bool(v.name) for v in node.outputs)
+        inputs = tuple([None if v is None else self._look(v) for v in node.inputs])
+        named = tuple([bool(v.name) for v in node.outputs])
         return node.domain, node.op_type, named, tuple(attributes), inputs
 
     def _look(self, value: ir.Value) -> Hashable:
+        """What inference looks at in a value: it is looked at once while that cannot change."""
+        kind, shape, tensor = value.type, value.shape, value.const_value
+        seen = self._seen.get(value)
+        if seen is not None and seen[0] is kind and seen[1] is shape and seen[2] is tensor:
+            return seen[3]
+        found = self._looked(value)
+        if tensor is not None or _is_float(value):
+            self._seen[value] = kind, shape, tensor, found
+        return found
+
+    def _looked(self, value: ir.Value) -> Hashable:
         """The type, the shape, and the data that shapes can depend on."""
         dims = None if value.shape is None else tuple(value.shape)
         data: Hashable = None
-        if value.dtype is not None and not value.dtype.is_floating_point():
+        if not _is_float(value):
             known = self._context.get_symbolic_value(value)
             data = None if known is None else tuple(known)
         tensor = value.const_value
         if data is None and tensor is not None and tensor.size <= _MOST_DATA:
             data = id(tensor)
-        return value.type, dims, data
+        kind = value.type
+        return kind.dtype if type(kind) is ir.TensorType else kind, dims, data
 
     def _symbols(self, value: ir.Value) -> set[Any]:
         symbols = {s for d in value.shape or () for s in _free(d)}

@@ -6,6 +6,8 @@ import re
 
 import onnx_ir as ir
 
+from gradtool.graph import walk
+
 _SYMBOL = re.compile(r"[^\W\d][\w.]*")
 
 
@@ -20,7 +22,7 @@ class Names:
     def of(cls, model: ir.Model) -> Names:
         """All names in use in `model`, its subgraphs included."""
         taken: set[str] = set()
-        for graph in model.graphs():
+        for graph in walk.graphs(model.graph):
             taken.update(v.name for v in graph.inputs if v.name)
             taken.update(graph.initializers)
             for node in graph:
@@ -41,11 +43,18 @@ class Names:
 
 def symbols_of(model: ir.Model) -> set[str]:
     """The names of all symbols in the shapes of a model's values."""
-    found: set[str] = set()
-    for graph in model.graphs():
-        values = (*graph.inputs, *(v for node in graph for v in node.outputs))
-        for value in values:
-            for dim in value.shape or ():
-                if isinstance(dim, ir.SymbolicDim) and dim.value is not None:
-                    found.update(_SYMBOL.findall(dim.value))
-    return found
+    texts: dict[str, None] = {}
+    for graph in walk.graphs(model.graph):
+        for value in graph.inputs:
+            texts |= _open_sizes(value)
+        for node in graph:
+            for value in node.outputs:
+                texts |= _open_sizes(value)
+    return {name for text in texts for name in _SYMBOL.findall(text)}
+
+
+def _open_sizes(value: ir.Value) -> dict[str, None]:
+    shape = value.shape
+    if shape is None or shape.is_static():
+        return {}
+    return {d.value: None for d in shape if not isinstance(d, int) and d.value is not None}

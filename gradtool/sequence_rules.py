@@ -8,6 +8,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.graph import walk
+
 # On the input of a loop body that starts as an empty sequence.
 EMPTY = "gradtool.starts_empty"
 
@@ -39,7 +41,7 @@ def is_empty(value: ir.Value) -> bool:
 
 def mark_empty(model: ir.Model) -> None:
     """Mark the carried sequences of loops that start as empty ones."""
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         if node.op_type == "Loop" and not node.domain:
             body = node.attributes["body"].as_graph()
             for start, formal in zip(node.inputs[2:], body.inputs[2:], strict=False):

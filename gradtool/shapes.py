@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
+from gradtool.graph import walk
 from gradtool.sequence_rules import is_tensor, mark_empty
 
 # Longer vectors hold data, not sizes.
@@ -74,7 +75,7 @@ def _run(model: ir.Model) -> None:
 
 def _read_constants(model: ir.Model) -> None:
     """Give the outputs of Constant nodes their values, as initializers have theirs."""
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         if node.op_type == "Constant" and not node.domain:
             node.outputs[0].const_value = ir.convenience.get_const_tensor(node.outputs[0])
 
@@ -86,7 +87,7 @@ def _widen(model: ir.Model) -> bool:
     changed, so that inference must run again.
     """
     changed = False
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         if node.op_type != "Loop" or node.domain:
             continue
         body = node.attributes["body"].as_graph()
@@ -120,15 +121,15 @@ def _one_line(error: BaseException) -> str:
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:
     """Inputs, initializers and node outputs of the graph and every graph in it."""
-    for graph in (model.graph, *model.graph.subgraphs()):
+    for graph in walk.graphs(model.graph):
         yield from graph.inputs
         yield from graph.initializers.values()
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         yield from node.outputs
 
 
 def _erase_outputs(model: ir.Model) -> None:
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         for output in node.outputs:
             output.shape = None
             output.type = None
@@ -138,7 +139,7 @@ def _erase_outputs(model: ir.Model) -> None:
 
 def _erase(model: ir.Model) -> None:
     _erase_outputs(model)
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         if node.op_type in ("Loop", "Scan") and not node.domain:
             for value in node.attributes["body"].as_graph().inputs:
                 value.shape = None
@@ -152,7 +153,7 @@ def _unreadable(model: ir.Model) -> list[ir.Value]:
     """The initializers that inference must not try to read: absent, or too large to be sizes."""
     return [
         value
-        for graph in (model.graph, *model.graph.subgraphs())
+        for graph in walk.graphs(model.graph)
         for value in graph.initializers.values()
         if getattr(value.const_value, "absent", False)
         or (value.const_value is not None and value.const_value.size > MOST_ELEMENTS)
@@ -173,7 +174,7 @@ def _hidden(values: list[ir.Value]) -> Iterator[None]:
 
 def _unknown(model: ir.Model) -> tuple[Unknown, ...]:
     nodes: dict[str, list[ir.Node]] = {}
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         if any(output.name and not _known(output) for output in node.outputs):
             op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
             nodes.setdefault(op, []).append(node)

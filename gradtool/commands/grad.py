@@ -92,7 +92,9 @@ def command(
     halves = api.split(training) if split else None
     graphs: list[Any] = [halves.forward, halves.backward] if halves else [training]
     written = [
-        api.save(graph, path, force=force, external_data=external_data, functions=functions)
+        api.save(
+            graph, path, force=force, external_data=external_data, functions=functions, own=True
+        )
         for graph, path in zip(graphs, targets, strict=True)
     ]
     remember(asked.source)

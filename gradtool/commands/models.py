@@ -114,6 +114,7 @@ def differentiate(ctx: click.Context, model: ir.Model, options: dict[str, Any]) 
             grad_buffers=options["grad_buffers"],
             loss_seed=options.get("loss_seed", False),
             optimizer=options.get("update", "none"),
+            own=True,
         )
     except Offenders as error:
         from gradtool.reports.training import offenders_table

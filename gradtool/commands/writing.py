@@ -34,6 +34,7 @@ def write(
         _show(ctx, opened, rows, found.notes, (target, size), options["form"])
         return
     model = plans.write(opened.work, found)
+    hint = "" if options["barrier"] else how_to_load(model)
     path, size = api.save(
         model,
         target,
@@ -42,9 +43,9 @@ def write(
         functions=options["functions"],
         barrier=options["barrier"],
         say=lambda line: say(ctx, line),
+        own=True,
     )
     _show(ctx, opened, rows, found.notes, (str(path), size), options["form"])
-    hint = "" if options["barrier"] else how_to_load(model)
     if hint:
         say(ctx, hint)
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from gradtool.attributes import arguments
 from gradtool.builder import Builder
 from gradtool.functions import DOMAIN, composites
+from gradtool.graph import walk
 from gradtool.passes.devices import place_like
 from gradtool.passes.prune import drop
 
@@ -24,10 +25,10 @@ def inline(model: ir.Model) -> None:
 
 def expand(model: ir.Model, keep: Callable[[str], bool], *, mark: bool = False) -> None:
     """Replace the composite calls whose name `keep` refuses by their bodies."""
-    calls = [n for n in model.graph.all_nodes() if n.domain == DOMAIN and not keep(n.op_type)]
+    calls = [n for n in walk.nodes(model.graph) if n.domain == DOMAIN and not keep(n.op_type)]
     if calls:
         replace(Builder(model), calls, mark=mark)
-    if not any(n.domain == DOMAIN for n in model.graph.all_nodes()):
+    if not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
         model.graph.opset_imports.pop(DOMAIN, None)
 
 
@@ -118,4 +119,4 @@ def describe(node: ir.Node) -> str:
 
 def is_inlined(model: ir.Model) -> bool:
     """Whether the graph holds bodies that `inline` marked."""
-    return any(CALL in node.metadata_props for node in model.graph.all_nodes())
+    return any(CALL in node.metadata_props for node in walk.nodes(model.graph))

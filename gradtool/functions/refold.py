@@ -12,6 +12,7 @@ from gradtool.builder import Builder
 from gradtool.functions import DOMAIN, composites
 from gradtool.functions.calls import CALL, CALLEE, emit_body, return_instead, take_over
 from gradtool.functions.sameness import same_nodes
+from gradtool.graph import walk
 from gradtool.passes.devices import place_like
 from gradtool.passes.prune import detach, drop, inner_nodes
 
@@ -28,8 +29,10 @@ def refold(model: ir.Model) -> int:
         return 0
     op = Builder(model)
     before = set(model.graph.initializers)
-    values = {v.name: v for g in model.graphs() for v in (*g.inputs, *g.initializers.values())}
-    values |= {v.name: v for n in model.graph.all_nodes() for v in n.outputs if v.name}
+    values = {
+        v.name: v for g in walk.graphs(model.graph) for v in (*g.inputs, *g.initializers.values())
+    }
+    values |= {v.name: v for n in walk.nodes(model.graph) for v in n.outputs if v.name}
     discarded: list[ir.Node] = []
     moved: dict[ir.Value, ir.Value] = {}
     count = sum(_refold_group(op, nodes, values, discarded, moved) for nodes in groups)
@@ -43,7 +46,7 @@ def refold(model: ir.Model) -> int:
 
 def _lift_constants(model: ir.Model) -> None:
     """Constants of bodies that were functions become initializers, as they are elsewhere."""
-    for node in [n for n in model.graph.all_nodes() if CALL in n.metadata_props]:
+    for node in [n for n in walk.nodes(model.graph) if CALL in n.metadata_props]:
         tensor = node.attributes.get_tensor("value") if node.op_type == "Constant" else None
         if tensor is None or node.domain or node.outputs[0].is_graph_output():
             continue
@@ -61,7 +64,7 @@ def _lift_constants(model: ir.Model) -> None:
 def _groups(model: ir.Model) -> list[list[ir.Node]]:
     """The runs of nodes that carry the name of the same call."""
     found = []
-    for graph in model.graphs():
+    for graph in walk.graphs(model.graph):
         runs = itertools.groupby(graph, lambda node: node.metadata_props.get(CALL))
         found += [list(nodes) for call, nodes in runs if call is not None]
     return found

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
+from gradtool.graph import walk
 from gradtool.io.limits import Limits
 
 Declared = tuple[tuple[ir.Value, ir.DataType | None, ir.Shape | None], ...]
@@ -54,4 +55,4 @@ def _contradict(first: ir.Shape, second: ir.Shape) -> bool:
 
 
 def _written(model: ir.Model) -> Iterator[ir.Value]:
-    return (output for node in model.graph.all_nodes() for output in node.outputs)
+    return (output for node in walk.nodes(model.graph) for output in node.outputs)

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from onnx import defs
 
 from gradtool.errors import ModelError
+from gradtool.graph import walk
 from gradtool.io.functions import inline_functions
 from gradtool.shapes import infer
 
@@ -25,7 +26,7 @@ def expand_definitions(model: ir.Model, keep: Keep) -> bool:
     whether there were any.
     """
     found = False
-    while nodes := [n for n in model.graph.all_nodes() if _is_defined(model, n, keep)]:
+    while nodes := [n for n in walk.nodes(model.graph) if _is_defined(model, n, keep)]:
         infer(model)
         functions = {n: f for n in nodes if (f := _definition(model, n)) is not None}
         if not functions:

@@ -8,6 +8,7 @@ import onnx_ir as ir
 from onnx import defs
 
 from gradtool.errors import ModelError
+from gradtool.graph import walk
 from gradtool.io.limits import DEFAULT, Limits
 
 
@@ -32,7 +33,7 @@ def inline_functions(
     names = _Names(model)
     bodies: list[ir.Graph | ir.Function] = [model.graph, *kept]
     for body in bodies:
-        pending = _calls(body.all_nodes(), inlined)
+        pending = _calls(walk.nodes(body), inlined)
         while pending:
             call = pending.pop()
             nodes = _expand(call, inlined[call.op_identifier()], names)
@@ -57,10 +58,10 @@ def _nested(node: ir.Node) -> Iterator[ir.Node]:
         if attribute.is_ref():
             continue
         if attribute.type == ir.AttributeType.GRAPH:
-            yield from attribute.as_graph().all_nodes()
+            yield from walk.nodes(attribute.as_graph())
         elif attribute.type == ir.AttributeType.GRAPHS:
             for graph in attribute.as_graphs():
-                yield from graph.all_nodes()
+                yield from walk.nodes(graph)
 
 
 def _expand(call: ir.Node, function: ir.Function, names: _Names) -> list[ir.Node]:
@@ -97,7 +98,7 @@ def _expand(call: ir.Node, function: ir.Function, names: _Names) -> list[ir.Node
 
 def _give_attributes(body: ir.Function, call: ir.Node) -> None:
     """Put values in the place of the body's references to the function's attributes."""
-    for node in body.all_nodes():
+    for node in walk.nodes(body):
         for name, attribute in list(node.attributes.items()):
             if not attribute.is_ref():
                 continue
@@ -125,7 +126,7 @@ class _Names:
             for graph in body.subgraphs():
                 self.taken.update(value.name for value in graph.inputs if value.name)
                 self.taken.update(graph.initializers)
-            for node in body.all_nodes():
+            for node in walk.nodes(body):
                 self.taken.update(filter(None, (node.name, *(v.name for v in node.outputs))))
         self.taken.update(model.graph.initializers)
 
@@ -162,7 +163,7 @@ def _import(model: ir.Model, function: ir.Function) -> None:
         there = model.graph.opset_imports.setdefault(domain, version)
         if there == version:
             continue
-        for node in function.all_nodes():
+        for node in walk.nodes(function):
             if node.domain == domain and not _same(node.op_type, domain, version, there):
                 raise ModelError(
                     f"local function {function.name!r} means {node.op_type} of opset {version}, "
@@ -180,7 +181,7 @@ def _same(name: str, domain: str, first: int, second: int) -> bool:
 
 def _check_expansion(model: ir.Model, limits: Limits) -> None:
     """Refuse recursion, and expansion past the limits, without expanding anything."""
-    written = sum(len(list(body.all_nodes())) for body in _bodies(model))
+    written = sum(len(list(walk.nodes(body))) for body in _bodies(model))
     most = max(limits.free_nodes, limits.expansion * written)
     most = min(most, limits.expanded_nodes)
     totals: dict[ir.OperatorIdentifier, int] = {}
@@ -196,7 +197,7 @@ def _check_expansion(model: ir.Model, limits: Limits) -> None:
 
     def count(body: ir.Graph | ir.Function, depth: int) -> int:
         nodes = 0
-        for node in body.all_nodes():
+        for node in walk.nodes(body):
             key = node.op_identifier()
             nodes += total(key, depth + 1) if key in model.functions else 1
         if nodes > most:

@@ -11,6 +11,7 @@ from typing import BinaryIO, Literal
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
+from gradtool.graph import walk
 from gradtool.io.mapped import MappedTensor
 from gradtool.io.zeros import Zeros
 
@@ -114,13 +115,13 @@ class _Slot:
 
 
 def _slots(model: ir.Model) -> Iterator[_Slot]:
-    for graph in (model.graph, *model.graph.subgraphs()):
+    for graph in walk.graphs(model.graph):
         for name, value in graph.initializers.items():
             if value.const_value is not None:
                 yield _Slot(value.const_value, value, name)
     bodies: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
     for body in bodies:
-        for node in body.all_nodes():
+        for node in walk.nodes(body):
             for name, attribute in node.attributes.items():
                 tensor = attribute.value
                 if isinstance(tensor, ir.ExternalTensor):

@@ -15,6 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from gradtool.errors import MissingData
+from gradtool.graph import walk
 
 # A mapping keeps a file descriptor; past this many files, the rest are read instead.
 MOST_DESCRIPTORS = 128
@@ -160,13 +161,13 @@ def attach(model: ir.Model, find: Callable[[str, str], DataFile | None]) -> None
         location = os.fspath(tensor.location)
         return MappedTensor(tensor, find(location, f"tensor {tensor.name!r}"))
 
-    for graph in (model.graph, *model.graph.subgraphs()):
+    for graph in walk.graphs(model.graph):
         for value in graph.initializers.values():
             if isinstance(value.const_value, ir.ExternalTensor):
                 value.const_value = mapped(value.const_value)
     bodies: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
     for body in bodies:
-        for node in body.all_nodes():
+        for node in walk.nodes(body):
             for name, attribute in list(node.attributes.items()):
                 if isinstance(attribute.value, ir.ExternalTensor):
                     node.attributes[name] = ir.AttrTensor(name, mapped(attribute.value))

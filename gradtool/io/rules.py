@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
+from gradtool.graph import walk
 from gradtool.io.limits import Limits
 
 _MOST_ELEMENTS = 4096
@@ -26,7 +27,7 @@ def check(model: ir.Model, limits: Limits) -> None:
     Raises:
         ModelError: naming the node and the rule.
     """
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         if node.domain:
             continue
         rule = RULES.get(node.op_type)

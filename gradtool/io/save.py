@@ -25,17 +25,19 @@ def save(
     force: bool = False,
     external_data: layout.Where = "auto",
     finish: Callable[[ir.Model], object] = lambda _: None,
+    own: bool = False,
 ) -> tuple[Path, int]:
     """Write a model; return its path and the bytes written, those of its data file included.
 
     `-` is standard output; the suffix `.onnxtxt` writes ONNX text. Tensors whose bytes lie in
     the same folder already are referred to, not copied; tensors whose data is absent keep their
-    reference. The model given is not changed: `finish` is called on the copy that is written.
+    reference. The model given is not changed, unless it is our `own`: `finish` is called on the
+    copy that is written.
 
     Raises:
         UsageError: the output exists and `force` is not given, or it cannot be written.
     """
-    copy = model.clone()
+    copy = model if own else model.clone()
     finish(copy)
     shapes.strip(copy)
     if os.fspath(path) == STDOUT:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 from onnx import defs
 
 from gradtool.errors import ModelError
+from gradtool.graph import walk
 
 
 def check(model: ir.Model) -> None:
@@ -18,7 +19,7 @@ def check(model: ir.Model) -> None:
         ModelError: naming the node and the input.
     """
     imports = model.graph.opset_imports
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         parameters = _parameters(node.op_type, node.domain, imports.get(node.domain, 0))
         if parameters:
             _check_node(node, parameters)

@@ -19,6 +19,7 @@ from gradtool.errors import ModelError, NotDifferentiable, UnsupportedGradient
 from gradtool.families import full_name
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import replace
+from gradtool.graph import walk
 from gradtool.passes.devices import place_gradient
 from gradtool.text import some
 
@@ -60,20 +61,20 @@ class Backward:
 def reads(node: ir.Node) -> Iterator[ir.Value]:
     """The values a node reads, those captured by its subgraphs included."""
     yield from (v for v in node.inputs if v is not None)
-    if any(attr.type == ir.AttributeType.GRAPH for attr in node.attributes.values()):
+    if node.attributes.data and walk.subgraphs(node):
         yield from captured(node)
 
 
 def captured(node: ir.Node) -> tuple[ir.Value, ...]:
     """The values that the subgraphs of a node read and that are defined outside of them."""
-    graphs = [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
+    graphs = walk.subgraphs(node)
     return tuple(dict.fromkeys(v for graph in graphs for v in free(graph)))
 
 
 def free(graph: ir.Graph) -> tuple[ir.Value, ...]:
     """The values that a subgraph reads or returns and that are defined outside of it."""
-    graphs = (graph, *graph.subgraphs())
-    nodes = list(graph.all_nodes())
+    graphs = list(walk.graphs(graph))
+    nodes = list(walk.nodes(graph))
     own = {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
     own |= {v for node in nodes for v in node.outputs}
     read = [v for node in nodes for v in node.inputs if v is not None]
@@ -175,12 +176,13 @@ class _Driver:
             self._add(value, dy)
         wanted = set(wrt)
         found: dict[ir.Value, ir.Value] = {}
-        for node in reversed(self.nodes):
-            for value in node.outputs:
-                if value in wanted and value in self.pending:
-                    found[value] = self._pop(value)
-                    self.pending[value] = [found[value]]
-            self._visit(node)
+        with self.op.arithmetic():
+            for node in reversed(self.nodes):
+                for value in node.outputs:
+                    if value in wanted and value in self.pending:
+                        found[value] = self._pop(value)
+                        self.pending[value] = [found[value]]
+                self._visit(node)
         if self.offenders or self.inner:
             raise Offenders([*_rows(self.offenders), *self.inner])
         if self.blocked:
@@ -200,17 +202,19 @@ class _Driver:
         start = len(self.op.emitted)
         self.met = {}
         self._differentiate(node)
-        for emitted in self.op.emitted[start:]:
-            place_gradient(emitted, node, self.met)
+        if node.device_configurations:
+            for emitted in self.op.emitted[start:]:
+                place_gradient(emitted, node, self.met)
 
     def _differentiate(self, node: ir.Node) -> None:
         dys = [self._pop(v) if v in self.pending else None for v in node.outputs]
-        unknown = any(_is_unknown(v) for v in reads(node) if v in self.active)
-        stuck = unknown or any(v in self.blocked for v in node.outputs)
-        if all(dy is None for dy in dys) and not any(v in self.blocked for v in node.outputs):
+        blocked = any(v in self.blocked for v in node.outputs)
+        if not blocked and all(dy is None for dy in dys):
             return
-        if not any(v in self.active for v in reads(node)):
+        differentiated = [v for v in reads(node) if v in self.active]
+        if not differentiated:
             return
+        stuck = blocked or any(map(_is_unknown, differentiated))
         entry = gradients.find(node.domain, node.op_type, self._version(node))
         if entry is None or stuck:
             if entry is None:
@@ -220,10 +224,7 @@ class _Driver:
             return
         self.used[entry.name] = None
         hint = node.name or node.op_type
-        with (
-            self.op.at(None, stage="backward", source=hint, prefix=f"{hint}/grad"),
-            self.op.arithmetic(),
-        ):
+        with self.op.at(None, stage="backward", source=hint, prefix=f"{hint}/grad"):
             before, self.op.active = self.op.active, self.active
             try:
                 results = entry.rule(self.op, node, *dys)

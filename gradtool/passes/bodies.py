@@ -13,8 +13,9 @@ import onnx_ir as ir
 
 from gradtool.builder import Builder
 from gradtool.errors import ModelError
+from gradtool.graph.walk import subgraphs
 from gradtool.passes.backward import differentiate, reads
-from gradtool.passes.prune import drop, inner_nodes, subgraphs
+from gradtool.passes.prune import drop, inner_nodes
 
 Heads = Callable[[], Mapping[ir.Value, ir.Value]]
 Redo = Callable[[ir.Node], bool]

@@ -15,6 +15,7 @@ from gradtool.builder import Builder
 from gradtool.errors import ModelError
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import CALL, CALLEE, describe, emit_body, replace
+from gradtool.graph import walk
 
 LEAST_IR_VERSION = 8
 SMALL = 64  # elements of a constant that a body may look into: axes, sizes, ratios
@@ -25,7 +26,7 @@ def localise(model: ir.Model) -> int:
 
     A call whose body cannot stand alone is replaced by it.
     """
-    calls = [n for n in model.graph.all_nodes() if n.domain == DOMAIN]
+    calls = [n for n in walk.nodes(model.graph) if n.domain == DOMAIN]
     made: dict[Any, ir.Function | None] = {}
     counts: dict[str, int] = {}
     alone: list[ir.Node] = []
@@ -91,7 +92,7 @@ def _function(model: ir.Model, node: ir.Node, counts: dict[str, int]) -> ir.Func
     _constants_as_nodes(graph)
     for value in (*given, *(v for n in graph for v in n.outputs)):
         value.shape, value.type, value.const_value = None, None, None
-    for inner in graph.all_nodes():
+    for inner in walk.nodes(graph):
         inner.metadata_props.clear()
     counts[node.op_type] = counts.get(node.op_type, 0) + 1
     name = f"{node.op_type}_{counts[node.op_type]}"

@@ -14,6 +14,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.builder import Builder
+from gradtool.graph import walk
 from gradtool.passes import _contrib_attention as attention
 from gradtool.passes import _contrib_dense as dense
 
@@ -32,12 +33,12 @@ def lower_contrib(model: ir.Model) -> int:
     Raises:
         ModelError: a node uses a feature that training graphs do not have.
     """
-    nodes = [n for n in model.graph.all_nodes() if is_contrib(n)]
+    nodes = [n for n in walk.nodes(model.graph) if is_contrib(n)]
     op = Builder(model) if nodes else None
     for node in nodes:
         assert op is not None  # noqa: S101 - there are nodes
         _replace(op, node)
-    if nodes and not any(n.domain == DOMAIN for n in model.graph.all_nodes()):
+    if nodes and not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
         model.graph.opset_imports.pop(DOMAIN, None)
     return len(nodes)
 

@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from gradtool.builder import Builder
 from gradtool.errors import ModelError, Unreachable
+from gradtool.graph import walk
 from gradtool.names import Names
 from gradtool.passes.backward import dependent, differentiate, needed, reads
 from gradtool.passes.bodies import copy
@@ -40,7 +41,7 @@ def lower_gradients(model: ir.Model) -> dict[str, str]:
     while node := next((n for n in model.graph if is_gradient(n)), None):
         found |= _lower(model, node)
         infer(model)
-    if found and not any(n.domain == DOMAIN for n in model.graph.all_nodes()):
+    if found and not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
         model.graph.opset_imports.pop(DOMAIN, None)
     return found
 

@@ -16,6 +16,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.builder import Builder
+from gradtool.graph import walk
 from gradtool.passes.bodies import copy, is_random
 from gradtool.passes.prune import detach
 
@@ -31,13 +32,13 @@ def lower_sequences(op: Builder) -> int:
     What nobody reads any more is left to be pruned.
     """
     if not any(
-        "equence" in n.op_type or "Optional" in n.op_type for n in op.model.graph.all_nodes()
+        "equence" in n.op_type or "Optional" in n.op_type for n in walk.nodes(op.model.graph)
     ):
         return 0
     known: Known = {}
     present: dict[ir.Value, ir.Value | None] = {}
     count = 0
-    for graph in op.model.graphs():
+    for graph in walk.graphs(op.model.graph):
         for node in list(graph):
             if node.domain:
                 continue

@@ -11,6 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.builder import Builder
+from gradtool.graph import walk
 from gradtool.passes.lower_gradient import DOMAIN
 from gradtool.passes.update_formulas import decayed, descended, means, velocity
 
@@ -21,7 +22,7 @@ def lower_updates(op: Builder) -> int:
     Returns how many there were.
     """
     graph = op.model.graph
-    nodes = [n for n in graph.all_nodes() if is_update(n)]
+    nodes = [n for n in walk.nodes(graph) if is_update(n)]
     for node in nodes:
         stage = node.metadata_props.get("gradtool.stage", "forward")
         source = node.metadata_props.get("gradtool.source", "")
@@ -33,7 +34,7 @@ def lower_updates(op: Builder) -> int:
             before.replace_all_uses_with(after, replace_graph_outputs=True)
         assert node.graph is not None  # noqa: S101 - a node found in a graph
         node.graph.remove(node, safe=True)
-    if nodes and not any(n.domain == DOMAIN for n in graph.all_nodes()):
+    if nodes and not any(n.domain == DOMAIN for n in walk.nodes(graph)):
         graph.opset_imports.pop(DOMAIN, None)
     return len(nodes)
 

@@ -18,6 +18,7 @@ import onnx_ir as ir
 from gradtool.attributes import arguments
 from gradtool.builder import Builder
 from gradtool.functions import DOMAIN, composites
+from gradtool.graph import walk
 from gradtool.passes.crossing import Sizes
 from gradtool.passes.prune import drop
 
@@ -154,7 +155,7 @@ def open_choices(model: ir.Model, nodes: Iterable[ir.Node]) -> dict[ir.Node, str
         _replace(op, node)
         made |= dict.fromkeys(op.emitted[start:], node.name or "")
     drop(opened)
-    if not any(n.domain == DOMAIN for n in model.graph.all_nodes()):
+    if not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
         model.graph.opset_imports.pop(DOMAIN, None)
     return made
 

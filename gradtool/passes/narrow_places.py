@@ -10,12 +10,13 @@ from gradtool.attributes import arguments
 from gradtool.builder import Builder
 from gradtool.functions import DOMAIN
 from gradtool.functions.pool import place_type
+from gradtool.graph import walk
 from gradtool.passes.training_forms import stand_in
 
 
 def narrow_places(model: ir.Model, op: Builder) -> int:
     """Replace each MaxPool whose indices serve only its gradient. Returns how many there were."""
-    nodes = [n for n in model.graph.all_nodes() if _is_narrower(n)]
+    nodes = [n for n in walk.nodes(model.graph) if _is_narrower(n)]
     for node in nodes:
         _replace(op, node)
     return len(nodes)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
+from gradtool.graph import walk
+
 
 def prune(model: ir.Model) -> int:
     """Drop unread nodes, and unread initializers that are no inputs. Returns how many nodes."""
@@ -40,16 +42,10 @@ def detach(node: ir.Node) -> None:
             reader.replace_input_with(slot, None)
 
 
-def subgraphs(node: ir.Node) -> list[ir.Graph]:
-    """The bodies of a control-flow node."""
-    attributes = node.attributes.values()
-    return [a.as_graph() for a in attributes if a.type == ir.AttributeType.GRAPH]
-
-
 def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
     """The nodes of the subgraphs of a node."""
-    for graph in subgraphs(node):
-        yield from graph.all_nodes()
+    for graph in walk.subgraphs(node):
+        yield from walk.nodes(graph)
 
 
 def _is_read(value: ir.Value) -> bool:

@@ -15,6 +15,7 @@ from gradtool.builder import Builder
 from gradtool.exec import kernel as kernels
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import expand
+from gradtool.graph import walk
 from gradtool.names import Names
 from gradtool.passes.backward import reads
 from gradtool.passes.bodies import rename, replace_reads
@@ -33,7 +34,7 @@ def prepared(model: ir.Model) -> ir.Model:
     model.meta.update(meta)
     expand(model, lambda op: kernels.find(DOMAIN, op, 1) is not None)
     names, taken = Names.of(model), set[str]()
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         if not node.name or node.name in taken:
             node.name = names.fresh(node.name or node.op_type)
         taken.add(node.name)

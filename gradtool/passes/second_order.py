@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.functions.calls import CALL
+from gradtool.graph import walk
 from gradtool.passes.stages import HOISTED, is_hoisted
 from gradtool.text import some
 
@@ -51,7 +52,7 @@ def reopen(model: ir.Model) -> list[ir.Value]:
         value for name, value in model.graph.initializers.items()
         if name in names or any(_is_of_the_model(use.node) for use in value.uses())
     ]  # fmt: skip
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         node.metadata_props["gradtool.stage"] = "forward"
         node.metadata_props.pop("gradtool.source", None)
         node.metadata_props.pop(HOISTED, None)

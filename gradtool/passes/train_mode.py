@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.builder import Builder
+from gradtool.graph import walk
 
 NOTHING = (
     "--train-mode: the model has no BatchNormalization and no Dropout "
@@ -25,8 +26,8 @@ _RANDOM = (
 
 def train(model: ir.Model, op: Builder) -> list[str]:
     """Turn BatchNormalization and Dropout to training, in place. Returns warnings."""
-    norms = [n for n in model.graph.all_nodes() if _is(n, "BatchNormalization")]
-    drops = [n for n in model.graph.all_nodes() if _is(n, "Dropout")]
+    norms = [n for n in walk.nodes(model.graph) if _is(n, "BatchNormalization")]
+    drops = [n for n in walk.nodes(model.graph) if _is(n, "Dropout")]
     for node in norms:
         _by_the_batch(node, op)
     for node in drops:
@@ -71,7 +72,7 @@ def in_inference(model: ir.Model) -> list[str]:
 
 def at_random(model: ir.Model) -> list[str]:
     """A warning that names the operators whose results differ from run to run."""
-    counts = Counter(n.op_type for n in model.graph.all_nodes() if _draws(n))
+    counts = Counter(n.op_type for n in walk.nodes(model.graph) if _draws(n))
     if not counts:
         return []
     listed = ", ".join(f"{count} {op}" for op, count in sorted(counts.items()))

@@ -80,8 +80,9 @@ def training_graph(
     optimizer: str = "none",
     save_less: bool = True,
     on_node: OnNode | None = None,
+    own: bool = False,
 ) -> TrainingGraph:
-    """Differentiate a model. The model given is left as it is.
+    """Differentiate a model. The model given is left as it is, unless it is our `own`.
 
     A training graph is differentiated again: its gradients are values like any other, and stay
     outputs.  With an `optimizer` the parameters are updated in place of returning their gradients
@@ -95,7 +96,7 @@ def training_graph(
     again = is_training_graph(model)
     if again and loss in ("auto", ["auto"], []) and not head_grads:
         require_loss(model)
-    meta, model = model.meta, model.clone()
+    meta, model = model.meta, model if own else model.clone()
     forward = len(model.graph)
     leaves = reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
     op = Builder(model, names=Names.of(model))

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from gradtool.builder import Builder
+from gradtool.graph import walk
 from gradtool.passes.devices import place_like
 
 
 def prepare(model: ir.Model, op: Builder) -> int:
     """Replace each BatchNormalization in training mode, in place. Returns how many there were."""
-    nodes = [n for n in model.graph.all_nodes() if _trains(n)]
+    nodes = [n for n in walk.nodes(model.graph) if _trains(n)]
     for node in nodes:
         _replace(op, node)
     return len(nodes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from gradtool.passes.prune import detach, subgraphs
+from gradtool.graph.walk import graphs, subgraphs
+from gradtool.passes.prune import detach
 
 
 def trim(model: ir.Model) -> int:
@@ -13,7 +14,7 @@ def trim(model: ir.Model) -> int:
     Returns how many outputs were dropped.  States of loops stay: the next turn reads them.
     """
     count = 0
-    while dropped := sum(_trim(graph) for graph in model.graphs()):
+    while dropped := sum(_trim(graph) for graph in graphs(model.graph)):
         count += dropped
     return count
 

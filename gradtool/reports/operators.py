@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gradtool import conventions, functions, gradients
 from gradtool.exec import kernel as kernels
 from gradtool.families import full_name, split_name
+from gradtool.graph import walk
 from gradtool.reports import facts
 from gradtool.reports.table import Column, Table
 
@@ -84,7 +85,7 @@ def uses(model: ir.Model) -> list[Use]:
     """The operators of a model, the most frequent first."""
     needing = _needing_rules(model)
     groups: dict[str, list[ir.Node]] = {}
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         groups.setdefault(full_name(node.domain, node.op_type), []).append(node)
     rows = [_use(model, op, nodes, needing) for op, nodes in groups.items()]
     return sorted(rows, key=lambda row: (-row.nodes, row.op))

@@ -1,0 +1,45 @@
+"""The nodes, graphs and values of a model, those of subgraphs included.
+
+onnx-ir's own iterators do the same in several times as long: they look into every attribute of
+every node through a view of a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+_GRAPH, _GRAPHS = ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS
+
+
+def subgraphs(node: ir.Node) -> list[ir.Graph]:
+    """The bodies of a node, in the order of its attributes."""
+    attributes = node.attributes.data
+    if not attributes:
+        return []
+    found: list[ir.Graph] = []
+    for attribute in attributes.values():
+        if attribute.type == _GRAPH:
+            found.append(attribute.as_graph())
+        elif attribute.type == _GRAPHS:
+            found += attribute.as_graphs()
+    return found
+
+
+def nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
+    """Every node, those of a body right after the node that it belongs to."""
+    for node in graph:
+        yield node
+        if node.attributes.data:
+            for inner in subgraphs(node):
+                yield from nodes(inner)
+
+
+def graphs(top: ir.Graph) -> Iterator[ir.Graph]:
+    """`top` and every graph nested in it, outer ones first."""
+    yield top
+    for node in top:
+        if node.attributes.data:
+            for inner in subgraphs(node):
+                yield from graphs(inner)
