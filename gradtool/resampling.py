@@ -9,14 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from gradtool.errors import UsageError
+
 Array = np.ndarray[Any, Any]
+WHOLE = (0.0, 1.0)  # a crop that cuts nothing
 
 
 @dataclass(frozen=True)
 class Taps:
-    """`y[j] = fill[j] + Σₖ weights[j, k] · x[index[j, k]]` along one axis."""
+    """`y[j] = fill[j] + Σₖ weights[j, k] · x[index[j, k]]` along one axis of `size` elements."""
 
     axis: int
+    size: int
     index: Array
     weights: Array
     fill: Array | None = None
@@ -30,32 +34,31 @@ class Taps:
     def repeats(self) -> int:
         """How often in a row each element is shown, if that is all that happens; else 0."""
         places = len(self.index)
-        elements = int(self.index[-1, 0]) + 1 if places else 0
-        if not self.copies or not elements or places % elements:
+        if not self.copies or not places or places % self.size:
             return 0
-        each = places // elements
+        each = places // self.size
         return each if (self.index[:, 0] == np.arange(places) // each).all() else 0
 
-    def matrix(self, size: int) -> Array:
-        """The map from `size` elements to the places, `[places, size]`."""
-        dense = np.zeros((len(self.index), size))
+    def matrix(self) -> Array:
+        """The map from elements to places, `[places, elements]`."""
+        dense = np.zeros((len(self.index), self.size))
         np.add.at(dense, (np.arange(len(dense))[:, None], self.index), self.weights)
         return dense
 
-    def transposed(self, size: int) -> Taps:
-        """The taps of the gradient: which places each of `size` elements is shown at."""
+    def transposed(self) -> Taps:
+        """The taps of the gradient: which places each element is shown at."""
         place, tap = np.nonzero(self.weights)
         element = self.index[place, tap]
         order = np.argsort(element, kind="stable")
         place, tap, element = place[order], tap[order], element[order]
-        counts = np.bincount(element, minlength=size)
+        counts = np.bincount(element, minlength=self.size)
         nth = np.arange(len(element)) - np.repeat(np.cumsum(counts) - counts, counts)
-        weights = np.zeros((size, max(1, counts.max(initial=0))))
+        weights = np.zeros((self.size, max(1, counts.max(initial=0))))
         index = np.zeros(weights.shape, np.int64)
         index[element] = place[:, None]
         index[element, nth] = place
         weights[element, nth] = self.weights[place, tap]
-        return Taps(self.axis, index, weights)
+        return Taps(self.axis, len(self.index), index, weights)
 
 
 def taps(
@@ -66,21 +69,33 @@ def taps(
     sizes: Array | None = None,
     *,
     axes: Sequence[int] | None = None,
+    every: bool = False,
     **attributes: Any,
 ) -> list[Taps]:
-    """The taps of each axis that a Resize from shape `have` to `want` changes."""
+    """The taps of each axis that a Resize from shape `have` to `want` changes; or of `every` axis.
+
+    A Resize that keeps every size copies, whatever its scales are; so does one with antialiasing
+    along the axes that keep theirs.
+    """
     rank = len(have)
     axes = list(range(rank)) if axes is None else [a % rank for a in axes]
     policy = attributes.pop("keep_aspect_ratio_policy", "stretch")
     factors = _factors(have, want, axes, scales, sizes, policy)
-    crops = np.ravel(roi).tolist() if roi is not None and roi.size else []
-    crops = crops or [0.0] * len(axes) + [1.0] * len(axes)
+    crops = _crops(roi, len(axes), attributes.get("coordinate_transformation_mode"))
+    copied = attributes.get("antialias", 0) or tuple(have) == tuple(want)
     found = []
-    for i, (axis, factor) in enumerate(zip(axes, factors, strict=True)):
-        crop = crops[i], crops[len(axes) + i]
-        if factor != 1 or have[axis] != want[axis] or crop != (0, 1):
+    for axis, factor, crop in zip(axes, factors, crops, strict=True):
+        kept = have[axis] == want[axis] and (copied or factor == 1)
+        if not kept or crop != WHOLE:
             found.append(_axis_taps(axis, have[axis], want[axis], factor, crop, **attributes))
+        elif every:
+            found.append(_unit_taps(axis, have[axis]))
     return sorted(found, key=lambda t: want[t.axis] / max(have[t.axis], 1))
+
+
+def _unit_taps(axis: int, size: int) -> Taps:
+    """Those of an axis that stays as it is."""
+    return Taps(axis, size, np.arange(size)[:, None], np.ones((size, 1)))
 
 
 def _factors(
@@ -93,10 +108,24 @@ def _factors(
 ) -> list[float]:
     if isinstance(scales, np.ndarray) and scales.size:
         return [float(s) for s in np.ravel(scales)]
-    if policy == "stretch" or sizes is None:
-        return [want[a] / have[a] for a in axes]
-    asked = [s / have[a] for s, a in zip(np.ravel(sizes).tolist(), axes, strict=True)]
-    return [min(asked) if policy == "not_larger" else max(asked)] * len(axes)
+    if policy == "stretch" or not isinstance(sizes, np.ndarray):
+        return [want[a] / have[a] if have[a] else 1.0 for a in axes]
+    scale = common_scale([have[a] for a in axes], np.ravel(sizes).tolist(), policy)
+    return [float(scale)] * len(axes)
+
+
+def common_scale(have: Sequence[int], sizes: Sequence[int], policy: str) -> np.float32:
+    """The one scale of all axes where `policy` keeps the aspect ratio."""
+    asked = np.asarray(sizes, np.float32) / np.maximum(np.asarray(have, np.float32), 1)
+    return np.float32(asked.min() if policy == "not_larger" else asked.max())
+
+
+def _crops(roi: Array | None, axes: int, mode: str | None) -> list[tuple[float, float]]:
+    """Where each axis is cut, as parts of its length; only one mode does."""
+    if mode != "tf_crop_and_resize" or not isinstance(roi, np.ndarray) or not roi.size:
+        return [WHOLE] * axes
+    ends = np.ravel(roi).tolist()
+    return list(zip(ends[:axes], ends[axes:], strict=True))
 
 
 def _axis_taps(
@@ -114,10 +143,12 @@ def _axis_taps(
     exclude_outside: int = 0,
     extrapolation_value: float = 0.0,
 ) -> Taps:
-    x = _coordinates(coordinate_transformation_mode, size, places, factor, crop)
+    if places and not size:
+        raise UsageError(f"Resize makes {places} elements of none, along axis {axis}")
+    where = coordinate_transformation_mode, size, places, factor, crop
+    rounded, x = (_coordinates(*where, number) for number in (np.float32, np.float64))
     if mode == "nearest":
-        rounded = _nearest(x.astype(np.float32), nearest_mode)
-        index, weights = rounded[:, None], np.ones((places, 1))
+        index, weights = _nearest(rounded, nearest_mode)[:, None], np.ones((places, 1))
     else:
         shrink = min(factor, 1.0) if antialias else 1.0
         curve = _cubic(cubic_coeff_a) if mode == "cubic" else _triangle
@@ -126,42 +157,51 @@ def _axis_taps(
         weights = curve(np.abs(index - x[:, None]) * shrink)
         if exclude_outside:
             weights *= (index >= 0) & (index < size)
-        weights /= weights.sum(axis=1, keepdims=True)
+        total = weights.sum(axis=1, keepdims=True)
+        weights /= np.where(total == 0, 1, total)
     index = np.clip(index, 0, size - 1)
     if coordinate_transformation_mode != "tf_crop_and_resize":
-        return Taps(axis, index, weights)
-    outside = (x < 0) | (x > size - 1)
+        return Taps(axis, size, index, weights)
+    outside = (rounded < 0) | (rounded > size - 1)
     weights[outside] = 0
-    return Taps(axis, index, weights, outside * extrapolation_value)
+    return Taps(
+        axis, size, index, weights, outside * extrapolation_value if outside.any() else None
+    )
 
 
 def _coordinates(
-    mode: str, size: int, places: int, factor: float, crop: tuple[float, float]
+    mode: str, size: int, places: int, factor: float, crop: tuple[float, float], number: type[Any]
 ) -> Array:
-    """The position in x of each place of y."""
-    j = np.arange(places, dtype=np.float64)
-    length = factor * size
+    """The position in x of each place of y, every operation rounded to `number`.
+
+    What is decided by a position (the nearest element, what lies outside) is decided by that in
+    float32, as in onnxruntime and PyTorch: 7 / 0.7 is 10 there.
+    """
+    j: Array = np.arange(places, dtype=number)
+    scale, length = number(factor), number(size)
     if mode == "asymmetric":
-        return j / factor
-    if mode == "align_corners":
-        return j * ((size - 1) / (length - 1)) if length != 1 else j * 0
-    if mode == "tf_crop_and_resize":
-        start, end = crop
-        if places == 1:
-            return j + 0.5 * (start + end) * (size - 1)
-        return start * (size - 1) + j * ((end - start) * (size - 1) / (length - 1))
-    if mode == "pytorch_half_pixel" and places == 1:
-        return j
-    centred = (j + 0.5) / factor - 0.5
-    if mode == "half_pixel_symmetric":
-        return centred + size / 2 * (1 - places / length)
-    return centred
+        found = j / scale
+    elif mode == "align_corners":
+        found = j * (length - 1) / number(max(places - 1, 1))
+    elif mode == "tf_crop_and_resize" and places == 1:
+        found = j + 0.5 * float(number(crop[0]) + number(crop[1])) * (size - 1)
+    elif mode == "tf_crop_and_resize":
+        start, end = map(number, crop)
+        found = start * (length - 1) + j * (end - start) * (length - 1) / number(places - 1)
+    elif mode == "pytorch_half_pixel" and places == 1:
+        found = j
+    elif mode == "half_pixel_symmetric":
+        offset = length / 2 * (1 - number(places) / (scale * length))
+        found = offset + (np.arange(places) + 0.5) / float(scale) - 0.5
+    else:
+        found = (j + number(0.5)) / scale - number(0.5)
+    return np.asarray(found, number)
 
 
 def _nearest(x: Array, mode: str) -> Array:
     shift = {"round_prefer_floor": -0.5, "round_prefer_ceil": 0.5}.get(mode, 0.0)
     down = mode in ("floor", "round_prefer_ceil")
-    rounded: Array = (np.floor if down else np.ceil)(x + shift).astype(np.int64)
+    rounded: Array = (np.floor if down else np.ceil)(x.astype(np.float64) + shift).astype(np.int64)
     return rounded
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from gradtool import ml_shape_rules, sequence_rules
+from gradtool import ml_shape_rules, resize_rules, sequence_rules
 from gradtool.families import split_name
 from gradtool.sequence_rules import merge_values
 
@@ -295,26 +295,6 @@ def _mel_weight_matrix(_library: Any, ctx: Any, node: ir.Node) -> None:
     ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([rows, bins]), dtype)
 
 
-def _resize(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's rounds halves to even where a policy keeps the aspect ratio."""
-    library(ctx, node)
-    x, y = node.inputs[0], node.outputs[0]
-    policy = node.attributes.get_string("keep_aspect_ratio_policy", "stretch")
-    sizes = _known(ctx, node.inputs[3]) if len(node.inputs) > 3 else None
-    if policy == "stretch" or sizes is None or x is None or x.shape is None:
-        return
-    axes = [a % len(x.shape) for a in node.attributes.get_ints("axes", range(len(x.shape)))]
-    have = [x.shape[axis] for axis in axes]
-    if not all(isinstance(n, int) and n for n in (*have, *sizes)):
-        return
-    ratios = [size / n for size, n in zip(sizes, have, strict=True)]
-    scale = min(ratios) if policy == "not_larger" else max(ratios)
-    dims = list(x.shape)
-    for axis, n in zip(axes, have, strict=True):
-        dims[axis] = int(scale * n + 0.5)
-    ctx.set_shape(y, ir.Shape(dims))
-
-
 def _unique(library: Any, ctx: Any, node: ir.Node) -> None:
     """The library's takes x to be flattened even where an axis is given."""
     library(ctx, node)
@@ -346,7 +326,6 @@ RULES = {
     ("Loop", 1): _loop,
     ("MelWeightMatrix", 17): _mel_weight_matrix,
     ("MaxUnpool", 9): _max_unpool,
-    ("Resize", 10): _resize,
     ("Slice", 10): _slice,
     ("Split", 2): _split,
     ("Squeeze", 1): _squeeze,
@@ -354,5 +333,6 @@ RULES = {
     ("Unique", 11): _unique,
     **{(op, 1): _reduce for op in REDUCTIONS},
     **ml_shape_rules.RULES,
+    **resize_rules.RULES,
     **sequence_rules.RULES,
 }

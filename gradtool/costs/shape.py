@@ -59,9 +59,8 @@ def resize(x: Shaped, *inputs: Any, out: Results, **attributes: Any) -> int:
 @cost("ai.gradtool::ResizeGrad")
 def resize_grad(dy: Shaped, _: Any, *inputs: Any, out: Results, **attributes: Any) -> int:
     """The transposed sums; of elements that were only repeated, one addition each."""
-    have = result(out).shape
-    forward = taps(have, dy.shape, *inputs, **attributes)
+    forward = taps(result(out).shape, dy.shape, *inputs, **attributes)
     if all(step.repeats for step in forward):
         return size(dy)
-    backward = [step.transposed(have[step.axis]) for step in reversed(forward)]
+    backward = [step.transposed() for step in reversed(forward)]
     return _along(dy.shape, backward, backward=True)

@@ -36,3 +36,16 @@ def dims(shape: ir.Value) -> list[Dim]:
         ]
     rank = shape.shape[0] if shape.shape is not None else None
     return [ir.SymbolicDim(None) for _ in range(rank if isinstance(rank, int) else 0)]
+
+
+def like_shape(dy, shape, *others, **attributes):
+    """The type of dy and the shape of x."""
+    return [(dims(shape), dy.dtype)]
+
+
+def part(op, vector, index):
+    """Element `index` of a vector, as a vector."""
+    known = array(vector)
+    return (
+        op.slice(vector, 0, index, index + 1) if known is None else op.constant(known[index:][:1])
+    )

@@ -8,18 +8,9 @@ from __future__ import annotations
 import itertools
 import math
 
-import numpy as np
-import onnx_ir as ir
-
-from gradtool.functions import _storage, composite  # noqa: F401 - it registers
+from gradtool.functions import _resize, _storage, composite  # noqa: F401 - they register
 from gradtool.functions._scatter import add_positions, positions
-from gradtool.functions._sizes import array, dims, integers
-from gradtool.resampling import taps
-
-
-def like_shape(dy, shape, *others, **attributes):
-    """The type of dy and the shape of x."""
-    return [(dims(shape), dy.dtype)]
+from gradtool.functions._sizes import dims, integers, like_shape, part
 
 
 @composite("SliceGrad", shapes=like_shape)
@@ -84,99 +75,4 @@ def col2im_grad(op, dy, block, *, dilations=None, pads=None, strides=None):
         window = op.Slice(dy, start, end, axes, strides)
         parts.append(op.Reshape(window, [0, 0, 1, -1]))
     joined = op.concat(parts, 2)
-    return op.Reshape(joined, op.Concat([0, -1], _part(op, op.Shape(joined), 3), axis=0))
-
-
-@composite("ResizeGrad", shapes=like_shape)
-def resize_grad(op, dy, shape, roi=None, scales=None, sizes=None, *, axes=None, **attributes):
-    """Resize is linear along each axis, `y = M x`, and so `dx = Mᵀ dy`.
-
-    M is what Resize makes of the unit matrix.  Where elements are only repeated, dx sums dy.
-    """
-    axes = list(range(len(dy.shape))) if axes is None else [a % len(dy.shape) for a in axes]
-    factors = None if array(scales) is None else array(scales).tolist()
-    repeated = _repetitions(factors, roi, attributes)
-    if repeated:
-        return _sum_repetitions(op, dy, shape, dict(zip(axes, repeated, strict=True)))
-    have = dims(shape)
-    for i, axis in enumerate(axes):
-        if (
-            have[axis] == dy.shape[axis]
-            and not (factors and factors[i] != 1)
-            and array(roi) is None
-        ):
-            continue
-        matrix = _matrix(op, i, axis, shape, dy, (roi, scales, sizes), axes, attributes)
-        last = len(dy.shape) - 1
-        dy = op.swap_axes(op.MatMul(op.swap_axes(dy, axis, last), matrix), axis, last)
-    return dy
-
-
-def _repetitions(factors, roi, attributes):
-    """How often each axis is repeated, if all that a Resize does is known to be repetition."""
-    if (
-        not factors
-        or any(f != int(f) or f < 1 for f in factors)
-        or attributes.get("mode") == "linear"
-    ):
-        return None
-    have = [4] * len(factors)
-    want = [int(4 * f) for f in factors]
-    plan = taps(have, want, array(roi), np.asarray(factors), **attributes)
-    return [int(f) for f in factors] if all(step.repeats for step in plan) else None
-
-
-def _sum_repetitions(op, dy, shape, factors):
-    pieces = []
-    summed = []
-    for axis in range(len(dy.shape)):
-        pieces.append(op.Slice(shape, [axis], [axis + 1], [0]))
-        if factors.get(axis, 1) > 1:
-            summed.append(len(pieces))
-            pieces.append(op.constant([factors[axis]]))
-    if not summed:
-        return dy
-    return op.sum(op.Reshape(dy, op.Concat(*pieces, axis=0)), summed)
-
-
-def _matrix(op, i, axis, shape, dy, inputs, axes, attributes):
-    """The matrix `[places, elements]` of a Resize along `axis`, the i-th of `axes`."""
-    roi, scales, sizes = inputs
-    if attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and scales is None:
-        plan = taps(dims(shape), dy.shape, array(roi), None, array(sizes), axes=axes, **attributes)
-        step = next((s for s in plan if s.axis == axis), None)
-        size = dims(shape)[axis]
-        return op.constant(
-            (np.eye(size) if step is None else step.matrix(size)).astype(dy.dtype.numpy())
-        )
-    wide = dy.dtype if dy.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
-    size = _part(op, shape, axis)
-    numbers = op.Range(op.constant(0), op.Squeeze(size, [0]), op.constant(1))
-    unit = op.cast(op.Equal(op.Unsqueeze(numbers, [1]), numbers), wide)
-    if roi is not None:
-        none, all_ = (op.constant(np.full(1, n, roi.dtype.numpy())) for n in (0, 1))
-        roi = _joined(op, _part(op, roi, i), none, _part(op, roi, len(axes) + i), all_)
-    if scales is not None:
-        scales = _joined(op, _part(op, scales, i), op.constant(np.ones(1, np.float32)))
-        sizes = None
-    else:
-        sizes = _joined(op, _part(op, sizes, i), size)
-    options = {k: v for k, v in attributes.items() if k != "keep_aspect_ratio_policy"}
-    options["extrapolation_value"] = 0.0
-    return op.cast(op.Resize(unit, roi, scales, sizes, **options), dy.dtype)
-
-
-def _part(op, vector, index):
-    """Element `index` of a vector, as a vector."""
-    known = array(vector)
-    return (
-        op.slice(vector, 0, index, index + 1) if known is None else op.constant(known[index:][:1])
-    )
-
-
-def _joined(op, *vectors):
-    """Vectors end to end: a constant if all are."""
-    known = [array(v) for v in vectors]
-    if any(k is None for k in known):
-        return op.Concat(*vectors, axis=0)
-    return op.constant(np.concatenate(known))
+    return op.Reshape(joined, op.Concat([0, -1], part(op, op.Shape(joined), 3), axis=0))

@@ -181,7 +181,7 @@ def resize(op, node, dy):
         if array(inputs[2]) is None or not all(isinstance(x.shape[a], int) for a in axes):
             raise UnsupportedGradient(node, "keep_aspect_ratio_policy needs sizes that are known")
     inputs = [i if i is None or i.shape != (0,) else None for i in inputs]
-    return op.ResizeGrad(dy, op.shape(x), *inputs, **attributes)
+    return op.ResizeGrad(dy, op.shape(x), *inputs, **attributes), None, None, None
 
 
 @gradient("Range")

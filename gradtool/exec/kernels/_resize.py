@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 
@@ -46,13 +47,17 @@ def _at_once(shape, plan):
     return min(max(1, BLOCK // max(1, *map(math.prod, shapes))), math.prod(shape[:lead]))
 
 
-def _workspace(shape, plan, dtype, *, nearest):
-    """For a few planes: what lies between the steps, both ends as floats, and the next tap."""
+def _workspace(shape, plan, dtype, *, nearest, every=False):
+    """For a few planes: what lies between the steps, both ends as floats, and the next tap.
+
+    The steps of `every` axis may have more taps than those at hand.
+    """
     wide = dtype if nearest else _wide(dtype)
     _, shapes = _planes(shape, plan)
     planes = _at_once(shape, plan)
     inner = shapes if wide != dtype else shapes[1:-1]
-    sums = [math.prod(s) for step, s in zip(plan, shapes[1:], strict=True) if _taps(step) > 1]
+    added = [every or _taps(step) > 1 for step in plan]
+    sums = [math.prod(s) for s, adds in zip(shapes[1:], added, strict=True) if adds]
     scratch = Spec((planes * max(sums, default=0),), wide)
     return [*(Spec((planes, *s), wide) for s in inner), scratch]
 
@@ -99,46 +104,67 @@ def _along(xp, step, x, y, axis, scratch):
         y += xp.asarray(step.fill[:, None].astype(y.dtype))
 
 
+def _is_open(inputs):
+    """Whether scales, sizes or a region are known to a run only, and not to its plan."""
+    return any(i is not None and not isinstance(i, np.ndarray) for i in inputs)
+
+
+def _is_nearest(attributes):
+    return attributes.get("mode", "nearest") == "nearest"
+
+
+def _planned(x, inputs, plan_of, *, nearest):
+    """The workspace of the plan; of every axis where the plan cannot say which ones change."""
+    every = _is_open(inputs)
+    return _workspace(x.shape, plan_of(every=every), x.dtype, nearest=nearest, every=every)
+
+
+def _fitting(x, work, plan_of, *, nearest):
+    """The plan that `work` is for."""
+    plan = plan_of()
+    fits = plan and len(work) == len(_workspace(x.shape, plan, x.dtype, nearest=nearest))
+    return plan if fits else plan_of(every=True)
+
+
 def _resize_work(x, *inputs, out, **attributes):
-    plan = taps(x.shape, out[0].shape, *inputs, **attributes)
-    if _repeats(plan):
+    plan_of = partial(taps, x.shape, out[0].shape, *inputs, **attributes)
+    if not _is_open(inputs) and _repeats(plan_of()):
         return []
-    return _workspace(
-        x.shape, plan, x.dtype, nearest=attributes.get("mode", "nearest") == "nearest"
-    )
+    return _planned(x, inputs, plan_of, nearest=_is_nearest(attributes))
 
 
 @kernel("Resize", host=(1, 2, 3), work=_resize_work)
 def resize(xp, x, *inputs, out, work, **attributes):
     """`x` at other sizes, by the nearest element or a polynomial through the neighbours."""
-    plan = taps(x.shape, out[0].shape, *inputs, **attributes)
+    plan_of = partial(taps, x.shape, out[0].shape, *inputs, **attributes)
     if work:
-        _run(xp, x, plan, out[0], work)
+        _run(xp, x, _fitting(x, work, plan_of, nearest=_is_nearest(attributes)), out[0], work)
         return
-    for part, phases in _phases(x, out[0], plan):
+    for part, phases in _phases(x, out[0], plan_of()):
         for window in phases:
             xp.copyto(window, part)
 
 
-def _grad_plan(dx, dy, inputs, attributes):
-    forward = taps(dx.shape, dy.shape, *inputs, **attributes)
-    return forward, [step.transposed(dx.shape[step.axis]) for step in reversed(forward)]
+def _transposed(*given, **attributes):
+    return [step.transposed() for step in reversed(taps(*given, **attributes))]
 
 
 def _grad_work(dy, shape, *inputs, out, **attributes):
-    forward, plan = _grad_plan(out[0], dy, inputs, attributes)
-    return [] if _repeats(forward) else _workspace(dy.shape, plan, dy.dtype, nearest=False)
+    given = out[0].shape, dy.shape, *inputs
+    if not _is_open(inputs) and _repeats(taps(*given, **attributes)):
+        return []
+    return _planned(dy, inputs, partial(_transposed, *given, **attributes), nearest=False)
 
 
 @kernel("ai.gradtool::ResizeGrad", host=(1, 2, 3, 4), work=_grad_work)
 def resize_grad(xp, dy, shape, *inputs, out, work, **attributes):
     """The transposed taps applied to `dy`."""
-    dx = out[0]
-    forward, plan = _grad_plan(dx, dy, inputs, attributes)
+    given = out[0].shape, dy.shape, *inputs
     if work:
-        _run(xp, dy, plan, dx, work)
+        plan_of = partial(_transposed, *given, **attributes)
+        _run(xp, dy, _fitting(dy, work, plan_of, nearest=False), out[0], work)
         return
-    for part, (first, *rest) in _phases(dx, dy, forward):
+    for part, (first, *rest) in _phases(out[0], dy, taps(*given, **attributes)):
         xp.copyto(part, first)
         for window in rest:
             xp.add(part, window, out=part)
