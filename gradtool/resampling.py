@@ -13,6 +13,7 @@ from gradtool.errors import UsageError
 
 Array = np.ndarray[Any, Any]
 WHOLE = (0.0, 1.0)  # a crop that cuts nothing
+HALFWAY = 1e-6  # positions so near to the middle of two elements are in it, as in onnxruntime
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,8 @@ def _coordinates(
 
 
 def _nearest(x: Array, mode: str) -> Array:
-    shift = {"round_prefer_floor": -0.5, "round_prefer_ceil": 0.5}.get(mode, 0.0)
+    half = 0.5 + HALFWAY
+    shift = {"round_prefer_floor": -half, "round_prefer_ceil": half}.get(mode, 0.0)
     down = mode in ("floor", "round_prefer_ceil")
     rounded: Array = (np.floor if down else np.ceil)(x.astype(np.float64) + shift).astype(np.int64)
     return rounded
