@@ -205,22 +205,53 @@ def _resize(node: onnx.NodeProto, state: _State) -> Nodes:
         return _half_pixel(node)
     scales = state.constant(node.input[1])
     nearest = _get(node, "mode", "nearest") == "nearest"
-    if scales is None or not nearest or np.all(scales >= 1):
+    if not nearest or (scales is not None and np.all(scales >= 1)):
         state.later(node, ROUNDED_DOWN)
         return [node]
-    if np.all(scales <= 1):
+    if scales is not None and np.all(scales <= 1):
         state.later(node, ROUNDED_UP)
         return [node]
-    made: Nodes = []
-    x, y = node.input[0], node.output[0]
-    larger = state.fresh(f"{y}/larger")
-    parts = ((np.maximum(scales, 1), ROUNDED_DOWN), (np.minimum(scales, 1), ROUNDED_UP))
-    for (part, rounded), (source, target) in zip(parts, ((x, larger), (larger, y)), strict=True):
-        name = state.fresh(f"{target}/scales")
-        tensor = numpy_helper.from_array(np.asarray(part, np.float32), name)
-        resized = helper.make_node("Resize", [source, name], [target], mode="nearest")
-        made += [helper.make_node("Constant", [], [name], value=tensor), resized]
-        state.later(resized, rounded)
+    return _up_then_down(node, state)
+
+
+def _up_then_down(node: onnx.NodeProto, state: _State) -> Nodes:
+    """What grows is rounded down, and then what shrinks is rounded up.
+
+    A Resize that keeps every size copies, whatever its scales are.  So that the first of the two
+    does no more often than the whole, it has a last axis of one, which grows if anything shrinks.
+    """
+    x, scales, y = *node.input[:2], node.output[0]
+    name = {k: state.fresh(f"{y}/{k}") for k in (
+        "one", "count", "first", "up", "down", "least", "less", "shrinks", "idle", "scales",
+        "shape", "longer", "wide", "spread", "larger",
+    )}  # fmt: skip
+    known = {"one": np.ones(1, np.float32), "count": np.ones(1, np.int64), "first": np.int64(0)}
+    steps: list[tuple[str, list[str], str, dict[str, Any]]] = [
+        ("Max", [scales, name["one"]], "up", {}),
+        ("Min", [scales, name["one"]], "down", {}),
+        ("ReduceMin", [name["down"]], "least", {"axes": [0], "keepdims": 1}),
+        ("Less", [name["least"], name["one"]], "less", {}),
+        ("Cast", [name["less"]], "shrinks", {"to": onnx.TensorProto.FLOAT}),
+        ("Add", [name["shrinks"], name["one"]], "idle", {}),
+        ("Concat", [name["up"], name["idle"]], "scales", {"axis": 0}),
+        ("Shape", [x], "shape", {}),
+        ("Concat", [name["shape"], name["count"]], "longer", {"axis": 0}),
+        ("Reshape", [x, name["longer"]], "wide", {}),
+        ("Resize", [name["wide"], name["scales"]], "spread", {"mode": "nearest"}),
+        ("Gather", [name["spread"], name["first"]], "larger", {"axis": -1}),
+    ]
+    made = [
+        helper.make_node("Constant", [], [name[k]], value=numpy_helper.from_array(np.asarray(v)))
+        for k, v in known.items()
+    ]
+    made += [helper.make_node(op, reads, [name[to]], **given) for op, reads, to, given in steps]
+    made.append(
+        helper.make_node(
+            "Resize", [name["larger"], name["down"]], [y], name=node.name, mode="nearest"
+        )
+    )
+    state.later(made[-3], ROUNDED_DOWN)
+    state.later(made[-1], ROUNDED_UP)
     return made
 
 
