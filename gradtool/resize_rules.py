@@ -45,7 +45,7 @@ def _wanted(ctx: Any, node: ir.Node, have: Sequence[Dim]) -> list[Dim] | None:
 
 
 def _scaled(size: Dim, scale: np.float32) -> Dim:
-    """A size times a scale, rounded down; of an expression times the fraction that it stands for."""
+    """A size times a scale, rounded down; an expression is multiplied by a fraction."""
     if isinstance(size, int):
         return int(np.float32(size) * scale)
     limit = 1

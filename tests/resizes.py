@@ -27,7 +27,6 @@ SUPPORTED = {
     ("linear", 5): [(2, 3, 4)], ("cubic", 2): [(0, 1)], ("cubic", 4): [(2, 3)],
 }  # fmt: skip
 MOST_ELEMENTS = 240
-DTYPE = np.float32
 
 
 @dataclass(frozen=True)
@@ -144,72 +143,65 @@ def _scale(rng: np.random.Generator, have: int, *, up: bool) -> float:
     while True:
         scale = float(rng.choice(SCALES)) if rng.random() < 0.7 else float(rng.uniform(0.2, 3))
         scale = 1.0 if rng.random() < 0.1 else scale
-        if int(have * scale) and (scale >= 1 or not up):
+        if (int(have * scale) or rng.random() < 0.05) and (scale >= 1 or not up):
             return scale
 
 
-def constant(name: str, values: Any, dtype: Any) -> onnx.TensorProto:
-    return numpy_helper.from_array(np.asarray(values, dtype), name)
-
-
 def model_of(case: Resizing) -> onnx.ModelProto:
-    """`y = Resize(x)` and `loss = Σ c · y`; with `computed`, scales and sizes are no constants."""
+    """`y = Resize(x)` and `loss = Σ c · y`; with `computed`, scales, sizes and roi depend on x."""
     attributes = dict(case.attributes)
-    nodes: list[onnx.NodeProto] = []
-    held: list[onnx.TensorProto] = []
-    names = ["x"]
     if case.opset < 9:
         attributes["scales"] = list(case.scales or ())
-    elif case.opset < 11:
-        names.append("scales")
-    else:
-        names += ["", "scales" if case.scales else "", "sizes" if case.sizes else ""]
-        if case.roi is not None:
-            names[1] = "roi"
-            held.append(constant("roi", case.roi, DTYPE))
-        elif case.opset < 13:
-            names[1] = "none"
-            held.append(constant("none", [], DTYPE))
-        if case.opset < 13 and case.sizes:
-            names[2] = "none"
-            held = [*(h for h in held if h.name != "none"), constant("none", [], DTYPE)]
-        while not names[-1]:
-            names.pop()
-    for name, values, dtype in (("scales", case.scales, DTYPE), ("sizes", case.sizes, np.int64)):
-        if values is None or name not in names:
-            continue
-        if case.computed:
-            nodes += _computed(name, values, dtype, held)
-        else:
-            held.append(constant(name, values, dtype))
+    given = _vectors(case)
+    names = [name if name in given else "" for name in _slots(case.opset)]
+    while names and not names[-1]:
+        names.pop()
+    held = []
+    nodes: list[onnx.NodeProto] = []
+    for name, values in given.items():
+        computed = case.computed and values.size
+        held.append(numpy_helper.from_array(values, f"{name}/known" if computed else name))
+        nodes += _computed(name, values.dtype) if computed else []
     nodes += [
-        helper.make_node(case.op, names, ["y"], "node", **attributes),
+        helper.make_node(case.op, ["x", *names], ["y"], "node", **attributes),
         helper.make_node("Mul", ["y", "c"], ["weighted"]),
         helper.make_node("ReduceSum", ["weighted"], ["loss"], keepdims=0),
     ]
     shape = [f"d{a}" if case.symbolic else n for a, n in enumerate(case.shape)]
-    rank = len(case.shape)
-    inputs = [
-        helper.make_tensor_value_info("x", TensorProto.FLOAT, shape),
-        helper.make_tensor_value_info("c", TensorProto.FLOAT, [f"e{a}" for a in range(rank)]),
-    ]
-    outputs = [
-        helper.make_tensor_value_info("y", TensorProto.FLOAT, [f"e{a}" for a in range(rank)]),
-        helper.make_tensor_value_info("loss", TensorProto.FLOAT, []),
-    ]
-    if case.opset < 11:  # initializers of old models
-        pass
-    graph = helper.make_graph(nodes, "resize", inputs, outputs, held)
+    wanted = [f"e{a}" for a in range(len(shape))]
+    typed = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "resize",
+        [typed("x", TensorProto.FLOAT, shape), typed("c", TensorProto.FLOAT, wanted)],
+        [typed("y", TensorProto.FLOAT, wanted), typed("loss", TensorProto.FLOAT, [])],
+        held,
+    )
     opset = [helper.make_opsetid("", case.opset)]
     return helper.make_model(graph, opset_imports=opset, ir_version=8)
 
 
-def _computed(
-    name: str, values: Any, dtype: Any, held: list[onnx.TensorProto]
-) -> list[onnx.NodeProto]:
-    """The values times one, which depends on x, as nothing that folds constants can see."""
+def _slots(opset: int) -> list[str]:
+    """What the inputs behind x are."""
+    if opset < 9:
+        return []
+    return ["scales"] if opset < 11 else ["roi", "scales", "sizes"]
+
+
+def _vectors(case: Resizing) -> dict[str, np.ndarray[Any, Any]]:
+    """The inputs behind x; at opsets 11 and 12 an absent one is an empty vector."""
+    values = {"roi": case.roi, "scales": case.scales, "sizes": case.sizes}
+    needed = {11: ("roi", "scales")}.get(case.opset, ())
+    return {
+        name: np.asarray(values[name] or (), np.int64 if name == "sizes" else np.float32)
+        for name in _slots(case.opset)
+        if values[name] is not None or name in needed
+    }
+
+
+def _computed(name: str, dtype: Any) -> list[onnx.NodeProto]:
+    """`name/known` times one, which depends on x, as nothing that folds constants can see."""
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    held.append(constant(f"{name}/known", values, dtype))
     return [
         helper.make_node("Shape", ["x"], [f"{name}/shape"]),
         helper.make_node("Cast", [f"{name}/shape"], [f"{name}/cast"], to=kind),

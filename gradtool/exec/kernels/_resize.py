@@ -68,7 +68,8 @@ def _taps(step):
 
 def _run(xp, x, plan, y, work):
     """`y` = x through the taps of each axis in turn, a few planes at a time."""
-    if not x.size:
+    if not x.size or not y.size:
+        y[...] = 0
         return
     *stages, scratch = work
     lead, shapes = _planes(x.shape, plan)
