@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.functions._sizes import integers
 from gradtool.sizing import Dim, Sizing
 
 
@@ -85,6 +86,34 @@ class Idioms(Sizing):
             return x
         ends = self.sizes([s for _, s in cut])
         return self.Slice(x, [0] * len(cut), ends, [a for a, _ in cut])
+
+    def pad(
+        self, x: ir.Value, pads: Any, axes: Any = None, *, value: Any = None, mode: str | None = None
+    ) -> ir.Value:
+        """`x` within a border; `pads` are the begins of `axes` (all if None), then their ends.
+
+        The node has pads for every axis, constant ones where they are known, and no input `axes`:
+        onnxruntime moves a Transpose past a Pad as if there were none.
+        """
+        return self.Pad(x, self._whole_pads(pads, axes, len(x.shape)), value, mode=mode)
+
+    def _whole_pads(self, pads: Any, axes: Any, rank: int) -> Any:
+        """The pads of all axes: those of `axes`, and 0."""
+        chosen = _known(axes)
+        if axes is None:
+            return pads
+        if chosen is None:
+            begins = self.Where(self.Less(axes, 0), self.Add(axes, rank), axes)
+            places = self.Concat(begins, self.Add(begins, rank), axis=0)
+            return self.ScatterElements([0] * (2 * rank), places, pads, axis=0)
+        chosen = [axis % rank for axis in chosen]
+        order = [*chosen, *(rank + axis for axis in chosen)]
+        known = _known(pads)
+        if known is not None:
+            given = dict(zip(order, known, strict=True))
+            return self.constant([given.get(place, 0) for place in range(2 * rank)])
+        source = [order.index(place) if place in order else len(order) for place in range(2 * rank)]
+        return self.Gather(self.Concat(pads, [0], axis=0), source)
 
     def concat(self, parts: Sequence[ir.Value], axis: int) -> ir.Value:
         """The parts joined along `axis`; a single part is itself."""
@@ -174,3 +203,8 @@ class Idioms(Sizing):
         result = self.Reshape(summed, shape)
         result.shape = x.shape
         return result
+
+
+def _known(vector: Any) -> list[int] | None:
+    """The elements of a vector of integers, if they are known."""
+    return integers(vector) if isinstance(vector, ir.Value | None) else list(vector)

@@ -35,7 +35,7 @@ def fit(op, x, axis, size):
     wanted = op.size(size)
     if not (isinstance(have, int) and isinstance(size, int) and have > size):
         missing = op.Max(op.Sub(wanted, op.size_of(x, axis, axis + 1)), [0])
-        x = op.Pad(x, op.Concat([0], missing, axis=0), None, op.constant([axis]))
+        x = op.pad(x, op.Concat([0], missing, axis=0), [axis])
     return op.Slice(x, [0], wanted, [axis])
 
 

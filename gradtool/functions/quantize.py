@@ -58,9 +58,7 @@ def gather_up(op, by_element, scale, axis, block_size):
         return op.unbroadcast(by_axis, scale)  # a scale of open size may be one for all
     have = op.size_of(by_element, axis, axis + 1)
     whole = op.Mul(op.size_of(scale, axis, axis + 1), block_size)
-    padded = op.Pad(
-        by_element, op.Concat([0], op.Sub(whole, have), axis=0), None, op.constant([axis])
-    )
+    padded = op.pad(by_element, op.Concat([0], op.Sub(whole, have), axis=0), [axis])
     shape = op.Concat(
         *([op.size_of(scale, 0, axis + 1)] if rank else []),
         op.constant([block_size]),

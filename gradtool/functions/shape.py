@@ -26,18 +26,29 @@ def slice_grad(op, dy, shape, starts, ends, axes=None, steps=None):
         return add_positions(op, dy, source, shape)
 
     ranks = [axis % len(dy.shape) for axis in ranks][: starts.shape[0]]
-    sizes = op.Gather(shape, ranks)
+    return op.pad(dy, _around(op, dy, shape, starts, ranks), ranks)
+
+
+def _around(op, dy, shape, starts, axes):
+    """The pads of `axes` that make of a slice from `starts` on a tensor of `shape`."""
+    begins, have, left = integers(starts), dims(shape), dy.shape
+    if begins is not None and all(isinstance(d, int) for a in axes for d in (have[a], left[a])):
+        pairs = zip(begins, (have[a] for a in axes), strict=True)
+        first = [min(max(b + size if b < 0 else b, 0), size) for b, size in pairs]
+        after = [have[a] - f - left[a] for a, f in zip(axes, first, strict=True)]
+        return op.constant([*first, *after])
+    sizes = op.Gather(shape, axes)
     starts = op.cast(starts, shape.dtype)
     first = op.Where(op.Less(starts, 0), starts + sizes, starts)
     first = op.Min(op.Max(first, 0), sizes)
-    after = sizes - first - op.Gather(op.shape(dy), ranks)
-    return op.Pad(dy, op.Concat(first, after, axis=0), None, ranks)
+    after = sizes - first - op.Gather(op.shape(dy), axes)
+    return op.Concat(first, after, axis=0)
 
 
 @composite("PadGrad", shapes=like_shape)
 def pad_grad(op, dy, shape, pads, axes=None, *, mode):
     """`dx[i] = Σ dy[j]` over the places `j` of the border and the middle that repeat `x[i]`."""
-    return add_positions(op, dy, op.Pad(positions(op, shape), pads, None, axes, mode=mode), shape)
+    return add_positions(op, dy, op.pad(positions(op, shape), pads, axes, mode=mode), shape)
 
 
 def _columns_shape(dy, block, *, dilations=None, pads=None, strides=None):
@@ -66,7 +77,7 @@ def col2im_grad(op, dy, block, *, dilations=None, pads=None, strides=None):
         pads or [0] * 2 * rank,
     )
     block = integers(block)
-    dy = op.Pad(dy, pads, None, axes)
+    dy = op.pad(dy, pads, axes)
     last = [d * (b - 1) for d, b in zip(dilations, block, strict=True)]
     parts = []
     for offset in itertools.product(*map(range, block)):

@@ -98,12 +98,17 @@ def pad(op, node, dy):
     mode = node.attributes.get_string("mode", "constant")
     if mode != "constant":
         return op.PadGrad(dy, op.shape(x), pads, axes, mode=mode)
-    dx = op.Pad(dy, op.Neg(pads), None, axes)
+    dx = op.pad(dy, _negated(op, pads), axes)
     if value is None:
         return dx
     one = op.constant(np.ones(value.shape.numpy(), value.dtype.numpy()))
-    border = dy * op.Pad(op.zeros_like(x), pads, one, axes)
+    border = dy * op.pad(op.zeros_like(x), pads, axes, value=one)
     return dx, None, op.reshape_like(op.ReduceSum(border, keepdims=0), value)
+
+
+def _negated(op, pads):
+    known = integers(pads)
+    return op.Neg(pads) if known is None else op.constant([-n for n in known])
 
 
 @gradient("Tile")
