@@ -95,9 +95,9 @@ class Idioms(Sizing):
         The node has pads for every axis, constant ones where they are known, and no input `axes`:
         onnxruntime moves a Transpose past a Pad as if there were none.
         """
-        return self.Pad(x, self._whole_pads(pads, axes, len(x.shape)), value, mode=mode)
+        return self.Pad(x, self.whole_pads(pads, axes, len(x.shape)), value, mode=mode)
 
-    def _whole_pads(self, pads: Any, axes: Any, rank: int) -> Any:
+    def whole_pads(self, pads: Any, axes: Any, rank: int) -> Any:
         """The pads of all axes: those of `axes`, and 0."""
         chosen = _known(axes)
         if axes is None:

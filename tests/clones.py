@@ -58,6 +58,7 @@ def _clone(
     for old, new in zip(node.outputs, made.outputs, strict=True):
         new.name = names.fresh(f"{old.name}_mirror")
         new.shape, new.type = old.shape, old.type
+        new.metadata_props.update(old.metadata_props)
         clones[old] = new
     _replace(made, anchor, dropped, names, clones)
     anchor.graph.insert_before(anchor, made)

@@ -32,7 +32,8 @@ def dims(shape: ir.Value) -> list[Dim]:
     noted = shape.metadata_props.get(METADATA)
     if noted is not None:
         return [
-            size if isinstance(size, int) else ir.SymbolicDim(size) for size in json.loads(noted)
+            size if isinstance(size, int) else ir.SymbolicDim(_by_floors(size))
+            for size in json.loads(noted)
         ]
     rank = shape.shape[0] if shape.shape is not None else None
     return [ir.SymbolicDim(None) for _ in range(rank if isinstance(rank, int) else 0)]
@@ -49,3 +50,15 @@ def part(op, vector, index):
     return (
         op.slice(vector, 0, index, index + 1) if known is None else op.constant(known[index:][:1])
     )
+
+
+def _by_floors(size: str | None) -> str | None:
+    """A size expression without `ceiling`, which onnx-ir writes but does not read."""
+    while size is not None and (start := size.find("ceiling(")) >= 0:
+        begin = start + len("ceiling(")
+        depth, end = 1, begin
+        while depth:
+            depth += {"(": 1, ")": -1}.get(size[end], 0)
+            end += 1
+        size = f"{size[:start]}(-floor(-({size[begin : end - 1]}))){size[end:]}"
+    return size

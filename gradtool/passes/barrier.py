@@ -7,6 +7,11 @@ the original back, and a scheduler may run it as early as that.  Behind a barrie
 
 which is `x`, bit for bit and without a copy, but cannot be known to be before `g` is there.  The
 sum makes a scalar of one element, or of none where `g` is empty, or of those of several gradients.
+Integers that may be a shape read `x + 0 · Σ …` instead.
+
+What only gives a tensor another shape before anything is computed again does not wait, and what
+reads its result does: onnxruntime merges Reshapes that follow each other, and with that a barrier,
+even where one is the shape that the other reads.
 """
 
 from __future__ import annotations
@@ -29,6 +34,8 @@ BARRIER = "gradtool.barrier"
 WEIGHTS = "clones that read weights only are constants to other runtimes"
 NOTHING_BEFORE = "clones with nothing before them that could be waited for run when they like"
 FLOAT, INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
+LAYOUTS = ("Reshape", "Squeeze", "Unsqueeze")  # that onnxruntime merges
+SIZES = (ir.DataType.INT32, ir.DataType.INT64)  # the types of shapes, axes and indices
 
 
 def is_clone(node: ir.Node) -> bool:
@@ -61,12 +68,13 @@ def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> i
     awaited: list[ir.Value] = []
     for run in list(_runs(graph)):
         zero: ir.Value | None = None
-        for group in _connected(run.clones):
+        for group in _connected(_waiting(run.clones)):
             passed = _passed(group)
             if awaited and passed:
                 with _before(op, group[0], awaited):
                     zero = _zero(op, awaited) if zero is None else zero
-                    _set(op, group, passed, zero)
+                for value in passed:
+                    _set(op, group, value, zero, awaited)
                 count += 1
             else:
                 reason = NOTHING_BEFORE if passed else WEIGHTS
@@ -98,6 +106,18 @@ def _runs(graph: ir.Graph) -> Iterator[_Run]:
     yield _Run(clones, [])
 
 
+def _waiting(clones: list[ir.Node]) -> list[ir.Node]:
+    """The clones but for layouts of what none of them computes."""
+    made: set[ir.Value] = set()
+    waiting = []
+    for node in clones:
+        data = node.inputs[0] if node.inputs else None
+        if node.op_type not in LAYOUTS or data in made:
+            waiting.append(node)
+            made |= set(node.outputs)
+    return waiting
+
+
 def _connected(clones: list[ir.Node]) -> list[list[ir.Node]]:
     """Clones in groups that read each other's results, in the order given."""
     parents = {node: node for node in clones}
@@ -119,9 +139,12 @@ def _connected(clones: list[ir.Node]) -> list[list[ir.Node]]:
 
 
 def _passed(group: list[ir.Node]) -> list[ir.Value]:
-    """The tensors, other than weights, that a group reads and does not compute itself."""
+    """The tensors, other than weights, that a group reads and does not compute itself.
+
+    The shape of a layout is none of them: what it lays out has waited.
+    """
     own = {v for node in group for v in node.outputs}
-    read = dict.fromkeys(v for node in group for v in reads(node))
+    read = dict.fromkeys(v for node in group if node.op_type not in LAYOUTS for v in reads(node))
     return [v for v in read if v not in own and not _is_weight(v) and _is_tensor(v)]
 
 
@@ -177,14 +200,26 @@ def _before(op: Builder, first: ir.Node, awaited: Sequence[ir.Value]) -> Iterato
         node.metadata_props[BARRIER] = awaited[0].name or ""
 
 
-def _set(op: Builder, group: list[ir.Node], passed: list[ir.Value], zero: ir.Value) -> None:
-    """Let a group of clones read what it is passed through barriers."""
-    members = {n for node in group for n in (node, *inner_nodes(node))}
-    for value in passed:
+def _set(
+    op: Builder, group: list[ir.Node], value: ir.Value, zero: ir.Value, awaited: Sequence[ir.Value]
+) -> None:
+    """Let a group of clones read a value through a barrier."""
+    readers = [n for n in group if n.op_type not in LAYOUTS and value in reads(n)]
+    with _before(op, readers[0], awaited):
+        same = _passing(op, value, zero)
+    members = {n for node in readers for n in (node, *inner_nodes(node))}
+    for use in list(value.uses()):
+        if use.node in members:
+            use.node.replace_input_with(use.idx, same)
+
+
+def _passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
+    """A value, known when `zero` is."""
+    if value.dtype in SIZES and (value.shape is None or len(value.shape) < 2):
+        same: ir.Value = op.Add(value, op.cast(zero, value.dtype), like=value)
+    else:
         same = op.Reshape(value, op.Add(op.Shape(value), zero), like=value)
-        for use in list(value.uses()):
-            if use.node in members:
-                use.node.replace_input_with(use.idx, same)
+    return same
 
 
 def _zero(op: Builder, awaited: Sequence[ir.Value]) -> ir.Value:

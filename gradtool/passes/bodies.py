@@ -203,6 +203,7 @@ def copy(op: Builder, node: ir.Node, known: dict[ir.Value, ir.Value]) -> None:
     for before, after in zip(node.outputs, made.outputs, strict=True):
         after.name = op.names.fresh(f"{before.name}/again") if before.name else before.name
         after.type, after.const_value = before.type, before.const_value
+        after.metadata_props.update(before.metadata_props)
         after.shape = None if before.shape is None else before.shape.copy()
         known[before] = after
 

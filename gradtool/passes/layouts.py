@@ -89,4 +89,5 @@ def _copy(node: ir.Node, names: Names) -> ir.Node:
     for old, new in zip(node.outputs, made.outputs, strict=True):
         new.name = names.fresh(f"{old.name}_again")
         new.shape, new.type = old.shape, old.type
+        new.metadata_props.update(old.metadata_props)
     return made

@@ -193,6 +193,7 @@ class _Rewriter:
         for old, new in zip(node.outputs, made.outputs, strict=True):
             new.name = self.op.names.fresh(f"{old.name}{suffix}") if old.name else ""
             new.type = old.type
+            new.metadata_props.update(old.metadata_props)
             new.shape = None if old.shape is None else old.shape.copy()
         return made
 

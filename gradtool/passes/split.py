@@ -84,6 +84,7 @@ def _backward(model: ir.Model, late: set[str], saved: tuple[str, ...]) -> ir.Mod
     _return_only(graph, [v for v in graph.outputs if v.name in late])
     for name in saved:
         given = ir.Value(name=name, shape=values[name].shape, type=values[name].type)
+        given.metadata_props.update(values[name].metadata_props)  # the sizes in a shape
         values[name].replace_all_uses_with(given)
         graph.inputs.append(given)
     prune(backward)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from gradtool.passes.barrier import BARRIER
+from gradtool.passes.barrier import BARRIER, SIZES
 from gradtool.passes.prune import detach
 
 
@@ -37,16 +37,27 @@ def _is_public(value: ir.Value) -> bool:
 
 
 def _passes(node: ir.Node) -> bool:
-    """Whether a node is `Reshape(x, Shape(x) + 0 · Σn)`, for any integers n."""
-    if _op(node) != "Reshape" or node.outputs[0].is_graph_output() or len(node.inputs) != 2:
+    """Whether a node is `Reshape(x, Shape(x) + 0 · Σn)` or `x + 0 · Σn`, for any integers n."""
+    if node.outputs[0].is_graph_output() or len(node.inputs) != 2:
         return False
-    value, shape = node.inputs
-    total = _made_by("Add", shape)
-    size, zero = total.inputs if total is not None else (None, None)
-    asked, product = _made_by("Shape", size), _made_by("Mul", zero)
-    if value is None or asked is None or asked.attributes or asked.inputs[0] is not value:
+    value, other = node.inputs
+    if _op(node) == "Reshape":
+        total = _made_by("Add", other)
+        size, other = total.inputs if total is not None else (None, None)
+        asked = _made_by("Shape", size)
+        if value is None or asked is None or asked.attributes or asked.inputs[0] is not value:
+            return False
+    elif _op(node) != "Add" or value is None or value.dtype not in SIZES or _is_part(value):
         return False
+    cast = _made_by("Cast", other)
+    product = _made_by("Mul", other if cast is None else cast.inputs[0])
     return product is not None and _is_zero(product)
+
+
+def _is_part(value: ir.Value) -> bool:
+    """Whether a value is within a barrier."""
+    node = value.producer()
+    return node is not None and BARRIER in node.metadata_props
 
 
 def _is_zero(product: ir.Node) -> bool:

@@ -3,6 +3,8 @@
 onnxruntime's BatchNormalization writes its running statistics over its inputs: two nodes that
 share them change each other.  A training graph holds the composite instead, whose body is plain
 arithmetic and which keeps the statistics that the backward pass reads.
+
+It moves a Transpose past a Pad as if that had no input `axes`: a training graph pads every axis.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ from gradtool.passes.devices import place_like
 
 
 def prepare(model: ir.Model, op: Builder) -> int:
-    """Replace each BatchNormalization in training mode, in place. Returns how many there were."""
+    """Replace each BatchNormalization in training mode, in place. Returns how many there were.
+
+    Pads get no other name, only the pads of all axes.
+    """
+    for node in [n for n in walk.nodes(model.graph) if _pads_some(n)]:
+        _pad_all(op, node)
     nodes = [n for n in walk.nodes(model.graph) if _trains(n)]
     for node in nodes:
         _replace(op, node)
@@ -27,6 +34,20 @@ def prepare(model: ir.Model, op: Builder) -> int:
 def _trains(node: ir.Node) -> bool:
     standard = node.domain in ("", "ai.onnx") and node.op_type == "BatchNormalization"
     return standard and node.attributes.get_int("training_mode", 0) == 1
+
+
+def _pads_some(node: ir.Node) -> bool:
+    standard = node.domain in ("", "ai.onnx") and node.op_type == "Pad" and len(node.inputs) > 3
+    return standard and node.inputs[3] is not None and node.inputs[0].shape is not None
+
+
+def _pad_all(op: Builder, node: ir.Node) -> None:
+    """Give a Pad the pads of every axis, and no input `axes`."""
+    x, pads, _, axes = node.inputs
+    with op.at(node, stage="forward", source="", prefix=node.name or ""):
+        whole = op.whole_pads(pads, axes, len(x.shape))
+    node.replace_input_with(1, whole if isinstance(whole, ir.Value) else op.constant(whole))
+    node.resize_inputs(3)
 
 
 def _replace(op: Builder, node: ir.Node) -> None:

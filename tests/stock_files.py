@@ -1,0 +1,248 @@
+"""What gradtool writes of a model, every way, in stock onnxruntime: at its defaults, and bare.
+
+`rows` writes the files of a subject (whole graphs, steps, halves, plans, with barriers and without,
+sizes open and given), runs each at both levels, and compares what comes out with our executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import clones
+import numpy as np
+import onnx_ir as ir
+
+import gradtool as gt
+from gradtool import api
+from gradtool.errors import GradtoolError, NotDifferentiable
+from gradtool.exec.inputs import inputs_of, sizes
+from gradtool.exec.run import bound
+from gradtool.exec.verify import ORT_TOLERANCE, _results
+from gradtool.passes.barrier import is_clone
+from gradtool.passes.widen import widen
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+LEVELS = {"default": {}, "bare": {"graph_optimization_level": "ORT_DISABLE_ALL"}}
+VARIANTS = ("grad", "adamw", "split", "mirror", "recompute", "clones")
+RANDOM = frozenset(
+    "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A forward model, how it is differentiated, and inputs (drawn for `dims` where absent)."""
+
+    name: str
+    forward: ir.Model
+    options: Mapping[str, Any] = field(default_factory=dict)
+    feeds: Arrays = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of one file at one level; `problem` is empty where it is as it should be."""
+
+    file: str
+    level: str
+    problem: str = ""
+
+
+def rows(subject: Subject, folder: Path, variants: tuple[str, ...] = VARIANTS) -> Iterator[Row]:
+    """Every file of a subject at every level."""
+    feeds = drawn(subject)
+    known = bound(subject.forward, sizes(subject.forward, feeds))
+    models = {"": known}
+    if any(isinstance(d, ir.SymbolicDim) for v in subject.forward.graph.inputs for d in v.shape):
+        models[" symbolic"] = subject.forward
+    for suffix, model in models.items():
+        yield from _rows(subject, model, known, feeds, folder, variants, suffix)
+
+
+def drawn(subject: Subject) -> Arrays:
+    """Inputs of a subject's training graph."""
+    model = gt.grad(bound(subject.forward, subject.dims), **subject.options).model
+    return api.read_inputs(model, subject.feeds or "random")
+
+
+def _rows(
+    subject: Subject,
+    model: ir.Model,
+    known: ir.Model,
+    feeds: Arrays,
+    folder: Path,
+    variants: tuple[str, ...],
+    suffix: str,
+) -> Iterator[Row]:
+    dims = sizes(model, feeds)
+    ours: dict[bool, Expected] = {}
+    for variant in variants:
+        step = variant == "adamw"
+        try:
+            options = dict(subject.options) | ({"optimizer": "adamw"} if step else {})
+            training = gt.grad(model, **options, loss_seed=variant == "split")
+            if step not in ours:
+                ours[step] = Expected.of(gt.grad(known, **options).model, feeds)
+        except GradtoolError as error:
+            if step and not isinstance(error, NotDifferentiable):
+                continue  # no parameters to update
+            yield Row(variant + suffix, "", f"{type(error).__name__}: {error}")
+            return
+        for name, files in _files(training, variant, dims):
+            for level, options in LEVELS.items():
+                problem = _problem(files, folder, feeds, ours[step], options)
+                yield Row(name + suffix, level, problem)
+
+
+def _files(
+    training: gt.TrainingGraph, variant: str, dims: Mapping[str, int]
+) -> Iterator[tuple[str, list[tuple[ir.Model, bool]]]]:
+    """Names of files, and the models in them, with barriers or not."""
+    if variant in ("grad", "adamw"):
+        yield variant, [(training.model, False)]
+    elif variant == "split":
+        halves = gt.split(training)
+        yield variant, [(halves.forward, False), (halves.backward, False)]
+    else:
+        model = _planned(training, variant, dims)
+        yield variant, [(model, False)]
+        if any(map(is_clone, model.graph)):
+            yield f"{variant} --barrier", [(model, True)]
+
+
+def _planned(training: gt.TrainingGraph, variant: str, dims: Mapping[str, int]) -> ir.Model:
+    if variant == "mirror":
+        return gt.mirror(training, dims=dims).model
+    if variant == "recompute":
+        return gt.recompute(training, "sqrt", dims=dims).model
+    return clones.recompute(training.model, _forward_values(training.model))
+
+
+def _forward_values(model: ir.Model) -> set[str]:
+    """Everything that forward computes and that may run twice."""
+    return {
+        v.name or ""
+        for node in model.graph
+        if node.metadata_props.get("gradtool.stage") not in ("backward", "update")
+        and node.op_type not in (*RANDOM, "Dropout", "Constant")
+        for v in node.outputs
+    }
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What our executor makes of a training graph, in its own precision and in float64."""
+
+    model: ir.Model
+    feeds: Arrays
+    arrays: Arrays
+
+    @classmethod
+    def of(cls, model: ir.Model, feeds: Arrays) -> Expected:
+        """Run it once."""
+        feeds = api.read_inputs(model, feeds)
+        return cls(model, feeds, _arrays(model, gt.run(model, feeds)))
+
+    def exact(self) -> Arrays:
+        """The same in float64."""
+        wide = widen(self.model)
+        feeds = {n: a.astype(np.float64) if _is_float(a) else a for n, a in self.feeds.items()}
+        return _arrays(wide, gt.run(wide, feeds))
+
+
+def _is_float(array: Any) -> bool:
+    return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+
+
+def _arrays(model: ir.Model, result: gt.Result) -> Arrays:
+    """What is compared, by the names of outputs."""
+    import json
+
+    names = json.loads(model.metadata_props.get("gradtool.gradients", "{}"))
+    found = {names.get(n, n): a for n, a in _results(result)[1].items()}
+    return {n: a for n, a in found.items() if a.dtype.kind in "fiu"}
+
+
+def _problem(
+    files: list[tuple[ir.Model, bool]],
+    folder: Path,
+    feeds: Arrays,
+    expected: Expected,
+    options: Mapping[str, Any],
+) -> str:
+    """What is wrong with files that are run one after the other, each fed by those before."""
+    known: dict[str, Any] = dict(expected.feeds) | dict(feeds)
+    try:
+        for index, (model, barrier) in enumerate(files):
+            path = folder / f"{index}.onnx"
+            gt.save(model, path, force=True, barrier=barrier)
+            known |= _defaults(model, known)
+            known |= run(path, known, options)
+    except Exception as error:  # noqa: BLE001 - whatever went wrong is the row
+        return " ".join(f"{type(error).__name__}: {error}".split())[:400]
+    return _difference(known, expected)
+
+
+def _defaults(model: ir.Model, known: Mapping[str, Any]) -> Arrays:
+    """The seed of a loss, where a file asks for one."""
+    return {
+        v.name or "": np.ones(tuple(v.shape.numpy()), v.dtype.numpy())
+        for v in inputs_of(model)
+        if v.name not in known and v.shape is not None and v.dtype is not None
+    }
+
+
+def run(path: Path, feeds: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs of a file in stock onnxruntime, by name."""
+    from gradtool.exec.ort_options import session
+
+    opened = session(str(path), {"intra_op_num_threads": 1, **options})
+    names = [o.name for o in opened.get_outputs()]
+    taken = {i.name: feeds[i.name] for i in opened.get_inputs()}
+    return dict(zip(names, opened.run(names, taken), strict=True))
+
+
+def _difference(theirs: Mapping[str, Any], expected: Expected) -> str:
+    """Where results differ by more than rounding; empty if they don't.
+
+    A graph that amplifies rounding may differ from ours as ours does from float64.
+    """
+    missing = [n for n in expected.arrays if n not in theirs]
+    if missing:
+        return f"no output {missing[0]}"
+    worst, where = _worst(theirs, expected.arrays)
+    if worst <= ORT_TOLERANCE:
+        return ""
+    exact = expected.exact()
+    rounding, _ = _worst(expected.arrays, exact)
+    if _worst(theirs, exact)[0] <= ORT_TOLERANCE + 30 * rounding:
+        return ""
+    return f"{where} is off by {worst:.1e} (our rounding: {rounding:.1e})"
+
+
+def _worst(mine: Mapping[str, Any], other: Arrays) -> tuple[float, str]:
+    """The largest relative difference in norm, and where it is; what both have not is equal."""
+    total = float(np.sqrt(sum(_norm(np.nan_to_num(_wide(a))) ** 2 for a in other.values()))) or 1.0
+    worst, where = 0.0, ""
+    for name, reference in other.items():
+        a, b = _wide(mine[name]), _wide(reference)
+        if a.shape != b.shape:
+            return np.inf, f"{name} {a.shape} for {b.shape}"
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        error = _norm(np.where(same, 0.0, a - np.where(same, 0.0, b)) * ~same)
+        relative = error / (_norm(np.nan_to_num(b)) + 1e-4 * total)
+        if not relative <= worst:
+            worst, where = relative, name
+    return worst, where
+
+
+def _norm(array: np.ndarray[Any, Any]) -> float:
+    return float(np.linalg.norm(array.reshape(-1)))
+
+
+def _wide(array: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(array).astype(np.float64)
