@@ -29,6 +29,8 @@ import numpy as np
 import pool
 from stock_subjects import Left, subjects
 
+from gradtool.errors import ModelError, NotDifferentiable, UsageError
+
 EXPORTS = Path(tempfile.gettempdir()) / "gradtool-exports"
 SECONDS = 900.0
 
@@ -50,6 +52,8 @@ def examine(job: tuple[str, str]) -> dict[str, Any]:
                 found["files"].append([row.file, row.level, row.problem])
         except Left as left:
             found["left"] = str(left)
+        except (NotDifferentiable, ModelError, UsageError) as refusal:
+            found["left"] = f"gradtool refuses it: {str(refusal)[:200]}"
         except Exception as error:  # noqa: BLE001 - whatever went wrong is the row
             found["broken"] = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
     return found

@@ -43,6 +43,7 @@ from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
 from gradtool.passes.split import split as split_model
+from gradtool.passes.portable import portable as make_portable
 from gradtool.passes.strip_barriers import strip_barriers
 from gradtool.passes.training import OnNode, TrainingGraph, training_graph
 from gradtool.planning.plan import Plan
@@ -199,6 +200,7 @@ def save(
     external_data: Literal["auto", "always", "never"] = "auto",
     functions: bool = False,
     barrier: bool = False,
+    portable: bool = False,
     say: Callable[[str], object] | None = None,
     own: bool = False,
 ) -> tuple[Path, int]:
@@ -207,6 +209,8 @@ def save(
     With `functions`, composites are calls of local functions instead of their bodies.  With
     `barrier`, other runtimes compute again what is recomputed whatever their options, and `say` is
     told of what they do not; else the file's metadata holds those that stock onnxruntime needs.
+    With `portable`, places of maxima are computed by plain operators, for runtimes whose MaxPool
+    has one output.
     The graph is left as it is, unless it is the caller's `own` and of no more use: then no copy of
     it is made.
 
@@ -217,6 +221,8 @@ def save(
     def finish(model: ir.Model) -> None:
         if any(is_update(node) for node in walk.nodes(model.graph)):
             lower_updates(Builder(model))
+        if portable:
+            make_portable(model, Builder(model))
         (localise if functions else inline)(model)
         if barrier:
             set_barriers(model, say=say)

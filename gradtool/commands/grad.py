@@ -15,6 +15,7 @@ from gradtool.commands.options import (
     grad_options,
     model_argument,
     optimizer_option,
+    portable_option,
     size_options,
 )
 from gradtool.commands.output import print_json, print_line, say
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     help="Write two files: MODEL.forward.onnx, which returns what is saved, MODEL.backward.onnx.",
 )
 @click.option("--functions", is_flag=True, help="Write fused operators as local functions.")
+@portable_option
 @click.option(
     "--opset", type=click.IntRange(min=1), metavar="N", help="Raise the model to this opset."
 )
@@ -65,6 +67,7 @@ def command(
     external_data: Literal["auto", "always", "never"],
     split: bool,
     functions: bool,
+    portable: bool,
     opset: int | None,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
@@ -93,7 +96,13 @@ def command(
     graphs: list[Any] = [halves.forward, halves.backward] if halves else [training]
     written = [
         api.save(
-            graph, path, force=force, external_data=external_data, functions=functions, own=True
+            graph,
+            path,
+            force=force,
+            external_data=external_data,
+            functions=functions,
+            portable=portable,
+            own=True,
         )
         for graph, path in zip(graphs, targets, strict=True)
     ]

@@ -73,6 +73,12 @@ optimizer_option = click.option(
          "(adagrad 1e-10), weight decay 0.01 (adamw).",
 )  # fmt: skip
 
+portable_option = click.option(
+    "--portable", is_flag=True,
+    help="Compute places of maxima by plain operators, for runtimes whose MaxPool has one output "
+         "(onnxruntime's WebGPU build).",
+)  # fmt: skip
+
 format_option = click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
     help="For people or for machines.",
@@ -112,4 +118,5 @@ write_options = together(
     click.option("--barrier", is_flag=True,
                  help="Make other runtimes compute again what the plan does, whatever their "
                       "options."),
+    portable_option,
 )  # fmt: skip

@@ -42,6 +42,7 @@ def write(
         external_data=options["external_data"],
         functions=options["functions"],
         barrier=options["barrier"],
+        portable=options["portable"],
         say=lambda line: say(ctx, line),
         own=True,
     )

@@ -10,10 +10,12 @@ the learning rate is an input, and the state is there from the start, as zeros.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import onnx_ir as ir
 
 from gradtool.builder import Builder
@@ -24,6 +26,8 @@ from gradtool.passes.update_formulas import decayed, descended, means, velocity
 from gradtool.text import some
 
 Name = Literal["none", "sgd", "momentum", "adam", "adamw", "adagrad"]
+
+TERMS = 13  # of a series: the next is below the rounding of float64 where it is used
 
 Update = Callable[["Step", Any, Any, Sequence[Any]], tuple[Any, Sequence[Any]]]
 
@@ -65,7 +69,7 @@ class Step:
 
     def corrected_rate(self, dtype: ir.DataType) -> ir.Value:
         """`lr / (1 - β₁ᵗ)`, which makes up for a mean that began at 0."""
-        return self._cached("corrected", dtype, lambda: self._lr() / self._correction("beta1"))
+        return self._cached("corrected", dtype, lambda: self.lr / self._correction("beta1"))
 
     def root_correction(self, dtype: ir.DataType) -> ir.Value:
         """`√(1 - β₂ᵗ)`."""
@@ -73,20 +77,20 @@ class Step:
 
     def shrinkage(self, dtype: ir.DataType) -> ir.Value:
         """`1 - lr · weight_decay`."""
-        return self._cached("shrinkage", dtype, lambda: 1 - self._lr() * self.given["weight_decay"])
+        return self._cached("shrinkage", dtype, lambda: 1 - self.lr * self.given["weight_decay"])
 
     def _correction(self, beta: str) -> Any:
-        """`1 - βᵗ` in float64: in float32 most of its digits are lost where β is near 1."""
-        power = self.op.Pow(self.op.constant(self.given[beta], ir.DataType.DOUBLE), self._turns())
-        return 1 - power
+        """`1 - βᵗ`, which is `1 - e⁻ˢ` with `s = -t · log β`: all its digits without float64.
 
-    def _turns(self) -> ir.Value:
-        assert self.count is not None  # noqa: S101 - optimizers that correct means count steps
-        made: ir.Value = self.op.cast(self.count, ir.DataType.DOUBLE)
-        return made
-
-    def _lr(self) -> Any:
-        return self.op.cast(self.lr, ir.DataType.DOUBLE)
+        Near 0 the difference would lose them: there it is the series `s - s²/2! + s³/3! - …`.
+        """
+        op, dtype = self.op, self.lr.dtype
+        assert self.count is not None and dtype is not None  # noqa: PT018, S101 - both are set
+        s = op.cast(self.count, dtype) * -math.log(self.given[beta])
+        powers = np.arange(1, TERMS + 1, dtype=dtype.numpy())
+        signed = np.array([-((-1.0) ** k) / math.factorial(k) for k in range(1, TERMS + 1)])
+        series = op.ReduceSum(op.Pow(s, powers) * signed.astype(dtype.numpy()), keepdims=0)
+        return op.Where(op.Less(s, 0.5), series, 1 - op.Exp(-s))
 
     def _cached(self, what: str, dtype: ir.DataType, make: Callable[[], Any]) -> ir.Value:
         if (what, dtype) not in self._scalars:
