@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from gradtool import body_inputs
 from gradtool.errors import ModelError
 from gradtool.graph import walk
-from gradtool.sequence_rules import is_tensor, mark_empty
+from gradtool.sequence_rules import mark_empty
 
 # Longer vectors hold data, not sizes.
 MOST_ELEMENTS = 4096
@@ -39,15 +40,26 @@ def infer(model: ir.Model) -> tuple[Unknown, ...]:
     Raises:
         ModelError: a node cannot have the inputs that it has.
     """
-    _erase(model)
+    _erase_outputs(model)
+    body_inputs.forget(model)
     mark_empty(model)
     with _hidden(_unreadable(model)):
-        _run(model)
-        while _widen(model):
-            _erase_outputs(model)  # what was found with the shapes that a loop starts with
-            _run(model)
+        while not _settled(model):
+            _erase_outputs(model)
+            body_inputs.refresh(model)
     _read_constants(model)
     return _unknown(model)
+
+
+def _settled(model: ir.Model) -> bool:
+    """Infer once; whether bodies were given what they were taken to be given."""
+    try:
+        _run(model)
+    except ModelError:
+        if body_inputs.correct(model):
+            return False
+        raise
+    return not body_inputs.correct(model)
 
 
 def strip(model: ir.Model) -> None:
@@ -80,39 +92,6 @@ def _read_constants(model: ir.Model) -> None:
             node.outputs[0].const_value = ir.convenience.get_const_tensor(node.outputs[0])
 
 
-def _widen(model: ir.Model) -> bool:
-    """Give a loop's carried value a symbol for each size that a turn of the loop changes.
-
-    A loop body was inferred with the shapes that its values start with. Returns whether any
-    changed, so that inference must run again.
-    """
-    changed = False
-    for node in walk.nodes(model.graph):
-        if node.op_type != "Loop" or node.domain:
-            continue
-        body = node.attributes["body"].as_graph()
-        for before, after in zip(body.inputs[2:], body.outputs[1:], strict=False):
-            shape = _widened(before, after)
-            if shape is not None:
-                before.shape = shape
-                changed = True
-    return changed
-
-
-def _widened(before: ir.Value, after: ir.Value) -> ir.Shape | None:
-    """The shape of a carried value where a turn of the loop changes it, else None."""
-    if before.shape is None and not is_tensor(before):
-        return after.shape
-    if before.shape is None or after.shape is None or len(before.shape) != len(after.shape):
-        return None
-    own = [f"{before.name}_dim{axis}" for axis in range(len(before.shape))]
-    dims = [
-        size if size in (turned, name) else ir.SymbolicDim(name)
-        for name, size, turned in zip(own, before.shape, after.shape, strict=True)
-    ]
-    return ir.Shape(dims) if dims != list(before.shape) else None
-
-
 def _one_line(error: BaseException) -> str:
     cause = error.__cause__
     reason = f"{error}: {cause}" if cause is not None else str(error)
@@ -135,18 +114,6 @@ def _erase_outputs(model: ir.Model) -> None:
             output.type = None
             output.const_value = None
     strip(model)
-
-
-def _erase(model: ir.Model) -> None:
-    _erase_outputs(model)
-    for node in walk.nodes(model.graph):
-        if node.op_type in ("Loop", "Scan") and not node.domain:
-            for value in node.attributes["body"].as_graph().inputs:
-                value.shape = None
-        if node.op_type == "Loop" and not node.domain:
-            formal = node.attributes["body"].as_graph().inputs[:2]
-            for value, dtype in zip(formal, (ir.DataType.INT64, ir.DataType.BOOL), strict=False):
-                value.shape, value.type = ir.Shape([]), ir.TensorType(dtype)
 
 
 def _unreadable(model: ir.Model) -> list[ir.Value]:

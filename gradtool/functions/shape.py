@@ -19,13 +19,13 @@ def slice_grad(op, dy, shape, starts, ends, axes=None, steps=None):
 
     With unit steps that is a border of zeros; else positions are sliced as x was.
     """
-    ranks = range(len(dy.shape)) if axes is None else integers(axes)
+    ranks = _sliced(starts) if axes is None else integers(axes)
     unit = steps is None or set(integers(steps) or [0]) == {1}
     if ranks is None or not unit:
         source = op.Slice(positions(op, shape), starts, ends, axes, steps)
         return add_positions(op, dy, source, shape)
 
-    ranks = [axis % len(dy.shape) for axis in ranks][: starts.shape[0]]
+    ranks = [axis % len(dy.shape) for axis in ranks]
     return op.pad(dy, _around(op, dy, shape, starts, ranks), ranks)
 
 
@@ -43,6 +43,12 @@ def _around(op, dy, shape, starts, axes):
     first = op.Min(op.Max(first, 0), sizes)
     after = sizes - first - op.Gather(op.shape(dy), axes)
     return op.Concat(first, after, axis=0)
+
+
+def _sliced(starts):
+    """The axes of a slice that names none: the first ones, None where their number is open."""
+    count = starts.shape[0]
+    return range(count) if isinstance(count, int) else None
 
 
 @composite("PadGrad", shapes=like_shape)
