@@ -20,6 +20,7 @@ from gradtool.passes.backward import (
     needed,
 )
 from gradtool.passes.heads import heads_of
+from gradtool.passes.lift_initializers import lift_initializers
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.narrow_places import narrow_places
@@ -98,8 +99,9 @@ def training_graph(
         require_loss(model)
     meta, model = model.meta, model if own else model.clone()
     forward = len(model.graph)
-    leaves = reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
     op = Builder(model, names=Names.of(model))
+    lift_initializers(op)
+    leaves = reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
     op.ste, op.on_node = ste, on_node
     _mark(list(model.graph), op.names)
     warnings = _into_training_form(op, train_mode=train_mode)

@@ -1,0 +1,35 @@
+"""Initializers of bodies become those of the main graph, which every body can read.
+
+What is differentiated moves from one body to another, and a weight of a loop is trained as well.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from gradtool.builder import Builder
+
+
+def lift_initializers(op: Builder) -> None:
+    """Move them, in place. One that is also an input of its body is what it begins with: it stays."""
+    found = [
+        (graph, value)
+        for graph in op.model.graph.subgraphs()
+        for value in graph.initializers.values()
+        if value not in graph.inputs
+    ]
+    main = op.model.graph
+    for graph, value in found:
+        _return_copies(op, graph, value)
+        del graph.initializers[value.name or ""]
+        if value.name in main.initializers:
+            value.name = op.names.fresh(value.name or "constant")
+        main.register_initializer(value)
+
+
+def _return_copies(op: Builder, graph: ir.Graph, value: ir.Value) -> None:
+    """A body returns what it computes, not what is outside of it."""
+    for slot, output in enumerate(graph.outputs):
+        if output is value:
+            with op.inside(graph):
+                graph.outputs[slot] = op.Identity(value)
