@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 OPTIMIZERS = ("none", "sgd", "momentum", "adam", "adamw", "adagrad")
 SEARCHED = ("min-cut", "optimal")
 SOLVERS = ("auto", "native", "compiled", "cp-sat")
+_LEAST_SHARE = 0.1  # of a time limit, for the search however long reading takes
 GOALS = {
     "plan_file": "--plan", "frontier": "--frontier", "max_batch": "--max-batch",
     "checkpoints": "--checkpoints", "budget": "--budget", "max_slowdown": "--max-slowdown",
@@ -51,7 +52,8 @@ budget_options = together(
                  help="What extra work is: FLOPs, time measured now on the CPU, or the times in a "
                       "file of gradtool run --profile."),
     click.option("--time-limit", "seconds", metavar="30s", callback=_seconds,
-                 help="Search harder for this long, and no longer."),
+                 help="Search harder, until the command has taken this long: reading and writing "
+                      "count, and leave a tenth of it at least."),
     click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True,
                  help="Search in compiled code, and with OR-tools as well (both of the extra "
                       "solver), which goes further; auto: compiled, with --time-limit only."),
@@ -86,6 +88,16 @@ def goal_of(options: Mapping[str, Any]) -> str:
     if found[0] in ("frontier", "max_batch") and options["output"] is not None:
         raise UsageError(f"{GOALS[found[0]]} writes nothing: leave out -o")
     return found[0]
+
+
+def within_limit(options: Mapping[str, Any], spent: float) -> dict[str, Any]:
+    """The options with the seconds that `--time-limit` leaves for the search, of those `spent`.
+
+    Writing takes about as long as reading did, so that is set aside too.
+    """
+    limit = options["seconds"]
+    left = limit if limit is None else max(limit - 2 * spent, _LEAST_SHARE * limit)
+    return {**options, "seconds": left}
 
 
 def asked(options: Mapping[str, Any]) -> Asked:

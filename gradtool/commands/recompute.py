@@ -52,9 +52,12 @@ def command(
 
     Writes MODEL.recompute.onnx, or with -o FILE.json the plan alone.
     """
+    from time import perf_counter
+
     from gradtool.commands import curves, writing
     from gradtool.commands.workloads import open_workloads
 
+    began = perf_counter()
     goal = budgeting.goal_of(options)
     if goal not in curves.SHOWN:
         budgeting.asked(options).plans()
@@ -62,7 +65,8 @@ def command(
     if goal not in curves.SHOWN:
         writing.require_target(asked.source, "recompute", options)
     (opened,) = open_workloads(ctx, asked.sources, sizes=asked.sizes, options=asked.options)
+    chosen = budgeting.within_limit(opened.options, perf_counter() - began)
     if goal in curves.SHOWN:
-        curves.SHOWN[goal](ctx, opened, options)
+        curves.SHOWN[goal](ctx, opened, {**options, "seconds": chosen["seconds"]})
     else:
-        writing.write(ctx, opened, budgeting.asked(opened.options).plans(), "recompute", options)
+        writing.write(ctx, opened, budgeting.asked(chosen).plans(), "recompute", options)

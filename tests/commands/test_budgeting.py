@@ -6,6 +6,7 @@ import pytest
 from deep import deep
 
 import gradtool as gt
+from gradtool.commands import budgeting
 from gradtool.planning.polish import finish
 
 
@@ -167,3 +168,10 @@ def test_a_solver_that_is_not_installed_is_one_line_and_exit_1(run, net, goal, m
 
     assert outcome.code == 1
     assert "OR-tools is not installed: pip install 'gradtool[solver]'" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("limit", "spent", "left"), [(None, 3.0, None), (30.0, 5.0, 20.0), (5.0, 4.0, 0.5)]
+)
+def test_reading_and_writing_count_towards_a_time_limit(limit, spent, left):
+    assert budgeting.within_limit({"seconds": limit}, spent)["seconds"] == left
