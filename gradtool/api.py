@@ -213,10 +213,51 @@ def save(
     has one output.
     The graph is left as it is, unless it is the caller's `own` and of no more use: then no copy of
     it is made.
+    What is written was checked: by ONNX's checker, and by onnxruntime where it is installed.
 
     Raises:
         UsageError: the output exists and `force` is not given, or cannot be written.
+        InvalidResult: the graph is not valid, and was not written.
     """
+    return io.save(
+        model_of(graph), path, force=force, external_data=external_data,
+        finish=_finish(functions=functions, barrier=barrier, portable=portable, say=say),
+        own=own, stock=True, say=say,
+    )  # fmt: skip
+
+
+def save_split(
+    halves: Split,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    force: bool = False,
+    external_data: Literal["auto", "always", "never"] = "auto",
+    functions: bool = False,
+    portable: bool = False,
+    own: bool = False,
+    say: Callable[[str], object] | None = None,
+) -> list[tuple[Path, int]]:
+    """Write the two halves of a step, never a new one beside an old one; as `save` does.
+
+    Raises:
+        UsageError: an output exists and `force` is not given, or cannot be written.
+        InvalidResult: a half is not valid, and neither was written.
+    """
+    return io.save_together(
+        list(zip((halves.forward, halves.backward), paths, strict=True)),
+        force=force, external_data=external_data,
+        finish=_finish(functions=functions, portable=portable), own=own, stock=True, say=say,
+    )  # fmt: skip
+
+
+def _finish(
+    *,
+    functions: bool,
+    portable: bool,
+    barrier: bool = False,
+    say: Callable[[str], object] | None = None,
+) -> Callable[[ir.Model], None]:
+    """What turns a graph into one of standard operators, on the copy that is written."""
 
     def finish(model: ir.Model) -> None:
         if any(is_update(node) for node in walk.nodes(model.graph)):
@@ -228,9 +269,7 @@ def save(
             set_barriers(model, say=say)
         ort_options.mark(model)
 
-    return io.save(
-        model_of(graph), path, force=force, external_data=external_data, finish=finish, own=own
-    )
+    return finish
 
 
 def plan(graph: Graph, *, dims: Mapping[str, int] | None = None) -> Plan:

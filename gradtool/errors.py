@@ -8,7 +8,8 @@
     ├── NotDifferentiable       3   no gradient exists, or none is registered
     │   ├── UnsupportedGradient 3   one node, seen by a rule
     │   └── Unreachable         3   a value that the loss does not depend on
-    └── DeviceError             4   the device is missing or out of memory
+    ├── DeviceError             4   the device is missing or out of memory
+    └── InvalidResult          70   what was made is not a valid model: a bug in gradtool
 
 The number is the exit code. A message is one line: what, where, what to do.
 """
@@ -84,6 +85,18 @@ class DeviceError(GradtoolError):
     """The device that was asked for is missing, broken or out of memory."""
 
     exit_code = 4
+
+
+class InvalidResult(GradtoolError):
+    """A model that was made and must not be written, because it is not valid."""
+
+    exit_code = 70
+
+    def __init__(self, judge: str, reason: str) -> None:
+        super().__init__(
+            f"a bug in gradtool: {judge} refuses the result, and nothing was written: {reason}; "
+            "please report it with the command and the model"
+        )
 
 
 def _again(

@@ -81,6 +81,7 @@ def test_the_manifest_is_one(repository, tmp_path):
     [
         ("models/net.onnx", True),
         ("net.onnx.data", True),
+        ("net.onnx.0123456789abcdef.data", True),
         ("gradtool.toml", True),
         ("sub/pyproject.toml", True),
         ("gradtool-baseline/net.json", True),

@@ -93,19 +93,19 @@ def command(
     loaded = open_model(ctx, asked.source, dims, shapes, batch, opset)
     training = differentiate(ctx, loaded, {**asked.options, "loss_seed": split})
     halves = api.split(training) if split else None
-    graphs: list[Any] = [halves.forward, halves.backward] if halves else [training]
-    written = [
-        api.save(
-            graph,
-            path,
-            force=force,
-            external_data=external_data,
-            functions=functions,
-            portable=portable,
-            own=True,
-        )
-        for graph, path in zip(graphs, targets, strict=True)
-    ]
+    how: dict[str, Any] = {
+        "force": force,
+        "external_data": external_data,
+        "functions": functions,
+        "portable": portable,
+        "own": True,
+        "say": lambda line: say(ctx, line),
+    }
+    written = (
+        api.save_split(halves, targets, **how)
+        if halves
+        else [api.save(training, targets[0], **how)]
+    )
     remember(asked.source)
     _show(ctx, asked.source, training, written, form, halves.saved if halves else ())
 

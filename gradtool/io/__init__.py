@@ -6,7 +6,7 @@ from gradtool.io.functions import inline_functions
 from gradtool.io.limits import Limits
 from gradtool.io.load import from_proto, load
 from gradtool.io.mapped import array
-from gradtool.io.save import save
+from gradtool.io.save import save, save_together
 
 __all__ = [
     "Limits",
@@ -18,5 +18,6 @@ __all__ = [
     "parse_shape",
     "save",
     "save_arrays",
+    "save_together",
     "symbols",
 ]

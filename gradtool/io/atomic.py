@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from gradtool.errors import UsageError
+from gradtool.io.staging import alone, staging
 
 MODELS = (".onnx", ".onnxtxt")
 
@@ -66,33 +66,50 @@ def require_targets(paths: Mapping[str, str | os.PathLike[str]], *, force: bool)
         found[real] = flag
 
 
-def write(outputs: Sequence[Output]) -> None:
-    """Write all outputs to the disk, then rename them into place in the order given.
+def write(outputs: Sequence[Output], *, together: bool = False) -> None:
+    """Write all outputs to the disk, then let them appear in the order given.
 
-    If anything fails before the first rename, nothing has changed; if a later rename fails, the
-    earlier ones are taken back. Nothing else is left behind.
+    If anything fails before the first appears, nothing has changed; if it fails later, those that
+    appeared are taken back.  Files of which one alone is of no use are written `together`: a
+    process that is killed may leave the first of them alone, but never old beside new.
 
     Raises:
         UsageError: the system refused, and why.
     """
-    temporary = {output.path: _beside(output.path, "tmp") for output in outputs}
     try:
-        for output in outputs:
-            _fill(temporary[output.path], output)
-        _rename(temporary)
+        with ExitStack() as stack:
+            ready = _ready(outputs, stack)
+            _appear(ready, together=together)
     except OSError as error:
         where = outputs[-1].path
         raise UsageError(f"{where}: cannot be written: {error.strerror or error}") from error
-    finally:
-        _remove(temporary.values())
 
 
-def _beside(path: Path, what: str) -> Path:
-    """A new name in the same folder, short enough whatever the path's own."""
-    return path.with_name(f".{path.name[:100]}.{secrets.token_hex(6)}.{what}")
+@dataclass(frozen=True)
+class _Ready:
+    """A file that is written, the place it shall have, and where what is there now is kept."""
+
+    written: Path
+    place: Path
+    backup: Path
 
 
-def _fill(path: Path, output: Output) -> None:
+def _ready(outputs: Sequence[Output], stack: ExitStack) -> list[_Ready]:
+    stages = {
+        folder: stack.enter_context(staging(folder))
+        for folder in dict.fromkeys(output.path.parent for output in outputs)
+    }
+    ready = []
+    for number, output in enumerate(outputs):
+        stage = stages[output.path.parent]
+        each = _Ready(stage / f"{number}.new", output.path, stage / f"{number}.old")
+        fill(each.written, output)
+        ready.append(each)
+    return ready
+
+
+def fill(path: Path, output: Output) -> None:
+    """Write an output to the disk at another path, with the permissions of what is there now."""
     with path.open("xb") as file:
         output.fill(file)
         file.flush()
@@ -101,43 +118,42 @@ def _fill(path: Path, output: Output) -> None:
         path.chmod(output.path.stat().st_mode & 0o7777)
 
 
-def _rename(temporary: dict[Path, Path]) -> None:
-    backups: dict[Path, Path | None] = {}
-    try:
-        for path, written in temporary.items():
-            if len(temporary) > 1:
-                backups[path] = _backup(path)
-            written.replace(path)
-    except BaseException:
-        for path, backup in backups.items():
-            if backup is not None:
-                backup.replace(path)
-            elif not temporary[path].exists():
-                path.unlink(missing_ok=True)
-        raise
-    finally:
-        _remove(backup for backup in backups.values() if backup is not None)
-    for folder in {path.parent: None for path in temporary}:
-        _sync_folder(folder)
+def _appear(ready: Sequence[_Ready], *, together: bool) -> None:
+    """Rename the files into place; what was there is kept until all are."""
+    with ExitStack() as stack:
+        for folder in sorted({each.place.parent for each in ready}):
+            stack.enter_context(alone(folder))
+        there = [each for each in ready if each.place.exists()] if len(ready) > 1 else []
+        moved: list[_Ready] = []
+        try:
+            for each in reversed(there):
+                _keep(each, away=together and each is not there[0])
+            for each in ready:
+                each.written.replace(each.place)
+                moved.append(each)
+                sync_folder(each.place.parent)
+        except BaseException:
+            for each in there:
+                if each.backup.exists():
+                    each.backup.replace(each.place)
+            for each in moved:
+                if each not in there:
+                    each.place.unlink(missing_ok=True)
+            raise
 
 
-def _backup(path: Path) -> Path | None:
-    """A second name for what is there now, None where there is nothing or links are not had."""
-    if not path.exists():
-        return None
-    backup = _beside(path, "old")
-    backup.hardlink_to(path)
-    return backup
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
+def _keep(each: _Ready, *, away: bool) -> None:
+    """Give what is there now a second name, or only that one; links are not had everywhere."""
+    if away:
+        each.place.replace(each.backup)
+        sync_folder(each.place.parent)
+    else:
         with suppress(OSError):
-            path.unlink(missing_ok=True)
+            each.backup.hardlink_to(each.place)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the renames last. Not every system lets a folder be opened."""
+def sync_folder(folder: Path) -> None:
+    """Make renames last. Not every system lets a folder be opened."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

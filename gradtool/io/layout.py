@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.graph import walk
+from gradtool.io.data_file import DataFile, Placed, is_data_of
 from gradtool.io.mapped import MappedTensor
 from gradtool.io.zeros import Zeros
 
@@ -22,60 +23,23 @@ LARGEST_INLINE = 1_932_735_283
 # Runtimes want the values of small tensors at hand to infer shapes.
 SMALLEST_EXTERNAL = 1024
 _PAGE, _LINE = 4096, 64
-_CHUNK = 1 << 26
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A tensor and where its bytes start in the data file."""
-
-    tensor: ir.TensorProtocol
-    offset: int
-
-
-@dataclass(frozen=True)
-class DataPlan:
-    """The data file to be written beside a model; no tensors, no file."""
-
-    path: Path
-    tensors: tuple[Placed, ...]
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return max((p.offset + p.tensor.nbytes for p in self.tensors), default=0)
-
-    def write(self, file: BinaryIO) -> None:
-        """Write the tensors at their places, gaps filled with zeros.
-
-        Zeros are holes, where the file system has such.
-        """
-        for placed in self.tensors:
-            if isinstance(placed.tensor, Zeros):
-                continue
-            file.seek(placed.offset)
-            memory = _memory(placed.tensor)
-            starts = range(0, len(memory), _CHUNK)
-            file.writelines(memory[start : start + _CHUNK] for start in starts)
-        file.truncate(self.size)
-
-
-def arrange(model: ir.Model, target: Path, where: Where) -> DataPlan:
+def arrange(model: ir.Model, target: Path, where: Where) -> DataFile:
     """Give every initializer its place, in the model given: inline, kept, or in a data file.
 
     Raises:
         UsageError: all must be inline and they are too many bytes for that.
     """
-    path = target.with_name(f"{target.name}.data")
     slots = list(_slots(model))
     movable = [slot for slot in slots if not _absent(slot.tensor)]
     kept = [slot for slot in movable if where != "never" and _stays(slot.tensor, target.parent)]
     moved = _unkept(movable, kept)
     beside = where == "auto" and _has_data_file(slots) and any(map(_is_large_zeros, moved))
     external = _is_external(moved, where)
-    if (external or beside) and any(_file(slot.tensor) == path for slot in kept):
+    if (external or beside) and any(_is_replaced(slot.tensor, target) for slot in kept):
         external = True
-        kept = [slot for slot in kept if _file(slot.tensor) != path]
+        kept = [slot for slot in kept if not _is_replaced(slot.tensor, target)]
         moved = _unkept(movable, kept)
     large = [slot for slot in moved if slot.tensor.nbytes > SMALLEST_EXTERNAL]
     outside = [slot for slot in large if external or (beside and _is_large_zeros(slot))]
@@ -89,7 +53,11 @@ def arrange(model: ir.Model, target: Path, where: Where) -> DataPlan:
     for slot in inline:
         if isinstance(slot.tensor, ir.ExternalTensor):
             slot.put(_inline(slot.tensor))
-    return DataPlan(path, tuple(_place(outside, path)))
+    places = list(_places(outside))
+    data = DataFile.of(target, [Placed(slot.tensor, offset) for slot, offset in places])
+    for slot, offset in places:
+        slot.put(_external(slot, data.path.name, offset))
+    return data
 
 
 def inline(model: ir.Model) -> None:
@@ -137,9 +105,10 @@ def _absent(tensor: ir.TensorProtocol) -> bool:
     return isinstance(tensor, MappedTensor) and tensor.absent
 
 
-def _file(tensor: ir.TensorProtocol) -> Path | None:
+def _is_replaced(tensor: ir.TensorProtocol, target: Path) -> bool:
+    """Whether a tensor lies in the data file of the model that is written over."""
     file = tensor.file if isinstance(tensor, MappedTensor) else None
-    return None if file is None else file.path
+    return file is not None and is_data_of(file.path, target)
 
 
 def _stays(tensor: ir.TensorProtocol, folder: Path) -> bool:
@@ -165,39 +134,34 @@ def _has_data_file(slots: list[_Slot]) -> bool:
     return any(isinstance(slot.tensor, ir.ExternalTensor) for slot in slots)
 
 
-def _place(slots: list[_Slot], path: Path) -> Iterator[Placed]:
-    """Put the slots' tensors one after the other, large ones at the start of a page.
+def _places(slots: list[_Slot]) -> Iterator[tuple[_Slot, int]]:
+    """Where the slots' tensors start, one after the other, large ones at the start of a page.
 
     Zeros come last, all in one place.
     """
     end = 0
     zeros: int | None = None
     for slot in sorted(slots, key=_is_large_zeros):
-        tensor = slot.tensor
         shared = _is_large_zeros(slot)
-        align = _PAGE if shared or tensor.nbytes >= _PAGE else _LINE
+        align = _PAGE if shared or slot.tensor.nbytes >= _PAGE else _LINE
         offset = -(-end // align) * align if zeros is None else zeros
         zeros = offset if shared else None
-        end = max(end, offset + tensor.nbytes)
-        slot.put(
-            ir.ExternalTensor(
-                path.name,
-                offset,
-                tensor.nbytes,
-                tensor.dtype,
-                shape=ir.Shape(tensor.shape.numpy()),
-                name=tensor.name or slot.name,
-                doc_string=tensor.doc_string,
-                metadata_props=dict(tensor.metadata_props),
-            )
-        )
-        yield Placed(tensor, offset)
+        end = max(end, offset + slot.tensor.nbytes)
+        yield slot, offset
 
 
-def _memory(tensor: ir.TensorProtocol) -> memoryview:
-    if isinstance(tensor, MappedTensor):
-        return tensor.memory()
-    return memoryview(tensor.tobytes())
+def _external(slot: _Slot, location: str, offset: int) -> ir.ExternalTensor:
+    tensor = slot.tensor
+    return ir.ExternalTensor(
+        location,
+        offset,
+        tensor.nbytes,
+        tensor.dtype,
+        shape=ir.Shape(tensor.shape.numpy()),
+        name=tensor.name or slot.name,
+        doc_string=tensor.doc_string,
+        metadata_props=dict(tensor.metadata_props),
+    )
 
 
 def _inline(tensor: ir.ExternalTensor) -> ir.TensorProtocol:

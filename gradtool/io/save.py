@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
@@ -12,10 +13,20 @@ import onnx_ir as ir
 
 from gradtool import shapes
 from gradtool.errors import UsageError
-from gradtool.io import atomic, layout
+from gradtool.io import atomic, data_file, layout, valid
 from gradtool.io.read import TEXT_SUFFIX
 
 STDOUT = "-"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A model that is ready to be written: its outputs in order, and what they leave unused."""
+
+    path: Path
+    outputs: tuple[atomic.Output, ...]
+    size: int
+    outdated: tuple[Path, ...] = ()
 
 
 def save(
@@ -26,6 +37,8 @@ def save(
     external_data: layout.Where = "auto",
     finish: Callable[[ir.Model], object] = lambda _: None,
     own: bool = False,
+    stock: bool = False,
+    say: valid.Say | None = None,
 ) -> tuple[Path, int]:
     """Write a model; return its path and the bytes written, those of its data file included.
 
@@ -33,24 +46,67 @@ def save(
     the same folder already are referred to, not copied; tensors whose data is absent keep their
     reference. The model given is not changed, unless it is our `own`: `finish` is called on the
     copy that is written.
+    ONNX's checker must take it, and with `stock` onnxruntime too, where it is installed; `say` is
+    told of what they refuse for reasons of their own.
 
     Raises:
         UsageError: the output exists and `force` is not given, or it cannot be written.
+        InvalidResult: what would be written is not valid.
     """
-    copy = model if own else model.clone()
-    finish(copy)
-    shapes.strip(copy)
-    if os.fspath(path) == STDOUT:
-        return Path(STDOUT), _to_stdout(copy, external_data)
+    ((written, size),) = save_together(
+        [(model, path)],
+        force=force, external_data=external_data, finish=finish, own=own, stock=stock, say=say,
+    )  # fmt: skip
+    return written, size
+
+
+def save_together(
+    models: Sequence[tuple[ir.Model, str | os.PathLike[str]]],
+    *,
+    force: bool = False,
+    external_data: layout.Where = "auto",
+    finish: Callable[[ir.Model], object] = lambda _: None,
+    own: bool = False,
+    stock: bool = False,
+    say: valid.Say | None = None,
+) -> list[tuple[Path, int]]:
+    """Write models of which one is of no use without the others, as `save` does."""
+    ready = []
+    for model, path in models:
+        with valid.Judge(model.meta.get("gradtool.path"), stock=stock, say=say) as judge:
+            copy = model if own else model.clone()
+            finish(copy)
+            shapes.strip(copy)
+            if os.fspath(path) == STDOUT:
+                ready.append(_to_stdout(copy, external_data, judge))
+            else:
+                ready.append(_to_file(copy, path, force, external_data, judge))
+    data = [output for each in ready for output in each.outputs[1:]]
+    atomic.write(
+        [*data, *(output for each in ready for output in each.outputs[:1])],
+        together=len(ready) > 1,
+    )
+    data_file.remove_unused([path for each in ready for path in each.outdated])
+    return [(each.path, each.size) for each in ready]
+
+
+def _to_file(
+    model: ir.Model,
+    path: str | os.PathLike[str],
+    force: bool,  # noqa: FBT001
+    external_data: layout.Where,
+    judge: valid.Judge,
+) -> Written:
     target = atomic.target(path, force=force)
-    data = layout.arrange(copy, target, external_data)
-    content = _text(copy) if target.suffix == TEXT_SUFFIX else _bytes(copy)
+    data = layout.arrange(model, target, external_data)
+    proto = ir.serde.serialize_model(model)
+    content = _text(proto) if target.suffix == TEXT_SUFFIX else _bytes(proto)
+    judge.check(proto)
     outputs = [atomic.Output(target, lambda file: file.write(content))]
     if data.tensors:
-        atomic.target(data.path, force=force)
-        outputs.insert(0, atomic.Output(data.path, data.write))
-    atomic.write(outputs)
-    return Path(path), len(content) + data.size
+        outputs.append(atomic.Output(data.path, data.write))
+    outdated = data_file.outdated(target, plain=bool(data.tensors))
+    return Written(Path(path), tuple(outputs), len(content) + data.size, tuple(outdated))
 
 
 def require_stdout(external_data: layout.Where) -> None:
@@ -65,18 +121,20 @@ def require_stdout(external_data: layout.Where) -> None:
         raise UsageError("standard output is a terminal: name a file with -o, or redirect")
 
 
-def _to_stdout(model: ir.Model, external_data: layout.Where) -> int:
+def _to_stdout(model: ir.Model, external_data: layout.Where, judge: valid.Judge) -> Written:
     require_stdout(external_data)
     layout.inline(model)
-    content = _bytes(model)
+    proto = ir.serde.serialize_model(model)
+    content = _bytes(proto)
+    judge.check(proto)
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
-    return len(content)
+    return Written(Path(STDOUT), (), len(content))
 
 
-def _bytes(model: ir.Model) -> bytes:
+def _bytes(proto: onnx.ModelProto) -> bytes:
     try:
-        content: bytes = ir.serde.serialize_model(model).SerializeToString(deterministic=True)
+        content: bytes = proto.SerializeToString(deterministic=True)
     except ValueError as error:
         raise UsageError(
             f"the model is too large for one protobuf ({error}); use --external-data auto"
@@ -84,5 +142,5 @@ def _bytes(model: ir.Model) -> bytes:
     return content
 
 
-def _text(model: ir.Model) -> bytes:
-    return onnx.printer.to_text(ir.serde.serialize_model(model)).encode()
+def _text(proto: onnx.ModelProto) -> bytes:
+    return onnx.printer.to_text(proto).encode()

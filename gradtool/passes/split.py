@@ -47,11 +47,14 @@ def split(model: ir.Model) -> Split:
     """
     if not is_training_graph(model):
         raise UsageError("the model holds no gradients to split off")
-    model = model.clone()
+    meta, model = model.meta, model.clone()
     repeat_layouts(model)
     saved = tuple(v.name or "" for v in crossing(model).values)
     late = {v.name or "" for v in model.graph.outputs if _is_late(v)}
-    return Split(_forward(model, late, saved), _backward(model, late, saved), saved)
+    halves = _forward(model, late, saved), _backward(model, late, saved)
+    for half in halves:
+        half.meta.update(meta)
+    return Split(*halves, saved)
 
 
 def _is_late(value: ir.Value) -> bool:

@@ -1,6 +1,7 @@
 import hashlib
 import io as streams
 import os
+import re
 import subprocess
 import sys
 import types
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from data_files import data_of
 
 from gradtool import io
 from gradtool.errors import UsageError
@@ -177,7 +179,7 @@ def test_always_writes_the_weights_beside_the_model(write, weighted, tmp_path):
     model = io.load(write(weighted(1000)))
     path, size = io.save(model, tmp_path / "out.onnx", external_data="always")
 
-    data = tmp_path / "out.onnx.data"
+    data = data_of(path)
     assert size == path.stat().st_size + data.stat().st_size == path.stat().st_size + 4000
     np.testing.assert_array_equal(
         io.array(io.load(path).graph.initializers["w"].const_value),
@@ -186,12 +188,37 @@ def test_always_writes_the_weights_beside_the_model(write, weighted, tmp_path):
     onnx.checker.check_model(str(path))
 
 
-def test_a_data_file_that_exists_needs_force(write, weighted, tmp_path):
+def test_data_has_a_name_of_its_content(write, weighted, tmp_path):
+    first, second = (io.load(write(weighted(n), f"{n}.onnx")) for n in (1000, 1001))
+    found = []
+    for model in (first, second, first):
+        io.save(model, tmp_path / "out.onnx", external_data="always", force=True)
+        found.append(data_of(tmp_path / "out.onnx").name)
+
+    assert all(re.fullmatch(r"out\.onnx\.[0-9a-f]{16}\.data", name) for name in found)
+    assert found[0] == found[2] != found[1]
+    assert names(tmp_path) == ["1000.onnx", "1001.onnx", "out.onnx", found[0]]
+
+
+def test_data_that_another_model_refers_to_stays(write, weighted, tmp_path):
+    first, second = (io.load(write(weighted(n), f"{n}.onnx")) for n in (1000, 1001))
+    io.save(first, tmp_path / "out.onnx", external_data="always")
+    kept = data_of(tmp_path / "out.onnx")
+    (tmp_path / "other.onnx").write_bytes((tmp_path / "out.onnx").read_bytes())
+    io.save(second, tmp_path / "out.onnx", external_data="always", force=True)
+
+    assert kept.exists()
+    assert io.array(io.load(tmp_path / "other.onnx").graph.initializers["w"].const_value)[-1] == 999
+
+
+@pytest.mark.parametrize("referring", ["out.onnx", "other.onnx"])
+def test_data_of_a_plain_name_goes_with_its_model_alone(write, external, weighted, tmp_path, referring):
+    (tmp_path / "out.onnx.data").write_bytes(bytes(8000))
+    write(external([2000], location="out.onnx.data"), referring)
     model = io.load(write(weighted(1000)))
-    (tmp_path / "out.onnx.data").touch()
-    with pytest.raises(UsageError, match=r"out\.onnx\.data exists"):
-        io.save(model, tmp_path / "out.onnx", external_data="always")
-    assert names(tmp_path) == ["model.onnx", "out.onnx.data"]
+    io.save(model, tmp_path / "out.onnx", external_data="always", force=True)
+
+    assert (tmp_path / "out.onnx.data").exists() == (referring == "other.onnx")
 
 
 def test_data_in_the_same_folder_is_referred_to(write, external, tmp_path):
@@ -210,7 +237,7 @@ def test_data_is_copied_into_another_folder(write, external, tmp_path):
     io.save(model, tmp_path / "other" / "out.onnx")
     again = io.load(tmp_path / "other" / "out.onnx")
 
-    assert names(tmp_path / "other") == ["out.onnx", "out.onnx.data"]
+    assert names(tmp_path / "other") == ["out.onnx", data_of(tmp_path / "other" / "out.onnx").name]
     assert io.array(again.graph.initializers["w0"].const_value)[-1] == 1999.0
 
 
@@ -255,7 +282,7 @@ def test_a_model_too_large_for_one_file_says_what_to_do(write, weighted, tmp_pat
         io.save(model, tmp_path / "out.onnx", external_data="never")
     io.save(model, tmp_path / "out.onnx")
 
-    assert (tmp_path / "out.onnx.data").stat().st_size == 4000
+    assert data_of(tmp_path / "out.onnx").stat().st_size == 4000
 
 
 def redirect(monkeypatch, file, *, terminal=False):

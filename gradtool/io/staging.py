@@ -1,0 +1,88 @@
+"""Hidden folders in which files are made ready, beside the place where they shall appear.
+
+Whoever writes holds a lock on his, which ends with him: one that nobody holds was left behind by a
+process that was killed, and the next one that writes there removes it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows, where an open file cannot be removed
+    fcntl = None  # type: ignore[assignment]
+
+PREFIX = ".gradtool-"
+
+
+@contextmanager
+def staging(folder: Path) -> Iterator[Path]:
+    """A new folder inside `folder`, removed in the end with all that is still in it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    sweep(folder)
+    made, held = _new(folder)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        _release(held)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what writers that are gone have left behind in a folder."""
+    for left in sorted(folder.glob(f"{PREFIX}*")):
+        held = _lock(left, wait=False)
+        if held is not None:
+            shutil.rmtree(left, ignore_errors=True)
+            _release(held)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """No other writer puts files into the folder meanwhile, where the system has locks."""
+    held = _lock(folder, wait=True)
+    try:
+        yield
+    finally:
+        _release(held)
+
+
+def _new(folder: Path) -> tuple[Path, int | None]:
+    while True:
+        made = folder / f"{PREFIX}{secrets.token_hex(6)}"
+        made.mkdir(mode=0o700)
+        held = _lock(made, wait=True)
+        if made.is_dir():  # nobody took it for left behind before it was held
+            return made, held
+        _release(held)
+
+
+def _lock(folder: Path, *, wait: bool) -> int | None:
+    """An open descriptor that holds the lock; None where it is taken, or cannot be had."""
+    if fcntl is None:
+        return None
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _release(descriptor: int | None) -> None:
+    if descriptor is not None:
+        with suppress(OSError):
+            os.close(descriptor)

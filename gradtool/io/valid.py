@@ -1,0 +1,139 @@
+"""What is about to be written must be a valid model: for ONNX's checker, and for onnxruntime.
+
+Weights are left out of what is checked: they count as inputs.  A file that is refused for what its
+source is refused for as well has no defect of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import onnx
+
+from gradtool.errors import InvalidResult, ModelError
+from gradtool.io import read, walk
+from gradtool.io.stock import Answer, Session, is_installed
+
+# Bytes. Shorter tensors may hold sizes, which shapes are inferred from.
+LARGEST_KEPT = 4096
+# Seconds, a fixed part and one for each node.
+TIME, TIME_PER_NODE = 20.0, 1e-3
+
+Say = Callable[[str], object]
+
+
+class Judge:
+    """Checks one model that came from a file, `source`; asks onnxruntime too, with `stock`.
+
+    `say` is told of what is no defect of ours.
+    """
+
+    def __init__(self, source: Path | None, *, stock: bool, say: Say | None) -> None:
+        self.source = source
+        self.say = say or (lambda _: None)
+        self._session = Session() if stock and is_installed() else None
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._session is not None:
+            self._session.close()
+
+    def check(self, proto: onnx.ModelProto) -> None:
+        """Check a message, whose weights are lost by it.
+
+        Raises:
+            InvalidResult: naming the node.
+        """
+        leave_out_weights(proto)
+        reason = _refusal(proto)
+        if reason and not self._source_is(_is_refused):
+            raise InvalidResult("ONNX's checker", reason)
+        if reason:
+            self.say(f"ONNX's checker refuses the source as it does the result: {reason}")
+        elif self._session is not None:
+            self._ask(self._session, proto)
+
+    def _ask(self, session: Session, proto: onnx.ModelProto) -> None:
+        answer = session.ask(proto.SerializeToString(), _patience(proto))
+        if answer is None or answer.loads:
+            return
+        plainly = _plainly(proto)
+        if plainly is None or plainly.loads:
+            reason = _one_line(answer.reason)
+            self.say(f"stock onnxruntime loads it with ORT_DISABLE_ALL only; else: {reason}")
+            return
+        reason = _one_line(plainly.reason)
+        if not self._source_is(_is_refused_plainly):
+            raise InvalidResult("onnxruntime", reason)
+        self.say(f"stock onnxruntime refuses the source as it does the result: {reason}")
+
+    def _source_is(self, refused: Callable[[onnx.ModelProto], bool]) -> bool:
+        if self.source is None:
+            return False
+        try:
+            proto = read.from_file(self.source)
+        except ModelError:
+            return False
+        leave_out_weights(proto)
+        return refused(proto)
+
+
+def _refusal(proto: onnx.ModelProto) -> str | None:
+    """Why ONNX's full check refuses a model."""
+    try:
+        onnx.checker.check_model(proto.SerializeToString(), full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        return _one_line(str(error))
+    return None
+
+
+def _is_refused(proto: onnx.ModelProto) -> bool:
+    return _refusal(proto) is not None
+
+
+def _plainly(proto: onnx.ModelProto) -> Answer | None:
+    session = Session("ORT_DISABLE_ALL")
+    try:
+        return session.ask(proto.SerializeToString(), _patience(proto))
+    finally:
+        session.close()
+
+
+def _is_refused_plainly(proto: onnx.ModelProto) -> bool:
+    answer = _plainly(proto)
+    return answer is not None and not answer.loads
+
+
+def _patience(proto: onnx.ModelProto) -> float:
+    return TIME + TIME_PER_NODE * len(proto.graph.node)
+
+
+def leave_out_weights(proto: onnx.ModelProto) -> None:
+    """Make inputs of all large tensors, those of subgraphs included, and of those elsewhere."""
+    top = proto.graph
+    given = {value.name for value in top.input}
+    for graph in list(walk.graphs(top)):
+        heavy = [tensor for tensor in graph.initializer if _is_heavy(tensor)]
+        if not heavy:
+            continue
+        kept = [tensor for tensor in graph.initializer if not _is_heavy(tensor)]
+        made = [
+            onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims)
+            for t in heavy
+            if t.name not in given
+        ]
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+        top.input.extend(made)
+
+
+def _is_heavy(tensor: onnx.TensorProto) -> bool:
+    external = tensor.data_location == onnx.TensorProto.EXTERNAL
+    return external or tensor.ByteSize() > LARGEST_KEPT
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:400]
