@@ -7,15 +7,15 @@ line.  There are integers and names in it: no time, no path, nothing measured.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from gradtool.check.cases import Case
 from gradtool.check.metrics import Metrics
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.io import atomic
+from gradtool.io import folders
 from gradtool.io.documents import read_document
 
 SCHEMA_VERSION = 1
@@ -90,35 +90,23 @@ def write(folder: Path, found: Iterable[tuple[Case, Metrics]]) -> list[Case]:
         GradtoolError: a plan was cut short by the clock: on another machine it may be another one.
         UsageError: a file cannot be written.
     """
-    changed, outputs = [], []
+    changed, files = [], {}
     for case, metrics in found:
         if metrics.cut_short:
             raise GradtoolError(f"case {case.name!r}: {CUT_SHORT}")
         path, data = path_of(folder, case), text(case, metrics).encode("ascii")
         if not path.is_file() or path.read_bytes() != data:
             changed.append(case)
-            outputs.append((path, data))
-    if outputs:
-        _make(folder)
-    atomic.write([atomic.Output(atomic.target(p, force=True), _filler(d)) for p, d in outputs])
+            files[path.name] = data
+    if files:
+        folders.write(folder, files)
     return changed
-
-
-def _filler(data: bytes) -> Callable[[BinaryIO], object]:
-    return lambda file: file.write(data)
 
 
 def orphans(folder: Path, cases: Iterable[Case]) -> list[str]:
     """Files in the folder of baselines that are of no case."""
     known = {path_of(folder, case).name for case in cases}
     return sorted(path.name for path in folder.glob(f"*{SUFFIX}") if path.name not in known)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{folder}: cannot be made: {error.strerror or error}") from error
 
 
 def _json(value: Any) -> str:

@@ -57,8 +57,8 @@ def command(
     started = starting.start(ctx, path, models or starting.found(), plan, dims)
     text = starting.text_of(path, started)
     recorded = [] if no_baseline else _recordable(ctx, started)
-    starting.write(path, text)
     _record(path, recorded)
+    starting.write(path, text)
     _tell(ctx, path, started, recorded)
 
 

@@ -1,0 +1,79 @@
+"""Several files of one folder replaced at once, by another folder in its place."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from gradtool.errors import UsageError
+from gradtool.io import atomic
+from gradtool.io.staging import alone, staging
+
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+
+
+def write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder, made where there is none: all or none, whenever it is looked at.
+
+    Where the system cannot exchange two folders, each file by itself is the old or the new one.
+
+    Raises:
+        UsageError: the system refused, and why.
+    """
+    folder = folder.resolve()
+    if (len(files) == 1 and folder.is_dir()) or not _replaced(folder, files):
+        _make(folder)
+        atomic.write([_output(folder / name, data) for name, data in files.items()])
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be made: {error.strerror or error}") from error
+
+
+def _replaced(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Put a folder with the files, and all else that is there, into its place."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with staging(folder.parent) as stage:
+            made = stage / folder.name
+            if folder.is_dir():
+                shutil.copytree(folder, made, symlinks=True, copy_function=os.link)
+            else:
+                made.mkdir()
+            for name, data in files.items():
+                fresh = made / f"{name}.new"
+                atomic.fill(fresh, _output(made / name, data))
+                fresh.replace(made / name)
+            atomic.sync_folder(made)
+            with alone(folder.parent):
+                done = _put(made, folder)
+            atomic.sync_folder(folder.parent)
+            return done
+    except OSError:
+        return False
+
+
+def _output(path: Path, data: bytes) -> atomic.Output:
+    return atomic.Output(path, lambda file: file.write(data))
+
+
+def _put(made: Path, folder: Path) -> bool:
+    if not folder.exists():
+        made.rename(folder)
+        return True
+    return _exchange(made, folder)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two paths change places at once; whether the system can."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
+    if rename is None:
+        return False
+    return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
