@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from gradtool.sequence_rules import is_tensor
 
+Dims = list[int | ir.SymbolicDim]
 _FED = ("Loop", "Scan", "SequenceMap")
 
 
@@ -42,18 +43,28 @@ def correct(model: ir.Model) -> bool:
     A value that a loop carries has a symbol of its own for each size that a turn changes.
     """
     known = frozenset(s for v in model.graph.inputs for d in v.shape or () for s in _symbols(d))
-    changed = False
+    found = list(_given(model, known))  # all of it as inference left it
+    changed = [_set(formal, kind, dims) for formal, kind, dims in found]
+    return any(changed)
+
+
+def _given(
+    model: ir.Model, known: frozenset[str]
+) -> Iterator[tuple[ir.Value, ir.TypeProtocol | None, Dims | None]]:
+    """The inputs of bodies, each with the type and the shape that it should have."""
     for node, body in _bodies(model):
         if node.op_type == "Loop":
             for formal, start, result in zip(
                 body.inputs[2:], node.inputs[2:], body.outputs[1:], strict=False
             ):
-                changed |= _set_type(formal, None if start is None else start.type)
-                changed |= _carry(formal, start, result, known)
+                kind = None if start is None else start.type
+                yield formal, kind, _carried(formal, start, result, known)
         elif node.op_type == "SequenceMap":
             for formal, given in zip(body.inputs, node.inputs, strict=False):
-                changed |= given is not None and _map(formal, given, known)
-    return changed
+                if given is not None:
+                    shape = given.shape
+                    dims = None if shape is None else _lasting(formal, shape, known)
+                    yield formal, _element(given), dims
 
 
 def _bodies(model: ir.Model) -> Iterator[tuple[ir.Node, ir.Graph]]:
@@ -62,50 +73,45 @@ def _bodies(model: ir.Model) -> Iterator[tuple[ir.Node, ir.Graph]]:
             yield node, node.attributes["body"].as_graph()
 
 
-def _set_type(formal: ir.Value, kind: ir.TypeProtocol | None) -> bool:
-    if kind is None or kind == formal.type:
-        return False
-    formal.type = kind
-    return True
+def _element(value: ir.Value) -> ir.TypeProtocol | None:
+    """The type of the elements of a sequence; that of a tensor is its own."""
+    if isinstance(value.type, ir.SequenceType):
+        element: ir.TypeProtocol = value.type.elem_type
+        return element
+    return value.type
 
 
-def _carry(
+def _set(formal: ir.Value, kind: ir.TypeProtocol | None, dims: Dims | None) -> bool:
+    """Give a value a type and a shape, as far as they are known; whether they are new."""
+    other_type = kind is not None and kind != formal.type
+    other_shape = dims is not None and (formal.shape is None or list(formal.shape) != dims)
+    if other_type:
+        formal.type = kind
+    if other_shape and dims is not None:
+        formal.shape = ir.Shape(dims)
+    return other_type or other_shape
+
+
+def _carried(
     formal: ir.Value, start: ir.Value | None, result: ir.Value, known: frozenset[str]
-) -> bool:
-    """Correct the shape of a carried value by those that it starts with and leaves a turn with."""
+) -> Dims | None:
+    """The shape of a carried value, by those that it starts with and leaves a turn with."""
     turned, first = result.shape, None if start is None else start.shape
     if turned is None:
-        return False
+        return None
     if formal.shape is None:
-        return not is_tensor(formal) and _set_shape(formal, _lasting(formal, turned, known))
+        return None if is_tensor(formal) else _lasting(formal, turned, known)
     first = formal.shape if first is None else first
     if not len(formal.shape) == len(turned) == len(first):
-        return False
-    return _set_shape(formal, [
+        return None
+    sizes = zip(_own(formal), formal.shape, first, turned, strict=True)
+    return [
         size if size == name or size == begun == after else ir.SymbolicDim(name)
-        for name, size, begun, after in zip(_own(formal), formal.shape, first, turned, strict=True)
-    ])  # fmt: skip
+        for name, size, begun, after in sizes
+    ]
 
 
-def _map(formal: ir.Value, given: ir.Value, known: frozenset[str]) -> bool:
-    """Let an input of a mapped body be an element of the sequence given, or the tensor given."""
-    kind = given.type.elem_type if isinstance(given.type, ir.SequenceType) else given.type
-    changed = _set_type(formal, kind)
-    if given.shape is None:
-        return changed
-    return _set_shape(formal, _lasting(formal, given.shape, known)) or changed
-
-
-def _set_shape(formal: ir.Value, dims: list[int | ir.SymbolicDim]) -> bool:
-    if formal.shape is not None and list(formal.shape) == dims:
-        return False
-    formal.shape = ir.Shape(dims)
-    return True
-
-
-def _lasting(
-    formal: ir.Value, shape: ir.Shape, known: frozenset[str]
-) -> list[int | ir.SymbolicDim]:
+def _lasting(formal: ir.Value, shape: ir.Shape, known: frozenset[str]) -> Dims:
     """A shape whose symbols mean the same in the next inference."""
     return [
         size if _symbols(size) <= known else ir.SymbolicDim(name)

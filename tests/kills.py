@@ -101,7 +101,7 @@ def _die_at(number: int, *, after: bool) -> None:
 
     for name in CALLS:
         setattr(os, name, dying(getattr(os, name)))
-    folders._exchange = dying(folders._exchange)  # noqa: SLF001 - a system call too
+    folders._exchange = dying(folders._exchange)
     valid.is_installed = lambda: False  # what onnxruntime says changes no file
 
 

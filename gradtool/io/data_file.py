@@ -104,9 +104,11 @@ def _mentions(model: Path, name: str) -> bool:
     try:
         if not model.is_file() or not model.stat().st_size:
             return False
-        with model.open("rb") as file:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-                return view.find(name.encode()) >= 0
+        with (
+            model.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view,
+        ):
+            return view.find(name.encode()) >= 0
     except OSError:
         return True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 import onnx
 
@@ -34,7 +35,7 @@ class Judge:
         self.say = say or (lambda _: None)
         self._session = Session() if stock and is_installed() else None
 
-    def __enter__(self) -> Judge:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -11,7 +11,7 @@ from gradtool.builder import Builder
 
 
 def lift_initializers(op: Builder) -> None:
-    """Move them, in place. One that is also an input of its body is what it begins with: it stays."""
+    """Move them, in place. One that is an input of its body as well stays there."""
     found = [
         (graph, value)
         for graph in op.model.graph.subgraphs()

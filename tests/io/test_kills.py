@@ -10,8 +10,7 @@ import pytest
 from kills import content, is_supported, result, states, visible
 from onnx import helper, numpy_helper
 
-from gradtool import cli, io
-from gradtool.check import baselines
+from gradtool import io
 from gradtool.io import atomic, folders
 
 pytestmark = pytest.mark.skipif(not is_supported(), reason="needs processes that fork")
@@ -49,7 +48,9 @@ def whole(found: dict[str, bytes], name: str) -> dict[str, bytes]:
     if name not in found:
         return {}
     proto = onnx.load_from_string(found[name])
-    places = [e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location"]
+    places = [
+        e.value for t in proto.graph.initializer for e in t.external_data if e.key == "location"
+    ]
     return {each: found[each] for each in (name, *places) if each in found}
 
 
@@ -59,7 +60,9 @@ def save(source: str, target: str, external_data: str) -> None:
 
 @pytest.mark.parametrize("there", ["nothing", "always", "never"])
 @pytest.mark.parametrize("external_data", ["always", "never"])
-def test_a_model_and_its_data_are_the_old_pair_or_the_new_one(tmp_path, before, there, external_data):
+def test_a_model_and_its_data_are_the_old_pair_or_the_new_one(
+    tmp_path, before, there, external_data
+):
     work = tmp_path / "work"
     if there != "nothing":
         save(before / "old.onnx", before / "out.onnx", there)
@@ -75,7 +78,9 @@ def test_a_model_and_its_data_are_the_old_pair_or_the_new_one(tmp_path, before, 
     assert seen == {False, True}
 
 
-def test_what_a_killed_write_leaves_behind_is_hidden_but_for_data_that_nobody_names(tmp_path, before):
+def test_what_a_killed_write_leaves_behind_is_hidden_but_for_data_that_nobody_names(
+    tmp_path, before
+):
     work = tmp_path / "work"
     save(before / "old.onnx", before / "out.onnx", "always")
     action = partial(save, "new.onnx", "out.onnx", "always")
@@ -89,7 +94,9 @@ def test_files_of_a_folder_are_all_old_or_all_new(tmp_path, before, there):
     folder = before / "baseline"
     if there:
         folders.write(folder, {f"{n}.json": b"old" for n in range(there)} | {"own.txt": b"kept"})
-    action = partial(folders.write, tmp_path / "work" / "baseline", {f"{n}.json": b"new" for n in range(4)})
+    action = partial(
+        folders.write, tmp_path / "work" / "baseline", {f"{n}.json": b"new" for n in range(4)}
+    )
     old, new = content(before), result(tmp_path / "work", before, action)
     for when, left, again in states(tmp_path / "work", before, action):
         assert visible(left) in (old, new), when

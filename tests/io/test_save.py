@@ -212,7 +212,9 @@ def test_data_that_another_model_refers_to_stays(write, weighted, tmp_path):
 
 
 @pytest.mark.parametrize("referring", ["out.onnx", "other.onnx"])
-def test_data_of_a_plain_name_goes_with_its_model_alone(write, external, weighted, tmp_path, referring):
+def test_data_of_a_plain_name_goes_with_its_model_alone(
+    write, external, weighted, tmp_path, referring
+):
     (tmp_path / "out.onnx.data").write_bytes(bytes(8000))
     write(external([2000], location="out.onnx.data"), referring)
     model = io.load(write(weighted(1000)))

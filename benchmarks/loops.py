@@ -1,0 +1,50 @@
+"""Gradients of random control flow: valid, run by stock onnxruntime, right in float64.
+
+    python benchmarks/loops.py [COUNT]
+
+Bodies capture values, hold initializers and constants of their own, nest, and carry sequences;
+their inputs are typed or not.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from loop_checks import check, exclusion
+from random_loops import Draw
+
+
+def main(count: int) -> int:
+    """Try the models of the first seeds; the exit code is whether one was wrong."""
+    excluded: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
+        for seed in range(count):
+            draw = Draw(seed)
+            proto = draw.model()
+            reason = exclusion(proto)
+            if reason:
+                excluded[reason] += 1
+                continue
+            used.update(draw.used)
+            try:
+                check(proto, Path(folder))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
+                wrong += 1
+                print(f"seed {seed}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    for feature, models in sorted(used.items()):
+        print(f"{models:6}  {feature}")
+    for reason, models in sorted(excluded.items()):
+        print(f"{models:6}  left out: {reason}")
+    print(f"{count} models, {count - sum(excluded.values())} tried, {wrong} wrong")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 300))

@@ -1,0 +1,155 @@
+"""What is written was checked: for ONNX's checker, for stock onnxruntime, and within a time."""
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper
+
+from gradtool import io
+from gradtool.errors import InvalidResult
+from gradtool.io import stock, valid
+
+RELU = "g (float[batch, 4] x) => (float[batch, 4] y) { y = Relu (x) }"
+installed = pytest.mark.skipif(not stock.is_installed(), reason="needs onnxruntime")
+
+
+def broken(model):
+    """Let the first node read what nothing writes."""
+    model.graph[0].replace_input_with(0, ir.Value(name="lost"))
+
+
+def test_an_invalid_model_is_not_written_and_its_node_is_named(write, tmp_path):
+    model = io.load(write(RELU.replace("y = Relu", "[relu] y = Relu")))
+
+    with pytest.raises(InvalidResult, match=r"nothing was written: .*'lost' of node: name: relu"):
+        io.save(model, tmp_path / "out.onnx", finish=broken)
+    assert not (tmp_path / "out.onnx").exists()
+    assert InvalidResult("a", "b").exit_code == 70
+
+
+def test_an_invalid_half_leaves_the_other_unwritten(write, tmp_path):
+    model = io.load(write(RELU))
+    pair = [(model, tmp_path / "a.onnx"), (model, tmp_path / "b.onnx")]
+    calls = []
+
+    def second(copy):
+        calls.append(copy)
+        if len(calls) == 2:
+            broken(copy)
+
+    with pytest.raises(InvalidResult):
+        io.save_together(pair, finish=second)
+    assert not (tmp_path / "a.onnx").exists()
+
+
+def test_weights_are_left_out_of_what_is_checked():
+    heavy = onnx.numpy_helper.from_array(np.zeros((64, 64), np.float32), "w")
+    inner = helper.make_graph(
+        [], "then", [], [helper.make_tensor_value_info("w", 1, [64, 64])], [heavy]
+    )
+    branch = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
+    graph = helper.make_graph(
+        [branch], "g", [helper.make_tensor_value_info("c", TensorProto.BOOL, [])], []
+    )
+    proto = helper.make_model(graph)
+    valid.leave_out_weights(proto)
+
+    assert {value.name for value in proto.graph.input} == {"c", "w"}
+    assert proto.ByteSize() < 1000
+
+
+def test_a_model_whose_source_is_refused_too_is_written(write, tmp_path, monkeypatch):
+    heard = []
+    monkeypatch.setattr(valid, "_refusal", lambda _: "no reason")
+    io.save(io.load(write(RELU)), tmp_path / "out.onnx", say=heard.append)
+
+    assert heard == ["ONNX's checker refuses the source as it does the result: no reason"]
+    assert (tmp_path / "out.onnx").exists()
+
+
+@installed
+def test_onnxruntime_is_asked_in_a_process_of_its_own(text):
+    session = stock.Session()
+    answer = session.ask(text(RELU).SerializeToString(), seconds=60)
+    session.close()
+
+    assert answer == stock.Answer(loads=True)
+
+
+@installed
+def test_what_onnxruntime_refuses_names_the_node(text):
+    proto = text("g (float[4] x) => (float[4] y) { [gone] y = Relu (lost) }")
+    session = stock.Session("ORT_DISABLE_ALL")
+    answer = session.ask(proto.SerializeToString(), seconds=60)
+
+    assert answer is not None
+    assert not answer.loads
+    assert "lost" in answer.reason
+
+
+@installed
+def test_an_operator_without_a_kernel_is_no_fault_of_a_model(text):
+    proto = text("g (bfloat16[4] x) => (bfloat16[4] y) { y = Acos (x) }", opset=23)
+    session = stock.Session()
+
+    assert session.ask(proto.SerializeToString(), seconds=60) is None
+
+
+@installed
+def test_an_answer_is_waited_for_no_longer_than_is_asked(text):
+    session = stock.Session()
+
+    assert session.ask(text(RELU).SerializeToString(), seconds=1e-4) is None
+    session.close()
+
+
+CRASH = "import os, signal, sys; sys.stdin.buffer.read(); os.kill(os.getpid(), signal.SIGSEGV)"
+
+
+def test_a_death_of_onnxruntime_is_an_answer(text, monkeypatch):
+    monkeypatch.setattr(stock, "_CHILD", CRASH)
+    answer = stock.Session().ask(text(RELU).SerializeToString(), seconds=60)
+
+    assert answer == stock.Answer(loads=False, reason="it died (signal 11)")
+
+
+def answers(monkeypatch, found):
+    """Let onnxruntime say this of each level, for the result and for the source."""
+
+    class Session:
+        def __init__(self, level="ORT_ENABLE_ALL"):
+            self.level = level
+
+        def ask(self, _model, _seconds):
+            return found[self.level].pop(0)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(valid, "Session", Session)
+    monkeypatch.setattr(valid, "is_installed", lambda: True)
+
+
+YES, NO = stock.Answer(loads=True), stock.Answer(loads=False, reason="Node (add) is\nodd")
+
+
+def test_what_onnxruntime_refuses_is_not_written(write, tmp_path, monkeypatch):
+    answers(monkeypatch, {"ORT_ENABLE_ALL": [NO], "ORT_DISABLE_ALL": [NO, YES]})
+
+    with pytest.raises(InvalidResult, match=r"onnxruntime refuses the result.*Node \(add\) is odd"):
+        io.save(io.load(write(RELU)), tmp_path / "out.onnx", stock=True)
+    assert not (tmp_path / "out.onnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("plain", "said"),
+    [([YES], "with ORT_DISABLE_ALL only; else: Node"), ([NO, NO], "refuses the source as it does")],
+)
+def test_what_is_no_defect_of_the_result_is_said(write, tmp_path, monkeypatch, plain, said):
+    answers(monkeypatch, {"ORT_ENABLE_ALL": [NO], "ORT_DISABLE_ALL": plain})
+    heard = []
+    io.save(io.load(write(RELU)), tmp_path / "out.onnx", stock=True, say=heard.append)
+
+    assert said in heard[0]
+    assert (tmp_path / "out.onnx").exists()

@@ -1,0 +1,56 @@
+"""The gradient of a drawn model with control flow: valid, run by onnxruntime, right in float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from random_loops import SHAPE
+
+import gradtool as gt
+from gradtool.exec import verify
+
+TOLERANCE = 1e-4
+
+
+def exclusion(proto: onnx.ModelProto) -> str | None:
+    """Why the forward model itself is none to try, if it is not."""
+    try:
+        onnx.checker.check_model(proto, full_check=True)
+    except onnx.shape_inference.InferenceError:
+        return "ONNX's checker cannot infer a type that nobody declares"
+    try:
+        _session(proto.SerializeToString())
+    except Exception:  # noqa: BLE001 - its own classes share no other base
+        return "onnxruntime does not load the forward model"
+    return None
+
+
+def check(proto: onnx.ModelProto, folder: Path) -> None:
+    """Write the gradient and try it. Raises what is wrong."""
+    source, target = folder / "model.onnx", folder / "model.grad.onnx"
+    onnx.save(proto, source)
+    training = gt.grad(gt.load(source), input_grad=["*"])
+    gt.save(training, target, force=True)
+    onnx.checker.check_model(target, full_check=True)
+    feeds = {"x": np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)}
+    session = _session(target.read_bytes())
+    names = [output.name for output in session.get_outputs()]
+    stock = dict(zip(names, session.run(names, feeds), strict=True))
+    again = gt.load(target)
+    result = gt.run(again, feeds)
+    for value, gradient in result.gradients.items():
+        np.testing.assert_allclose(
+            stock[f"{value}_grad"], gradient, rtol=TOLERANCE, atol=TOLERANCE * 1e-2
+        )
+    verify.finite_differences(again, feeds, result)
+
+
+def _session(model: bytes):
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
