@@ -61,10 +61,11 @@ def examine(job: tuple[str, str]) -> dict[str, Any]:
 
 def _forward(subject: Any, folder: Path) -> str:
     """Why stock onnxruntime cannot be asked: what it makes of the forward model."""
+    from stock_files import LEVELS, _worst, drawn, run
+
     import gradtool as gt
     from gradtool.exec.inputs import sizes
     from gradtool.exec.run import bound
-    from stock_files import LEVELS, _worst, drawn, run
 
     feeds = drawn(subject)
     model = bound(subject.forward, sizes(subject.forward, feeds))

@@ -32,7 +32,7 @@ GRAPHS = 300
 Make = Callable[[], Subject]
 
 
-class Left(Exception):  # noqa: N818
+class Left(Exception):
     """A subject that is left out, and why."""
 
 

@@ -26,6 +26,7 @@ from gradtool.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.exec import inputs as sources
 from gradtool.exec import kernel, ort_options
+from gradtool.exec.allowance import limited
 from gradtool.exec.run import Result, bound, execute, planned
 from gradtool.functions.calls import inline, is_inlined
 from gradtool.functions.inference import register_shapes
@@ -39,11 +40,11 @@ from gradtool.passes.loss import LabelNames, Wanted
 from gradtool.passes.lower_contrib import is_contrib, lower_contrib
 from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
 from gradtool.passes.lower_updates import is_update, lower_updates
+from gradtool.passes.portable import portable as make_portable
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
 from gradtool.passes.split import split as split_model
-from gradtool.passes.portable import portable as make_portable
 from gradtool.passes.strip_barriers import strip_barriers
 from gradtool.passes.training import OnNode, TrainingGraph, training_graph
 from gradtool.planning.plan import Plan
@@ -293,17 +294,22 @@ def run(
     check_nan: bool = False,
     check_arena: bool = False,
     fetch: Sequence[str] = (),
+    max_turns: int | None = None,
+    max_dynamic: int | None = None,
 ) -> Result:
     """Run forward and backward once (or `repeat` times) and return copies of all results.
 
     `inputs` are arrays by name, a file or folder that holds them, or `random` (drawn with `seed`).
     Gradient buffers that are not given are zero.  With `fetch`, names or globs of any values, only
-    those are computed and returned.
+    those are computed and returned.  A step stops after `max_turns` turns of loops, and before
+    values whose sizes depend on data take more than `max_dynamic` bytes; `docs/limits.md` has the
+    defaults.
 
     Raises:
         MissingData: an input or a weight is absent.
         UsageError: an input has another type or shape than the model's.
         DeviceError: the device is missing or out of memory.
+        Exhausted: a step goes on beyond `max_turns` or `max_dynamic`.
     """
     model = fetched(graph, fetch)
     arrays = read_inputs(model, inputs, seed)
@@ -311,15 +317,16 @@ def run(
         from gradtool.exec import ort
 
         return ort.execute(bound(model, sources.sizes(model, arrays)), arrays, repeat=repeat)
-    return execute(
-        model,
-        arrays,
-        device=device,
-        repeat=repeat,
-        measure=measure,
-        check_nan=check_nan,
-        check_arena=check_arena,
-    )
+    with limited(max_turns, max_dynamic):
+        return execute(
+            model,
+            arrays,
+            device=device,
+            repeat=repeat,
+            measure=measure,
+            check_nan=check_nan,
+            check_arena=check_arena,
+        )
 
 
 def read_inputs(model: ir.Model, inputs: Inputs, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:

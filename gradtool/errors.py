@@ -4,11 +4,13 @@
     ├── OverBudget              1   no schedule within a budget of memory
     ├── UsageError              2   a flag, a name or a configuration
     ├── ModelError              2   a file that cannot be read, or is not a valid model
+    │   ├── ImpossibleShape     2   a value that no array can be (in `shape_limits`)
     │   └── MissingData         2   weights or inputs that are needed and absent
     ├── NotDifferentiable       3   no gradient exists, or none is registered
     │   ├── UnsupportedGradient 3   one node, seen by a rule
     │   └── Unreachable         3   a value that the loss does not depend on
     ├── DeviceError             4   the device is missing or out of memory
+    ├── Exhausted               4   a step took all that it may (in `exec.allowance`)
     └── InvalidResult          70   what was made is not a valid model: a bug in gradtool
 
 The number is the exit code. A message is one line: what, where, what to do.

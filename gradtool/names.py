@@ -6,6 +6,7 @@ import re
 
 import onnx_ir as ir
 
+from gradtool.families import full_name
 from gradtool.graph import walk
 
 _SYMBOL = re.compile(r"[^\W\d][\w.]*")
@@ -39,6 +40,15 @@ class Names:
             name = f"{hint}_{count}"
         self._taken.add(name)
         return name
+
+
+def label(node: ir.Node) -> str:
+    """How messages name a node: its operator and its name, or what it writes."""
+    op = full_name(node.domain, node.op_type)
+    if node.name:
+        return f"{op} node {node.name!r}"
+    output = next((value.name for value in node.outputs if value.name), "")
+    return f"{op} node that writes {output!r}"
 
 
 def symbols_of(model: ir.Model) -> set[str]:

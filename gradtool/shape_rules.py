@@ -10,6 +10,7 @@ import onnx_ir as ir
 from gradtool import ml_shape_rules, resize_rules, sequence_rules
 from gradtool.families import split_name
 from gradtool.sequence_rules import merge_values
+from gradtool.shape_limits import guarded
 
 Dim = Any  # int | ir.SymbolicDim: the library has no types
 
@@ -21,7 +22,7 @@ MOST_ELEMENTS = 4096
 def register() -> None:
     """Put the rules in the library's registry; a later rule of the same version wins.
 
-    A rule is given the library's own, to build on.
+    A rule is given the library's own, to build on.  All are guarded by limits.
     """
     from onnx_shape_inference import registry
 
@@ -30,6 +31,10 @@ def register() -> None:
         domain, op = split_name(name)
         library = registry.get(domain, op, version)
         registry.register(domain, op, since_version=version)(functools.partial(rule, library))
+    for domain, op, versions in list(registry.iter_supported()):
+        for version in dict.fromkeys(versions):
+            rule = functools.partial(guarded, registry.get(domain, op, version))
+            registry.register(domain, op, since_version=version)(rule)
 
 
 def _known(ctx: Any, value: ir.Value | None) -> list[Dim] | None:

@@ -80,7 +80,8 @@ def _run(model: ir.Model) -> None:
             model, policy="override", warn_on_missing=False, adopt_declared_symbols=False
         )
     except (library.ShapeInferenceError, library.OpUsageError) as error:
-        raise ModelError(_one_line(error)) from error
+        cause = error.__cause__
+        raise (cause if isinstance(cause, ModelError) else ModelError(_one_line(error))) from error
     except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
         raise ModelError(f"shapes cannot be inferred: {_one_line(error)}") from error
 

@@ -28,7 +28,7 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 LEVELS = {"default": {}, "bare": {"graph_optimization_level": "ORT_DISABLE_ALL"}}
 VARIANTS = ("grad", "adamw", "split", "mirror", "recompute", "clones")
 RANDOM = frozenset(
-    "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
+    ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
 )
 
 

@@ -90,7 +90,8 @@ table_format_option = click.option(
 )  # fmt: skip
 
 
-def _size(_ctx: click.Context, _param: click.Parameter, given: str | None) -> int | None:
+def memory_size(_ctx: click.Context, _param: click.Parameter, given: str | None) -> int | None:
+    """`8GiB` as bytes."""
     if given is None:
         return None
     from gradtool.reports.units import parse_bytes
@@ -99,7 +100,7 @@ def _size(_ctx: click.Context, _param: click.Parameter, given: str | None) -> in
 
 
 plan_table_options = together(
-    click.option("--memory", metavar="SIZE", callback=_size,
+    click.option("--memory", metavar="SIZE", callback=memory_size,
                  help="Show the largest batch that fits in this memory, as in 8GiB."),
     click.option("--by", type=click.Choice(["plan", "op", "phase", "tensor", "module"]),
                  default="plan", show_default=True,

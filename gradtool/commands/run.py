@@ -13,12 +13,14 @@ from gradtool.commands.options import (
     PATH,
     format_option,
     grad_options,
+    memory_size,
     model_argument,
     optimizer_option,
     size_options,
 )
 from gradtool.commands.output import color, print_json, print_line, print_table, say
 from gradtool.errors import UsageError
+from gradtool.io.limits import DEFAULT
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -105,6 +107,19 @@ if TYPE_CHECKING:
     metavar="GLOB|@FILE",
     help="Compute these values only, interior ones too; no gradients if none are among them.",
 )
+@click.option(
+    "--max-turns",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Stop a step after N turns of its loops.  [default: {DEFAULT.turns}]",
+)
+@click.option(
+    "--max-dynamic",
+    metavar="SIZE",
+    callback=memory_size,
+    help="Stop before values whose sizes depend on data take more.  [default: 512MiB, or what the "
+    "step is planned to take]",
+)
 @click.option("--force", is_flag=True, help="Overwrite the files to be written.")
 @size_options
 @grad_options
@@ -131,6 +146,8 @@ def command(
     save_grads: str | None,
     save_outputs: str | None,
     fetch: tuple[str, ...],
+    max_turns: int | None,
+    max_dynamic: int | None,
     force: bool,
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
@@ -140,9 +157,12 @@ def command(
 ) -> None:  # fmt: skip
     """Run forward and backward of MODEL once; a forward model is differentiated first."""
     from gradtool import api
+    from gradtool.exec.allowance import limited
     from gradtool.io import atomic
 
     flags = measure or check_nan or check_arena or trace is not None
+    flags = flags or (max_turns or max_dynamic) is not None
+    ctx.with_resource(limited(max_turns, max_dynamic))
     where = _place(device, engine, flags=flags)
     files = {
         "--save-grads": save_grads, "--save-outputs": save_outputs,
@@ -183,7 +203,10 @@ def _place(device: str, engine: str, *, flags: bool) -> str:
 
         return open_device(device).name
     if flags:
-        raise UsageError("--measure, --trace, --check-nan and --check-arena are of --engine arena")
+        raise UsageError(
+            "--measure, --trace, --check-nan, --check-arena, --max-turns and --max-dynamic are of "
+            "--engine arena"
+        )
     if device not in ("auto", "cpu"):
         raise UsageError("--engine ort runs on the CPU; leave --device out")
     return "cpu"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import DeviceError, UsageError
+from gradtool.exec import room
 
 INSTALL_CUPY = (
     "install the extra that fits the driver: pip install 'gradtool[cuda12]' or '[cuda13]'"
@@ -23,6 +24,8 @@ class Device:
 
     def empty(self, size: int) -> Any:
         """`size` uninitialised bytes in one allocation, aligned to 64 bytes."""
+        if self.xp is np:
+            room.require(size, "an arena")
         try:
             raw = self.xp.empty(size + 64, self.xp.uint8)
         except MemoryError as error:

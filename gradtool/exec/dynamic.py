@@ -9,11 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
+from gradtool.exec import allowance
 from gradtool.exec.call import call, spec_of
 from gradtool.exec.device import Device
 from gradtool.exec.kernel import Kernel
 from gradtool.families import split_name
 from gradtool.program import Program, Spec, Step
+from gradtool.shape_limits import ImpossibleShape
 
 
 class DynamicRegion:
@@ -52,21 +54,27 @@ class DynamicRegion:
         for value in self._last.get(index, ()):
             held = self.values.pop(value, None)
             if held is not None:
-                self.bytes -= _bytes(held)
+                self._count(-_bytes(held))
 
     def hold(self, value: int, array: Any) -> None:
         """Keep an array, or whatever the value is, until its last reader has run."""
-        self.bytes += _bytes(array) - _bytes(self.values.get(value))
+        self._count(_bytes(array) - _bytes(self.values.get(value)))
         self.values[value] = array
         self.peak = max(self.peak, self.bytes)
+
+    def _count(self, more: int) -> None:
+        allowance.current().take(more)
+        self.bytes += more
 
     def _results(self, xp: Any, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> Sequence[Any]:
         """What a kernel makes of its inputs; in the simple style it chooses sizes and types."""
         if kernel.simple or kernel.dynamic is not None:
+            allowance.current().require(_least_bytes(step, kernel, inputs))
             function = kernel.dynamic or kernel.function
             made = function(xp, *inputs, **step.attributes)
             return made if isinstance(made, tuple) else (made,)
         out = self._out(step, kernel, inputs)
+        allowance.current().require(sum(spec.bytes for spec in out if spec is not None))
         return call(xp, kernel, inputs, out, step.attributes)
 
     def _out(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec | None]:
@@ -78,6 +86,23 @@ class DynamicRegion:
             None if v is None else s
             for v, s in zip(step.outputs, _infer(step, kernel, inputs), strict=True)
         ]
+
+
+def _least_bytes(step: Step, kernel: Kernel, inputs: Sequence[Any]) -> int:
+    """Bytes of what a kernel will return, as far as inference tells for these very inputs.
+
+    Raises:
+        ImpossibleShape: no array can have the shape of a result.
+    """
+    programs = any(isinstance(value, Program) for value in step.attributes.values())
+    if programs or any(isinstance(array, (list, tuple)) for array in inputs):
+        return 0
+    try:
+        return sum(spec.bytes for spec in _infer(step, kernel, inputs))
+    except ImpossibleShape:
+        raise
+    except ModelError:  # only a call tells
+        return 0
 
 
 def _bytes(held: Any) -> int:

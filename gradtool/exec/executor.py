@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import MissingData, UsageError
+from gradtool.exec import allowance
 from gradtool.exec import kernel as registry
 from gradtool.exec.call import call, spec_of
 from gradtool.exec.device import Device
@@ -70,8 +71,25 @@ class Executor:
 
     def step(self) -> None:
         """Run forward and backward once; updates leave new parameters where the old ones lay."""
-        for bound in self.calls:
-            bound()
+        done = 0
+        try:
+            with allowance.of_step(self.plan.total):
+                for bound in self.calls:
+                    bound()
+                    done += 1
+        except allowance.Exhausted as error:
+            if error.where:
+                raise
+            raise allowance.Exhausted(error.what, self._label(done)) from None
+
+    def _label(self, index: int) -> str:
+        """How messages name a step: its operator and its name, or what it writes."""
+        step = self.program.steps[index]
+        if step.name:
+            return f"{step.op} node {step.name!r}"
+        written = next(iter(step.writes), None)
+        name = "" if written is None else self.program.values[written].name
+        return f"{step.op} node that writes {name!r}"
 
     def rewind(self) -> None:
         """Put back the parameters and the state that steps have overwritten."""

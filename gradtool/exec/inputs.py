@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import MissingData, UsageError
+from gradtool.exec import room
+from gradtool.specs import spec_of
 from gradtool.text import some
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+_DRAWN = 8  # bytes of an element as it is drawn
 
 
 def read(source: str) -> Arrays:
@@ -94,6 +98,7 @@ def require(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]], source:
     chosen: Arrays = {}
     for value in inputs_of(model):
         name = value.name or ""
+        _require_tensor(value)
         if name not in arrays:
             raise MissingData(f"{source}: no input {name!r}; it holds {some(arrays) or 'nothing'}")
         array = arrays[name]
@@ -140,11 +145,13 @@ def random(model: ir.Model, seed: int) -> Arrays:
     Gradient buffers are zero; inputs with a default have that.
     """
     rng = np.random.default_rng(seed)
+    _require_room(model)
     drawn = _defaults(model)
     buffers = _buffers(model)
     for value in inputs_of(model):
         if value.name in drawn:
             continue
+        _require_tensor(value)
         if value.shape is None or value.dtype is None:
             raise UsageError(f"input {value.name!r} has no shape; give inputs in a file")
         shape = tuple(value.shape.numpy())
@@ -158,6 +165,20 @@ def random(model: ir.Model, seed: int) -> Arrays:
         else:
             drawn[value.name or ""] = rng.integers(0, _limit(value), shape).astype(dtype)
     return drawn
+
+
+def _require_room(model: ir.Model) -> None:
+    """Refuse inputs that memory cannot hold twice: as drawn, and where a step reads them."""
+    specs = [spec for v in inputs_of(model) if (spec := spec_of(v)) is not None]
+    largest = max((math.prod(spec.shape) for spec in specs), default=0)
+    room.require(2 * sum(spec.bytes for spec in specs) + _DRAWN * largest, "inputs")
+
+
+def _require_tensor(value: ir.Value) -> None:
+    """Refuse a sequence or an optional value: arrays are all that a caller gives."""
+    if value.type is not None and not isinstance(value.type, ir.TensorType):
+        kind = type(value.type).__name__.removesuffix("Type").lower()
+        raise UsageError(f"input {value.name!r} is of the type {kind}; a run takes tensors only")
 
 
 def _limit(value: ir.Value) -> int:

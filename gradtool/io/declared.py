@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from gradtool import shape_limits
 from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.io.limits import Limits
@@ -24,7 +24,7 @@ def collect(model: ir.Model) -> Declared:
 
 
 def check(model: ir.Model, said: Declared, limits: Limits) -> None:
-    """Refuse a model that contradicts what it declares, or whose values cannot be held.
+    """Refuse a model that contradicts what it declares, or whose inputs cannot be held.
 
     Raises:
         ModelError: naming the value.
@@ -36,15 +36,10 @@ def check(model: ir.Model, said: Declared, limits: Limits) -> None:
             raise ModelError(
                 f"value {value.name!r} is declared {shape} and has shape {value.shape}"
             )
-    for value in (*model.graph.inputs, *_written(model)):
-        if value.shape is None or value.dtype is None or not value.shape.is_static():
-            continue
-        total = math.prod(value.shape.numpy()) * value.dtype.bitwidth // 8
-        if total > limits.value_bytes:
-            raise ModelError(
-                f"value {value.name!r} has shape {value.shape}, {total} bytes; "
-                f"the limit is {limits.value_bytes}"
-            )
+    for value in model.graph.inputs:
+        problem = shape_limits.broken(value, limits)
+        if problem is not None:
+            raise ModelError(f"input {value.name!r} {problem}")
 
 
 def _contradict(first: ir.Shape, second: ir.Shape) -> bool:

@@ -16,6 +16,7 @@ from gradtool.io import opset as opsets
 from gradtool.io.functions import inline_functions
 from gradtool.io.limits import DEFAULT, Limits
 from gradtool.io.walk import STANDARD
+from gradtool.shape_limits import within
 from gradtool.shapes import infer
 
 # The library says on the log what is an error here, or of no interest.
@@ -72,7 +73,8 @@ def load(
         if rewrite is not None:
             rewrite(model)
         dimensions.bind(model, dims or {}, shapes or {}, batch)
-        infer(model)
+        with within(limits):
+            infer(model)
         declared.check(model, said, limits)
         types.check(model)
         rules.check(model, limits)

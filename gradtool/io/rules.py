@@ -15,10 +15,12 @@ import onnx_ir as ir
 
 from gradtool.errors import ModelError
 from gradtool.graph import walk
+from gradtool.io import lengths
 from gradtool.io.limits import Limits
+from gradtool.names import label
+from gradtool.shape_limits import least_bytes
 
 _MOST_ELEMENTS = 4096
-_GENERATORS = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "OneHot", "EyeLike"})
 
 
 def check(model: ir.Model, limits: Limits) -> None:
@@ -31,11 +33,11 @@ def check(model: ir.Model, limits: Limits) -> None:
         if node.domain:
             continue
         rule = RULES.get(node.op_type)
-        broken = rule(node) if rule is not None else None
-        if broken is None and node.op_type in _GENERATORS:
+        broken = lengths.broken(node) or (rule(node) if rule is not None else None)
+        if broken is None:
             broken = _too_large(node, limits)
         if broken is not None:
-            raise ModelError(f"{node.op_type} node {node.name!r}: {broken}")
+            raise ModelError(f"{label(node)}: {broken}")
 
 
 def _ints(node: ir.Node, name: str) -> list[int]:
@@ -64,17 +66,23 @@ def _constant(node: ir.Node, index: int) -> np.ndarray[Any, Any] | None:
 
 
 def _too_large(node: ir.Node, limits: Limits) -> str | None:
-    """A few bytes of file must not ask for gigabytes: the result of constants alone."""
-    output = node.outputs[0]
-    if output.shape is None or output.dtype is None or not output.shape.is_static():
-        return None
-    total = math.ceil(math.prod(output.shape.numpy()) * output.dtype.itemsize)
-    inputs = [value for value in node.inputs if value is not None]
+    """A few bytes of file must not ask for gigabytes: what a node makes of constants alone."""
+    total = sum(_bytes(value) for value in node.outputs)
     if total <= limits.constant_bytes:
         return None
+    inputs = [value for value in node.inputs if value is not None]
     if any(ir.convenience.get_const_tensor(value) is None for value in inputs):
         return None
+    if total <= limits.constant_bytes + sum(map(_bytes, inputs)):
+        return None
     return f"makes a constant of {total} bytes; the limit is {limits.constant_bytes}"
+
+
+def _bytes(value: ir.Value) -> int:
+    """Bytes of a value of known type and shape, 0 of another."""
+    if value.shape is None or not value.shape.is_static():
+        return 0
+    return least_bytes(value.shape.numpy(), value.dtype)
 
 
 def _divisor(node: ir.Node) -> str | None:
@@ -191,6 +199,9 @@ def _gather_nd(node: ir.Node) -> str | None:
 
 def _split(node: ir.Node) -> str | None:
     constant, sizes = _constant(node, 1), _sizes(node, 0)
+    outputs = node.attributes.get_int("num_outputs", len(node.outputs))
+    if outputs != len(node.outputs):
+        return f"num_outputs is {outputs}, and it has {len(node.outputs)} outputs"
     parts: Sequence[int] = _ints(node, "split") if constant is None else constant.tolist()
     if not parts:
         return None
@@ -201,6 +212,47 @@ def _split(node: ir.Node) -> str | None:
         size = sizes[axis]
         if size is not None and sum(parts) != size:
             return f"the sizes {list(parts)} do not add up to {size}"
+    return None
+
+
+def _reshape(node: ir.Node) -> str | None:
+    """As many elements before as after, where both are known."""
+    x, target = _sizes(node, 0), _constant(node, 1)
+    if x is None or target is None or None in x:
+        return None
+    wanted: list[int] = target.tolist()
+    if not node.attributes.get_int("allowzero", 0):
+        if any(size == 0 and axis >= len(x) for axis, size in enumerate(wanted)):
+            return f"the shape {wanted} keeps axes that an input of shape {x} does not have"
+        wanted = [x[axis] if size == 0 else size for axis, size in enumerate(wanted)]  # type: ignore[misc]
+    have = math.prod(x)  # type: ignore[arg-type]
+    known = math.prod(size for size in wanted if size != -1)
+    fits = known == have if -1 not in wanted else have % known == 0 if known else have == 0
+    return None if fits else f"an input of shape {x} has {have} elements, not those of {wanted}"
+
+
+def _expand(node: ir.Node) -> str | None:
+    """Sizes from the right are equal, or one of them is 1."""
+    x, target = _sizes(node, 0), _constant(node, 1)
+    if target is None:
+        return None
+    wanted: list[int] = target.tolist()
+    if any(size < 0 for size in wanted):
+        return f"the shape {wanted} has a negative size"
+    pairs = zip(reversed(x or ()), reversed(wanted), strict=False)
+    if any(size not in (None, 1, other) and other != 1 for size, other in pairs):
+        return f"an input of shape {x} does not expand to {wanted}"
+    return None
+
+
+def _top_k(node: ir.Node) -> str | None:
+    x, count = _sizes(node, 0), _constant(node, 1)
+    if not x or count is None or count.size != 1:
+        return None
+    axis = node.attributes.get_int("axis", -1)
+    size = x[axis] if -len(x) <= axis < len(x) else None
+    if size is not None and count.item() > size:
+        return f"takes {count.item()} of {size} elements"
     return None
 
 
@@ -241,6 +293,9 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("Gather", "GatherElements", "ScatterElements"), _gather),
     **dict.fromkeys(("GatherND", "ScatterND"), _gather_nd),
     "Col2Im": _col2im,
+    "Expand": _expand,
+    "Reshape": _reshape,
     "Split": _split,
+    "TopK": _top_k,
     "Transpose": _permutation,
 }

@@ -4,6 +4,7 @@
     functions   identity, and calls that never end
     scope       every name is written once, and before it is read
     operators   arity and attributes of each node, against the operator's schema
+    bodies      as many inputs and outputs as the node around them has
     tensors     declared sizes against the bytes there are
 
 A graph whose nodes are not in topological order is refused even where an order exists: ONNX
@@ -15,7 +16,7 @@ from __future__ import annotations
 import onnx
 
 from gradtool.errors import ModelError
-from gradtool.io import external, operators, scope, tensors, walk
+from gradtool.io import bodies, external, operators, scope, tensors, walk
 from gradtool.io.limits import DEFAULT, Limits
 
 
@@ -30,9 +31,10 @@ def check(model: onnx.ModelProto, folder: external.Folder, limits: Limits = DEFA
     _check_functions(model)
     scope.check(model, limits)
     operators.check(model)
+    bodies.check(model, opset_version(model))
     for tensor, where in walk.tensors(model):
         tensors.check(tensor, where, folder, limits)
-    _check_interface(model)
+    _check_interface(model, limits)
 
 
 def opset_version(model: onnx.ModelProto) -> int:
@@ -126,32 +128,30 @@ def _check_calls(functions: dict[tuple[str, str, str], onnx.FunctionProto]) -> N
                 stack.append((found, iter(calls[found])))
 
 
-def _check_interface(model: onnx.ModelProto) -> None:
+def _check_interface(model: onnx.ModelProto, limits: Limits) -> None:
     """Types of graph inputs and outputs; an initializer and the input it feeds agree."""
     initializers = {tensor.name: tensor for tensor in model.graph.initializer}
     for value in model.graph.input:
         where = f"graph input {value.name!r}"
         if not value.type.WhichOneof("value"):
             raise ModelError(f"{where}: has no type")
-        _check_type(value.type, where)
+        _check_type(value.type, where, limits)
         tensor = initializers.get(value.name)
         if tensor is not None:
             _check_default(value, tensor, where)
     for value in model.graph.output:
         if value.type.WhichOneof("value"):
-            _check_type(value.type, f"graph output {value.name!r}")
+            _check_type(value.type, f"graph output {value.name!r}", limits)
 
 
-def _check_type(kind: onnx.TypeProto, where: str) -> None:
+def _check_type(kind: onnx.TypeProto, where: str, limits: Limits) -> None:
     name = kind.WhichOneof("value")
     if name in ("sequence_type", "optional_type"):
-        _check_type(getattr(kind, name).elem_type, where)
+        _check_type(getattr(kind, name).elem_type, where, limits)
     elif name in ("tensor_type", "sparse_tensor_type"):
         tensor = getattr(kind, name)
-        tensors.element_type(tensor.elem_type, where)
-        for dim in tensor.shape.dim:
-            if dim.dim_value < 0:
-                raise ModelError(f"{where}: its shape has the negative size {dim.dim_value}")
+        dtype = tensors.element_type(tensor.elem_type, where)
+        tensors.require_held([dim.dim_value for dim in tensor.shape.dim], dtype, where, limits)
     elif name == "map_type":
         raise ModelError(f"{where}: maps are not supported")
     else:

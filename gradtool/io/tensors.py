@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import onnx
 import onnx_ir as ir
 
+from gradtool import shape_limits
 from gradtool.errors import ModelError
 from gradtool.io import external
 from gradtool.io.limits import Limits
@@ -32,13 +33,18 @@ def element_type(number: int, where: str) -> ir.DataType:
     return ir.DataType(number)
 
 
-def size(dims: Sequence[int], where: str, limits: Limits) -> int:
-    """The number of elements of a declared shape."""
+def require_held(dims: Sequence[int], dtype: ir.DataType, where: str, limits: Limits) -> None:
+    """Refuse a declared shape that no array can have; an unknown size is 0."""
     if len(dims) > limits.rank:
         raise ModelError(f"{where}: has {len(dims)} axes, the limit is {limits.rank}")
     if any(dim < 0 for dim in dims):
-        raise ModelError(f"{where}: its shape {list(dims)} has a negative size")
-    return math.prod(dims)
+        raise ModelError(f"{where}: its shape {list(dims)} has the negative size {min(dims)}")
+    total = shape_limits.least_bytes(dims, dtype)
+    if total > limits.tensor_bytes:
+        raise ModelError(
+            f"{where}: declares {total} bytes with the shape {list(dims)}, the limit is "
+            f"{limits.tensor_bytes}"
+        )
 
 
 def nbytes(elements: int, dtype: ir.DataType) -> int:
@@ -55,10 +61,9 @@ def check(tensor: onnx.TensorProto, where: str, folder: external.Folder, limits:
         ModelError: with the rule that is broken.
     """
     dtype = element_type(tensor.data_type, where)
-    elements = size(tensor.dims, where, limits)
+    require_held(tensor.dims, dtype, where, limits)
+    elements = math.prod(tensor.dims)
     total = nbytes(elements, dtype)
-    if total > limits.tensor_bytes:
-        raise ModelError(f"{where}: declares {total} bytes, the limit is {limits.tensor_bytes}")
     if tensor.HasField("segment"):
         raise ModelError(f"{where}: is stored in segments, which ONNX never defined")
     if tensor.data_location == _T.EXTERNAL:

@@ -10,6 +10,7 @@ from onnx import defs
 
 from gradtool.errors import ModelError
 from gradtool.graph import walk
+from gradtool.names import label
 
 
 def check(model: ir.Model) -> None:
@@ -53,7 +54,7 @@ def _check_node(node: ir.Node, parameters: tuple[_Parameter, ...]) -> None:
         if kind is None:
             continue
         parameter = parameters[min(index, len(parameters) - 1)]
-        who = f"{node.op_type} node {node.name!r}"
+        who = label(node)
         if parameter.types and kind not in parameter.types:
             raise ModelError(f"{who}: input {index} is a {kind}, which it does not take")
         if not parameter.homogeneous:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 import onnx_ir as ir
 
 from gradtool.errors import Unreachable, UsageError
+from gradtool.sequence_rules import is_tensor
 from gradtool.text import some, suggest
 
 
@@ -106,7 +107,7 @@ def _chosen(
 ) -> tuple[dict[ir.Value, bool], list[str]]:
     """The values asked for (True where by name, False where by a glob), and warnings."""
     warnings: list[str] = []
-    floats = {v.name or "": v for v in leaves if is_float(v)}
+    floats = {v.name or "": v for v in leaves if is_float(v) and is_tensor(v)}
     inputs = {name: v for name, v in floats.items() if not v.is_initializer()}
     chosen: dict[ir.Value, bool] = {}
     if patterns is None:

@@ -12,6 +12,7 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import Any
 
+from gradtool.exec import room
 from gradtool.reports.table import Column, Table
 from gradtool.reports.units import format_bytes
 
@@ -19,8 +20,6 @@ SCHEMA_VERSION = 1
 REQUIRED = ("numpy", "scipy", "onnx", "onnx-ir", "onnx-shape-inference", "click", "rich")
 ONNXRUNTIMES = ("onnxruntime", "onnxruntime-gpu")
 CUPYS = ("cupy-cuda12x", "cupy-cuda13x", "cupy")
-GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-GROUP_USES = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes")
 
 
 @dataclass(frozen=True)
@@ -149,33 +148,7 @@ def _advice(driver: int | None) -> str:
 
 
 def _memory() -> Fact:
-    free, total = _free_memory()
+    free, total = room.memory()
     if free is None or total is None:
         return Fact("memory", None, "this system does not tell")
     return Fact("memory", f"{format_bytes(free)} free", f"of {format_bytes(total)}")
-
-
-def _free_memory() -> tuple[int | None, int | None]:
-    """Free and total bytes, within the limit of the control group if there is one."""
-    free = total = None
-    with suppress(OSError, ValueError, KeyError):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        sizes = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines}
-        free, total = sizes["MemAvailable"], sizes["MemTotal"]
-    if total is None:
-        with suppress(OSError, ValueError, AttributeError):
-            page = os.sysconf("SC_PAGE_SIZE")
-            total = page * os.sysconf("SC_PHYS_PAGES")
-            free = page * os.sysconf("SC_AVPHYS_PAGES")
-    limit, used = _first_number(GROUP_LIMITS), _first_number(GROUP_USES)
-    if limit is not None and total is not None and limit < total:
-        total = limit
-        free = min(free or limit, max(limit - (used or 0), 0))
-    return free, total
-
-
-def _first_number(paths: tuple[str, ...]) -> int | None:
-    for path in paths:
-        with suppress(OSError, ValueError):
-            return int(Path(path).read_text(encoding="ascii"))
-    return None

@@ -10,6 +10,7 @@ import itertools
 
 import numpy as np
 
+from gradtool.exec import allowance
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._subgraph import Body, aliases, plan_of
 from gradtool.program import Spec
@@ -57,10 +58,14 @@ def if_(xp, condition, *captured, out, work, else_branch, then_branch):
 
 
 def _turns(count, condition):
-    """The numbers of the turns that a Loop takes at most."""
+    """The numbers of the turns that a Loop takes at most, counted as they are taken."""
     if condition is not None and not bool(condition.reshape(-1)[0]):
-        return range(0)
-    return itertools.count() if count is None else range(max(int(count.reshape(-1)[0]), 0))
+        return
+    allowed = allowance.current()
+    most = itertools.count() if count is None else range(max(int(count.reshape(-1)[0]), 0))
+    for turn in most:
+        allowed.turn()
+        yield turn
 
 
 def _endless(body):
@@ -103,14 +108,25 @@ def loop_dynamic(xp, count, condition, *inputs, body):
             inner.load(2 + index, value)
         inner.run()
         carried = [inner.result(1 + index) for index in range(states)]
-        for index, row in enumerate(rows):
-            row.append(inner.result(1 + states + index))
+        _add_turn(inner, rows, 1 + states)
         if not _endless(body) and not bool(inner.output(0)):
             break
     return *carried, *_stacked(xp, inner, rows, 1 + states)
 
 
+def _add_turn(inner, rows, first):
+    """Keep what a turn gave."""
+    for index, row in enumerate(rows):
+        row.append(inner.result(first + index))
+        allowance.current().take(row[-1].nbytes)
+
+
 def _stacked(xp, inner, rows, first):
+    """What the turns gave, each output in one array."""
+    allowed = allowance.current()
+    kept = sum(item.nbytes for row in rows for item in row)
+    allowed.require(kept)
+    allowed.take(-kept)
     return [
         xp.stack(row) if row else inner.nothing(first + index) for index, row in enumerate(rows)
     ]
@@ -162,8 +178,7 @@ def scan_dynamic(
             inner.load(index, value)
         inner.run()
         carried = [inner.result(index) for index in range(states)]
-        for index, row in enumerate(rows):
-            row.append(inner.result(states + index))
+        _add_turn(inner, rows, states)
     made = _stacked(xp, inner, rows, states)
     for index, track in enumerate(made):
         turned = track[::-1] if scan_output_directions and scan_output_directions[index] else track
