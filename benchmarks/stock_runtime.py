@@ -21,6 +21,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ SECONDS = 900.0
 
 def examine(job: tuple[str, str]) -> dict[str, Any]:
     """The rows of one subject."""
-    from stock_files import rows
+    from stock_files import drawn, rows
 
     warnings.simplefilter("ignore")
     name, exports = job
@@ -45,6 +46,7 @@ def examine(job: tuple[str, str]) -> dict[str, Any]:
     with np.errstate(all="ignore"), tempfile.TemporaryDirectory() as folder:
         try:
             subject = subjects([name.split("/")[0]], Path(exports))[name]()
+            subject = replace(subject, feeds=drawn(subject))
             why = _forward(subject, Path(folder))
             if why:
                 raise Left(why)  # noqa: TRY301
@@ -61,13 +63,12 @@ def examine(job: tuple[str, str]) -> dict[str, Any]:
 
 def _forward(subject: Any, folder: Path) -> str:
     """Why stock onnxruntime cannot be asked: what it makes of the forward model."""
-    from stock_files import LEVELS, _worst, drawn, run
-
     import gradtool as gt
     from gradtool.exec.inputs import sizes
     from gradtool.exec.run import bound
+    from stock_files import LEVELS, _worst, run
 
-    feeds = drawn(subject)
+    feeds = subject.feeds
     model = bound(subject.forward, sizes(subject.forward, feeds))
     ours = gt.run(model, feeds).outputs
     gt.save(model, folder / "forward.onnx", force=True)

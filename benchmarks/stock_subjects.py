@@ -155,16 +155,18 @@ def _recipes() -> list[Any]:
     return found
 
 
+def of_recipe(name: str, recipe: Any) -> Subject:
+    """The model of a random graph."""
+    from random_graphs import assemble
+
+    feeds = {n: a.astype(np.float32) for n, a in recipe.inputs.items()}
+    options = {"loss": "loss", "wrt": list(recipe.leaves)}
+    return Subject(name, assemble(recipe, np.float32), options, feeds)
+
+
 def _graphs() -> dict[str, Make]:
-    def make(index: int) -> Subject:
-        from random_graphs import assemble
-
-        recipe = _recipes()[index]
-        feeds = {n: a.astype(np.float32) for n, a in recipe.inputs.items()}
-        options = {"loss": "loss", "wrt": list(recipe.leaves)}
-        return Subject(f"graphs/{index}", assemble(recipe, np.float32), options, feeds)
-
-    return {f"graphs/{i}": lambda i=i: make(i) for i in range(GRAPHS)}
+    names = [f"graphs/{i}" for i in range(GRAPHS)]
+    return {n: lambda i=i, n=n: of_recipe(n, _recipes()[i]) for i, n in enumerate(names)}
 
 
 # -------------------------------------------------------------------------- cases

@@ -6,6 +6,7 @@ sizes open and given), runs each at both levels, and compares what comes out wit
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,7 @@ import onnx_ir as ir
 
 import gradtool as gt
 from gradtool import api
-from gradtool.errors import GradtoolError, NotDifferentiable
-from gradtool.exec.inputs import inputs_of, sizes
+from gradtool.exec.inputs import sizes
 from gradtool.exec.run import bound
 from gradtool.exec.verify import ORT_TOLERANCE, _results
 from gradtool.passes.barrier import is_clone
@@ -54,7 +54,7 @@ class Row:
 
 def rows(subject: Subject, folder: Path, variants: tuple[str, ...] = VARIANTS) -> Iterator[Row]:
     """Every file of a subject at every level."""
-    feeds = drawn(subject)
+    feeds = subject.feeds or drawn(subject)
     known = bound(subject.forward, sizes(subject.forward, feeds))
     models = {"": known}
     if any(isinstance(d, ir.SymbolicDim) for v in subject.forward.graph.inputs for d in v.shape):
@@ -79,39 +79,40 @@ def _rows(
     suffix: str,
 ) -> Iterator[Row]:
     dims = sizes(model, feeds)
-    ours: dict[bool, Expected] = {}
+    options = dict(subject.options)
+    training = gt.grad(model, **options)
+    gradients = Expected.of(gt.grad(known, **options).model, feeds)
     for variant in variants:
-        step = variant == "adamw"
-        try:
-            options = dict(subject.options) | ({"optimizer": "adamw"} if step else {})
-            training = gt.grad(model, **options, loss_seed=variant == "split")
-            if step not in ours:
-                ours[step] = Expected.of(gt.grad(known, **options).model, feeds)
-        except GradtoolError as error:
-            if step and not isinstance(error, NotDifferentiable):
-                continue  # no parameters to update
-            yield Row(variant + suffix, "", f"{type(error).__name__}: {error}")
-            return
-        for name, files in _files(training, variant, dims):
-            for level, options in LEVELS.items():
-                problem = _problem(files, folder, feeds, ours[step], options)
-                yield Row(name + suffix, level, problem)
+        made, expected = training, gradients
+        if variant == "split":
+            made = gt.grad(model, **options, loss_seed=True)
+        if variant == "adamw":
+            if not any(v in model.graph.initializers for v in training.gradients):
+                continue
+            made = gt.grad(model, **options, optimizer=variant)
+            expected = Expected.of(gt.grad(known, **options, optimizer=variant).model, feeds)
+        for name, files, barrier in _files(made, variant, dims):
+            paths = [folder / f"{i}.onnx" for i in range(len(files))]
+            for path, file in zip(paths, files, strict=True):
+                gt.save(file, path, force=True, barrier=barrier)
+            for level, how in LEVELS.items():
+                yield Row(name + suffix, level, _problem(paths, expected, how))
 
 
 def _files(
     training: gt.TrainingGraph, variant: str, dims: Mapping[str, int]
-) -> Iterator[tuple[str, list[tuple[ir.Model, bool]]]]:
-    """Names of files, and the models in them, with barriers or not."""
+) -> Iterator[tuple[str, list[ir.Model], bool]]:
+    """Names of files, the models in them, and whether these have barriers."""
     if variant in ("grad", "adamw"):
-        yield variant, [(training.model, False)]
+        yield variant, [training.model], False
     elif variant == "split":
         halves = gt.split(training)
-        yield variant, [(halves.forward, False), (halves.backward, False)]
+        yield variant, [halves.forward, halves.backward], False
     else:
         model = _planned(training, variant, dims)
-        yield variant, [(model, False)]
+        yield variant, [model], False
         if any(map(is_clone, model.graph)):
-            yield f"{variant} --barrier", [(model, True)]
+            yield f"{variant} --barrier", [model], True
 
 
 def _planned(training: gt.TrainingGraph, variant: str, dims: Mapping[str, int]) -> ir.Model:
@@ -128,14 +129,14 @@ def _forward_values(model: ir.Model) -> set[str]:
         v.name or ""
         for node in model.graph
         if node.metadata_props.get("gradtool.stage") not in ("backward", "update")
-        and node.op_type not in (*RANDOM, "Dropout", "Constant")
+        and node.op_type not in (*RANDOM, "Dropout", "Constant", "If", "Loop", "Scan", "SequenceMap")
         for v in node.outputs
     }
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What our executor makes of a training graph, in its own precision and in float64."""
+    """What our executor makes of a training graph; `exact` is the same in float64."""
 
     model: ir.Model
     feeds: Arrays
@@ -160,40 +161,21 @@ def _is_float(array: Any) -> bool:
 
 def _arrays(model: ir.Model, result: gt.Result) -> Arrays:
     """What is compared, by the names of outputs."""
-    import json
-
     names = json.loads(model.metadata_props.get("gradtool.gradients", "{}"))
     found = {names.get(n, n): a for n, a in _results(result)[1].items()}
     return {n: a for n, a in found.items() if a.dtype.kind in "fiu"}
 
 
-def _problem(
-    files: list[tuple[ir.Model, bool]],
-    folder: Path,
-    feeds: Arrays,
-    expected: Expected,
-    options: Mapping[str, Any],
-) -> str:
+def _problem(paths: list[Path], expected: Expected, options: Mapping[str, Any]) -> str:
     """What is wrong with files that are run one after the other, each fed by those before."""
-    known: dict[str, Any] = dict(expected.feeds) | dict(feeds)
+    seed = f"{expected.model.metadata_props['gradtool.loss']}_grad"
+    known: dict[str, Any] = {seed: np.ones((), np.float32), **expected.feeds}
     try:
-        for index, (model, barrier) in enumerate(files):
-            path = folder / f"{index}.onnx"
-            gt.save(model, path, force=True, barrier=barrier)
-            known |= _defaults(model, known)
+        for path in paths:
             known |= run(path, known, options)
     except Exception as error:  # noqa: BLE001 - whatever went wrong is the row
         return " ".join(f"{type(error).__name__}: {error}".split())[:400]
     return _difference(known, expected)
-
-
-def _defaults(model: ir.Model, known: Mapping[str, Any]) -> Arrays:
-    """The seed of a loss, where a file asks for one."""
-    return {
-        v.name or "": np.ones(tuple(v.shape.numpy()), v.dtype.numpy())
-        for v in inputs_of(model)
-        if v.name not in known and v.shape is not None and v.dtype is not None
-    }
 
 
 def run(path: Path, feeds: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,3 +43,32 @@ def test_sequences_are_summed_whatever_the_ranks_of_their_elements(count):
 
     np.testing.assert_array_equal(sums[0], count * a)
     np.testing.assert_array_equal(sums[1], count * b)
+
+
+@pytest.mark.parametrize(
+    ("pads", "axes", "expected"),
+    [
+        ([1, 2], [1], [0, 1, 0, 0, 2, 0]),
+        ([1, 2, 3, 4], [-1, 0], [2, 0, 1, 4, 0, 3]),
+        ([1, 2, 3, 4, 5, 6], None, [1, 2, 3, 4, 5, 6]),
+    ],
+)
+@pytest.mark.parametrize("computed", ["nothing", "pads", "axes"])
+def test_a_pad_has_pads_for_every_axis(pads, axes, expected, computed):
+    model = parse("g (float[2, 3, 4] x, int64[n] p, int64[m] a) => (p2) { p2 = Identity (p) }")
+    op, (x, p, a) = Builder(model), list(model.graph.inputs)
+    a.shape, p.shape = ir.Shape([len(pads) // 2]), ir.Shape([len(pads)])
+    made = op.pad(
+        x,
+        pads if computed == "nothing" else p,
+        None if axes is None else a if computed == "axes" else axes,
+    )
+    node = made.producer()
+
+    assert len(node.inputs) == 2
+    feeds = {"x": np.ones((2, 3, 4), np.float32), "p": np.array(pads), "a": np.array(axes or [0])}
+    model.graph.outputs.extend([node.inputs[1], made])
+    found = evaluate(model, feeds | {"a": np.resize(feeds["a"], len(pads) // 2)})
+    constant = node.inputs[1].const_value
+    whole = found[node.inputs[1].name] if constant is None else constant.numpy()
+    assert whole.tolist() == expected

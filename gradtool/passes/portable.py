@@ -22,6 +22,7 @@ from gradtool.passes.stages import STAGE
 from gradtool.windows import Window
 
 PLACE = ir.DataType.INT32
+SIZES = {("", "Shape", 0), ("", "Size", 0)}
 POOLS = (("", "MaxPool"), ("ai.onnx", "MaxPool"), (DOMAIN, "MaxPoolTraining"))
 
 
@@ -38,7 +39,7 @@ def _has_places(node: ir.Node) -> bool:
     if (node.domain, node.op_type) not in POOLS or len(node.outputs) < 2:
         return False
     places = node.outputs[1]
-    readers = {(u.node.domain, u.node.op_type, u.idx) for u in places.uses()}
+    readers = {(u.node.domain, u.node.op_type, u.idx) for u in places.uses()} - SIZES
     return readers == {(DOMAIN, "MaxPoolGrad", 1)} and not places.is_graph_output()
 
 
@@ -55,8 +56,8 @@ def _replace(op: Builder, node: ir.Node) -> bool:
     with op.at(node, stage=stage, source=source, prefix=node.name or ""), op.arithmetic():
         y = op.MaxPool(x, **given)
         places = _places(op, x, y, window, ceil=bool(given.get("ceil_mode", 0)))
-    if order:
-        for use in node.outputs[1].uses():
+    for use in node.outputs[1].uses() if order else ():
+        if use.node.op_type == "MaxPoolGrad":
             use.node.attributes["storage_order"] = ir.AttrInt64("storage_order", 0)
     for before, after in zip(node.outputs, (y, places), strict=True):
         name, before.name = before.name, None
