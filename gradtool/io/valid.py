@@ -18,6 +18,8 @@ from gradtool.io.stock import Answer, Session, is_installed
 
 # Bytes. Shorter tensors may hold sizes, which shapes are inferred from.
 LARGEST_KEPT = 4096
+# Nodes. Loading a longer graph takes onnxruntime longer than building it took.
+MOST_LOADED = 5_000
 # Seconds, a fixed part and one for each node.
 TIME, TIME_PER_NODE = 20.0, 1e-3
 
@@ -54,7 +56,7 @@ class Judge:
             raise InvalidResult("ONNX's checker", reason)
         if reason:
             self.say(f"ONNX's checker refuses the source as it does the result: {reason}")
-        elif self._session is not None:
+        elif self._session is not None and len(proto.graph.node) <= MOST_LOADED:
             self._ask(self._session, proto)
 
     def _ask(self, session: Session, proto: onnx.ModelProto) -> None:
