@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -112,8 +114,22 @@ def main(arguments: list[str] | None = None) -> None:
 
     threads.fix()
     gc.disable()  # for good: nor is garbage looked for on the way out
-    code = run(arguments)
-    sys.exit(code)
+    _leave(run(arguments))
+
+
+def _leave(code: int) -> NoReturn:
+    """End the process as `sys.exit` does, but leave its memory to the system.
+
+    To take a large graph apart, node by node, takes as long as a tenth of building it.
+
+    Source: mypy ends like this (`mypy.util.hard_exit`); unlike it, what is registered to run at
+    exit runs.
+    """
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.flush()
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - waits for threads
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public name
+    os._exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:
