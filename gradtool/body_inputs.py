@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from gradtool.graph import walk
 from gradtool.sequence_rules import is_tensor
 
 Dims = list[int | ir.SymbolicDim]
@@ -68,7 +69,7 @@ def _given(
 
 
 def _bodies(model: ir.Model) -> Iterator[tuple[ir.Node, ir.Graph]]:
-    for node in model.graph.all_nodes():
+    for node in walk.nodes(model.graph):
         if node.op_type in _FED and not node.domain:
             yield node, node.attributes["body"].as_graph()
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from gradtool.builder import Builder
+from gradtool.graph import walk
 
 
 def lift_initializers(op: Builder) -> None:
     """Move them, in place. One that is an input of its body as well stays there."""
+    main = op.model.graph
     found = [
         (graph, value)
-        for graph in op.model.graph.subgraphs()
+        for graph in walk.graphs(main)
         for value in graph.initializers.values()
-        if value not in graph.inputs
+        if graph is not main and value not in graph.inputs
     ]
-    main = op.model.graph
     for graph, value in found:
         _return_copies(op, graph, value)
         del graph.initializers[value.name or ""]
@@ -31,5 +32,5 @@ def _return_copies(op: Builder, graph: ir.Graph, value: ir.Value) -> None:
     """A body returns what it computes, not what is outside of it."""
     for slot, output in enumerate(graph.outputs):
         if output is value:
-            with op.inside(graph):
+            with op.at(None, stage="forward", source="", prefix=graph.name or ""), op.inside(graph):
                 graph.outputs[slot] = op.Identity(value)
