@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradtool.errors import (
     DeviceError,
     GradtoolError,
+    InvalidResult,
     MissingData,
     ModelError,
     NotDifferentiable,
@@ -73,6 +74,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "DeviceError",
     "GradtoolError",
+    "InvalidResult",
     "MissingData",
     "ModelError",
     "NotDifferentiable",

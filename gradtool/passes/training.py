@@ -29,6 +29,7 @@ from gradtool.passes.prune import prune
 from gradtool.passes.save_less import save_less as saving_less
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import Selection, cut, select
+from gradtool.passes.settle_branches import settle_branches
 from gradtool.passes.stages import is_backward, stage, write_heads
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
@@ -101,6 +102,7 @@ def training_graph(
     forward = len(model.graph)
     op = Builder(model, names=Names.of(model))
     lift_initializers(op)
+    settle_branches(op)
     leaves = reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
     op.ste, op.on_node = ste, on_node
     _mark(list(model.graph), op.names)
