@@ -63,10 +63,11 @@ def examine(job: tuple[str, str]) -> dict[str, Any]:
 
 def _forward(subject: Any, folder: Path) -> str:
     """Why stock onnxruntime cannot be asked: what it makes of the forward model."""
+    from stock_files import LEVELS, _worst, run
+
     import gradtool as gt
     from gradtool.exec.inputs import sizes
     from gradtool.exec.run import bound
-    from stock_files import LEVELS, _worst, run
 
     feeds = subject.feeds
     model = bound(subject.forward, sizes(subject.forward, feeds))
@@ -76,7 +77,8 @@ def _forward(subject: Any, folder: Path) -> str:
         try:
             theirs = run(folder / "forward.onnx", feeds, options)
         except Exception as error:  # noqa: BLE001
-            return f"onnxruntime ({level}) does not run forward: {' '.join(str(error).split())[:160]}"
+            said = " ".join(str(error).split())[:160]
+            return f"onnxruntime ({level}) does not run forward: {said}"
         numbers = {n: a for n, a in ours.items() if a.dtype.kind in "fiu"}
         if not _worst(theirs, numbers)[0] <= 1e-2:
             return f"onnxruntime ({level}) computes forward otherwise"

@@ -25,6 +25,7 @@ import gradtool as gt  # noqa: E402
 from gradtool import shapes  # noqa: E402
 from gradtool.builder import Builder  # noqa: E402
 from gradtool.families import FAMILIES  # noqa: E402
+from gradtool.graph import walk  # noqa: E402
 
 ZOO = ROOT.parent / "shared" / "zoo"
 MOST_BYTES = 5 * 2**29  # 2.5 GiB: weights, gradients and activations, which both runtimes hold
@@ -57,7 +58,7 @@ def subjects(kinds: list[str], exports: Path) -> dict[str, Make]:
 
 def _loaded(name: str, path: Path, **given: Any) -> Subject:
     model = gt.load(path)
-    drawing = sorted({n.op_type for n in model.graph.all_nodes()} & RANDOM)
+    drawing = sorted({n.op_type for n in walk.nodes(model.graph)} & set(RANDOM))
     if drawing:
         raise Left(f"draws at random: {', '.join(drawing)}")
     return Subject(name, model, **given)
@@ -125,12 +126,11 @@ def _weight(rng: np.random.Generator, value: ir.Value) -> ir.Tensor[Any]:
 
 def _exports(folder: Path) -> dict[str, Make]:
     """Files made by torch_exports.py."""
+
     def make(path: Path) -> Subject:
         subject = _loaded(f"exports/{path.stem}", path)
         sizes = {"batch": 2, "length": 6, "seq": 6}
-        return replace(
-            subject, dims={s: sizes.get(s, 3) for s in gt.io.symbols(subject.forward)}
-        )
+        return replace(subject, dims={s: sizes.get(s, 3) for s in gt.io.symbols(subject.forward)})
 
     return {f"exports/{p.stem}": lambda p=p: make(p) for p in sorted(folder.glob("*.onnx"))}
 
@@ -231,7 +231,7 @@ def _enter_transposed(
         inner = [rank - 1, *range(rank - 1)]
         with op.at(node, stage="forward", source="", prefix="before"):
             uses = list(value.uses())
-            value.shape = ir.Shape([*list(value.shape)[1:], list(value.shape)[0]])
+            value.shape = ir.Shape([*list(value.shape)[1:], value.shape[0]])
             moved = op.Transpose(value, perm=inner)
         for use in uses:
             use.node.replace_input_with(use.idx, moved)

@@ -97,7 +97,7 @@ class Rotary(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm = nn.RMSNorm(WIDTH)
+        self.gain = nn.Parameter(torch.ones(WIDTH))
         self.q, self.kv = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
         self.gate, self.up = nn.Linear(WIDTH, 24), nn.Linear(WIDTH, 24)
         self.down = nn.Linear(24, WIDTH)
@@ -105,7 +105,7 @@ class Rotary(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         b, t, d = x.shape
         each = d // HEADS
-        n = self.norm(x)
+        n = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.gain
         q = self.q(n).view(b, t, HEADS, each).transpose(1, 2)
         k, v = self.kv(n).view(b, t, 2, HEADS // 2, each).transpose(1, 3).unbind(2)
         angle = torch.arange(t)[:, None] / 100.0 ** (torch.arange(each // 2) * 2 / each)

@@ -88,7 +88,13 @@ class Idioms(Sizing):
         return self.Slice(x, [0] * len(cut), ends, [a for a, _ in cut])
 
     def pad(
-        self, x: ir.Value, pads: Any, axes: Any = None, *, value: Any = None, mode: str | None = None
+        self,
+        x: ir.Value,
+        pads: Any,
+        axes: Any = None,
+        *,
+        value: Any = None,
+        mode: str | None = None,
     ) -> ir.Value:
         """`x` within a border; `pads` are the begins of `axes` (all if None), then their ends.
 

@@ -27,9 +27,9 @@ from gradtool.passes.widen import widen
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 LEVELS = {"default": {}, "bare": {"graph_optimization_level": "ORT_DISABLE_ALL"}}
 VARIANTS = ("grad", "adamw", "split", "mirror", "recompute", "clones")
-RANDOM = frozenset(
-    ["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"]
-)
+RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+          "RandomUniformLike")  # fmt: skip
+BODIES = ("If", "Loop", "Scan", "SequenceMap")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _forward_values(model: ir.Model) -> set[str]:
         v.name or ""
         for node in model.graph
         if node.metadata_props.get("gradtool.stage") not in ("backward", "update")
-        and node.op_type not in (*RANDOM, "Dropout", "Constant", "If", "Loop", "Scan", "SequenceMap")
+        and node.op_type not in (*RANDOM, *BODIES, "Dropout", "Constant")
         for v in node.outputs
     }
 

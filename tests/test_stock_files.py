@@ -17,7 +17,7 @@ from stock_files import Subject, rows
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 pytest.importorskip("onnxruntime")
 
-from stock_subjects import Left, of_recipe, subjects  # noqa: E402
+from stock_subjects import Left, of_recipe, subjects
 
 # Queries, keys and values of one product, cut as exporters cut them.
 ATTENTION = """g (float[BATCH, 6, 8] x, float[8, 24] w, float[8, 3] v) => (float[BATCH, 6, 3] y) {
@@ -64,7 +64,10 @@ CASES = [
     "transposed/Pad(2x3x4,2,-,1)@20",
     "transposed/Slice(5x6,2,2,2,2)@20",
     "transposed/ScatterND(3x4,3x1,3x4)[reduction=max]@20",
-    "transposed/Resize(1x1x5x7,-,-,2)[mode=cubic,axes=[2, 3],keep_aspect_ratio_policy=not_smaller]@20",
+    (
+        "transposed/Resize(1x1x5x7,-,-,2)"
+        "[mode=cubic,axes=[2, 3],keep_aspect_ratio_policy=not_smaller]@20"
+    ),
 ]
 
 

@@ -18,6 +18,7 @@ from gradtool.attributes import arguments
 from gradtool.builder import Builder
 from gradtool.functions import DOMAIN
 from gradtool.functions.pool import place_type
+from gradtool.graph import walk
 from gradtool.passes.stages import STAGE
 from gradtool.windows import Window
 
@@ -31,7 +32,7 @@ def portable(model: ir.Model, op: Builder) -> int:
 
     Indices that anything but the gradient reads stay as they are.
     """
-    nodes = [node for node in model.graph.all_nodes() if _has_places(node)]
+    nodes = [node for node in walk.nodes(model.graph) if _has_places(node)]
     return sum(_replace(op, node) for node in nodes)
 
 
@@ -46,6 +47,7 @@ def _has_places(node: ir.Node) -> bool:
 def _replace(op: Builder, node: ir.Node) -> bool:
     """Emit a MaxPool of one output before a node that has two, and take that out."""
     x, given = node.inputs[0], arguments(node)
+    assert x is not None and x.shape is not None  # noqa: PT018, S101 - a graph has both
     order = given.pop("storage_order", 0)
     try:
         window = Window.of(given["kernel_shape"], x.shape[2:], given)
@@ -84,8 +86,8 @@ def _places(op: Builder, x: Any, y: Any, window: Window, *, ceil: bool) -> ir.Va
     planes = op.Range(op.constant(0), count, op.constant(1))
     leading = op.Concat(op.size_of(x, 0, 2), [1] * window.rank, axis=0)
     far = op.Reshape(planes, leading) * op.cast(_scalar(op, plane), kind)
-    made = op.cast(place, kind) + far
-    return made
+    whole: ir.Value = op.cast(place, kind) + far
+    return whole
 
 
 def _first_tap(op: Builder, x: Any, y: Any, window: Window, row: list[Any], *, ceil: bool) -> Any:
@@ -122,8 +124,8 @@ def _lattice(op: Builder, out: Any, window: Window, row: list[Any]) -> Any:
     for axis, (size, step) in enumerate(zip(out, window.strides, strict=True)):
         apart = [1] * (window.rank - axis - 1)
         if isinstance(size, int):
-            numbers = np.arange(size, dtype=np.int32) * np.int32(step) - np.int32(window.begin[axis])
-            line = op.constant(numbers.reshape(-1, *apart))
+            numbers = np.arange(size) * step - window.begin[axis]
+            line = op.constant(numbers.astype(np.int32).reshape(-1, *apart))
         else:
             numbers = op.Range(_scalar(op, 0), _number(op, size), _scalar(op, 1))
             line = op.unsqueeze(numbers * step - window.begin[axis], range(1, len(apart) + 1))

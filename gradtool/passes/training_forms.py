@@ -38,12 +38,14 @@ def _trains(node: ir.Node) -> bool:
 
 def _pads_some(node: ir.Node) -> bool:
     standard = node.domain in ("", "ai.onnx") and node.op_type == "Pad" and len(node.inputs) > 3
-    return standard and node.inputs[3] is not None and node.inputs[0].shape is not None
+    x = node.inputs[0]
+    return standard and node.inputs[3] is not None and x is not None and x.shape is not None
 
 
 def _pad_all(op: Builder, node: ir.Node) -> None:
     """Give a Pad the pads of every axis, and no input `axes`."""
     x, pads, _, axes = node.inputs
+    assert x is not None and x.shape is not None  # noqa: PT018, S101 - `_pads_some` saw to it
     with op.at(node, stage="forward", source="", prefix=node.name or ""):
         whole = op.whole_pads(pads, axes, len(x.shape))
     node.replace_input_with(1, whole if isinstance(whole, ir.Value) else op.constant(whole))

@@ -341,3 +341,30 @@ def test_inlined_bodies_do_not_hold_updates_back(tmp_path):
 
     assert gt.plan(again).peak == gt.plan(training).peak
     assert [n.op_type for n in again.graph] == [n.op_type for n in training.model.graph]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_step_of_float32_holds_no_float64(name, tmp_path):
+    gt.save(trained(name), tmp_path / "step.onnx")
+
+    written = gt.load(tmp_path / "step.onnx")
+    values = [*written.graph.initializers.values(), *written.graph.inputs,
+              *(v for node in written.graph for v in node.outputs)]  # fmt: skip
+    assert {v.dtype for v in values} <= {ir.DataType.FLOAT, ir.DataType.INT64, ir.DataType.BOOL}
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 9, 99, 400, 10_000, 10_000_000])
+def test_bias_corrections_have_all_digits_of_float32(count):
+    training = trained("adam")
+    graph = training.model.graph
+    graph.initializers["step"].const_value = ir.Tensor(np.asarray(count, np.int64), name="step")
+    rate = next(n for n in graph if n.op_type == "Div" and n.inputs[0].name == "lr").outputs[0]
+    choices = [n.outputs[0] for n in graph if n.op_type == "Where"]
+    root = next(n for n in graph if n.op_type == "Sqrt" and n.inputs[0] in choices).outputs[0]
+    graph.outputs.extend([rate, root])
+
+    found = gt.run(training, {"x": floats(2, 3), "lr": np.asarray(RATE, np.float32)}).outputs
+
+    first, second = (-np.expm1((count + 1) * np.log(beta)) for beta in (0.9, 0.999))
+    assert float(found[rate.name]) == pytest.approx(RATE / first, rel=5e-7)
+    assert float(found[root.name]) == pytest.approx(np.sqrt(second), rel=5e-7)

@@ -15,7 +15,11 @@ WINDOWS = [
     'kernel_shape=[2, 2], auto_pad="SAME_LOWER"',
     "kernel_shape=[3, 2], storage_order=1",
 ]
-SHAPES = {"[2, 3, 9, 7]": (2, 3, 9, 7), "[n, 3, h, w]": (2, 3, 9, 7), "[1, 1, 260, 256]": (1, 1, 260, 256)}
+SHAPES = {
+    "[2, 3, 9, 7]": (2, 3, 9, 7),
+    "[n, 3, h, w]": (2, 3, 9, 7),
+    "[1, 1, 260, 256]": (1, 1, 260, 256),
+}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
