@@ -17,7 +17,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
-from gradtool.io.limits import DEFAULT, Limits
+from gradtool.limits import DEFAULT, Limits
 from gradtool.names import label
 
 Rule = Callable[[Any, ir.Node], None]

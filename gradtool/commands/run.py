@@ -20,7 +20,7 @@ from gradtool.commands.options import (
 )
 from gradtool.commands.output import color, print_json, print_line, print_table, say
 from gradtool.errors import UsageError
-from gradtool.io.limits import DEFAULT
+from gradtool.limits import DEFAULT
 
 if TYPE_CHECKING:
     import onnx_ir as ir

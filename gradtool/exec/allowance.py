@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from gradtool.errors import GradtoolError
-from gradtool.io.limits import DEFAULT
+from gradtool.limits import DEFAULT
 
 
 class Exhausted(GradtoolError):

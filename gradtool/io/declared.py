@@ -9,7 +9,7 @@ import onnx_ir as ir
 from gradtool import shape_limits
 from gradtool.errors import ModelError
 from gradtool.graph import walk
-from gradtool.io.limits import Limits
+from gradtool.limits import Limits
 
 Declared = tuple[tuple[ir.Value, ir.DataType | None, ir.Shape | None], ...]
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gradtool.errors import ModelError, UsageError
 from gradtool.io import walk
-from gradtool.io.limits import DEFAULT, Limits
+from gradtool.limits import DEFAULT, Limits
 
 _LETTER = re.compile(r"[^\W\d]")
 _NAME = re.compile(r"[^\W\d][\w.]*")

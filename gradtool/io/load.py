@@ -14,8 +14,8 @@ from gradtool.io import declared, external, mapped, read, rules, structure, trai
 from gradtool.io import dims as dimensions
 from gradtool.io import opset as opsets
 from gradtool.io.functions import inline_functions
-from gradtool.io.limits import DEFAULT, Limits
 from gradtool.io.walk import STANDARD
+from gradtool.limits import DEFAULT, Limits
 from gradtool.shape_limits import within
 from gradtool.shapes import infer
 

@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gradtool.errors import ModelError
 from gradtool.io import lfs
-from gradtool.io.limits import DEFAULT, Limits
+from gradtool.limits import DEFAULT, Limits
 
 TEXT_SUFFIX = ".onnxtxt"
 _DEEPEST_TEXT = 64

@@ -16,7 +16,7 @@ import onnx_ir as ir
 from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.io import lengths
-from gradtool.io.limits import Limits
+from gradtool.limits import Limits
 from gradtool.names import label
 from gradtool.shape_limits import least_bytes
 

@@ -10,7 +10,7 @@ import onnx
 
 from gradtool.errors import ModelError
 from gradtool.io import walk
-from gradtool.io.limits import Limits
+from gradtool.limits import Limits
 
 
 def check(model: onnx.ModelProto, limits: Limits) -> None:

@@ -17,7 +17,7 @@ import onnx
 
 from gradtool.errors import ModelError
 from gradtool.io import bodies, external, operators, scope, tensors, walk
-from gradtool.io.limits import DEFAULT, Limits
+from gradtool.limits import DEFAULT, Limits
 
 
 def check(model: onnx.ModelProto, folder: external.Folder, limits: Limits = DEFAULT) -> None:

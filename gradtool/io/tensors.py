@@ -11,7 +11,7 @@ import onnx_ir as ir
 from gradtool import shape_limits
 from gradtool.errors import ModelError
 from gradtool.io import external
-from gradtool.io.limits import Limits
+from gradtool.limits import Limits
 
 _T = onnx.TensorProto
 _PACKED: dict[int, int] = {_T.INT4: 2, _T.UINT4: 2, _T.FLOAT4E2M1: 2, _T.INT2: 4, _T.UINT2: 4}
