@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Literal
 
 from gradtool import plugins
+from gradtool.functions.loss import LOWEST_LOG
 
 Formula = Callable[..., Any]
 Labels = Literal["classes", "like"]
@@ -22,14 +23,19 @@ Labels = Literal["classes", "like"]
 class Kind:
     """A loss: what people read of it, the labels that it takes, and its formula.
 
-    `classes`: an integer for every place along the last axis.  `like`: numbers in the shape and
-    type of the output.
+    `classes`: an integer for every place but along the axis of classes.  `like`: numbers in the
+    shape and type of the output.
     """
 
     name: str
     said: str
     labels: Labels | None
     formula: Formula
+
+    @property
+    def takes_axis(self) -> bool:
+        """Whether the formula is told the axis of classes; else it finds them on the last axis."""
+        return "axis" in inspect.signature(self.formula).parameters
 
 
 _REGISTRY: dict[str, list[Kind]] = {}
@@ -75,9 +81,9 @@ def kind_of(formula: Formula, name: str = "") -> Kind:
 
 
 @loss("ce", labels="classes", said="softmax cross-entropy")
-def cross_entropy(op: Any, scores: Any, labels: Any) -> Any:
-    """`mean(-log softmax(scores)[label])` over the last axis."""
-    return op.SoftmaxCrossEntropyLoss(*_flat(op, scores, labels), reduction="mean")
+def cross_entropy(op: Any, scores: Any, labels: Any, axis: int = -1) -> Any:
+    """`mean(-log softmax(scores)[label])`, the classes along `axis`."""
+    return op.SoftmaxCrossEntropyLoss(*_by_class(op, scores, labels, axis), reduction="mean")
 
 
 @loss("mse", labels="like", said="mean squared error")
@@ -123,9 +129,19 @@ def bce_logits(op: Any, y: Any, t: Any) -> Any:
 
 
 @loss("nll", labels="classes", said="negative log-likelihood")
-def nll(op: Any, scores: Any, labels: Any) -> Any:
-    """`mean(-scores[label])` over the last axis; scores are log-probabilities."""
-    return op.NegativeLogLikelihoodLoss(*_flat(op, scores, labels), reduction="mean")
+def nll(op: Any, scores: Any, labels: Any, axis: int = -1) -> Any:
+    """`mean(-scores[label])`, the classes along `axis`; scores are log-probabilities."""
+    return op.NegativeLogLikelihoodLoss(*_by_class(op, scores, labels, axis), reduction="mean")
+
+
+def _of_probabilities(op: Any, p: Any, labels: Any, axis: int = -1) -> Any:
+    """`mean(-log p[label])`, each logarithm at least -100, as in `bce`."""
+    return nll(op, op.Max(op.Log(p), LOWEST_LOG), labels, axis)
+
+
+NLL_OF_PROBABILITIES = Kind(
+    "nll", "negative log-likelihood of probabilities", "classes", _of_probabilities
+)
 
 
 @loss("kl", labels="like", said="Kullback-Leibler divergence of log-probabilities")
@@ -151,9 +167,13 @@ def total(op: Any, y: Any) -> Any:
     return op.ReduceSum(y, keepdims=0)
 
 
-def _flat(op: Any, scores: Any, labels: Any) -> tuple[Any, Any]:
-    """Scores as `[N, C]` and labels as `[N]`."""
-    shape = list(scores.shape or ())
-    if len(shape) == 2:
+def _by_class(op: Any, scores: Any, labels: Any, axis: int) -> tuple[Any, Any]:
+    """Scores as `[N, C]` or `[N, C, ...]`, with the classes second, and labels to fit."""
+    rank = len(scores.shape)
+    axis %= rank
+    if axis == 1:
         return scores, labels
-    return op.reshape(scores, [-1, shape[-1]]), op.reshape(labels, [-1])
+    if axis == rank - 1:
+        return op.reshape(scores, [-1, scores.shape[-1]]), op.reshape(labels, [-1])
+    rest = [i for i in range(rank) if i != axis]
+    return op.transpose(scores, [rest[0], axis, *rest[1:]]), labels

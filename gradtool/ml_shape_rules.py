@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import onnx_ir as ir
@@ -62,7 +63,23 @@ def _linear_classifier(_library: Any, ctx: Any, node: ir.Node) -> None:
         ctx.set_shape_and_dtype(node.outputs[1], ir.Shape([rows, len(labels)]), FLOAT)
 
 
+def _array_feature_extractor(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """As x, with one column per index; a vector is one row."""
+    x, indices = node.inputs
+    if x is None or x.shape is None or indices is None or indices.shape is None:
+        return
+    rows = list(x.shape)[:-1] if len(x.shape) > 1 else [1]
+    several = [size for size in indices.shape if size != 1]
+    known = all(isinstance(size, int) for size in several)
+    if len(several) == 1:
+        count = several[0]
+    else:
+        count = math.prod(several) if known else ctx.new_symbolic_dim()
+    ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([*rows, count]), x.dtype)
+
+
 RULES = {
+    ("ai.onnx.ml::ArrayFeatureExtractor", 1): _array_feature_extractor,
     ("ai.onnx.ml::FeatureVectorizer", 1): _feature_vectorizer,
     ("ai.onnx.ml::Imputer", 1): _imputer,
     ("ai.onnx.ml::LinearClassifier", 1): _linear_classifier,

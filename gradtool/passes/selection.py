@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 import onnx_ir as ir
 
 from gradtool.errors import Unreachable, UsageError
+from gradtool.passes.parameters import parameters
 from gradtool.sequence_rules import is_tensor
 from gradtool.text import some, suggest
 
@@ -26,34 +27,6 @@ class Selection:
 def is_float(value: ir.Value) -> bool:
     """Whether a value has a floating-point type."""
     return value.dtype is not None and value.dtype.is_floating_point()
-
-
-def trainable(leaves: Iterable[ir.Value]) -> list[ir.Value]:
-    """The float initializers among `leaves` that are parameters.
-
-    Not parameters: running statistics of BatchNormalization, quantisation scales, ratios, scalars
-    (exporters write plain numbers so); each can still be asked for by name.
-    """
-    return [
-        v
-        for v in leaves
-        if v.is_initializer() and is_float(v) and len(v.shape or ()) > 0 and not _is_state(v)
-    ]
-
-
-_STATE = {
-    "BatchNormalization": (3, 4),
-    "BatchNormalizationTraining": (3, 4),
-    "Dropout": (1,),
-    "QuantizeLinear": (1, 2),
-    "DequantizeLinear": (1, 2),
-    "Resize": (1, 2, 3),
-}
-
-
-def _is_state(value: ir.Value) -> bool:
-    uses = list(value.uses())
-    return bool(uses) and all(u.idx in _STATE.get(u.node.op_type, ()) for u in uses)
 
 
 def select(
@@ -111,14 +84,11 @@ def _chosen(
     inputs = {name: v for name, v in floats.items() if not v.is_initializer()}
     chosen: dict[ir.Value, bool] = {}
     if patterns is None:
-        default = trainable(leaves)
-        if not default:
-            default = list(inputs.values())
+        found = parameters(graph, leaves)
+        warnings += found.warnings(reaches)
+        if not found.values:
             warnings.append("no trainable parameter: differentiating by the float inputs")
-        elif scalars := [v for v in _scalars(leaves) if v in reaches]:
-            names = some(v.name or "" for v in scalars)
-            warnings.append(f"scalars taken as constants (ask by --wrt NAME): {names}")
-        chosen = dict.fromkeys(default, False)
+        chosen = dict.fromkeys(found.values or inputs.values(), False)
     everything = _everything(graph) if patterns else {}
     for pattern in patterns or ():
         _extend(chosen, _matches(pattern, floats, everything, "--wrt"))
@@ -134,11 +104,6 @@ def _extend(chosen: dict[ir.Value, bool], found: dict[ir.Value, bool]) -> None:
     """Add values; one that was asked for by name stays so."""
     for value, named in found.items():
         chosen[value] = named or chosen.get(value, False)
-
-
-def _scalars(leaves: Iterable[ir.Value]) -> list[ir.Value]:
-    floats = [v for v in leaves if v.is_initializer() and is_float(v)]
-    return [v for v in floats if not len(v.shape or ()) and not _is_state(v)]
 
 
 def cut(graph: ir.Graph, patterns: Iterable[str]) -> frozenset[ir.Value]:

@@ -1,0 +1,152 @@
+"""Which initializers are parameters, as far as a file tells.
+
+What an exporter says decides.  Where it says nothing, a float tensor is a parameter, but one of a
+single element only where a layer has its weight, bias or gain, and never without an axis:
+exporters write scales, exponents and epsilons as tensors too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from gradtool.passes.endings import LAYOUTS, PRODUCTS
+from gradtool.passes.provenance import KIND, role
+from gradtool.text import some
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters among some values, and the tensors that are constants though they are floats.
+
+    `numbers` are constants of one element, `buffers` those of more that the exporter called so.
+    Running statistics, quantisation scales and ratios are neither.
+    """
+
+    values: tuple[ir.Value, ...]
+    numbers: tuple[ir.Value, ...]
+    buffers: tuple[ir.Value, ...]
+
+    def warnings(self, reaches: Iterable[ir.Value]) -> list[str]:
+        """What people should hear of the constants that the loss depends on."""
+        there = set(reaches)
+        numbers, buffers = (
+            some((v.name or "" for v in values if v in there), most=20)
+            for values in (self.numbers, self.buffers)
+        )
+        lone = some((v.name or "" for v in self.values if _is_lone(v) and v in there), most=20)
+        said = []
+        if numbers:
+            trained = f"; trained, as parts of layers: {lone}" if lone else ""
+            said.append(f"scalars taken as constants (ask by --wrt NAME): {numbers}{trained}")
+        if buffers:
+            said.append(f"buffers taken as constants (ask by --wrt NAME): {buffers}")
+        return said
+
+
+def parameters(graph: ir.Graph, leaves: Sequence[ir.Value]) -> Parameters:
+    """Sort the float initializers among `leaves`; each can still be asked for by name."""
+    written = {v.name or "" for node in graph for v in node.outputs}
+    values, numbers, buffers = [], [], []
+    for value in leaves:
+        if not value.is_initializer() or not _is_float(value) or is_state(value):
+            continue
+        said = role(value, written)
+        if said is None:
+            several = not _is_lone(value)
+            trained = several or (len(value.shape or ()) > 0 and _is_of_a_layer(value))
+            said = "parameter" if trained else "constant"
+        if said == "parameter":
+            values.append(value)
+        elif _is_lone(value):
+            numbers.append(value)
+        elif KIND in value.metadata_props:
+            buffers.append(value)
+    return Parameters(tuple(values), tuple(numbers), tuple(buffers))
+
+
+def _is_float(value: ir.Value) -> bool:
+    return value.dtype is not None and value.dtype.is_floating_point()
+
+
+def _is_lone(value: ir.Value) -> bool:
+    return value.shape is not None and all(size == 1 for size in value.shape)
+
+
+# --------------------------------------------------------------------------------- places
+
+_STATE: Mapping[str, tuple[int, ...]] = {
+    "BatchNormalization": (3, 4),
+    "BatchNormalizationTraining": (3, 4),
+    "Dropout": (1,),
+    "QuantizeLinear": (1, 2),
+    "DequantizeLinear": (1, 2),
+    "Resize": (1, 2, 3),
+}
+_LAYERS: Mapping[str, tuple[int, ...]] = {
+    "Gemm": (0, 1, 2),
+    "MatMul": (0, 1),
+    "Conv": (1, 2),
+    "ConvTranspose": (1, 2),
+    "DeformConv": (1, 3),
+    "Einsum": (0, 1, 2),
+    "PRelu": (1,),
+    "BatchNormalization": (1, 2),
+    "BatchNormalizationTraining": (1, 2),
+    "InstanceNormalization": (1, 2),
+    "LayerNormalization": (1, 2),
+    "GroupNormalization": (1, 2),
+    "RMSNormalization": (1,),
+    "LSTM": (1, 2, 3, 7),
+    "GRU": (1, 2, 3),
+    "RNN": (1, 2, 3),
+}
+_NORMS = ("BatchNormalization", "InstanceNormalization", "LayerNormalization",
+          "GroupNormalization", "RMSNormalization", "LpNormalization", "MeanVarianceNormalization",
+          "BatchNormalizationTraining")  # fmt: skip
+
+
+def is_state(value: ir.Value) -> bool:
+    """Whether a tensor serves as a statistic, a scale or a ratio only."""
+    uses = list(value.uses())
+    return bool(uses) and all(u.idx in _STATE.get(u.node.op_type, ()) for u in uses)
+
+
+def _is_of_a_layer(value: ir.Value) -> bool:
+    """Whether a layer reads it as weight, bias or gain, perhaps laid out in another way first."""
+    waiting = list(value.uses())
+    while waiting:
+        use = waiting.pop()
+        node = use.node
+        if use.idx in _LAYERS.get(node.op_type, ()) or _is_bias_or_gain(node, use.idx):
+            return True
+        if node.op_type in (*LAYOUTS, "Expand") and use.idx == 0:
+            waiting += node.outputs[0].uses()
+    return False
+
+
+def _is_bias_or_gain(node: ir.Node, slot: int) -> bool:
+    """Whether a node adds an input to a product, or scales or shifts by it what was normalised."""
+    if node.op_type not in ("Add", "Mul"):
+        return False
+    other = _behind(node.inputs[1 - slot])
+    if other is None:
+        return False
+    if node.op_type == "Add" and other.op_type == "Mul":  # the bias behind the gain of a norm
+        return any(_is_norm(_behind(v)) for v in other.inputs)
+    return _is_norm(other) or (node.op_type == "Add" and other.op_type in PRODUCTS)
+
+
+def _is_norm(node: ir.Node | None) -> bool:
+    return node is not None and node.op_type in _NORMS
+
+
+def _behind(value: ir.Value | None) -> ir.Node | None:
+    """The node that a value comes from, layouts left out."""
+    node = value.producer() if value is not None else None
+    while node is not None and node.op_type in LAYOUTS:
+        value = node.inputs[0]
+        node = value.producer() if value is not None else None
+    return node
