@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any, Literal
 
 from gradtool import plugins
-from gradtool.functions.loss import LOWEST_LOG
 
+LEAST = 1e-30  # a probability whose reciprocal float32 holds
 Formula = Callable[..., Any]
 Labels = Literal["classes", "like"]
 
@@ -135,8 +135,8 @@ def nll(op: Any, scores: Any, labels: Any, axis: int = -1) -> Any:
 
 
 def _of_probabilities(op: Any, p: Any, labels: Any, axis: int = -1) -> Any:
-    """`mean(-log p[label])`, each logarithm at least -100, as in `bce`."""
-    return nll(op, op.Max(op.Log(p), LOWEST_LOG), labels, axis)
+    """`mean(-log p[label])`, with p at least the smallest number that division is safe by."""
+    return nll(op, op.Log(op.Max(p, LEAST)), labels, axis)
 
 
 NLL_OF_PROBABILITIES = Kind(

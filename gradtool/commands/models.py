@@ -36,6 +36,8 @@ def open_model(
         batch=batch,
         opset=opset,
     )
+    for line in loaded.meta.get("gradtool.left_aside", ()):
+        say(ctx, f"left aside: {line}")
     raised = loaded.meta.get("gradtool.raised_from")
     if raised:
         version = loaded.graph.opset_imports.get("", 0)

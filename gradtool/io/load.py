@@ -10,7 +10,17 @@ import onnx
 import onnx_ir as ir
 
 from gradtool.errors import ModelError, UsageError
-from gradtool.io import declared, external, mapped, read, rules, structure, training_info, types
+from gradtool.io import (
+    declared,
+    external,
+    mapped,
+    maps,
+    read,
+    rules,
+    structure,
+    training_info,
+    types,
+)
 from gradtool.io import dims as dimensions
 from gradtool.io import opset as opsets
 from gradtool.io.functions import inline_functions
@@ -46,8 +56,8 @@ def load(
     Every value has the type and shape that inference finds, whatever the file declares. The
     opset is at least `opsets.MINIMUM`. Local functions are inlined, except those `keep_function`
     (domain, name) keeps. `rewrite` sees the model before sizes are given to its symbols.
-    `model.meta` has `gradtool.path`, the real path or None, and, where the
-    opset was raised, `gradtool.raised_from`.
+    `model.meta` has `gradtool.path`, the real path or None, `gradtool.left_aside`, a line for each
+    operator that was, and, where the opset was raised, `gradtool.raised_from`.
 
     Raises:
         ModelError: the file is not a model that can be trusted, and why.
@@ -59,6 +69,7 @@ def load(
     where = "standard input" if path is None else str(path)
     try:
         proto = training_info.to_step(proto)
+        left_aside = maps.leave_aside(proto.graph)
         structure.check(proto, folder, limits)
         version = structure.opset_version(proto)
         if opset is not None and opset < max(version, opsets.MINIMUM):
@@ -81,6 +92,7 @@ def load(
     except ModelError as error:
         raise type(error)(f"{where}: {error}") from error
     model.meta["gradtool.path"] = None if path is None else path.resolve()
+    model.meta["gradtool.left_aside"] = left_aside
     if target > version:
         model.meta["gradtool.raised_from"] = version
     return model

@@ -58,7 +58,7 @@ def attach(op: Builder, wanted: Wanted | Sequence[Wanted], labels: LabelNames = 
 
 
 def _automatic(op: Builder, labels: LabelNames) -> Loss:
-    choice = choose(op.graph, op.model.producer_name)
+    choice = choose(op)
     chosen = choice.term
     if chosen.kind is None:
         return Loss(chosen.output, f"the scalar output {chosen.called!r} (auto)")

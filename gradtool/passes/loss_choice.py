@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from gradtool.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.losses import NLL_OF_PROBABILITIES, Kind, kinds
+from gradtool.passes import complements
 from gradtool.passes.endings import LAYOUTS, PRODUCTS, ending
 from gradtool.passes.loss_terms import Term
 from gradtool.passes.selection import is_float
@@ -25,22 +27,23 @@ class Choice:
     loud: bool = False
 
 
-def choose(graph: ir.Graph, producer: str | None = None) -> Choice:
+def choose(op: Builder) -> Choice:
     """The loss of the first output that says which it has; else the mean of one.
 
     Raises:
         UsageError: no output is a float.
     """
+    graph = op.graph
     floats = [v for v in graph.outputs if is_float(v)]
     if not floats:
         raise UsageError("no output is a float: name a loss with --loss")
     for value in floats:
         if is_scalar(value) and not _is_one_sample(value):
             return Choice(_term(None, value, value))
-    regressor = producer == "skl2onnx" and len(floats) == len(graph.outputs)
+    regressor = op.model.producer_name == "skl2onnx" and len(floats) == len(graph.outputs)
     deep = [v for v in floats if len(v.shape or ()) >= 2]
     for value in dict.fromkeys((*deep, *floats)):
-        choice = _of(value, regressor=regressor)
+        choice = _of(op, value, regressor=regressor)
         if choice is not None:
             others = f", one of {len(deep)}" if len(deep) > 1 else ""
             return Choice(choice.term, f"{others}{choice.why}")
@@ -77,7 +80,7 @@ def _is_weight(value: ir.Value | None) -> bool:
     return value is not None
 
 
-def _of(value: ir.Value, *, regressor: bool) -> Choice | None:
+def _of(op: Builder, value: ir.Value, *, regressor: bool) -> Choice | None:
     """The loss that one output says it has."""
     found = ending(value)
     node = found.node
@@ -98,9 +101,13 @@ def _of(value: ir.Value, *, regressor: bool) -> Choice | None:
         return Choice(_term(mse, value, value), ", of a regressor")
     if found.linear:
         return Choice(_term(kinds()["ce"], value, value, found.axis))
+    score = complements.score_of(value)
+    if score is not None:
+        both, axis = complements.scores(op, value, score)
+        return Choice(_term(kinds()["ce"], both, value, axis), ", its Sigmoid left out")
     if _is_classified(value):
-        scores = _is_of_scores(value)
-        return Choice(_term(kinds()["ce"] if scores else NLL_OF_PROBABILITIES, value, value))
+        kind = kinds()["ce"] if _is_of_scores(value) else NLL_OF_PROBABILITIES
+        return Choice(_term(kind, value, value))
     return None
 
 
@@ -131,8 +138,10 @@ _JOINING = ("Concat", "Div", "Normalizer")  # an event beside its complement, or
 def _is_classified(value: ir.Value) -> bool:
     """Whether the model takes the largest of numbers that were made to go together."""
     node = value.producer()
-    joined = node is not None and node.op_type in _JOINING
-    return joined and any(use.node.op_type == "ArgMax" for use in value.uses())
+    if node is None or node.op_type not in _JOINING or node.inputs[0] is None:
+        return False
+    uses = [*value.uses(), *node.inputs[0].uses()]
+    return any(use.node.op_type == "ArgMax" for use in uses)
 
 
 _OF_SCORES = (*LAYOUTS, "Concat", "Neg", "Mul", "Add")

@@ -37,16 +37,17 @@ def lower_contrib(model: ir.Model) -> int:
     op = Builder(model) if nodes else None
     for node in nodes:
         assert op is not None  # noqa: S101 - there are nodes
-        _replace(op, node)
+        replace(op, node, RULES[node.domain, node.op_type])
     if nodes and not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
         model.graph.opset_imports.pop(DOMAIN, None)
     return len(nodes)
 
 
-def _replace(op: Builder, node: ir.Node) -> None:
+def replace(op: Builder, node: ir.Node, rule: Rule) -> None:
+    """Put what a rule makes of a node into its place; outputs keep their names."""
     with op.at(node, stage="forward", source="", prefix=node.name or node.op_type), op.arithmetic():
         start = len(op.emitted)
-        made = RULES[node.domain, node.op_type](op, node)
+        made = rule(op, node)
         new = set(op.emitted[start:])
         for index, before in enumerate(node.outputs):
             after = made[index] if index < len(made) else None

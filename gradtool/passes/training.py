@@ -21,6 +21,7 @@ from gradtool.passes.backward import (
 )
 from gradtool.passes.heads import heads_of
 from gradtool.passes.lift_initializers import lift_initializers
+from gradtool.passes.lower_ml import Lowered, lower_ml
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.narrow_places import narrow_places
@@ -99,14 +100,16 @@ def training_graph(
     if again and loss in ("auto", ["auto"], []) and not head_grads:
         require_loss(model)
     meta, model = model.meta, model if own else model.clone()
-    forward = len(model.graph)
     op = Builder(model, names=Names.of(model))
+    op.ste, op.on_node = ste, on_node
     lift_initializers(op)
     settle_branches(op)
     leaves = reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
-    op.ste, op.on_node = ste, on_node
+    lowered = Lowered() if again else lower_ml(op)
+    leaves += lowered.weights
+    forward = len(model.graph)
     _mark(list(model.graph), op.names)
-    warnings = _into_training_form(op, train_mode=train_mode)
+    warnings = [*lowered.said, *_into_training_form(op, train_mode=train_mode)]
     before = len(model.graph)
     chosen, heads = heads_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
     if chosen.loud:
