@@ -59,12 +59,15 @@ def training_of(ctx: click.Context, loaded: ir.Model, options: dict[str, Any]) -
     """The training graph of a model: itself if it holds gradients and no loss is named."""
     if _is_differentiated(loaded, options):
         if options.get("update", "none") != "none":
-            raise UsageError("--optimizer: the model holds its gradients; give the forward model")
+            from gradtool.passes.second_order import require_loss
+
+            require_loss(loaded, options["update"])
         return loaded
     made = differentiate(ctx, loaded, options)
-    count = len(made.gradients) + len(made.updates)
+    from gradtool.reports.training import parameters_said
+
     optimizer = f"   optimizer: {options['update']}" if made.updates else ""
-    say(ctx, f"loss: {made.loss_said}   parameters: {count} of {made.candidates}{optimizer}")
+    say(ctx, f"loss: {made.loss_said}   parameters: {parameters_said(made)}{optimizer}")
     return made.model
 
 

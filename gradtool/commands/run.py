@@ -159,6 +159,7 @@ def command(
     from gradtool import api
     from gradtool.exec.allowance import limited
     from gradtool.io import atomic
+    from gradtool.reports import running
 
     flags = measure or check_nan or check_arena or trace is not None
     flags = flags or (max_turns or max_dynamic) is not None
@@ -189,6 +190,8 @@ def command(
     _write(save_outputs, result.outputs)
     place = where if engine == "arena" else "onnxruntime"
     _show(ctx, result, form, place, fetched=bool(fetch))
+    if running.is_flat(result):
+        say(ctx, f"warning: {running.FLAT}")
     _verify(ctx, verify, training, arrays, result)
     _profile(profile, training, arrays, repeat, force=force)
     if trace is not None:
@@ -290,8 +293,10 @@ def _verify(
     if checks:
         from gradtool.exec import verify
         from gradtool.passes.train_mode import at_random
+        from gradtool.reports import running
 
         for warning in at_random(training):
             raise UsageError(f"--verify compares runs, and this model's differ: {warning}")
         for check in checks:
-            say(ctx, f"verified: {verify.CHECKS[check](training, arrays, result)}")
+            zero = "; all of them are zero" if running.is_flat(result) else ""
+            say(ctx, f"verified: {verify.CHECKS[check](training, arrays, result)}{zero}")

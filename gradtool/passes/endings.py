@@ -13,11 +13,12 @@ ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
 PRODUCTS = ("Gemm", "MatMul", "Conv", "ConvTranspose")
 LAYOUTS = ("Identity", "Cast", "CastLike", "Dropout", "Transpose", "Squeeze", "Unsqueeze",
            "Flatten", "Reshape")  # fmt: skip
+AFFINE = ("Add", "Sub", "Mul", "Div", "BatchNormalization", "BatchNormalizationTraining")
 
 
 @dataclass(frozen=True)
 class Ending:
-    """The last operator of a value that is neither a layout of it nor the addition of a bias.
+    """The last operator of a value that is neither a layout of it nor a scale and a shift.
 
     `node` is the activation or product, None for any other; `scores` is what a Softmax or
     LogSoftmax reads, else the value; `axis` is that of the classes in the value, and
@@ -75,14 +76,29 @@ def _last(value: ir.Value) -> tuple[list[ir.Node], ir.Node | None]:
         if kind in PRODUCTS:
             return (path, None) if _normalized(path) else (path, node)
         if kind in ACTIVATIONS:
-            return (path, None) if any(n.op_type == "Add" for n in path) else (path, node)
-        if kind not in (*LAYOUTS, "Add") and not _is_share(node):
+            return (path, None) if any(n.op_type in AFFINE for n in path) else (path, node)
+        before = _before(node)
+        if before is None:
             break
         path.append(node)
-        before = [v for v in node.inputs if v is not None and v.producer() is not None]
-        first = node.inputs[0] if kind != "Add" else before[0] if before else None
-        node = first.producer() if first is not None else None
+        node = before.producer()
     return path, None
+
+
+def _before(node: ir.Node) -> ir.Value | None:
+    """What a node lays out, scales or shifts; the first term of a sum; None of any other."""
+    if node.op_type in LAYOUTS or _is_share(node) or node.op_type in AFFINE[4:]:
+        return node.inputs[0]
+    if node.op_type not in AFFINE:
+        return None
+    made = [v for v in node.inputs if v is not None and _is_made(v)]
+    return made[0] if made and (len(made) == 1 or node.op_type == "Add") else None
+
+
+def _is_made(value: ir.Value) -> bool:
+    """Whether a node computes a value, perhaps from constants."""
+    node = value.producer()
+    return node is not None and node.op_type != "Constant"
 
 
 def _is_share(node: ir.Node) -> bool:
@@ -123,9 +139,10 @@ def _same(_node: ir.Node, axis: int) -> Place:
     return axis, False
 
 
-def _of_add(node: ir.Node, axis: int) -> Place:
+def _of_sum(node: ir.Node, axis: int) -> Place:
     """Shapes are aligned on the right."""
-    before = next(v for v in node.inputs if v is not None and v.producer() is not None)
+    before = _before(node)
+    assert before is not None  # noqa: S101 - it is on the way back
     return axis + len(node.outputs[0].shape or ()) - len(before.shape or ()), False
 
 
@@ -165,7 +182,7 @@ def _of_reshape(node: ir.Node, axis: int) -> Place:
 
 
 _ABOVE: Mapping[str, Callable[[ir.Node, int], Place]] = {
-    "Add": _of_add,
+    **dict.fromkeys(AFFINE[:4], _of_sum),
     "Transpose": _of_transpose,
     "Squeeze": _of_squeeze,
     "Unsqueeze": _of_unsqueeze,

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from gradtool.attributes import arguments
 from gradtool.builder import Builder
+from gradtool.graph import walk
 from gradtool.passes.loss_choice import REGRESSION
 from gradtool.passes.lower_contrib import Rule, replace
 
@@ -50,7 +51,7 @@ def lower_ml(op: Builder) -> Lowered:
             replace(op, node, rules[node.op_type])
         else:
             said.append(f"{node.op_type} {node.name!r}: {transform}: its weights stay constants")
-    if not any(node.domain == DOMAIN for node in graph.all_nodes()):
+    if not any(node.domain == DOMAIN for node in walk.nodes(graph)):
         graph.opset_imports.pop(DOMAIN, None)
     return Lowered(tuple(weights), tuple(said))
 

@@ -49,7 +49,10 @@ def _names(text: str) -> list[str]:
 def module(node: ir.Node) -> str | None:
     """The module of the exported program that a node belongs to; None if nothing says."""
     scopes = _names(node.metadata_props.get(SCOPES, ""))
-    if scopes:
-        return "/".join(scopes[:-1])
-    name = node.name or ""
-    return name.rpartition("/")[0] if name.startswith("/") else None
+    return scopes[-2] if len(scopes) > 1 else None
+
+
+def operation(node: ir.Node) -> str:
+    """The operation of the exported program that a node stems from; empty if nothing says."""
+    scopes = _names(node.metadata_props.get(SCOPES, ""))
+    return scopes[-1] if scopes else ""

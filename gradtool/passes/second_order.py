@@ -12,7 +12,7 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.functions.calls import CALL
 from gradtool.graph import walk
-from gradtool.passes.stages import HOISTED, is_hoisted
+from gradtool.passes.stages import HOISTED, OPTIMIZER, is_hoisted
 from gradtool.text import some
 
 LOSS = "gradtool.loss"
@@ -25,18 +25,29 @@ def is_training_graph(model: ir.Model) -> bool:
     return GRADIENTS in model.metadata_props
 
 
-def require_loss(model: ir.Model) -> None:
+def require_loss(model: ir.Model, optimizer: str = "none") -> None:
     """Refuse to guess which of its outputs is to be differentiated again.
 
     Raises:
         UsageError: always.
     """
+    flag = "" if optimizer == "none" else f"--optimizer {optimizer}: "
+    if OPTIMIZER in model.metadata_props:
+        raise UsageError(f"{flag}{updates_itself(model)}; give the forward model")
     names = list(json.loads(model.metadata_props[GRADIENTS]).values())
+    if flag:
+        raise UsageError(f"{flag}the model holds its gradients already; give the forward model")
     example = names[0] if names else "NAME"
     raise UsageError(
         f"the model already holds gradients ({some(names)}); to differentiate one of them, "
         f"name it: --loss sum:{example}"
     )
+
+
+def updates_itself(model: ir.Model) -> str:
+    """What to say of a model that is a whole step of an optimizer."""
+    name = json.loads(model.metadata_props[OPTIMIZER]).get("name", "an optimizer")
+    return f"the model is a whole step of {name}, which updates its parameters already"
 
 
 def reopen(model: ir.Model) -> list[ir.Value]:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 import onnx_ir as ir
 
 from gradtool.errors import Unreachable, UsageError
+from gradtool.passes.merged import merged
 from gradtool.passes.parameters import parameters
 from gradtool.sequence_rules import is_tensor
 from gradtool.text import some, suggest
@@ -86,6 +87,7 @@ def _chosen(
     if patterns is None:
         found = parameters(graph, leaves)
         warnings += found.warnings(reaches)
+        warnings += merged(v for v in found.values if v in reaches)
         if not found.values:
             warnings.append("no trainable parameter: differentiating by the float inputs")
         chosen = dict.fromkeys(found.values or inputs.values(), False)

@@ -13,10 +13,16 @@ import onnx_ir as ir
 
 from gradtool.builder import Builder
 from gradtool.graph import walk
+from gradtool.passes.merged import REMEDY, folded
 
 NOTHING = (
     "--train-mode: the model has no BatchNormalization and no Dropout "
-    "(exporters leave Dropout out of models for inference)"
+    "(exporters leave Dropout out of models for inference, and fold BatchNormalization into the "
+    f"layer before: {REMEDY})"
+)
+NO_NORM = (
+    "--train-mode: the model has Dropout and no BatchNormalization (if there was one, the exporter "
+    f"folded it into the layer before: {REMEDY})"
 )
 _RANDOM = (
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
@@ -34,6 +40,9 @@ def train(model: ir.Model, op: Builder) -> list[str]:
         _that_drops(node, op)
     if not norms and not drops:
         return [NOTHING]
+    convolves = any(n.op_type in ("Conv", "ConvTranspose") for n in model.graph)
+    if not norms and convolves and not folded(model.graph):
+        return [NO_NORM]
     inner = sum(n.graph is not model.graph for n in norms)
     if inner:
         return [f"{inner} BatchNormalization in a branch or a loop: its statistics do not move"]

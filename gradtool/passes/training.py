@@ -24,6 +24,7 @@ from gradtool.passes.lift_initializers import lift_initializers
 from gradtool.passes.lower_ml import Lowered, lower_ml
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
+from gradtool.passes.merged import folded, separate_statistics
 from gradtool.passes.narrow_places import narrow_places
 from gradtool.passes.optimizer import add_updates
 from gradtool.passes.prune import prune
@@ -98,18 +99,24 @@ def training_graph(
     """
     again = is_training_graph(model)
     if again and loss in ("auto", ["auto"], []) and not head_grads:
-        require_loss(model)
+        require_loss(model, optimizer)
     meta, model = model.meta, model if own else model.clone()
     op = Builder(model, names=Names.of(model))
     op.ste, op.on_node = ste, on_node
     lift_initializers(op)
     settle_branches(op)
+    if not again:
+        separate_statistics(op)
     leaves = reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
     lowered = Lowered() if again else lower_ml(op)
     leaves += lowered.weights
     forward = len(model.graph)
     _mark(list(model.graph), op.names)
-    warnings = [*lowered.said, *_into_training_form(op, train_mode=train_mode)]
+    warnings = [
+        *lowered.said,
+        *folded(model.graph),
+        *_into_training_form(op, train_mode=train_mode),
+    ]
     before = len(model.graph)
     chosen, heads = heads_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
     if chosen.loud:

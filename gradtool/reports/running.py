@@ -56,6 +56,18 @@ def _row(name: str, array: np.ndarray[Any, Any], norm: float) -> tuple[str, ...]
     return name, shape, f"{norm:.4g}", f"{largest:.4g}"
 
 
+FLAT = (
+    "all gradients are zero, so nothing trains: the loss does not move with what it was "
+    "differentiated by; see --loss, --wrt, and the inputs"
+)
+
+
+def is_flat(result: Result) -> bool:
+    """Whether there are gradients, and all their elements are zero."""
+    found = [g for g in result.gradients.values() if g.size]
+    return bool(found) and not any(np.any(g) for g in found)
+
+
 def results(result: Result) -> str:
     """How many gradients there are; outputs where a model updates its parameters instead."""
     if result.gradients or not result.outputs:

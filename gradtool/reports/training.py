@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from gradtool.passes.stages import DEFAULTS, OPTIMIZER
 from gradtool.reports.table import Column, Table
 from gradtool.reports.units import format_bytes
+from gradtool.text import some
 
 if TYPE_CHECKING:
     from gradtool.passes.backward import Offender
     from gradtool.passes.training import TrainingGraph
 
 SCHEMA_VERSION = 1
+MOST = 24  # names in a line
 
 
 Files = Sequence[tuple[str, int]]  # paths and bytes
@@ -26,22 +28,27 @@ def training_lines(
 ) -> list[str]:
     """The lines for people: what was read, which loss, how many nodes, what was written."""
     graph = training.model.graph
-    zeros = f", {len(training.zeros)} zero by definition" if training.zeros else ""
     nodes = (
         f"{training.forward_nodes} forward + {training.loss_nodes} loss + "
         f"{training.backward_nodes} backward"
         + (f" + {training.update_nodes} update" if training.update_nodes else "")
     )
-    count = len(training.gradients) + len(training.updates)
-    parameters = f"{count} of {training.candidates}{zeros}"
     return [
         f"{PurePath(source).name}  opset {graph.opset_imports.get('', 0)}{_symbols(training)}",
-        f"loss: {training.loss_said}   parameters: {parameters}",
+        f"loss: {training.loss_said}   parameters: {parameters_said(training)}",
         f"nodes: {nodes}      rules used: {len(training.rules)}, missing: none",
         *_update_lines(training),
         *([f"saved for backward: {len(saved)} values"] if saved else []),
         *(f"wrote {path} ({format_bytes(size)})" for path, size in files),
     ]
+
+
+def parameters_said(training: TrainingGraph) -> str:
+    """How many values have a gradient, and which gradients are zero by definition."""
+    count = len(training.gradients) + len(training.updates)
+    zeros = training.zeros
+    named = f", {len(zeros)} zero by definition ({some(zeros, MOST)})" if zeros else ""
+    return f"{count} of {training.candidates}{named}"
 
 
 def _update_lines(training: TrainingGraph) -> list[str]:
