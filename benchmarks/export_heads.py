@@ -6,6 +6,7 @@ Each says which loss PyTorch would be trained by, which parameters it has, and h
 from __future__ import annotations
 
 import itertools
+import logging
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -145,8 +146,8 @@ class Case:
             return functional.binary_cross_entropy(model(x), labels)
         assert axis is not None  # noqa: S101 - losses of classes have classes
         if self.kind == "nll":
-            return functional.nll_loss(model(x).movedim(axis, 1), labels)
-        return functional.cross_entropy(model.scores(x).movedim(axis, 1), labels)
+            return functional.nll_loss(model(x).movedim(axis, 1).contiguous(), labels)
+        return functional.cross_entropy(model.scores(x).movedim(axis, 1).contiguous(), labels)
 
     def exported(self, model: Head, x: Any) -> bytes:
         """The file that PyTorch's exporter writes."""
@@ -157,6 +158,7 @@ class Case:
         }[self.exporter]
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            logging.getLogger("torch.onnx").setLevel(logging.ERROR)
             path = Path(folder) / "model.onnx"
             torch.onnx.export(model, (x,), path, **how)
             return path.read_bytes()
