@@ -220,7 +220,8 @@ def _up_then_down(node: onnx.NodeProto, state: _State) -> Nodes:
     A Resize that keeps every size copies, whatever its scales are.  So that the first of the two
     does no more often than the whole, it has a last axis of one, which grows if anything shrinks.
     """
-    x, scales, y = *node.input[:2], node.output[0]
+    x, scales = node.input[:2]
+    y = node.output[0]
     name = {k: state.fresh(f"{y}/{k}") for k in (
         "one", "count", "first", "up", "down", "least", "less", "shrinks", "idle", "scales",
         "shape", "longer", "wide", "spread", "larger",
