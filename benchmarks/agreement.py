@@ -24,7 +24,7 @@ import numpy as np
 
 import gradtool as gt
 from gradtool import agreement, plans
-from gradtool.exec.inputs import sizes
+from gradtool.exec.feeds import sizes
 from gradtool.exec.run import bound
 from gradtool.flatten import flatten
 from gradtool.planning.keep import keep

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import gradtool as gt
-from gradtool.exec.inputs import sizes
+from gradtool.exec.feeds import sizes
 from gradtool.exec.run import bound
 
 ROOT = Path(__file__).resolve().parents[1]

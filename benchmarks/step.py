@@ -101,7 +101,7 @@ def compare(path: Path, feeds: dict[str, Any], threads: int, repeat: int) -> dic
     import gradtool as gt
     from gradtool.exec.device import open_device
     from gradtool.exec.executor import Executor
-    from gradtool.exec.inputs import sizes
+    from gradtool.exec.feeds import sizes
     from gradtool.exec.run import bound, parameters_of
 
     if threads:

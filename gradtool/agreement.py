@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import GradtoolError
-from gradtool.exec import inputs as sources
+from gradtool.exec import feeds
 from gradtool.exec.run import Result, execute
 from gradtool.plans import Planned, Workload, workload, write
 from gradtool.reports.running import results
@@ -87,7 +87,7 @@ def every_plan(
     model: ir.Model, arrays: Arrays, result: Result, names: Iterable[str] | None = None
 ) -> list[Agreement]:
     """Check all plans, or those named, of the training graph that `result` is a run of."""
-    work = workload(model, sources.sizes(model, arrays))
+    work = workload(model, feeds.sizes(model, arrays))
     chosen = names or STRATEGIES
     return [check(work, STRATEGIES[name](work), arrays, result) for name in chosen]
 

@@ -14,7 +14,7 @@ Nothing prints.  Sizes are bytes, as integers.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,8 +24,8 @@ import onnx_ir as ir
 from gradtool import gradients, io
 from gradtool.builder import Builder
 from gradtool.errors import UsageError
+from gradtool.exec import feeds, kernel, ort_options
 from gradtool.exec import inputs as sources
-from gradtool.exec import kernel, ort_options
 from gradtool.exec.allowance import limited
 from gradtool.exec.run import Result, bound, execute, planned
 from gradtool.functions.calls import inline, is_inlined
@@ -300,6 +300,7 @@ def run(
     """Run forward and backward once (or `repeat` times) and return copies of all results.
 
     `inputs` are arrays by name, a file or folder that holds them, or `random` (drawn with `seed`).
+    An array that has the name of an initializer takes its place: that of a parameter, or of state.
     Gradient buffers that are not given are zero.  With `fetch`, names or globs of any values, only
     those are computed and returned.  A step stops after `max_turns` turns of loops, and before
     values whose sizes depend on data take more than `max_dynamic` bytes; `docs/limits.md` has the
@@ -307,16 +308,15 @@ def run(
 
     Raises:
         MissingData: an input or a weight is absent.
-        UsageError: an input has another type or shape than the model's.
+        UsageError: the model has nothing of a name, or an array has another type or shape.
         DeviceError: the device is missing or out of memory.
         Exhausted: a step goes on beyond `max_turns` or `max_dynamic`.
     """
-    model = fetched(graph, fetch)
-    arrays = read_inputs(model, inputs, seed)
+    model, arrays = fed(fetched(graph, fetch), inputs, seed, also=names(graph) if fetch else ())
     if engine == "ort":
         from gradtool.exec import ort
 
-        return ort.execute(bound(model, sources.sizes(model, arrays)), arrays, repeat=repeat)
+        return ort.execute(bound(model, feeds.sizes(model, arrays)), arrays, repeat=repeat)
     with limited(max_turns, max_dynamic):
         return execute(
             model,
@@ -329,19 +329,37 @@ def run(
         )
 
 
-def read_inputs(model: ir.Model, inputs: Inputs, seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays for exactly the inputs of a model, in their types."""
+def fed(
+    model: ir.Model, inputs: Inputs, seed: int = 0, also: Iterable[str] = ()
+) -> tuple[ir.Model, dict[str, np.ndarray[Any, Any]]]:
+    """A model that holds what is given for its initializers, and the arrays for its inputs.
+
+    Names among `also` are known and left out.
+
+    Raises:
+        MissingData: an input is absent.
+        UsageError: the model has nothing of a name, or an array has another type or shape.
+    """
+    source = "inputs" if isinstance(inputs, Mapping) else os.fspath(inputs)
+    return feeds.fed(model, read_inputs(model, inputs, seed), source, also)
+
+
+def read_inputs(model: ir.Model, inputs: Inputs, seed: int = 0) -> Mapping[str, Any]:
+    """The arrays that are given, read or drawn for a model, unchecked."""
     if isinstance(inputs, Mapping):
-        return sources.require(model, sources.with_buffers(model, inputs), "inputs")
-    if os.fspath(inputs) == "random":
-        open_sizes = io.symbols(model)
-        if open_sizes:
-            raise UsageError(
-                f"sizes are open: {', '.join(open_sizes)}; give them with --dim NAME=SIZE"
-            )
-        return sources.random(model, seed)
-    arrays = sources.with_buffers(model, sources.read(os.fspath(inputs)))
-    return sources.require(model, arrays, os.fspath(inputs))
+        return inputs
+    if os.fspath(inputs) != "random":
+        return sources.read(os.fspath(inputs))
+    open_sizes = io.symbols(model)
+    if open_sizes:
+        raise UsageError(f"sizes are open: {', '.join(open_sizes)}; give them with --dim NAME=SIZE")
+    return sources.random(model, seed)
+
+
+def names(graph: Graph) -> list[str]:
+    """What a run of a graph takes by name: inputs and initializers."""
+    whole = model_of(graph).graph
+    return [v.name or "" for v in (*whole.inputs, *whole.initializers.values())]
 
 
 def fetched(graph: Graph, patterns: Sequence[str]) -> ir.Model:
@@ -378,6 +396,7 @@ __all__ = [
     "Split",
     "Table",
     "TrainingGraph",
+    "fed",
     "fetched",
     "frontier",
     "grad",
@@ -386,6 +405,7 @@ __all__ = [
     "load",
     "mirror",
     "model_of",
+    "names",
     "plan",
     "read_inputs",
     "recompute",

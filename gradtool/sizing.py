@@ -71,8 +71,7 @@ class Sizing:
         if expr.is_Integer:
             return self.constant([int(expr)])
         if expr.is_Symbol:
-            value, axis = self.find_symbol(str(expr))
-            return self.Shape(value, start=axis, end=axis + 1)
+            return self._symbol(str(expr), dim)
         if expr.func in (sympy.floor, sympy.ceiling):
             return self._rounded(expr, dim)
         if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
@@ -86,6 +85,19 @@ class Sizing:
         if expr.func is sympy.Mod:
             return self._fold("Mod", list(expr.args), dim)
         raise ModelError(f"the size {dim} can't be computed at run time; give it with --dim")
+
+    def _symbol(self, name: str, dim: ir.SymbolicDim) -> ir.Value:
+        """Emit the size that a symbol stands for, which may follow from a multiple of it."""
+        try:
+            value, axis = self.find_symbol(name)
+        except ModelError:
+            multiple = _multiple_of(name, self.root)
+            if multiple is None:
+                raise
+            value, axis, factor, rest = multiple
+            whole = self.Shape(value, start=axis, end=axis + 1)
+            return self.Div(self.Sub(whole, self._evaluate(rest, dim)), self.constant([factor]))
+        return self.Shape(value, start=axis, end=axis + 1)
 
     def _rounded(self, expr: Any, dim: ir.SymbolicDim) -> ir.Value:
         """Emit a quotient that is rounded down or up; the operator Div rounds towards zero."""
@@ -139,4 +151,17 @@ def _axis_among(symbol: str, values: Iterable[ir.Value]) -> tuple[ir.Value, int]
         for axis, dim in enumerate(value.shape or ()):
             if isinstance(dim, ir.SymbolicDim) and dim.value == symbol:
                 return value, axis
+    return None
+
+
+def _multiple_of(symbol: str, graph: ir.Graph) -> tuple[ir.Value, int, int, Any] | None:
+    """An input with an axis of size `factor·symbol + rest`, that axis, `factor` and `rest`."""
+    from gradtool.io.expressions import linear
+
+    for value in graph.inputs:
+        for axis, dim in enumerate(value.shape or ()):
+            if isinstance(dim, ir.SymbolicDim) and symbol in dim.free_symbols():
+                parts = linear(dim._expr, symbol)  # noqa: SLF001
+                if parts and all(_axis_of(str(s), graph) for s in parts[1].free_symbols):
+                    return value, axis, *parts
     return None

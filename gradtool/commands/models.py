@@ -131,6 +131,13 @@ def differentiate(ctx: click.Context, model: ir.Model, options: dict[str, Any]) 
     return made
 
 
+def label_names(model: ir.Model, options: Mapping[str, Any]) -> list[str]:
+    """The names that the labels of a forward model have in its training graphs."""
+    given = _labels(options["labels"])
+    base = given.get("", "labels")
+    return [*given.values(), base, *(f"{base}_{v.name}" for v in model.graph.outputs)]
+
+
 def _labels(given: Sequence[str]) -> dict[str, str]:
     """By output the name of its labels; the empty output stands for the others."""
     names: dict[str, str] = {}

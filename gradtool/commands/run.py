@@ -8,7 +8,7 @@ import click
 
 from gradtool.commands import drawing, plan_names, threads
 from gradtool.commands.discovery import meant
-from gradtool.commands.models import expand, open_model, training_of
+from gradtool.commands.models import expand, label_names, open_model, training_of
 from gradtool.commands.options import (
     PATH,
     format_option,
@@ -173,8 +173,8 @@ def command(
     atomic.require_targets(named, force=force)
     asked = meant(ctx, [model], (dims, shapes, batch), options, sized=inputs == "random")
     loaded = open_model(ctx, asked.source, *asked.sizes)
-    training = _chosen(ctx, loaded, expand(fetch), asked.options)
-    arrays = api.read_inputs(training, inputs, seed)
+    training, known = _chosen(ctx, loaded, expand(fetch), asked.options)
+    training, arrays = api.fed(training, inputs, seed, known)
     chosen = _planned(ctx, training, plan, arrays)
     result = api.run(
         chosen,
@@ -227,7 +227,7 @@ def _profile(
 ) -> None:
     if path is not None:
         from gradtool.exec import profile
-        from gradtool.exec.inputs import sizes
+        from gradtool.exec.feeds import sizes
         from gradtool.plans import workload
 
         work = workload(training, sizes(training, arrays))
@@ -248,14 +248,18 @@ def _traced(
 
 def _chosen(
     ctx: click.Context, loaded: ir.Model, fetch: list[str], options: dict[str, Any]
-) -> ir.Model:
-    """The training graph, or what of it is fetched; the forward model if that has all of it."""
+) -> tuple[ir.Model, list[str]]:
+    """The training graph, or what of it is fetched; the forward model if that has all of it.
+
+    Second, the names that arrays may have although what is fetched needs none of them.
+    """
     from gradtool import api
     from gradtool.passes.fetch import has_values
 
     if fetch and has_values(loaded, fetch):
-        return api.fetched(loaded, fetch)
-    return api.fetched(training_of(ctx, loaded, options), fetch)
+        return api.fetched(loaded, fetch), [*api.names(loaded), *label_names(loaded, options)]
+    training = training_of(ctx, loaded, options)
+    return api.fetched(training, fetch), api.names(training) if fetch else []
 
 
 def _planned(ctx: click.Context, training: ir.Model, plan: str, arrays: Any) -> ir.Model:
@@ -263,7 +267,7 @@ def _planned(ctx: click.Context, training: ir.Model, plan: str, arrays: Any) -> 
     if plan == "keep":
         return training
     from gradtool import api
-    from gradtool.exec.inputs import sizes
+    from gradtool.exec.feeds import sizes
     from gradtool.reports.progress import bar
 
     dims = sizes(training, arrays)

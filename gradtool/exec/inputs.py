@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.errors import MissingData, UsageError
+from gradtool.errors import UsageError
 from gradtool.exec import room
+from gradtool.exec.feeds import buffers, defaults, inputs_of, require_tensor
 from gradtool.specs import spec_of
-from gradtool.text import some
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 _DRAWN = 8  # bytes of an element as it is drawn
@@ -53,92 +52,6 @@ def _load(path: Path) -> Any:
         raise UsageError(f"{path}: not a readable .npz file ({error})") from error
 
 
-def sizes(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, int]:
-    """The symbols that the shapes of given inputs decide.
-
-    Raises:
-        UsageError: two inputs disagree, or an array has another rank or size than the model's.
-    """
-    found: dict[str, int] = {}
-    for value in inputs_of(model):
-        array = arrays.get(value.name or "")
-        if array is None or value.shape is None:
-            continue
-        if array.ndim != len(value.shape):
-            raise UsageError(
-                f"input {value.name!r} has shape {list(array.shape)}, the model takes {value.shape}"
-            )
-        for axis, (dim, size) in enumerate(zip(value.shape, array.shape, strict=True)):
-            if isinstance(dim, int):
-                if dim != size:
-                    raise UsageError(
-                        f"input {value.name!r} has size {size} on axis {axis}, "
-                        f"the model takes {dim}"
-                    )
-            elif dim.value is not None and found.setdefault(dim.value, size) != size:
-                raise UsageError(
-                    f"input {value.name!r}: {dim.value} is {size} here and "
-                    f"{found[dim.value]} in an earlier input"
-                )
-    return found
-
-
-def inputs_of(model: ir.Model) -> list[ir.Value]:
-    """The graph inputs that need a value: those without a default."""
-    return [v for v in model.graph.inputs if v.const_value is None]
-
-
-def require(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]], source: str) -> Arrays:
-    """The arrays for exactly the inputs of the model, in their type.
-
-    Raises:
-        MissingData: an input is absent, with the names that are there.
-        UsageError: an array has another type than the model's input.
-    """
-    chosen: Arrays = {}
-    for value in inputs_of(model):
-        name = value.name or ""
-        _require_tensor(value)
-        if name not in arrays:
-            raise MissingData(f"{source}: no input {name!r}; it holds {some(arrays) or 'nothing'}")
-        array = arrays[name]
-        if value.dtype is not None and array.dtype != value.dtype.numpy():
-            raise UsageError(
-                f"{source}: input {name!r} is {array.dtype}, the model takes "
-                f"{np.dtype(value.dtype.numpy())}"
-            )
-        chosen[name] = array
-    return chosen
-
-
-def with_buffers(model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Arrays:
-    """The arrays given, and what those that are not are without: zero, or a learning rate."""
-    given = _defaults(model) | dict(arrays)
-    known = sizes(model, given)
-    buffers = _buffers(model)
-    for value in inputs_of(model):
-        name = value.name or ""
-        if name in buffers and name not in given and value.shape is not None:
-            shape = [d if isinstance(d, int) else d.evaluate(known) for d in value.shape]
-            if None not in shape and value.dtype is not None:
-                given[name] = np.zeros(shape, value.dtype.numpy())
-    return given
-
-
-def _defaults(model: ir.Model) -> Arrays:
-    """What scalar inputs are where nobody gives them."""
-    known = json.loads(model.metadata_props.get("gradtool.defaults", "{}"))
-    return {
-        v.name or "": np.asarray(known[v.name], v.dtype.numpy())
-        for v in inputs_of(model) if v.name in known and v.dtype is not None
-    }  # fmt: skip
-
-
-def _buffers(model: ir.Model) -> set[str]:
-    """The inputs that gradients are added to."""
-    return set(json.loads(model.metadata_props.get("gradtool.buffers", "{}")).values())
-
-
 def random(model: ir.Model, seed: int) -> Arrays:
     """Inputs drawn from PCG64: normal floats, integers that are valid where they are read.
 
@@ -146,17 +59,17 @@ def random(model: ir.Model, seed: int) -> Arrays:
     """
     rng = np.random.default_rng(seed)
     _require_room(model)
-    drawn = _defaults(model)
-    buffers = _buffers(model)
+    drawn = defaults(model)
+    zero = buffers(model)
     for value in inputs_of(model):
         if value.name in drawn:
             continue
-        _require_tensor(value)
+        require_tensor(value)
         if value.shape is None or value.dtype is None:
             raise UsageError(f"input {value.name!r} has no shape; give inputs in a file")
         shape = tuple(value.shape.numpy())
         dtype = np.dtype(value.dtype.numpy())
-        if value.name in buffers:
+        if value.name in zero:
             drawn[value.name or ""] = np.zeros(shape, dtype)
         elif value.dtype.is_floating_point():
             drawn[value.name or ""] = rng.standard_normal(shape).astype(dtype)
@@ -172,13 +85,6 @@ def _require_room(model: ir.Model) -> None:
     specs = [spec for v in inputs_of(model) if (spec := spec_of(v)) is not None]
     largest = max((math.prod(spec.shape) for spec in specs), default=0)
     room.require(2 * sum(spec.bytes for spec in specs) + _DRAWN * largest, "inputs")
-
-
-def _require_tensor(value: ir.Value) -> None:
-    """Refuse a sequence or an optional value: arrays are all that a caller gives."""
-    if value.type is not None and not isinstance(value.type, ir.TensorType):
-        kind = type(value.type).__name__.removesuffix("Type").lower()
-        raise UsageError(f"input {value.name!r} is of the type {kind}; a run takes tensors only")
 
 
 def _limit(value: ir.Value) -> int:

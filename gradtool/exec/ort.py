@@ -22,7 +22,7 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.errors import DeviceError, GradtoolError
 from gradtool.exec import ort_memory, ort_options
-from gradtool.exec.inputs import require
+from gradtool.exec.feeds import require
 from gradtool.exec.run import Result
 from gradtool.functions.calls import inline
 

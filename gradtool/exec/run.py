@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from gradtool import io, shapes
 from gradtool.errors import GradtoolError, MissingData
-from gradtool.exec import inputs as sources
+from gradtool.exec import feeds
 from gradtool.exec import measure as measuring
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
@@ -89,9 +89,9 @@ def execute(
         GradtoolError: `check_nan` found a NaN; the node is named.
     """
     opened = open_device(device)
-    plan = planned(model, sources.sizes(model, arrays))
+    plan = planned(model, feeds.sizes(model, arrays))
     executor = Executor(plan, opened, parameters_of(model))
-    for name, array in sources.require(model, arrays, "inputs").items():
+    for name, array in feeds.require(model, arrays, "inputs").items():
         executor.set_input(name, array)
     measurement = None
     with np.errstate(all="ignore"):

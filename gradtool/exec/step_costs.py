@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.exec import inputs as sources
+from gradtool.exec import feeds
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.run import parameters_of, planned
@@ -48,9 +48,9 @@ def step_costs(
     Raises:
         MissingData: an input or a weight is absent.
     """
-    plan = planned(model, sources.sizes(model, arrays))
+    plan = planned(model, feeds.sizes(model, arrays))
     executor = Executor(plan, open_device(device), parameters_of(model))
-    for name, array in sources.require(model, arrays, "inputs").items():
+    for name, array in feeds.require(model, arrays, "inputs").items():
         executor.set_input(name, array)
     with np.errstate(all="ignore"):
         executor.step()

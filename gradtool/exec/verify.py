@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.exec import inputs as sources
+from gradtool.exec import feeds
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.run import Result, parameters_of, planned
@@ -41,10 +41,10 @@ def finite_differences(model: ir.Model, arrays: Arrays, result: Result) -> str:
             "take their place"
         )
     wide = widen(model)
-    feeds = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in arrays.items()}
-    plan = planned(wide, sources.sizes(wide, feeds))
+    inputs = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in arrays.items()}
+    plan = planned(wide, feeds.sizes(wide, inputs))
     executor = Executor(plan, open_device("cpu"), parameters_of(wide))
-    for name, array in sources.require(wide, feeds, "inputs").items():
+    for name, array in feeds.require(wide, inputs, "inputs").items():
         executor.set_input(name, array)
     with np.errstate(all="ignore"):
         executor.step()
@@ -131,7 +131,7 @@ def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
     from gradtool.exec import ort
     from gradtool.exec.run import bound
 
-    theirs = ort.execute(bound(model, sources.sizes(model, arrays)), arrays)
+    theirs = ort.execute(bound(model, feeds.sizes(model, arrays)), arrays)
     what, mine = _results(result)
     everything = {**theirs.outputs, **theirs.gradients}
     worst, where = _worst(mine, {name: everything[name] for name in mine})

@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import onnx
 import onnx_ir as ir
 
 from gradtool.errors import ModelError, UsageError
-from gradtool.io import walk
+from gradtool.io import expressions, walk
+from gradtool.io.solving import Known, solve
 from gradtool.limits import DEFAULT, Limits
 
 _LETTER = re.compile(r"[^\W\d]")
@@ -18,6 +20,7 @@ _NAME = re.compile(r"[^\W\d][\w.]*")
 # A name, or sums, differences and products of a few names and small numbers.
 _TERM = r"(?:[^\W\d][\w.]*|\d{1,9})"
 _USABLE = re.compile(rf"{_TERM}(?: ?[-+*] ?{_TERM}){{0,7}}")
+_MOST_EXPRESSIONS = 256
 _SIZE = re.compile(r"[0-9]{1,18}")
 
 
@@ -77,8 +80,8 @@ def bind(
         UsageError: no such symbol or input, or another size is fixed already.
     """
     bindings = _by_symbol(model, dims)
-    for name, sizes in shapes.items():
-        _bind_shape(_input(model, name), sizes, bindings)
+    known = [k for name, sizes in shapes.items() for k in _known(_input(model, name), sizes)]
+    bindings = solve(known, bindings)
     if batch is not None:
         _bind_batch(model, batch, bindings)
     if bindings:
@@ -86,7 +89,7 @@ def bind(
             if value.shape is not None:
                 value.shape = ir.Shape(_evaluate(dim, bindings, value) for dim in value.shape)
     for name, sizes in shapes.items():
-        _settle(_input(model, name), sizes)
+        _input(model, name).shape = ir.Shape(sizes)
     model.meta["gradtool.dims"] = bindings
 
 
@@ -121,31 +124,18 @@ def _choices(what: str, name: str, known: Sequence[str]) -> str:
     return f"{what}: {', '.join(known)}{hint}"
 
 
-def _bind_shape(value: ir.Value, sizes: Sequence[int], bindings: dict[str, int]) -> None:
+def _known(value: ir.Value, sizes: Sequence[int]) -> Iterator[Known]:
+    """What the shape of an input that is given in whole tells of its symbols."""
     where = f"--shape {value.name}"
     if value.shape is None:
         value.shape = ir.Shape(sizes)
-        return
     if len(value.shape) != len(sizes):
         raise UsageError(f"{where}: {len(sizes)} sizes for an input of {len(value.shape)} axes")
     for axis, (dim, size) in enumerate(zip(value.shape, sizes, strict=True)):
-        if isinstance(dim, int):
-            if dim != size:
-                raise UsageError(f"{where}: axis {axis} is fixed at {dim} in the model, not {size}")
-        elif dim.value is not None and list(_free(dim)) == [dim.value]:
-            _bind(bindings, dim.value, size, where)
-
-
-def _settle(value: ir.Value, sizes: Sequence[int]) -> None:
-    """Give `sizes` to an input whose symbols have been given theirs."""
-    assert value.shape is not None  # noqa: S101 - _bind_shape gave it one
-    for axis, (dim, size) in enumerate(zip(value.shape, sizes, strict=True)):
         if isinstance(dim, int) and dim != size:
-            raise UsageError(
-                f"--shape {value.name}: axis {axis} is {dim} with the sizes that were given, "
-                f"not {size}"
-            )
-    value.shape = ir.Shape(sizes)
+            raise UsageError(f"{where}: axis {axis} is fixed at {dim} in the model, not {size}")
+        if isinstance(dim, ir.SymbolicDim) and dim.value is not None:
+            yield Known(where, axis, dim, size)
 
 
 def _bind_batch(model: ir.Model, batch: int, bindings: dict[str, int]) -> None:
@@ -191,7 +181,8 @@ def _evaluate(
     if isinstance(dim, int) or dim.value is None:
         return dim
     size = dim.evaluate(bindings)
-    if isinstance(size, int) and size < 0:
+    is_open = isinstance(size, ir.SymbolicDim) and any(_free(size))
+    if not is_open and (not isinstance(size, int) or size < 0):
         raise UsageError(f"input {value.name!r}: {dim} is {size} with the sizes that were given")
     return size
 
@@ -207,7 +198,9 @@ def tidy(model: onnx.ModelProto, limits: Limits = DEFAULT) -> None:
 
     A symbol is any text in ONNX. One that is neither a name nor a simple expression of names is
     renamed everywhere (`9**9**9` must stay a name); one without a letter (`?`) names nothing.
+    The sizes of inputs may be larger expressions, from which symbols can be solved.
     """
+    settled, opaque = _settle_expressions(model)
     dimensions = [dim for shape in _shapes(model) for dim in shape.dim if dim.dim_param]
     taken = {dim.dim_param for dim in dimensions}
     renamed: dict[str, str] = {}
@@ -215,7 +208,7 @@ def tidy(model: onnx.ModelProto, limits: Limits = DEFAULT) -> None:
         text = dim.dim_param
         if text == "None" or not _LETTER.search(text):
             dim.ClearField("value")
-        elif len(text) > limits.symbol_length or not _USABLE.fullmatch(text):
+        elif text not in settled and (text in opaque or not _is_usable(text, limits)):
             if text not in renamed:
                 renamed[text] = _unused(safe_name(text), taken)
             dim.dim_param = renamed[text]
@@ -223,6 +216,44 @@ def tidy(model: onnx.ModelProto, limits: Limits = DEFAULT) -> None:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             if dim.WhichOneof("value") is None:
                 dim.dim_param = _unused(safe_name(f"{value.name}_dim{axis}"), taken)
+
+
+def _is_usable(text: str, limits: Limits) -> bool:
+    return len(text) <= limits.symbol_length and _USABLE.fullmatch(text) is not None
+
+
+def _settle_expressions(model: onnx.ModelProto) -> tuple[set[str], set[str]]:
+    """Write sizes of inputs that are expressions as they can be computed with.
+
+    Returns those expressions, and the texts that only look like one: where no size of an input
+    tells the symbols in it, the text is a name (`batch-size`).
+    """
+    dims = [dim for v in model.graph.input for dim in v.type.tensor_type.shape.dim if dim.dim_param]
+    texts = dict.fromkeys(dim.dim_param for dim in dims)
+    written = [text for text in texts if not _NAME.fullmatch(text)][:_MOST_EXPRESSIONS]
+    parsed = {text: found for text in written if (found := expressions.parse(text)) is not None}
+    told = _told(list(parsed.values()), {text for text in texts if _NAME.fullmatch(text)})
+    opaque = {text for text, expr in parsed.items() if not _names(expr) <= told}
+    for dim in dims:
+        if dim.dim_param in parsed and dim.dim_param not in opaque:
+            dim.dim_param = str(parsed[dim.dim_param])
+    return {str(expr) for text, expr in parsed.items() if text not in opaque}, opaque
+
+
+def _told(written: Sequence[Any], plain: set[str]) -> set[str]:
+    """The symbols that sizes tell: those that are one, and those that follow, as N of `2*N`."""
+    told, before = set(plain), -1
+    while len(told) > before:
+        before = len(told)
+        for expr in written:
+            left = sorted(_names(expr) - told)
+            if len(left) == 1 and expressions.linear(expr, left[0]) is not None:
+                told.add(left[0])
+    return told
+
+
+def _names(expr: Any) -> set[str]:
+    return {str(symbol) for symbol in expr.free_symbols}
 
 
 def _unused(base: str, taken: set[str]) -> str:

@@ -300,7 +300,11 @@ def test_a_simple_kernel_gives_the_planned_type_and_place():
     ("feeds", "error", "message"),
     [
         ({}, MissingData, "inputs: no input 'x'; it holds nothing"),
-        ({"y": floats(2, 8)}, MissingData, "inputs: no input 'x'; it holds y"),
+        (
+            {"y": floats(2, 8)},
+            UsageError,
+            "inputs: no input or parameter 'y'; the model takes x",
+        ),
         (
             {"x": floats(2, 8).astype(np.float64)},
             UsageError,
@@ -316,7 +320,7 @@ def test_inputs_that_do_not_fit_are_errors(layer, feeds, error, message):
 
 
 def test_inputs_that_disagree_about_a_size_are_an_error(sparse):
-    with pytest.raises(UsageError, match="input 'w': N is 3 here and 2 in an earlier input"):
+    with pytest.raises(UsageError, match="input 'w': N is given as 2 and as 3"):
         gt.run(sparse, {"x": floats(2, 4), "w": floats(3, 4)})
 
 

@@ -91,7 +91,7 @@ def test_the_batch_is_found_by_name_behind_a_fixed_axis(write):
         ({"dims": {"batch": 8}, "batch": 9}, "batch is given as 8 and as 9"),
         (
             {"dims": {"past": 2}, "shapes": {"p": (9,)}},
-            "axis 0 is 3 with the sizes that were given",
+            r"--shape p has size 9 on axis 0, the model takes past \+ 1 = 3 \(past = 2\)",
         ),
     ],
 )
@@ -110,3 +110,31 @@ def test_a_fixed_batch_cannot_be_changed(write):
 def test_a_model_without_symbols_says_so(write):
     with pytest.raises(UsageError, match="the model has no symbols"):
         io.load(write("g (float[2] x) => (y) { y = Relu (x) }"), dims={"batch": 8})
+
+
+@pytest.mark.parametrize(
+    ("sizes", "symbols", "expected"),
+    [
+        (["N", "2*N", "floor(N/2 - 3/2) + 1"], ["N"], ["8", "16", "3"]),
+        (["2*N", "N*3", "N"], ["N"], ["16", "24", "8"]),
+        (["2*N", "3*N + 1", "N + 1"], ["N"], ["16", "25", "9"]),
+        (["N + M", "M", "N*M"], ["N", "M"], ["M + 8", "M", "8*M"]),
+        (["batch-size", "batch-size", "N"], ["batch_size", "N"], ["batch_size", "batch_size", "8"]),
+        (["floor(H/2)", "H + W", "N"], ["floor_H_2_", "H_W", "N"], ["floor_H_2_", "H_W", "8"]),
+        (["N**N", "N**2", "N"], ["N_N", "N"], ["N_N", "64", "8"]),
+    ],
+)
+def test_an_expression_counts_where_other_sizes_tell_its_symbols(
+    write, text, sizes, symbols, expected
+):
+    proto = text(
+        "g (float[a] x, float[b] y, float[c] z) => (u, v, w) "
+        "{ u = Exp (x) v = Exp (y) w = Exp (z) }"
+    )
+    for value, size in zip(proto.graph.input, sizes, strict=True):
+        value.type.tensor_type.shape.dim[0].dim_param = size
+    path = write(proto)
+
+    assert sorted(io.symbols(io.load(path))) == sorted(symbols)
+    bound = io.load(path, dims={"N": 8})
+    assert [str(v.shape)[1:-1] for v in bound.graph.outputs] == expected

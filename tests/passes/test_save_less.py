@@ -12,7 +12,7 @@ from random_graphs import Recipe, assemble, recipes
 from staged import hoisted, staged
 
 import gradtool as gt
-from gradtool.exec.inputs import sizes
+from gradtool.exec.feeds import sizes
 from gradtool.exec.run import bound
 from gradtool.passes.crossing import crossing
 from gradtool.passes.save_less import save_less
