@@ -1,10 +1,21 @@
 """The README shows what the commands print today."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
+import pytest
+
+import gradtool as gt
+from gradtool.passes.optimizer import OPTIMIZERS
+
 ROOT = Path(__file__).parents[1]
+CNN = ROOT / "samples" / "cnn.onnx"
+STEPS, RATE = 20, 1e-3
+sys.path.append(str(ROOT / "benchmarks"))
 
 
 def test_the_commands_in_the_readme_print_what_it_shows():
@@ -15,3 +26,55 @@ def test_the_commands_in_the_readme_print_what_it_shows():
     )  # fmt: skip
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def losses_of_pytorch(optimizer, names):
+    import torch
+    from torch import optim
+    from torch_eager import Eager
+
+    with np.load(CNN.with_suffix(".npz")) as batch:
+        eager = Eager(onnx.load(CNN), torch.float32)
+        tensors = eager.tensors(dict(batch))
+    labels = tensors.pop("labels")
+    kind, more = {
+        "sgd": (optim.SGD, {}),
+        "momentum": (optim.SGD, {"momentum": 0.9}),
+        "adam": (optim.Adam, {}),
+        "adamw": (optim.AdamW, {}),
+        "adagrad": (optim.Adagrad, {}),
+    }[optimizer]
+    leaves = [eager.values[n].requires_grad_(True) for n in names]
+    stepper = kind(leaves, lr=RATE, **more)
+    losses = []
+    for _ in range(STEPS):
+        stepper.zero_grad()
+        loss = torch.nn.functional.cross_entropy(eager(tensors)["logits"], labels)
+        loss.backward()
+        stepper.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_the_loop_in_the_readme_trains_as_pytorch_does(optimizer, tmp_path):
+    """Without gradtool: a file, stock onnxruntime and what the page shows."""
+    pytest.importorskip("torch")
+    pytest.importorskip("onnxruntime")
+    step = gt.grad(gt.load(CNN), optimizer=optimizer)
+    gt.save(step, tmp_path / "cnn.step.onnx")
+    (tmp_path / "cnn.npz").write_bytes(CNN.with_suffix(".npz").read_bytes())
+    (code,) = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "import gradtool" not in code
+    losses = [float(line.split()[1]) for line in done.stdout.splitlines()]
+
+    expected = losses_of_pytorch(optimizer, list(step.updates))
+    assert len(losses) == STEPS
+    assert losses[-1] < losses[0]
+    np.testing.assert_allclose(losses, expected, rtol=1e-3)

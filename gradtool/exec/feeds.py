@@ -13,7 +13,7 @@ from gradtool import io, shapes
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import kernel
 from gradtool.io.solving import Known, solve
-from gradtool.passes.stages import DEFAULTS, is_backward
+from gradtool.passes.stages import DEFAULTS, STATE, is_backward
 from gradtool.text import some, suggest
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -175,6 +175,7 @@ def _with_values(model: ir.Model, arrays: Arrays) -> ir.Model:
     if not arrays:
         return model
     model = model.clone()
+    state = json.loads(model.metadata_props.get(STATE, "{}"))
     again = False
     for name, array in arrays.items():
         value = model.graph.initializers[name]
@@ -182,7 +183,7 @@ def _with_values(model: ir.Model, arrays: Arrays) -> ir.Model:
         sizes = list(old.shape) if old is not None else list(value.shape or ())
         if list(array.shape) != sizes:
             raise UsageError(f"{name!r} has shape {list(array.shape)}, the model takes {sizes}")
-        if _decides(value, model):
+        if name not in state and _decides(value, model):
             if any(map(is_backward, model.graph)) and not _holds(old, array):
                 raise UsageError(
                     f"{name!r} decides sizes or axes, and this graph was made for the value that "

@@ -7,6 +7,7 @@ algorithm binds to an initializer is the value that this has in the next step.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 import onnx
 
@@ -40,6 +41,7 @@ def to_step(model: onnx.ModelProto) -> onnx.ModelProto:
     outputs = {value.name for value in step.graph.output}
     step.graph.output.extend(v for v in algorithm.output if v.name not in outputs)
     state = _state(step, info)
+    _take(step, state)
     if state:
         step.metadata_props.add(key=STATE, value=json.dumps(state))
     return step
@@ -58,6 +60,17 @@ def _state(step: onnx.ModelProto, info: onnx.TrainingInfoProto) -> dict[str, str
             raise ModelError(f"training_info binds {binding.value!r}, which is no output")
         state[binding.key] = binding.value
     return state
+
+
+def _take(step: onnx.ModelProto, names: Iterable[str]) -> None:
+    """Let initializers be fed: those that are inputs have a default."""
+    inputs = {value.name for value in step.graph.input}
+    tensors = {tensor.name: tensor for tensor in step.graph.initializer}
+    step.graph.input.extend(
+        onnx.helper.make_tensor_value_info(name, tensors[name].data_type, tensors[name].dims)
+        for name in names
+        if name not in inputs
+    )
 
 
 def initial_model(model: onnx.ModelProto) -> onnx.ModelProto | None:

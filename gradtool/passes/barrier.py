@@ -152,7 +152,7 @@ def _is_weight(value: ir.Value) -> bool:
     node = value.producer()
     if node is not None:
         return node.op_type == "Constant"
-    return value.is_initializer() and not value.is_graph_input()
+    return value.is_initializer()
 
 
 def _is_tensor(value: ir.Value) -> bool:
@@ -164,7 +164,7 @@ def _depths(graph: ir.Graph) -> dict[ir.Value, int]:
 
     Shapes do not: runtimes fold them where sizes are fixed, and what is computed from them.
     """
-    depths: dict[ir.Value, int] = dict.fromkeys(graph.inputs, 0)
+    depths: dict[ir.Value, int] = {v: 0 for v in graph.inputs if not v.is_initializer()}
     for node in graph:
         before = [depths[v] for v in reads(node) if v in depths]
         if before and node.op_type not in ("Shape", "Size"):

@@ -50,6 +50,7 @@ def fetch(model: ir.Model, patterns: Sequence[str]) -> ir.Model:
     read = [v for v in graph.inputs if v.uses()]
     graph.inputs.clear()
     graph.inputs.extend(read)
+    prune(model)
     _tell(model, {v.name or "" for v in graph.outputs}, {v.name or "" for v in read})
     return model
 

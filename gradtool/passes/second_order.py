@@ -67,7 +67,7 @@ def reopen(model: ir.Model) -> list[ir.Value]:
         node.metadata_props["gradtool.stage"] = "forward"
         node.metadata_props.pop("gradtool.source", None)
         node.metadata_props.pop(HOISTED, None)
-    return [*leaves, *model.graph.inputs]
+    return [*leaves, *(v for v in model.graph.inputs if not v.is_initializer())]
 
 
 def _is_of_the_model(node: ir.Node) -> bool:

@@ -72,6 +72,7 @@ def _forward(model: ir.Model, late: set[str], saved: tuple[str, ...]) -> ir.Mode
     _return_only(graph, kept)
     prune(forward)
     _drop_inputs(graph, {v.name for n in model.graph if is_backward(n) for v in reads(n)})
+    prune(forward)
     forward.metadata_props[GRADIENTS] = "{}"
     forward.metadata_props[SAVED] = json.dumps(saved)
     for key in (BUFFERS, OPTIMIZER, DEFAULTS):
@@ -92,6 +93,7 @@ def _backward(model: ir.Model, late: set[str], saved: tuple[str, ...]) -> ir.Mod
         graph.inputs.append(given)
     prune(backward)
     _drop_inputs(graph, {v.name for v in graph.inputs})
+    prune(backward)
     backward.metadata_props[SAVED] = json.dumps(saved)
     backward.metadata_props.pop(LOSS, None)
     _tell_state(backward)

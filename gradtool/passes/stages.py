@@ -29,6 +29,14 @@ def require_no_updates(model: ir.Model) -> None:
         )
 
 
+def take_state(model: ir.Model) -> None:
+    """Let whatever has a next value be fed: an initializer that is an input has a default."""
+    for name in json.loads(model.metadata_props.get(STATE, "{}")):
+        value = model.graph.initializers.get(name)
+        if value is not None and not value.is_graph_input():
+            model.graph.inputs.append(value)
+
+
 def stage(node: ir.Node) -> str:
     """`forward`, `backward`, `recompute` or `update`."""
     return node.metadata_props.get(STAGE, "forward")

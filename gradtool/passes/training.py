@@ -32,7 +32,7 @@ from gradtool.passes.save_less import save_less as saving_less
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import Selection, cut, select
 from gradtool.passes.settle_branches import settle_branches
-from gradtool.passes.stages import is_backward, stage, write_heads
+from gradtool.passes.stages import is_backward, stage, take_state, write_heads
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
@@ -107,7 +107,7 @@ def training_graph(
     settle_branches(op)
     if not again:
         separate_statistics(op)
-    leaves = reopen(model) if again else [*model.graph.initializers.values(), *model.graph.inputs]
+    leaves = reopen(model) if again else _leaves(model.graph)
     lowered = Lowered() if again else lower_ml(op)
     leaves += lowered.weights
     forward = len(model.graph)
@@ -138,6 +138,7 @@ def training_graph(
     if save_less:
         narrow_places(model, op)
         model = saving_less(model)
+    take_state(model)
     model.meta.update(meta)
     warnings += modes.at_random(model)
     later = [stage(node) for node in model.graph if is_backward(node)]
@@ -157,6 +158,11 @@ def training_graph(
         backward_nodes=len(later) - later.count("update"),
         update_nodes=later.count("update"),
     )
+
+
+def _leaves(graph: ir.Graph) -> list[ir.Value]:
+    """Initializers and inputs, each once: an initializer may be an input too."""
+    return list(dict.fromkeys((*graph.initializers.values(), *graph.inputs)))
 
 
 def _into_training_form(op: Builder, *, train_mode: bool) -> list[str]:

@@ -50,10 +50,9 @@ def state_of(model: ir.Model) -> dict[str, str]:
     return json.loads(model.metadata_props["gradtool.state"])
 
 
-def advance(model: ir.Model, outputs: Mapping[str, np.ndarray]) -> None:
-    """Put the next values of parameters and state where the next step reads them."""
-    for name, new in state_of(model).items():
-        model.graph.initializers[name].const_value = ir.Tensor(outputs[new], name=name)
+def advanced(model: ir.Model, outputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The next values of parameters and state, as the next step takes them."""
+    return {name: outputs[new] for name, new in state_of(model).items()}
 
 
 def torch_optimizer(name: str, parameters, rate: float):
@@ -102,12 +101,11 @@ def test_three_steps_of_a_sample_are_those_of_pytorch(name, optimizer, dtype, to
     model = widen(model) if dtype == "float64" else model
     training = gt.grad(model, loss="ce:logits", optimizer=optimizer)
     given = {n: a.astype(dtype) if a.dtype.kind == "f" else a for n, a in inputs.items()}
-    given["lr"] = np.asarray(RATE, dtype)
     names = list(training.updates)
     first = {n: training.model.graph.initializers[n].const_value.numpy() for n in names}
+    found = given | {"lr": np.asarray(RATE, dtype)}
     for _ in range(STEPS):
-        advance(training.model, gt.run(training, given).outputs)
-    found = {n: training.model.graph.initializers[n].const_value.numpy() for n in names}
+        found |= advanced(training.model, gt.run(training, found).outputs)
     expected = in_torch(path, inputs, names, optimizer, getattr(torch, dtype))
 
     gradients = gt.run(gt.grad(model, loss="ce:logits"), given).gradients
@@ -134,7 +132,7 @@ def test_state_and_parameters_come_in_and_their_next_values_out(optimizer):
     assert set(state_of(model)) == {*tensors, *steps}
     assert state_of(model) == {n: f"{n}_next" for n in state_of(model)}
     assert {v.name for v in model.graph.outputs} == {"y", "loss", *state_of(model).values()}
-    assert [v.name for v in model.graph.inputs] == ["x", "lr"]
+    assert [v.name for v in model.graph.inputs] == ["x", "lr", *state_of(model)]
     assert json.loads(model.metadata_props["gradtool.optimizer"])["name"] == optimizer
 
 
@@ -200,7 +198,7 @@ def test_a_name_that_is_taken_gets_a_number():
     training = gt.grad(model, loss="sum:y", optimizer="sgd")
     told = json.loads(training.model.metadata_props["gradtool.optimizer"])
 
-    assert [v.name for v in training.model.graph.inputs] == ["x", "lr", told["lr"]]
+    assert [v.name for v in training.model.graph.inputs] == ["x", "lr", told["lr"], "w", "b"]
     assert told["lr"] != "lr"
 
 
@@ -251,7 +249,7 @@ def test_the_halves_of_a_step_compute_its_bits():
     halves = gt.split(training)
     given = {"x": floats(2, 3), "loss_grad": np.float32(1), "lr": np.float32(0.1)}
     first = gt.run(halves.forward, {"x": given["x"]}).outputs
-    names = [v.name for v in halves.backward.graph.inputs]
+    names = [v.name for v in halves.backward.graph.inputs if not v.is_initializer()]
     second = gt.run(halves.backward, {n: (given | dict(first))[n] for n in names}).outputs
 
     assert "lr" in names
@@ -291,6 +289,45 @@ def test_a_written_plan_keeps_updates_behind_their_gradients(tmp_path):
     assert gt.plan(again).peak == mirrored.plan.peak < mirrored.kept.peak
     assert stages.index("update") < max(i for i, s in enumerate(stages) if s == "backward")
     assert "recompute" in stages
+
+
+def roles(model: ir.Model) -> list[tuple[str, str]]:
+    """The names and kinds of what a plan holds from the start."""
+    values = gt.plan(model, dims={"N": 2}).program.values
+    return [(v.name, v.kind) for v in values if v.kind in ("input", "parameter", "state")]
+
+
+@every
+def test_parameters_and_state_are_inputs_that_have_a_default(optimizer, tmp_path):
+    """A loaded step has the regions, the peak and the halves that it was written with."""
+    training = trained(optimizer)
+    gt.save(training, tmp_path / "step.onnx")
+    written = onnx.load(tmp_path / "step.onnx")
+    again = gt.load(tmp_path / "step.onnx")
+    stored = {t.name for t in written.graph.initializer}
+    sizes = {"N": 2}
+
+    assert written.ir_version >= 4
+    assert [v.name for v in written.graph.input if v.name in stored] == list(
+        state_of(training.model)
+    )
+    assert roles(again) == roles(training.model)
+    assert {kind for name, kind in roles(again) if name in "wb"} == {"parameter"}
+    assert gt.plan(again, dims=sizes).peak == gt.plan(training, dims=sizes).peak
+    for half, whole in zip(
+        (gt.split(again).forward, gt.split(again).backward),
+        (gt.split(training).forward, gt.split(training).backward),
+        strict=True,
+    ):
+        assert [v.name for v in half.graph.inputs] == [v.name for v in whole.graph.inputs]
+        assert all(v.uses() for v in half.graph.inputs if v.is_initializer())
+
+
+def test_running_statistics_are_inputs_that_have_a_default():
+    path = ROOT / "samples" / "cnn.onnx"
+    model = gt.grad(gt.load(path, batch=2), loss="ce:logits").model
+
+    assert {v.name for v in model.graph.inputs if v.is_initializer()} == set(state_of(model))
 
 
 def test_a_step_can_be_differentiated():
