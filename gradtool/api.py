@@ -293,18 +293,20 @@ def run(
     measure: bool = False,
     check_nan: bool = False,
     check_arena: bool = False,
+    copy: bool = True,
     fetch: Sequence[str] = (),
     max_turns: int | None = None,
     max_dynamic: int | None = None,
 ) -> Result:
-    """Run forward and backward once (or `repeat` times) and return copies of all results.
+    """Run forward and backward once (or `repeat` times) and return all results.
 
     `inputs` are arrays by name, a file or folder that holds them, or `random` (drawn with `seed`).
     An array that has the name of an initializer takes its place: that of a parameter, or of state.
     Gradient buffers that are not given are zero.  With `fetch`, names or globs of any values, only
     those are computed and returned.  A step stops after `max_turns` turns of loops, and before
     values whose sizes depend on data take more than `max_dynamic` bytes; `docs/limits.md` has the
-    defaults.
+    defaults.  Results are copies; with `copy=False` those of our executor on the CPU are views of
+    the arena, which lives as long as one of them.
 
     Raises:
         MissingData: an input or a weight is absent.
@@ -313,20 +315,39 @@ def run(
         Exhausted: a step goes on beyond `max_turns` or `max_dynamic`.
     """
     model, arrays = fed(fetched(graph, fetch), inputs, seed, also=names(graph) if fetch else ())
-    if engine == "ort":
-        from gradtool.exec import ort
-
-        return ort.execute(bound(model, feeds.sizes(model, arrays)), arrays, repeat=repeat)
     with limited(max_turns, max_dynamic):
-        return execute(
+        return step(
             model,
             arrays,
+            engine,
             device=device,
             repeat=repeat,
             measure=measure,
             check_nan=check_nan,
             check_arena=check_arena,
+            copy=copy,
         )
+
+
+def step(
+    model: ir.Model,
+    arrays: dict[str, np.ndarray[Any, Any]],
+    engine: Literal["arena", "ort"] = "arena",
+    *,
+    repeat: int = 1,
+    **options: Any,
+) -> Result:
+    """Run what `fed` returned; `arrays` is emptied as they go into the arena.
+
+    Raises:
+        MissingData: a weight is absent.
+        DeviceError: the device is missing or out of memory.
+    """
+    if engine == "ort":
+        from gradtool.exec import ort
+
+        return ort.execute(bound(model, feeds.sizes(model, arrays)), arrays, repeat=repeat)
+    return execute(model, arrays, repeat=repeat, release=True, **options)
 
 
 def fed(
@@ -413,4 +434,5 @@ __all__ = [
     "run",
     "save",
     "split",
+    "step",
 ]

@@ -175,7 +175,7 @@ def test_an_input_that_the_file_lacks(refused, tiny_model, tmp_path):
 
     message = refused(2, "run", tiny_model, "--inputs", "other.npz")
 
-    assert message == "other.npz: no input 'x'; it holds y"
+    assert message == "other.npz: no input or parameter 'y'; the model takes x"
 
 
 def test_an_input_of_another_type(refused, tiny_model, tmp_path):

@@ -176,15 +176,17 @@ def command(
     training, known = _chosen(ctx, loaded, expand(fetch), asked.options)
     training, arrays = api.fed(training, inputs, seed, known)
     chosen = _planned(ctx, training, plan, arrays)
-    result = api.run(
+    later = dict(arrays) if verify or profile or trace else {}
+    result = api.step(
         chosen,
         arrays,
+        engine,
         device=where,
-        engine=engine,
         repeat=repeat,
         measure=measure,
         check_nan=check_nan,
         check_arena=check_arena,
+        copy=False,
     )
     _write(save_grads, result.gradients)
     _write(save_outputs, result.outputs)
@@ -192,10 +194,10 @@ def command(
     _show(ctx, result, form, place, fetched=bool(fetch))
     if running.is_flat(result):
         say(ctx, f"warning: {running.FLAT}")
-    _verify(ctx, verify, training, arrays, result)
-    _profile(profile, training, arrays, repeat, force=force)
+    _verify(ctx, verify, training, later, result)
+    _profile(profile, training, later, repeat, force=force)
     if trace is not None:
-        drawn = _traced(chosen, arrays, where, repeat, result.measurement, asked.source)
+        drawn = _traced(chosen, later, where, repeat, result.measurement, asked.source)
         drawing.save({trace: drawn}, force=force)
 
 

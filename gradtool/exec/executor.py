@@ -99,19 +99,21 @@ class Executor:
         """The array of a value, on the device; valid until its buffer is used again."""
         return self.dynamic.values.get(index, self.arrays[index])
 
-    def result(self, index: int) -> np.ndarray[Any, Any]:
-        """A copy of an output on the host."""
-        return self.device.to_host(self.value(index))
+    def result(self, index: int, *, copy: bool = True) -> np.ndarray[Any, Any]:
+        """An output on the host: a copy, or on the CPU what lies in the arena until a step."""
+        value = self.value(index)
+        return self.device.to_host(value) if copy or self.device.xp is not np else value
 
-    def gradients(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Copies of all gradients, by the name of the value they belong to."""
-        return {name: self.result(index) for name, index in self.program.gradients.items()}
+    def gradients(self, *, copy: bool = True) -> dict[str, np.ndarray[Any, Any]]:
+        """All gradients, by the name of the value they belong to."""
+        found = self.program.gradients.items()
+        return {name: self.result(index, copy=copy) for name, index in found}
 
-    def outputs(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Copies of all outputs that are no gradients, by name."""
+    def outputs(self, *, copy: bool = True) -> dict[str, np.ndarray[Any, Any]]:
+        """All outputs that are no gradients, by name."""
         gradients = set(self.program.gradients.values())
         chosen = [v for v in self.program.outputs if v not in gradients]
-        return {self.program.values[v].name: self.result(v) for v in chosen}
+        return {self.program.values[v].name: self.result(v, copy=copy) for v in chosen}
 
     # ------------------------------------------------------------------- binding
 

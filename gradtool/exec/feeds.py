@@ -13,7 +13,7 @@ from gradtool import io, shapes
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import kernel
 from gradtool.io.solving import Known, solve
-from gradtool.passes.stages import DEFAULTS, STATE, is_backward
+from gradtool.passes.stages import DEFAULTS, STATE, WHOLE, is_backward
 from gradtool.text import some, suggest
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -26,15 +26,17 @@ def fed(
     """A model that holds what is given for its initializers, and the arrays for its inputs.
 
     Inputs come in their types; those that are not given are what they are without.  An input
-    whose symbols its shape does not decide is fixed at that shape.  Names among `also` are known
-    and left out.  The model given is left as it is.
+    whose symbols its shape does not decide is fixed at that shape.  Names among `also`, and those
+    of the step that the model is half of, are known and left out.  The model given is left as it
+    is.
 
     Raises:
         MissingData: an input is absent, with the names that are there.
         UsageError: no input or initializer has such a name, or an array does not fit.
     """
     takes = {v.name or "": v for v in (*model.graph.inputs, *model.graph.initializers.values())}
-    unknown = [name for name in given if name not in takes and name not in set(also)]
+    known = {*takes, *also, *json.loads(model.metadata_props.get(WHOLE, "[]"))}
+    unknown = [name for name in given if name not in known]
     if unknown:
         names = [v.name or "" for v in inputs_of(model)]
         nearest = suggest(unknown[0], takes)

@@ -15,6 +15,7 @@ from gradtool.exec import room
 from gradtool.exec.feeds import buffers, defaults, inputs_of, require_tensor
 from gradtool.specs import spec_of
 
+BLOCK = 2**13  # numbers drawn at once
 Arrays = dict[str, np.ndarray[Any, Any]]
 _DRAWN = 8  # bytes of an element as it is drawn
 
@@ -72,7 +73,7 @@ def random(model: ir.Model, seed: int) -> Arrays:
         if value.name in zero:
             drawn[value.name or ""] = np.zeros(shape, dtype)
         elif value.dtype.is_floating_point():
-            drawn[value.name or ""] = rng.standard_normal(shape).astype(dtype)
+            drawn[value.name or ""] = _normal(rng, shape, dtype)
         elif dtype.kind == "b":
             drawn[value.name or ""] = rng.random(shape) < 0.5
         else:
@@ -85,6 +86,18 @@ def _require_room(model: ir.Model) -> None:
     specs = [spec for v in inputs_of(model) if (spec := spec_of(v)) is not None]
     largest = max((math.prod(spec.shape) for spec in specs), default=0)
     room.require(2 * sum(spec.bytes for spec in specs) + _DRAWN * largest, "inputs")
+
+
+def _normal(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
+    """Normal numbers, drawn as float64 in blocks."""
+    drawn = np.empty(shape, dtype)
+    flat = drawn.reshape(-1)
+    for start in range(0, flat.size, BLOCK):
+        part = flat[start : start + BLOCK]
+        part[:] = rng.standard_normal(part.size).astype(dtype)
+    return drawn
 
 
 def _limit(value: ir.Value) -> int:

@@ -17,6 +17,7 @@ from gradtool.planning.plan import ALWAYS_LIVE, Buffer
 
 PATTERNS = (0xA5, 0x5A)
 POISON = 0xFF
+BLOCK = 2**16
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,10 @@ class Measurement:
     """One step, measured. Bytes, but for `seconds` (the median of the repeats).
 
     `high_water` is where the last byte that a step changed lies, `outside` the most that Python
-    and numpy held beside the arena during a step, `retained` what they still held after it,
-    `dynamic` the most that values of data-dependent shape took (part of `outside`).
+    and numpy held beside the arena from the first kernel until the results were handed over,
+    `retained` what they still held after the last kernel.  Part of `outside` are `dynamic`, the
+    most that values of data-dependent shape took, and `results`, what handing them over took: the
+    copies, where there are any.
     """
 
     planned: int
@@ -33,6 +36,7 @@ class Measurement:
     outside: int
     retained: int
     dynamic: int
+    results: int
     seconds: float
 
     @property
@@ -41,18 +45,23 @@ class Measurement:
         return self.high_water + self.outside
 
 
-def measure(executor: Executor, repeat: int = 3) -> Measurement:
-    """Run a few steps of an executor whose inputs are set, and measure them."""
+def measure(executor: Executor, repeat: int = 3, *, copy: bool = False) -> Measurement:
+    """Run a few steps of an executor whose inputs are set, and measure them.
+
+    The results are handed over as copies, or as what lies in the arena.
+    """
     executor.step()
     seconds = timed(executor, repeat)
     high = high_water(executor)
     outside, retained = beside_arena(executor)
+    results = handing_over(executor, copy=copy)
     return Measurement(
         planned=executor.plan.total,
         high_water=high,
-        outside=outside,
+        outside=max(outside, retained + results),
         retained=retained,
         dynamic=executor.dynamic.peak,
+        results=results,
         seconds=float(np.median(seconds)),
     )
 
@@ -83,9 +92,19 @@ def high_water(executor: Executor) -> int:
     for pattern in PATTERNS:
         executor.arena[start:] = pattern
         executor.step()
-        changed = np.flatnonzero(executor.device.to_host(executor.arena[start:] != pattern))
-        last = max(last, start + int(changed[-1]) + 1 if changed.size else start)
+        last = max(last, _last_change(executor, start, pattern))
     return last
+
+
+def _last_change(executor: Executor, start: int, pattern: int) -> int:
+    """The end of the last byte behind `start` that is not the pattern; looked for in blocks."""
+    for end in range(executor.arena.size, start, -BLOCK):
+        first = max(start, end - BLOCK)
+        block = executor.device.to_host(executor.arena[first:end])
+        changed = np.flatnonzero(block != pattern)
+        if changed.size:
+            return first + int(changed[-1]) + 1
+    return start
 
 
 def beside_arena(executor: Executor) -> tuple[int, int]:
@@ -111,6 +130,21 @@ def beside_arena(executor: Executor) -> tuple[int, int]:
         tracemalloc.stop()
         gc.unfreeze()
     return most - before, max(now - before, 0)
+
+
+def handing_over(executor: Executor, *, copy: bool) -> int:
+    """The most that taking the results of a step took: copies of them, or views."""
+    gc.collect()
+    gc.freeze()
+    tracemalloc.start()
+    try:
+        held = executor.outputs(copy=copy), executor.gradients(copy=copy)
+        most = tracemalloc.get_traced_memory()[1]
+        del held
+    finally:
+        tracemalloc.stop()
+        gc.unfreeze()
+    return most
 
 
 def check_arena(executor: Executor) -> None:

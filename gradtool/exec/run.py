@@ -25,7 +25,9 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Result:
-    """What a step computed. Arrays are copies; `seconds` is the median of the repeated steps.
+    """What a step computed; `seconds` is the median of the repeated steps.
+
+    Arrays are copies, or with `copy=False` views of the arena, which lives as long as one of them.
 
     `ort_peak_bytes` is what stock onnxruntime took beside inputs and weights, where that was run
     and could be measured.
@@ -81,8 +83,12 @@ def execute(
     measure: bool = False,
     check_nan: bool = False,
     check_arena: bool = False,
+    copy: bool = True,
+    release: bool = False,
 ) -> Result:
     """Run a training graph on our executor. `arrays` holds every input, by name.
+
+    With `release`, it is emptied as the inputs go into the arena.
 
     Raises:
         MissingData: an input or a weight is absent.
@@ -91,8 +97,11 @@ def execute(
     opened = open_device(device)
     plan = planned(model, feeds.sizes(model, arrays))
     executor = Executor(plan, opened, parameters_of(model))
-    for name, array in feeds.require(model, arrays, "inputs").items():
-        executor.set_input(name, array)
+    given = feeds.require(model, arrays, "inputs")
+    if release and isinstance(arrays, dict):
+        arrays.clear()
+    for name in list(given):
+        executor.set_input(name, given.pop(name))
     measurement = None
     with np.errstate(all="ignore"):
         if check_nan:
@@ -102,20 +111,24 @@ def execute(
         if check_arena:
             measuring.check_arena(executor)
         if measure:
-            measurement = measuring.measure(executor, repeat)
+            measurement = measuring.measure(executor, repeat, copy=copy)
         seconds = measuring.timed(executor, repeat)
-    return _result(executor, float(np.median(seconds)), measurement)
+    return _result(executor, float(np.median(seconds)), measurement, copy=copy)
 
 
 def _result(
-    executor: Executor, seconds: float, measurement: measuring.Measurement | None
+    executor: Executor,
+    seconds: float,
+    measurement: measuring.Measurement | None,
+    *,
+    copy: bool,
 ) -> Result:
     program = executor.program
     loss = None if program.loss is None else float(executor.result(program.loss).reshape(-1)[0])
     return Result(
         loss=loss,
-        outputs=MappingProxyType(executor.outputs()),
-        gradients=MappingProxyType(executor.gradients()),
+        outputs=MappingProxyType(executor.outputs(copy=copy)),
+        gradients=MappingProxyType(executor.gradients(copy=copy)),
         plan=executor.plan,
         seconds=seconds,
         measurement=measurement,

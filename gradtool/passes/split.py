@@ -18,7 +18,7 @@ from gradtool.passes.crossing import crossing
 from gradtool.passes.layouts import repeat_layouts
 from gradtool.passes.prune import prune
 from gradtool.passes.second_order import GRADIENTS, LOSS, is_training_graph
-from gradtool.passes.stages import DEFAULTS, OPTIMIZER, STATE, is_backward
+from gradtool.passes.stages import DEFAULTS, OPTIMIZER, STATE, WHOLE, is_backward
 
 SAVED = "gradtool.saved"
 BUFFERS = "gradtool.buffers"
@@ -51,6 +51,8 @@ def split(model: ir.Model) -> Split:
     repeat_layouts(model)
     saved = tuple(v.name or "" for v in crossing(model).values)
     late = {v.name or "" for v in model.graph.outputs if _is_late(v)}
+    names = dict.fromkeys(v.name for v in (*model.graph.inputs, *model.graph.outputs))
+    model.metadata_props[WHOLE] = json.dumps([*names, *saved])
     halves = _forward(model, late, saved), _backward(model, late, saved)
     for half in halves:
         half.meta.update(meta)

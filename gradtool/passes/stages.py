@@ -15,6 +15,7 @@ HOISTED = "gradtool.hoisted"
 STATE = "gradtool.state"
 OPTIMIZER = "gradtool.optimizer"
 DEFAULTS = "gradtool.defaults"
+WHOLE = "gradtool.whole"
 
 
 def require_no_updates(model: ir.Model) -> None:
