@@ -1,5 +1,6 @@
 """What docs/python.md shows of a whole step runs as it stands, here and in stock onnxruntime."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,16 @@ def test_the_learning_rate_of_the_page_is_one_that_every_runtime_takes(tmp_path)
     with np.load(ROOT / "samples" / "cnn.npz") as loaded:
         inputs = {name: loaded[name] for name in loaded.files}
     model = gt.load(ROOT / "samples" / "cnn.onnx")
-    names = {"gt": gt, "np": np, "model": model, "inputs": inputs}
+    names = {"gt": gt, "np": np, "json": json, "model": model, "inputs": inputs}
 
     exec(compile(snippet("A whole step"), "docs/python.md", "exec"), names)  # noqa: S102
 
     gt.save(names["step"], tmp_path / "step.onnx")
     opened = session(str(tmp_path / "step.onnx"), {})
+    outputs = [o.name for o in opened.get_outputs()]
+    feeds = {**inputs, "lr": names["rate"]}
+    for _ in range(20):
+        theirs = dict(zip(outputs, opened.run(outputs, feeds), strict=True))
+        feeds |= {name: theirs[after] for name, after in names["state"].items()}
     wanted = names["step"].updates["head.weight"]
-    (theirs,) = opened.run([wanted], {**inputs, "lr": names["rate"]})
-    np.testing.assert_allclose(theirs, names["found"][wanted], rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(theirs[wanted], names["found"][wanted], rtol=1e-2, atol=1e-3)
