@@ -48,10 +48,16 @@ def _scaled(size: Dim, scale: np.float32) -> Dim:
     """A size times a scale, rounded down; an expression is multiplied by a fraction."""
     if isinstance(size, int):
         return int(np.float32(size) * scale)
-    limit = 1
-    while np.float32(ratio := Fraction(float(scale)).limit_denominator(limit)) != scale:
-        limit *= 2
+    ratio = fraction(scale)
     return size * ratio.numerator // ratio.denominator
+
+
+def fraction(scale: np.float32) -> Fraction:
+    """A simple fraction that is `scale` in float32."""
+    limit = 1
+    while np.float32(found := Fraction(float(scale)).limit_denominator(limit)) != scale:
+        limit *= 2
+    return found
 
 
 RULES = {("Resize", 10): _resize}

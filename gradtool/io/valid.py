@@ -1,20 +1,24 @@
 """What is about to be written must be a valid model: for ONNX's checker, and for onnxruntime.
 
-Weights are left out of what is checked: they count as inputs.  A file that is refused for what its
+Weights are left out of what is checked: they count as inputs.  So do scales of Resize such as 0.7,
+by which ONNX's checker makes 6 of 10 and every runtime 7.  A file that is refused for what its
 source is refused for as well has no defect of ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import onnx
 
 from gradtool.errors import InvalidResult, ModelError
 from gradtool.io import read, walk
 from gradtool.io.stock import Answer, Session, is_installed
+from gradtool.resize_rules import fraction
 
 # Bytes. Shorter tensors may hold sizes, which shapes are inferred from.
 LARGEST_KEPT = 4096
@@ -51,6 +55,7 @@ class Judge:
             InvalidResult: naming the node.
         """
         leave_out_weights(proto)
+        leave_out_scales(proto)
         reason = _refusal(proto)
         if reason and not self._source_is(_is_refused):
             raise InvalidResult("ONNX's checker", reason)
@@ -81,6 +86,7 @@ class Judge:
         except ModelError:
             return False
         leave_out_weights(proto)
+        leave_out_scales(proto)
         return refused(proto)
 
 
@@ -131,6 +137,41 @@ def leave_out_weights(proto: onnx.ModelProto) -> None:
         del graph.initializer[:]
         graph.initializer.extend(kept)
         top.input.extend(made)
+
+
+def leave_out_scales(proto: onnx.ModelProto) -> None:
+    """Make inputs of the scales of Resize that are not what they stand for, as 0.7 in float32."""
+    top = proto.graph
+    graphs = list(walk.graphs(top))
+    nodes = [node for graph in graphs for node in graph.node if node.op_type == "Resize"]
+    names = {name for node in nodes for name in node.input[2:3] if name}
+    for graph in graphs if names else ():
+        held = {t.name: t for t in graph.initializer} | {
+            node.output[0]: a.t for node in graph.node if node.op_type == "Constant"
+            for a in node.attribute if a.name == "value"
+        }  # fmt: skip
+        rounded = {name: t for name, t in held.items() if name in names and _is_rounded(t)}
+        if not rounded:
+            continue
+        given = {value.name for value in top.input}
+        top.input.extend(
+            onnx.helper.make_tensor_value_info(name, t.data_type, t.dims)
+            for name, t in rounded.items()
+            if name not in given
+        )
+        for field in (graph.initializer, graph.node):
+            kept = [item for item in field if _made_by(item) not in rounded]
+            del field[:]
+            field.extend(kept)
+
+
+def _made_by(item: onnx.TensorProto | onnx.NodeProto) -> str:
+    return item.name if isinstance(item, onnx.TensorProto) else next(iter(item.output), "")
+
+
+def _is_rounded(scales: onnx.TensorProto) -> bool:
+    values = onnx.numpy_helper.to_array(scales).astype(np.float32).ravel()
+    return any(fraction(s) != Fraction(float(s)) for s in values if np.isfinite(s))
 
 
 def _is_heavy(tensor: onnx.TensorProto) -> bool:

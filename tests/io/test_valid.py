@@ -59,6 +59,19 @@ def test_weights_are_left_out_of_what_is_checked():
     assert proto.ByteSize() < 1000
 
 
+@pytest.mark.parametrize("scale", ["{0.7}", "{1.5}"])
+def test_a_scale_by_which_the_checker_rounds_otherwise_is_left_out(text, scale):
+    """10 × 0.7 is 6 there, and 7 wherever it runs."""
+    size = 7 if "7" in scale else 15
+    proto = text(f"""g (float[10] x) => (float[{size}] y) <float[1] s = {scale}> {{
+        y = Resize <mode = "linear"> (x, , s)
+    }}""")
+    valid.leave_out_scales(proto)
+    onnx.checker.check_model(proto, full_check=True)
+
+    assert [tensor.name for tensor in proto.graph.initializer] == ([] if size == 7 else ["s"])
+
+
 def test_a_model_whose_source_is_refused_too_is_written(write, tmp_path, monkeypatch):
     heard = []
     monkeypatch.setattr(valid, "_refusal", lambda _: "no reason")
