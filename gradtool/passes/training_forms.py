@@ -37,9 +37,10 @@ def _trains(node: ir.Node) -> bool:
 
 
 def _pads_some(node: ir.Node) -> bool:
-    standard = node.domain in ("", "ai.onnx") and node.op_type == "Pad" and len(node.inputs) > 3
+    if node.domain not in ("", "ai.onnx") or node.op_type != "Pad" or len(node.inputs) < 4:
+        return False
     x = node.inputs[0]
-    return standard and node.inputs[3] is not None and x is not None and x.shape is not None
+    return node.inputs[3] is not None and x is not None and x.shape is not None
 
 
 def _pad_all(op: Builder, node: ir.Node) -> None:
