@@ -1,4 +1,4 @@
-"""A few of the exports that `benchmarks/exports.py` tries, and what only fresh files show."""
+"""A few of the exports that `benchmarks/export_losses.py` tries, and what only fresh files show."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ESTIMATORS = (
 def test_a_model_scripted_by_pytorch_trains_as_there(body, shape, activation):
     pytest.importorskip("torch")
     import export_heads
-    import exports
+    import export_losses as exports
 
     exports.check_head(export_heads.Case(body, shape, activation, "script"))
 
@@ -45,7 +45,7 @@ def test_a_model_traced_by_pytorch_trains_as_there(body, shape, activation, expo
     pytest.importorskip("torch")
     pytest.importorskip("onnxscript")
     import export_heads
-    import exports
+    import export_losses as exports
 
     exports.check_head(export_heads.Case(body, shape, activation, exporter))
 
@@ -63,7 +63,7 @@ def test_every_export_trains_as_its_framework_does(capsys, monkeypatch):
     pytest.importorskip("torch")
     pytest.importorskip("onnxscript")
     pytest.importorskip("skl2onnx")
-    import exports
+    import export_losses as exports
 
     monkeypatch.setattr(sys, "argv", ["exports.py", "--every", "7"])
 
@@ -73,7 +73,7 @@ def test_every_export_trains_as_its_framework_does(capsys, monkeypatch):
 def test_learnable_numbers_are_trained_where_the_exporter_says_so():
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxscript")
-    import exports
+    import export_losses as exports
     from export_heads import Case
 
     class Scaled(torch.nn.Module):

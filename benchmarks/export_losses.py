@@ -1,6 +1,6 @@
 """What `gradtool` makes of fresh exports: the loss and parameters that it chooses, and 3 steps.
 
-    python benchmarks/exports.py [--every N] [--only GLOB]
+    python benchmarks/export_losses.py [--every N] [--only GLOB]
 
 Models of PyTorch by every exporter (`export_heads.py`) and of scikit-learn (`export_models.py`).
 For each, with no flag: the loss is the one that PyTorch is trained by, the values differentiated
