@@ -45,6 +45,7 @@ class Builder(Idioms):
     ) -> None:
         from onnx_shape_inference import ShapeInferenceContext
 
+        from gradtool.folding import Folding
         from gradtool.functions.inference import register_shapes
 
         register_shapes()
@@ -66,6 +67,7 @@ class Builder(Idioms):
         self._memo = Memo(self.context)
         self._composites = composites()
         self._rule = cache(partial(_shape_rule, self.opset))
+        self.folding = Folding(model)
         self._constants: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
         self._said: dict[Hashable, ir.Value] = {}  # by the integers that were asked for
         self._symbols: dict[str, tuple[ir.Value, int]] = {}
@@ -131,14 +133,24 @@ class Builder(Idioms):
         return node.outputs[0] if count == 1 else tuple(node.outputs)
 
     def infer(self, node: ir.Node) -> None:
-        """Set type and shape of the outputs of `node`. Raises ModelError if that fails."""
+        """Set type and shape of the outputs of `node`, and what follows from constants.
+
+        Raises:
+            ModelError: that fails.
+        """
         key = self._memo.key(node)
         if key is not None and self._memo.recall(node, key):
             return
+        self._infer(node)
+        if key is not None:
+            self._memo.learn(node, key)
+
+    def _infer(self, node: ir.Node) -> None:
         rule = self._rule(node.domain, node.op_type)
         try:
             if rule is not None:
                 rule(self.context, node)
+            self.folding.fold(self.context, node)
         except ValueError as error:
             raise ModelError(f"{node.op_type} {node.name!r}: {error}") from error
         for value in node.outputs:
@@ -148,8 +160,6 @@ class Builder(Idioms):
                     f"{node.op_type} {node.name!r}: its shape can't be inferred from "
                     f"{[str(i.shape) if i is not None else None for i in node.inputs]}"
                 )
-        if key is not None:
-            self._memo.learn(node, key)
 
     def _place(self, node: ir.Node) -> None:
         self.emitted.append(node)

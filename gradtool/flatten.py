@@ -22,6 +22,7 @@ from gradtool.families import full_name
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import expand
 from gradtool.graph import walk
+from gradtool.graph.branches import left
 from gradtool.kinds import Kinds
 from gradtool.overwriting import overwriting
 from gradtool.passes.backward import free
@@ -76,6 +77,10 @@ def _require_kernels(model: ir.Model) -> None:
     if missing:
         rows = ", ".join(f"{op} ({count} nodes)" for op, count in sorted(missing.items()))
         raise UsageError(f"no kernel to run {rows}; try --engine ort")
+
+
+# The program of a branch that is never taken.
+NOTHING = Program((), (), (), (), MappingProxyType({}))
 
 
 class _Flat:
@@ -174,7 +179,7 @@ class _Flat:
 
     def _initializers(self) -> None:
         for value in self.graph.initializers.values():
-            if is_used(value):
+            if self.kinds.is_read(value):
                 self._constant(value, self.kinds.of_initializer(value))
 
     def _constant(self, value: ir.Value, kind: Kind) -> None:
@@ -195,8 +200,8 @@ class _Flat:
         wanted = [v for v in node.outputs if is_used(v)]
         if not wanted:
             return
-        if all(self.kinds.is_known(v) for v in wanted):
-            for value in wanted:
+        if self.kinds.is_folded(node):
+            for value in filter(self.kinds.is_read, wanted):
                 self._constant(value, self.kinds.of_constant(value))
             return
         found = self._kernel(node)
@@ -205,7 +210,9 @@ class _Flat:
         values = list(node.inputs)
         attributes = arguments(node)
         for name, attr in sorted(node.attributes.items()):
-            if attr.type == ir.AttributeType.GRAPH:
+            if name == left(node):
+                attributes[name] = NOTHING
+            elif attr.type == ir.AttributeType.GRAPH:
                 attributes[name], captured = self.subprogram(attr.as_graph())
                 values += captured
         inputs = tuple(None if v is None else self.numbers[v] for v in values)

@@ -13,8 +13,11 @@ from gradtool.exec.kernel import Kernel
 from gradtool.passes.stages import stage
 from gradtool.program import Kind
 from gradtool.specs import spec_of
+from gradtool.views import is_used
 
 MAX_SCALAR = 1
+# A known value of more bytes is computed when it is needed, unless it is needed on the host.
+KEPT_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,7 @@ class Kinds:
         """On the host if nobody needs it elsewhere."""
         if value.is_graph_output():
             return "constant"
-        on_host = all(self._is_on_host(use.node, use.idx) for use in value.uses())
-        return "host" if on_host else "constant"
+        return "host" if all(self._is_on_host(*use) for use in self._uses(value)) else "constant"
 
     def of_result(self, value: ir.Value) -> Kind:
         """A gradient, another output, or an activation."""
@@ -52,6 +54,24 @@ class Kinds:
     def is_known(self, value: ir.Value) -> bool:
         """Whether a value is the same in every step."""
         return value.const_value is not None and value not in self.changing
+
+    def is_read(self, value: ir.Value) -> bool:
+        """Whether anybody reads a value whose own results are not constants."""
+        return value.is_graph_output() or bool(self._uses(value))
+
+    def is_folded(self, node: ir.Node) -> bool:
+        """Whether all that is used of a node's results are constants, so that it never runs."""
+        return all(self._is_kept(value) for value in node.outputs if is_used(value))
+
+    def _is_kept(self, value: ir.Value) -> bool:
+        """Whether a program holds a value as a constant."""
+        if not self.is_known(value) or value.name in self.gradients:
+            return False
+        size = 0 if value.const_value is None else value.const_value.nbytes
+        return size <= KEPT_BYTES or any(self._is_on_host(*use) for use in value.uses())
+
+    def _uses(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
+        return [(use.node, use.idx) for use in value.uses() if not self.is_folded(use.node)]
 
     def is_constant(self, value: ir.Value) -> bool:
         """Whether a value is known and no parameter."""

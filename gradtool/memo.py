@@ -49,6 +49,8 @@ class Memo:
 
     def key(self, node: ir.Node) -> Hashable | None:
         """What inference looks at in a node; None where that is more than can be compared."""
+        if all(v is None or v.const_value is not None for v in node.inputs):  # what it makes counts
+            return None
         attributes = []
         for name, attr in node.attributes.data.items():
             if attr.type in (ir.AttributeType.GRAPH, ir.AttributeType.TENSOR):

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from gradtool import ml_shape_rules, resize_rules, sequence_rules
 from gradtool.families import split_name
+from gradtool.graph.branches import taken
 from gradtool.sequence_rules import merge_values
 from gradtool.shape_limits import guarded
 
@@ -22,7 +23,8 @@ MOST_ELEMENTS = 4096
 def register() -> None:
     """Put the rules in the library's registry; a later rule of the same version wins.
 
-    A rule is given the library's own, to build on.  All are guarded by limits.
+    A rule is given the library's own, to build on.  All are guarded by limits.  What a node makes
+    of constants is computed as soon as its shapes are inferred: the rules of later nodes know it.
     """
     from onnx_shape_inference import registry
 
@@ -33,8 +35,19 @@ def register() -> None:
         registry.register(domain, op, since_version=version)(functools.partial(rule, library))
     for domain, op, versions in list(registry.iter_supported()):
         for version in dict.fromkeys(versions):
-            rule = functools.partial(guarded, registry.get(domain, op, version))
+            rule = functools.partial(_then_folded, registry.get(domain, op, version))
             registry.register(domain, op, since_version=version)(rule)
+
+
+def _then_folded(rule: Any, ctx: Any, node: ir.Node) -> None:
+    from gradtool.folding import active
+
+    folding = active()
+    if folding is None:
+        guarded(rule, ctx, node)
+    elif not folding.never_runs(node):
+        guarded(rule, ctx, node)
+        folding.fold(ctx, node)
 
 
 def _known(ctx: Any, value: ir.Value | None) -> list[Dim] | None:
@@ -191,6 +204,16 @@ def _is_true(value: ir.Value) -> bool:
     return tensor is not None and tensor.size == 1 and bool(tensor.numpy().item())
 
 
+def _if(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's takes both branches to be possible where the condition is known."""
+    library(ctx, node)
+    branch = taken(node)
+    for output, result in zip(node.outputs, branch.outputs if branch else (), strict=False):
+        if result.type is not None and result.shape is not None:
+            ctx.set_type(output, result.type)
+            ctx.set_shape(output, result.shape)
+
+
 def _expand(library: Any, ctx: Any, node: ir.Node) -> None:
     """The library's knows nothing where the shape is computed, though its rank is certain."""
     library(ctx, node)
@@ -328,6 +351,7 @@ RULES = {
     ("Expand", 8): _expand,
     ("com.microsoft::FusedMatMul", 1): _fused_matmul,
     ("GroupNormalization", 18): _group_normalization,
+    ("If", 1): _if,
     ("Loop", 1): _loop,
     ("MelWeightMatrix", 17): _mel_weight_matrix,
     ("MaxUnpool", 9): _max_unpool,

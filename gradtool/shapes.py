@@ -8,7 +8,7 @@ data gets a symbol of its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -43,18 +43,18 @@ def infer(model: ir.Model) -> tuple[Unknown, ...]:
     _erase_outputs(model)
     body_inputs.forget(model)
     mark_empty(model)
-    with _hidden(_unreadable(model)):
-        while not _settled(model):
+    with _hidden(_unreadable(model)) as hidden:
+        while not _settled(model, hidden):
             _erase_outputs(model)
             body_inputs.refresh(model)
     _read_constants(model)
     return _unknown(model)
 
 
-def _settled(model: ir.Model) -> bool:
+def _settled(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> bool:
     """Infer once; whether bodies were given what they were taken to be given."""
     try:
-        _run(model)
+        _run(model, hidden)
     except ModelError:
         if body_inputs.correct(model):
             return False
@@ -68,17 +68,18 @@ def strip(model: ir.Model) -> None:
         value.metadata_props.pop(METADATA, None)
 
 
-def _run(model: ir.Model) -> None:
+def _run(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> None:
     import onnx_shape_inference as library
 
-    from gradtool import shape_rules
+    from gradtool import folding, shape_rules
 
     logging.getLogger(library.__name__).addHandler(_SILENT)
     shape_rules.register()
     try:
-        library.infer_symbolic_shapes(
-            model, policy="override", warn_on_missing=False, adopt_declared_symbols=False
-        )
+        with folding.folded(folding.Folding(model, hidden)):
+            library.infer_symbolic_shapes(
+                model, policy="override", warn_on_missing=False, adopt_declared_symbols=False
+            )
     except (library.ShapeInferenceError, library.OpUsageError) as error:
         cause = error.__cause__
         raise (cause if isinstance(cause, ModelError) else ModelError(_one_line(error))) from error
@@ -129,12 +130,13 @@ def _unreadable(model: ir.Model) -> list[ir.Value]:
 
 
 @contextmanager
-def _hidden(values: list[ir.Value]) -> Iterator[None]:
+def _hidden(values: list[ir.Value]) -> Iterator[Mapping[ir.Value, ir.TensorProtocol]]:
+    """Give what is hidden: the tensors of these values."""
     tensors = [value.const_value for value in values]
     for value in values:
         value.const_value = None
     try:
-        yield
+        yield {v: tensor for v, tensor in zip(values, tensors, strict=True) if tensor is not None}
     finally:
         for value, tensor in zip(values, tensors, strict=True):
             value.const_value = tensor

@@ -18,6 +18,21 @@ def spec_of(array: Any) -> Spec:
     return Spec(tuple(array.shape), array.dtype)
 
 
+def results(
+    xp: Any,
+    kernel: Kernel,
+    inputs: Sequence[Any],
+    out: Sequence[Spec | None],
+    attributes: Mapping[str, Any],
+) -> Sequence[Any]:
+    """What a kernel makes of its inputs: what `out` says, unless it chooses sizes and types."""
+    if kernel.chooses:
+        function = kernel.dynamic or kernel.function
+        made = function(xp, *inputs, **attributes)
+        return made if isinstance(made, tuple) else (made,)
+    return call(xp, kernel, inputs, out, attributes)
+
+
 def call(
     xp: Any,
     kernel: Kernel,

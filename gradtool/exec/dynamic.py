@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from gradtool.errors import ModelError
 from gradtool.exec import allowance
-from gradtool.exec.call import call, spec_of
+from gradtool.exec.call import results, spec_of
 from gradtool.exec.device import Device
 from gradtool.exec.kernel import Kernel
 from gradtool.families import split_name
@@ -41,8 +41,8 @@ class DynamicRegion:
             self.device.to_host(a) if a is not None and (on_host or slot in kernel.host) else a
             for slot, a in enumerate(inputs)
         ]
-        results = self._results(np if on_host else self.device.xp, step, kernel, inputs)
-        for value, result in zip(step.outputs, results, strict=False):
+        made = self._results(np if on_host else self.device.xp, step, kernel, inputs)
+        for value, result in zip(step.outputs, made, strict=False):
             if value is None:
                 continue
             if self.program.values[value].spec is None:
@@ -67,15 +67,13 @@ class DynamicRegion:
         self.bytes += more
 
     def _results(self, xp: Any, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> Sequence[Any]:
-        """What a kernel makes of its inputs; in the simple style it chooses sizes and types."""
-        if kernel.simple or kernel.dynamic is not None:
+        """What a kernel makes of its inputs."""
+        if kernel.chooses:
             allowance.current().require(_least_bytes(step, kernel, inputs))
-            function = kernel.dynamic or kernel.function
-            made = function(xp, *inputs, **step.attributes)
-            return made if isinstance(made, tuple) else (made,)
+            return results(xp, kernel, inputs, (), step.attributes)
         out = self._out(step, kernel, inputs)
         allowance.current().require(sum(spec.bytes for spec in out if spec is not None))
-        return call(xp, kernel, inputs, out, step.attributes)
+        return results(xp, kernel, inputs, out, step.attributes)
 
     def _out(self, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec | None]:
         """What the outputs will be: as planned, or as inferred from the arrays at hand."""

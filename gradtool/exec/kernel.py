@@ -37,6 +37,8 @@ class Kernel:
     must be computed.
     `dynamic(xp, *inputs, **attributes)` returns its results: it is called instead where a shape
     depends on data.
+    `ahead` says that it may be called on constants before a run: what it takes is bounded by the
+    sizes of its inputs, or of outputs whose shapes are inferred.
     """
 
     domain: str
@@ -50,6 +52,7 @@ class Kernel:
     view: Callable[..., Sequence[Window] | None] | None = None
     temporaries: Callable[..., int] | None = None
     dynamic: Callable[..., Any] | None = None
+    ahead: bool = True
 
     @property
     def name(self) -> str:
@@ -60,6 +63,11 @@ class Kernel:
     def simple(self) -> bool:
         """Whether the function returns its result instead of writing it."""
         return "out" not in inspect.signature(self.function).parameters
+
+    @property
+    def chooses(self) -> bool:
+        """Whether sizes and types of the results are what a call makes of its inputs."""
+        return self.simple or self.dynamic is not None
 
     def windows(
         self,

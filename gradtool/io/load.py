@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx
 import onnx_ir as ir
 
+from gradtool import shape_limits
 from gradtool.errors import ModelError, UsageError
+from gradtool.graph import branches
 from gradtool.io import (
     declared,
     external,
@@ -26,7 +28,6 @@ from gradtool.io import opset as opsets
 from gradtool.io.functions import inline_functions
 from gradtool.io.walk import STANDARD
 from gradtool.limits import DEFAULT, Limits
-from gradtool.shape_limits import within
 from gradtool.shapes import infer
 
 # The library says on the log what is an error here, or of no interest.
@@ -84,8 +85,9 @@ def load(
         if rewrite is not None:
             rewrite(model)
         dimensions.bind(model, dims or {}, shapes or {}, batch)
-        with within(limits):
+        with shape_limits.within(limits):
             infer(model)
+        branches.take(model)
         declared.check(model, said, limits)
         types.check(model)
         rules.check(model, limits)

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from gradtool import shape_limits
 from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.io import lengths
 from gradtool.limits import Limits
 from gradtool.names import label
-from gradtool.shape_limits import least_bytes
 
 _MOST_ELEMENTS = 4096
 
@@ -82,7 +82,7 @@ def _bytes(value: ir.Value) -> int:
     """Bytes of a value of known type and shape, 0 of another."""
     if value.shape is None or not value.shape.is_static():
         return 0
-    return least_bytes(value.shape.numpy(), value.dtype)
+    return shape_limits.least_bytes(value.shape.numpy(), value.dtype)
 
 
 def _divisor(node: ir.Node) -> str | None:

@@ -209,6 +209,7 @@ def _zeros(op: Builder, name: str, dtype: ir.DataType, sizes: tuple[int, ...]) -
         name=tensor.name, shape=ir.Shape(sizes), type=ir.TensorType(dtype), const_value=tensor
     )
     op.root.register_initializer(made)
+    op.folding.never([made])
     return made
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import onnx_ir as ir
 
+from gradtool import io
 from gradtool.builder import Builder
 from gradtool.exec import kernel as kernels
 from gradtool.functions import DOMAIN
@@ -87,7 +88,8 @@ class _Rewriter:
             self._write_ready(node)
         for number, suffix in zip(schedule.order, schedule.suffixes, strict=True):
             node = self.nodes[self.program.steps[number].name]
-            self._write(node, suffix)
+            if suffix or node not in self.used:
+                self._write(node, suffix)
             self._release(node)
         for value in self.graph.outputs:
             self._resolve(value)
@@ -134,8 +136,43 @@ class _Rewriter:
                 self._write_ready(reader)
 
     def _write_ready(self, node: ir.Node) -> None:
-        self._write(node, "")
+        if node not in self.used:
+            self._write(node, "")
         self._release(node)
+
+    def _unready(self, value: ir.Value) -> ir.Value:
+        """What is known before a run though what it is asked of is written later: its shape, say.
+
+        It is written as a constant, or as arithmetic on the sizes of inputs; else what it is
+        computed from moves forward.
+        """
+        node = value.producer()
+        assert node is not None  # noqa: S101 - initializers and inputs are always ready
+        if value.const_value is not None:
+            self.latest[value] = self.op.constant(io.array(value.const_value))
+        elif (dims := self._sizes_of_inputs(node)) is not None:
+            before = len(self.op.emitted)
+            prefix = node.name or node.op_type
+            given = node.metadata_props.get(STAGE, "forward"), node.metadata_props.get(SOURCE, "")
+            with self.op.at(None, stage=given[0], source=given[1], prefix=prefix):
+                self.latest[value] = self.op.sizes(dims)
+            made = self.op.emitted[before:]
+            self.graph.remove(made)
+            self.written += made
+        else:
+            self._write(node, "")
+        return self.latest[value]
+
+    def _sizes_of_inputs(self, node: ir.Node) -> list[int | ir.SymbolicDim] | None:
+        """What a Shape gives, where every size can be told from those of the graph's inputs."""
+        of = node.inputs[0] if node.op_type == "Shape" and not node.domain else None
+        if of is None or of.shape is None:
+            return None
+        ends = node.attributes.get_int("start", 0), node.attributes.get_int("end", len(of.shape))
+        dims = list(of.shape)[slice(*ends)]
+        known = {str(d) for v in self.graph.inputs for d in v.shape or ()}
+        symbols = [_symbols(dim) for dim in dims]
+        return dims if all(s is not None and s <= known for s in symbols) else None
 
     def _resolve(self, value: ir.Value) -> ir.Value:
         """The instance of a value that a node written now reads.
@@ -147,7 +184,7 @@ class _Rewriter:
         if node is None or node.graph is not self.graph:
             return value
         if node.name in self.steps or not self._is_view(node):
-            return self.latest[value]
+            return self.latest[value] if value in self.latest else self._unready(value)
         inputs = tuple(None if v is None else self._resolve(v) for v in node.inputs)
         made = self.laid.get((node, inputs))
         if made is None:
@@ -205,6 +242,13 @@ class _Rewriter:
                 yield ir.AttrGraph(attr.name, inner)
             else:
                 yield attr
+
+
+def _symbols(dim: int | ir.SymbolicDim) -> frozenset[str] | None:
+    """The symbols that a size is computed from; None if it has no name."""
+    if isinstance(dim, int):
+        return frozenset()
+    return None if dim.value is None else dim.free_symbols()
 
 
 def mark(model: ir.Model, decisions: Mapping[str, bool]) -> None:

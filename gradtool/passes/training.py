@@ -10,6 +10,7 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from gradtool.builder import Builder
+from gradtool.folding import forget
 from gradtool.names import Names
 from gradtool.passes import loss as losses
 from gradtool.passes import train_mode as modes
@@ -125,6 +126,8 @@ def training_graph(
     state = _publish_state(op)
     barred = cut(model.graph, no_grad)
     picked = _pick(op, heads, barred, leaves, wrt, input_grad)
+    op.folding.never(picked.wrt)
+    forget(model.graph, picked.wrt)
     made = differentiate(op, heads, picked.wrt, cut=barred, accumulate=accumulate)
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)

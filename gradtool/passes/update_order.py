@@ -11,7 +11,7 @@ import onnx_ir as ir
 from gradtool.passes.backward import reads
 from gradtool.passes.stages import STAGE, STATE, is_backward, stage
 
-NO_DATA = frozenset({"Shape", "Size"})
+NO_DATA = frozenset({"Shape", "Size", "EyeLike"})
 
 
 def update_early(model: ir.Model) -> int:

@@ -212,3 +212,43 @@ def test_a_clone_of_a_step_that_read_a_clone_reads_the_latest_instance():
     assert lines(rewritten(model, schedule, program))[5:] == [
         "a_recompute_2 = Tanh (x)", "c_recompute = Exp (a_recompute_2)", "z = Sin (c_recompute)",
     ]  # fmt: skip
+
+
+EARLY = """g (float[N, 4] x, float[1] c) => (y, z) {
+    a = Tanh (x) s = Shape (a) e = Expand (c, s) y = Add (a, e) k = Exp (e) z = Neg (k)
+}"""
+
+
+@pytest.mark.parametrize("sizes", ["static", "open"])
+def test_what_is_known_before_a_run_is_there_for_steps_that_run_before_its_source(sizes):
+    """e is expanded to the shape of a, which is computed behind it."""
+    model = prepared(parse(EARLY.replace("[N", "[3") if sizes == "static" else EARLY))
+    sized = model if sizes == "static" else gt.api.bound(model, {"N": 3})
+    program = flatten(sized)
+    a, e, y, k, z = range(5)
+    schedule = Schedule.of((e, k, z, a, y))
+    written = rewritten(model, schedule, program)
+    feeds = {"x": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), "c": np.ones(1, "f")}
+    bound = written if sizes == "static" else gt.api.bound(written, {"N": 3})
+
+    assert [s.op for s in flatten(bound).steps] == ["Expand", "Exp", "Neg", "Tanh", "Add"]
+    for name, array in gt.run(model, feeds).outputs.items():
+        assert array.tobytes() == gt.run(written, feeds).outputs[name].tobytes()
+
+
+def test_a_size_that_is_no_sum_of_those_of_inputs_brings_its_source_forward():
+    """Half of N, rounded up in floats, is a number for every N, and the size of b."""
+    text = """g (float[N] x, float[1] c) => (y, z) <float two = {2}> {
+        n = Shape (x) f = Cast <to = 1> (n) h = Div (f, two) u = Ceil (h) i = Cast <to = 7> (u)
+        a = Expand (c, i) b = Tanh (a) s = Shape (b) e = Expand (c, s) y = Add (b, e) z = Neg (e)
+    }"""
+    model = prepared(parse(text))
+    program = flatten(gt.api.bound(model, {"N": 5}))
+    a, b, e, y, z = range(5)
+    written = rewritten(model, Schedule.of((e, z, a, b, y)), program)
+    feeds = {"x": np.zeros(7, np.float32), "c": np.ones(1, np.float32)}
+
+    assert [s.op for s in program.steps] == ["Expand", "Tanh", "Expand", "Add", "Neg"]
+    for name, array in gt.run(model, feeds).outputs.items():
+        assert array.shape == (4,)
+        assert array.tobytes() == gt.run(written, feeds).outputs[name].tobytes()

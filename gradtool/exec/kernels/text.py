@@ -37,7 +37,7 @@ def string_split(xp, x, *, delimiter=None, maxsplit=None):
     return strings(padded, (*x.shape, width)), counts.reshape(x.shape)
 
 
-@kernel("RegexFullMatch")
+@kernel("RegexFullMatch", ahead=False)
 def regex_full_match(xp, x, *, pattern):
     """Whether the whole of each string matches; the pattern is read by Python's `re`."""
     compiled = re.compile(pattern)

@@ -37,7 +37,7 @@ def affine_grid(xp, theta, size, *, align_corners=0):
     return grid.reshape(len(theta), *sizes, len(sizes)).astype(theta.dtype, copy=False)
 
 
-@kernel("ImageDecoder")
+@kernel("ImageDecoder", ahead=False)
 def image_decoder(xp, encoded, *, pixel_format="RGB"):
     """The pixels `[H, W, channels]` of an encoded image; needs Pillow."""
     try:

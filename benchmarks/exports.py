@@ -1,0 +1,255 @@
+"""Fresh exports by torch.onnx through grad, mirror, recompute, run and check.
+
+    python benchmarks/exports.py [NAME…] [--draws N] [--kinds KIND…] [--keep DIR]
+
+Every module of `export_modules.py` is exported by every exporter (`dynamo`; `raw`: dynamo without
+optimisation; `script`: TorchScript), static and with an open batch, for inference and for training.
+What must hold of each: every command exits with 0, gradients are those of torch's autograd, a step
+takes no more than 1.01 times what was planned and 256 KiB. What an exporter cannot export is
+counted and left aside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from export_modules import MODULES, Sizes
+from torch import Tensor, nn
+
+from gradtool import cli
+
+KINDS = ("dynamo", "raw", "script")
+SLACK = 256 * 1024
+TOLERANCE = 2e-3
+PLANS = (
+    ("mirror",),
+    ("recompute", "--strategy", "none"),
+    ("recompute", "--strategy", "sqrt"),
+    ("recompute", "--strategy", "min-cut"),
+    ("recompute", "--budget", "60%"),
+)
+# A budget below what can be reached is refused, and the least that can be is said.
+REFUSAL = "smallest budget known to suffice"
+
+
+@dataclass
+class Case:
+    """One export, and what was found wrong with it."""
+
+    name: str
+    kind: str
+    dynamic: bool
+    training: bool
+    draw: int
+    ratio: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        batch = "open batch" if self.dynamic else "static"
+        return f"{self.name} {self.kind} {batch} {'train' if self.training else 'eval'} {self.draw}"
+
+
+# What computes or is exported in another way when it trains.
+MODAL = (nn.modules.batchnorm._BatchNorm, nn.Dropout, nn.MultiheadAttention, nn.RNNBase)  # noqa: SLF001
+
+
+def cases(names: list[str], kinds: list[str], draws: int) -> Iterator[Case]:
+    """Every combination, in training where that makes a difference."""
+    for draw in range(draws):
+        for name in names:
+            parts = MODULES[name](Sizes.drawn(draw))[0].modules()
+            modes = (False, True) if any(isinstance(part, MODAL) for part in parts) else (False,)
+            for kind in kinds:
+                for dynamic in (False, True):
+                    for training in modes:
+                        yield Case(name, kind, dynamic, training, draw)
+
+
+def export(case: Case, module: nn.Module, inputs: tuple[Tensor, ...], path: Path) -> str:
+    """Write the file; why not, where the exporter fails."""
+    names = [f"x{i}" for i in range(len(inputs))]
+    given: dict[str, Any] = {"input_names": names, "output_names": ["y"], "verbose": False}
+    if case.kind == "script":
+        given |= {"dynamo": False, "opset_version": 18}
+        if case.training:
+            given |= {"training": torch.onnx.TrainingMode.TRAINING, "do_constant_folding": False}
+        if case.dynamic:
+            given["dynamic_axes"] = {name: {0: "batch"} for name in names}
+    else:
+        given |= {"dynamo": True, "optimize": case.kind == "dynamo", "external_data": False}
+        if case.dynamic:
+            batch = torch.export.Dim("batch", min=1, max=64)
+            given["dynamic_shapes"] = (tuple({0: batch} for _ in names),)
+    try:
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+            torch.onnx.export(module, inputs, str(path), **given)
+    except Exception as error:  # noqa: BLE001 - exporters fail in many ways
+        return " ".join(str(error).split())[:100] or type(error).__name__
+    return ""
+
+
+def expected(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[float, dict[str, np.ndarray]]:
+    """Loss and gradients, by torch: of parameters by name and of inputs of floats."""
+    state = {k: v.clone() for k, v in module.state_dict().items()}
+    leaves = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    module.zero_grad()
+    loss = module(*leaves).mean()
+    loss.backward()
+    found = {n: p.grad.numpy() for n, p in module.named_parameters() if p.grad is not None}
+    found |= {f"x{i}": x.grad.numpy() for i, x in enumerate(leaves) if x.grad is not None}
+    module.load_state_dict(state)
+    return float(loss), found
+
+
+def call(*arguments: str) -> tuple[int, str, str]:
+    """A command of gradtool, in this process: exit code and what it says."""
+    out, err = StringIO(), StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = cli.run(list(arguments))
+    return code, out.getvalue(), err.getvalue()
+
+
+def examine(case: Case, folder: Path) -> str:
+    """Export and try everything; why it was not exported, if it was not."""
+    torch.manual_seed(case.draw)
+    module, inputs = MODULES[case.name](Sizes.drawn(case.draw))
+    module.train(case.training)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+    path = folder / "model.onnx"
+    problem = export(case, module, inputs, path)
+    if problem:
+        return problem
+    np.savez(folder / "in.npz", **{f"x{i}": x.numpy() for i, x in enumerate(inputs)})
+    sizes = ["--batch", str(len(inputs[0]))] if case.dynamic else []
+    floats = [f"--input-grad=x{i}" for i, x in enumerate(inputs) if x.is_floating_point()]
+    common = [str(path), "--loss", "mean:y", *floats]
+    _try(case, "grad", *common, "-o", str(folder / "g.onnx"), "--force")
+    _step(case, folder, common, module, inputs)
+    for plan in PLANS:
+        output = folder / f"{plan[0]}.onnx"
+        if _try(case, *plan, *common, *sizes, "-o", str(output), "--force"):
+            _step(case, folder, [str(output)], module, inputs)
+    _check(case, folder, sizes)
+    return ""
+
+
+def _try(case: Case, command: str, *arguments: str) -> str:
+    code, out, err = call(command, *arguments)
+    if code == 0:
+        return out or "done"
+    if REFUSAL not in err or code not in (1, 2):
+        said = [line for line in err.splitlines() if line.startswith("gradtool: ")]
+        case.wrong.append(f"{command} {' '.join(a for a in arguments if '/' not in a)}: exit {code}"
+                          f": {(said or ['?'])[-1][:200]}")  # fmt: skip
+    return ""
+
+
+def _step(
+    case: Case, folder: Path, model: list[str], module: nn.Module, inputs: tuple[Tensor, ...]
+) -> None:
+    """Run a step: its gradients against torch's, its memory against the plan."""
+    grads = folder / "grads.npz"
+    out = _try(
+        case, "run", *model, "--inputs", str(folder / "in.npz"), "--measure", "--format", "json",
+        "--save-grads", str(grads), "--force",
+    )  # fmt: skip
+    if not out:
+        return
+    said = json.loads(out)
+    took, planned = said["measured"]["peak_bytes"], said["planned_bytes"]
+    case.ratio = max(case.ratio, (took - SLACK) / planned)
+    if took > 1.01 * planned + SLACK:
+        case.wrong.append(f"{Path(model[0]).stem}: {took} bytes of {planned} planned")
+    if said["measured"]["dynamic_bytes"] and not case.dynamic:
+        case.wrong.append(f"{Path(model[0]).stem}: {said['measured']['dynamic_bytes']} not planned")
+    with np.load(grads) as found:
+        _compare(case, said["loss"], dict(found), module, inputs)
+
+
+def _compare(
+    case: Case,
+    loss: float,
+    found: Mapping[str, np.ndarray],
+    module: nn.Module,
+    inputs: tuple[Tensor, ...],
+) -> None:
+    """Exporters may write a module in inference mode that was in training: either is right."""
+    problems = []
+    for training in (case.training, False):
+        module.train(training)
+        wanted, gradients = expected(module, inputs)
+        module.train(case.training)
+        errors = {"loss": abs(wanted - loss) / max(abs(wanted), 1e-2)}
+        whole = np.sqrt(sum(float(np.vdot(g, g)) for g in gradients.values()))
+        for name, gradient in gradients.items():
+            if name in found and found[name].shape == gradient.shape:
+                distance = float(np.linalg.norm(found[name] - gradient))
+                errors[name] = distance / (float(np.linalg.norm(gradient)) + 1e-3 * whole)
+        worst = max(errors, key=lambda n: np.nan_to_num(errors[n], nan=np.inf))
+        if errors[worst] <= TOLERANCE:
+            return
+        problems.append(f"{worst} is off by {errors[worst]:.1e}")
+    case.wrong.append(problems[0])
+
+
+def _check(case: Case, folder: Path, sizes: list[str]) -> None:
+    """Write baselines, and hold the model against them."""
+    options = f"\nbatch = {sizes[1]}" if sizes else ""
+    config = folder / "gradtool.toml"
+    config.write_text(f'[[case]]\nname = "c"\nmodel = "model.onnx"\nloss = "mean:y"{options}\n')
+    _try(case, "--config", str(config), "check", "--update")
+    _try(case, "--config", str(config), "check")
+
+
+def main() -> int:
+    """Examine what is asked for; a line for each export with something wrong, and a closing one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--draws", type=int, default=1)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument(
+        "--keep", type=Path, help="a folder for the files that something is wrong with"
+    )
+    asked = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)
+    counts: Counter[str] = Counter()
+    worst = 0.0
+    for case in cases(asked.names or list(MODULES), asked.kinds, asked.draws):
+        with tempfile.TemporaryDirectory() as folder:
+            problem = examine(case, Path(folder))
+            if case.wrong and asked.keep:
+                asked.keep.mkdir(exist_ok=True, parents=True)
+                target = asked.keep / f"{case.label.replace(' ', '_')}.onnx"
+                target.write_bytes((Path(folder) / "model.onnx").read_bytes())
+        counts["not exported" if problem else "wrong" if case.wrong else "right"] += 1
+        worst = max(worst, case.ratio)
+        for line in dict.fromkeys(case.wrong):
+            print(f"{case.label}: {line}", flush=True)
+    told = ", ".join(f"{counts[k]} {k}" for k in ("right", "wrong", "not exported"))
+    print(
+        f"{sum(counts.values())} exports: {told}; worst (measured - 256 KiB) / planned {worst:.3f}"
+    )
+    return int(counts["wrong"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
