@@ -135,9 +135,7 @@ def trilu(op, node, dy):
 @gradient("CenterCropPad")
 def center_crop_pad(op, node, dy):
     """`y` is the middle of x, with zeros around where it is larger:  the same back for dx."""
-    x = node.inputs[0]
-    axes = node.attributes.get_ints("axes", range(len(x.shape)))
-    return op.CenterCropPad(dy, op.Gather(op.shape(x), list(axes)), axes=list(axes))
+    return op.CenterCropPad(dy, op.shape(node.inputs[0]))
 
 
 @gradient("ReverseSequence")

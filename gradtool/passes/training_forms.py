@@ -5,6 +5,7 @@ share them change each other.  A training graph holds the composite instead, who
 arithmetic and which keeps the statistics that the backward pass reads.
 
 It moves a Transpose past a Pad as if that had no input `axes`: a training graph pads every axis.
+CenterCropPad, which it expands, has such a Pad inside where it has an attribute `axes`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from gradtool.builder import Builder
+from gradtool.functions._sizes import integers
 from gradtool.graph import walk
 from gradtool.passes.devices import place_like
 
@@ -21,10 +23,13 @@ from gradtool.passes.devices import place_like
 def prepare(model: ir.Model, op: Builder) -> int:
     """Replace each BatchNormalization in training mode, in place. Returns how many there were.
 
-    Pads get no other name, only the pads of all axes.
+    What pads some axes keeps its name, and gets pads or sizes of all axes.
     """
-    for node in [n for n in walk.nodes(model.graph) if _pads_some(n)]:
-        _pad_all(op, node)
+    for node in list(walk.nodes(model.graph)):
+        if _pads_some(node):
+            _pad_all(op, node)
+        elif _crops_some(node):
+            _crop_all(op, node)
     nodes = [n for n in walk.nodes(model.graph) if _trains(n)]
     for node in nodes:
         _replace(op, node)
@@ -51,6 +56,30 @@ def _pad_all(op: Builder, node: ir.Node) -> None:
         whole = op.whole_pads(pads, axes, len(x.shape))
     node.replace_input_with(1, whole if isinstance(whole, ir.Value) else op.constant(whole))
     node.resize_inputs(3)
+
+
+def _crops_some(node: ir.Node) -> bool:
+    if node.domain not in ("", "ai.onnx") or node.op_type != "CenterCropPad":
+        return False
+    x = node.inputs[0]
+    return "axes" in node.attributes and x is not None and x.shape is not None
+
+
+def _crop_all(op: Builder, node: ir.Node) -> None:
+    """Give a CenterCropPad the sizes of every axis, and no attribute `axes`."""
+    x, shape = node.inputs
+    assert x is not None and x.shape is not None  # noqa: PT018, S101 - `_crops_some` saw to it
+    axes = [a % len(x.shape) for a in node.attributes["axes"].as_ints()]
+    known = integers(shape)
+    given = dict(zip(axes, known or (), strict=known is not None))
+    with op.at(node, stage="forward", source="", prefix=node.name or ""):
+        if known is not None and x.shape.is_static():
+            whole = op.sizes([given.get(a, n) for a, n in enumerate(x.shape.numpy())])
+        else:
+            order = [axes.index(a) if a in axes else len(axes) + a for a in range(len(x.shape))]
+            whole = op.Gather(op.Concat(shape, op.shape(x), axis=0), order)
+    node.replace_input_with(1, whole)
+    del node.attributes["axes"]
 
 
 def _replace(op: Builder, node: ir.Node) -> None:
