@@ -137,12 +137,14 @@ def _standard(case: Resizing, x: Array, shape: tuple[int, ...]) -> Array:
         assert case.roi is not None
         size, places = x.shape[axis], shape[axis]
         start, end = np.float32(case.roi[i]), np.float32(case.roi[count + i])
-        along = np.arange(places) / (places - 1) if places > 1 else np.full(places, 0.5)
-        positions = (start + along * (end - start)) * (size - 1)
+        last, j = np.float32(size - 1), np.arange(places, dtype=np.float32)
+        positions = start * last + j * (end - start) * last / np.float32(max(places - 1, 1))
+        if places == 1:
+            positions = np.float32(0.5) * (start + end) * last + j
         shrink = min(1.0, case.scales[i] if case.scales else places / size)
         weights = np.zeros((places, size))
         for place, position in enumerate(positions):
-            for element, weight in _weights(case, position, shrink):
+            for element, weight in _weights(case, float(position), shrink):
                 if 0 <= element < size or not case.attributes.get("exclude_outside", 0):
                     weights[place, min(max(element, 0), size - 1)] += weight
         weights /= np.where(weights.sum(1) == 0, 1, weights.sum(1))[:, None]

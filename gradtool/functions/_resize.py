@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from gradtool.functions import composite
 from gradtool.functions._sizes import array, dims, like_shape, part
-from gradtool.resampling import taps
+from gradtool.resampling import common_scale, taps
 
 # At this size a nearest Resize by a whole number repeats, or it does at none but 1.
 SAMPLE = 4
@@ -86,11 +86,12 @@ def _idle(op, dy, shape, kept):
 def _matrix(op, i, axis, shape, dy, inputs, axes, attributes):
     """The matrix `[places, elements]` of a Resize along `axis`, the i-th of `axes`."""
     roi, scales, sizes, idle = inputs
-    if attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and scales is None:
-        plan = taps(dims(shape), dy.shape, array(roi), None, array(sizes), axes=axes, **attributes)
-        step = next((s for s in plan if s.axis == axis), None)
-        matrix = np.eye(dims(shape)[axis]) if step is None else step.matrix()
-        return op.constant(matrix.astype(dy.dtype.numpy()))
+    policy = attributes.get("keep_aspect_ratio_policy", "stretch")
+    if policy != "stretch" and scales is None:
+        have = dims(shape)
+        if common_scale([have[a] for a in axes], array(sizes), policy) != 1:
+            return _known_matrix(op, axis, have, dy, (roi, sizes), axes, attributes)
+        sizes = op.constant([have[a] for a in axes])
     size = part(op, shape, axis)
     numbers = op.Range(op.constant(0), op.Squeeze(size, [0]), op.constant(1))
     unit = op.Equal(op.Unsqueeze(numbers, [1, 2, 3]), op.Unsqueeze(numbers, [1]))
@@ -111,6 +112,15 @@ def _matrix(op, i, axis, shape, dy, inputs, axes, attributes):
     shown = op.Resize(op.cast(unit, wide), roi, scales, sizes, **options)
     shown = op.Squeeze(shown if scales is None else op.slice(shown, 3, 0, 1), [1, 3])
     return op.cast(op.Transpose(shown, perm=[1, 0]), dy.dtype)
+
+
+def _known_matrix(op, axis, have, dy, inputs, axes, attributes):
+    """The matrix of a Resize whose sizes are known, as a constant."""
+    roi, sizes = map(array, inputs)
+    plan = taps(have, dy.shape, roi, None, sizes, axes=axes, **attributes)
+    step = next((s for s in plan if s.axis == axis), None)
+    matrix = np.eye(have[axis]) if step is None else step.matrix()
+    return op.constant(matrix.astype(dy.dtype.numpy()))
 
 
 def _joined(op, *vectors):
