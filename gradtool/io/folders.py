@@ -24,10 +24,16 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
     Raises:
         UsageError: the system refused, and why.
     """
-    folder = folder.resolve()
-    if (len(files) == 1 and folder.is_dir()) or not _replaced(folder, files):
+    if folder.exists():
         _make(folder)
-        atomic.write([_output(folder / name, data) for name, data in files.items()])
+        for name in files:
+            atomic.target(folder / name, force=True)
+    single = len(files) == 1 and folder.is_dir()
+    linked = any((folder / name).is_symlink() for name in files)
+    if single or linked or not _replaced(folder.resolve(), files):
+        _make(folder)
+        outputs = {atomic.target(folder / name, force=True): files[name] for name in files}
+        atomic.write([_output(path, data) for path, data in outputs.items()])
 
 
 def _make(folder: Path) -> None:
