@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from gradtool.builder import Builder
-from gradtool.errors import ModelError, UsageError
+from gradtool.errors import ModelError, NotDifferentiable, UsageError
 from gradtool.passes import loss as losses
 from gradtool.passes.backward import require_types
 from gradtool.passes.selection import is_float
@@ -26,7 +26,7 @@ def heads_of(
         return losses.Loss(None, "head gradients of every output"), _head_inputs(op)
     try:
         chosen = losses.attach(op, loss, labels)
-    except (UsageError, ModelError):
+    except (UsageError, ModelError, NotDifferentiable):
         require_types(op.model)
         raise
     assert chosen.value is not None  # noqa: S101 - a loss that was attached has one

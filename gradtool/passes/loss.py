@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from gradtool.builder import Builder
-from gradtool.errors import UsageError
+from gradtool.errors import NotDifferentiable, UsageError
 from gradtool.losses import Kind
 from gradtool.passes import labels as label
 from gradtool.passes.labels import LabelNames
@@ -118,6 +118,8 @@ def _append(
     """Emit the formula of a loss, and the input of its labels if it has some."""
     kind, output = term.kind, term.output
     assert kind is not None  # noqa: S101 - a value that is the loss itself needs no formula
+    if output.shape is None:
+        raise NotDifferentiable(f"values of unknown type or shape: {output.name}")
     made: tuple[str, ...] = ()
     axis = label.class_axis(op.graph, term, labels)
     with op.at(None, stage="forward", source="", prefix=name), op.arithmetic():
