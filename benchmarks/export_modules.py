@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional as fun
 
 Made = tuple[nn.Module, tuple[Tensor, ...]]
 
@@ -82,11 +82,11 @@ def module(make: Callable[[Sizes], Made]) -> Callable[[Sizes], Made]:
 
 
 def on_tokens(function: Callable[..., Tensor]) -> Callable[[Sizes], Made]:
-    """Put a function `f(x, l, s)` of tokens, a linear layer behind them, and sizes into the table."""
+    """Put a function `f(y, s)` of what a linear layer makes of tokens into the table."""
 
     def make(s: Sizes) -> Made:
         layer = nn.Linear(s.width, s.width)
-        return Of(lambda x, l: function(l(x), s), l=layer), (s.tokens(),)
+        return Of(lambda x, layer: function(layer(x), s), layer=layer), (s.tokens(),)
 
     MODULES[function.__name__] = make
     return make
@@ -154,7 +154,7 @@ def gpt(s: Sizes) -> Made:
         b, t = x.shape
         h = words(x) + places(torch.arange(t))
         q, k, v = qkv(norm(h)).view(b, t, 3, s.heads, s.head).permute(2, 0, 3, 1, 4).unbind(0)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = fun.scaled_dot_product_attention(q, k, v, is_causal=True)
         return h + y.transpose(1, 2).reshape(b, t, s.width)
 
     return Of(run, **layers), (s.words(),)
@@ -162,17 +162,17 @@ def gpt(s: Sizes) -> Made:
 
 @module
 def masked_fill(s: Sizes) -> Made:
-    def run(x: Tensor, l: Any) -> Tensor:
-        q, t = l(x), x.shape[1]
+    def run(x: Tensor, layer: Any) -> Tensor:
+        q, t = layer(x), x.shape[1]
         scores = q @ q.transpose(1, 2) / s.width**0.5
         keep = torch.tril(torch.ones(t, t)).view(1, t, t)
         return scores.masked_fill(keep[:, :t, :t] == 0, -1e9).softmax(-1) @ q
 
-    return Of(run, l=nn.Linear(s.width, s.width)), (s.tokens(),)
+    return Of(run, layer=nn.Linear(s.width, s.width)), (s.tokens(),)
 
 
 @on_tokens
-def alibi(y: Tensor, s: Sizes) -> Tensor:
+def alibi(y: Tensor, _s: Sizes) -> Tensor:
     places = torch.arange(y.shape[1])
     bias = -(places[None, :] - places[:, None]).abs().float()
     return (y @ y.transpose(1, 2) + 0.1 * bias).softmax(-1) @ y
@@ -252,30 +252,30 @@ def unet(s: Sizes) -> Made:
     def run(x: Tensor, down: Any, deep: Any, up: Any, last: Any) -> Tensor:
         y = up(deep(down(x)))
         high, wide = x.shape[2] - y.shape[2], x.shape[3] - y.shape[3]
-        y = F.pad(y, [wide // 2, wide - wide // 2, high // 2, high - high // 2])
+        y = fun.pad(y, [wide // 2, wide - wide // 2, high // 2, high - high // 2])
         return last(torch.cat([x, y], 1))
 
     return Of(run, **layers), (s.pixels(),)
 
 
 @on_pixels
-def bilinear(y: Tensor, s: Sizes) -> Tensor:
-    return F.interpolate(y, scale_factor=2, mode="bilinear", align_corners=False)
+def bilinear(y: Tensor, _s: Sizes) -> Tensor:
+    return fun.interpolate(y, scale_factor=2, mode="bilinear", align_corners=False)
 
 
 @on_pixels
-def resized_like(y: Tensor, s: Sizes) -> Tensor:
-    small = F.max_pool2d(y, 2)
-    return y + F.interpolate(small, size=y.shape[-2:], mode="nearest")
+def resized_like(y: Tensor, _s: Sizes) -> Tensor:
+    small = fun.max_pool2d(y, 2)
+    return y + fun.interpolate(small, size=y.shape[-2:], mode="nearest")
 
 
 @on_pixels
-def pixel_shuffle(y: Tensor, s: Sizes) -> Tensor:
-    return F.pixel_unshuffle(F.pixel_shuffle(torch.cat([y] * 2, 1)[:, :4], 2), 4)
+def pixel_shuffle(y: Tensor, _s: Sizes) -> Tensor:
+    return fun.pixel_unshuffle(fun.pixel_shuffle(torch.cat([y] * 2, 1)[:, :4], 2), 4)
 
 
 @on_pixels
-def shifted_windows(y: Tensor, s: Sizes) -> Tensor:
+def shifted_windows(y: Tensor, _s: Sizes) -> Tensor:
     b, c, h, w = y.shape
     y = torch.roll(y, (-2, -2), (2, 3)).view(b, c, h // 4, 4, w // 4, 4)
     y = y.permute(0, 2, 4, 3, 5, 1).reshape(-1, 16, c)
@@ -289,22 +289,22 @@ def shifted_windows(y: Tensor, s: Sizes) -> Tensor:
 
 
 @on_pixels
-def unfolded(y: Tensor, s: Sizes) -> Tensor:
-    return F.unfold(y, 3, padding=1, stride=2)
+def unfolded(y: Tensor, _s: Sizes) -> Tensor:
+    return fun.unfold(y, 3, padding=1, stride=2)
 
 
 @on_pixels
-def padded(y: Tensor, s: Sizes) -> Tensor:
-    return F.pad(F.pad(y, (1, 2, 2, 1), mode="reflect"), (0, 1), value=0.5)
+def padded(y: Tensor, _s: Sizes) -> Tensor:
+    return fun.pad(fun.pad(y, (1, 2, 2, 1), mode="reflect"), (0, 1), value=0.5)
 
 
 @on_pixels
-def adaptive_pools(y: Tensor, s: Sizes) -> Tensor:
-    return F.adaptive_avg_pool2d(y, 2) + F.adaptive_max_pool2d(y, 1)
+def adaptive_pools(y: Tensor, _s: Sizes) -> Tensor:
+    return fun.adaptive_avg_pool2d(y, 2) + fun.adaptive_max_pool2d(y, 1)
 
 
 @on_pixels
-def coordinates(y: Tensor, s: Sizes) -> Tensor:
+def coordinates(y: Tensor, _s: Sizes) -> Tensor:
     h, w = y.shape[2:]
     rows, columns = torch.meshgrid(
         torch.linspace(-1, 1, h), torch.linspace(-1, 1, w), indexing="ij"
@@ -314,12 +314,12 @@ def coordinates(y: Tensor, s: Sizes) -> Tensor:
 
 
 @on_pixels
-def group_norm(y: Tensor, s: Sizes) -> Tensor:
-    return F.instance_norm(F.group_norm(y, 2))
+def group_norm(y: Tensor, _s: Sizes) -> Tensor:
+    return fun.instance_norm(fun.group_norm(y, 2))
 
 
 @on_pixels
-def channel_shuffle(y: Tensor, s: Sizes) -> Tensor:
+def channel_shuffle(y: Tensor, _s: Sizes) -> Tensor:
     b, c, h, w = y.shape
     return y.view(b, 2, c // 2, h, w).transpose(1, 2).contiguous().view(b, -1, h, w)
 
@@ -328,7 +328,7 @@ def channel_shuffle(y: Tensor, s: Sizes) -> Tensor:
 
 
 @on_tokens
-def pairs(y: Tensor, s: Sizes) -> Tensor:
+def pairs(y: Tensor, _s: Sizes) -> Tensor:
     rows, columns = torch.tril_indices(y.shape[1], y.shape[1], offset=-1)
     return (y @ y.transpose(1, 2))[:, rows, columns]
 
@@ -360,11 +360,11 @@ def scattered(y: Tensor, s: Sizes) -> Tensor:
 
 @on_tokens
 def one_hot(y: Tensor, s: Sizes) -> Tensor:
-    return y @ F.one_hot(torch.arange(s.width) % 3, 3).float()
+    return y @ fun.one_hot(torch.arange(s.width) % 3, 3).float()
 
 
 @on_tokens
-def cumulated(y: Tensor, s: Sizes) -> Tensor:
+def cumulated(y: Tensor, _s: Sizes) -> Tensor:
     steps = torch.cumsum(torch.ones(y.shape[1]), 0)
     return torch.cumsum(y, 1) / steps.view(1, -1, 1)
 
@@ -406,7 +406,7 @@ def squeezed(y: Tensor, s: Sizes) -> Tensor:
 
 
 @on_tokens
-def windows(y: Tensor, s: Sizes) -> Tensor:
+def windows(y: Tensor, _s: Sizes) -> Tensor:
     return y.unfold(1, 4, 2).mean(-1)
 
 

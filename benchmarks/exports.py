@@ -132,7 +132,7 @@ def examine(case: Case, folder: Path) -> str:
     module.train(case.training)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
+            parameter.add_(0.1 * torch.randn_like(parameter))
     path = folder / "model.onnx"
     problem = export(case, module, inputs, path)
     if problem:
@@ -225,9 +225,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument(
-        "--keep", type=Path, help="a folder for the files that something is wrong with"
-    )
+    parser.add_argument("--keep", type=Path, help="a folder for the files with something wrong")
     asked = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
@@ -245,9 +243,8 @@ def main() -> int:
         for line in dict.fromkeys(case.wrong):
             print(f"{case.label}: {line}", flush=True)
     told = ", ".join(f"{counts[k]} {k}" for k in ("right", "wrong", "not exported"))
-    print(
-        f"{sum(counts.values())} exports: {told}; worst (measured - 256 KiB) / planned {worst:.3f}"
-    )
+    ratio = f"worst (measured - 256 KiB) / planned {worst:.3f}"
+    print(f"{sum(counts.values())} exports: {told}; {ratio}")
     return int(counts["wrong"] > 0)
 
 

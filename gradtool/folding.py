@@ -95,22 +95,25 @@ class Folding:
         for value in wanted:
             if value.const_value is not None and value.const_value.dtype.is_floating_point():
                 _unlearn(context, value)
-        version = context.get_opset_version(node.domain)
-        found = registry.find(node.domain, node.op_type, version)
-        if found is None or not found.ahead or may_draw(node):
-            return
-        made: Sequence[Array | None] | None = None
-        if walk.subgraphs(node):
-            made = self._of_branch(node)
-        elif (inputs := self._operands(node)) is not None:
-            made = self._computed(found, version, node, inputs)
-        for value, array in zip(node.outputs, made or (), strict=False):
+        for value, array in zip(node.outputs, self._results(context, node), strict=False):
             if value in wanted and array is not None:
                 self._learn(context, value, array)
 
-    def _of_branch(self, node: ir.Node) -> list[Array | None]:
+    def _results(self, context: Any, node: ir.Node) -> Sequence[Array | None]:
+        """What is known of the outputs; empty where that is nothing."""
+        if walk.subgraphs(node):
+            return self._of_branch(taken(node))
+        inputs = self._operands(node)
+        if inputs is None or may_draw(node):
+            return ()
+        version = context.get_opset_version(node.domain)
+        found = registry.find(node.domain, node.op_type, version)
+        if found is None or not found.ahead:
+            return ()
+        return self._computed(found, version, node, inputs) or ()
+
+    def _of_branch(self, branch: ir.Graph | None) -> list[Array | None]:
         """What is known of the results of the branch that is taken."""
-        branch = taken(node)
         tensors = [self._tensor(value) for value in branch.outputs] if branch else []
         return [
             None if t is None or not self._is_fixed(v, t) else io.array(t)

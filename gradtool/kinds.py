@@ -16,8 +16,9 @@ from gradtool.specs import spec_of
 from gradtool.views import is_used
 
 MAX_SCALAR = 1
-# A known value of more bytes is computed when it is needed, unless it is needed on the host.
-KEPT_BYTES = 1024
+# A constant takes its bytes for the whole step. A known value that would take more of them than a
+# scalar does, in buffers of whole lines, is computed when it is needed, or kept on the host.
+KEPT_BYTES = 64
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 import gradtool as gt
 from gradtool import folding
 from gradtool.flatten import flatten
+from gradtool.kinds import KEPT_BYTES
 
 
 def load(tmp_path, proto: onnx.ModelProto | str, **weights) -> ir.Model:
@@ -131,7 +132,7 @@ def test_a_large_mask_is_known_only_while_sizes_are_inferred(tmp_path):
     assert shape(model) == [5050]
     assert known(model) == {}
     assert not any(map(program.is_dynamic, program.steps))
-    assert all(array.nbytes <= 1024 for array in program.constants.values())
+    assert all(array.nbytes <= KEPT_BYTES for array in program.constants.values())
 
 
 def test_a_known_value_that_no_step_reads_takes_no_bytes(tmp_path):
