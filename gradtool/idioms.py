@@ -49,7 +49,7 @@ class Idioms(Sizing):
                 rest = []
             if not rest:
                 return self.Reshape(x, np.asarray(plan, dtype=np.int64))
-        return self.Reshape(x, self.sizes(dims), allowzero=1 if 0 in dims else None)
+        return self.Reshape(x, self.sizes(dims), allowzero=None if -1 in dims else 1)
 
     def reshape_like(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """`x` with the shape of `y`."""
@@ -206,7 +206,7 @@ class Idioms(Sizing):
         differs = self.Not(self.Equal(padded, self.Shape(dy)))
         axes = self.Squeeze(self.NonZero(differs), [0])
         summed = self.ReduceSum(dy, axes, keepdims=1, noop_with_empty_axes=1)
-        result = self.Reshape(summed, shape)
+        result = self.Reshape(summed, shape, allowzero=1)
         result.shape = x.shape
         return result
 

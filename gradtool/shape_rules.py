@@ -7,16 +7,25 @@ from typing import Any
 
 import onnx_ir as ir
 
-from gradtool import ml_shape_rules, resize_rules, sequence_rules
+from gradtool import (
+    broadcast_rules,
+    ml_shape_rules,
+    pool_rules,
+    resize_rules,
+    sequence_rules,
+)
 from gradtool.families import split_name
 from gradtool.graph.branches import taken
 from gradtool.sequence_rules import merge_values
 from gradtool.shape_limits import guarded
+from gradtool.slicing import extent
 
 Dim = Any  # int | ir.SymbolicDim: the library has no types
 
 # Longer vectors hold data, not sizes.
 MOST_ELEMENTS = 4096
+# Bounds of a slice that no axis reaches.
+FAR = 2**31 - 1
 
 
 @functools.cache
@@ -138,7 +147,7 @@ def _squeeze(library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's takes `x[:5]` to have five elements even where the axis may be shorter."""
+    """The library's bounds are not those of the standard, nor does it doubt that `x[:5]` has 5."""
     library(ctx, node)
     x, y = node.inputs[0], node.outputs[0]
     optional = [*node.inputs[3:], None, None]
@@ -150,19 +159,33 @@ def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
     for start, end, axis, step in zip(
         starts, ends, axes or range(len(starts)), steps or [1] * len(starts), strict=False
     ):
-        if not all(isinstance(number, int) for number in (start, end, axis, step)):
+        if not all(isinstance(number, int) for number in (start, end, axis, step)) or step == 0:
             continue
         size = x.shape[axis]
-        if isinstance(size, ir.SymbolicDim) and 0 <= start < end < 2**31 - 1 and step > 0:
+        if isinstance(size, int):
+            dims[axis] = extent(size, start, end, step)[2]
+        elif 0 <= start < end < FAR and step > 0:
             dims[axis] = _clamped(size, start, end, step)
+        elif step > 0 and end <= -FAR:
+            dims[axis] = 0
+        elif step < 0 and start <= -FAR:
+            dims[axis] = ir.SymbolicDim(f"min(1, {size.value})")
     ctx.set_shape(y, ir.Shape(dims))
 
 
 def _clamped(size: ir.SymbolicDim, first: int, last: int, step: int) -> Dim:
     """How many of `range(first, last, step)` are below `size`."""
-    extent = f"min({size.value}, {last}) - {first}"
-    count = f"max(0, floor(({extent} + {step - 1}) / {step}))" if step > 1 else f"max(0, {extent})"
+    reach = f"min({size.value}, {last}) - {first}"
+    count = f"max(0, floor(({reach} + {step - 1}) / {step}))" if step > 1 else f"max(0, {reach})"
     return ir.SymbolicDim(count).evaluate({})
+
+
+def _tile(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's knows nothing where the repeats are computed, though the rank is certain."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    if y.shape is None and x is not None and x.shape is not None:
+        ctx.set_shape(y, ir.Shape([ctx.new_symbolic_dim() for _ in x.shape]))
 
 
 def _loop(_library: Any, ctx: Any, node: ir.Node) -> None:
@@ -212,20 +235,6 @@ def _if(library: Any, ctx: Any, node: ir.Node) -> None:
         if result.type is not None and result.shape is not None:
             ctx.set_type(output, result.type)
             ctx.set_shape(output, result.shape)
-
-
-def _expand(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's knows nothing where the shape is computed, though its rank is certain."""
-    library(ctx, node)
-    (x, target), y = node.inputs, node.outputs[0]
-    if y.shape is not None or x is None or x.shape is None or target is None:
-        return
-    rank = target.shape[0] if target.shape is not None and len(target.shape) == 1 else None
-    if isinstance(rank, int):
-        rank = max(rank, len(x.shape))
-        dims = [*[1] * (rank - len(x.shape)), *x.shape]
-        known = (d if isinstance(d, int) and d != 1 else ctx.new_symbolic_dim() for d in dims)
-        ctx.set_shape_and_dtype(y, ir.Shape(known), x.dtype)
 
 
 def _fused_matmul(library: Any, ctx: Any, node: ir.Node) -> None:
@@ -348,7 +357,6 @@ RULES = {
     ("Attention", 23): _attention,
     ("ConstantOfShape", 9): _constant_of_shape,
     ("Concat", 4): _concat,
-    ("Expand", 8): _expand,
     ("com.microsoft::FusedMatMul", 1): _fused_matmul,
     ("GroupNormalization", 18): _group_normalization,
     ("If", 1): _if,
@@ -359,9 +367,12 @@ RULES = {
     ("Split", 2): _split,
     ("Squeeze", 1): _squeeze,
     ("ai.onnx.ml::TreeEnsemble", 1): _tree_ensemble,
+    ("Tile", 6): _tile,
     ("Unique", 11): _unique,
     **{(op, 1): _reduce for op in REDUCTIONS},
+    **broadcast_rules.RULES,
     **ml_shape_rules.RULES,
+    **pool_rules.RULES,
     **resize_rules.RULES,
     **sequence_rules.RULES,
 }

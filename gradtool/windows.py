@@ -55,15 +55,19 @@ class Window:
             (o - 1) * s + e for o, s, e in zip(out, self.strides, self.extent, strict=True)
         )
 
+    def room(self, axis: int, size: int) -> int:
+        """Elements behind the first window along an axis of `size`; negative if it sticks out."""
+        return size + self.begin[axis] + self.end[axis] - self.extent[axis]
+
     def count(self, axis: int, size: int, *, ceil: bool = False) -> int:
         """The windows along an axis of `size`; with `ceil` the last may reach beyond the padding.
 
         None begins there.
         """
         begin, stride = self.begin[axis], self.strides[axis]
-        room = size + begin + self.end[axis] - self.extent[axis]
+        room = self.room(axis, size)
         count = (-(-room // stride) if ceil else room // stride) + 1
-        return count - (ceil and (count - 1) * stride >= size + begin)
+        return max(0, count - (ceil and (count - 1) * stride >= size + begin))
 
     @property
     def attributes(self) -> dict[str, Any]:

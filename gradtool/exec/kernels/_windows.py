@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 
-import numpy as np
-
 
 def reshaped(shape, strides, new):
     """The strides of a window of shape `new` on an array of `shape` and `strides`, or None.
@@ -39,27 +37,6 @@ def reshaped(shape, strides, new):
 def along(axis, index):
     """The index `[:, …, :, index]` with `index` at `axis`, which isn't negative."""
     return (slice(None),) * axis + (index,)
-
-
-def extent(size, start, end, step):
-    """First index, step and number of elements of `start:end:step` on an axis of `size`."""
-    start, end = (bound + size if bound < 0 else bound for bound in (start, end))
-    if step > 0:
-        start, end = min(max(start, 0), size), min(max(end, 0), size)
-    else:
-        start, end = min(max(start, 0), size - 1), min(max(end, -1), size - 1)
-    return start, step, max(0, -((start - end) // step))
-
-
-def extents(shape, starts, ends, axes=None, steps=None):
-    """`(first, step, count)` of each axis of a Slice; whole axes where it names none."""
-    starts = np.ravel(starts).tolist()
-    axes = range(len(starts)) if axes is None else np.ravel(axes).tolist()
-    steps = [1] * len(starts) if steps is None else np.ravel(steps).tolist()
-    whole = [(0, 1, size) for size in shape]
-    for axis, start, end, step in zip(axes, starts, np.ravel(ends).tolist(), steps, strict=True):
-        whole[axis] = extent(shape[axis], start, end, step)
-    return whole
 
 
 def slices(whole):

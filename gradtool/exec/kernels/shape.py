@@ -8,7 +8,8 @@ import numpy as np
 
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels import _borders, _col2im, _resize, _storage  # noqa: F401 - they register
-from gradtool.exec.kernels._windows import along, extents, reshaped, slices
+from gradtool.exec.kernels._windows import along, reshaped, slices
+from gradtool.slicing import extents
 
 BLOCK = 1024  # elements computed at a time
 

@@ -1,0 +1,68 @@
+"""Inference rules for what broadcasts: the library's takes any two symbols to be equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+Dim = Any  # int | ir.SymbolicDim: the library has no types
+
+BROADCASTING = {
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor"), 7),
+    **dict.fromkeys(("Equal", "Less", "Greater"), 7),
+    **dict.fromkeys(("LessOrEqual", "GreaterOrEqual"), 12),
+    **dict.fromkeys(("Max", "Mean", "Min", "Sum"), 8),
+    **dict.fromkeys(("BitwiseAnd", "BitwiseOr", "BitwiseXor"), 18),
+    "BitShift": 11,
+    "Mod": 10,
+    "Where": 9,
+}
+
+
+def _elementwise(library: Any, ctx: Any, node: ir.Node) -> None:
+    """Where two symbols meet, either may be 1: the size is the larger."""
+    library(ctx, node)
+    y = node.outputs[0]
+    shapes = [value.shape for value in node.inputs if value is not None]
+    if y.shape is not None:
+        ctx.set_shape(y, _joined(y.shape, [s for s in shapes if s is not None]))
+
+
+def _expand(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's knows nothing where the shape is computed, though its rank is certain."""
+    library(ctx, node)
+    (x, target), y = node.inputs, node.outputs[0]
+    if x is None or x.shape is None or target is None:
+        return
+    wanted = ctx.get_symbolic_value(target)
+    if y.shape is not None:
+        ctx.set_shape(y, _joined(y.shape, [x.shape, *([] if wanted is None else [wanted])]))
+        return
+    rank = target.shape[0] if target.shape is not None and len(target.shape) == 1 else None
+    if isinstance(rank, int):
+        rank = max(rank, len(x.shape))
+        dims = [*[1] * (rank - len(x.shape)), *x.shape]
+        known = (d if isinstance(d, int) and d != 1 else ctx.new_symbolic_dim() for d in dims)
+        ctx.set_shape_and_dtype(y, ir.Shape(known), x.dtype)
+
+
+def _joined(shape: ir.Shape, shapes: Sequence[Iterable[Dim]]) -> ir.Shape:
+    """The shape that the library found, where symbols differ the largest of them."""
+    import sympy
+
+    rank = len(shape)
+    dims = list(shape)
+    for axis, size in enumerate(dims):
+        if isinstance(size, int):
+            continue
+        met = [s[axis - rank] for s in map(list, shapes) if len(s) >= rank - axis]
+        symbols = {d.value: d for d in met if isinstance(d, ir.SymbolicDim) and d.value}
+        if len(symbols) > 1:
+            largest = sympy.Max(*(d._expr for d in symbols.values()))  # noqa: SLF001 - as in sizing
+            dims[axis] = ir.SymbolicDim(largest)
+    return ir.Shape(dims)
+
+
+RULES = {**dict.fromkeys(BROADCASTING.items(), _elementwise), ("Expand", 8): _expand}
