@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import secrets
 import time
 import tracemalloc
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import GradtoolError
+from gradtool.exec.chance import repeatable
 from gradtool.exec.executor import Executor
 from gradtool.planning.arena import overlap
 from gradtool.planning.plan import ALWAYS_LIVE, Buffer
@@ -158,8 +160,10 @@ def check_arena(executor: Executor) -> None:
     if clash is not None:
         first, second = (b.name for b in clash)
         raise GradtoolError(f"{first!r} and {second!r} overlap while both live: a planning bug")
+    seed = secrets.randbits(64)
     executor.rewind()
-    executor.step()
+    with repeatable(seed):
+        executor.step()
     outputs = executor.program.outputs
     before = [_content(executor.result(v)) for v in outputs]
     roots = {executor.program.root(v) for v in outputs}
@@ -169,10 +173,11 @@ def check_arena(executor: Executor) -> None:
             dying.setdefault(buffer.last, []).append(buffer)
     executor.rewind()
     executor.arena[fixed_bytes(executor) :] = POISON
-    for index, call in enumerate(executor.calls):
-        call()
-        for buffer in dying.get(index, ()):
-            executor.arena[buffer.offset : buffer.offset + buffer.bytes] = POISON
+    with repeatable(seed):
+        for index, call in enumerate(executor.calls):
+            call()
+            for buffer in dying.get(index, ()):
+                executor.arena[buffer.offset : buffer.offset + buffer.bytes] = POISON
     for value, content in zip(outputs, before, strict=True):
         if _content(executor.result(value)) != content:
             name = executor.program.values[value].name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gradtool.exec.chance import unseeded
 from gradtool.exec.kernel import kernel
 from gradtool.exec.kernels._blocks import pointwise
 from gradtool.exec.kernels._select import keep
@@ -30,7 +31,7 @@ def _work(x, ratio=None, training=None, *, out, seed=None):
 def _generator(seed):
     """With a seed, the numbers of the standard's reference implementation."""
     if seed is None:
-        return np.random.default_rng()
+        return unseeded()
     bits = np.random.MT19937()
     bits.state = np.random.RandomState(seed).get_state(legacy=False)
     return np.random.Generator(bits)

@@ -8,13 +8,14 @@ import struct
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.exec.chance import unseeded
 from gradtool.exec.kernel import kernel
 
 
 def generator(seed):
     """A generator; without a seed, an unpredictable one."""
     if seed is None:
-        return np.random.default_rng()
+        return unseeded()
     return np.random.default_rng(struct.unpack("<I", struct.pack("<f", seed))[0])
 
 
