@@ -227,7 +227,8 @@ class _Driver:
         with self.op.at(None, stage="backward", source=hint, prefix=f"{hint}/grad"):
             before, self.op.active = self.op.active, self.active
             try:
-                results = entry.rule(self.op, node, *dys)
+                empty = all(dy is None or _is_empty(dy) for dy in dys)
+                results = self._nothing(node) if empty else entry.rule(self.op, node, *dys)
             except (UnsupportedGradient, Offenders) as error:
                 if isinstance(error, Offenders):
                     self.inner += error.rows
@@ -238,6 +239,11 @@ class _Driver:
             finally:
                 self.op.active = before
             self._deliver(node, entry, results)
+
+    def _nothing(self, node: ir.Node) -> list[ir.Value | None]:
+        """The gradients of what flows into empty results: a sum of no terms."""
+        values = (*node.inputs, *captured(node))
+        return [self.op.zeros_like(v) if v is not None and self._takes(v) else None for v in values]
 
     def _deliver(self, node: ir.Node, entry: gradients.Gradient, results: object) -> None:
         """Add what a rule returned to the gradients of the inputs, then of captured values."""
@@ -290,6 +296,11 @@ def _is_float(value: ir.Value) -> bool:
 def _is_unknown(value: ir.Value) -> bool:
     tensor = isinstance(value.type, ir.TensorType)
     return value.dtype is None or (tensor and value.shape is None)
+
+
+def _is_empty(dy: ir.Value) -> bool:
+    """Whether a gradient is known to have no elements."""
+    return isinstance(dy.type, ir.TensorType) and dy.shape is not None and 0 in list(dy.shape)
 
 
 def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:

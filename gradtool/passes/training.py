@@ -38,6 +38,7 @@ from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
 from gradtool.passes.update_order import update_early
+from gradtool.passes.whole_windows import fit_windows
 from gradtool.shapes import infer
 
 OnNode = Callable[[ir.Node], object]
@@ -172,6 +173,7 @@ def _into_training_form(op: Builder, *, train_mode: bool) -> list[str]:
     """Rewrite what cannot be differentiated as it stands; what people should hear about it."""
     said = modes.train(op.model, op) if train_mode else modes.in_inference(op.model)
     prepare(op.model, op)
+    fit_windows(op)
     lower_updates(op)
     if lower_sequences(op):
         infer(op.model)

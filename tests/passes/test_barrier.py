@@ -167,9 +167,18 @@ def test_clones_that_do_not_read_each_other_wait_each_for_themselves():
     assert sorted(waits(model)) == ["Sigmoid_mirror", "Tanh_mirror"]
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (2, 3), (0, 3), (2, 1, 3, 1)])
-def test_values_of_any_rank_pass(shape):
-    training = chain(4, str(list(shape)) if shape else "")
+@pytest.mark.parametrize(
+    ("declared", "shape"),
+    [
+        ("", ()),
+        ("[1]", (1,)),
+        ("[2, 3]", (2, 3)),
+        ("[n, 3]", (0, 3)),
+        ("[2, 1, 3, 1]", (2, 1, 3, 1)),
+    ],
+)
+def test_values_of_any_rank_pass(declared, shape):
+    training = chain(4, declared)
     model = written(recompute(training.model, ["h1", "h2", "h3"]))
 
     assert barrier(model) == 1

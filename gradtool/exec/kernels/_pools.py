@@ -101,7 +101,7 @@ class Pool:
 
 def planes(x):
     """X as `[N·C, *in]`."""
-    return x.reshape(-1, *x.shape[2:])
+    return x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
 def divide_by_counts(xp, pool, y, counts):

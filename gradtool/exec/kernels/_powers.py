@@ -6,7 +6,7 @@ import numpy as np
 
 POWERS = {
     -1.0: lambda xp, x, y: xp.divide(x.dtype.type(1), x, out=y),
-    0.5: lambda xp, x, y: xp.sqrt(x, out=y),
+    0.5: lambda xp, x, y: xp.add(xp.sqrt(x, out=y), 0, out=y),  # (-0.0)^½ is 0.0, √-0.0 is not
     1.0: lambda xp, x, y: xp.copyto(y, x),
     2.0: lambda xp, x, y: xp.multiply(x, x, out=y),
 }

@@ -75,6 +75,8 @@ def _maxima(xp, x, out, work, attributes, storage_order):
 def _places(xp, pool, taps, part, made, span, places, work, storage_order):
     """Write where each maximum of a block lies: last taps first, so that the first one stays.
 
+    Of a window with a NaN that is the place of the last NaN, as in PyTorch.
+
     Places in int64 are counted over all of x, others within their plane.  Sums may leave the
     range of their type on the way: they wrap around and back.
     """
@@ -90,6 +92,10 @@ def _places(xp, pool, taps, part, made, span, places, work, storage_order):
         xp.less(part[inner], made[outer], out=found)
         xp.logical_not(found, out=found)
         xp.copyto(places[outer], int(np.int64(offset).astype(places.dtype)), where=found)
+    if made.dtype.kind == "f" and made.size and bool(xp.isnan(xp.max(made))):
+        for (_, outer, inner), offset in zip(taps, offsets, strict=True):
+            found = xp.not_equal(part[inner], part[inner], out=mask[outer])
+            xp.copyto(places[outer], int(np.int64(offset).astype(places.dtype)), where=found)
     rank = len(strides)
     axes = zip(pool.y[2:], pool.window.strides, pool.window.begin, strides, strict=True)
     for axis, (count, stride, begin, size) in enumerate(axes):
@@ -147,7 +153,7 @@ def max_pool_grad(xp, dy, indices, _, *, out, work, storage_order):
 def _add_in_planes(xp, dx, places, dy, work):
     """Dy added at places that are counted within their planes, some planes at a time."""
     step, width = _tile(dy)
-    dx, places, dy = (a.reshape(-1, math.prod(a.shape[2:])) for a in (dx, places, dy))
+    dx, places, dy = (_rows(a) for a in (dx, places, dy))
     for first, start in itertools.product(*(map(range, (0, 0), dy.shape, (step, width)))):
         part = slice(first, first + step), slice(start, start + width)
         values = dy[part]
