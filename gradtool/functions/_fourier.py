@@ -41,7 +41,7 @@ def fit(op, x, axis, size):
 
 def real_part(op, x, channels):
     """The first of the last axis if there is only one channel to go to, else both."""
-    return op.Slice(x, [0], [1], [-1]) if channels == 1 else x
+    return x if channels == 2 else op.Slice(x, [0], op.size(channels), [-1])
 
 
 def count_of(op, length, dim, *, halved):

@@ -44,10 +44,12 @@ def gru_grad(
         live, track = alive(op, x, lens), side.track(y)
         zero = side.zeros(track)
         h_before = before_each(op, side, track, side.state(h0) or zero, live)
-        weights = op.Split(rd, [2 * hidden, hidden], outputs=2, axis=0)
+        weights = op.Split(rd, op.sizes([2 * hidden, hidden]), outputs=2, axis=0)
         a, link = op.MatMul(x, op.swap_axes(wd, 0, 1)), None
         if bd is not None:
-            *parts, link = op.Split(bd, [3 * hidden, 2 * hidden, hidden], outputs=3, axis=0)
+            *parts, link = op.Split(
+                bd, op.sizes([3 * hidden, 2 * hidden, hidden]), outputs=3, axis=0
+            )
             a = a + (parts[0] + op.Concat(parts[1], link * 0.0 if linear else link, axis=0))
         keep, q, slopes = _slopes(op, chosen, clip, linear, weights, a, link, h_before)
 
@@ -57,7 +59,7 @@ def gru_grad(
         walk = _linked(op, rd) if linear else _direct(op, *weights)
         dh, da, dhh = side.scan(walk, [start], [dy_now, keep, *slopes], 2, reverse=True)
 
-        d_zr = op.Split(da, [2 * hidden, hidden], outputs=2, axis=2)[0] if linear else da
+        d_zr = op.Split(da, op.sizes([2 * hidden, hidden]), outputs=2, axis=2)[0] if linear else da
         da_w = op.Concat(d_zr, dhh, axis=2)
         if linear:
             d_weight = rows_product(op, da, h_before)
@@ -73,7 +75,7 @@ def _slopes(op, acts, clip, linear, weights, a, link, h_before):
     """For all times: z, q, and `dz / dh`, `dr / dhh` (or `dr / ds`), `dhh / dh`, r."""
     (act_f, act_g), (r_zr, r_h) = acts, weights
     hidden = r_h.shape[1]
-    a_zr, a_h = op.Split(a, [2 * hidden, hidden], outputs=2, axis=2)
+    a_zr, a_h = op.Split(a, op.sizes([2 * hidden, hidden]), outputs=2, axis=2)
     a_zr = a_zr + op.MatMul(h_before, op.swap_axes(r_zr, 0, 1))
     a_z, a_r = op.Split(a_zr, outputs=2, num_outputs=2, axis=2)
     (z, slope_z), (reset, slope_r) = (gate(op, act_f, clip, v) for v in (a_z, a_r))

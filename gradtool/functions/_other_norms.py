@@ -55,7 +55,7 @@ def lrn_grad(op, x, dy, *, size, alpha, beta, bias):
 
 def _neighbours(op, x, size, before, after):
     """The sum of `before` channels before, each channel, and `after` channels after it."""
-    planes = op.Reshape(x, [0, 1, x.shape[1], -1])
+    planes = op.Reshape(op.unsqueeze(x, 1), [0, 0, 0, -1])
     ends = [before, 0, after, 0]
     mean = op.AveragePool(planes, kernel_shape=[size, 1], pads=ends, count_include_pad=1)
     return op.reshape_like(mean, x) * float(size)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gradtool.functions import composite
 from gradtool.functions._fourier import number, scalar
-from gradtool.functions._scatter import vector
+from gradtool.functions._scatter import add_positions
 from gradtool.functions._sizes import dims
 
 
@@ -180,8 +180,4 @@ def max_roi_pool_grad(op, x, rois, dy, *, spatial_scale=1.0):
     planes = op.Mul(op.Unsqueeze(batch, [1]), scalar(op, x.shape[1]))
     planes = planes + op.Range(op.constant(0), scalar(op, x.shape[1]), op.constant(1))
     source = op.Unsqueeze(planes * area, [2, 3]) + best
-    flat = op.ConstantOfShape(vector(op, op.Size(x)), value=np.zeros(1, x.dtype.numpy()))
-    dx = op.ScatterElements(
-        flat, op.Reshape(source, [-1]), op.Reshape(dy * some, [-1]), axis=0, reduction="add"
-    )
-    return op.Reshape(dx, op.shape(x))
+    return add_positions(op, dy * some, source, op.shape(x))

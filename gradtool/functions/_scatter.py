@@ -51,6 +51,15 @@ def add_elements(op, dy, indices, shape, axis):
     return op.cast(dx, dy.dtype)
 
 
+def add_onto(op, x, dy, indices, axis):
+    """`x[i, indices[i, j, k], k] += dy[i, j, k]` if axis is 1; half precision as float32."""
+    wide = ir.DataType.FLOAT if dy.dtype in HALF else dy.dtype
+    sums = op.ScatterElements(
+        op.cast(x, wide), indices, op.cast(dy, wide), axis=axis, reduction="add"
+    )
+    return op.cast(sums, x.dtype)
+
+
 def add_positions(op, dy, source, shape):
     """`dx[source] += dy`, where `source` holds flat positions in a tensor of `shape`."""
     flat = vector(op, count(op, shape))

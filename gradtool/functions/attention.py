@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.functions import composite
+from gradtool.functions.index import gather_grad
 
 
 def _shapes(q, k, v, mask, past_k, past_v, *rest, **attributes):
@@ -46,7 +47,7 @@ def attention_grad(
         k, v = op.Concat(past_k, k, axis=2), op.Concat(past_v, v, axis=2)
     q, dy, dscores = (_grouped(op, a, groups, repeat) for a in (q, dy, dscores))
     k, v = (op.unsqueeze(a, 2) if repeat != 1 else a for a in (k, v))
-    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    factor = _inverse_root(op, q) if scale is None else scale
 
     s = op.MatMul(q * factor, op.swap_axes(k, -2, -1))
     bend = op.Tanh(s / softcap) if softcap else None
@@ -83,6 +84,15 @@ def _mask_gradient(op, mask, width, dbias):
     if width is not None:
         dbias = op.Slice(dbias, [0], width, [3])
     return (op.unbroadcast(dbias, mask),)
+
+
+def _inverse_root(op, q):
+    """One by the root of the size of a head."""
+    size = q.shape[-1]
+    if isinstance(size, int):
+        return 1 / math.sqrt(size)
+    root = op.Sqrt(op.cast(op.size(size), ir.DataType.DOUBLE))
+    return op.cast(op.Reciprocal(root), q.dtype)
 
 
 def _plus(a, b):
@@ -206,13 +216,14 @@ def rotary_table_grad(
     for values in (d1 * x1 + d2 * x2, d2 * x1 - d1 * x2):
         total = op.sum(values, [1])
         if positions is not None:
-            rows = op.unsqueeze(positions, 2)
-            total = op.ScatterND(op.zeros_like(table), rows, total, reduction="add")
+            total = gather_grad(op, total, positions, op.shape(table))
         found.append(total)
     return found
 
 
 def _pairs(op, a, size, interleaved):
+    end = op.sizes([size])
     if interleaved:
-        return op.Slice(a, [0], [size], [3], [2]), op.Slice(a, [1], [size], [3], [2])
-    return op.slice(a, 3, 0, size // 2), op.slice(a, 3, size // 2, size)
+        return op.Slice(a, [0], end, [3], [2]), op.Slice(a, [1], end, [3], [2])
+    middle = op.sizes([size // 2])
+    return op.Slice(a, [0], middle, [3]), op.Slice(a, middle, end, [3])

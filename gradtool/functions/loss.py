@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gradtool.functions import composite
 from gradtool.functions._numbers import widened
+from gradtool.functions._scatter import add_onto
 
 
 @composite("SoftmaxCrossEntropyLossGrad")
@@ -23,7 +24,7 @@ def cross_entropy_grad(op, x, labels, weights, dy, dlog_prob=None, *, reduction,
     dx = p * factor
     if dlog_prob is not None:
         dx = dx + dlog_prob
-    return dx if dy is None else op.ScatterElements(dx, places, -g, axis=1, reduction="add")
+    return dx if dy is None else add_onto(op, dx, -g, places, 1)
 
 
 def sample_gradients(op, x, labels, weights, dy, reduction, ignored):

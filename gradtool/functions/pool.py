@@ -8,20 +8,13 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.functions import composite
+from gradtool.functions._scatter import add_elements, add_positions
 from gradtool.functions._sizes import dims
 from gradtool.windows import Window
 
 
 def _of_sizes(dy, *inputs, **attributes):
     return [(dims(inputs[-1]), dy.dtype)]
-
-
-def flat_zeros(op, sizes, dtype):
-    """Zeros, as many as a tensor of shape `sizes` has elements."""
-    known = dims(sizes)
-    fixed = all(isinstance(d, int) for d in known)
-    count = op.constant([math.prod(known)]) if fixed else op.ReduceProd(sizes, keepdims=1)
-    return op.ConstantOfShape(count, value=np.zeros(1, dtype.numpy()))
 
 
 def place_type(plane: int) -> ir.DataType:
@@ -59,11 +52,7 @@ def max_pool_grad(op, dy, indices, sizes, *, storage_order):
         return _add_in_planes(op, dy, indices, sizes)
     if storage_order:
         indices = _row_major(op, indices, sizes)
-    zeros = flat_zeros(op, sizes, dy.dtype)
-    dx = op.ScatterElements(
-        zeros, op.Reshape(indices, [-1]), op.Reshape(dy, [-1]), axis=0, reduction="add"
-    )
-    return op.Reshape(dx, sizes, allowzero=1)
+    return add_positions(op, dy, indices, sizes)
 
 
 def _add_in_planes(op, dy, places, sizes):
@@ -73,10 +62,9 @@ def _add_in_planes(op, dy, places, sizes):
     planes = op.ReduceProd(op.Slice(sizes, [0], [2]), keepdims=1)
     windows = op.ReduceProd(op.Slice(op.shape(dy), [2], [rank]), keepdims=1)
     image, rows = (op.Concat(planes, n, axis=0) for n in (plane, windows))
-    zeros = op.ConstantOfShape(image, value=np.zeros(1, dy.dtype.numpy()))
     places = op.Cast(op.Reshape(places, rows, allowzero=1), to=ir.DataType.INT32)
     values = op.Reshape(dy, rows, allowzero=1)
-    dx = op.ScatterElements(zeros, places, values, axis=1, reduction="add")
+    dx = add_elements(op, values, places, image, 1)
     return op.Reshape(dx, sizes, allowzero=1)
 
 

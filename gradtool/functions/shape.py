@@ -21,7 +21,7 @@ def slice_grad(op, dy, shape, starts, ends, axes=None, steps=None):
     """
     ranks = _sliced(starts) if axes is None else integers(axes)
     unit = steps is None or set(integers(steps) or [0]) == {1}
-    if ranks is None or not unit:
+    if not ranks or not unit:
         source = op.Slice(positions(op, shape), starts, ends, axes, steps)
         return add_positions(op, dy, source, shape)
 

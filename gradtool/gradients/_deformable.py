@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from gradtool.attributes import arguments
+from gradtool.errors import UnsupportedGradient
 from gradtool.functions._fourier import scalar
 from gradtool.gradients import gradient
 from gradtool.windows import Window
@@ -25,39 +26,44 @@ def deform_conv(op, node, dy):
     x, w, offset, bias, mask = (*node.inputs, None, None)[:5]
     given = arguments(node)
     group, shared = given.get("group", 1), given.get("offset_group", 1)
+    if not all(isinstance(n, int) for n in w.shape):
+        raise UnsupportedGradient(node, "the size of its weights is unknown; give it with --dim")
     rank, taps = len(x.shape) - 2, math.prod(w.shape[2:])
-    channels, made = x.shape[1] // shared, w.shape[0] // group
-    places = -1 if not all(isinstance(n, int) for n in dy.shape[2:]) else math.prod(dy.shape[2:])
+    channels, made = w.shape[1] * group // shared, w.shape[0] // group
+    places = op.ReduceProd(op.size_of(dy, 2, rank + 2), keepdims=1)
 
-    where = op.Reshape(offset, [-1, taps, rank, places])  # N·groups of offsets
+    def flat(value, *lead):
+        return op.Reshape(value, op.Concat(list(lead), places, axis=0))
+
+    where = flat(offset, -1, taps, rank)  # N·groups of offsets
     where = op.Transpose(where + _origins(op, node, given), perm=[0, 1, 3, 2])
-    where = op.Reshape(where, [0, taps * places if places > 0 else -1, rank])
+    where = op.Reshape(where, [0, -1, rank])
     images = op.Reshape(x, op.Concat([-1, channels], op.size_of(x, 2, rank + 2), axis=0))
     values = op.Sample(images, where, **SAMPLING)
-    by_tap = op.Reshape(values, [0, 0, taps, places])
+    by_tap = flat(values, -1, channels, taps)
     columns = by_tap
     if mask is not None:
-        mask_by_tap = op.Reshape(mask, [-1, 1, taps, places])
+        mask_by_tap = flat(mask, -1, 1, taps)
         columns = by_tap * mask_by_tap
 
     depth = w.shape[1] * taps
-    c = op.Reshape(columns, [-1, group, depth, places])
-    g = op.Reshape(dy, [-1, group, made, places])
+    c = flat(columns, -1, group, depth)
+    g = flat(dy, -1, group, made)
     dw = op.ReduceSum(op.MatMul(g, op.swap_axes(c, 2, 3)), [0], keepdims=0)
     dw = op.Reshape(dw, op.shape(w))
     weights = op.Reshape(w, [group, made, depth])
     dc = op.MatMul(op.swap_axes(weights, 1, 2), g)
-    dc = op.Reshape(dc, [-1, channels, taps, places])
+    dc = flat(dc, -1, channels, taps)
 
     dmask = None
     if mask is not None:
         dmask = op.ReduceSum(dc * by_tap, [1], keepdims=0)
         dmask = op.Reshape(dmask, op.shape(mask))
         dc = dc * mask_by_tap
-    flat = op.reshape(dc, [*list(dc.shape)[:2], -1])
-    dx = op.Reshape(op.SampleGradInput(where, flat, op.shape(images), **SAMPLING), op.shape(x))
-    moved = op.SampleGradPositions(images, where, flat, **SAMPLING)
-    moved = op.Transpose(op.reshape(moved, [moved.shape[0], taps, -1, rank]), perm=[0, 1, 3, 2])
+    dc = op.Reshape(dc, [0, 0, -1])
+    dx = op.Reshape(op.SampleGradInput(where, dc, op.shape(images), **SAMPLING), op.shape(x))
+    moved = op.SampleGradPositions(images, where, dc, **SAMPLING)
+    moved = op.Transpose(op.Reshape(moved, [0, taps, -1, rank]), perm=[0, 1, 3, 2])
     doffset = op.Reshape(moved, op.shape(offset))
     db = None if bias is None else op.sum(dy, [0, *range(2, rank + 2)])
     return dx, dw, doffset, db, dmask

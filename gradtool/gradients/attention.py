@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import gradient
 
 
@@ -16,6 +17,14 @@ def attention(op, node, *dys):
     """
     q, k, v, mask, past_k, past_v, lens = (*node.inputs, *(None,) * 7)[:7]
     dy, dall_k, dall_v, dscores = (*dys, *(None,) * 4)[:4]
+    if _unsure(*_heads(node)):
+        raise UnsupportedGradient(node, "its number of heads is unknown; give it with --dim")
+    if mask is not None and len(mask.shape) > 2 and not isinstance(mask.shape[-3], int):
+        heads, groups = _heads(node)
+        if heads != groups:
+            raise UnsupportedGradient(
+                node, "the number of heads of its mask is unknown; give it with --dim"
+            )
     dq = dmask = None
     if dy is not None or dscores is not None:
         dy = op.zeros_like(node.outputs[0]) if dy is None else dy
@@ -29,6 +38,20 @@ def attention(op, node, *dys):
     dk, dpast_k = _parted(op, k, past_k, dk, dall_k)
     dv, dpast_v = _parted(op, v, past_v, dv, dall_v)
     return dq, dk, dv, dmask, dpast_k, dpast_v
+
+
+def _heads(node):
+    """The numbers of heads of queries, and of keys."""
+    q, k = node.inputs[:2]
+    given = node.attributes
+    if len(q.shape) == 4:
+        return q.shape[1], k.shape[1]
+    return given["q_num_heads"].as_int(), given["kv_num_heads"].as_int()
+
+
+def _unsure(heads, groups):
+    """Whether it is unknown how many heads of queries share one of keys."""
+    return heads != groups and not (isinstance(heads, int) and isinstance(groups, int))
 
 
 def _parted(op, new, past, used, shown):

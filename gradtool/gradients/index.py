@@ -37,6 +37,7 @@ def gather_nd(op, node, dy):
     """`y[i] = x[indices[i]]`, row by row:  dx sums dy over the readers of each row."""
     x, indices = node.inputs
     batch_dims = node.attributes.get_int("batch_dims", 0)
+    _require_depth(node, indices)
     return op.GatherNDGrad(dy, indices, op.shape(x), batch_dims=batch_dims)
 
 
@@ -112,6 +113,7 @@ def scatter_nd(op, node, dy):
     """`y = x`, then `y[i] = u` or `y[i] ⊕= u`, row by row, at the indices i."""
     x, indices, updates = node.inputs
     reduction = node.attributes.get_string("reduction", "none")
+    _require_depth(node, indices)
     if reduction == "none":
         _refuse_repeats(node, array(indices))
     if reduction in ("none", "add"):
@@ -135,6 +137,14 @@ def scatter_nd(op, node, dy):
     dy, x2, y = (op.Reshape(v, lines) for v in (dy, x, node.outputs[0]))
     dx, du = _scattered(op, dy, x2, u, y, reduction, read, write)
     return op.reshape_like(dx, x), None, op.reshape_like(du, updates)
+
+
+def _require_depth(node, indices):
+    """Raise if it is unknown how many axes an index counts along."""
+    if not isinstance(indices.shape[-1], int):
+        raise UnsupportedGradient(
+            node, "the last size of its indices is unknown; give it with --dim or --shape"
+        )
 
 
 def _scattered(op, dy, x, u, y, reduction, read, write):

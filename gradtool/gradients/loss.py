@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradtool.functions._scatter import add_elements
 from gradtool.functions.loss import LOWEST_LOG, sample_gradients
 from gradtool.gradients import gradient
 
@@ -40,7 +41,7 @@ def nll(op, node, dy):
     x, labels = node.inputs[:2]
     weights, reduction, ignored = _options(node)
     g, places = sample_gradients(op, x, labels, weights, dy, reduction, ignored)
-    dx = op.ScatterElements(op.zeros_like(x), places, -g, axis=1, reduction="add")
+    dx = add_elements(op, -g, places, op.shape(x), 1)
     if weights is None:
         return dx
     losses = op.NegativeLogLikelihoodLoss(x, labels, reduction="none", ignore_index=ignored)
@@ -62,8 +63,8 @@ def _weights(op, node, losses, dy):
         losses = (losses - node.outputs[0]) / op.sum(w, range(len(labels.shape)))
     g = losses * dy
     g = g if counted is None else op.Where(counted, g, 0.0)
-    flat = op.reshape(places, [-1]), op.reshape(g, [-1])
-    return op.ScatterElements(op.zeros_like(weights), *flat, axis=0, reduction="add")
+    flat = op.reshape(g, [-1]), op.reshape(places, [-1])
+    return add_elements(op, *flat, op.shape(weights), 0)
 
 
 @gradient("ai.gradtool::BinaryCrossEntropy")

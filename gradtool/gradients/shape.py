@@ -37,7 +37,8 @@ def squeeze(op, node, dy):
 @gradient("Unsqueeze")
 def unsqueeze(op, node, dy):
     """`y` has additional axes of size one, which dx loses."""
-    return op.Squeeze(dy, node.inputs[1])
+    axes = node.inputs[1]
+    return dy if integers(axes) == [] else op.Squeeze(dy, axes)
 
 
 @gradient("Transpose")
