@@ -1,0 +1,35 @@
+"""Losses."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from drawn.case import Case, Draw, draws
+
+
+@draws("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
+def loss(d: Draw) -> Case:
+    classes = d.int(1, 5)
+    rest = [d.size(1, 3) for _ in range(d.int(0, 3))]
+    shape = (d.size(1, 4), classes, *rest)
+    labels = d.rng.integers(0, classes, (shape[0], *rest))
+    given = d.maybe(reduction=d.one("none", "sum", "mean"))
+    if d.flag(0.4):
+        ignored = d.one(-1, 0, 255, classes - 1)
+        given["ignore_index"] = ignored
+        labels = np.where(d.rng.random(labels.shape) < 0.3, ignored, labels)
+        if (labels == ignored).all():
+            free = [c for c in range(classes) if c != ignored]
+            if free:
+                labels.reshape(-1)[0] = free[0]
+            else:
+                del given["ignore_index"]
+                labels = np.zeros(labels.shape)
+    weights = d.x((classes,), 0.3, 2.0, 0.0) if d.flag(0.4) else None
+    outputs = d.int(1, 2) if d.op.startswith("Softmax") else 1
+    kind = d.one(np.int64, np.int32)
+    rough = 4.0 + math.prod(shape) / 8
+    return d.case(
+        d.x(shape), d.fixed(labels.astype(kind)), weights, outputs=outputs, rough=rough, **given
+    )
