@@ -31,18 +31,6 @@ def _rows(ctx: Any, x: ir.Value | None) -> Any:
     return x.shape[0] if len(x.shape) > 1 else 1
 
 
-def _array_feature_extractor(_library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's takes a vector to stay one: it is one row."""
-    x, indices = node.inputs
-    if x is None or x.shape is None or indices is None or indices.shape is None:
-        return
-    count: Any = 1
-    for size in indices.shape:
-        count = count * size
-    lead = list(x.shape)[:-1] or [1]
-    ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([*lead, count]), x.dtype)
-
-
 def _feature_vectorizer(_library: Any, ctx: Any, node: ir.Node) -> None:
     """Rows, by the sum of the dimensions."""
     total = sum(node.attributes["inputdimensions"].as_ints())
