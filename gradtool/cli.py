@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from gradtool import __version__
+from gradtool.blame import NodeFailed
 from gradtool.errors import GradtoolError
 
 COMMANDS = {
@@ -167,6 +168,8 @@ def _explain(error: BaseException, given: list[str]) -> int:
     """Say what went wrong in one line, and return the exit code."""
     match error:
         case GradtoolError():
+            if isinstance(error, NodeFailed):
+                _trace(error, given)
             _say(str(error))
             return error.exit_code
         case KeyboardInterrupt() | click.exceptions.Abort():
@@ -191,11 +194,17 @@ def _explain(error: BaseException, given: list[str]) -> int:
     return _bug(error, given)
 
 
-def _bug(error: BaseException, given: list[str]) -> int:
-    if any(a == "--verbose" or (a.startswith("-v") and set(a[1:]) == {"v"}) for a in given):
+def _trace(error: BaseException | None, given: list[str]) -> None:
+    """Show where an error comes from, to those who ask for more."""
+    verbose = any(a == "--verbose" or (a.startswith("-v") and set(a[1:]) == {"v"}) for a in given)
+    if verbose and error is not None:
         import traceback
 
         traceback.print_exception(error)
+
+
+def _bug(error: BaseException, given: list[str]) -> int:
+    _trace(error, given)
     detail = " ".join(str(error).split())[:200]
     _say(
         f"a bug in gradtool: {type(error).__name__}: {detail}; please report it with the command "

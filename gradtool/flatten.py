@@ -14,6 +14,7 @@ import onnx_ir as ir
 
 from gradtool import costs, io
 from gradtool.attributes import arguments
+from gradtool.blame import blamed
 from gradtool.declared import operand
 from gradtool.errors import UsageError
 from gradtool.exec import kernel as registry
@@ -24,6 +25,7 @@ from gradtool.functions.calls import expand
 from gradtool.graph import walk
 from gradtool.graph.branches import left
 from gradtool.kinds import Kinds
+from gradtool.names import label
 from gradtool.overwriting import overwriting
 from gradtool.passes.backward import free
 from gradtool.passes.prune import inner_nodes
@@ -197,6 +199,10 @@ class _Flat:
     # --------------------------------------------------------------------- nodes
 
     def _node(self, node: ir.Node) -> None:
+        with blamed(lambda: label(node), "planning"):
+            self._planned(node)
+
+    def _planned(self, node: ir.Node) -> None:
         wanted = [v for v in node.outputs if is_used(v)]
         if not wanted:
             return

@@ -16,6 +16,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.blame import COMPLAINTS
 from gradtool.errors import ModelError
 from gradtool.limits import DEFAULT, Limits
 from gradtool.names import label
@@ -37,8 +38,6 @@ AXES_INPUT = {
     "Slice": 1,
 }
 _STRING_BITS = 64  # of a reference
-# How rules, ours and the library's, refuse a node: most by errors of their own, some by accident.
-_REFUSALS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 _LIMITS: ContextVar[Limits] = ContextVar("gradtool.limits", default=DEFAULT)
 
 
@@ -68,7 +67,7 @@ def guarded(rule: Rule, context: Any, node: ir.Node) -> None:
         raise ImpossibleShape(f"{label(node)}: {problem}")
     try:
         rule(context, node)
-    except _REFUSALS as error:
+    except COMPLAINTS as error:
         reason = " ".join(str(getattr(error, "message", error)).split())
         reason = reason or f"its shape cannot be inferred ({type(error).__name__})"
         raise ModelError(f"{label(node)}: {reason}") from error

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtool.blame import COMPLAINTS, blamed, failed
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import allowance
 from gradtool.exec import kernel as registry
@@ -50,7 +51,10 @@ class Executor:
         self.arrays = self._bind_values()
         self._parameters = parameters
         self._load_parameters(range(len(self.program.values)))
-        self.calls = [self._bind(index, step) for index, step in enumerate(self.program.steps)]
+        self.calls: list[Callable[[], None]] = []
+        for index, step in enumerate(self.program.steps):
+            with blamed(partial(self._label, index), "its kernel"):
+                self.calls.append(self._bind(index, step))
 
     # ------------------------------------------------------------------- running
 
@@ -81,6 +85,13 @@ class Executor:
             if error.where:
                 raise
             raise allowance.Exhausted(error.what, self._label(done)) from None
+        except COMPLAINTS as error:
+            raise failed(self._label(done), "its kernel", error) from error
+
+    def call(self, index: int) -> None:
+        """Run one step of the program by itself."""
+        with blamed(lambda: self._label(index), "its kernel"):
+            self.calls[index]()
 
     def _label(self, index: int) -> str:
         """How messages name a step: its operator and its name, or what it writes."""

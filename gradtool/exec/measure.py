@@ -203,8 +203,8 @@ def first_nan(executor: Executor) -> tuple[str, str] | None:
     Infinities are no fault: masks are made of them.
     """
     executor.rewind()
-    for step, call in zip(executor.program.steps, executor.calls, strict=True):
-        call()
+    for index, step in enumerate(executor.program.steps):
+        executor.call(index)
         for value in step.writes:
             held: Any = executor.value(value)
             for array in held if isinstance(held, list) else [held]:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx_ir as ir
 
 from gradtool.attributes import arguments
+from gradtool.blame import blamed
 from gradtool.builder import Builder
 from gradtool.functions import DOMAIN, composites
 from gradtool.graph import walk
+from gradtool.names import label
 from gradtool.passes.devices import place_like
 from gradtool.passes.prune import drop
 
@@ -63,7 +65,8 @@ def emit_body(op: Builder, node: ir.Node) -> list[ir.Node]:
     source = node.metadata_props.get("gradtool.source", "")
     op.near = tuple(v for v in node.inputs if v is not None)
     with op.at(node, stage=stage, source=source, prefix=node.name or ""), op.arithmetic():
-        made = composites()[node.op_type].body(op, *node.inputs, **arguments(node))
+        with blamed(lambda: label(node), "its definition"):
+            made = composites()[node.op_type].body(op, *node.inputs, **arguments(node))
         made = (made,) if isinstance(made, ir.Value) else tuple(made)
         inner = set(op.emitted[start:])
         seen: list[ir.Value] = []

@@ -14,12 +14,14 @@ from typing import Literal
 import onnx_ir as ir
 
 from gradtool import gradients
+from gradtool.blame import blamed
 from gradtool.builder import Builder
 from gradtool.errors import ModelError, NotDifferentiable, UnsupportedGradient
 from gradtool.families import full_name
 from gradtool.functions import DOMAIN
 from gradtool.functions.calls import replace
 from gradtool.graph import walk
+from gradtool.names import label
 from gradtool.passes.devices import place_gradient
 from gradtool.text import some
 
@@ -228,7 +230,8 @@ class _Driver:
             before, self.op.active = self.op.active, self.active
             try:
                 empty = all(dy is None or _is_empty(dy) for dy in dys)
-                results = self._nothing(node) if empty else entry.rule(self.op, node, *dys)
+                with blamed(lambda: label(node), "its gradient"):
+                    results = self._nothing(node) if empty else entry.rule(self.op, node, *dys)
             except (UnsupportedGradient, Offenders) as error:
                 if isinstance(error, Offenders):
                     self.inner += error.rows
@@ -238,7 +241,8 @@ class _Driver:
                 return
             finally:
                 self.op.active = before
-            self._deliver(node, entry, results)
+            with blamed(lambda: label(node), "its gradient"):
+                self._deliver(node, entry, results)
 
     def _nothing(self, node: ir.Node) -> list[ir.Value | None]:
         """The gradients of what flows into empty results: a sum of no terms."""
