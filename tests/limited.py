@@ -32,8 +32,8 @@ _KIB = 1024
 class Ended:
     """How a command ended: its exit code, or the number of a signal below zero.
 
-    `seconds` are those of the processor: a busy machine is no defect. `bytes` is what it took beyond
-    what was there when it began.
+    `seconds` are those of the processor: a busy machine is no defect. `bytes` is what it took
+    beyond what was there when it began.
     """
 
     code: int

@@ -156,11 +156,11 @@ def _tensor_shape(model: onnx.ModelProto, draw: Draw) -> None:
         dims.insert(draw.randrange(len(dims) + 1), draw.choice((0, 1, 2, _number(draw))))
     array = _array(tensor)
     count = int(np.prod([max(d, 0) for d in dims], dtype=object)) if dims else 1
-    if array is not None and count <= _DATA_MOST and min(dims, default=0) >= 0:
-        if draw.random() < 0.9:
-            data = np.resize(array, dims) if array.size else np.zeros(dims, array.dtype)
-            tensor.CopyFrom(numpy_helper.from_array(data.astype(array.dtype), tensor.name))
-            return
+    fits = array is not None and count <= _DATA_MOST and min(dims, default=0) >= 0
+    if array is not None and fits and draw.random() < 0.9:
+        data = np.resize(array, dims) if array.size else np.zeros(dims, array.dtype)
+        tensor.CopyFrom(numpy_helper.from_array(data.astype(array.dtype), tensor.name))
+        return
     del tensor.dims[:]
     tensor.dims.extend(dims)
 
