@@ -202,6 +202,7 @@ def save(
     functions: bool = False,
     barrier: bool = False,
     portable: bool = False,
+    stock: bool = False,
     say: Callable[[str], object] | None = None,
     own: bool = False,
 ) -> tuple[Path, int]:
@@ -214,7 +215,8 @@ def save(
     has one output.
     The graph is left as it is, unless it is the caller's `own` and of no more use: then no copy of
     it is made.
-    What is written was checked: by ONNX's checker, and by onnxruntime where it is installed.
+    What is written was checked: by ONNX's checker, and with `stock`, as the command line does, by
+    onnxruntime where it is installed.
 
     Raises:
         UsageError: the output exists and `force` is not given, or cannot be written.
@@ -223,7 +225,7 @@ def save(
     return io.save(
         model_of(graph), path, force=force, external_data=external_data,
         finish=_finish(functions=functions, barrier=barrier, portable=portable, say=say),
-        own=own, stock=True, say=say,
+        own=own, stock=stock, say=say,
     )  # fmt: skip
 
 
@@ -235,6 +237,7 @@ def save_split(
     external_data: Literal["auto", "always", "never"] = "auto",
     functions: bool = False,
     portable: bool = False,
+    stock: bool = False,
     own: bool = False,
     say: Callable[[str], object] | None = None,
 ) -> list[tuple[Path, int]]:
@@ -247,7 +250,7 @@ def save_split(
     return io.save_together(
         list(zip((halves.forward, halves.backward), paths, strict=True)),
         force=force, external_data=external_data,
-        finish=_finish(functions=functions, portable=portable), own=own, stock=True, say=say,
+        finish=_finish(functions=functions, portable=portable), own=own, stock=stock, say=say,
     )  # fmt: skip
 
 

@@ -49,6 +49,16 @@ def tiny_weights() -> dict[str, np.ndarray]:
     return {"w": w, "b": np.zeros(4, np.float32)}
 
 
+@pytest.fixture(autouse=True)
+def no_second_opinion(request, monkeypatch) -> None:
+    """Commands ask no onnxruntime about what they write, which starts a process each time.
+
+    Tests with the marker `stock` do; so do all that start a process of their own.
+    """
+    if request.node.get_closest_marker("stock") is None:
+        monkeypatch.setattr("gradtool.io.valid.is_installed", lambda: False)
+
+
 @pytest.fixture
 def model(tmp_path) -> Model:
     """Writes a model given as ONNX text (or a message) and returns its path."""

@@ -98,6 +98,7 @@ def command(
         "external_data": external_data,
         "functions": functions,
         "portable": portable,
+        "stock": True,
         "own": True,
         "say": lambda line: say(ctx, line),
     }

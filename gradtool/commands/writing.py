@@ -44,6 +44,7 @@ def write(
         barrier=options["barrier"],
         portable=options["portable"],
         say=lambda line: say(ctx, line),
+        stock=True,
         own=True,
     )
     _show(ctx, opened, rows, found.notes, (str(path), size), options["form"])

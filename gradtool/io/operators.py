@@ -139,12 +139,12 @@ def _check_schema(node: onnx.NodeProto, domain: str, version: int, who: str) -> 
             raise ModelError(f"{who}: {node.op_type!r} is no operator of {where}")
         raise ModelError(f"{who}: is not in opset {version} of {where}")
     _check_arity(node, schema, who)
-    _check_attributes(node, schema, who)
+    _check_given(node, schema, who)
     if node.op_type == "Constant" and len(node.attribute) != 1:
         raise ModelError(f"{who}: has {len(node.attribute)} attributes, one of which is its value")
 
 
-def _check_attributes(node: onnx.NodeProto, schema: _Schema, who: str) -> None:
+def _check_given(node: onnx.NodeProto, schema: _Schema, who: str) -> None:
     for attribute in node.attribute:
         expected = schema.attributes.get(attribute.name)
         if expected is None:

@@ -11,6 +11,7 @@ from gradtool.errors import InvalidResult
 from gradtool.io import stock, valid
 
 RELU = "g (float[batch, 4] x) => (float[batch, 4] y) { y = Relu (x) }"
+pytestmark = pytest.mark.stock
 installed = pytest.mark.skipif(not stock.is_installed(), reason="needs onnxruntime")
 
 
