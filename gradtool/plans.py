@@ -128,6 +128,7 @@ def planned(
 def write(work: Workload, found: Planned) -> ir.Model:
     """The model that computes what the workload's does, in the order of a plan, with its clones."""
     model = work.model.clone()
+    model.meta.update(work.model.meta)
     mark(model, found.decision.marks if found.decision else {})
     apply(model, work.program, found.schedule)
     model.metadata_props[PLAN] = json.dumps(
