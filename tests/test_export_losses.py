@@ -31,6 +31,7 @@ ESTIMATORS = (
 )  # fmt: skip
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(("body", "shape", "activation"), SCRIPTED)
 def test_a_model_scripted_by_pytorch_trains_as_there(body, shape, activation):
     pytest.importorskip("torch")
@@ -40,6 +41,7 @@ def test_a_model_scripted_by_pytorch_trains_as_there(body, shape, activation):
     exports.check_head(export_heads.Case(body, shape, activation, "script"))
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(("body", "shape", "activation", "exporter"), TRACED)
 def test_a_model_traced_by_pytorch_trains_as_there(body, shape, activation, exporter):
     pytest.importorskip("torch")
@@ -50,6 +52,7 @@ def test_a_model_traced_by_pytorch_trains_as_there(body, shape, activation, expo
     exports.check_head(export_heads.Case(body, shape, activation, exporter))
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize(("estimator", "target", "scaled", "zipmap"), ESTIMATORS)
 def test_an_estimator_of_scikit_learn_trains(estimator, target, scaled, zipmap):
     pytest.importorskip("skl2onnx")
@@ -58,6 +61,7 @@ def test_an_estimator_of_scikit_learn_trains(estimator, target, scaled, zipmap):
     export_models.check_model(export_models.Model(estimator, target, scaled, zipmap))
 
 
+@pytest.mark.extra
 @pytest.mark.slow
 def test_every_export_trains_as_its_framework_does(capsys, monkeypatch):
     pytest.importorskip("torch")
@@ -70,6 +74,7 @@ def test_every_export_trains_as_its_framework_does(capsys, monkeypatch):
     assert exports.main() == 0, capsys.readouterr().out
 
 
+@pytest.mark.extra
 def test_learnable_numbers_are_trained_where_the_exporter_says_so():
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxscript")

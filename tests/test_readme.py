@@ -56,6 +56,7 @@ def losses_of_pytorch(optimizer, names):
     return losses
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_loop_in_the_readme_trains_as_pytorch_does(optimizer, tmp_path):
     """Without gradtool: a file, stock onnxruntime and what the page shows."""

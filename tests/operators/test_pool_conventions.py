@@ -16,6 +16,7 @@ def gradient(text: str, x: np.ndarray) -> tuple[gt.TrainingGraph, np.ndarray]:
     return training, gt.run(training, {"x": x}).gradients["x"]
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("size", ["6, 6", "h, w"])
 def test_the_gradient_goes_to_the_nan_of_a_window_as_in_pytorch(size):
     torch = pytest.importorskip("torch")

@@ -55,6 +55,7 @@ def test_without_evidence_classes_are_last_up_to_three_axes_and_second_of_more(s
     assert str(training.model.graph.inputs[-1].shape) == labels
 
 
+@pytest.mark.extra
 @pytest.mark.parametrize("loss", ["ce:logits", "ce"])
 def test_logits_of_images_equal_those_of_pytorch(loss):
     torch = pytest.importorskip("torch")
