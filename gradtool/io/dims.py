@@ -201,7 +201,11 @@ def tidy(model: onnx.ModelProto, limits: Limits = DEFAULT) -> None:
     The sizes of inputs may be larger expressions, from which symbols can be solved.
     """
     settled, opaque = _settle_expressions(model)
-    dimensions = [dim for shape in _shapes(model) for dim in shape.dim if dim.dim_param]
+    every = [dim for shape in _shapes(model) for dim in shape.dim]
+    for dim in every:
+        if dim.WhichOneof("value") == "dim_param" and not dim.dim_param:
+            dim.ClearField("value")
+    dimensions = [dim for dim in every if dim.dim_param]
     taken = {dim.dim_param for dim in dimensions}
     renamed: dict[str, str] = {}
     for dim in dimensions:

@@ -138,3 +138,11 @@ def test_an_expression_counts_where_other_sizes_tell_its_symbols(
     assert sorted(io.symbols(io.load(path))) == sorted(symbols)
     bound = io.load(path, dims={"N": 8})
     assert [str(v.shape)[1:-1] for v in bound.graph.outputs] == expected
+
+
+def test_a_size_whose_name_is_empty_has_none(write, text):
+    proto = text("g (float[3, n] x) => (float[3, n] y) { y = Erf (x) }")
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.shape.dim[1].dim_param = ""
+
+    assert io.symbols(io.load(write(proto))) == ["x_dim1"]
