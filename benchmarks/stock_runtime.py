@@ -66,7 +66,7 @@ def _forward(subject: Any, folder: Path) -> str:
     from stock_files import LEVELS, _worst, run
 
     import gradtool as gt
-    from gradtool.exec.inputs import sizes
+    from gradtool.exec.feeds import sizes
     from gradtool.exec.run import bound
 
     feeds = subject.feeds

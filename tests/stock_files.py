@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 import gradtool as gt
 from gradtool import api
-from gradtool.exec.inputs import sizes
+from gradtool.exec.feeds import sizes
 from gradtool.exec.run import bound
 from gradtool.exec.verify import ORT_TOLERANCE, _results
 from gradtool.passes.barrier import is_clone

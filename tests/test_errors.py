@@ -12,6 +12,7 @@ from gradtool.passes.backward import Offender, Offenders
 MADE = {
     OverBudget: OverBudget(9, 12, 3, proven=True, order=[0, 1]),
     UnsupportedGradient: UnsupportedGradient(SimpleNamespace(name="n", op_type="Cast"), "no"),
+    errors.InvalidResult: errors.InvalidResult("ONNX's checker", "no"),
     Offenders: Offenders([Offender("Cast", 1, "n", "leave it out")]),
 }
 KINDS = [

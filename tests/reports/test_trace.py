@@ -69,7 +69,7 @@ def test_bytes_beside_the_arena_are_a_counter_of_their_own(costs):
 
 
 def test_a_measurement_stands_beside_the_events(costs):
-    measurement = Measurement(100, 60, 30, 0, 0, 1.0)
+    measurement = Measurement(100, 60, 30, 0, 0, 0, 1.0)
 
     facts = json.loads(measured_trace(costs, "tiny.onnx", measurement))["otherData"]
 
