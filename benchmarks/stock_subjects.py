@@ -192,9 +192,11 @@ def _transposed() -> dict[str, Make]:
 
 
 def of_case(name: str, case: Any, *, between: bool = False) -> Subject:
-    """The model of a case with the loss `Σ y²`; its first open input is a parameter."""
+    """The model of a case with the loss `Σ y · (y + 1)`."""
     if not case.ort:
         raise Left("onnxruntime lacks the operator, or computes it otherwise")
+    if case.opset < 18:
+        raise Left("an old form, which loading raises")
     model, feeds = build(case, np.float32, symbolic=True)
     graph, (node,) = model.graph, list(model.graph)
     outer = [a for a, g in zip(node.inputs, case.inputs, strict=False) if a in graph.inputs]
@@ -211,7 +213,8 @@ def of_case(name: str, case: Any, *, between: bool = False) -> Subject:
             continue
         if between and len(value.shape) > 1:
             value = op.Transpose(value, perm=[*range(1, len(value.shape)), 0])  # noqa: PLW2901
-        terms.append(op.ReduceSum(op.cast(op.Mul(value, value), ir.DataType.FLOAT), keepdims=0))
+        term = op.Mul(value, op.Add(value, 1.0))
+        terms.append(op.ReduceSum(op.cast(term, ir.DataType.FLOAT), keepdims=0))
     loss = op.Sum(*terms)
     loss.name = "the_loss"
     graph.outputs.append(loss)

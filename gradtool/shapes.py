@@ -63,9 +63,17 @@ def _settled(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> b
 
 
 def strip(model: ir.Model) -> None:
-    """Remove the notes that inference leaves on values."""
+    """Remove the notes that inference leaves on values, and the names of open sizes inside.
+
+    Of two open sizes that are broadcast, inference takes one to be the result: onnxruntime believes
+    such names where it shares memory.  It finds those that follow by itself.
+    """
     for value in _values(model):
         value.metadata_props.pop(METADATA, None)
+        inside = value.producer() is not None and not value.is_graph_output()
+        if inside and value.shape is not None and not value.shape.is_static():
+            dims = [d if isinstance(d, int) else None for d in value.shape]
+            value.shape = ir.Shape(dims)
 
 
 def _run(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> None:
