@@ -22,6 +22,7 @@ from gradtool.sequence_rules import mark_empty
 # Longer vectors hold data, not sizes.
 MOST_ELEMENTS = 4096
 _SILENT = logging.NullHandler()
+STANDARD = ("", "ai.onnx", "ai.onnx.ml")
 METADATA = "pkg.onnx_shape_inference.sym_data"
 
 
@@ -66,14 +67,15 @@ def strip(model: ir.Model) -> None:
     """Remove the notes that inference leaves on values, and the names of open sizes inside.
 
     Of two open sizes that are broadcast, inference takes one to be the result: onnxruntime believes
-    such names where it shares memory.  It finds those that follow by itself.
+    such names where it shares memory.  It finds those that follow by itself; of operators that are
+    not ONNX's nobody else knows them.
     """
     for value in _values(model):
         value.metadata_props.pop(METADATA, None)
-        inside = value.producer() is not None and not value.is_graph_output()
+        node = value.producer()
+        inside = node is not None and node.domain in STANDARD and not value.is_graph_output()
         if inside and value.shape is not None and not value.shape.is_static():
-            dims = [d if isinstance(d, int) else None for d in value.shape]
-            value.shape = ir.Shape(dims)
+            value.shape = ir.Shape([d if isinstance(d, int) else None for d in value.shape])
 
 
 def _run(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> None:

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 import gradtool as gt
 from gradtool import api
-from gradtool.exec.feeds import sizes
+from gradtool.exec.feeds import defaults, sizes
 from gradtool.exec.run import bound
 from gradtool.exec.verify import ORT_TOLERANCE, _results
 from gradtool.passes.barrier import is_clone
@@ -145,7 +145,7 @@ class Expected:
     @classmethod
     def of(cls, model: ir.Model, feeds: Arrays) -> Expected:
         """Run it once."""
-        feeds = api.read_inputs(model, feeds)
+        feeds = {**defaults(model), **feeds}
         return cls(model, feeds, _arrays(model, gt.run(model, feeds)))
 
     def exact(self) -> Arrays:

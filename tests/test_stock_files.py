@@ -63,6 +63,7 @@ TEXTS = {
 CASES = [
     "cases/Conv(2x3x7x6,4x3x3x3,4)[pads=[1, 1, 1, 1]]@20",
     "transposed/DFT(2x4x2)@20",
+    "transposed/Max(2x3,3,1x3)@20",
     "transposed/Pad(2x3x4,2,-,1)@20",
     "transposed/Slice(5x6,2,2,2,2)@20",
     "transposed/ScatterND(3x4,3x1,3x4)[reduction=max]@20",

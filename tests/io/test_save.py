@@ -43,6 +43,20 @@ def test_no_notes_of_shape_inference_are_written(write, tmp_path):
     assert b"onnx_shape_inference" not in (tmp_path / "out.onnx").read_bytes()
 
 
+def test_open_sizes_have_names_at_the_ends_of_a_model_only(write, tmp_path):
+    model = io.load(
+        write("g (float[n, 4] x, float[m, 4] z) => (y) { s = Add (x, z) t = Abs (s) y = Relu (t) }")
+    )
+    io.save(model, tmp_path / "out.onnx")
+
+    graph = onnx.load(tmp_path / "out.onnx").graph
+    dims = {v.name: v.type.tensor_type.shape.dim for v in (*graph.input, *graph.value_info)}
+    said = {
+        name: [d.dim_param or d.dim_value or None for d in sizes] for name, sizes in dims.items()
+    }
+    assert said == {"x": ["n", 4], "z": ["m", 4], "s": [None, 4], "t": [None, 4]}
+
+
 def test_the_text_form_is_written_by_its_suffix(model, tmp_path):
     io.save(model, tmp_path / "out.onnxtxt")
 
