@@ -92,10 +92,11 @@ def _die_at(number: int, *, after: bool) -> None:
             count += 1
             if count == number and not after:
                 os.kill(os.getpid(), signal.SIGKILL)
-            result = call(*arguments, **options)
-            if count == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
+            try:
+                return call(*arguments, **options)
+            finally:
+                if after and count == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
 
         return wrapped
 
