@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from gradtool import errors
-from gradtool.errors import GradtoolError, OverBudget, UnsupportedGradient
+from gradtool.errors import GradtoolError, InvalidResult, OverBudget, UnsupportedGradient
 from gradtool.passes.backward import Offender, Offenders
 
 MADE = {
+    InvalidResult: InvalidResult("the checker", "node n has no input"),
     OverBudget: OverBudget(9, 12, 3, proven=True, order=[0, 1]),
     UnsupportedGradient: UnsupportedGradient(SimpleNamespace(name="n", op_type="Cast"), "no"),
     errors.InvalidResult: errors.InvalidResult("ONNX's checker", "no"),
