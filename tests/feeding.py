@@ -122,12 +122,12 @@ def _ones(value: ir.Value) -> np.ndarray:
 
 
 def sizes_of(model: ir.Model, feeds: Arrays) -> dict[str, int]:
-    """The sizes of the symbols of a model's inputs, all of which are the size of an axis."""
+    """The sizes of the symbols of a model's inputs, each of which is the size of an axis."""
     return {
         dim.value: size
         for value in model.graph.inputs if value.name in feeds
         for dim, size in zip(value.shape, feeds[value.name].shape, strict=True)
-        if isinstance(dim, ir.SymbolicDim)
+        if isinstance(dim, ir.SymbolicDim) and dim.value.isidentifier()
     }  # fmt: skip
 
 
