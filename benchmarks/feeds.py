@@ -102,7 +102,9 @@ def exported(folder: Path) -> Iterator[tuple[str, Path, Batches]]:
         path = folder / f"{name}-{dynamo}.onnx"
         examples = tuple(torch.from_numpy(batches[0][n]) for n in inputs)
         names = {"input_names": inputs, "output_names": ["y"]}
-        torch.onnx.export(module, examples, str(path), dynamo=dynamo, **names, **sizes)
+        torch.onnx.export(
+            module, examples, str(path), dynamo=dynamo, verbose=False, **names, **sizes
+        )
         yield f"{name} ({'dynamo' if dynamo else 'TorchScript'})", path, batches
 
 
