@@ -22,6 +22,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from gradtool import io, shapes
 from gradtool.errors import UsageError
+from gradtool.exec import feeds
 from gradtool.exec import kernel as registry
 from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
@@ -32,6 +33,7 @@ from gradtool.io.definitions import expand_definitions
 from gradtool.passes.lower_contrib import lower_contrib
 from gradtool.passes.lower_gradient import lower_gradients
 from gradtool.planning.keep import keep
+from gradtool.text import suggest
 
 MOST_EXECUTORS = 16
 
@@ -49,11 +51,15 @@ class Prepared(BackendRep):
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:  # noqa: ARG002
         """The outputs, by position and by name. `inputs` are by position or by name too.
 
+        An array with the name of an initializer takes its place.
+
         Raises:
-            UsageError: an input is missing or has another type than the model's.
+            UsageError: an input is missing or has another type than the model's, or none has a name
+                that is given.
         """
+        held = self._held(inputs)
         given = _by_name(self.names, inputs)
-        executor = self._executor(given)
+        executor = self._made(given, held) if held else self._executor(given)
         for name, array in given.items():
             executor.set_input(name, array)
         with np.errstate(all="ignore"):
@@ -68,20 +74,33 @@ class Prepared(BackendRep):
         if key not in self._executors:
             while len(self._executors) >= MOST_EXECUTORS:
                 del self._executors[next(iter(self._executors))]
-            model = self.model.clone()
-            for value in model.graph.inputs:
-                array = given.get(value.name or "")
-                if isinstance(array, np.ndarray) and isinstance(value.type, ir.TensorType):
-                    value.shape = ir.Shape(array.shape)
-                elif not isinstance(value.type, ir.TensorType):
-                    value.shape = None
-            shapes.infer(model)
-            if lower_contrib(model):
-                shapes.infer(model)
-            lower_gradients(model)
-            plan = keep(flatten(model))
-            self._executors[key] = Executor(plan, Device("cpu", np), parameters_of(model))
+            self._executors[key] = self._made(given, {})
         return self._executors[key]
+
+    def _made(self, given: Mapping[str, Any], held: Mapping[str, Any]) -> Executor:
+        """An executor for inputs of these sizes, and initializers that hold other arrays."""
+        model = feeds.with_values(self.model, dict(held)) if held else self.model.clone()
+        for value in model.graph.inputs:
+            array = given.get(value.name or "")
+            if isinstance(array, np.ndarray) and isinstance(value.type, ir.TensorType):
+                value.shape = ir.Shape(array.shape)
+            elif not isinstance(value.type, ir.TensorType):
+                value.shape = None
+        shapes.infer(model)
+        if lower_contrib(model):
+            shapes.infer(model)
+        lower_gradients(model)
+        return Executor(keep(flatten(model)), Device("cpu", np), parameters_of(model))
+
+    def _held(self, inputs: Any) -> dict[str, Any]:
+        """The arrays that are given by name for initializers."""
+        initializers = self.model.graph.initializers
+        extra = [n for n in inputs if n not in self.names] if isinstance(inputs, Mapping) else []
+        unknown = [name for name in extra if name not in initializers]
+        if unknown:
+            known = (*self.names, *initializers)
+            raise UsageError(f"the model has no input {unknown[0]!r}{suggest(unknown[0], known)}")
+        return {n: feeds.in_type_of(initializers[n], inputs[n], "inputs") for n in extra}
 
 
 def _has_kernel(domain: str, op: str, version: int) -> bool:

@@ -69,3 +69,18 @@ def test_only_the_cpu_is_supported(model):
     assert not backend.supports_device("CUDA")
     with pytest.raises(UsageError, match="CPU"):
         backend.prepare(model, "CUDA")
+
+
+def test_an_initializer_takes_what_is_given_by_its_name_and_nothing_is_left_aside():
+    graph = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 20]>
+        g (float[2] x) => (float[2] y) <float[2] bias = {1, 2}> { y = Add (x, bias) }"""
+    )
+    prepared = backend.prepare(graph)
+    x = np.zeros(2, np.float32)
+
+    for held in ([1, 2], [3, 4], [1, 2]):
+        given = {} if held == [1, 2] else {"bias": np.array(held, np.float32)}
+        np.testing.assert_array_equal(prepared.run({"x": x, **given})[0], held)
+    with pytest.raises(UsageError, match="no input 'biass'; did you mean 'bias'"):
+        prepared.run({"x": x, "biass": x})

@@ -42,8 +42,8 @@ def fed(
         nearest = suggest(unknown[0], takes)
         there = "" if nearest else f"; the model takes {some(names) or 'none'}"
         raise UsageError(f"{source}: no input or parameter {unknown[0]!r}{nearest}{there}")
-    arrays = {n: _array(takes[n], given[n], source) for n in given if n in takes}
-    model = _with_values(model, {n: a for n, a in arrays.items() if takes[n].is_initializer()})
+    arrays = {n: in_type_of(takes[n], given[n], source) for n in given if n in takes}
+    model = with_values(model, {n: a for n, a in arrays.items() if takes[n].is_initializer()})
     arrays = require(model, _with_buffers(model, arrays), source)
     return _settled(model, arrays), arrays
 
@@ -66,7 +66,7 @@ def require(model: ir.Model, arrays: Given, source: str) -> Arrays:
         require_tensor(value)
         if name not in arrays:
             raise MissingData(f"{source}: no input {name!r}; it holds {some(arrays) or 'nothing'}")
-        chosen[name] = _array(value, arrays[name], source)
+        chosen[name] = in_type_of(value, arrays[name], source)
     return chosen
 
 
@@ -142,7 +142,7 @@ def _shape(value: ir.Value, found: Mapping[str, int]) -> tuple[int, ...] | None:
     return known if len(known) == len(shape) else None
 
 
-def _array(value: ir.Value, given: Any, source: str) -> Any:
+def in_type_of(value: ir.Value, given: Any, source: str) -> Any:
     """An array in the type of an input; numbers and lists of numbers take it, arrays have it.
 
     NumPy's files have no word for the narrow floats of ONNX, whose bits they keep, nor for text.
@@ -168,7 +168,7 @@ def _array(value: ir.Value, given: Any, source: str) -> Any:
     return array
 
 
-def _with_values(model: ir.Model, arrays: Arrays) -> ir.Model:
+def with_values(model: ir.Model, arrays: Arrays) -> ir.Model:
     """A model whose initializers hold other arrays; itself if there is none.
 
     Raises:
