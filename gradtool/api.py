@@ -157,10 +157,10 @@ def grad(
     Given a training graph, its second order: `loss` then names one of its gradients, as in
     `sum:w_grad`, and the earlier gradients stay outputs.
 
-    `loss` is `auto`, the name of a value, `KIND[:OUTPUT]` (see `gradtool.losses`), a function
-    `f(op, y[, labels])` or the path of one, perhaps with `WEIGHT*` before it; several are added.
-    `labels` names their input, or one per output.  `wrt`, `no_grad` and `input_grad` are names or
-    globs.  With `head_grads` there is no loss: an input per output carries its gradient; with
+    `loss` is `auto`, the name of a value, `KIND[:OUTPUT][@axis=N]` (see `gradtool.losses`), a
+    function `f(op, y[, labels])` or the path of one, perhaps with `WEIGHT*` before it; several are
+    added.  `labels` names their input, or one per output.  `wrt`, `no_grad` and `input_grad` are
+    names or globs.  With `head_grads` there is no loss: an input per output carries its gradient; with
     `loss_seed` an input carries that of the loss.  `train_mode` turns BatchNormalization and
     Dropout to training, `ste` lets gradients straight through quantisation, `grad_buffers` adds
     each gradient to an input of its shape.  With an `optimizer` (`sgd`, `momentum`, `adam`, `adamw`

@@ -41,9 +41,11 @@ def _losses(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]
 
 
 grad_options = together(
-    click.option("--loss", multiple=True, metavar="[WEIGHT*]NAME|KIND[:OUTPUT]", callback=_losses,
+    click.option("--loss", multiple=True, metavar="[WEIGHT*]NAME|KIND[:OUTPUT][@axis=N]",
+                 callback=_losses,
                  help="The loss: a value, or ce, mse, l1, smooth-l1, huber, bce, bce-logits, nll, "
-                      "kl, mean, sum, or pkg.mod:function; several are added.  [default: auto]"),
+                      "kl, mean, sum, or pkg.mod:function; several are added; @axis=N is that of "
+                      "the classes.  [default: auto]"),
     click.option("--labels", multiple=True, metavar="[OUTPUT=]NAME",
                  help="The name of the input that holds the labels.  [default: labels]"),
     click.option("--wrt", multiple=True, metavar="GLOB|@FILE",
