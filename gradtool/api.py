@@ -160,8 +160,8 @@ def grad(
     `loss` is `auto`, the name of a value, `KIND[:OUTPUT][@axis=N]` (see `gradtool.losses`), a
     function `f(op, y[, labels])` or the path of one, perhaps with `WEIGHT*` before it; several are
     added.  `labels` names their input, or one per output.  `wrt`, `no_grad` and `input_grad` are
-    names or globs.  With `head_grads` there is no loss: an input per output carries its gradient; with
-    `loss_seed` an input carries that of the loss.  `train_mode` turns BatchNormalization and
+    names or globs.  With `head_grads` there is no loss: an input per output carries its gradient;
+    with `loss_seed` an input carries that of the loss.  `train_mode` turns BatchNormalization and
     Dropout to training, `ste` lets gradients straight through quantisation, `grad_buffers` adds
     each gradient to an input of its shape.  With an `optimizer` (`sgd`, `momentum`, `adam`, `adamw`
     or `adagrad`) the graph is a whole training step: next values of parameters and state are
