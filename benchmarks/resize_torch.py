@@ -31,6 +31,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests")]
 from resize_checks import Stock, jacobian, near  # noqa: E402
 
 import gradtool as gt  # noqa: E402
+from gradtool import io as files  # noqa: E402
+from gradtool.functions.calls import inline  # noqa: E402
 
 MODES = {
     3: ["nearest", "nearest-exact", "linear"],
@@ -114,7 +116,8 @@ def examine(case: Interpolation, folder: Path) -> tuple[list[str], str]:
     if not export(case, torch.from_numpy(x), path):
         return [], "PyTorch does not export it"
     graph = gt.load(path)
-    gt.save(gt.grad(graph, loss="loss", wrt=[], input_grad=["x"]), gradient, force=True)
+    made = gt.grad(graph, loss="loss", wrt=[], input_grad=["x"])
+    files.save(made.model, gradient, force=True, finish=inline)  # onnxruntime loads it below
     written = gt.load(gradient)
     found = gt.run(written, {"x": x})
     stock = Stock(path)

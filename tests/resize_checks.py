@@ -14,7 +14,8 @@ from checkers import evaluate
 from resizes import Resizing, model_of
 
 import gradtool as gt
-from gradtool.functions.calls import expand
+from gradtool import io
+from gradtool.functions.calls import expand, inline
 
 Array = np.ndarray[Any, Any]
 TOLERANCE = 2e-5
@@ -84,7 +85,7 @@ def examine(case: Resizing, folder: Path) -> Verdict:
     except gt.NotDifferentiable as error:
         unknown = "policy" in str(error) and (case.symbolic or case.computed)
         return Verdict((), UNKNOWN) if unknown else Verdict((f"refused: {error}",))
-    gt.save(made, gradient, force=True)
+    io.save(made.model, gradient, force=True, finish=inline)  # it is loaded by onnxruntime below
     written = gt.load(gradient)
     name = json.loads(written.metadata_props["gradtool.gradients"])["x"]
     result = gt.run(written, feeds)
