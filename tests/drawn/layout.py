@@ -44,7 +44,8 @@ def reshape(d: Draw) -> Case:
 @draws("Flatten")
 def flatten(d: Draw) -> Case:
     shape = d.shape()
-    return d.case(d.x(shape), **d.maybe(axis=d.int(-len(shape), len(shape)) if shape else 0))
+    given = d.maybe(axis=d.int(-len(shape), len(shape)))
+    return d.case(d.x(shape), **(given if shape else {"axis": 0}))
 
 
 @draws("Squeeze")
