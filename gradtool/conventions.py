@@ -112,6 +112,14 @@ CONVENTIONS = (
         ),
     ),
     Convention(
+        ("MaxPool",), "a NaN in the window", "to the NaN, the last of several",
+        "as PyTorch; stock onnxruntime overlooks it",
+        (
+            Example("MaxPool", ([[[nan, 1.0, nan]]],), ([[[0.0, 0.0, 1.0]]],),
+                    {"kernel_shape": [3]}),
+        ),
+    ),
+    Convention(
         ("RoiAlign",), "mode max: weighted corners tie", "the first, by sample, then by corner", "",
         (
             Example("RoiAlign", ([[[[2.0, 2.0], [2.0, 2.0]]]], [[0.5, 0.5, 1.5, 1.5]], [0]),
@@ -144,6 +152,7 @@ CONVENTIONS = (
         (
             Example("Pow", ([0.0], [0.0]), ([0.0], [0.0])),
             Example("Pow", ([0.0], [0.5]), ([inf], None)),
+            Example("Pow", ([-0.0], [0.5]), ([inf], None)),
             Example("Pow", ([0.0], [-1.0]), ([-inf], [-inf])),
         ),
     ),
