@@ -19,7 +19,7 @@ def dequantize(d: Draw) -> Case:
     info = np.iinfo(kind)
     x = d.rng.integers(info.min, info.max + 1, shape).astype(kind)
     given: dict[str, Any] = {}
-    form = d.int(0, 2 if opset >= 21 else 1)
+    form = d.int(0, 2 if opset >= 21 and len(shape) > 1 else 1)
     scales: tuple[int, ...] = d.one((), (1,)) if opset >= 21 else ()
     if form == 1:
         given["axis"] = d.axis(len(shape))
