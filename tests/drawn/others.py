@@ -104,7 +104,7 @@ def svm(d: Draw) -> Case:
     given = {
         "kernel_type": d.one("LINEAR", "POLY", "RBF", "SIGMOID"), "kernel_params": [0.25, 0.5, 3.0],
         "support_vectors": d.numbers((count * width,), -1, 1).astype(np.float32).tolist(),
-        "coefficients": d.numbers((count,), -1, 1).astype(np.float32).tolist(),
+        "coefficients": d.numbers((count,), -1, 1, 0.4).astype(np.float32).tolist(),
         "n_supports": count, "rho": [-0.25],
     }  # fmt: skip
     return d.case(d.x((rows, width)), dtypes=SINGLE, steps=(2e-2,), rough=5000.0, **given)
