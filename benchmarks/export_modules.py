@@ -161,6 +161,17 @@ def gpt(s: Sizes) -> Made:
 
 
 @module
+def places(s: Sizes) -> Made:
+    layers = {"words": nn.Embedding(20, s.width), "places": nn.Embedding(32, s.width)}
+    out = nn.Linear(s.width, 5)
+
+    def run(x: Tensor, words: Any, places: Any, out: Any) -> Tensor:
+        return out(torch.tanh(words(x) + places(torch.arange(x.shape[1]))))[:, -1]
+
+    return Of(run, **layers, out=out), (s.words(),)
+
+
+@module
 def masked_fill(s: Sizes) -> Made:
     def run(x: Tensor, layer: Any) -> Tensor:
         q, t = layer(x), x.shape[1]

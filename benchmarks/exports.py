@@ -18,7 +18,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
@@ -125,7 +125,7 @@ def call(*arguments: str) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def examine(case: Case, folder: Path) -> str:
+def examine(case: Case, folder: Path, plans: Sequence[tuple[str, ...]] = PLANS) -> str:
     """Export and try everything; why it was not exported, if it was not."""
     torch.manual_seed(case.draw)
     module, inputs = MODULES[case.name](Sizes.drawn(case.draw))
@@ -143,7 +143,7 @@ def examine(case: Case, folder: Path) -> str:
     common = [str(path), "--loss", "mean:y", *floats]
     _try(case, "grad", *common, "-o", str(folder / "g.onnx"), "--force")
     _step(case, folder, common, module, inputs)
-    for plan in PLANS:
+    for plan in plans:
         output = folder / f"{plan[0]}.onnx"
         if _try(case, *plan, *common, *sizes, "-o", str(output), "--force"):
             _step(case, folder, [str(output)], module, inputs)
