@@ -1,6 +1,6 @@
 """Fresh exports by torch.onnx through grad, mirror, recompute, run and check.
 
-    python benchmarks/exports.py [NAME…] [--draws N] [--kinds KIND…] [--keep DIR]
+    python benchmarks/exports.py [NAME…] [--draws N] [--kinds KIND…] [--quick] [--keep DIR]
 
 Every module of `export_modules.py` is exported by every exporter (`dynamo`; `raw`: dynamo without
 optimisation; `script`: TorchScript), static and with an open batch, for inference and for training.
@@ -226,6 +226,7 @@ def main() -> int:
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--keep", type=Path, help="a folder for the files with something wrong")
+    parser.add_argument("--quick", action="store_true", help="plans that need no search only")
     asked = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
@@ -233,7 +234,7 @@ def main() -> int:
     worst = 0.0
     for case in cases(asked.names or list(MODULES), asked.kinds, asked.draws):
         with tempfile.TemporaryDirectory() as folder:
-            problem = examine(case, Path(folder))
+            problem = examine(case, Path(folder), PLANS[:3] if asked.quick else PLANS)
             if case.wrong and asked.keep:
                 asked.keep.mkdir(exist_ok=True, parents=True)
                 target = asked.keep / f"{case.label.replace(' ', '_')}.onnx"
