@@ -21,7 +21,6 @@ import onnx_ir as ir
 
 from gradtool import costs, io
 from gradtool.attributes import arguments
-from gradtool.errors import GradtoolError
 from gradtool.exec import kernel as registry
 from gradtool.exec.call import results, spec_of
 from gradtool.exec.kernel import Kernel
@@ -32,20 +31,20 @@ from gradtool.passes.train_mode import may_draw
 from gradtool.passes.update_order import NO_DATA
 from gradtool.program import Spec
 from gradtool.shapes import METADATA
+from gradtool.specs import least_of
 from gradtool.specs import spec_of as planned_spec
 
-# Bytes that all results of one graph may take together, with what computing them takes.
-FOLDED_BYTES = 2**26
-# One operator gets this part of them, and may do this much arithmetic.
-SHARE = 16
-MOST_FLOPS = 2**26
+# What is computed of one graph may read and write so many bytes, which bounds time and memory.
+FOLDED_BYTES = 2**27
+# One operator gets this part of them; so many floating-point operations count as a byte.
+SHARE = 32
+FLOPS_A_BYTE = 16
 # Longer vectors hold data, not sizes: they are known here, and computed again in a run.
 MOST_ELEMENTS = 4096
 # Inference itself knows best what these make.
 KNOWN = NO_DATA | {"Constant"}
 
 Array = np.ndarray[Any, Any]
-_FAILED = (ArithmeticError, AssertionError, GradtoolError, LookupError, TypeError, ValueError)
 
 
 class Folding:
@@ -165,12 +164,18 @@ class Folding:
         if not all(tensors) or texts or (unsized and not found.chooses):
             return None
         given = arguments(node)
+        least = [
+            None if not value.name else spec or least_of(value) or Spec((0,), np.dtype(np.uint8))
+            for value, spec in zip(node.outputs, out, strict=True)
+        ]
         try:
-            if self._cost(found, version, inputs, out, given) > self._most():
+            cost = self._cost(found, version, inputs, least, given)
+            if cost > self._most():
                 return None
+            self.left -= cost
             with np.errstate(all="ignore"):
                 made = results(np, found, inputs, out, given)
-        except _FAILED:  # the run says what is wrong, if it ever gets there
+        except Exception:  # noqa: BLE001 - the run says what is wrong, if it ever gets there
             return None
         return made if all(map(_agree, made, out)) else None
 
@@ -182,27 +187,26 @@ class Folding:
         out: Sequence[Spec | None],
         given: dict[str, Any],
     ) -> int:
-        """The bytes that a call takes, all that there are if it is too much work."""
+        """The bytes that a call reads, writes and works in; a few operations count as one."""
         sized = [
             array if array is None or slot in found.host else spec_of(array)
             for slot, array in enumerate(inputs)
         ]
-        total = sum(spec.bytes for spec in out if spec is not None)
+        read = [array for array in inputs if array is not None and array.strides.count(0) == 0]
+        total = sum(a.nbytes for a in read) + sum(spec.bytes for spec in out if spec is not None)
         if total > self._most():
             return total
         flops = costs.flops(found.domain, found.op, version, sized, out, given)
-        if flops is not None and flops > MOST_FLOPS:
-            return FOLDED_BYTES
-        if found.simple:
-            return total
-        return total + sum(spec.bytes for spec in found.workspace(sized, out, given))
+        if flops is None:  # it may compare all with all
+            flops = sum(array.size for array in read) ** 2
+        work = () if found.simple else found.workspace(sized, out, given)
+        return total + flops // FLOPS_A_BYTE + sum(spec.bytes for spec in work)
 
     def _learn(self, context: Any, value: ir.Value, array: Array) -> None:
         dtype = value.dtype or ir.DataType.from_numpy(array.dtype)
         array = np.ascontiguousarray(array, dtype.numpy()).reshape(array.shape)
-        if array.nbytes > self._most():
+        if array.nbytes > FOLDED_BYTES // SHARE:
             return
-        self.left -= array.nbytes
         _unlearn(context, value)
         context.set_shape_and_dtype(value, ir.Shape(array.shape), dtype)
         tensor = ir.Tensor(array, dtype=dtype, name=value.name)

@@ -171,14 +171,15 @@ def test_an_operator_may_take_so_many_bytes_and_no_more(tmp_path, monkeypatch):
 
 
 def test_all_of_a_graph_may_take_so_many_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(folding, "FOLDED_BYTES", folding.SHARE * 4000)
+    """Expand moves 4012 bytes; Neg 8000, and 1000 operations count as 62."""
+    monkeypatch.setattr(folding, "FOLDED_BYTES", folding.SHARE * 9000)
     steps = " ".join(f"a{i} = Neg (a{i - 1})" for i in range(1, 100))
     text = (
         f"g (float[1] x) => (y) <float o = {{1}}> {{ a0 = Expand (o, n) {steps} y = Add (x, a99) }}"
     )
     model = load(tmp_path, text, n=np.array([1000]))
 
-    assert len(known(model)) == folding.SHARE
+    assert len(known(model)) == 1 + (folding.SHARE * 9000 - 4012) // 8062
 
 
 def test_much_arithmetic_is_left_to_a_run(tmp_path):
