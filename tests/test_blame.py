@@ -5,6 +5,7 @@ from conftest import build
 from gradtool.blame import NodeFailed, blamed
 from gradtool.errors import UsageError
 
+
 def test_a_complaint_names_the_node_and_the_reason():
     with (
         pytest.raises(NodeFailed, match=r"Add node 'n': its kernel fails on it \(KeyError: 'k'"),
