@@ -13,6 +13,7 @@ from gradtool.errors import UsageError
 
 Array = np.ndarray[Any, Any]
 WHOLE = (0.0, 1.0)  # a crop that cuts nothing
+MOST_PLACES = 2**22  # along an axis that a table is made for
 HALFWAY = 1e-6  # positions so near to the middle of two elements are in it, as in onnxruntime
 
 
@@ -94,8 +95,16 @@ def taps(
     return sorted(found, key=lambda t: want[t.axis] / max(have[t.axis], 1))
 
 
+def _require_table(*sizes: int) -> None:
+    if max(sizes) > MOST_PLACES:
+        raise UsageError(
+            f"Resize of an axis of {max(sizes)} elements: its table has at most {MOST_PLACES}"
+        )
+
+
 def _unit_taps(axis: int, size: int) -> Taps:
     """Those of an axis that stays as it is."""
+    _require_table(size)
     return Taps(axis, size, np.arange(size)[:, None], np.ones((size, 1)))
 
 
@@ -146,6 +155,7 @@ def _axis_taps(
 ) -> Taps:
     if places and not size:
         raise UsageError(f"Resize makes {places} elements of none, along axis {axis}")
+    _require_table(size, places)
     where = coordinate_transformation_mode, size, places, factor, crop
     rounded, x = (_coordinates(*where, number) for number in (np.float32, np.float64))
     if mode == "nearest":

@@ -60,7 +60,6 @@ def test_a_file_that_cannot_run_is_refused_in_one_line(outcome, name):
         assert _one_line(found.err)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", VALID)
 def test_a_valid_file_is_read_and_runs_where_there_is_room_and_an_end(outcome, name):
     found = outcome(VALID[name], "grad")

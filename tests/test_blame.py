@@ -15,7 +15,7 @@ def test_a_complaint_names_the_node_and_the_reason():
 
 
 def test_what_was_said_on_purpose_stays_as_it_is():
-    with pytest.raises(UsageError, match="^no$"), blamed(lambda: "n", "its kernel"):
+    with pytest.raises(UsageError, match=r"^no$"), blamed(lambda: "n", "its kernel"):
         raise UsageError("no")
 
 

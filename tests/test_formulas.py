@@ -95,7 +95,7 @@ def test_a_peak_that_is_no_polynomial_has_no_formula():
 
 
 def test_the_formula_names_the_step_of_the_peak():
-    work = opened(LINEAR, "w", N=1)
+    work = opened(LINEAR, "w", N=64)
     formula = peak_formula(work, strategies.keep(work).schedule, ["N"])
 
     assert formula.step in {step.name for step in work.program.steps}

@@ -145,7 +145,7 @@ def test_markers_and_the_fixture_hold_limits(suite):
             "  16.0 KiB at the peak: * float32[[]256x16] *",
             "deep[[]batch=256]: peak is 131 KiB: limit *",
             "model: activations is 112 KiB: limit *",
-            "model: nodes is 23: limit *",
+            "model: nodes is 22: limit *",
             "grad_memory: unknown argument 'peek'; did you mean 'peak'?",
             "grad_memory: nothing to check: give a limit, as in peak='2GiB'; there are peak, *",
             "deep: peak is 131 KiB: limit 1.00 KiB",

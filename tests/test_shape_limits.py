@@ -46,5 +46,5 @@ def test_four_bits_are_half_a_byte_and_text_is_a_reference():
 
 
 def test_a_node_without_a_name_is_named_by_what_it_writes():
-    with pytest.raises(ModelError, match="^Pad node that writes 'y': output 'y' has shape"):
+    with pytest.raises(ModelError, match=r"^Pad node that writes 'y': output 'y' has shape"):
         parse(PAD.replace("n]", "4]"))

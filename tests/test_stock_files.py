@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytestmark = pytest.mark.slow
 from graphs import floats, parse
 from hypothesis import HealthCheck, Phase, given, settings
 from random_graphs import recipes

@@ -123,6 +123,10 @@ def _asks_regions(op: str, case: cases.Case) -> bool:
     return "RoiAlign" in op and given.get("mode") == "max" and not given.get("sampling_ratio")
 
 
+# What these compute of constants alone is known in a body before it runs, and not counted there.
+FOLDED = {"DequantizeLinear"}
+
+
 @pytest.mark.parametrize("op", sorted({c.op for c in DIFFERENTIATED}))
 def test_gradients_count_no_more_than_their_bodies_and_no_less_than_a_quarter(op):
     """A kernel computes some activations of RNN that a body can prune: hence the seventh."""
@@ -135,4 +139,4 @@ def test_gradients_count_no_more_than_their_bodies_and_no_less_than_a_quarter(op
 
         assert body is not None
         assert body <= 4 * found, case.id
-        assert 7 * found <= 8 * body, case.id
+        assert op in FOLDED or 7 * found <= 8 * body, case.id

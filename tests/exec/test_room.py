@@ -16,12 +16,14 @@ def little(monkeypatch):
     monkeypatch.setattr(room, "_addresses", lambda: None)
 
 
-def test_an_arena_that_memory_cannot_hold_is_refused(little):
+@pytest.mark.usefixtures("little")
+def test_an_arena_that_memory_cannot_hold_is_refused():
     with pytest.raises(DeviceError, match="no room for an arena of 2147483648 bytes; 1073741824 "):
         open_device("cpu").empty(2**31)
 
 
-def test_inputs_that_memory_cannot_hold_are_not_drawn(little, model):
+@pytest.mark.usefixtures("little")
+def test_inputs_that_memory_cannot_hold_are_not_drawn(model):
     with pytest.raises(DeviceError, match="no room for inputs of 4294967296 bytes"):
         gt.run(gt.load(model(SUM)))
 

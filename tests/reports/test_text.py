@@ -1,4 +1,5 @@
 import json
+import re
 import unicodedata
 
 import pytest
@@ -154,7 +155,8 @@ def test_wrapping_loses_nothing_and_fits_where_words_do(line, width):
         "".join(parts).split() == line.split()
         or [word for part in parts for word in part.split()] == line.split()
     )
-    widest = max(map(len, line.replace(" KiB", "_KiB").replace(" B", "_B").split()), default=0)
+    whole = re.sub(r" (?=(?:[KMGTPE]i?)?B\b)", "_", line)  # a number stays with its unit
+    widest = max(map(len, whole.split()), default=0)
     indent = len(line) - len(line.lstrip())
     assert max(map(len, parts)) <= max(width, indent + 1 + widest) or len(parts) == 1
 
