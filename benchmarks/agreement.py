@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 
 import gradtool as gt
-from gradtool import agreement, plans
+from gradtool.exec import agreement
 from gradtool.exec.feeds import sizes
-from gradtool.exec.run import bound
-from gradtool.flatten import flatten
-from gradtool.planning.keep import keep
-from gradtool.strategies import STRATEGIES
+from gradtool.planning.no_recompute import no_recompute
+from gradtool.program.bound import bound
+from gradtool.program.flatten import flatten
+from gradtool.workloads import plans
+from gradtool.workloads.strategies import STRATEGIES
 
 ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = 1e-3
@@ -85,7 +86,7 @@ def _from_file(work: Any, found: Any, feeds: Any, expected: Any, folder: Path, *
     for barrier in (False, True) if ort else (False,):
         path = folder / f"{barrier}.onnx"
         gt.save(model, path, barrier=barrier)
-        again = keep(flatten(gt.load(path))).peak
+        again = no_recompute(flatten(gt.load(path))).peak
         if again != found.plan.peak:
             raise RuntimeError(f"{found.name}: planned {found.plan.peak}, reloaded {again}")
         if ort and (clones or not barrier):

@@ -23,15 +23,16 @@ import onnx_ir as ir
 
 import gradtool as gt
 from gradtool.api import read_inputs
-from gradtool.budgets.limits import Budget
 from gradtool.errors import GradtoolError
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import measure
-from gradtool.exec.run import parameters_of, planned
+from gradtool.exec.parameters import parameters_of
+from gradtool.exec.run import planned
 from gradtool.planning.plan import Plan
-from gradtool.plans import workload
 from gradtool.shapes import infer
+from gradtool.workloads.budgets.limits import Budget
+from gradtool.workloads.plans import workload
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPED = ("Reshape", "Expand")
@@ -105,9 +106,9 @@ def row(path: Path, budget: str, times: int, repeat: int, cost: str) -> str:
     """One model in one line."""
     training = gt.grad(enlarged(path, times))
     try:
-        found, met = gt.recompute(training, "min-cut", budget=budget, cost=cost), True
+        found, met = gt.recompute(training, gt.Budget(budget), strategy="min-cut", cost=cost), True
     except GradtoolError:
-        found, met = gt.recompute(training, "min-cut", budget="min", cost=cost), False
+        found, met = gt.recompute(training, gt.Budget("min"), strategy="min-cut", cost=cost), False
     arrays = read_inputs(training.model, "random")
     with np.errstate(all="ignore"):
         keep, kept = executor(training.model, arrays)

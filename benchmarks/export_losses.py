@@ -47,7 +47,7 @@ def check_choice(training: Any, kind: str, feeds: Arrays, loss: float) -> Arrays
         Wrong: it is another loss, has another value, or nothing moves it.
     """
     import gradtool as gt
-    from gradtool.losses import kinds
+    from gradtool.losses.kinds import kinds
 
     if not training.loss_said.startswith(f"{kinds()[kind].said} (auto"):
         raise Wrong(f"chose {training.loss_said}, {kind} is right")

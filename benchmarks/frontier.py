@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import gradtool as gt
-from gradtool import io, plans
-from gradtool.budgets.batches import largest_batches
-from gradtool.budgets.frontier import by_slowdown
-from gradtool.budgets.limits import Budget
-from gradtool.budgets.search import Search, probing, within
+from gradtool import io
 from gradtool.errors import GradtoolError
-from gradtool.strategies import STRATEGIES
+from gradtool.workloads import plans
+from gradtool.workloads.budgets.batches import largest_batches
+from gradtool.workloads.budgets.frontier import by_slowdown
+from gradtool.workloads.budgets.limits import Budget
+from gradtool.workloads.budgets.search import Search, probing, within
+from gradtool.workloads.strategies import STRATEGIES
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARES = [Fraction(percent, 100) for percent in (0, 2, 5, 10, 20, 33)]

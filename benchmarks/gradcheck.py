@@ -94,7 +94,7 @@ def table(operators: list[str], output: Path | None) -> int:
     import cases
     from checkers import check_gradient
 
-    from gradtool.families import FAMILIES
+    from gradtool.graph.families import FAMILIES
 
     for family in FAMILIES:
         if find_spec(f"operators.{family}"):

@@ -4,7 +4,7 @@
 
 First a broadcast-heavy graph and a ReLU network, made here, then every `model.onnx` and
 `model_dynbatch.onnx` of DIR (a folder per model; weights may be absent).  Bytes that cross from
-forward to backward count open sizes as `crossing.ASSUMED`; the peak is the planned one, of graphs
+forward to backward count open sizes as `residuals.ASSUMED`; the peak is the planned one, of graphs
 whose sizes are known.  `moved` are the nodes that forward computes for backward, `asked` the sizes
 that backward reads off values that it keeps anyway.
 """
@@ -25,7 +25,7 @@ import onnx_ir as ir
 
 import gradtool as gt
 from gradtool import shapes
-from gradtool.passes.savings import Saving, savings
+from gradtool.workloads.savings import Saving, savings
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = '<ir_version: 10, opset_import: ["" : 20]>\n'
@@ -87,7 +87,7 @@ def lines(name: str, rows: tuple[Saving, ...]) -> Iterator[str]:
     for before, row in zip((None, *rows), rows, strict=False):
         if before is not None and dataclasses.replace(row, step=before.step) == before:
             continue
-        share = 100 * row.crossing / max(rows[0].crossing, 1)
+        share = 100 * row.residuals / max(rows[0].residuals, 1)
         peak = "open" if row.peak is None else f"{row.peak / 2**20:.1f}"
         moved = ", ".join(f"{count} {op}" for op, count in row.moved) or "-"
         yield (
@@ -119,7 +119,9 @@ def main() -> int:
         documents.append(
             {"model": name, "seconds": seconds, "rows": [dataclasses.asdict(r) for r in rows]}
         )
-        worse += rows[-1].crossing > rows[0].crossing or (rows[-1].peak or 0) > (rows[0].peak or 0)
+        worse += rows[-1].residuals > rows[0].residuals or (rows[-1].peak or 0) > (
+            rows[0].peak or 0
+        )
         print("\n".join(lines(name, rows)), flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(documents, indent=1) + "\n", encoding="utf-8")

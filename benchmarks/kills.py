@@ -9,6 +9,7 @@ where it would have ended.
 
 from __future__ import annotations
 
+import argparse
 import io
 import shutil
 import sys
@@ -96,8 +97,11 @@ def is_good(left: Folder, old: Folder, new: Folder, together: tuple[str, ...]) -
     return len(ages) < 2
 
 
-def main(wanted: list[str]) -> int:
-    """Run the commands that begin with one of `wanted`; exit with 1 where a state was bad."""
+def main() -> int:
+    """Run the commands that begin with what was asked for; exit with 1 where a state was bad."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("command", nargs="*", help="how its name begins; without any, all of them")
+    wanted = tuple(parser.parse_args().command)
     bad = total = 0
     commands = {
         "grad, inline": ("grad {} -o out.onnx --force", ()),
@@ -119,7 +123,7 @@ def main(wanted: list[str]) -> int:
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="gradtool-") as place:
         for name, (line, together) in commands.items():
-            if wanted and not name.startswith(tuple(wanted)):
+            if wanted and not name.startswith(wanted):
                 continue
             for there in (False, True):
                 found, wrong = sweep(Path(place), line, together, there=there)
@@ -176,4 +180,4 @@ def remove(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Gradients of random control flow: valid, run by stock onnxruntime, right in float64.
 
-    python benchmarks/loops.py [COUNT]
+    python benchmarks/loops.py [COUNT] [--first 0]
 
 Bodies capture values, hold initializers and constants of their own, nest, and carry sequences;
 their inputs are typed or not.
@@ -8,6 +8,7 @@ their inputs are typed or not.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from collections import Counter
@@ -19,13 +20,18 @@ from loop_checks import check, exclusion
 from random_loops import Draw
 
 
-def main(count: int) -> int:
-    """Try the models of the first seeds; the exit code is whether one was wrong."""
+def main() -> int:
+    """Try the models of some seeds; the exit code is whether one was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("count", type=int, nargs="?", default=300, help="how many models")
+    parser.add_argument("--first", type=int, default=0, help="the seed of the first model")
+    given = parser.parse_args()
+    count = given.count
     excluded: Counter[str] = Counter()
     used: Counter[str] = Counter()
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
-        for seed in range(count):
+        for seed in range(given.first, given.first + count):
             draw = Draw(seed)
             proto = draw.model()
             reason = exclusion(proto)
@@ -47,4 +53,4 @@ def main(count: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if len(sys.argv) > 1 else 300))
+    sys.exit(main())

@@ -20,7 +20,7 @@ import numpy as np
 
 import gradtool as gt
 from gradtool.exec.feeds import sizes
-from gradtool.exec.run import bound
+from gradtool.program.bound import bound
 
 ROOT = Path(__file__).resolve().parents[1]
 SLACK = 256 * 1024
@@ -52,7 +52,7 @@ def measured(model: Path, data: Path, wrt: list[str] | None) -> dict[str, Any]:
         raise RuntimeError("the arena executor measures and plans")
     return {
         "planned": m.planned,
-        "load": plan.load,
+        "load": plan.peak_live,
         "arena": m.high_water,
         "outside": m.outside,
         "retained": m.retained,

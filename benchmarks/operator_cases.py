@@ -75,10 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args(arguments)
+    from drawn.case import DRAWERS
     from drawn.every import names
 
     single = [o for o in given.operators if o.rpartition(":")[2].isdigit()]
     whole = [o for o in given.operators if o not in single]
+    unknown = {*whole, *(o.rpartition(":")[0] for o in single)} - set(DRAWERS)
+    if unknown:
+        parser.error(f"nothing draws cases of {', '.join(sorted(unknown))}")
     chosen = single if single and not whole else names(given.per_operator, whole, given.first)
     verdicts = sweep([*chosen, *(single if whole else [])], given.processes)
     if given.json:

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gradtool.planning.arena import Effort, Packing, pack, place
+from gradtool.planning.packing import Effort, Packing, pack, place
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK_PER_SECOND = 70_000_000
@@ -42,9 +42,9 @@ def file_row(path: Path, capacity: int | None, seconds: float) -> dict[str, Any]
 def zoo_row(path: Path) -> dict[str, Any]:
     """Pack what moves in the training graph of one model."""
     import gradtool as gt
-    from gradtool.flatten import flatten
     from gradtool.planning.liveness import lifetimes
     from gradtool.planning.plan import ALWAYS_LIVE
+    from gradtool.program.flatten import flatten
 
     program = flatten(gt.grad(gt.load(path)).model, dims={})
     buffers = [b for b in lifetimes(program) if b.region not in ALWAYS_LIVE]
@@ -55,11 +55,11 @@ def zoo_row(path: Path) -> dict[str, Any]:
 
 def row(name: str, buffers: int, packing: Packing, seconds: float) -> dict[str, Any]:
     """What is printed of a packing; sizes in bytes, the excess over the load in per cent."""
-    excess = 100 * (packing.size / packing.load - 1) if packing.load else 0.0
+    excess = 100 * (packing.size / packing.peak_live - 1) if packing.peak_live else 0.0
     return {
         "name": name,
         "buffers": buffers,
-        "load": packing.load,
+        "load": packing.peak_live,
         "size": packing.size,
         "excess": round(excess, 4),
         "proven": packing.proven,

@@ -21,8 +21,8 @@ from timed_plan import timed
 
 from gradtool.errors import OverBudget
 from gradtool.planning import instances
-from gradtool.planning.budget.planner import cheapest
-from gradtool.planning.polish.seeds import Solver
+from gradtool.planning.search.context import SearchContext, Solver
+from gradtool.planning.search.planner import cheapest
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 
@@ -40,7 +40,9 @@ def row(
         if limit:
             answer = timed(program, budget, effort, seed, limit)
         else:
-            answer = cheapest(program, budget, effort=effort, seed=seed, solver=solver)
+            answer = cheapest(
+                program, budget, SearchContext(effort=effort, seed=seed, solver=solver)
+            )
     except OverBudget as error:
         return {"budget_bytes": budget, "error": str(error), "seconds": time.perf_counter() - start}
     return {

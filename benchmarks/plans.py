@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import gradtool as gt
-from gradtool import plans
-from gradtool.reports.plans import activation_bytes
-from gradtool.strategies import STRATEGIES
+from gradtool.planning.breakdown import activation_bytes
+from gradtool.workloads import plans
+from gradtool.workloads.strategies import STRATEGIES
 
 ROOT = Path(__file__).resolve().parents[1]
 MIB = 1 << 20
@@ -56,7 +56,7 @@ def row(path: Path) -> dict[str, Any]:
 def _cell(plan: Any, seconds: float, extra: float | None) -> dict[str, Any]:
     return {
         "peak": plan.peak,
-        "load": plan.load,
+        "load": plan.peak_live,
         "activations": activation_bytes(plan),
         "extra_percent": extra,
         "seconds": seconds,

@@ -22,13 +22,13 @@ import onnx
 from onnx import TensorProto, helper
 
 import gradtool as gt
-from gradtool.flatten import flatten
-from gradtool.planning.keep import keep
+from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
 from gradtool.planning.recompute.mirror import decide
 from gradtool.planning.recompute.mirrored import mirrored
 from gradtool.planning.recompute.policy import POLICIES
 from gradtool.planning.schedule import replay
+from gradtool.program.flatten import flatten
 
 STAGES = ((3, 64, 1), (8, 128, 2), (36, 256, 2), (3, 512, 2))
 CLASSES = 1000
@@ -116,7 +116,7 @@ def measured(batch: int, size: int) -> dict[str, Any]:
     decision = decide(flatten(training, views=False), POLICIES["mirror"])
     result = mirrored(program, decision)
     seconds = time.perf_counter() - start
-    before, after = keep(program), keep(replay(program, result.outcome.schedule))
+    before, after = no_recompute(program), no_recompute(replay(program, result.outcome.schedule))
     return {
         "steps": len(program.steps),
         "decided": result.decided,

@@ -24,10 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import gradtool as gt
-from gradtool import plans
 from gradtool.errors import OverBudget
 from gradtool.planning import instances
-from gradtool.planning.budget.planner import cheapest
 from gradtool.planning.recompute.late import late
 from gradtool.planning.recompute.mirror import decide
 from gradtool.planning.recompute.mirrored import mirrored
@@ -35,8 +33,11 @@ from gradtool.planning.recompute.outcome import Outcome, outcome
 from gradtool.planning.recompute.policy import POLICIES
 from gradtool.planning.recompute.segment_search import sqrt_segments
 from gradtool.planning.schedule import RECOMPUTED
+from gradtool.planning.search.context import SearchContext
+from gradtool.planning.search.planner import cheapest
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
+from gradtool.workloads import plans
 
 ZOO = Path(__file__).resolve().parents[2] / "shared" / "zoo" / "full"
 BUDGETS = (1.0, 0.5, 0.2)
@@ -65,7 +66,7 @@ def by_torch(program: Program, path: Path, budget: float) -> Outcome:
     from torch_min_cut import saved
 
     names = saved(path, budget)
-    kept = {program.root(i) for i, value in enumerate(program.values) if value.name in names}
+    kept = {program.storage(i) for i, value in enumerate(program.values) if value.name in names}
     again = {
         number: RECOMPUTED
         for number, step in enumerate(program.steps)
@@ -88,7 +89,7 @@ def rows(path: Path, effort: float) -> Iterator[dict[str, Any]]:
             "extra_percent": result.extra_percent,
         }
         try:
-            best = cheapest(program, result.peak, effort=effort)
+            best = cheapest(program, result.peak, SearchContext(effort=effort))
             row |= {
                 "optimal_percent": best.percent(best.extra),
                 "bound_percent": best.percent(best.bound),

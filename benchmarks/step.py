@@ -102,7 +102,8 @@ def compare(path: Path, feeds: dict[str, Any], threads: int, repeat: int) -> dic
     from gradtool.exec.device import open_device
     from gradtool.exec.executor import Executor
     from gradtool.exec.feeds import sizes
-    from gradtool.exec.run import bound, parameters_of
+    from gradtool.exec.parameters import parameters_of
+    from gradtool.program.bound import bound
 
     if threads:
         torch.set_num_threads(threads)

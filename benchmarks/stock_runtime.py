@@ -67,9 +67,10 @@ def _forward(subject: Any, folder: Path) -> str:
 
     import gradtool as gt
     from gradtool.exec.feeds import sizes
-    from gradtool.exec.run import bound
+    from gradtool.program.bound import bound
 
-    feeds = subject.feeds
+    taken = {value.name for value in subject.forward.graph.inputs}
+    feeds = {n: a for n, a in subject.feeds.items() if n in taken}  # labels come with the loss
     model = bound(subject.forward, sizes(subject.forward, feeds))
     ours = gt.run(model, feeds).outputs
     gt.save(model, folder / "forward.onnx", force=True)

@@ -17,7 +17,7 @@ from suite_models import Arrays, Test, prepared, tests
 
 from gradtool.errors import NotDifferentiable
 from gradtool.functions.calls import inline
-from gradtool.functions.inference import register_shapes
+from gradtool.shapes.inference import register_shapes
 
 NEWEST_OF_ONNXRUNTIME = 26
 # Each runtime draws its own numbers: there it is enough that the graph runs.

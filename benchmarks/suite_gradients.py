@@ -10,16 +10,16 @@ import numpy as np
 import onnx_ir as ir
 from suite_models import Arrays, Test, prepared
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
-from gradtool.exec.run import parameters_of
-from gradtool.flatten import flatten
-from gradtool.passes.backward import differentiate
+from gradtool.exec.parameters import parameters_of
+from gradtool.gradients.driver import differentiate
 from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.widen import NARROW, WIDE, widen
-from gradtool.planning.keep import keep
+from gradtool.planning.no_recompute import no_recompute
+from gradtool.program.flatten import flatten
 
 Run = Callable[[Mapping[str, Any]], dict[str, Any]]
 
@@ -66,7 +66,7 @@ def is_float(value: ir.Value) -> bool:
 
 def runner(model: ir.Model) -> Run:
     """A function from inputs to outputs, by name, on our kernels."""
-    executor = Executor(keep(flatten(model)), Device("cpu", np), parameters_of(model))
+    executor = Executor(no_recompute(flatten(model)), Device("cpu", np), parameters_of(model))
     known = {v.name for v in model.graph.inputs}
     numbers = dict(
         zip((v.name or "" for v in model.graph.outputs), executor.program.outputs, strict=True)

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from onnx import TensorProto, helper, numpy_helper
 
 from gradtool import io, shapes
-from gradtool.exec import kernel
+from gradtool import kernels as kernel
 from gradtool.io.definitions import expand_definitions
 
 Arrays = dict[str, np.ndarray[Any, Any]]

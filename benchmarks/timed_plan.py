@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 
 from gradtool.errors import OverBudget
-from gradtool.planning.budget.planner import Answer, cheapest
-from gradtool.planning.polish.anneal import MOVES, polish, rank
 from gradtool.planning.schedule import Schedule
+from gradtool.planning.search.context import SearchContext
+from gradtool.planning.search.local.anneal import MOVES, polish, rank
+from gradtool.planning.search.planner import Answer, cheapest
 from gradtool.program import Program
 
 _QUICK = 0.02
@@ -68,7 +69,11 @@ class Race:
         program, budget = self.program, self.budget
         start = self.best.schedule.order if self.best else self.start or range(len(program.steps))
         found = polish(
-            program, start, budget, effort=moves / MOVES, seed=seed, enough=self.enough, stop=stop
+            program,
+            start,
+            budget,
+            SearchContext(effort=moves / MOVES, seed=seed, stop=stop),
+            enough=self.enough,
         )
         self.start = found.order
         if rank(found.peak, found.extra, budget)[0] == 0:
@@ -128,6 +133,8 @@ def _attempt(program: Program, budget: int, effort: float, seed: int) -> Answer 
     """A plan that nobody annealed, or why there is none; a quick one keeps the given order."""
     given = range(len(program.steps)) if effort == _QUICK else None
     try:
-        return cheapest(program, budget, effort=effort, seed=seed, order=given, stop=lambda: True)
+        return cheapest(
+            program, budget, SearchContext(effort=effort, seed=seed, stop=lambda: True), order=given
+        )
     except OverBudget as error:
         return error

@@ -6,8 +6,6 @@ The public names are those of `gradtool.api`, loaded when first used, and the ex
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from gradtool.errors import (
     DeviceError,
     GradtoolError,
@@ -15,52 +13,84 @@ from gradtool.errors import (
     MissingData,
     ModelError,
     NotDifferentiable,
+    OverBudget,
     Unreachable,
     UnsupportedGradient,
     UsageError,
 )
+from gradtool.graph.providers import provide
+from gradtool.text.version import VERSION
 
+TYPE_CHECKING = False  # that of `typing`, which takes longer to import than a page of help takes
 if TYPE_CHECKING:
+    from typing import Any
+
     from gradtool.api import (
+        Budget,
+        Checkpoints,
         Plan,
+        PlanFile,
         Result,
         Rewritten,
+        Slowdown,
         Split,
         TrainingGraph,
+        compare,
+        explain,
         frontier,
         grad,
         load,
+        load_plan,
+        max_batch,
         mirror,
         plan,
         recompute,
         report,
         run,
         save,
+        save_plan,
         split,
+        verify,
     )
-    from gradtool.exec.kernel import kernel
-    from gradtool.functions import composite
-    from gradtool.functions.inference import shape
     from gradtool.gradients import gradient
-    from gradtool.losses import loss
+    from gradtool.graph.composites import composite
+    from gradtool.kernels import kernel
+    from gradtool.losses.kinds import loss
+    from gradtool.reports.shown import Compared, Explained, Frontier, Report
+    from gradtool.session import Session
+    from gradtool.shapes.inference import shape
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 # fmt: off
 _HOMES = dict.fromkeys(
     (
-        "Plan", "Result", "Rewritten", "Split", "TrainingGraph",
-        "frontier", "grad", "load", "mirror", "plan", "recompute", "report", "run", "save", "split",
+        "Budget", "Checkpoints", "Plan", "PlanFile",
+        "Result", "Rewritten", "Slowdown", "Split", "TrainingGraph",
+        "compare", "explain", "frontier", "grad", "load", "load_plan", "max_batch",
+        "mirror", "plan", "recompute", "report", "run", "save", "save_plan", "split",
+        "verify",
     ),
     "gradtool.api",
 ) | {
-    "kernel": "gradtool.exec.kernel",
-    "composite": "gradtool.functions",
+    "Compared": "gradtool.reports.shown",
+    "Explained": "gradtool.reports.shown",
+    "Frontier": "gradtool.reports.shown",
+    "Report": "gradtool.reports.shown",
+    "Session": "gradtool.session",
+    "kernel": "gradtool.kernels",
+    "composite": "gradtool.graph.composites",
     "gradient": "gradtool.gradients",
-    "loss": "gradtool.losses",
-    "shape": "gradtool.functions.inference",
+    "loss": "gradtool.losses.kinds",
+    "shape": "gradtool.shapes.inference",
 }
 # fmt: on
+
+# Who plays which role for the rooms below.
+provide("bodies", "gradtool.exec.bodies")
+provide("evaluate", "gradtool.exec.ahead:evaluate")
+provide("rules", "gradtool.gradients:rules")
+provide("timing", "gradtool.exec.timing:at_random")
 
 
 def __getattr__(name: str) -> Any:
@@ -72,33 +102,49 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "Budget",
+    "Checkpoints",
+    "Compared",
     "DeviceError",
+    "Explained",
+    "Frontier",
     "GradtoolError",
     "InvalidResult",
     "MissingData",
     "ModelError",
     "NotDifferentiable",
+    "OverBudget",
     "Plan",
+    "PlanFile",
+    "Report",
     "Result",
     "Rewritten",
+    "Session",
+    "Slowdown",
     "Split",
     "TrainingGraph",
     "Unreachable",
     "UnsupportedGradient",
     "UsageError",
+    "compare",
     "composite",
+    "explain",
     "frontier",
     "grad",
     "gradient",
     "kernel",
     "load",
+    "load_plan",
     "loss",
+    "max_batch",
     "mirror",
     "plan",
     "recompute",
     "report",
     "run",
     "save",
+    "save_plan",
     "shape",
     "split",
+    "verify",
 ]

@@ -14,121 +14,46 @@ Nothing prints.  Sizes are bytes, as integers.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool import gradients, io
-from gradtool.builder import Builder
-from gradtool.errors import UsageError
-from gradtool.exec import feeds, kernel, ort_options
+from gradtool import io
+from gradtool.errors import OpenSizes, UsageError
+from gradtool.exec import feeds
 from gradtool.exec import inputs as sources
-from gradtool.exec.allowance import limited
-from gradtool.exec.run import Result, bound, execute, planned
-from gradtool.functions.calls import inline, is_inlined
-from gradtool.functions.inference import register_shapes
-from gradtool.functions.refold import refold
-from gradtool.graph import walk
-from gradtool.io.definitions import expand_definitions
-from gradtool.passes.backward import Accumulate
-from gradtool.passes.barrier import barrier as set_barriers
-from gradtool.passes.local_functions import localise
-from gradtool.passes.loss import LabelNames, Wanted
-from gradtool.passes.lower_contrib import is_contrib, lower_contrib
-from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
-from gradtool.passes.lower_updates import is_update, lower_updates
-from gradtool.passes.portable import portable as make_portable
-from gradtool.passes.prune import prune
+from gradtool.exec.initial import initial_values
+from gradtool.exec.results import Result
+from gradtool.exec.run import execute, planned
+from gradtool.gradients.driver import Accumulate
+from gradtool.graph.stages import require_no_updates
+from gradtool.kernels.allowance import limited
+from gradtool.losses.attach import LabelNames, Wanted
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
 from gradtool.passes.split import split as split_model
-from gradtool.passes.strip_barriers import strip_barriers
-from gradtool.passes.training import OnNode, TrainingGraph, training_graph
 from gradtool.planning.plan import Plan
-from gradtool.reports.memory import plans_table
-from gradtool.reports.table import Table
-from gradtool.rewriting import Graph, Rewritten, frontier, mirror, model_of, recompute
-from gradtool.shapes import infer
+from gradtool.program.bound import bound
+from gradtool.text.words import some
+from gradtool.workloads import plan_files
+from gradtool.workloads.finishing import save, save_split
+from gradtool.workloads.goals import Budget, Checkpoints, Slowdown
+from gradtool.workloads.growing import PLANS
+from gradtool.workloads.growing import max_batch as max_batch_of
+from gradtool.workloads.names import POINTS
+from gradtool.workloads.opening import load
+from gradtool.workloads.plan_files import PlanFile
+from gradtool.workloads.rewriting import Graph, Rewritten, mirror, model_of, recompute
+from gradtool.workloads.rewriting import frontier as frontier_of
+from gradtool.workloads.training import OnNode, TrainingGraph, training_graph
+
+if TYPE_CHECKING:
+    from gradtool.comparison.sides import Side
+    from gradtool.reports.shown import Compared, Explained, Frontier, Report
 
 Inputs = Mapping[str, np.ndarray[Any, Any]] | str | os.PathLike[str]
-
-
-def load(
-    source: str | os.PathLike[str],
-    *,
-    dims: Mapping[str, int] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    batch: int | None = None,
-    opset: int | None = None,
-) -> ir.Model:
-    """A model from a file (`-`: standard input), checked, typed and shaped.
-
-    `dims` gives sizes to symbols, `shapes` to whole inputs, `batch` to the leading symbol of the
-    first input.  An older model is raised to `opset`, to 18 at least.  Weights stay on disk until
-    they are needed.
-
-    Raises:
-        ModelError: the file is missing, damaged or not a valid model.
-        UsageError: a symbol or an input does not exist, or a size or opset contradicts the file.
-    """
-    register_shapes()
-    return io.load(
-        os.fspath(source),
-        dims=dims,
-        shapes=shapes,
-        batch=batch,
-        opset=opset,
-        keep_function=_has_rule,
-        rewrite=_fold,
-    )
-
-
-def initial_values(source: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """What a model's `training_info` computes for its initializers before the first step.
-
-    Raises:
-        ModelError: the file is missing, damaged or not a valid model.
-    """
-    from gradtool import backend
-    from gradtool.io import read, training_info
-
-    made = training_info.initial_model(read.from_file(read.existing_path(source)))
-    if made is None:
-        return {}
-    found = backend.prepare(made).run({})
-    return dict(zip((v.name for v in made.graph.output), found, strict=True))
-
-
-def _fold(model: ir.Model) -> None:
-    """Put composite calls back, with the sizes left open that were open when they were written.
-
-    Nodes that ask for gradients are replaced by them, and operators without a kernel that ONNX
-    defines by others by their definition.
-    """
-    strip_barriers(model)
-    expand_definitions(model, _has_kernel)
-    while is_inlined(model):  # a body may be known only once those before it are calls again
-        infer(model)
-        if not refold(model):
-            break
-        prune(model)
-    if any(is_contrib(node) for node in walk.nodes(model.graph)):
-        infer(model)
-        lower_contrib(model)
-    if any(is_gradient(node) for node in model.graph):
-        infer(model)
-        publish_gradients(model, lower_gradients(model))
-
-
-def _has_kernel(domain: str, name: str, version: int) -> bool:
-    return kernel.find(domain, name, version) is not None
-
-
-def _has_rule(domain: str, name: str) -> bool:
-    return gradients.find(domain, name, 1) is not None
 
 
 def grad(
@@ -193,89 +118,6 @@ def grad(
     )
 
 
-def save(
-    graph: Graph,
-    path: str | os.PathLike[str],
-    *,
-    force: bool = False,
-    external_data: Literal["auto", "always", "never"] = "auto",
-    functions: bool = False,
-    barrier: bool = False,
-    portable: bool = False,
-    stock: bool = False,
-    say: Callable[[str], object] | None = None,
-    own: bool = False,
-) -> tuple[Path, int]:
-    """Write a graph in standard operators, whole or not at all; returns path and bytes.
-
-    With `functions`, composites are calls of local functions instead of their bodies.  With
-    `barrier`, other runtimes compute again what is recomputed whatever their options, and `say` is
-    told of what they do not; else the file's metadata holds those that stock onnxruntime needs.
-    With `portable`, places of maxima are computed by plain operators, for runtimes whose MaxPool
-    has one output.
-    The graph is left as it is, unless it is the caller's `own` and of no more use: then no copy of
-    it is made.
-    What is written was checked: by ONNX's checker, and with `stock`, as the command line does, by
-    onnxruntime where it is installed.
-
-    Raises:
-        UsageError: the output exists and `force` is not given, or cannot be written.
-        InvalidResult: the graph is not valid, and was not written.
-    """
-    return io.save(
-        model_of(graph), path, force=force, external_data=external_data,
-        finish=_finish(functions=functions, barrier=barrier, portable=portable, say=say),
-        own=own, stock=stock, say=say,
-    )  # fmt: skip
-
-
-def save_split(
-    halves: Split,
-    paths: Sequence[str | os.PathLike[str]],
-    *,
-    force: bool = False,
-    external_data: Literal["auto", "always", "never"] = "auto",
-    functions: bool = False,
-    portable: bool = False,
-    stock: bool = False,
-    own: bool = False,
-    say: Callable[[str], object] | None = None,
-) -> list[tuple[Path, int]]:
-    """Write the two halves of a step, never a new one beside an old one; as `save` does.
-
-    Raises:
-        UsageError: an output exists and `force` is not given, or cannot be written.
-        InvalidResult: a half is not valid, and neither was written.
-    """
-    return io.save_together(
-        list(zip((halves.forward, halves.backward), paths, strict=True)),
-        force=force, external_data=external_data,
-        finish=_finish(functions=functions, portable=portable), own=own, stock=stock, say=say,
-    )  # fmt: skip
-
-
-def _finish(
-    *,
-    functions: bool,
-    portable: bool,
-    barrier: bool = False,
-    say: Callable[[str], object] | None = None,
-) -> Callable[[ir.Model], None]:
-    """What turns a graph into one of standard operators, on the copy that is written."""
-
-    def finish(model: ir.Model) -> None:
-        if any(is_update(node) for node in walk.nodes(model.graph)):
-            lower_updates(Builder(model))
-        if portable:
-            make_portable(model, Builder(model))
-        (localise if functions else inline)(model)
-        if barrier:
-            set_barriers(model, say=say)
-        ort_options.mark(model)
-
-    return finish
-
-
 def plan(graph: Graph, *, dims: Mapping[str, int] | None = None) -> Plan:
     """The memory plan of a training graph (or of a forward model alone), nothing recomputed.
 
@@ -313,10 +155,20 @@ def run(
 
     Raises:
         MissingData: an input or a weight is absent.
-        UsageError: the model has nothing of a name, or an array has another type or shape.
+        UsageError: the model has nothing of a name, or an array has another type or shape; or
+            stock onnxruntime is asked for what only our executor does.
         DeviceError: the device is missing or out of memory.
         Exhausted: a step goes on beyond `max_turns` or `max_dynamic`.
     """
+    if engine == "ort":
+        ignored = {
+            "device": device not in ("cpu", "auto"), "measure": measure, "check_nan": check_nan,
+            "check_arena": check_arena, "max_turns": max_turns is not None,
+            "max_dynamic": max_dynamic is not None,
+        }  # fmt: skip
+        given = [name for name, is_given in ignored.items() if is_given]
+        if given:
+            raise UsageError(f"engine='ort' runs on the CPU as it likes: leave out {some(given)}")
     model, arrays = fed(fetched(graph, fetch), inputs, seed, also=names(graph) if fetch else ())
     with limited(max_turns, max_dynamic):
         return step(
@@ -376,7 +228,7 @@ def read_inputs(model: ir.Model, inputs: Inputs, seed: int = 0) -> Mapping[str, 
         return sources.read(os.fspath(inputs))
     open_sizes = io.symbols(model)
     if open_sizes:
-        raise UsageError(f"sizes are open: {', '.join(open_sizes)}; give them with --dim NAME=SIZE")
+        raise OpenSizes(open_sizes)
     return sources.random(model, seed)
 
 
@@ -407,35 +259,136 @@ def split(graph: Graph) -> Split:
     return split_model(model_of(graph))
 
 
-def report(graphs: Sequence[Graph | Plan], names: Sequence[str] | None = None) -> Table:
-    """Planned memory of several graphs or plans side by side, as rows."""
+def report(graphs: Sequence[Graph | Plan], names: Sequence[str] | None = None) -> Report:
+    """Planned memory of several graphs or plans side by side: rows of numbers, printed as a table.
+
+    Raises:
+        UsageError: sizes of a graph are open, or there are more or fewer names than graphs.
+    """
+    from gradtool.reports.shown import Report
+
     plans = [g if isinstance(g, Plan) else plan(g) for g in graphs]
-    return plans_table(plans, names or [p.name for p in plans])
+    if names is not None and len(names) != len(plans):
+        raise UsageError(f"{len(names)} names for {len(plans)} graphs")
+    return Report.of(plans, names or [p.name for p in plans])
 
 
+def frontier(graph: Graph, points: int = POINTS, **options: Any) -> Frontier:
+    """The cheapest plans within several budgets, from the least peak found to keeping everything.
+
+    `options` are those of `recompute`, without a goal.  Each point has a `plan` and a `proof` with
+    its budget, extra work and bound; work never rises with the budget.
+
+    Raises:
+        UsageError: sizes are open that `dims` does not give, or there is no such strategy.
+    """
+    from gradtool.reports.shown import Frontier
+
+    found = frontier_of(graph, points, **options)
+    return Frontier(found.found, found.kept, found.state)
+
+
+def max_batch(
+    graph: Graph,
+    memory: str | int,
+    *,
+    plans: Sequence[str] = PLANS,
+    optimizer: str = "none",
+    dims: Mapping[str, int] | None = None,
+) -> dict[str, int]:
+    """By plan, the largest batch of a training graph whose step fits into a memory; 0 if none does.
+
+    `memory` is bytes or `8GiB`, the state of `optimizer` included; `plans` are strategies.
+
+    Raises:
+        UsageError: the batch is fixed, there is no such plan, or other sizes are open.
+    """
+    if optimizer != "none":
+        require_no_updates(model_of(graph))
+    return max_batch_of(model_of(graph), memory, plans=plans, optimizer=optimizer, dims=dims)
+
+
+def explain(
+    graph: Graph,
+    value: str,
+    *,
+    policy: str = "mirror",
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    dims: Mapping[str, int] | None = None,
+) -> Explained:
+    """Why mirroring keeps a value or computes it again, and what the latter would cost.
+
+    Options are those of `mirror`.
+
+    Raises:
+        UsageError: the graph has no such value, or sizes are open that `dims` does not give.
+    """
+    from gradtool.planning.recompute.explain import explain as explain_of
+    from gradtool.reports.shown import Explained
+
+    found = mirror(graph, policy=policy, keep=keep, drop=drop, dims=dims)
+    decision, schedule = found.planned.decision, found.planned.schedule
+    return Explained(explain_of(found.work.program, value, decision=decision, schedule=schedule))
+
+
+def compare(before: Side, now: Side, names: tuple[str, str] = ("before", "now")) -> Compared:
+    """What moved between two graphs, plans, or files that hold a plan, a report or a baseline.
+
+    `compare(…)["peak"]` is how many bytes the peak grew; printed, it is the tables of
+    `gradtool compare`.
+
+    Raises:
+        UsageError: sizes of a graph are open, or a file cannot be read.
+    """
+    from gradtool.comparison import compare as moved
+    from gradtool.comparison.sides import snapshot_of
+    from gradtool.reports.shown import Compared
+
+    return Compared(moved(snapshot_of(before, names[0]), snapshot_of(now, names[1])))
+
+
+def verify(
+    graph: Graph, inputs: Inputs = "random", by: str = "finite-diff", *, seed: int = 0
+) -> str:
+    """Run a training graph and check its gradients; a line that says how well they agree.
+
+    `by` is `finite-diff` (differences in float64), `ort` (stock onnxruntime) or `plans` (every
+    memory plan gives the same bits).
+
+    Raises:
+        GradtoolError: they disagree; the worst is named.
+        UsageError: there is no such check, or the graph draws at random.
+    """
+    from gradtool.exec.verify import checked
+
+    return checked(*fed(model_of(graph), inputs, seed), by)
+
+
+def save_plan(rewritten: Rewritten, path: str | os.PathLike[str], *, force: bool = False) -> int:
+    """Write the plan of what `mirror` or `recompute` returned; the bytes of the file.
+
+    Raises:
+        UsageError: the file exists without `force`, or cannot be written.
+    """
+    return plan_files.save(rewritten.work, rewritten.planned, path, force=force)
+
+
+def load_plan(path: str | os.PathLike[str]) -> PlanFile:
+    """A plan that was written, which `recompute` takes as its goal.
+
+    Raises:
+        UsageError: the file cannot be read or is no plan.
+    """
+    return plan_files.load(path)
+
+
+# fmt: off
 __all__ = [
-    "Plan",
-    "Result",
-    "Rewritten",
-    "Split",
-    "Table",
-    "TrainingGraph",
-    "fed",
-    "fetched",
-    "frontier",
-    "grad",
-    "initial_values",
-    "is_training_graph",
-    "load",
-    "mirror",
-    "model_of",
-    "names",
-    "plan",
-    "read_inputs",
-    "recompute",
-    "report",
-    "run",
-    "save",
-    "split",
-    "step",
+    "Budget", "Checkpoints", "Plan", "PlanFile", "Result", "Rewritten", "Slowdown", "Split",
+    "TrainingGraph", "compare", "explain", "fed", "fetched", "frontier", "grad",
+    "initial_values", "is_training_graph", "load", "load_plan", "max_batch", "mirror",
+    "model_of", "names", "plan", "read_inputs", "recompute", "report", "run", "save",
+    "save_plan", "save_split", "split", "step", "verify",
 ]
+# fmt: on

@@ -21,32 +21,33 @@ import onnx_ir as ir
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
 from gradtool import io, shapes
+from gradtool import kernels as registry
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
-from gradtool.exec import kernel as registry
+from gradtool.exec.binding import Bindings
 from gradtool.exec.device import Device
-from gradtool.exec.executor import Executor
-from gradtool.exec.run import parameters_of
-from gradtool.flatten import flatten
-from gradtool.functions.inference import register_shapes
+from gradtool.exec.store import Store
 from gradtool.io.definitions import expand_definitions
 from gradtool.passes.lower_contrib import lower_contrib
 from gradtool.passes.lower_gradient import lower_gradients
-from gradtool.planning.keep import keep
-from gradtool.text import suggest
+from gradtool.planning.no_recompute import no_recompute
+from gradtool.planning.plan import Plan
+from gradtool.program.flatten import flatten
+from gradtool.shapes.inference import register_shapes
+from gradtool.text.words import suggest
 
-MOST_EXECUTORS = 16
+MOST_BINDINGS = 16
 
 
 class Prepared(BackendRep):
-    """A model that is ready to run; one executor for each of the last sets of input sizes."""
+    """A model that is ready to run; one plan for each of the last sets of input sizes."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         register_shapes()
         self.model = io.from_proto(model)
         expand_definitions(self.model, _has_kernel)
         self.names = [v.name or "" for v in self.model.graph.inputs if not v.is_initializer()]
-        self._executors: dict[tuple[Any, ...], Executor] = {}
+        self._bindings = self._bound()
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:  # noqa: ARG002
         """The outputs, by position and by name. `inputs` are by position or by name too.
@@ -59,7 +60,11 @@ class Prepared(BackendRep):
         """
         held = self._held(inputs)
         given = _by_name(self.names, inputs)
-        executor = self._made(given, held) if held else self._executor(given)
+        model = feeds.with_values(self.model, held)
+        bindings = self._bound() if held else self._bindings
+        binding = bindings.find(given) or bindings.add(*_planned(model, given))
+        executor = binding.enter()
+        executor.rewind()
         for name, array in given.items():
             executor.set_input(name, array)
         with np.errstate(all="ignore"):
@@ -69,28 +74,9 @@ class Prepared(BackendRep):
         outputs: tuple[Any, ...] = namedtupledict("Outputs", names)(*found)
         return outputs
 
-    def _executor(self, given: Mapping[str, Any]) -> Executor:
-        key = tuple(_key(array) for array in given.values())
-        if key not in self._executors:
-            while len(self._executors) >= MOST_EXECUTORS:
-                del self._executors[next(iter(self._executors))]
-            self._executors[key] = self._made(given, {})
-        return self._executors[key]
-
-    def _made(self, given: Mapping[str, Any], held: Mapping[str, Any]) -> Executor:
-        """An executor for inputs of these sizes, and initializers that hold other arrays."""
-        model = feeds.with_values(self.model, dict(held)) if held else self.model.clone()
-        for value in model.graph.inputs:
-            array = given.get(value.name or "")
-            if isinstance(array, np.ndarray) and isinstance(value.type, ir.TensorType):
-                value.shape = ir.Shape(array.shape)
-            elif not isinstance(value.type, ir.TensorType):
-                value.shape = None
-        shapes.infer(model)
-        if lower_contrib(model):
-            shapes.infer(model)
-        lower_gradients(model)
-        return Executor(keep(flatten(model)), Device("cpu", np), parameters_of(model))
+    def _bound(self) -> Bindings:
+        """Plans for the latest input sizes, over one copy of the weights."""
+        return Bindings(Store(Device("cpu", np), self.model.graph.initializers), MOST_BINDINGS)
 
     def _held(self, inputs: Any) -> dict[str, Any]:
         """The arrays that are given by name for initializers."""
@@ -101,6 +87,22 @@ class Prepared(BackendRep):
             known = (*self.names, *initializers)
             raise UsageError(f"the model has no input {unknown[0]!r}{suggest(unknown[0], known)}")
         return {n: feeds.in_type_of(initializers[n], inputs[n], "inputs") for n in extra}
+
+
+def _planned(model: ir.Model, given: Mapping[str, Any]) -> tuple[Plan, ir.Model]:
+    """The plan of a model for inputs of these sizes, and the model that has them."""
+    model = model.clone()
+    for value in model.graph.inputs:
+        array = given.get(value.name or "")
+        if isinstance(array, np.ndarray) and isinstance(value.type, ir.TensorType):
+            value.shape = ir.Shape(array.shape)
+        elif not isinstance(value.type, ir.TensorType):
+            value.shape = None
+    shapes.infer(model)
+    if lower_contrib(model):
+        shapes.infer(model)
+    lower_gradients(model)
+    return no_recompute(flatten(model)), model
 
 
 def _has_kernel(domain: str, op: str, version: int) -> bool:

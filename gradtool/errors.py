@@ -3,14 +3,15 @@
     GradtoolError               1   a check, limit or verification failed
     ├── OverBudget              1   no schedule within a budget of memory
     ├── UsageError              2   a flag, a name or a configuration
+    │   └── OpenSizes           2   dynamic dimensions without a value
     ├── ModelError              2   a file that cannot be read, or is not a valid model
-    │   ├── ImpossibleShape     2   a value that no array can be (in `shape_limits`)
+    │   ├── ImpossibleShape     2   a value that no array can be (in `shapes.limits`)
     │   └── MissingData         2   weights or inputs that are needed and absent
     ├── NotDifferentiable       3   no gradient exists, or none is registered
     │   ├── UnsupportedGradient 3   one node, seen by a rule
     │   └── Unreachable         3   a value that the loss does not depend on
     ├── DeviceError             4   the device is missing or out of memory
-    ├── Exhausted               4   a step took all that it may (in `exec.allowance`)
+    ├── Exhausted               4   a step took all that it may (in `kernels.allowance`)
     └── InvalidResult          70   what was made is not a valid model: a bug in gradtool
 
 The number is the exit code. A message is one line: what, where, what to do.
@@ -18,7 +19,9 @@ The number is the exit code. A message is one line: what, where, what to do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class GradtoolError(Exception):
@@ -37,21 +40,44 @@ class UsageError(GradtoolError):
     exit_code = 2
 
 
+class OpenSizes(UsageError):
+    """Dynamic dimensions that nobody gave a value."""
+
+    def __init__(self, symbols: Sequence[str]) -> None:
+        named = ", ".join(repr(name) for name in symbols)
+        flags = " ".join(f"--dim {name}=N" for name in symbols)
+        if len(symbols) == 1:
+            batch = "--batch N or " if symbols[0] == "batch" else ""
+            super().__init__(f"dynamic dimension {named} has no value; give {batch}{flags}")
+        else:
+            super().__init__(f"dynamic dimensions {named} have no values; give {flags}")
+        self.symbols = tuple(symbols)
+
+
 class OverBudget(GradtoolError):
     """No schedule within a budget was found, or there is none.
 
     `reached` is the least peak that is known to be reachable, `least` one below which no schedule
-    is; both in bytes.  `order` are the steps that a schedule of the least peak found runs.
+    is; both in bytes.  `order` are the steps that a schedule of the least peak found runs,
+    `said` is what to say instead of the numbers.
     """
 
     def __init__(
-        self, budget: int, reached: int, least: int, *, proven: bool, order: Sequence[int] = ()
+        self,
+        budget: int,
+        reached: int,
+        least: int,
+        *,
+        proven: bool,
+        order: Sequence[int] = (),
+        said: str = "",
     ) -> None:
         self.budget, self.reached, self.least, self.proven = budget, reached, least, proven
         self.order = tuple(order)
         what = "no schedule fits into" if proven else "no schedule was found within"
         super().__init__(
-            f"{what} {budget} bytes: {reached} are known to suffice, below {least} there is none"
+            said
+            or f"{what} {budget} bytes: {reached} are known to suffice, below {least} there is none"
         )
 
 

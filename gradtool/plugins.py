@@ -45,7 +45,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _say(message: str) -> None:
-    from gradtool.reports.text import escape
+    from gradtool.text.names import escape
 
     if sys.stderr is not None:
         sys.stderr.write(f"gradtool: {escape(message)}\n")

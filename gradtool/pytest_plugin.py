@@ -76,8 +76,8 @@ def _checked(
 
     Or if there is no limit where one is `required`.
     """
+    from gradtool.check.limits import over_limits
     from gradtool.errors import GradtoolError
-    from gradtool.memory_limits import over_limits
 
     found: list[Metrics] = []
     try:

@@ -10,16 +10,17 @@ import onnx_ir as ir
 from cases import Case, Floats
 
 from gradtool import io
-from gradtool.attributes import arguments, attribute
-from gradtool.builder import Builder
-from gradtool.exec import kernel as registry
-from gradtool.exec.call import call, spec_of
+from gradtool import kernels as registry
+from gradtool.emit.builder import Builder
 from gradtool.exec.dynamic import _infer
-from gradtool.families import full_name, split_name
-from gradtool.flatten import _Flat
 from gradtool.functions.calls import expand, inline
-from gradtool.passes.backward import differentiate
-from gradtool.program import Spec, Step
+from gradtool.gradients.driver import differentiate
+from gradtool.graph.attributes import arguments, attribute
+from gradtool.graph.families import full_name, split_name
+from gradtool.graph.specs import Spec
+from gradtool.kernels.call import call, spec_of
+from gradtool.program import Step
+from gradtool.program.flatten import _Flat
 
 Feeds = dict[str, np.ndarray]
 
@@ -126,7 +127,7 @@ def evaluate(model: ir.Model, feeds: Feeds) -> Feeds:
             Spec(_concrete(v.shape, sizes), v.dtype.numpy()) if v.name else None
             for v in node.outputs
         ]
-        if not found.simple and any(s is not None and not _sized(s) for s in out):
+        if not found.allocating and any(s is not None and not _sized(s) for s in out):
             out = _sized_by_data(node, version, found, inputs, attributes)
         results = call(np, found, inputs, out, attributes)
         for value, spec, result in zip(node.outputs, out, results, strict=True):
@@ -332,7 +333,7 @@ def check_inplace(case: Case) -> None:
         version = model.graph.opset_imports.get(node.domain, 1)
         entry = registry.find(node.domain, node.op_type, version)
         assert entry is not None
-        if entry.simple:
+        if entry.allocating:
             continue
         for slot in entry.may_inplace:
             _check_slot(entry, slot, node, known)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import onnx_ir as ir
 
-from gradtool.names import Names
+from gradtool.graph.names import Names
 
 
 def recompute(model: ir.Model, dropped: Collection[str]) -> ir.Model:

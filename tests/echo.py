@@ -20,7 +20,7 @@ class Echo:
         self.needs = {
             s.name: set() if s.op in ("Shape", "Size") else self.data[s.name] for s in program.steps
         }
-        results = {program.root(v) for v in program.outputs}
+        results = {program.storage(v) for v in program.outputs}
         self.ends = [n for n in self.order if results & self.writes[n] or not self.ahead(n)]
 
     def mirrored(self):
@@ -49,7 +49,7 @@ class Echo:
             other = [n for n in self.order if self.needs[n] & values and n not in subgraph]
             if not other:
                 return subgraph
-            for reached in self.heads_of(other[0]):
+            for reached in self.cotangents_of(other[0]):
                 self.back(reached, subgraph)
 
     def leaving(self, subgraph, chosen):
@@ -81,10 +81,10 @@ class Echo:
         for source in self.sources(head) & self.may:
             self.back(source, subgraph)
 
-    def heads_of(self, name):
+    def cotangents_of(self, name):
         if name not in self.may or name in self.ends:
             return {name}
-        return {h for t in self.ahead(name) for h in self.heads_of(t)}
+        return {h for t in self.ahead(name) for h in self.cotangents_of(t)}
 
     def sources(self, name):
         return {self.writer[r] for r in self.data[name] if r in self.writer}
@@ -96,5 +96,5 @@ class Echo:
         return sum(self.program.values[v].spec.bytes for v in values)
 
     def _read(self, step):
-        roots = {self.program.root(v) for v in step.reads}
+        roots = {self.program.storage(v) for v in step.reads}
         return {r for r in roots if self.program.values[r].kind not in ("constant", "host")}

@@ -26,8 +26,8 @@ def least_extra(work, budget):
         for place, reads in enumerate(work.reads):
             if place in once or not alive.issuperset(reads):
                 continue
-            written = [r for r in work.writes[place] if r not in work.pinned or place not in done]
-            for after in subsets(alive, written, work.pinned):
+            written = [r for r in work.writes[place] if r not in work.live_out or place not in done]
+            for after in subsets(alive, written, work.live_out):
                 if bytes_during(work, place, alive, written, after) + simulator.fixed > budget:
                     continue
                 state = (
@@ -44,13 +44,13 @@ def least_extra(work, budget):
 
 def is_result(work, place):
     writes = work.writes[place]
-    return not work.pinned.isdisjoint(writes) or work.simulator.read.isdisjoint(writes)
+    return not work.live_out.isdisjoint(writes) or work.simulator.read.isdisjoint(writes)
 
 
-def subsets(alive, written, pinned):
+def subsets(alive, written, live_out):
     """What may be left after a step: all results, any others."""
-    passing = sorted((alive | set(written)) - pinned)
-    stay = (alive | set(written)) & pinned
+    passing = sorted((alive | set(written)) - live_out)
+    stay = (alive | set(written)) & live_out
     for size in range(len(passing) + 1):
         for kept in combinations(passing, size):
             yield frozenset(kept) | stay
@@ -63,7 +63,7 @@ def bytes_during(work, place, alive, written, after):
     made = [r for r in written if r in after or r not in simulator.read]
     held = {*reads, *made, *(alive & after)}
     size = sum(work.bytes[r] for r in held) + simulator.work[step]
-    takes = simulator.takes[step]
+    takes = simulator.donates[step]
     if takes and work.writes[place][0] in made and not after.issuperset(takes):
         size -= work.bytes[work.writes[place][0]]
     return size

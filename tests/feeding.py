@@ -55,15 +55,18 @@ def from_command_line(path: Path, feeds: Arrays) -> Arrays:
     """All results of a file, gradients by the names of their outputs."""
     named = path.with_suffix(".in.npz")
     np.savez(named, **feeds)
-    outs = [str(path.with_suffix(f".{what}.npz")) for what in ("g", "o")]
+    model = gt.load(path)
+    gradients, outputs = (path.with_suffix(f".{what}.npz") for what in ("g", "o"))
+    has_gradients = json.loads(model.metadata_props.get("gradtool.gradients", "{}"))
     code, said = command(
         "run", str(path), "--device", "cpu", "--inputs", str(named), "--force",
-        "--save-grads", outs[0], "--save-outputs", outs[1],
+        *(("--save-grads", str(gradients)) if has_gradients else ()),
+        "--save-outputs", str(outputs),
     )  # fmt: skip
     if code:
         raise GradtoolError(f"exit {code}: {said}")
-    with np.load(outs[0]) as gradients, np.load(outs[1]) as outputs:
-        return renamed(gt.load(path), dict(gradients), dict(outputs))
+    found = dict(np.load(gradients)) if has_gradients else {}
+    return renamed(model, found, dict(np.load(outputs)))
 
 
 def renamed(model: ir.Model, gradients: Mapping, outputs: Mapping) -> Arrays:

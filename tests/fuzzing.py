@@ -31,7 +31,7 @@ from graphs import parse
 from limited import Ended, ended, warm
 from mutation import mutant
 
-from gradtool.families import FAMILIES
+from gradtool.graph.families import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[1]
 ZOO = ROOT.parent / "shared" / "zoo" / "small"

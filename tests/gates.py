@@ -10,8 +10,8 @@ import numpy as np
 from conftest import build
 
 from gradtool.check import Case, Grown, Judged, Metrics, Outcome
-from gradtool.check.metrics import Operator, Tensor
 from gradtool.check.verdicts import Change
+from gradtool.comparison.metrics import Operator, Tensor
 from gradtool.reports.gate import GateRun
 
 CONFIG = """\

@@ -18,10 +18,11 @@ import onnx_ir as ir
 from cases import Case, Floats
 from checkers import build
 
-from gradtool.builder import Builder
-from gradtool.families import FAMILIES, full_name, split_name
-from gradtool.functions import DOMAIN, composites
-from gradtool.passes.backward import differentiate, reads
+from gradtool.emit.builder import Builder
+from gradtool.gradients.driver import differentiate
+from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.families import FAMILIES, full_name, split_name
+from gradtool.graph.reads import reads
 from gradtool.reports.facts import KEPT
 
 _SHAPES = ("Shape", "Size")

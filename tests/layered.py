@@ -7,7 +7,7 @@ from functools import cache
 
 from training_programs import chain
 
-from gradtool.plans import Workload
+from gradtool.workloads.plans import Workload
 
 
 def workload_of(program):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 from hypothesis import strategies as st
+
+from gradtool.planning.packing.problem import parts
 
 SMALL = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 5), st.integers(0, 3)), max_size=6)
 
@@ -47,3 +50,15 @@ def least(spans):
             tops.append((max(below, default=0) + size, first, last))
         best = min(best, max((top for top, _, _ in tops), default=0))
     return best
+
+
+def problems(spans):
+    """What shares no step with the rest."""
+    sizes, first, last = (np.array(c, dtype=np.int64) for c in columns(spans))
+    return list(parts(first, last, sizes))
+
+
+def problem(spans):
+    """Buffers none of which can be packed apart."""
+    (found,) = problems(spans)
+    return found

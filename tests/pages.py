@@ -7,11 +7,13 @@ import onnx
 import onnx_ir as ir
 from conftest import TINY, build, tiny_weights
 
-from gradtool import api, plans, shapes, strategies
+from gradtool import api, shapes
+from gradtool.graph.specs import Spec
 from gradtool.planning.plan import Buffer, Plan
-from gradtool.program import Datum, Program, Spec, Step
+from gradtool.program import Program, Step, Value
 from gradtool.reports.page_data import Page
 from gradtool.reports.plans import Row
+from gradtool.workloads import plans, strategies
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -53,8 +55,8 @@ def tiny_page() -> Page:
 def chain(steps: int, name=lambda number: f"layer/{number}/block/Relu") -> Plan:
     """A plan whose steps each write 4 KiB that the next one reads; weights of 64 KiB beside it."""
     end, spec = steps - 1, Spec((1024,), np.dtype("float32"))
-    values = [Datum("weights", Spec((16384,), np.dtype("float32")), "parameter")]
-    values += [Datum(f"{name(n)}_output_0", spec, "activation") for n in range(steps)]
+    values = [Value("weights", Spec((16384,), np.dtype("float32")), "parameter")]
+    values += [Value(f"{name(n)}_output_0", spec, "activation") for n in range(steps)]
     halves = ["forward" if n < steps // 2 else "backward" for n in range(steps)]
     nodes = [Step(name(n), "Relu", (n,), (n + 1,), {}, halves[n], name(n)) for n in range(steps)]
     buffers = [Buffer("weights", "parameters", 65536, 0, 0, end, (0,))]

@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from gradtool.exec import kernel
-from gradtool.program import Datum, Program, Spec, Step, View, contiguous
+from gradtool import kernels as kernel
+from gradtool.graph.specs import Spec, contiguous
+from gradtool.program import Program, Step, Value, View
 
 FLOAT = np.dtype(np.float32)
 
@@ -31,7 +32,7 @@ def program(
     """
     sizes, views, work = sizes or {}, views or {}, work or {}
     numbers: dict[str, int] = {}
-    values: list[Datum] = []
+    values: list[Value] = []
 
     def value(name: str, kind: str) -> int:
         if name in numbers:
@@ -41,7 +42,7 @@ def program(
         if name in views:
             view = View(value(views[name], kind), 0, contiguous(spec))
         numbers[name] = len(values)
-        values.append(Datum(name, spec, kind, view))
+        values.append(Value(name, spec, kind, view))
         return numbers[name]
 
     for name in parameters.split():

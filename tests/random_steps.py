@@ -7,7 +7,8 @@ from types import MappingProxyType
 import numpy as np
 from hypothesis import strategies as st
 
-from gradtool.program import Datum, Program, Spec, Step
+from gradtool.graph.specs import Spec
+from gradtool.program import Program, Step, Value
 
 BYTE = np.dtype(np.uint8)
 
@@ -22,7 +23,7 @@ def steps(draw, most=6):
         first = len(values)
         for _ in range(draw(st.sampled_from([1, 1, 1, 2]))):
             size = draw(st.sampled_from([1, 2, 3, 5]))
-            values.append(Datum(f"v{len(values)}", Spec((size,), BYTE), "activation"))
+            values.append(Value(f"v{len(values)}", Spec((size,), BYTE), "activation"))
         if draw(st.integers(0, 9)) == 0:
             outputs.append(first)
         made.append(

@@ -7,7 +7,8 @@ import json
 import onnx_ir as ir
 from graphs import parse
 
-from gradtool.passes.stages import HEADS, STAGE, is_hoisted
+from gradtool.graph.metadata import HEADS, STAGE
+from gradtool.graph.stages import is_hoisted
 
 FORWARD = "a = Exp (x) b = Tanh (x) y = Add (a, b)"
 

@@ -19,10 +19,10 @@ import onnx_ir as ir
 import gradtool as gt
 from gradtool import api
 from gradtool.exec.feeds import defaults, sizes
-from gradtool.exec.run import bound
 from gradtool.exec.verify import ORT_TOLERANCE, _results
 from gradtool.passes.barrier import is_clone
 from gradtool.passes.widen import widen
+from gradtool.program.bound import bound
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 LEVELS = {"default": {}, "bare": {"graph_optimization_level": "ORT_DISABLE_ALL"}}
@@ -180,7 +180,7 @@ def _problem(paths: list[Path], expected: Expected, options: Mapping[str, Any]) 
 
 def run(path: Path, feeds: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The outputs of a file in stock onnxruntime, by name."""
-    from gradtool.exec.ort_options import session
+    from gradtool.workloads.ort_options import session
 
     opened = session(str(path), {"intra_op_num_threads": 1, **options})
     names = [o.name for o in opened.get_outputs()]

@@ -167,7 +167,7 @@ def test_a_cyclic_graph(refused, model):
 def test_open_sizes(refused, tiny_model):
     message = refused(2, "run", tiny_model)
 
-    assert message == "sizes are open: batch; give them with --dim NAME=SIZE"
+    assert message == "dynamic dimension 'batch' has no value; give --batch N or --dim batch=N"
 
 
 def test_an_input_that_the_file_lacks(refused, tiny_model, tmp_path):

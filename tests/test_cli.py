@@ -4,7 +4,9 @@ import sys
 import gates
 import pytest
 
-from gradtool import __version__, api, cli
+from gradtool import __version__
+from gradtool.commands import group
+from gradtool.workloads import opening
 
 HEAVY = ("numpy", "onnx", "onnx_ir", "rich", "scipy", "onnxruntime", "sympy")
 IMPORTS = """
@@ -23,14 +25,14 @@ def imported_by(*arguments):
     return done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("command", [None, *cli.COMMANDS])
+@pytest.mark.parametrize("command", [None, *group.COMMANDS])
 def test_help_imports_nothing_heavy(command):
     arguments = [command, "--help"] if command else ["--help"]
 
     assert imported_by(*arguments) == "[] 0"
 
 
-@pytest.mark.parametrize("command", cli.COMMANDS)
+@pytest.mark.parametrize("command", group.COMMANDS)
 def test_every_command_has_a_page_of_help(run, command):
     outcome = run(command, "--help")
 
@@ -42,14 +44,34 @@ def test_every_command_has_a_page_of_help(run, command):
 def test_help_lists_every_command(run):
     outcome = run("--help")
 
-    assert all(f"  {name} " in outcome.out for name in cli.COMMANDS)
+    assert all(f"  {name} " in outcome.out for name in group.COMMANDS)
 
 
 def test_help_fits_eighty_columns(shell):
-    for name in cli.COMMANDS:
+    for name in group.COMMANDS:
         page = shell(name, "--help", COLUMNS="80").stdout.decode()
 
         assert max(map(len, page.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("columns", ["", "80", "100", "200", "60"])
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_the_page_of_help_is_what_click_prints(shell, flag, columns):
+    quick = shell(flag, COLUMNS=columns)
+    slow = shell("--color", "auto", flag, COLUMNS=columns)
+
+    assert (quick.returncode, quick.stdout, quick.stderr) == (0, slow.stdout, b"")
+
+
+def test_the_page_of_help_imports_no_library():
+    code = (
+        "import atexit, sys; from gradtool import cli;"
+        "atexit.register(lambda: print('click' in sys.modules, file=sys.stderr));"
+        "cli.main(['--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stderr == "False\n"
 
 
 def test_no_command_prints_the_help_and_is_an_error(run):
@@ -100,7 +122,7 @@ def raising(error):
 
 
 def test_an_interrupt_is_one_line_and_130(run, monkeypatch, tiny_model):
-    monkeypatch.setattr(api, "load", raising(KeyboardInterrupt()))
+    monkeypatch.setattr(opening, "load", raising(KeyboardInterrupt()))
 
     outcome = run("grad", tiny_model)
 
@@ -109,7 +131,7 @@ def test_an_interrupt_is_one_line_and_130(run, monkeypatch, tiny_model):
 
 @pytest.mark.parametrize("error", [RuntimeError("odd\nthing"), EOFError(), RecursionError("deep")])
 def test_a_bug_is_one_line_and_70(run, monkeypatch, tiny_model, error):
-    monkeypatch.setattr(api, "load", raising(error))
+    monkeypatch.setattr(opening, "load", raising(error))
 
     outcome = run("grad", tiny_model)
 
@@ -120,7 +142,7 @@ def test_a_bug_is_one_line_and_70(run, monkeypatch, tiny_model, error):
 
 
 def test_verbose_shows_the_traceback_of_a_bug(run, monkeypatch, tiny_model):
-    monkeypatch.setattr(api, "load", raising(RuntimeError("odd")))
+    monkeypatch.setattr(opening, "load", raising(RuntimeError("odd")))
 
     outcome = run("-v", "grad", tiny_model)
 
@@ -129,7 +151,7 @@ def test_verbose_shows_the_traceback_of_a_bug(run, monkeypatch, tiny_model):
 
 
 def test_no_memory_is_one_line_and_4(run, monkeypatch, tiny_model):
-    monkeypatch.setattr(api, "load", raising(MemoryError()))
+    monkeypatch.setattr(opening, "load", raising(MemoryError()))
 
     outcome = run("grad", tiny_model)
 
@@ -137,7 +159,7 @@ def test_no_memory_is_one_line_and_4(run, monkeypatch, tiny_model):
 
 
 def test_a_full_disk_is_one_line_and_2(run, monkeypatch, tiny_model):
-    monkeypatch.setattr(api, "load", raising(OSError(28, "No space left on device", "x.onnx")))
+    monkeypatch.setattr(opening, "load", raising(OSError(28, "No space left on device", "x.onnx")))
 
     outcome = run("grad", tiny_model)
 

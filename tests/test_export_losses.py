@@ -95,4 +95,4 @@ def test_learnable_numbers_are_trained_where_the_exporter_says_so():
     training = gt.grad(exports.loaded(case.exported(Scaled(), torch.randn(2, 4))))
 
     assert sorted(training.gradients) == ["layer.bias", "layer.weight", "scale"]
-    assert training.warnings == ("buffers taken as constants (ask by --wrt NAME): shift",)
+    assert training.warnings == ("buffers are not trained; --wrt NAME trains them: shift",)

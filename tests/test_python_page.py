@@ -7,15 +7,50 @@ import numpy as np
 import pytest
 
 import gradtool as gt
-from gradtool.exec.ort_options import session
+from gradtool.workloads.ort_options import session
 
 ROOT = Path(__file__).parents[1]
 
 
+def snippets(heading: str) -> list[str]:
+    """The blocks of code under a heading."""
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    section = page.split(f"## {heading}\n")[1].split("\n## ")[0]
+    return [part.split("```")[0] for part in section.split("```python\n")[1:]]
+
+
 def snippet(heading: str) -> str:
     """The first block of code under a heading."""
-    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    return page.split(f"## {heading}\n")[1].split("```python\n")[1].split("```")[0]
+    return snippets(heading)[0]
+
+
+@pytest.fixture
+def beside_samples(tmp_path, monkeypatch):
+    """A folder in which `samples/` is that of the project."""
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_session_trains_as_the_page_shows(beside_samples):
+    names = {"gt": gt, "np": np}
+    for block in snippets("Training"):
+        exec(compile(block, "docs/python.md", "exec"), names)  # noqa: S102
+
+    assert (beside_samples / "cnn.trained.onnx").exists()
+    assert {"stem.relu.out", "head.weight"} <= names["result"].gradients.keys()
+
+
+@pytest.mark.slow
+def test_plans_are_made_as_the_page_shows(beside_samples):
+    model = gt.load("samples/cnn.onnx", dims={"batch": 8})
+    names = {"gt": gt, "np": np, "training": gt.grad(model)}
+    for block in snippets("Less memory"):
+        code = block.replace("time_limit=30.0", "time_limit=1.0")
+        exec(compile(code, "docs/python.md", "exec"), names)  # noqa: S102
+
+    assert (beside_samples / "plan.json").exists()
+    assert names["less"].plan.peak < names["less"].kept.peak
 
 
 def test_the_learning_rate_of_the_page_is_one_that_every_runtime_takes(tmp_path):
@@ -25,7 +60,7 @@ def test_the_learning_rate_of_the_page_is_one_that_every_runtime_takes(tmp_path)
     model = gt.load(ROOT / "samples" / "cnn.onnx")
     names = {"gt": gt, "np": np, "json": json, "model": model, "inputs": inputs}
 
-    exec(compile(snippet("A whole step"), "docs/python.md", "exec"), names)  # noqa: S102
+    exec(compile(snippet("A whole step, one run at a time"), "docs/python.md", "exec"), names)  # noqa: S102
 
     gt.save(names["step"], tmp_path / "step.onnx")
     opened = session(str(tmp_path / "step.onnx"), {})

@@ -7,7 +7,7 @@ from random_loops import Draw
 pytest.importorskip("onnxruntime")
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", [*range(16), 26])
 def test_the_gradient_of_random_control_flow_is_valid_and_right(seed, tmp_path):
     proto = Draw(seed).model()
     reason = exclusion(proto)

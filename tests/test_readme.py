@@ -1,6 +1,7 @@
 """The README shows what the commands print today."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 import gradtool as gt
 from gradtool.passes.optimizer import OPTIMIZERS
@@ -26,6 +28,45 @@ def test_the_commands_in_the_readme_print_what_it_shows():
     )  # fmt: skip
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def example_model(batch):
+    """A model with the names that the example lines speak of."""
+    rng = np.random.default_rng(0)
+    nodes, weights = [], {}
+
+    def product(x, name, y):
+        weights[f"{name}.weight"] = rng.standard_normal((8, 8)).astype(np.float32)
+        nodes.append(helper.make_node("MatMul", [x, f"{name}.weight"], [y]))
+
+    product("x", "backbone.0", "backbone.product")
+    nodes.append(helper.make_node("Tanh", ["backbone.product"], ["backbone.out"]))
+    product("backbone.out", "layer4.0", "layer4.product")
+    nodes.append(helper.make_node("Tanh", ["layer4.product"], ["layer4.out"]))
+    for output in ("logits", "out", "aux"):
+        product("layer4.out", f"head.{output}", output)
+    graph = helper.make_graph(
+        nodes, "model",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [batch, 8])],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [batch, 8])
+         for name in ("logits", "out", "aux")],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def test_the_example_lines_run_in_sequence_as_they_stand(run, tmp_path):
+    onnx.save(example_model(4), tmp_path / "model.onnx")
+    for name in ("a.onnx", "b.onnx"):
+        onnx.save(example_model("batch"), tmp_path / name)
+    np.savez(tmp_path / "batch.npz", x=np.ones((4, 8), np.float32), labels=np.arange(4))
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^gradtool (.*?)(?: +#.*)?$", text, re.MULTILINE)
+
+    assert len(lines) > 10
+    for line in lines:
+        outcome = run(*shlex.split(line))
+        assert outcome.code == 0, (line, outcome.err)
 
 
 def losses_of_pytorch(optimizer, names):

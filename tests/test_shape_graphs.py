@@ -5,7 +5,7 @@ import pytest
 from shape_graphs import NAMES, SIZES, shape_graph
 
 import gradtool as gt
-from gradtool.flatten import flatten
+from gradtool.program.flatten import flatten
 
 MANY = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 1500)]
 

@@ -11,8 +11,8 @@ from random_programs import programs
 
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
-from gradtool.planning.keep import keep
-from gradtool.program import Spec
+from gradtool.graph.specs import Spec
+from gradtool.planning.no_recompute import no_recompute
 
 
 def backward_from(before, first):
@@ -62,7 +62,9 @@ def chain(layers, ops=("MatMul", "Sin"), sizes=None):
 
 def run(made):
     """The bytes of the outputs of a runnable program."""
-    executor = Executor(keep(made), open_device("cpu"), lambda _: np.full(16, 2, np.float32))
+    executor = Executor(
+        no_recompute(made), open_device("cpu"), lambda _: np.full(16, 2, np.float32)
+    )
     executor.set_input("x", np.linspace(-1, 1, 16, dtype=np.float32))
     executor.step()
     return {name: array.tobytes() for name, array in executor.outputs().items()}

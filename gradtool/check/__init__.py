@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gradtool.check.cases import Case
 from gradtool.check.choice import Choice
-from gradtool.check.growth import Grown, growth
 from gradtool.check.measuring import measure
-from gradtool.check.metrics import METRICS, Metrics
 from gradtool.check.verdicts import Judged, Outcome, Rules, judge, verdicts
+from gradtool.comparison.growth import Grown, growth
+from gradtool.comparison.metrics import METRICS, Metrics
 
 __all__ = [
     "METRICS",

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from gradtool.check.cases import Case
-from gradtool.check.metrics import Metrics
+from gradtool.comparison.metrics import Metrics
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.io import folders
 from gradtool.io.documents import read_document
+from gradtool.workloads.names import current
 
 SCHEMA_VERSION = 1
 SUFFIX = ".json"
@@ -52,7 +53,8 @@ def read(folder: Path, case: Case) -> Baseline | None:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     document = _document(path)
     metrics = Metrics.read(document, str(path))
-    return Baseline(metrics, {key: document.get(key) for key in case.made_for})
+    made_for = {key: document.get(key) for key in case.made_for}
+    return Baseline(metrics, {**made_for, "plan": current(str(made_for["plan"]))})
 
 
 def _document(path: Path) -> dict[str, Any]:

@@ -14,14 +14,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gradtool import __version__
 from gradtool.check.baselines import SCHEMA_VERSION
 from gradtool.check.cases import Case
 from gradtool.check.data_files import locations
-from gradtool.check.metrics import Metrics
+from gradtool.comparison.metrics import Metrics
 from gradtool.errors import UsageError
 from gradtool.io.documents import read_document
 from gradtool.plugins import KERNELS, LOSSES, RULES
+from gradtool.text.version import VERSION
 
 FOLDER = Path(".gradtool") / "cache"
 MOST_ENTRIES = 512
@@ -113,7 +113,7 @@ def _digest(path: Path) -> str:
 @cache
 def _standing() -> list[str]:
     """Versions of all that a plan may depend on, and a hash of our own sources."""
-    return [__version__, _sources(), *_versions()]
+    return [VERSION, _sources(), *_versions()]
 
 
 def _versions() -> Iterator[str]:

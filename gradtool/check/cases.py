@@ -13,7 +13,7 @@ from typing import Any
 from gradtool.check.choice import Choice
 from gradtool.check.thresholds import Threshold
 from gradtool.errors import UsageError
-from gradtool.text import suggest
+from gradtool.text.words import suggest
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._=,-]+\])?")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gradtool.plans import Strategy
+    from gradtool.workloads.plans import Strategy
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class Choice:
     """A strategy by name, or one of `mirror` with a policy, a budget, checkpoints, a plan file.
 
     `text` is what people call it; by default everything is kept.  `asked` are arguments of
-    `gradtool.asked.Asked`; `policy`, `keep` and `drop` those of mirroring; a plan file and the file
-    of a policy are relative paths.
+    `gradtool.workloads.options.RecomputeOptions`; `policy`, `keep` and `drop` those of mirroring;
+    a plan file and the file of a policy are relative paths.
     """
 
     text: str = "keep"
@@ -50,9 +50,9 @@ class Choice:
         Raises:
             UsageError: what was chosen cannot be read or does not go together.
         """
-        from gradtool import strategies
-        from gradtool.asked import Asked
         from gradtool.planning.recompute.policy import POLICIES, policy_named
+        from gradtool.workloads import strategies
+        from gradtool.workloads.options import RecomputeOptions
 
         if self.policy is not None:
             named = self.policy in POLICIES or not self.policy.endswith(".toml")
@@ -61,4 +61,4 @@ class Choice:
         asked = dict(self.asked)
         if "plan" in asked:
             asked["plan"] = folder / asked["plan"]
-        return Asked(**asked).plans()
+        return RecomputeOptions(**asked).plans()

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from gradtool.check.cases import Case
 from gradtool.check.choice import Choice
-from gradtool.check.metrics import METRICS, Metrics
+from gradtool.comparison.metrics import METRICS, Metrics
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from gradtool.plans import Planned, Workload
+    from gradtool.workloads.plans import Planned, Workload
 
 
 def measure(case: Case, *, run: bool = False) -> Metrics:
@@ -22,9 +22,9 @@ def measure(case: Case, *, run: bool = False) -> Metrics:
         GradtoolError: the model cannot be read, differentiated or planned, or sizes are open.
     """
     from gradtool import io
-    from gradtool.check.footprint import operators_of, tensors_of, why_kept
-    from gradtool.plans import workload
-    from gradtool.reports.breakdown import unsized
+    from gradtool.comparison.footprint import operators_of, tensors_of, why_kept
+    from gradtool.planning.breakdown import unsized
+    from gradtool.workloads.plans import workload
 
     training, plan, notes = _training(case)
     symbols = io.symbols(training)
@@ -62,29 +62,31 @@ def _training(case: Case) -> tuple[ir.Model, Choice, list[str]]:
     A forward model gets the updates of the plan's optimizer, as `gradtool recompute` gives it; the
     budget of a model that holds its gradients is for the state as well.
     """
-    from gradtool import api
-    from gradtool.passes.stages import require_no_updates
+    from gradtool.graph.stages import require_no_updates
+    from gradtool.passes.second_order import is_training_graph
+    from gradtool.workloads.opening import load
+    from gradtool.workloads.training import training_graph
 
-    loaded = api.load(case.path, dims=case.dims, shapes=case.shapes, batch=case.batch)
-    if api.is_training_graph(loaded) and not {"loss", "head_grads"} & case.gradient.keys():
+    loaded = load(case.path, dims=case.dims, shapes=case.shapes, batch=case.batch)
+    if is_training_graph(loaded) and not {"loss", "head_grads"} & case.gradient.keys():
         if case.plan.optimizer != "none":
             require_no_updates(loaded)
         return loaded, case.plan, []
-    made = api.grad(loaded, **case.gradient, optimizer=case.plan.optimizer)
+    made = training_graph(loaded, **case.gradient, optimizer=case.plan.optimizer)
     return made.model, case.plan.without_optimizer(), list(made.warnings)
 
 
 def _planned(work: Workload, found: Planned) -> dict[str, int | None]:
-    from gradtool.check.footprint import region_peaks
-    from gradtool.plans import extra_flops, total_flops
-    from gradtool.reports.plans import activation_bytes
+    from gradtool.comparison.footprint import region_peaks
+    from gradtool.planning.breakdown import activation_bytes
+    from gradtool.workloads.plans import extra_flops, total_flops
 
     plan = found.plan
     return {
         **region_peaks(plan),
         "peak": plan.peak,
         "total": plan.total,
-        "load": plan.load,
+        "load": plan.peak_live,
         "activations": activation_bytes(plan),
         "flops": total_flops(plan.program),
         "extra-flops": extra_flops(plan, work.kept),
@@ -95,10 +97,14 @@ def _planned(work: Workload, found: Planned) -> dict[str, int | None]:
 
 def _measured(work: Workload, found: Planned) -> dict[str, int | None]:
     """What a step takes that runs on the CPU, with inputs drawn at random."""
-    from gradtool import api
-    from gradtool.plans import write
+    from gradtool.exec import inputs
+    from gradtool.exec.run import execute
+    from gradtool.kernels.allowance import limited
+    from gradtool.workloads.plans import write
 
-    result = api.run(write(work, found), "random", device="cpu", measure=True)
+    model = write(work, found)
+    with limited(None, None):
+        result = execute(model, inputs.random(model, 0), measure=True)
     if result.measurement is None:
         return {}
     high = result.measurement.high_water

@@ -72,7 +72,7 @@ class Revision:
 
     def _before(self, case: Case, configuration: Path) -> Case | None:
         """The case of today with the path that its model had; None where there was no such case."""
-        from gradtool.config import load
+        from gradtool.check.config import load
 
         path = self._extract(configuration)
         if path is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from gradtool.check.metrics import METRICS, metric_named
+from gradtool.comparison.metrics import METRICS, metric_named
 from gradtool.errors import UsageError
-from gradtool.reports.text import escape, shorten
-from gradtool.reports.units import format_bytes, format_count, parse_bytes
+from gradtool.text.names import escape, shorten
+from gradtool.text.units import format_bytes, format_count, parse_bytes
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def parse_threshold(text: str) -> Threshold:
     if not colon:
         raise UsageError(f"'{shown}' is no rule: write METRIC:AMOUNT, as in peak:1%+1MiB")
     metric = metric_named(name.strip(), f"'{shown}'")
-    from gradtool.budgets.limits import parse_percent
+    from gradtool.workloads.budgets.limits import parse_percent
 
     share, amount = None, None
     for part in amounts.split("+"):

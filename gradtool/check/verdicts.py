@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from gradtool.check.baselines import Baseline
 from gradtool.check.cases import Case
-from gradtool.check.growth import Grown, growth
-from gradtool.check.metrics import METRICS, Metrics
 from gradtool.check.thresholds import Threshold, format_amount
+from gradtool.comparison.growth import Grown, growth
+from gradtool.comparison.metrics import METRICS, Metrics
 
 Verdict = Literal["ok", "improved", "updated", "grew", "over limit", "new", "stale", "error"]
 FAILED: tuple[Verdict, ...] = ("grew", "over limit", "new", "stale", "error")

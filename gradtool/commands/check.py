@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from gradtool.commands.call import Call, as_command
 from gradtool.commands.options import together
-from gradtool.commands.output import print_json, print_table
+from gradtool.commands.output import Reporter
 from gradtool.errors import UsageError
 
 _FLAGS = together(
@@ -34,11 +35,10 @@ _FLAGS = together(
 )  # fmt: skip
 
 
-@click.command("check")
+@as_command("check")
 @click.argument("names", metavar="[CASE]...", nargs=-1)
 @_FLAGS
-@click.pass_context
-def command(ctx: click.Context, /, *, names: tuple[str, ...], **flags: Any) -> None:  # fmt: skip
+def command(call: Call, /, *, names: tuple[str, ...], **flags: Any) -> int:  # fmt: skip
     """Fail if the training step of a model in this repository takes more memory than before.
 
     CASES are those of [tool.gradtool] in pyproject.toml, or of gradtool.toml: their names, or
@@ -48,28 +48,18 @@ def command(ctx: click.Context, /, *, names: tuple[str, ...], **flags: Any) -> N
     from gradtool.commands import checking, telling
     from gradtool.commands.configured import require
 
-    _refuse(flags)
-    config = require(ctx)
+    config = require(call)
     cases = chosen(config.cases, names)
     outputs = telling.parse_outputs(flags["outputs"])
     if flags["listing"]:
-        _list(ctx, config.baseline, cases, outputs)
-        return
-    gate = checking.judged(ctx, config, cases, flags)
-    telling.tell(ctx, gate, outputs)
-    ctx.exit(checking.exit_code(gate, zero=flags["exit_zero"]))
+        _list(call.reporter, config.baseline, cases, outputs)
+        return 0
+    gate = checking.judged(call.reporter, config, cases, flags)
+    telling.tell(call.reporter, gate, outputs)
+    return checking.exit_code(gate, zero=flags["exit_zero"])
 
 
-def _refuse(flags: dict[str, Any]) -> None:
-    """Raise UsageError for flags that do not go together."""
-    if flags["only_improved"] and not flags["update"]:
-        raise UsageError("--only-improved is of --update")
-    for other in ("update", "fail_on_stale"):
-        if flags["base"] is not None and flags[other]:
-            raise UsageError(f"--base and --{other.replace('_', '-')} do not go together")
-
-
-def _list(ctx: click.Context, folder: Any, cases: Any, outputs: dict[str, str]) -> None:
+def _list(reporter: Reporter, folder: Any, cases: Any, outputs: dict[str, str]) -> None:
     from gradtool.check.baselines import path_of
     from gradtool.reports.gate.tables import case_table
 
@@ -83,6 +73,6 @@ def _list(ctx: click.Context, folder: Any, cases: Any, outputs: dict[str, str]) 
              "limit": dict(case.limit), "recorded": found}
             for case, found in recorded
         ]  # fmt: skip
-        print_json({"schema_version": 1, "cases": listed})
+        reporter.json({"schema_version": 1, "cases": listed})
         return
-    print_table(ctx, case_table(recorded), forms[0])
+    reporter.table(case_table(recorded), forms[0])

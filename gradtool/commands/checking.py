@@ -8,25 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from gradtool.commands.output import color, say
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
     from gradtool.check.baselines import Baseline
     from gradtool.check.cases import Case
-    from gradtool.check.metrics import Metrics
+    from gradtool.check.config import Config
     from gradtool.check.revisions import Revision
     from gradtool.check.verdicts import Judged, Outcome, Rules
-    from gradtool.config import Config
+    from gradtool.commands.output import Reporter
+    from gradtool.comparison.metrics import Metrics
     from gradtool.reports.gate import GateRun
 
 Measured = list[tuple["Case", "Outcome", "Baseline | None"]]
 
 
 def judged(
-    ctx: click.Context, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
+    reporter: Reporter, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
 ) -> GateRun:
     """The cases measured, judged, and recorded where that is asked for."""
     from gradtool.check.thresholds import parse_threshold
@@ -40,9 +38,9 @@ def judged(
         base=flags["base"] or "",
     )
     if flags["base"] is not None:
-        found = _against(ctx, config, cases, flags)
+        found = _against(reporter, config, cases, flags)
     else:
-        outcomes = _outcomes(ctx, config, cases, flags)
+        outcomes = _outcomes(reporter, config, cases, flags)
         found = [
             _with_baseline(config, case, outcome, update=flags["update"])
             for case, outcome in zip(cases, outcomes, strict=True)
@@ -50,20 +48,19 @@ def judged(
     told = verdicts(found, rules)
     if flags["update"]:
         wanted = _wanted(found, rules, only_improved=flags["only_improved"])
-        told = _record(ctx, config, wanted, told)
-    _remarks(ctx, config, told, flags)
+        told = _record(reporter, config, wanted, told)
+    _remarks(reporter, config, told, flags)
     return GateRun(told, _place(config.path), rules.base)
 
 
 def _outcomes(
-    ctx: click.Context, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
+    reporter: Reporter, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
 ) -> list[Outcome]:
     from gradtool.check.cache import Cache
     from gradtool.check.jobs import outcomes
-    from gradtool.reports.progress import bar
 
     cache = None if flags["no_cache"] else Cache(config.folder)
-    with bar("planning cases", total=len(cases), color=color(ctx)) as shown:
+    with reporter.bar("planning cases", total=len(cases)) as shown:
         return outcomes(
             cases, run=flags["run"], jobs=flags["jobs"], cache=cache, advance=shown.advance
         )
@@ -90,7 +87,7 @@ def _with_baseline(
 
 
 def _against(
-    ctx: click.Context, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
+    reporter: Reporter, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
 ) -> Measured:
     """Outcomes beside those of the same cases with the files of another revision."""
     from gradtool.check.baselines import Baseline
@@ -100,7 +97,7 @@ def _against(
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         revision = Revision(flags["base"], config.folder, Path(folder))
         there, before = _earlier(revision, config.path, cases)
-        both = iter(_outcomes(ctx, config, [*cases, *there], flags))
+        both = iter(_outcomes(reporter, config, [*cases, *there], flags))
         now = [(case, next(both)) for case in cases]
         before.update(zip((case.name for case in there), both, strict=True))
     found: Measured = []
@@ -150,19 +147,19 @@ def _wanted(
 
 
 def _record(
-    ctx: click.Context,
+    reporter: Reporter,
     config: Config,
     wanted: Mapping[str, tuple[Case, Metrics]],
     told: Sequence[Judged],
 ) -> tuple[Judged, ...]:
     """Write baselines; cases that fail for nothing but their baseline now pass."""
     from gradtool.check import baselines
-    from gradtool.text import some
+    from gradtool.text.words import some
 
     changed = baselines.write(config.baseline, wanted.values())
     if changed:
         files = some([baselines.path_of(config.baseline, case).name for case in changed], 4)
-        say(ctx, f"recorded in {config.baseline}: {files}")
+        reporter.say(f"recorded in {config.baseline}: {files}")
     names = {case.name for case in changed}
     return tuple(
         replace(each, verdict="updated", reasons=(), grown=(), exit_code=0)
@@ -173,20 +170,20 @@ def _record(
 
 
 def _remarks(
-    ctx: click.Context, config: Config, told: Sequence[Judged], flags: Mapping[str, Any]
+    reporter: Reporter, config: Config, told: Sequence[Judged], flags: Mapping[str, Any]
 ) -> None:
     """What is to be said beside the verdicts."""
     from gradtool.check import baselines
 
     for each in told:
         for note in each.metrics.notes if each.metrics else ():
-            say(ctx, f"{each.case.name}: {note}")
+            reporter.say(f"{each.case.name}: {note}")
         if not each.failed:
             for reason in each.reasons:
-                say(ctx, f"{each.case.name}: {reason}")
+                reporter.say(f"{each.case.name}: {reason}")
     if flags["base"] is None:
         for name in baselines.orphans(config.baseline, config.cases):
-            say(ctx, f"{config.baseline / name}: is of no case; delete it")
+            reporter.say(f"{config.baseline / name}: is of no case; delete it")
 
 
 def _place(path: Path) -> str:

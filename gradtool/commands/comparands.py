@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from gradtool.errors import UsageError
+from gradtool.workloads.names import KEEP
 
 if TYPE_CHECKING:
+    from gradtool.commands.call import Call
     from gradtool.commands.workloads import Opened
-    from gradtool.comparison import Side
-    from gradtool.plans import Strategy
+    from gradtool.comparison import Snapshot
+    from gradtool.workloads.plans import Strategy
 
 SUFFIX = ".json"
-KEEP = "keep"
 
 
 def both_sides(
-    ctx: click.Context, sources: Sequence[str], options: Mapping[str, Any]
-) -> tuple[list[Side], list[Side]]:
+    call: Call, sources: Sequence[str], options: Mapping[str, Any]
+) -> tuple[list[Snapshot], list[Snapshot]]:
     """What was before and what is now; one model is both, under two plans.
 
     Raises:
@@ -30,61 +29,61 @@ def both_sides(
     if len(sources) > 2 or len(plans) > 2:
         raise UsageError("two are compared: give BEFORE and AFTER, and --plan twice at most")
     files = [source.endswith(SUFFIX) for source in sources]
-    if files and all(files) and plans:
-        raise UsageError("--plan is of models: the files hold what was planned")
     if len(sources) < 2:
-        return _one(ctx, sources, plans, options)
+        return _one(call, sources, plans, options)
     models = [s for s, is_file in zip(sources, files, strict=True) if not is_file]
     named = dict.fromkeys(filter(None, [options["model"], *models]))
-    opened = dict(zip(named, _opened(ctx, list(named), options), strict=True)) if named else {}
+    opened = dict(zip(named, _opened(call, list(named), options), strict=True)) if named else {}
     whose = opened.get(options["model"] or (models[0] if models else ""))
     chosen = plans * 2 if len(plans) == 1 else plans or [KEEP, KEEP]
     sides = [
-        _file_sides(source, whose) if is_file else [_planned(opened[source], plan, said=plans)]
+        _file_snapshots(source, whose) if is_file else [_planned(opened[source], plan, said=plans)]
         for source, is_file, plan in zip(sources, files, chosen, strict=True)
     ]
     return sides[0], sides[1]
 
 
 def _one(
-    ctx: click.Context, sources: Sequence[str], plans: Sequence[str], options: Mapping[str, Any]
-) -> tuple[list[Side], list[Side]]:
+    call: Call, sources: Sequence[str], plans: Sequence[str], options: Mapping[str, Any]
+) -> tuple[list[Snapshot], list[Snapshot]]:
     """One model under two plans, the first of which is to keep everything unless it is named."""
     if not plans or any(source.endswith(SUFFIX) for source in sources):
         raise UsageError("two are compared: give BEFORE and AFTER, or a model and --plan")
-    (opened,) = _opened(ctx, sources, options)
+    (opened,) = _opened(call, sources, options)
     first, second = plans if len(plans) == 2 else (KEEP, plans[0])
     return [_planned(opened, first, said=plans)], [_planned(opened, second, said=plans)]
 
 
-def _opened(ctx: click.Context, sources: Sequence[str], options: Mapping[str, Any]) -> list[Opened]:
+def _opened(call: Call, sources: Sequence[str], options: Mapping[str, Any]) -> list[Opened]:
     from gradtool.commands.workloads import open_workloads
 
     sizes = (options["dims"], options["shapes"], options["batch"])
-    return open_workloads(ctx, sources, sizes=sizes, options=dict(options))
+    return open_workloads(call, sources, sizes=sizes, options=dict(options))
 
 
-def _planned(opened: Opened, plan: str, *, said: Sequence[str]) -> Side:
+def _planned(opened: Opened, plan: str, *, said: Sequence[str]) -> Snapshot:
     """A model under a plan, which its name tells if plans were `said`."""
-    from gradtool.sides import of_plan
+    from gradtool.comparison.snapshots import of_plan
 
     found = _strategy(plan)(opened.work)
     name = f"{opened.name} ({plan})" if said else opened.name
     return of_plan(name, found.plan, opened.work.kept)
 
 
-def _file_sides(source: str, whose: Opened | None) -> list[Side]:
+def _file_snapshots(source: str, whose: Opened | None) -> list[Snapshot]:
     """What a file says; of a plan, with its model, all there is to know."""
-    from gradtool.sides import is_plan_file, of_plan, read_sides
+    from gradtool.comparison.snapshots import is_plan_file, of_plan, read_snapshots
 
     if whose is None or not is_plan_file(source):
-        return read_sides(source)
+        return read_snapshots(source)
     found = _strategy(source)(whose.work)
     return [of_plan(source, found.plan, whose.work.kept)]
 
 
 def _strategy(plan: str) -> Strategy:
-    from gradtool.asked import Asked
+    from gradtool.workloads.options import RecomputeOptions
 
-    asked = Asked(plan=plan) if plan.endswith(SUFFIX) else Asked(strategy=plan)
+    asked = (
+        RecomputeOptions(plan=plan) if plan.endswith(SUFFIX) else RecomputeOptions(strategy=plan)
+    )
     return asked.plans()

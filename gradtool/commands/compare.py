@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gradtool.commands.call import Call, as_command
 from gradtool.commands.options import (
     PATH,
     grad_options,
@@ -13,23 +14,23 @@ from gradtool.commands.options import (
     size_options,
     table_format_option,
 )
-from gradtool.commands.output import print_json, print_line, print_table, say
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
+    from gradtool.commands.output import Reporter
     from gradtool.comparison import Comparison
 
 SCHEMA_VERSION = 1
 
 
-@click.command("compare")
+@as_command("compare")
 @click.argument("sources", metavar="BEFORE [AFTER]", nargs=-1, type=PATH)
 @click.option(
     "--plan",
     "plans",
     multiple=True,
     metavar="NAME|FILE",
-    help="How to plan the models: once for both, or twice; a name is keep, none, mirror, "
+    help="How to plan the models: once for both, or twice; a name is keep, reorder, mirror, "
     "sqrt, segments, min-cut or optimal.  [default: keep]",
 )
 @click.option("--model", metavar="MODEL", type=PATH, help="The model that plans in files are of.")
@@ -50,9 +51,8 @@ SCHEMA_VERSION = 1
 @grad_options
 @optimizer_option
 @table_format_option
-@click.pass_context
 def command(
-    ctx: click.Context,
+    call: Call,
     /,
     *,
     sources: tuple[str, ...],
@@ -70,37 +70,39 @@ def command(
     from gradtool.commands.comparands import both_sides
     from gradtool.reports.comparison import comparison_json
 
-    before, now = both_sides(ctx, sources, options)
+    before, now = both_sides(call, sources, options)
     pairs = comparison.pairs(before, now)
     found = [comparison.compare(*pair) for pair in pairs]
     for sides, matched in zip((before, now), zip(*pairs, strict=True), strict=True):
         for name in comparison.alone(sides, matched):
-            say(ctx, f"{name}: only {'before' if sides is before else 'now'}, not compared")
+            call.reporter.say(
+                f"{name}: only {'before' if sides is before else 'now'}, not compared"
+            )
     if form == "json":
         documents = [comparison_json(each) for each in found]
-        print_json({"schema_version": SCHEMA_VERSION, "comparisons": documents})
+        call.reporter.json({"schema_version": SCHEMA_VERSION, "comparisons": documents})
         return
     for number, each in enumerate(found):
         if number:
-            print_line("")
-        _show(ctx, each, by, top, form)
+            call.reporter.line("")
+        _show(call.reporter, each, by, top, form)
 
 
-def _show(ctx: click.Context, found: Comparison, by: str | None, top: int, form: str) -> None:
+def _show(reporter: Reporter, found: Comparison, by: str | None, top: int, form: str) -> None:
     from gradtool.reports import comparison as reports
 
     if by is not None and by not in found.parts:
         raise UsageError(f"--by {by}: {'; '.join(found.unknown) or 'neither side knows it'}")
     if by is not None:
-        print_table(ctx, reports.part_table(found, by, top), form)
+        reporter.table(reports.part_table(found, by, top), form)
         return
     if form == "csv":
-        print_table(ctx, reports.totals_table(found), form)
+        reporter.table(reports.totals_table(found), form)
         return
     for number, table in enumerate(reports.tables(found, top)):
         if number:
-            print_line("")
-        print_table(ctx, table, form)
-    print_line("")
+            reporter.line("")
+        reporter.table(table, form)
+    reporter.line("")
     for line in reports.closing_lines(found):
-        print_line(line)
+        reporter.line(line)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
+from gradtool.commands.call import Call, as_command
+
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command("completion")
+@as_command("completion")
 @click.argument("shell", type=click.Choice(SHELLS))
-def command(shell: str) -> None:
+def command(_call: Call, /, *, shell: str) -> None:
     r"""Print the script that completes gradtool's commands and flags in SHELL.
 
     \b
@@ -19,9 +21,9 @@ def command(shell: str) -> None:
     """
     from click import shell_completion
 
-    from gradtool.cli import group
-
     kind = shell_completion.get_completion_class(shell)
     assert kind is not None  # noqa: S101 - SHELLS are click's own
-    script = kind(group, {}, "gradtool", "_GRADTOOL_COMPLETE")
+    script = kind(
+        click.get_current_context().find_root().command, {}, "gradtool", "_GRADTOOL_COMPLETE"
+    )
     click.echo(script.source_template % script.source_vars())

@@ -5,41 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from gradtool.config import Config
+    from gradtool.check.config import Config
+    from gradtool.commands.call import Call
 
 
-def configuration(ctx: click.Context) -> Config | None:
+def configuration(call: Call) -> Config | None:
     """The configuration given, or the one found here; None where there is none.
 
     Raises:
         UsageError: it holds a mistake.
     """
-    from gradtool import config
+    from gradtool.check import config
 
-    chosen = ctx.obj or {}
-    if chosen.get("no_config"):
+    if call.no_config:
         return None
-    given = chosen.get("config")
-    path = Path(given) if given is not None else config.find(Path.cwd())
+    path = config.find(Path.cwd()) if call.config is None else Path(call.config)
     return None if path is None else config.load(_short(path))
 
 
-def require(ctx: click.Context) -> Config:
+def require(call: Call) -> Config:
     """The configuration.
 
     Raises:
         UsageError: there is none, it has no case, or it holds a mistake.
     """
-    found = configuration(ctx)
+    found = configuration(call)
     if found is None:
         raise UsageError(
             "no configuration: gradtool init writes one, with a case for each model here; or name "
-            "a file with --config before the command"
+            "a file with --config"
         )
     if not found.cases:
         raise UsageError(f"{found.path}: has no [[case]]: gradtool init --force writes one")

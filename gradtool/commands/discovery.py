@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-from click.core import ParameterSource
-
-from gradtool.commands.output import say
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
     from gradtool.check.cases import Case
+    from gradtool.commands.call import Call
+    from gradtool.commands.output import Reporter
 
 Sizes = tuple[Sequence[str], Sequence[str], int | None]  # --dim, --shape, --batch
 
 LAST = Path(".gradtool") / "last.json"
-OURS = b"gradtool.gradients"  # metadata of every file with gradients that we write
 LOSS = ("loss", "labels", "head_grads")  # one choice: which value the gradients are of
 
 
@@ -41,7 +37,7 @@ class Meant:
 
 
 def meant(
-    ctx: click.Context,
+    call: Call,
     named: Sequence[str | None],
     sizes: Sizes,
     options: Mapping[str, Any],
@@ -59,12 +55,12 @@ def meant(
     sources = tuple(name for name in named if name is not None)
     if sources:
         return Meant(sources, sizes, dict(options))
-    cases = _cases(ctx)
+    cases = _cases(call)
     if not cases:
-        return Meant((_found(ctx),), sizes, dict(options))
+        return Meant((_found(call.reporter),), sizes, dict(options))
     taken = _sizes(cases[0], sizes) if sized else ((), (), None)
-    chosen = _options(ctx, cases[0])
-    _say_case(ctx, cases, taken, chosen)
+    chosen = _options(call.given, cases[0])
+    _say_case(call.reporter, cases, taken, chosen)
     merged = ([*sizes[0], *taken[0]], [*sizes[1], *taken[1]], sizes[2] or taken[2])
     return Meant((str(cases[0].path),), merged, {**options, **chosen})
 
@@ -82,27 +78,18 @@ def remember(path: str) -> None:
         return  # a folder that cannot be written to has no memory
 
 
-def is_ours(path: Path) -> bool:
-    """Whether we wrote this file: its metadata lies in it as plain text."""
-    try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return data.find(OURS) >= 0
-    except (OSError, ValueError):
-        return False
-
-
-def _cases(ctx: click.Context) -> Sequence[Case]:
+def _cases(call: Call) -> Sequence[Case]:
     """The cases of the configuration, all of one model; none where there is no configuration."""
     from gradtool.commands.configured import configuration
 
-    found = configuration(ctx)
+    found = configuration(call)
     if found is None:
         return ()
     paths = list(dict.fromkeys(str(case.path) for case in found.cases))
     if len(paths) > 1:
         raise UsageError(f"no MODEL given; the cases of {found.path} are of {', '.join(paths)}")
     if paths:
-        say(ctx, f"model: {paths[0]} (of the cases in {found.path})")
+        call.reporter.say(f"model: {paths[0]} (of the cases in {found.path})")
     return found.cases
 
 
@@ -119,15 +106,9 @@ def _sizes(case: Case, given: Sizes) -> Sizes:
     )
 
 
-def _options(ctx: click.Context, case: Case) -> dict[str, Any]:
+def _options(said: frozenset[str], case: Case) -> dict[str, Any]:
     """The options of a case, as flags, that the command line says nothing of."""
-    given = {
-        name
-        for name in ctx.params
-        if ctx.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)
-    }
-    if given.intersection(LOSS):
-        given.update(LOSS)
+    given = said.union(LOSS) if said.intersection(LOSS) else said
     return {
         name: _labels(value) if name == "labels" else value
         for name, value in case.gradient.items()
@@ -142,7 +123,7 @@ def _labels(found: str | Mapping[str, str]) -> list[str]:
 
 
 def _say_case(
-    ctx: click.Context, cases: Sequence[Case], sizes: Sizes, options: Mapping[str, Any]
+    reporter: Reporter, cases: Sequence[Case], sizes: Sizes, options: Mapping[str, Any]
 ) -> None:
     """Name the case that something is taken of, and what."""
     dims, shapes, batch = sizes
@@ -150,18 +131,20 @@ def _say_case(
     parts += [name.replace("_", "-") for name in sorted(options)]
     if parts:
         more = f", the first of {len(cases)}" if len(cases) > 1 else ""
-        say(ctx, f"case {cases[0].name!r}{more}: {', '.join(parts)}")
+        reporter.say(f"case {cases[0].name!r}{more}: {', '.join(parts)}")
 
 
-def _found(ctx: click.Context) -> str:
+def _found(reporter: Reporter) -> str:
     """The model of the last `grad` here, or the only one."""
     last = None if os.environ.get("CI") else _last()
     if last is not None:
-        say(ctx, f"model: {last} (the last 'gradtool grad' here)")
+        reporter.say(f"model: {last} (the last 'gradtool grad' here)")
         return last
+    from gradtool.io.ours import is_ours
+
     found = [str(path) for path in sorted(Path().glob("*.onnx")) if not is_ours(path)]
     if len(found) == 1:
-        say(ctx, f"model: {found[0]} (the only one here)")
+        reporter.say(f"model: {found[0]} (the only one here)")
         return found[0]
     if not found:
         raise UsageError("no MODEL given, and there is no .onnx file in this folder")

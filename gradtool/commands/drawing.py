@@ -2,78 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from gradtool.commands.output import color, print_json, print_line, print_table, say
 from gradtool.commands.plan_names import strategy_named
-from gradtool.commands.planning import SCHEMA_VERSION, plan, row
-from gradtool.errors import UsageError
+from gradtool.commands.plans import plan, show
+from gradtool.workloads.names import KEEP
 
 if TYPE_CHECKING:
+    from gradtool.commands.output import Reporter
     from gradtool.commands.workloads import Opened
-    from gradtool.plans import Planned
+    from gradtool.workloads.plans import Planned
 
-KEEP = "keep"
 USUAL = ("mirror", "sqrt")
 FILES = ("html", "trace")
 
 
-def asked(models: Sequence[str], by: str | None, options: Mapping[str, Any]) -> bool:
+def asked(options: Mapping[str, Any]) -> bool:
     """Whether a file is to be written; that it can be is checked before any work is done.
 
     Raises:
-        UsageError: flags do not go together, a file exists without `--force`, or its folder cannot
-            be written to.
+        UsageError: a file exists without `--force`, or its folder cannot be written to.
     """
     from gradtool.io import atomic
 
     paths = {f"--{kind}": options[kind] for kind in FILES if options[kind] is not None}
     if not paths:
-        for flag in ("plan", "frontier"):
-            if options[flag]:
-                raise UsageError(f"--{flag} is of --html{' and --trace' * (flag == 'plan')}")
         return False
-    if len(models) > 1:
-        raise UsageError("--html and --trace are for one model")
-    if by is not None:
-        raise UsageError("--by is of what is printed: leave out --html and --trace")
-    if options["frontier"] and options["html"] is None:
-        raise UsageError("--frontier is of --html")
     atomic.require_targets(paths, force=options["force"])
     return True
 
 
-def write(ctx: click.Context, opened: Opened, form: str, options: Mapping[str, Any]) -> None:
+def write(reporter: Reporter, opened: Opened, form: str, options: Mapping[str, Any]) -> None:
     """Plan a model in every way that is asked for, write the files, and print the plans."""
-    from gradtool.reports import plans as reports
     from gradtool.reports.html import html_page
     from gradtool.reports.page_data import Page
     from gradtool.reports.trace import planned_trace
-    from gradtool.reports.units import format_bytes
 
     names = dict.fromkeys((KEEP, *(options["plan"] or USUAL)))
-    found = plan(ctx, opened, [strategy_named(name) for name in names])
-    rows = [row(opened, each) for each in found]
+    plans = plan(reporter, opened, [strategy_named(name) for name in names])
     texts = {}
     if options["html"] is not None:
-        curve = _frontier(ctx, opened) if options["frontier"] else ()
-        page = Page(opened.name, rows, opened.dims, opened.assumed, curve)
+        curve = _frontier(reporter, opened) if options["frontier"] else ()
+        page = Page(opened.name, plans.rows, opened.dims, opened.assumed, curve)
         texts[options["html"]] = html_page(page)
     if options["trace"] is not None:
-        texts[options["trace"]] = planned_trace([each.plan for each in found], opened.name)
+        drawn = [each.plan for each in plans.found]
+        texts[options["trace"]] = planned_trace(drawn, opened.name)
     sizes = save(texts, force=options["force"])
-    notes = [note for each in found for note in each.notes]
     if form == "json":
-        document = reports.plans_json(rows, opened.dims, notes)
-        print_json({"schema_version": SCHEMA_VERSION, **document, "written": sizes})
-        return
-    print_table(ctx, reports.plans_table([rows]), form)
-    lines = [f"wrote {path} ({format_bytes(size)})" for path, size in sizes.items()]
-    for line in (*notes, *lines):
-        print_line(line) if form == "table" else say(ctx, line)
+        reporter.json({**plans.document(), "written": sizes})
+    else:
+        show(reporter, plans, form, sizes)
 
 
 def save(texts: Mapping[str, str], *, force: bool) -> dict[str, int]:
@@ -100,9 +80,8 @@ def _fill(content: bytes, file: Any) -> None:
     file.write(content)
 
 
-def _frontier(ctx: click.Context, opened: Opened) -> list[Planned]:
-    from gradtool.budgets.frontier import frontier
-    from gradtool.reports.progress import bar
+def _frontier(reporter: Reporter, opened: Opened) -> list[Planned]:
+    from gradtool.workloads.budgets.frontier import frontier
 
-    with bar(f"budgets of {opened.name}", color=color(ctx)):
+    with reporter.bar(f"budgets of {opened.name}"):
         return frontier(opened.work)

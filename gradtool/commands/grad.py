@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import meant, remember
 from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
@@ -18,14 +19,14 @@ from gradtool.commands.options import (
     portable_option,
     size_options,
 )
-from gradtool.commands.output import print_json, print_line, say
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from gradtool.passes.training import TrainingGraph
+    from gradtool.commands.output import Reporter
+    from gradtool.workloads.training import TrainingGraph
 
 
-@click.command("grad")
+@as_command("grad")
 @model_argument
 @click.option(
     "-o",
@@ -56,9 +57,8 @@ if TYPE_CHECKING:
 @grad_options
 @optimizer_option
 @format_option
-@click.pass_context
 def command(
-    ctx: click.Context,
+    call: Call,
     /,
     *,
     model: str | None,
@@ -79,20 +79,16 @@ def command(
 
     MODEL is an ONNX file (.onnx, or .onnxtxt as text), or - for standard input.
     """
-    from gradtool import api
-    from gradtool.io import atomic
-    from gradtool.io.save import STDOUT, require_stdout
+    from gradtool.commands.writing import require_models
+    from gradtool.passes.split import split as split_model
+    from gradtool.workloads.finishing import save, save_split
 
-    asked = meant(ctx, [model], (dims, shapes, batch), options, sized=False)
+    asked = meant(call, [model], (dims, shapes, batch), options, sized=False)
     targets = _targets(asked.source, output, split=split)
-    for target in targets:
-        if target == STDOUT:
-            require_stdout(external_data)
-        else:
-            atomic.target(target, force=force)
-    loaded = open_model(ctx, asked.source, dims, shapes, batch, opset)
-    training = differentiate(ctx, loaded, {**asked.options, "loss_seed": split})
-    halves = api.split(training) if split else None
+    force = require_models(asked.source, targets, external_data, force=force)
+    loaded = open_model(call.reporter, asked.source, dims, shapes, batch, opset)
+    training = differentiate(call.reporter, loaded, {**asked.options, "loss_seed": split})
+    halves = split_model(training.model) if split else None
     how: dict[str, Any] = {
         "force": force,
         "external_data": external_data,
@@ -100,15 +96,11 @@ def command(
         "portable": portable,
         "stock": True,
         "own": True,
-        "say": lambda line: say(ctx, line),
+        "say": call.reporter.say,
     }
-    written = (
-        api.save_split(halves, targets, **how)
-        if halves
-        else [api.save(training, targets[0], **how)]
-    )
+    written = save_split(halves, targets, **how) if halves else [save(training, targets[0], **how)]
     remember(asked.source)
-    _show(ctx, asked.source, training, written, form, halves.saved if halves else ())
+    _show(call.reporter, asked.source, training, written, form, halves.saved if halves else ())
 
 
 def _targets(source: str, output: str | None, *, split: bool) -> list[str]:
@@ -128,7 +120,7 @@ def _stem(path: str) -> str:
 
 
 def _show(
-    ctx: click.Context,
+    reporter: Reporter,
     source: str,
     training: TrainingGraph,
     written: list[tuple[Path, int]],
@@ -140,12 +132,12 @@ def _show(
     files = [(str(path), size) for path, size in written]
     to_stdout = files[0][0] == "-"
     if form == "json" and not to_stdout:
-        print_json(reports.training_json(training, source, files, saved))
+        reporter.json(reports.training_json(training, source, files, saved))
         return
     for line in reports.training_lines(training, source, files, saved):
         if to_stdout:
-            say(ctx, line)
+            reporter.say(line)
         else:
-            print_line(line)
+            reporter.line(line)
     if not to_stdout:
-        say(ctx, "next: gradtool mirror --report")
+        reporter.say("next: gradtool mirror --report")

@@ -7,23 +7,24 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gradtool.commands.call import Call, as_command
 from gradtool.commands.options import PATH
-from gradtool.commands.output import print_line, print_table, say
 
 if TYPE_CHECKING:
     from gradtool.check.cases import Case
-    from gradtool.check.metrics import Metrics
+    from gradtool.commands.output import Reporter
     from gradtool.commands.starting import Started
+    from gradtool.comparison.metrics import Metrics
 
 
-@click.command("init")
+@as_command("init")
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=PATH)
 @click.option(
     "--plan",
     default="mirror",
     show_default=True,
     metavar="NAME|FILE",
-    help="The plan to check: keep, none, mirror, sqrt, segments, min-cut, optimal, or a "
+    help="The plan to check: keep, reorder, mirror, sqrt, segments, min-cut, optimal, or a "
     "file that recompute wrote.",
 )
 @click.option(
@@ -35,9 +36,8 @@ if TYPE_CHECKING:
 )
 @click.option("--no-baseline", is_flag=True, help="Write the configuration only.")
 @click.option("--force", is_flag=True, help="Replace the configuration that is there.")
-@click.pass_context
 def command(
-    ctx: click.Context,
+    call: Call,
     /,
     *,
     models: tuple[str, ...],
@@ -53,38 +53,38 @@ def command(
     """
     from gradtool.commands import starting
 
-    path = starting.target(ctx, force=force)
-    started = starting.start(ctx, path, models or starting.found(), plan, dims)
+    path = starting.target(call.config, force=force)
+    started = starting.start(call.reporter, path, models or starting.found(), plan, dims)
     text = starting.text_of(path, started)
-    recorded = [] if no_baseline else _recordable(ctx, started)
+    recorded = [] if no_baseline else _recordable(call.reporter, started)
     _record(path, recorded)
     starting.write(path, text)
-    _tell(ctx, path, started, recorded)
+    _tell(call.reporter, path, started, recorded)
 
 
-def _recordable(ctx: click.Context, started: Started) -> list[tuple[Case, Metrics]]:
+def _recordable(reporter: Reporter, started: Started) -> list[tuple[Case, Metrics]]:
     """The cases that a baseline can be written of: their plans do not depend on the clock."""
     for case, metrics in started.cases:
         if metrics.cut_short:
-            say(ctx, f"{case.name}: no baseline: its plan was cut short by time")
+            reporter.say(f"{case.name}: no baseline: its plan was cut short by time")
     return [pair for pair in started.cases if not pair[1].cut_short]
 
 
 def _record(path: Path, recorded: list[tuple[Case, Metrics]]) -> None:
     from gradtool.check import baselines
-    from gradtool.config.settings import BASELINE
+    from gradtool.check.config.settings import BASELINE
 
     baselines.write(path.parent / BASELINE, recorded)
 
 
 def _tell(
-    ctx: click.Context, path: Path, started: Started, recorded: list[tuple[Case, Metrics]]
+    reporter: Reporter, path: Path, started: Started, recorded: list[tuple[Case, Metrics]]
 ) -> None:
-    from gradtool.config.settings import BASELINE
+    from gradtool.check.config.settings import BASELINE
     from gradtool.reports.gate.tables import verdict_table
-    from gradtool.text import count
+    from gradtool.text.words import count
 
     with_baseline = f", {count(len(recorded), 'baseline')} in {BASELINE}" if recorded else ""
-    print_table(ctx, verdict_table(started.judged))
-    print_line(f"wrote {path}: {count(len(started.cases), 'case')}{with_baseline}")
-    say(ctx, f"next: git add {path}{f' {BASELINE}' if recorded else ''}; then gradtool check")
+    reporter.table(verdict_table(started.judged))
+    reporter.line(f"wrote {path}: {count(len(started.cases), 'case')}{with_baseline}")
+    reporter.say(f"next: git add {path}{f' {BASELINE}' if recorded else ''}; then gradtool check")

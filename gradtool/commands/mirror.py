@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import meant
 from gradtool.commands.options import (
     PATH,
@@ -19,10 +20,10 @@ from gradtool.commands.options import (
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
-    from gradtool.plans import Strategy
+    from gradtool.workloads.plans import Strategy
 
 
-@click.command("mirror")
+@as_command("mirror")
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=PATH)
 @click.option("--report", is_flag=True, help="Print the plans side by side; write nothing.")
 @click.option(
@@ -49,9 +50,8 @@ if TYPE_CHECKING:
 @grad_options
 @optimizer_option
 @table_format_option
-@click.pass_context
 def command(
-    ctx: click.Context,
+    call: Call,
     /,
     *,
     models: tuple[str, ...],
@@ -73,54 +73,32 @@ def command(
     """
     from functools import partial
 
-    from gradtool import strategies
-    from gradtool.commands import comparing, planning, writing
+    from gradtool.commands import comparing, plans, writing
     from gradtool.commands.workloads import open_workloads
     from gradtool.planning.recompute.policy import policy_named
+    from gradtool.workloads import strategies
+    from gradtool.workloads.names import KEEP
 
-    _refuse(report=report, models=models, explain=explain, checkpoints=checkpoints, **options)
+    if len(models) > 1 and not report:
+        raise UsageError("several models are for --report")
     chosen = partial(strategies.mirror, policy=policy_named(policy), keep=keep, drop=drop)
-    asked = meant(ctx, models, (dims, shapes, batch), options)
+    asked = meant(call, models, (dims, shapes, batch), options)
     if not report and explain is None:
-        writing.require_target(asked.source, "mirror", options)
-    opened = open_workloads(ctx, asked.sources, sizes=asked.sizes, options=asked.options)
+        options["force"] = writing.require_target(asked.source, "mirror", options)
+    opened = open_workloads(call, asked.sources, sizes=asked.sizes, options=asked.options)
     if explain is not None:
-        planning.explain(ctx, opened[0], chosen, explain, options["form"])
+        plans.explain(call.reporter, opened[0], chosen, explain, options["form"])
         return
     if not report:
-        writing.write(ctx, opened[0], chosen, "mirror", options)
+        writing.write(call.reporter, opened[0], chosen, "mirror", options)
         return
     listed: dict[str, Strategy] = {
-        strategies.KEEP: strategies.keep,
+        KEEP: strategies.keep,
         "mirror": chosen,
         "sqrt": strategies.sqrt,
         "optimal": strategies.optimal,
     }
     if checkpoints:
-        names = planning.checkpoint_names(checkpoints)
+        names = plans.checkpoint_names(checkpoints)
         listed["checkpoints"] = partial(strategies.checkpoints, names=names)
-    comparing.report(ctx, opened, listed, options)
-
-
-def _refuse(
-    *,
-    report: bool,
-    models: tuple[str, ...],
-    explain: str | None,
-    checkpoints: tuple[str, ...],
-    **options: Any,
-) -> None:
-    """Raise UsageError for flags that do not go together."""
-    if (report or explain is not None) and options["output"] is not None:
-        flag = "--report" if report else "--explain"
-        raise UsageError(f"{flag} writes nothing: leave out -o")
-    if explain is not None and options["form"] not in ("table", "json"):
-        raise UsageError("--explain is printed as a table or as json")
-    if options["memory"] is not None and options["by"] != "plan":
-        raise UsageError("--memory is of the table of plans: leave out --by")
-    if len(models) > 1 and not (report and explain is None):
-        raise UsageError("several models are for --report")
-    if checkpoints and not report:
-        raise UsageError("--checkpoints is of mirror --report and of gradtool recompute")
-    if not report and (options["memory"] is not None or options["by"] != "plan"):
-        raise UsageError("--memory and --by are of mirror --report")
+    comparing.report(call.reporter, opened, listed, options)

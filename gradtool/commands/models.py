@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from gradtool.commands.output import say, say_table
+from gradtool.commands.together import GRADIENT
 from gradtool.errors import UsageError
+from gradtool.graph.metadata import GRADIENTS
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from gradtool.passes.training import TrainingGraph
+    from gradtool.commands.output import Reporter
+    from gradtool.workloads.training import TrainingGraph
 
 
 def open_model(
-    ctx: click.Context,
+    reporter: Reporter,
     source: str,
     dims: Sequence[str] = (),
     shapes: Sequence[str] = (),
@@ -26,10 +27,10 @@ def open_model(
     opset: int | None = None,
 ) -> ir.Model:
     """Load a model with the flags of `size_options`, at least at `opset`."""
-    from gradtool import api
     from gradtool.io import parse_dim, parse_shape
+    from gradtool.workloads.opening import load
 
-    loaded = api.load(
+    loaded = load(
         source,
         dims=_unique(map(parse_dim, dims), "--dim"),
         shapes=_unique(map(parse_shape, shapes), "--shape"),
@@ -37,12 +38,12 @@ def open_model(
         opset=opset,
     )
     for line in loaded.meta.get("gradtool.left_aside", ()):
-        say(ctx, f"left aside: {line}")
+        reporter.say(f"left aside: {line}")
     raised = loaded.meta.get("gradtool.raised_from")
     if raised:
         version = loaded.graph.opset_imports.get("", 0)
         why = "the gradient rules need it" if opset is None else "asked for"
-        say(ctx, f"raised from opset {raised} to {version}: {why}")
+        reporter.say(f"raised from opset {raised} to {version}: {why}")
     return loaded
 
 
@@ -55,28 +56,44 @@ def _unique(pairs: Iterable[tuple[str, Any]], flag: str) -> dict[str, Any]:
     return found
 
 
-def training_of(ctx: click.Context, loaded: ir.Model, options: dict[str, Any]) -> ir.Model:
+def training_of(reporter: Reporter, loaded: ir.Model, options: dict[str, Any]) -> ir.Model:
     """The training graph of a model: itself if it holds gradients and no loss is named."""
-    if _is_differentiated(loaded, options):
+    if is_differentiated(loaded, options):
         if options.get("update", "none") != "none":
             from gradtool.passes.second_order import require_loss
 
             require_loss(loaded, options["update"])
         return loaded
-    made = differentiate(ctx, loaded, options)
+    made = differentiate(reporter, loaded, options)
     from gradtool.reports.training import parameters_said
 
     optimizer = f"   optimizer: {options['update']}" if made.updates else ""
-    say(ctx, f"loss: {made.loss_said}   parameters: {parameters_said(made)}{optimizer}")
+    reporter.say(f"loss: {made.loss_said}   parameters: {parameters_said(made)}{optimizer}")
     return made.model
 
 
-def _is_differentiated(loaded: ir.Model, options: Mapping[str, Any]) -> bool:
-    """Whether a model holds its gradients, and none of them is to be differentiated again."""
-    from gradtool import api
+def refuse_gradient_flags(given: Collection[str], why: str) -> None:
+    """Refuse the flags of a gradient where none is built.
 
-    named = options["loss"] not in ("auto", ["auto"]) or options["head_grads"]
-    return api.is_training_graph(loaded) and not named
+    Raises:
+        UsageError: naming the first of them.
+    """
+    for name in GRADIENT.split():
+        if name in given:
+            raise UsageError(f"--{name.replace('_', '-')} changes nothing: {why}")
+
+
+def has_gradients(model: ir.Model) -> bool:
+    """Whether a graph returns gradients."""
+    return bool(json.loads(model.metadata_props.get(GRADIENTS, "{}")))
+
+
+def is_differentiated(loaded: ir.Model, options: Mapping[str, Any]) -> bool:
+    """Whether a model holds its gradients, and none of them is to be differentiated again."""
+    from gradtool.passes.second_order import is_training_graph
+
+    named = tuple(options["loss"]) not in ((), ("auto",)) or options["head_grads"]
+    return is_training_graph(loaded) and not named
 
 
 def with_state(loaded: ir.Model, options: dict[str, Any]) -> dict[str, Any]:
@@ -88,26 +105,26 @@ def with_state(loaded: ir.Model, options: dict[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: the model holds updates already.
     """
-    from gradtool.passes.stages import require_no_updates
+    from gradtool.graph.stages import require_no_updates
 
     given = options.get("optimizer", "none")
     if given == "none":
         return options
-    if _is_differentiated(loaded, options):
+    if is_differentiated(loaded, options):
         require_no_updates(loaded)
         return options
     return options | {"optimizer": "none", "update": given}
 
 
-def differentiate(ctx: click.Context, model: ir.Model, options: dict[str, Any]) -> TrainingGraph:
-    """`api.grad` with the flags of `grad_options`; operators in its way are shown as a table."""
-    from gradtool import api
-    from gradtool.passes.backward import Offenders
+def differentiate(reporter: Reporter, model: ir.Model, options: dict[str, Any]) -> TrainingGraph:
+    """The training graph that flags ask for; operators in its way are shown as a table."""
+    from gradtool.gradients.driver import Offenders
+    from gradtool.workloads.training import training_graph
 
     try:
-        made = api.grad(
+        made = training_graph(
             model,
-            loss=options["loss"],
+            loss=list(options["loss"]) or "auto",
             labels=_labels(options["labels"]),
             wrt=expand(options["wrt"]) if options["wrt"] else None,
             no_grad=expand(options["no_grad"]),
@@ -124,10 +141,12 @@ def differentiate(ctx: click.Context, model: ir.Model, options: dict[str, Any]) 
     except Offenders as error:
         from gradtool.reports.training import offenders_table
 
-        say_table(ctx, offenders_table(error.rows))
+        reporter.explain(offenders_table(error.rows))
         raise
+    if options["labels"] and not made.labels:
+        raise UsageError(f"--labels {options['labels'][0]}: the loss takes no labels")
     for warning in made.warnings:
-        say(ctx, f"warning: {warning}")
+        reporter.say(f"warning: {warning}")
     return made
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import click
 
+from gradtool.commands.call import Call, as_command
 from gradtool.commands.models import open_model
 from gradtool.commands.options import model_argument, size_options, table_format_option
-from gradtool.commands.output import print_json, print_line, print_table
+from gradtool.commands.output import Reporter
 from gradtool.errors import NotDifferentiable
 
 
-@click.command("ops")
+@as_command("ops")
 @model_argument
 @click.option("--missing", is_flag=True, help="Show only what has no rule or no kernel.")
 @click.option("--template", metavar="OP", help="Print a gradient rule to start from.")
 @size_options
 @table_format_option
-@click.pass_context
 def command(
-    ctx: click.Context,
+    call: Call,
     /,
     *,
     model: str | None,
@@ -36,23 +36,23 @@ def command(
     from gradtool.reports import operators
 
     if template is not None:
-        _print_template(template)
+        _print_template(call.reporter, template)
         return
     if model is None:
         entries = operators.unregistered() if missing else operators.registered()
         if form == "json":
-            print_json(operators.registered_json(entries))
+            call.reporter.json(operators.registered_json(entries))
         else:
-            print_table(ctx, operators.registered_table(entries, full=form != "table"), form)
+            call.reporter.table(operators.registered_table(entries, full=form != "table"), form)
         return
-    rows = operators.uses(open_model(ctx, model, dims, shapes, batch))
+    rows = operators.uses(open_model(call.reporter, model, dims, shapes, batch))
     shown = [row for row in rows if row.lacks] if missing else rows
     if form == "json":
-        print_json(operators.uses_json(shown, model))
+        call.reporter.json(operators.uses_json(shown, model))
     elif shown or form == "csv":
-        print_table(ctx, operators.uses_table(shown), form)
+        call.reporter.table(operators.uses_table(shown), form)
     else:
-        print_line("nothing is missing")
+        call.reporter.line("nothing is missing")
     without = [f"{row.op} ({row.nodes})" for row in rows if row.gradient == "no"]
     if without:
         raise NotDifferentiable(f"no gradient rule for {', '.join(without)}")
@@ -77,10 +77,10 @@ def {function}(op, node, dy):
 '''
 
 
-def _print_template(name: str) -> None:
+def _print_template(reporter: Reporter, name: str) -> None:
     import re
 
-    from gradtool.families import split_name
+    from gradtool.graph.families import split_name
 
     domain, op = split_name(name)
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|\W", "_", op).lower()
@@ -93,7 +93,7 @@ def _print_template(name: str) -> None:
         gradients=", ".join(f"d{name}" for name in inputs),
     )
     for line in text.splitlines():
-        print_line(line)
+        reporter.line(line)
 
 
 def _formal_inputs(domain: str, op: str) -> list[str]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
+
+from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.workloads.names import current
+from gradtool.workloads.options import GradOptions, Option, options_of
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -36,40 +40,65 @@ size_options = together(
 )  # fmt: skip
 
 
-def _losses(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> Any:
-    return list(given) or "auto"
+def memory_size(_ctx: click.Context, _param: click.Parameter, given: str | None) -> int | None:
+    """`8GiB` as bytes."""
+    if given is None:
+        return None
+    from gradtool.text.units import parse_bytes
+
+    return parse_bytes(given)
 
 
-grad_options = together(
-    click.option("--loss", multiple=True, metavar="[WEIGHT*]NAME|KIND[:OUTPUT][@axis=N]",
-                 callback=_losses,
-                 help="The loss: a value, or ce, mse, l1, smooth-l1, huber, bce, bce-logits, nll, "
-                      "kl, mean, sum, or pkg.mod:function; several are added; @axis=N is that of "
-                      "the classes.  [default: auto]"),
-    click.option("--labels", multiple=True, metavar="[OUTPUT=]NAME",
-                 help="The name of the input that holds the labels.  [default: labels]"),
-    click.option("--wrt", multiple=True, metavar="GLOB|@FILE",
-                 help="Differentiate by these values; default: every parameter."),
-    click.option("--no-grad", multiple=True, metavar="GLOB|@FILE",
-                 help="Let no gradient flow into these values."),
-    click.option("--input-grad", multiple=True, metavar="GLOB|@FILE",
-                 help="Differentiate by these float inputs as well."),
-    click.option("--head-grads", is_flag=True,
-                 help="No loss: an input per output carries its gradient."),
-    click.option("--accumulate", type=click.Choice(["chain", "sum"]), default="chain",
-                 show_default=True, help="Add gradients as they appear, or all at once."),
-    click.option("--train-mode", is_flag=True,
-                 help="Turn BatchNormalization and Dropout to training."),
-    click.option("--ste", is_flag=True,
-                 help="Let gradients straight through quantisation, as if it did not round."),
-    click.option("--grad-buffers", is_flag=True,
-                 help="Add each gradient to an input of its shape (micro-batches)."),
-)  # fmt: skip
+def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) -> float | None:
+    if given is None:
+        return None
+    from gradtool.workloads.budgets.limits import parse_seconds
+
+    return parse_seconds(given)
+
+
+class Named(click.Choice[str]):
+    """A choice of names, of which an earlier one is taken too."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(current(value), param, ctx)
+
+
+def flag(option: Option, *more: str) -> Decorator:
+    """An option of a record as one of a command; `more` are further flags, or its parameter."""
+    how: dict[str, Any] = {"metavar": option.metavar, "help": option.help}
+    if option.kind in ("flag", "texts"):
+        how["is_flag" if option.kind == "flag" else "multiple"] = True
+    elif option.default is not None:
+        how |= {"default": option.default, "show_default": True}
+    if option.kind in _TYPES:
+        how["type"] = _TYPES[option.kind](option)
+    if option.kind in _CALLBACKS:
+        how["callback"] = _CALLBACKS[option.kind]
+    if option.shown:
+        how["help"] += f"  [default: {option.shown}]"
+    return click.option(option.flag, *more, **how)
+
+
+_TYPES: Mapping[str, Callable[[Option], click.ParamType[Any]]] = {
+    "choice": lambda option: click.Choice(option.choices),
+    "plan": lambda option: Named(option.choices),
+    "whole": lambda option: click.IntRange(option.least, option.most),
+    "path": lambda _: PATH,
+}
+_CALLBACKS = {"seconds": _seconds, "bytes": memory_size}
+
+
+def flags(record: type[Any]) -> Decorator:
+    """The options of a record, in its order."""
+    return together(*map(flag, options_of(record).values()))
+
+
+grad_options = flags(GradOptions)
 
 optimizer_option = click.option(
     "--optimizer", "update",
-    type=click.Choice(["none", "sgd", "momentum", "adam", "adamw", "adagrad"]),
-    default="none", show_default=True,
+    type=click.Choice(OPTIMIZERS), default="none", show_default=True,
     help="Update the parameters in place of returning their gradients. The learning rate is an "
          "input, lr; what is else as in PyTorch: momentum 0.9, betas 0.9 and 0.999, eps 1e-8 "
          "(adagrad 1e-10), weight decay 0.01 (adamw).",
@@ -90,15 +119,6 @@ table_format_option = click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "markdown"]), default="table",
     show_default=True, help="For people, for machines, for a spreadsheet, for a page.",
 )  # fmt: skip
-
-
-def memory_size(_ctx: click.Context, _param: click.Parameter, given: str | None) -> int | None:
-    """`8GiB` as bytes."""
-    if given is None:
-        return None
-    from gradtool.reports.units import parse_bytes
-
-    return parse_bytes(given)
 
 
 plan_table_options = together(

@@ -4,65 +4,91 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 if TYPE_CHECKING:
     from gradtool.reports.console import Color
-    from gradtool.reports.table import Table
+    from gradtool.reports.progress import Bar
+    from gradtool.text.table import Table
 
 
-def say(ctx: click.Context, message: str) -> None:
-    """A remark on stderr, unless --quiet."""
-    if not (ctx.obj or {}).get("quiet"):
-        _write_line(message, sys.stderr)
+@dataclass(frozen=True)
+class Reporter:
+    """Where a command writes; a quiet one leaves remarks out, a verbose one says how."""
+
+    color: Color = "auto"
+    quiet: bool = False
+    verbose: int = 0
+
+    def say(self, message: str) -> None:
+        """A remark."""
+        if not self.quiet:
+            _write_line(message, sys.stderr)
+
+    def line(self, text: str) -> None:
+        """A line of a result; names in it cannot command the terminal."""
+        _write_line(text, sys.stdout)
+
+    def remark(self, text: str, form: str = "table") -> None:
+        """A line of a result for people: beside a result for machines it is a remark."""
+        if form == "table":
+            self.line(text)
+        else:
+            self.say(text)
+
+    def json(self, document: dict[str, Any]) -> None:
+        """A result for machines."""
+        from gradtool.text.names import json_text
+
+        click.echo(json_text(document))
+
+    def table(self, table: Table, form: str = "table") -> None:
+        """A table of a result, as `table`, `csv` or `markdown`."""
+        from gradtool.text import table as tables
+
+        if form == "table":
+            from gradtool.reports.console import stdout_console
+
+            tables.render(table, stdout_console(self.color))
+            return
+        self.text(tables.csv(table) if form == "csv" else tables.markdown(table))
+
+    def text(self, text: str) -> None:
+        """A result that is a text of its own, with its line ends."""
+        from gradtool.text.names import fit
+
+        click.echo(fit(text, _encoding(sys.stdout)), nl=False)
+
+    def explain(self, table: Table) -> None:
+        """A table that explains an error, on stderr."""
+        from gradtool.reports.console import stderr_console
+        from gradtool.text.table import render
+
+        render(table, stderr_console(self.color))
+
+    def bar(self, description: str, total: int | None = None) -> AbstractContextManager[Bar]:
+        """How far a task is, on terminals."""
+        from gradtool.reports.progress import bar
+
+        return bar(description, total, color=self.color)
+
+    def draws(self) -> bool:
+        """Whether stdout has the characters of timelines."""
+        from gradtool.reports.console import draws, stdout_console
+
+        return draws(stdout_console(self.color))
 
 
-def print_line(text: str) -> None:
-    """A line of a result; names in it cannot command the terminal."""
-    _write_line(text, sys.stdout)
-
-
-def print_json(document: dict[str, Any]) -> None:
-    """A result for machines."""
-    from gradtool.reports.text import json_text
-
-    click.echo(json_text(document))
-
-
-def print_table(ctx: click.Context, table: Table, form: str = "table") -> None:
-    """A table of a result, as `table`, `csv` or `markdown`."""
-    from gradtool.reports import table as tables
-
-    if form == "table":
-        from gradtool.reports.console import stdout_console
-
-        tables.render(table, stdout_console(color(ctx)))
-        return
-    from gradtool.reports.text import fit
-
-    text = tables.csv(table) if form == "csv" else tables.markdown(table)
-    click.echo(fit(text, _encoding(sys.stdout)), nl=False)
-
-
-def say_table(ctx: click.Context, table: Table) -> None:
-    """A table that explains an error, on stderr."""
-    from gradtool.reports.console import stderr_console
-    from gradtool.reports.table import render
-
-    render(table, stderr_console(color(ctx)))
-
-
-def color(ctx: click.Context) -> Color:
-    """The value of `--color`."""
-    found: Color = (ctx.obj or {}).get("color", "auto")
-    return found
+SILENT = Reporter(quiet=True)
 
 
 def _write_line(text: str, stream: TextIO | None) -> None:
     """Write a line, on a terminal in as many as it takes."""
-    from gradtool.reports.text import escape, fit, wrapped
+    from gradtool.text.names import escape, fit, wrapped
 
     line = fit(escape(text), _encoding(stream))
     for part in wrapped(line, _width(stream)):

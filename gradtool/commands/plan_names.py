@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from gradtool.errors import UsageError
+from gradtool.workloads.names import PLANS, current
 
 if TYPE_CHECKING:
-    from gradtool.plans import Planned, Strategy, Workload
+    from gradtool.workloads.plans import Planned, Strategy, Workload
 
-PLANS = ("keep", "none", "mirror", "sqrt", "segments", "min-cut", "optimal")
 SUFFIX = ".json"
 METAVAR = "|".join((*PLANS, f"FILE{SUFFIX}"))
 
@@ -23,9 +23,9 @@ def plan_name(_ctx: click.Context, _param: click.Parameter, given: str) -> str:
     Raises:
         UsageError: there is no such plan.
     """
-    if given in PLANS or given.endswith(SUFFIX):
-        return given
-    from gradtool.text import suggest
+    if current(given) in PLANS or given.endswith(SUFFIX):
+        return current(given)
+    from gradtool.text.words import suggest
 
     raise UsageError(
         f"no plan {given!r}{suggest(given, PLANS)}; there are {', '.join(PLANS)}, and files that "
@@ -46,11 +46,11 @@ def strategy_named(name: str) -> Strategy:
     Raises:
         UsageError: the file cannot be read.
     """
-    from gradtool.asked import Asked
+    from gradtool.workloads.options import RecomputeOptions
 
     if not name.endswith(SUFFIX):
-        return Asked(strategy=name).plans()
-    from_file = Asked(plan=name).plans()
+        return RecomputeOptions(strategy=name).plans()
+    from_file = RecomputeOptions(plan=name).plans()
 
     def named(work: Workload) -> Planned:
         found = from_file(work)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 from gradtool.commands import budgeting, threads
+from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import meant
 from gradtool.commands.options import (
     grad_options,
@@ -17,29 +16,16 @@ from gradtool.commands.options import (
 )
 
 
-@click.command("recompute")
+@as_command("recompute")
 @model_argument
-@click.option(
-    "--checkpoints",
-    multiple=True,
-    metavar="NAMES|@FILE",
-    help="Keep these values only, and compute again what lies between them.",
-)
-@click.option(
-    "--strategy",
-    type=click.Choice(["none", "mirror", "sqrt", "segments", "min-cut", "optimal"]),
-    help="What to compute again; none: only the order of the steps changes; min-cut, optimal: what "
-    "saves most for the work, by a quick or a thorough search.",
-)
 @budgeting.budget_options
 @threads.option
 @write_options
 @size_options
 @grad_options
 @table_format_option
-@click.pass_context
 def command(
-    ctx: click.Context,
+    call: Call,
     /,
     *,
     model: str | None,
@@ -60,13 +46,13 @@ def command(
     began = perf_counter()
     goal = budgeting.goal_of(options)
     if goal not in curves.SHOWN:
-        budgeting.asked(options).plans()
-    asked = meant(ctx, [model], (dims, shapes, batch), options)
+        budgeting.asked({**options, "optimizer": "none"}).plans()
+    asked = meant(call, [model], (dims, shapes, batch), options)
     if goal not in curves.SHOWN:
-        writing.require_target(asked.source, "recompute", options)
-    (opened,) = open_workloads(ctx, asked.sources, sizes=asked.sizes, options=asked.options)
+        options["force"] = writing.require_target(asked.source, "recompute", options)
+    (opened,) = open_workloads(call, asked.sources, sizes=asked.sizes, options=asked.options)
     chosen = budgeting.within_limit(opened.options, perf_counter() - began)
     if goal in curves.SHOWN:
-        curves.SHOWN[goal](ctx, opened, {**options, "seconds": chosen["seconds"]})
+        curves.SHOWN[goal](call.reporter, opened, {**options, "time_limit": chosen["time_limit"]})
     else:
-        writing.write(ctx, opened, budgeting.asked(chosen).plans(), "recompute", options)
+        writing.write(call.reporter, opened, budgeting.asked(chosen).plans(), "recompute", options)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradtool.commands import drawing, plan_names
+from gradtool.commands.call import Call, as_command
 from gradtool.commands.options import (
     PATH,
     grad_options,
@@ -15,18 +16,17 @@ from gradtool.commands.options import (
     size_options,
     table_format_option,
 )
-from gradtool.commands.output import color, print_json, print_line, print_table, say
-from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
+    from gradtool.commands.output import Reporter
     from gradtool.commands.workloads import Opened
-    from gradtool.passes.savings import Saving
+    from gradtool.workloads.savings import Saving
 
 SCHEMA_VERSION = 1
 WIDTH = 78  # columns of the timeline
 
 
-@click.command("report")
+@as_command("report")
 @click.argument("models", metavar="[MODEL]...", nargs=-1, type=PATH)
 @click.option(
     "--by",
@@ -71,9 +71,8 @@ WIDTH = 78  # columns of the timeline
 @grad_options
 @optimizer_option
 @table_format_option
-@click.pass_context
 def command(
-    ctx: click.Context,
+    call: Call,
     /,
     *,
     models: tuple[str, ...],
@@ -93,43 +92,42 @@ def command(
     from gradtool.commands.workloads import open_workloads
     from gradtool.reports.memory import plans_table
 
-    if by and len(models) > 1:
-        raise UsageError("--by is for one model")
-    drawn = drawing.asked(models, by, options)
-    opened = open_workloads(ctx, models, sizes=(dims, shapes, batch), options=options)
+    drawn = drawing.asked(options)
+    opened = open_workloads(call, models, sizes=(dims, shapes, batch), options=options)
     if drawn:
-        drawing.write(ctx, opened[0], form, options)
+        drawing.write(call.reporter, opened[0], form, options)
         return
     if form == "json":
-        print_json(
-            {"schema_version": SCHEMA_VERSION, "models": [_json(ctx, each) for each in opened]}
+        call.reporter.json(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "models": [_json(call.reporter, each) for each in opened],
+            }
         )
         return
     if len(opened) > 1:
         names = [each.name for each in opened]
-        print_table(ctx, plans_table([each.work.kept for each in opened], names), form)
+        call.reporter.table(plans_table([each.work.kept for each in opened], names), form)
     else:
-        _show(ctx, opened[0], by, top, form)
+        _show(call.reporter, opened[0], by, top, form)
     for each in opened:
-        _say_unsized(ctx, each, form)
+        _say_unsized(call.reporter, each, form)
 
 
-def _savings(ctx: click.Context, opened: Opened) -> tuple[Saving, ...]:
+def _savings(reporter: Reporter, opened: Opened) -> tuple[Saving, ...]:
     """What keeping less of forward saves in a model, before anything is planned."""
-    from gradtool.passes.savings import savings
-    from gradtool.reports.progress import bar
+    from gradtool.workloads.savings import savings
 
-    with bar(f"weighing what {opened.name} keeps", color=color(ctx)):
+    with reporter.bar(f"weighing what {opened.name} keeps"):
         return savings(opened.training, dims=opened.assumed)
 
 
-def _show(ctx: click.Context, opened: Opened, by: str | None, top: int, form: str) -> None:
+def _show(reporter: Reporter, opened: Opened, by: str | None, top: int, form: str) -> None:
     from gradtool.reports import breakdown, memory, savings
-    from gradtool.reports.console import draws, stdout_console
 
     plan = opened.work.kept
     if by or form == "csv":
-        print_table(ctx, breakdown.by(plan, by or "region", top), form)
+        reporter.table(breakdown.by(plan, by or "region", top), form)
         return
     regions = memory.by_region(plan)
     regions = replace(regions, footer=regions.footer.removesuffix(memory.footer([plan])))
@@ -137,42 +135,40 @@ def _show(ctx: click.Context, opened: Opened, by: str | None, top: int, form: st
     if form == "markdown":
         regions = replace(regions, title=memory.summary(plan))
     else:
-        print_line(memory.summary(plan))
-        print_line("")
-    print_table(ctx, regions, form)
-    print_line("")
+        reporter.line(memory.summary(plan))
+        reporter.line("")
+    reporter.table(regions, form)
+    reporter.line("")
     if form == "table":
-        drawn = draws(stdout_console(color(ctx)))
-        for line in memory.timeline(plan, WIDTH, unicode=drawn).splitlines():
-            print_line(f" {line}")
-        print_line("")
-    print_table(ctx, savings.table(_savings(ctx, opened)), form)
-    print_line("")
-    print_table(ctx, tensors, form)
+        for line in memory.timeline(plan, WIDTH, unicode=reporter.draws()).splitlines():
+            reporter.line(f" {line}")
+        reporter.line("")
+    saved = _savings(reporter, opened)
+    if savings.moved(saved):
+        reporter.table(savings.table(saved), form)
+        reporter.line("")
+    reporter.table(tensors, form)
 
 
-def _say_unsized(ctx: click.Context, opened: Opened, form: str) -> None:
-    from gradtool.reports.breakdown import unsized
+def _say_unsized(reporter: Reporter, opened: Opened, form: str) -> None:
+    from gradtool.planning.breakdown import unsized
 
     counts = unsized(opened.work.kept.program)
     if not counts:
         return
     listed = ", ".join(f"{op} ({count})" for op, count in counts.items())
     line = f"{opened.name}: not counted, their sizes depend on data: results of {listed}"
-    if form == "table":
-        print_line(line)
-    else:
-        say(ctx, line)
+    reporter.remark(line, form)
 
 
-def _json(ctx: click.Context, opened: Opened) -> dict[str, Any]:
+def _json(reporter: Reporter, opened: Opened) -> dict[str, Any]:
+    from gradtool.planning.breakdown import unsized
     from gradtool.reports import savings
-    from gradtool.reports.breakdown import unsized
     from gradtool.reports.memory import plan_json
 
     document = plan_json(opened.work.kept, opened.name, opened.dims)
     del document["schema_version"]
     document["assumed"] = dict(opened.assumed)
     document["unsized"] = unsized(opened.work.kept.program)
-    document["savings"] = savings.rows_json(_savings(ctx, opened))
+    document["savings"] = savings.rows_json(_savings(reporter, opened))
     return document

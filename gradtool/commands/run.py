@@ -2,57 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gradtool.commands import drawing, plan_names, threads
-from gradtool.commands.discovery import meant
-from gradtool.commands.models import expand, label_names, open_model, training_of
+from gradtool.commands.call import Call, as_command
+from gradtool.commands.discovery import Meant, meant
+from gradtool.commands.models import (
+    expand,
+    has_gradients,
+    is_differentiated,
+    label_names,
+    open_model,
+    refuse_gradient_flags,
+    training_of,
+)
 from gradtool.commands.options import (
     PATH,
+    flags,
     format_option,
     grad_options,
-    memory_size,
     model_argument,
     optimizer_option,
     size_options,
 )
-from gradtool.commands.output import color, print_json, print_line, print_table, say
+from gradtool.commands.output import SILENT
 from gradtool.errors import UsageError
-from gradtool.limits import DEFAULT
+from gradtool.workloads.options import RunOptions
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx_ir as ir
 
+    from gradtool.commands.output import Reporter
 
-@click.command("run")
+    Arrays = dict[str, np.ndarray[Any, Any]]
+
+RANDOM = "random"
+FILES = ("save_grads", "save_outputs", "profile", "trace")
+
+
+@as_command("run")
 @model_argument
-@click.option(
-    "--inputs",
-    default="random",
-    show_default=True,
-    metavar="NPZ|DIR|random",
-    type=PATH,
-    help="Where the inputs are: a .npz file, a folder of .npy files, or random.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="The seed of random inputs.",
-)
-@click.option(
-    "--device", default="auto", show_default=True, metavar="auto|cpu|cuda[:N]", help="Where to run."
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["arena", "ort"]),
-    default="arena",
-    show_default=True,
-    help="Our executor, or stock onnxruntime.",
-)
+@flags(RunOptions)
 @click.option(
     "--plan",
     "plan",
@@ -60,18 +55,10 @@ if TYPE_CHECKING:
     default="keep",
     show_default=True,
     metavar=plan_names.METAVAR,
-    help="What to compute again; none: only the order of the steps changes; or the plan in a file.",
-)
-@click.option(
-    "--repeat",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Steps to run; the time is their median.  --profile times at least 5, --trace at least 3.",
+    help="What to compute again; reorder: only the order of the steps changes; or the plan in a "
+    "file.",
 )
 @threads.option
-@click.option("--measure", is_flag=True, help="Measure the peak against the plan.")
 @click.option(
     "--verify",
     type=click.Choice(["finite-diff", "ort", "plans"]),
@@ -91,129 +78,103 @@ if TYPE_CHECKING:
     type=PATH,
     help="Write a trace for Perfetto: each node as long as it took, and memory beside it.",
 )
-@click.option("--check-nan", is_flag=True, help="Name the first node whose result has a NaN.")
-@click.option(
-    "--check-arena",
-    is_flag=True,
-    help="Overwrite every buffer when it dies; gradients must keep their bits.",
-)
 @click.option(
     "--save-grads", metavar="NPZ", type=PATH, help="Write the gradients, by the name of the value."
 )
 @click.option("--save-outputs", metavar="NPZ", type=PATH, help="Write the other outputs, by name.")
-@click.option(
-    "--fetch",
-    multiple=True,
-    metavar="GLOB|@FILE",
-    help="Compute these values only, interior ones too; no gradients if none are among them.",
-)
-@click.option(
-    "--max-turns",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help=f"Stop a step after N turns of its loops.  [default: {DEFAULT.turns}]",
-)
-@click.option(
-    "--max-dynamic",
-    metavar="SIZE",
-    callback=memory_size,
-    help="Stop before values whose sizes depend on data take more.  [default: 512MiB, or what the "
-    "step is planned to take]",
-)
 @click.option("--force", is_flag=True, help="Overwrite the files to be written.")
 @size_options
 @grad_options
 @optimizer_option
 @format_option
-@click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    *,
-    model: str | None,
-    inputs: str,
-    seed: int,
-    device: str,
-    engine: Literal["arena", "ort"],
-    plan: str,
-    repeat: int,
-    measure: bool,
-    verify: tuple[str, ...],
-    profile: str | None,
-    trace: str | None,
-    check_nan: bool,
-    check_arena: bool,
-    save_grads: str | None,
-    save_outputs: str | None,
-    fetch: tuple[str, ...],
-    max_turns: int | None,
-    max_dynamic: int | None,
-    force: bool,
-    dims: tuple[str, ...],
-    shapes: tuple[str, ...],
-    batch: int | None,
-    form: str,
-    **options: Any,
-) -> None:  # fmt: skip
+def command(call: Call, /, *, model: str | None, **options: Any) -> None:
     """Run forward and backward of MODEL once; a forward model is differentiated first."""
+    from gradtool.kernels.allowance import limited
+
+    where = _place(options)
+    _require_targets(options)
+    with limited(options["max_turns"], options["max_dynamic"]):
+        _run(call, model, where, options)
+
+
+def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> None:
+    """Open the model, plan it, run a step on a device, and write and print what comes out."""
     from gradtool import api
-    from gradtool.exec.allowance import limited
-    from gradtool.io import atomic
     from gradtool.reports import running
 
-    flags = measure or check_nan or check_arena or trace is not None
-    flags = flags or (max_turns or max_dynamic) is not None
-    ctx.with_resource(limited(max_turns, max_dynamic))
-    where = _place(device, engine, flags=flags)
-    files = {
-        "--save-grads": save_grads, "--save-outputs": save_outputs,
-        "--profile": profile, "--trace": trace,
-    }  # fmt: skip
-    named = {flag: path for flag, path in files.items() if path is not None}
-    atomic.require_targets(named, force=force)
-    asked = meant(ctx, [model], (dims, shapes, batch), options, sized=inputs == "random")
-    loaded = open_model(ctx, asked.source, *asked.sizes)
-    training, known = _chosen(ctx, loaded, expand(fetch), asked.options)
-    training, arrays = api.fed(training, inputs, seed, known)
-    chosen = _planned(ctx, training, plan, arrays)
+    reporter, inputs, engine = call.reporter, options["inputs"], options["engine"]
+    sizes = (options["dims"], options["shapes"], options["batch"])
+    asked = meant(call, [model], sizes, options, sized=inputs == RANDOM)
+    training, arrays = _fed(reporter, asked, call.given)
+    if inputs == RANDOM and arrays:
+        reporter.say(f"inputs: random, seed {options['seed']} (--inputs FILE gives others)")
+    elif options["plan"].endswith(plan_names.SUFFIX):
+        training, arrays = _sized(asked, training, arrays)
+    if options["save_grads"] is not None and not has_gradients(training):
+        raise UsageError("--save-grads: this step returns no gradients")
+    chosen = _planned(reporter, training, options["plan"], arrays)
+    verify, profile, trace = options["verify"], options["profile"], options["trace"]
     later = dict(arrays) if verify or profile or trace else {}
+    kept = ("repeat", "measure", "check_nan", "check_arena")
     result = api.step(
-        chosen,
-        arrays,
-        engine,
-        device=where,
-        repeat=repeat,
-        measure=measure,
-        check_nan=check_nan,
-        check_arena=check_arena,
-        copy=False,
+        chosen, arrays, engine, device=where, copy=False, **{name: options[name] for name in kept}
     )
-    _write(save_grads, result.gradients)
-    _write(save_outputs, result.outputs)
+    _write(options["save_grads"], result.gradients)
+    _write(options["save_outputs"], result.outputs)
     place = where if engine == "arena" else "onnxruntime"
-    _show(ctx, result, form, place, fetched=bool(fetch))
+    _show(reporter, result, options["form"], place, fetched=bool(options["fetch"]))
     if running.is_flat(result):
-        say(ctx, f"warning: {running.FLAT}")
-    _verify(ctx, verify, training, later, result)
-    _profile(profile, training, later, repeat, force=force)
+        reporter.say(f"warning: {running.FLAT}")
+    _verify(reporter, verify, training, later, result)
+    _profile(profile, training, later, options["repeat"], force=options["force"])
     if trace is not None:
-        drawn = _traced(chosen, later, where, repeat, result.measurement, asked.source)
-        drawing.save({trace: drawn}, force=force)
+        repeat, measured = options["repeat"], result.measurement
+        drawn = _traced(chosen, later, where, repeat, measured, asked.source)
+        drawing.save({trace: drawn}, force=options["force"])
 
 
-def _place(device: str, engine: str, *, flags: bool) -> str:
+def _fed(reporter: Reporter, asked: Meant, given: Collection[str] = ()) -> tuple[ir.Model, Arrays]:
+    """The graph that runs, and the arrays for its inputs."""
+    from gradtool import api
+
+    options = asked.options
+    loaded = open_model(reporter, asked.source, *asked.sizes)
+    training, known = _chosen(reporter, loaded, expand(options["fetch"]), options, given)
+    return api.fed(training, options["inputs"], options["seed"], known)
+
+
+def _sized(asked: Meant, training: ir.Model, arrays: Arrays) -> tuple[ir.Model, Arrays]:
+    """The graph that a plan in a file is of: with open sizes, or those that the inputs have."""
+    from gradtool import io
+    from gradtool.exec.feeds import sizes
+    from gradtool.workloads import plan_files
+
+    found = {name: size for name, size in sizes(training, arrays).items()
+             if name in io.symbols(training)}  # fmt: skip
+    if not found or asked.source == "-":
+        return training, arrays
+    if plan_files.is_of(plan_files.load(asked.options["plan"]), training):
+        return training, arrays
+    dims, shapes, batch = asked.sizes
+    dims = [*dims, *(f"{name}={size}" for name, size in found.items())]
+    return _fed(SILENT, replace(asked, sizes=(dims, shapes, batch)))
+
+
+def _require_targets(options: Mapping[str, Any]) -> None:
+    """Refuse files that cannot be written before any work is done."""
+    from gradtool.io import atomic
+
+    paths = {f"--{name.replace('_', '-')}": options[name] for name in FILES}
+    found = {flag: path for flag, path in paths.items() if path is not None}
+    atomic.require_targets(found, force=options["force"])
+
+
+def _place(options: Mapping[str, Any]) -> str:
     """The device that was meant. Raises DeviceError if it is missing, before any work is done."""
-    if engine == "arena":
+    if options["engine"] == "arena":
         from gradtool.exec.device import open_device
 
-        return open_device(device).name
-    if flags:
-        raise UsageError(
-            "--measure, --trace, --check-nan, --check-arena, --max-turns and --max-dynamic are of "
-            "--engine arena"
-        )
-    if device not in ("auto", "cpu"):
-        raise UsageError("--engine ort runs on the CPU; leave --device out")
+        return open_device(options["device"]).name
     return "cpu"
 
 
@@ -228,13 +189,14 @@ def _profile(
     path: str | None, training: ir.Model, arrays: Any, repeat: int, *, force: bool
 ) -> None:
     if path is not None:
-        from gradtool.exec import profile
+        from gradtool.costs import profile
+        from gradtool.exec import timing
         from gradtool.exec.feeds import sizes
-        from gradtool.plans import workload
+        from gradtool.workloads.plans import workload
 
         work = workload(training, sizes(training, arrays))
         repeats = max(repeat, profile.REPEATS)
-        profile.save(profile.profile(work, arrays, repeats), path, force=force)
+        profile.save(timing.profile(work, arrays, repeats), path, force=force)
 
 
 def _traced(
@@ -249,7 +211,11 @@ def _traced(
 
 
 def _chosen(
-    ctx: click.Context, loaded: ir.Model, fetch: list[str], options: dict[str, Any]
+    reporter: Reporter,
+    loaded: ir.Model,
+    fetch: list[str],
+    options: dict[str, Any],
+    given: Collection[str],
 ) -> tuple[ir.Model, list[str]]:
     """The training graph, or what of it is fetched; the forward model if that has all of it.
 
@@ -259,42 +225,45 @@ def _chosen(
     from gradtool.passes.fetch import has_values
 
     if fetch and has_values(loaded, fetch):
+        flags = set(given) - {"labels"}  # arrays may have their names
+        refuse_gradient_flags(flags, "the values to fetch need no gradient")
         return api.fetched(loaded, fetch), [*api.names(loaded), *label_names(loaded, options)]
-    training = training_of(ctx, loaded, options)
+    if is_differentiated(loaded, options):
+        refuse_gradient_flags(given, "the model holds its gradients")
+    training = training_of(reporter, loaded, options)
     return api.fetched(training, fetch), api.names(training) if fetch else []
 
 
-def _planned(ctx: click.Context, training: ir.Model, plan: str, arrays: Any) -> ir.Model:
+def _planned(reporter: Reporter, training: ir.Model, plan: str, arrays: Any) -> ir.Model:
     """The training graph as a plan has it, for the sizes of the inputs."""
     if plan == "keep":
         return training
     from gradtool import api
     from gradtool.exec.feeds import sizes
-    from gradtool.reports.progress import bar
 
     dims = sizes(training, arrays)
-    with bar(f"planning {plan}", color=color(ctx)):
+    with reporter.bar(f"planning {plan}"):
         if plan.endswith(plan_names.SUFFIX):
-            return api.recompute(training, plan=plan, dims=dims).model
+            return api.recompute(training, api.load_plan(plan), dims=dims).model
         return api.recompute(training, plan, dims=dims).model
 
 
-def _show(ctx: click.Context, result: Any, form: str, where: str, *, fetched: bool) -> None:
+def _show(reporter: Reporter, result: Any, form: str, where: str, *, fetched: bool) -> None:
     from gradtool.reports import running
 
     if form == "json":
-        print_json(running.run_json(result, where, fetched=fetched))
+        reporter.json(running.run_json(result, where, fetched=fetched))
         return
     if result.outputs and (fetched or not result.gradients):
-        print_table(ctx, running.outputs_table(result))
+        reporter.table(running.outputs_table(result))
     if result.gradients or not (fetched or result.outputs):
-        print_table(ctx, running.gradients_table(result))
+        reporter.table(running.gradients_table(result))
     for line in running.run_lines(result, where):
-        print_line(line)
+        reporter.line(line)
 
 
 def _verify(
-    ctx: click.Context, checks: tuple[str, ...], training: Any, arrays: Any, result: Any
+    reporter: Reporter, checks: tuple[str, ...], training: Any, arrays: Any, result: Any
 ) -> None:
     if checks:
         from gradtool.exec import verify
@@ -305,4 +274,4 @@ def _verify(
             raise UsageError(f"--verify compares runs, and this model's differ: {warning}")
         for check in checks:
             zero = "; all of them are zero" if running.is_flat(result) else ""
-            say(ctx, f"verified: {verify.CHECKS[check](training, arrays, result)}{zero}")
+            reporter.say(f"verified: {verify.CHECKS[check](training, arrays, result)}{zero}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gradtool.commands.output import print_table
+from gradtool.commands.call import Call, as_command
 
 FOLDER = Path(__file__).parents[1] / "schemas"
 SCHEMAS = {
@@ -28,15 +28,14 @@ SCHEMAS = {
 }
 
 
-@click.command("schema")
+@as_command("schema")
 @click.argument("name", metavar="[NAME]", type=click.Choice(list(SCHEMAS)), required=False)
-@click.pass_context
-def command(ctx: click.Context, /, *, name: str | None) -> None:
+def command(call: Call, /, *, name: str | None) -> None:
     """Print the JSON Schema of what a command writes; without NAME, list them."""
     if name is not None:
         click.echo((FOLDER / f"{name}.json").read_text(encoding="utf-8"), nl=False)
         return
-    from gradtool.reports.table import Column, Table
+    from gradtool.text.table import Column, Table
 
     columns = (Column("schema", kind="name"), Column("of"))
-    print_table(ctx, Table(columns=columns, rows=tuple(SCHEMAS.items())))
+    call.reporter.table(Table(columns=columns, rows=tuple(SCHEMAS.items())))

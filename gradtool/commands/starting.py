@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from gradtool.commands.discovery import is_ours
-from gradtool.commands.output import color, say
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.text import suggest
+from gradtool.text.words import suggest
 
 if TYPE_CHECKING:
     from gradtool.check.cases import Case
-    from gradtool.check.metrics import Metrics
     from gradtool.check.verdicts import Judged
+    from gradtool.commands.output import Reporter
+    from gradtool.comparison.metrics import Metrics
 
 
 @dataclass(frozen=True)
@@ -31,17 +28,16 @@ class Started:
     left_out: Mapping[str, str]
 
 
-def target(ctx: click.Context, *, force: bool) -> Path:
+def target(given: str | None, *, force: bool) -> Path:
     """The file to write: `--config`, `pyproject.toml` if there is one, else `gradtool.toml`.
 
     Raises:
         UsageError: there is a configuration, and `force` is not given.
     """
-    from gradtool.config.files import OWN, SHARED
+    from gradtool.check.config.files import OWN, SHARED
+    from gradtool.check.starter import has_section
     from gradtool.io import atomic
-    from gradtool.starter import has_section
 
-    given = (ctx.obj or {}).get("config")
     there = [Path(name) for name in (OWN, SHARED) if Path(name).exists()]
     path = Path(given) if given is not None else there[0] if there else Path(OWN)
     if has_section(path) and not force:
@@ -56,7 +52,8 @@ def found() -> list[str]:
     Raises:
         UsageError: there is none.
     """
-    from gradtool.starter import models_below
+    from gradtool.check.starter import models_below
+    from gradtool.io.ours import is_ours
 
     models = [model for model in models_below(Path.cwd()) if not is_ours(Path(model))]
     if not models:
@@ -65,7 +62,7 @@ def found() -> list[str]:
 
 
 def start(
-    ctx: click.Context, path: Path, models: Sequence[str], plan: str, dims: Sequence[str]
+    reporter: Reporter, path: Path, models: Sequence[str], plan: str, dims: Sequence[str]
 ) -> Started:
     """A case for each model, planned.
 
@@ -74,9 +71,9 @@ def start(
     """
     from gradtool.check.verdicts import Rules, judge
 
-    tables, left_out = _tables(ctx, path, models, plan, dims)
+    tables, left_out = _tables(reporter, path, models, plan, dims)
     cases = [_case(table, path) for table in tables]
-    outcomes = _outcomes(ctx, cases)
+    outcomes = _outcomes(reporter, cases)
     planned = []
     for table, case, outcome in zip(tables, cases, outcomes, strict=True):
         if outcome.metrics is None:
@@ -84,7 +81,7 @@ def start(
         else:
             planned.append((table, case, outcome))
     for model, why in left_out.items():
-        say(ctx, f"{model}: no case: {why}")
+        reporter.say(f"{model}: no case: {why}")
     if not planned:
         raise UsageError("no model here can be planned, so there is nothing to check")
     return Started(
@@ -97,8 +94,8 @@ def start(
 
 def text_of(path: Path, started: Started) -> str:
     """The whole new text of the configuration."""
-    from gradtool import starter
-    from gradtool.config.files import SHARED
+    from gradtool.check import starter
+    from gradtool.check.config.files import SHARED
 
     shared = path.name == SHARED
     section = starter.configuration(started.tables, started.left_out, shared=shared)
@@ -116,11 +113,11 @@ def write(path: Path, text: str) -> None:
 
 
 def _tables(
-    ctx: click.Context, path: Path, models: Sequence[str], plan: str, dims: Sequence[str]
+    reporter: Reporter, path: Path, models: Sequence[str], plan: str, dims: Sequence[str]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The table of each model that can be read, and what is wrong with the others."""
+    from gradtool.check.starter import case_names
     from gradtool.io import parse_dim
-    from gradtool.starter import case_names
 
     given = dict(map(parse_dim, dims))
     places = [_from(path.parent, model) for model in models]
@@ -134,14 +131,15 @@ def _tables(
         sizes = {symbol: given.get(symbol, 1) for symbol in symbols[model]}
         assumed = ", ".join(f"{symbol}=1" for symbol in sizes if symbol not in given)
         if assumed:
-            say(ctx, f"{name}: assumed {assumed}: write yours into {path}")
+            reporter.say(f"{name}: assumed {assumed}: write yours into {path}")
         tables.append({"name": name, "model": model, "dims": sizes, "plan": plan})
     return tables, left_out
 
 
 def _symbols(models: Mapping[str, str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """The open sizes of each model, by its path in the configuration."""
-    from gradtool import api, io
+    from gradtool import io
+    from gradtool.workloads.opening import load
 
     symbols: dict[str, tuple[str, ...]] = {}
     left_out: dict[str, str] = {}
@@ -150,7 +148,7 @@ def _symbols(models: Mapping[str, str]) -> tuple[dict[str, tuple[str, ...]], dic
             left_out[place] = "its name is not Unicode, which a configuration is"
             continue
         try:
-            symbols[place] = tuple(io.symbols(api.load(model)))
+            symbols[place] = tuple(io.symbols(load(model)))
         except GradtoolError as error:
             left_out[place] = _without_path(str(error), Path(model))
     return symbols, left_out
@@ -173,19 +171,18 @@ def _from(folder: Path, model: str) -> str:
 
 
 def _case(table: Mapping[str, Any], path: Path) -> Case:
+    from gradtool.check.config.cases import cases_of
+    from gradtool.check.starter import RULE
     from gradtool.check.thresholds import parse_threshold
-    from gradtool.config.cases import cases_of
-    from gradtool.starter import RULE
 
     (case,) = cases_of(table, path, 1, 1, [parse_threshold(RULE)])
     return case
 
 
-def _outcomes(ctx: click.Context, cases: Sequence[Case]) -> list[Any]:
+def _outcomes(reporter: Reporter, cases: Sequence[Case]) -> list[Any]:
     from gradtool.check.cache import Cache
     from gradtool.check.jobs import outcomes
-    from gradtool.reports.progress import bar
 
     cache = Cache(cases[0].folder) if cases else None
-    with bar("planning cases", total=len(cases), color=color(ctx)) as shown:
+    with reporter.bar("planning cases", total=len(cases)) as shown:
         return list(outcomes(cases, cache=cache, advance=shown.advance))

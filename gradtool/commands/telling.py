@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-import click
-
-from gradtool.commands.output import print_line, print_table, say
 from gradtool.errors import UsageError
 
 if TYPE_CHECKING:
+    from gradtool.commands.output import Reporter
     from gradtool.reports.gate import GateRun
-    from gradtool.reports.table import Table
+    from gradtool.text.table import Table
 
 FORMATS = ("table", "json", "markdown", "github", "junit", "sarif")
 ALONE = ("json", "junit", "sarif")  # on stdout: a document, nothing else
@@ -30,7 +27,7 @@ def parse_outputs(given: Sequence[str]) -> dict[str, str]:
         UsageError: there is no such format, a file cannot be written, or two outputs collide.
     """
     from gradtool.io import atomic
-    from gradtool.text import suggest
+    from gradtool.text.words import suggest
 
     found: dict[str, str] = {}
     for text in given:
@@ -49,7 +46,7 @@ def parse_outputs(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def tell(ctx: click.Context, gate: GateRun, outputs: Mapping[str, str]) -> None:
+def tell(reporter: Reporter, gate: GateRun, outputs: Mapping[str, str]) -> None:
     """Write the verdicts in every format, the table on stdout unless something else goes there."""
     from gradtool.io import atomic
     from gradtool.reports.gate import RENDERERS
@@ -60,18 +57,18 @@ def tell(ctx: click.Context, gate: GateRun, outputs: Mapping[str, str]) -> None:
             continue
         text = _table_text(gate) if form == "table" else RENDERERS[form](gate)
         if path == "-":
-            _print(text)
+            reporter.text(text)
         else:
             files.append(atomic.Output(atomic.target(path, force=True), _filler(text)))
     if outputs.get("table", "") == "-" or "-" not in outputs.values():
-        _show(gate, lambda table: print_table(ctx, table), print_line)
+        _show(gate, reporter.table, reporter.line)
     atomic.write(files)
-    _summarise(ctx, gate)
+    _summarise(reporter, gate)
 
 
 def _show(gate: GateRun, table: Callable[[Table], None], line: Callable[[str], None]) -> None:
     """The table of verdicts, and below it why each failure is one."""
-    from gradtool.reports.gate.run import explanation, headline
+    from gradtool.check.sentences import explanation, headline
     from gradtool.reports.gate.tables import grown_table, verdict_table
 
     table(verdict_table(gate.judged))
@@ -91,8 +88,8 @@ def _table_text(gate: GateRun) -> str:
     from rich.console import Console
 
     from gradtool.reports.console import HEIGHT, UNBOUNDED
-    from gradtool.reports.table import render
-    from gradtool.reports.text import escape
+    from gradtool.text.names import escape
+    from gradtool.text.table import render
 
     stream = io.StringIO()
     console = Console(file=stream, width=UNBOUNDED, height=HEIGHT, color_system=None)
@@ -109,13 +106,7 @@ def _filler(text: str) -> Callable[[BinaryIO], object]:
     return lambda file: file.write(data)
 
 
-def _print(text: str) -> None:
-    from gradtool.reports.text import fit
-
-    click.echo(fit(text, getattr(sys.stdout, "encoding", None) or "ascii"), nl=False)
-
-
-def _summarise(ctx: click.Context, gate: GateRun) -> None:
+def _summarise(reporter: Reporter, gate: GateRun) -> None:
     """Append the Markdown to the summary of a GitHub job, where there is one."""
     path = os.environ.get(SUMMARY)
     if not path:
@@ -126,4 +117,4 @@ def _summarise(ctx: click.Context, gate: GateRun) -> None:
         with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"{RENDERERS['markdown'](gate)}\n")
     except OSError as error:
-        say(ctx, f"{SUMMARY}: {path}: cannot be written: {error.strerror or error}")
+        reporter.say(f"{SUMMARY}: {path}: cannot be written: {error.strerror or error}")

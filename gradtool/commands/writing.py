@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from gradtool.commands.output import print_json, print_line, print_table, say
-from gradtool.commands.planning import SCHEMA_VERSION, plan, row
+from gradtool.commands.plans import Plans, plan, show
 
 if TYPE_CHECKING:
+    from gradtool.commands.output import Reporter
     from gradtool.commands.workloads import Opened
-    from gradtool.plans import Strategy
-    from gradtool.reports.plans import Row
+    from gradtool.io import layout
+    from gradtool.workloads.plans import Strategy
 
 
 def write(
-    ctx: click.Context, opened: Opened, strategy: Strategy, kind: str, options: Mapping[str, Any]
+    reporter: Reporter, opened: Opened, strategy: Strategy, kind: str, options: Mapping[str, Any]
 ) -> None:
     """Write the model of a plan as `MODEL.<kind>.onnx`, and say what it saves.
 
     Into a file that ends in `.json` goes the plan itself.
     """
-    from gradtool import api, plan_files, plans, strategies
-    from gradtool.exec.ort_options import how_to_load
+    from gradtool.workloads import plan_files, plans, strategies
+    from gradtool.workloads.finishing import save
+    from gradtool.workloads.ort_options import how_to_load
 
     target = options["output"] or default_target(opened.name, kind)
-    kept, found = plan(ctx, opened, [strategies.keep, strategy])
-    rows = [row(opened, planned) for planned in (kept, found)]
+    both = plan(reporter, opened, [strategies.keep, strategy])
+    found = both.found[-1]
     if target.endswith(plan_files.SUFFIX):
         size = plan_files.save(opened.work, found, target, force=options["force"])
-        _show(ctx, opened, rows, found.notes, (target, size), options["form"])
+        _show(reporter, both, (target, size), options["form"])
         return
     model = plans.write(opened.work, found)
     hint = "" if options["barrier"] else how_to_load(model)
-    path, size = api.save(
+    path, size = save(
         model,
         target,
         force=options["force"],
@@ -43,30 +43,43 @@ def write(
         functions=options["functions"],
         barrier=options["barrier"],
         portable=options["portable"],
-        say=lambda line: say(ctx, line),
+        say=reporter.say,
         stock=True,
         own=True,
     )
-    _show(ctx, opened, rows, found.notes, (str(path), size), options["form"])
+    _show(reporter, both, (str(path), size), options["form"])
     if hint:
-        say(ctx, hint)
+        reporter.say(hint)
 
 
-def require_target(source: str, kind: str, options: Mapping[str, Any]) -> None:
-    """Refuse a file that exists or cannot be written, before any work is done.
+def require_target(source: str, kind: str, options: Mapping[str, Any]) -> bool:
+    """Whether to write over what is there: with `--force`, or where gradtool wrote it.
+
+    A file that may not be overwritten or cannot be written is refused before any work is done.
 
     Raises:
         UsageError: the file is there and `--force` is not, its folder cannot be written to, or
             standard output cannot take a model.
     """
+    target = options["output"] or default_target(source, kind)
+    return require_models(source, [target], options["external_data"], force=options["force"])
+
+
+def require_models(
+    source: str, targets: Sequence[str], external_data: layout.Where, *, force: bool
+) -> bool:
+    """The same of any files that models go to."""
     from gradtool.io import atomic
+    from gradtool.io.ours import is_replaceable
     from gradtool.io.save import STDOUT, require_stdout
 
-    target = options["output"] or default_target(source, kind)
-    if target == STDOUT:
-        require_stdout(options["external_data"])
-    else:
-        atomic.target(target, force=options["force"])
+    force = force or all(is_replaceable(each, source) for each in targets if Path(each).exists())
+    for target in targets:
+        if target == STDOUT:
+            require_stdout(external_data)
+        else:
+            atomic.target(target, force=force)
+    return force
 
 
 def default_target(source: str, kind: str) -> str:
@@ -77,26 +90,15 @@ def default_target(source: str, kind: str) -> str:
     return f"{source.removesuffix(suffix).removesuffix('.grad')}.{kind}{suffix}"
 
 
-def _show(
-    ctx: click.Context,
-    opened: Opened,
-    rows: Sequence[Row],
-    notes: Sequence[str],
-    written: tuple[str, int],
-    form: str,
-) -> None:
-    from gradtool.reports import plans as reports
-    from gradtool.reports.units import format_bytes
-
+def _show(reporter: Reporter, both: Plans, written: tuple[str, int], form: str) -> None:
+    """What a plan saves: a remark where stdout is the model's."""
     path, size = written
     if path == "-":
-        for note in (*notes, reports.one_line(rows)):
-            say(ctx, note)
-        return
-    if form == "json":
-        document = reports.plans_json(rows, opened.dims, notes)
-        print_json({"schema_version": SCHEMA_VERSION, **document, "written": path, "bytes": size})
-        return
-    print_table(ctx, reports.plans_table([rows]), form)
-    for line in (*notes, f"wrote {path} ({format_bytes(size)})"):
-        print_line(line) if form == "table" else say(ctx, line)
+        from gradtool.reports.plans import one_line
+
+        for line in (*both.found[-1].notes, one_line(both.rows)):
+            reporter.say(line)
+    elif form == "json":
+        reporter.json({**both.document(), "written": path, "bytes": size})
+    else:
+        show(reporter, both, form, {path: size})

@@ -26,14 +26,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 from gradtool.costs.sizes import made
 from gradtool.costs.traffic import moved
 from gradtool.costs.unknown import UNKNOWN
-from gradtool.families import load_families, split_name
-from gradtool.program import Program
+from gradtool.graph.families import split_name
+from gradtool.graph.registry import Registry
+from gradtool.kernels.bodies import Body
 
 __all__ = ["UNKNOWN", "Cost", "cost", "costs", "each", "find", "flops", "free", "moved", "total"]
 
@@ -54,7 +54,7 @@ class Cost:
     formula: Callable[..., int | None]
 
 
-_REGISTRY: dict[tuple[str, str], list[Cost]] = {}
+COSTS = Registry[Cost]("gradtool.costs")
 
 
 def cost(*names: str, since: int = 1) -> Callable[[Formula], Formula]:
@@ -62,10 +62,7 @@ def cost(*names: str, since: int = 1) -> Callable[[Formula], Formula]:
 
     def register(formula: Formula) -> Formula:
         for name in names:
-            entry = Cost(*split_name(name), since, formula)
-            versions = _REGISTRY.setdefault((entry.domain, entry.op), [])
-            versions.append(entry)
-            versions.sort(key=lambda e: e.since)
+            COSTS.add(Cost(*split_name(name), since, formula))
         return formula
 
     return register
@@ -88,24 +85,14 @@ def free(names: Iterable[str]) -> None:
     cost(*names)(lambda *_, **__: 0)
 
 
-@cache
-def _loaded() -> dict[tuple[str, str], list[Cost]]:
-    load_families(__name__)
-    return _REGISTRY
-
-
 def find(domain: str, op: str, version: int) -> Cost | None:
     """The cost of an operator at an opset version, or None. The newest old enough wins."""
-    domain = "" if domain == "ai.onnx" else domain
-    for entry in reversed(_loaded().get((domain, op), ())):
-        if entry.since <= version:
-            return entry
-    return None
+    return COSTS.find(domain, op, version)
 
 
 def costs() -> list[Cost]:
     """Every registered cost, by name."""
-    return [e for _, entries in sorted(_loaded().items()) for e in entries]
+    return COSTS.entries()
 
 
 def flops(
@@ -130,7 +117,7 @@ def flops(
         return None
 
 
-def total(program: Program) -> int | None:
+def total(program: Body) -> int | None:
     """The operations of all steps of a program, or None where those of a step are not known."""
     counts = [step.flops for step in program.steps]
     known = [count for count in counts if count is not None]

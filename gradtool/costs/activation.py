@@ -32,19 +32,8 @@ each({
     "Hardmax": 1,  # the place of the largest
     "Softmax": 5,  # max, -, exp, Σ, /
     "LogSoftmax": 5,  # max, -, exp, Σ, -; the logarithms of the lines are few
-    "ai.gradtool::HardSigmoidGrad": 3,  # 0 < y < 1 ? dy · α : 0
-    "ai.gradtool::HardSwishGrad": 5,  # x ≥ 3 ? 1 : x ≤ -3 ? 0 : x · ⅓ + ½, times dy
     "ai.gradtool::LeakyReluGrad": 2,
-    "ai.gradtool::LogSoftmaxGrad": 4,  # dy - exp y · Σ dy
-    "ai.gradtool::MishGrad": SOFTPLUS + SIGMOID + 7,  # (h + x · σ · (1 - h · h)) · dy, h = tanh(…)
     "ai.gradtool::PReluGrad": 2,
-    "ai.gradtool::ReluGrad": 1,
-    "ai.gradtool::SigmoidGrad": 3,  # y · (1 - y) · dy
-    "ai.gradtool::SoftmaxGrad": 4,  # y · (dy - Σ y · dy)
-    "ai.gradtool::SoftplusGrad": SIGMOID + 1,  # σ · dy
-    "ai.gradtool::SoftsignGrad": 4,  # dy / (1 + |x|)²
-    "ai.gradtool::SwishGrad": SIGMOID + 6,  # σ · (1 + αx · (1 - σ)) · dy
-    "ai.gradtool::TanhGrad": 3,  # (1 - y · y) · dy
 })  # fmt: skip
 
 
@@ -52,15 +41,6 @@ each({
 def gelu(_: Shaped, *, out: Results, approximate: str = "none") -> int:
     """`½ x (1 + erf(x / √2))`, or `½ x (1 + tanh(c x (1 + k x²)))`."""
     return (9 if approximate == "tanh" else 5) * made(out)
-
-
-@cost("ai.gradtool::GeluGrad")
-def gelu_grad(*_: Shaped, out: Results, approximate: str = "none") -> int:
-    """`(½ (1 + erf(x / √2)) + x c exp(-½ x²)) dy`, or the slope of the approximation.
-
-    That is `½ (1 + h) + x (½ c + 3/2 c k x²) (1 - h²)`, with h the tanh.
-    """
-    return (15 if approximate == "tanh" else 11) * made(out)
 
 
 @cost("ai.gradtool::EluGrad")

@@ -8,8 +8,8 @@ import numpy as np
 
 from gradtool.costs import cost
 from gradtool.costs.sizes import Results, Shaped, size, wanted
-from gradtool.exec.kernels._attention import Shape, shape_of
-from gradtool.program import Spec
+from gradtool.graph.specs import Spec
+from gradtool.operators.attention import Shape, shape_of
 
 
 def _scores(n: Shape) -> int:

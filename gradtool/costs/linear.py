@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtool.costs import cost
 from gradtool.costs.sizes import Results, Shaped, made, size
-from gradtool.equations import Indices, parse
+from gradtool.operators.equations import Indices, parse
 
 
 @cost("MatMul")

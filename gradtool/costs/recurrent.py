@@ -10,7 +10,7 @@ from typing import Any
 from gradtool.costs import cost
 from gradtool.costs.activation import SIGMOID, SOFTPLUS
 from gradtool.costs.sizes import Results, Shaped, wanted
-from gradtool.exec.kernels._recurrence import Recurrence, recurrence
+from gradtool.operators.recurrence import Recurrence, recurrence
 
 # Operations per element of an activation, and of its slope.
 ACTIVATIONS = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradtool.costs import cost, each, free
 from gradtool.costs.sizes import Results, Shaped, made, result, size
-from gradtool.resampling import Taps, taps
+from gradtool.operators.resampling import Taps, taps
 
 free((
     "BitCast", "CenterCropPad", "Concat", "Constant", "ConstantOfShape", "DepthToSpace", "Expand",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from gradtool.program import Spec
+from gradtool.graph.specs import Spec
 
 
 class Shaped(Protocol):

@@ -7,7 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from gradtool.costs.turns import over_bodies
-from gradtool.program import Program, Spec
+from gradtool.graph.specs import Spec
+from gradtool.kernels.bodies import Body
 
 # Operators that read no more of input 0 than they write.
 PARTIAL = frozenset({
@@ -48,5 +49,5 @@ def _read(op: str, slot: int, spec: Spec, written: int) -> int:
     return min(spec.bytes, written) if slot == 0 and op in PARTIAL else spec.bytes
 
 
-def _of_steps(program: Program) -> int:
+def _of_steps(program: Body) -> int:
     return sum(step.moved for step in program.steps)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.program import Program
+from gradtool.kernels.bodies import Body, endless
 
-Measure = Callable[[Program], int | None]
+Measure = Callable[[Body], int | None]
 
 
 def over_bodies(
@@ -26,13 +26,13 @@ def over_bodies(
         return max(known) if len(known) == len(branches) else None
     if op not in ("Loop", "Scan"):
         return 0
-    body: Program = attributes["body"]
+    body: Body = attributes["body"]
     times = _loop_turns(inputs, body) if op == "Loop" else scan_turns(inputs, body, attributes)
     once = measure(body)
     return None if times is None or once is None else times * once
 
 
-def scan_turns(inputs: Sequence[Any], body: Program, attributes: Mapping[str, Any]) -> int:
+def scan_turns(inputs: Sequence[Any], body: Body, attributes: Mapping[str, Any]) -> int:
     """The length of the axis that a Scan goes along."""
     first = body.formal - attributes["num_scan_inputs"]
     axes = attributes.get("scan_input_axes")
@@ -40,7 +40,7 @@ def scan_turns(inputs: Sequence[Any], body: Program, attributes: Mapping[str, An
     return length
 
 
-def _loop_turns(inputs: Sequence[Any], body: Program) -> int | None:
+def _loop_turns(inputs: Sequence[Any], body: Body) -> int | None:
     """The turns of a Loop that ends by its count alone; None if data may end it, or the count does.
 
     The condition that a turn gives is then the one that it got, or constantly true.
@@ -48,9 +48,7 @@ def _loop_turns(inputs: Sequence[Any], body: Program) -> int | None:
     count, condition = inputs[:2]
     if isinstance(condition, np.ndarray) and not condition.reshape(-1)[0]:
         return 0
-    root = body.root(body.outputs[0])
-    endless = root == body.inputs[1] or bool(np.all(body.constants.get(root, np.False_)))
     always = condition is None or isinstance(condition, np.ndarray)
-    if not isinstance(count, np.ndarray) or not always or not endless:
+    if not isinstance(count, np.ndarray) or not always or not endless(body):
         return None
     return max(int(count.reshape(-1)[0]), 0)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradtool.errors import DeviceError, UsageError
 from gradtool.exec import room
+from gradtool.exec.given import as_numpy, put
 
 INSTALL_CUPY = (
     "install the extra that fits the driver: pip install 'gradtool[cuda12]' or '[cuda13]'"
@@ -81,11 +82,13 @@ class Device:
         return self.xp.asarray(array) if moves else array
 
     def from_host(self, target: Any, source: np.ndarray[Any, Any]) -> None:
-        """Copy a numpy array into an array of this device."""
+        """Copy an array into one of this device, a sparse one densely."""
         if self.xp is np:
-            np.copyto(target, source)
+            put(target, source)
+        elif not isinstance(source, np.ndarray) and isinstance(source, self.xp.ndarray):
+            self.xp.copyto(target, source)
         elif target.size:
-            target.set(np.asarray(source, target.dtype, order="C"))
+            target.set(np.asarray(as_numpy(source), target.dtype, order="C"))
 
     def synchronize(self) -> None:
         """Wait until everything launched so far is done."""

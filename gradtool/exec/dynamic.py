@@ -9,13 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
-from gradtool.exec import allowance
-from gradtool.exec.call import results, spec_of
 from gradtool.exec.device import Device
-from gradtool.exec.kernel import Kernel
-from gradtool.families import split_name
-from gradtool.program import Program, Spec, Step
-from gradtool.shape_limits import ImpossibleShape
+from gradtool.graph.families import split_name
+from gradtool.graph.specs import Spec
+from gradtool.kernels import Kernel, allowance
+from gradtool.kernels.call import results, spec_of
+from gradtool.program import Program, Step
+from gradtool.shapes.limits import ImpossibleShape
 
 
 class DynamicRegion:
@@ -117,7 +117,7 @@ def _infer(step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec]:
     """
     from onnx_shape_inference import ShapeInferenceContext, registry
 
-    from gradtool.attributes import attribute
+    from gradtool.graph.attributes import attribute
 
     domain, op = split_name(step.op)
     values = [None if a is None else _constant(a) for a in inputs]
@@ -131,7 +131,7 @@ def _infer(step: Step, kernel: Kernel, inputs: Sequence[Any]) -> list[Spec]:
     for value in node.outputs:
         if value.dtype is None or value.shape is None:
             raise ModelError(f"{step.op} {step.name!r}: its shape can't be inferred")
-        if not kernel.simple and not all(isinstance(d, int) for d in value.shape):
+        if not kernel.allocating and not all(isinstance(d, int) for d in value.shape):
             raise ModelError(f"{step.op} {step.name!r}: its kernel can't choose an output's size")
         shape = tuple(d if isinstance(d, int) else 0 for d in value.shape)
         specs.append(Spec(shape, np.dtype(value.dtype.numpy())))

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
+from operator import length_hint
 from typing import Any
 
 import numpy as np
 
-from gradtool.blame import COMPLAINTS, blamed, failed
+from gradtool import kernels as registry
 from gradtool.errors import MissingData, UsageError
-from gradtool.exec import allowance
-from gradtool.exec import kernel as registry
-from gradtool.exec.call import call, spec_of
 from gradtool.exec.device import Device
 from gradtool.exec.dynamic import DynamicRegion
-from gradtool.exec.kernel import Kernel
-from gradtool.families import split_name
+from gradtool.exec.given import as_numpy
+from gradtool.exec.parameters import Parameters
+from gradtool.graph.blame import COMPLAINTS, blamed, failed
+from gradtool.graph.families import split_name
+from gradtool.graph.specs import Spec, contiguous
+from gradtool.kernels import Kernel, allowance
+from gradtool.kernels.call import call, spec_of
 from gradtool.planning.plan import Plan
-from gradtool.program import Spec, Step, contiguous
+from gradtool.program import Step
 
-Parameters = Callable[[str], np.ndarray[Any, Any]]
 LEAVES = ("parameter", "state", "constant")  # values whose data the model holds
 
 
@@ -28,7 +30,7 @@ class Executor:
     """A plan bound to a device: `arena` holds `plan.peak` bytes, `calls` one callable per step.
 
     Nothing of size is allocated during a step, but by steps whose shapes depend on data (counted
-    by `dynamic`) and by kernels in the simple style (counted in `plan.adapted`).
+    by `dynamic`) and by kernels in the simple style (counted in `plan.scratch`).
     """
 
     def __init__(
@@ -39,8 +41,12 @@ class Executor:
         *,
         arena: Any = None,
         given: Mapping[int, Any] | None = None,
+        held: Container[str] = (),
     ) -> None:
-        """`arena` is used if it is given; `given` are arrays of inputs that lie elsewhere."""
+        """`arena` is used if it is given; `given` are arrays of inputs that lie elsewhere.
+
+        It has the data of the parameters and of the state that are `held`.
+        """
         self.plan = plan
         self.program = plan.program
         self.device = device
@@ -49,8 +55,10 @@ class Executor:
         self._workspaces = {b.first: b.offset for b in plan.buffers if b.region == "workspace"}
         self.dynamic = DynamicRegion(self.program, device)
         self.arrays = self._bind_values()
+        self._numbers = {self.program.values[v].name: v for v in self.program.inputs}
+        self._replaced = [d.alias for d in self.program.values if d.alias is not None]
         self._parameters = parameters
-        self._load_parameters(range(len(self.program.values)))
+        self.load(held)
         self.calls: list[Callable[[], None]] = []
         for index, step in enumerate(self.program.steps):
             with blamed(partial(self._label, index), "its kernel"):
@@ -58,13 +66,14 @@ class Executor:
 
     # ------------------------------------------------------------------- running
 
-    def set_input(self, name: str, array: np.ndarray[Any, Any]) -> None:
+    def set_input(self, name: str, array: Any) -> None:
         """Copy an input into the arena. Raises UsageError if type or shape do not fit."""
         index = self._input_number(name)
         datum = self.program.values[index]
         spec = datum.spec
         if spec is None:
-            self.dynamic.hold(index, self.device.of_host(array))
+            held = array if array is None or isinstance(array, list) else as_numpy(array)
+            self.dynamic.hold(index, self.device.of_host(held))
             return
         if array.dtype != spec.dtype:
             raise UsageError(f"input {name!r} is {array.dtype}, the model takes {spec.dtype}")
@@ -73,25 +82,40 @@ class Executor:
         if datum.kind != "host" and spec.bytes:
             self.device.from_host(self.arrays[index], array)
 
+    def place(self, name: str) -> Any:
+        """Where an input may be written as it is; None where `set_input` has to do it."""
+        index = self._input_number(name)
+        datum = self.program.values[index]
+        on_host = self.device.xp is np and datum.kind != "host"
+        return self.arrays[index] if on_host and datum.spec is not None else None
+
     def step(self) -> None:
         """Run forward and backward once; updates leave new parameters where the old ones lay."""
-        done = 0
+        calls = iter(self.calls)
         try:
             with allowance.of_step(self.plan.total):
-                for bound in self.calls:
+                for bound in calls:
                     bound()
-                    done += 1
         except allowance.Exhausted as error:
             if error.where:
                 raise
-            raise allowance.Exhausted(error.what, self._label(done)) from None
+            raise allowance.Exhausted(error.what, self._failed(calls)) from None
         except COMPLAINTS as error:
-            raise failed(self._label(done), "its kernel", error) from error
+            raise failed(self._failed(calls), "its kernel", error) from error
+
+    def _failed(self, calls: Iterator[Callable[[], None]]) -> str:
+        """The label of the step whose call was the last that was taken."""
+        return self._label(len(self.calls) - length_hint(calls) - 1)
 
     def call(self, index: int) -> None:
         """Run one step of the program by itself."""
-        with blamed(lambda: self._label(index), "its kernel"):
-            self.calls[index]()
+        try:
+            with blamed(lambda: self._label(index), "its kernel"):
+                self.calls[index]()
+        except allowance.Exhausted as error:
+            if error.where:
+                raise
+            raise allowance.Exhausted(error.what, self._label(index)) from None
 
     def _label(self, index: int) -> str:
         """How messages name a step: its operator and its name, or what it writes."""
@@ -102,9 +126,18 @@ class Executor:
         name = "" if written is None else self.program.values[written].name
         return f"{step.op} node that writes {name!r}"
 
+    def load(self, held: Container[str] = ()) -> None:
+        """Fill the constants, and the parameters and the state that are not `held`."""
+        for index, constant in self.program.constants.items():
+            datum = self.program.values[index]
+            if datum.kind == "constant" and datum.spec is not None and constant.size:
+                self.device.from_host(self.arrays[index], constant)
+        values = self.program.values
+        self._load_parameters(v for v in range(len(values)) if values[v].name not in held)
+
     def rewind(self) -> None:
         """Put back the parameters and the state that steps have overwritten."""
-        self._load_parameters(d.over for d in self.program.values if d.over is not None)
+        self._load_parameters(self._replaced)
 
     def value(self, index: int) -> Any:
         """The array of a value, on the device; valid until its buffer is used again."""
@@ -129,10 +162,9 @@ class Executor:
     # ------------------------------------------------------------------- binding
 
     def _input_number(self, name: str) -> int:
-        for index in self.program.inputs:
-            if self.program.values[index].name == name:
-                return index
-        raise UsageError(f"the model has no input {name!r}")
+        if name not in self._numbers:
+            raise UsageError(f"the model has no input {name!r}")
+        return self._numbers[name]
 
     def _bind_values(self) -> list[Any]:
         """The array of every value of known shape, laid over the arena."""
@@ -162,10 +194,6 @@ class Executor:
                 )
             else:
                 arrays[index] = self.device.xp.empty(spec.shape, spec.dtype)
-        for index, constant in self.program.constants.items():
-            datum = self.program.values[index]
-            if datum.kind == "constant" and datum.spec is not None and constant.size:
-                self.device.from_host(arrays[index], constant)
         return arrays
 
     def _load_parameters(self, values: Iterable[int]) -> None:
@@ -199,7 +227,7 @@ class Executor:
         ]
         if on_host:
             return partial(_on_host, self.device, found, inputs, out, dict(step.attributes))
-        if found.simple:
+        if found.allocating:
             return partial(_adapted, self.device.xp, found, inputs, out, dict(step.attributes))
         work = self._workspace(index, step)
         attributes = dict(step.attributes)

@@ -10,11 +10,13 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io, shapes
+from gradtool import kernels as kernel
 from gradtool.errors import MissingData, UsageError
-from gradtool.exec import kernel
+from gradtool.exec.given import array_of, as_numpy, is_array
+from gradtool.graph.metadata import BUFFERS, DEFAULTS, STATE, WHOLE
+from gradtool.graph.stages import is_backward
 from gradtool.io.solving import Known, solve
-from gradtool.passes.stages import DEFAULTS, STATE, WHOLE, is_backward
-from gradtool.text import some, suggest
+from gradtool.text.words import some, suggest
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 Given = Mapping[str, Any]
@@ -34,7 +36,27 @@ def fed(
         MissingData: an input is absent, with the names that are there.
         UsageError: no input or initializer has such a name, or an array does not fit.
     """
-    takes = {v.name or "": v for v in (*model.graph.inputs, *model.graph.initializers.values())}
+    arrays = converted(model, given, source, also)
+    takes = takers(model)
+    model = with_values(model, {n: a for n, a in arrays.items() if takes[n].is_initializer()})
+    arrays = require(model, _with_buffers(model, arrays), source)
+    return _settled(model, arrays), arrays
+
+
+def takers(model: ir.Model) -> dict[str, ir.Value]:
+    """What a run takes by name: inputs and initializers."""
+    return {v.name or "": v for v in (*model.graph.inputs, *model.graph.initializers.values())}
+
+
+def converted(
+    model: ir.Model, given: Given, source: str = "inputs", also: Iterable[str] = ()
+) -> Arrays:
+    """What is given as arrays of the types that the model takes; names among `also` are left out.
+
+    Raises:
+        UsageError: no input or initializer has such a name, or an array has another type.
+    """
+    takes = takers(model)
     known = {*takes, *also, *json.loads(model.metadata_props.get(WHOLE, "[]"))}
     unknown = [name for name in given if name not in known]
     if unknown:
@@ -42,10 +64,7 @@ def fed(
         nearest = suggest(unknown[0], takes)
         there = "" if nearest else f"; the model takes {some(names) or 'none'}"
         raise UsageError(f"{source}: no input or parameter {unknown[0]!r}{nearest}{there}")
-    arrays = {n: in_type_of(takes[n], given[n], source) for n in given if n in takes}
-    model = with_values(model, {n: a for n, a in arrays.items() if takes[n].is_initializer()})
-    arrays = require(model, _with_buffers(model, arrays), source)
-    return _settled(model, arrays), arrays
+    return {n: in_type_of(takes[n], given[n], source) for n in given if n in takes}
 
 
 def inputs_of(model: ir.Model) -> list[ir.Value]:
@@ -114,7 +133,7 @@ def defaults(model: ir.Model) -> Arrays:
 
 def buffers(model: ir.Model) -> set[str]:
     """The inputs that gradients are added to."""
-    return set(json.loads(model.metadata_props.get("gradtool.buffers", "{}")).values())
+    return set(json.loads(model.metadata_props.get(BUFFERS, "{}")).values())
 
 
 def _with_buffers(model: ir.Model, arrays: Arrays) -> Arrays:
@@ -150,13 +169,12 @@ def in_type_of(value: ir.Value, given: Any, source: str) -> Any:
     if not isinstance(value.type, ir.TensorType) or value.dtype is None:
         return given
     dtype = np.dtype(value.dtype.numpy())
-    is_array = isinstance(given, np.ndarray | np.generic) or hasattr(given, "__array__")
     try:
-        array = np.asarray(given)
-    except (ValueError, TypeError) as error:
+        array = array_of(given)
+    except ValueError as error:
         raise UsageError(f"{source}: {value.name!r} is no array ({error})") from error
     is_bits = array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize
-    takes_type = not is_array and np.can_cast(array.dtype, dtype, "same_kind")
+    takes_type = not is_array(given) and np.can_cast(array.dtype, dtype, "same_kind")
     if array.dtype != dtype and is_bits:
         array = array.view(dtype)
     elif takes_type or (array.dtype.kind == "U" and dtype.kind == "O"):
@@ -192,14 +210,14 @@ def with_values(model: ir.Model, arrays: Arrays) -> ir.Model:
                     "it holds; load the forward model with another one"
                 )
             again = True
-        value.const_value = ir.Tensor(array, dtype=value.dtype, name=name)
+        value.const_value = ir.Tensor(as_numpy(array), dtype=value.dtype, name=name)
     if again:
         shapes.infer(model)
     return model
 
 
 def _holds(tensor: Any, array: np.ndarray[Any, Any]) -> bool:
-    return tensor is not None and io.array(tensor).tobytes() == array.tobytes()
+    return tensor is not None and io.array(tensor).tobytes() == as_numpy(array).tobytes()
 
 
 def _decides(value: ir.Value, model: ir.Model) -> bool:

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.exec import room
 from gradtool.exec.feeds import buffers, defaults, inputs_of, require_tensor
-from gradtool.specs import spec_of
+from gradtool.graph.specs import spec_of
 
 BLOCK = 2**13  # numbers drawn at once
 Arrays = dict[str, np.ndarray[Any, Any]]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import GradtoolError
-from gradtool.exec.chance import repeatable
 from gradtool.exec.executor import Executor
-from gradtool.planning.arena import overlap
+from gradtool.kernels.chance import repeatable
+from gradtool.planning.packing import overlap
 from gradtool.planning.plan import ALWAYS_LIVE, Buffer
 
 PATTERNS = (0xA5, 0x5A)
@@ -166,7 +166,7 @@ def check_arena(executor: Executor) -> None:
         executor.step()
     outputs = executor.program.outputs
     before = [_content(executor.result(v)) for v in outputs]
-    roots = {executor.program.root(v) for v in outputs}
+    roots = {executor.program.storage(v) for v in outputs}
     dying: dict[int, list[Buffer]] = {}
     for buffer in executor.plan.buffers:
         if buffer.region not in ALWAYS_LIVE and roots.isdisjoint(buffer.values):
@@ -191,23 +191,3 @@ def _content(held: Any) -> Any:
     if held is None or isinstance(held, list):
         return held and [_content(item) for item in held]
     return held.tolist() if held.dtype.kind == "O" else held.tobytes()
-
-
-def _has_nan(executor: Executor, array: Any) -> bool:
-    return array.dtype.kind == "f" and bool(executor.device.xp.isnan(array).any())
-
-
-def first_nan(executor: Executor) -> tuple[str, str] | None:
-    """Run a step and return the name and operator of the first node whose result has a NaN.
-
-    Infinities are no fault: masks are made of them.
-    """
-    executor.rewind()
-    for index, step in enumerate(executor.program.steps):
-        executor.call(index)
-        for value in step.writes:
-            held: Any = executor.value(value)
-            for array in held if isinstance(held, list) else [held]:
-                if array is not None and _has_nan(executor, array):
-                    return step.name, step.op
-    return None

@@ -21,10 +21,13 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import DeviceError, GradtoolError
-from gradtool.exec import ort_memory, ort_options
+from gradtool.exec import ort_memory
 from gradtool.exec.feeds import require
-from gradtool.exec.run import Result
+from gradtool.exec.given import as_numpy
+from gradtool.exec.results import Result
 from gradtool.functions.calls import inline
+from gradtool.graph.metadata import GRADIENTS, LOSS
+from gradtool.workloads import ort_options
 
 WARM_UP = """<ir_version: 8, opset_import: ["" : 18]>
 warm (float[64, 64] x) => (float[64, 64] y) { y = MatMul (x, x) }"""
@@ -39,7 +42,7 @@ def execute(
         GradtoolError: onnxruntime is not installed.
         DeviceError: it refused the graph, or died.
     """
-    feeds = require(model, arrays, "inputs")
+    feeds = {name: as_numpy(array) for name, array in require(model, arrays, "inputs").items()}
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         place = Path(folder)
         io.save(model, place / "model.onnx", finish=inline)
@@ -56,8 +59,8 @@ def execute(
         measured = json.loads(done.stdout.splitlines()[-1])
         with np.load(place / "outputs.npz", allow_pickle=False) as found:
             outputs = {name: found[name] for name in found.files}
-    names = json.loads(model.metadata_props.get("gradtool.gradients", "{}"))
-    loss = model.metadata_props.get("gradtool.loss")
+    names = json.loads(model.metadata_props.get(GRADIENTS, "{}"))
+    loss = model.metadata_props.get(LOSS)
     gradients = {value: outputs.pop(output) for value, output in names.items()}
     return Result(
         loss=float(outputs[loss].reshape(-1)[0]) if loss else None,

@@ -16,7 +16,8 @@ import onnx_ir as ir
 from gradtool.exec import feeds
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
-from gradtool.exec.run import parameters_of, planned
+from gradtool.exec.parameters import parameters_of
+from gradtool.exec.run import planned
 from gradtool.planning.plan import Plan
 
 REPEATS = 3

@@ -12,8 +12,13 @@ from gradtool.errors import GradtoolError, UsageError
 from gradtool.exec import feeds
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
-from gradtool.exec.run import Result, parameters_of, planned
+from gradtool.exec.parameters import parameters_of
+from gradtool.exec.results import Result
+from gradtool.exec.run import execute, planned
+from gradtool.graph.metadata import LOSS
+from gradtool.passes.train_mode import at_random
 from gradtool.passes.widen import widen
+from gradtool.text.words import suggest
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 LEAVES = ("parameter", "constant", "input")  # what can be moved: no interior values
@@ -33,7 +38,7 @@ def finite_differences(model: ir.Model, arrays: Arrays, result: Result) -> str:
     Raises:
         GradtoolError: they disagree; the worst value is named.
     """
-    if "gradtool.loss" not in model.metadata_props:
+    if LOSS not in model.metadata_props:
         raise UsageError("--verify finite-diff needs a loss; the graph has head gradients")
     if not result.gradients:
         raise UsageError(
@@ -129,7 +134,7 @@ def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
         GradtoolError: a gradient, or an output where there is none, disagrees; the worst is named.
     """
     from gradtool.exec import ort
-    from gradtool.exec.run import bound
+    from gradtool.program.bound import bound
 
     theirs = ort.execute(bound(model, feeds.sizes(model, arrays)), arrays)
     what, mine = _results(result)
@@ -164,7 +169,7 @@ def every_plan(model: ir.Model, arrays: Arrays, result: Result) -> str:
     Raises:
         GradtoolError: a plan gives other bits, or takes other memory than planned.
     """
-    from gradtool import agreement
+    from gradtool.exec import agreement
 
     return agreement.plans(model, arrays, result)
 
@@ -174,3 +179,18 @@ CHECKS: dict[str, Callable[[ir.Model, Arrays, Result], str]] = {
     "ort": stock_onnxruntime,
     "plans": every_plan,
 }
+
+
+def checked(model: ir.Model, arrays: Arrays, by: str) -> str:
+    """Run a model that is fed `arrays`, and check its gradients by one of `CHECKS`.
+
+    Raises:
+        GradtoolError: they disagree; the worst is named.
+        UsageError: there is no such check, or the model draws at random.
+    """
+    if by not in CHECKS:
+        hint = suggest(by, CHECKS) or f"; there are {', '.join(CHECKS)}"
+        raise UsageError(f"no check {by!r}{hint}")
+    for warning in at_random(model):
+        raise UsageError(f"a check compares runs, and this model's differ: {warning}")
+    return CHECKS[by](model, arrays, execute(model, dict(arrays), copy=False))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from gradtool.functions import composite
-from gradtool.functions._sizes import integers
+from gradtool.emit.builder import Builder
+from gradtool.graph.composites import composite
+from gradtool.graph.constants import integers
+from gradtool.graph.known import Tensor
 
 
 @composite("CumProdGrad", like=2)
-def cum_prod_grad(op, x, axis, dy, *, exclusive=0, reverse=0):
+def cum_prod_grad(
+    op: Builder, x: Tensor, axis: Tensor, dy: Tensor, *, exclusive: int = 0, reverse: int = 0
+) -> Tensor:
     """`dx[i] = (Π x before i) · s[i]` with `s[i] = dy[i] + x[i + 1] s[i + 1]`.
 
     If exclusive, `s[i] = dy[i + 1] + x[i + 1] s[i + 1]`.
     """
-    place = integers(axis)[0] % len(x.shape)
+    known = integers(axis)
+    assert known is not None  # noqa: S101 - the rule saw to it
+    place = known[0] % len(x.shape)
     line = [d for a, d in enumerate(x.shape) if a != place]
     lead = op.constant([1])
     sizes = op.Concat(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from gradtool.functions import composite
-from gradtool.functions._activations import resolve
+from collections.abc import Sequence
+from typing import Any
+
+from gradtool.emit.builder import Builder
 from gradtool.functions._recurrence import (
+    Step,
     alive,
     before_each,
     directions,
@@ -15,16 +18,22 @@ from gradtool.functions._recurrence import (
     rows_product,
     state_shapes,
 )
+from gradtool.graph.composites import composite
+from gradtool.graph.known import Tensor
+from gradtool.operators.activations import Activation, resolve
 
 DEFAULT = ("Sigmoid", "Tanh")
 
 
 @composite("GRUGrad", shapes=state_shapes, outputs=5)
 def gru_grad(
-    op, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *,
-    activations=None, activation_alpha=None, activation_beta=None, clip=None,
-    direction="forward", hidden_size=None, layout=0, linear_before_reset=0,
-):  # fmt: skip
+    op: Builder, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lens: Tensor | None,
+    h0: Tensor | None, y: Tensor, dy: Tensor | None = None, dy_h: Tensor | None = None, *,
+    activations: Sequence[str] | None = None, activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None, clip: float | None = None,
+    direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
+    linear_before_reset: int = 0,
+) -> list[Tensor]:  # fmt: skip
     """Gradients by X, W, R, B and the initial state.
 
     Every hidden state is in Y, so the gates of all times are computed at once; a Scan walks back:
@@ -37,10 +46,10 @@ def gru_grad(
     """
     sides = directions(op, direction, layout, x)
     acts = resolve(activations, activation_alpha, activation_beta, DEFAULT, len(sides))
-    hidden, linear = r.shape[2], bool(linear_before_reset)
+    hidden, linear = r.shape[2], linear_before_reset
     found = []
     for side, chosen in zip(sides, acts, strict=True):
-        x, (wd, rd, bd) = side.x, (side.weight(v) for v in (w, r, b))
+        x, wd, rd, bd = side.x, side.weight(w), side.weight(r), side.weight(b)
         live, track = alive(op, x, lens), side.track(y)
         zero = side.zeros(track)
         h_before = before_each(op, side, track, side.state(h0) or zero, live)
@@ -64,14 +73,23 @@ def gru_grad(
         if linear:
             d_weight = rows_product(op, da, h_before)
         else:
-            parts = rows_product(op, d_zr, h_before), rows_product(op, dhh, q)
-            d_weight = op.Concat(*parts, axis=0)
+            zr_weight, h_weight = rows_product(op, d_zr, h_before), rows_product(op, dhh, q)
+            d_weight = op.Concat(zr_weight, h_weight, axis=0)
         d_bias = op.Concat(op.sum(da_w, [0, 1]), op.sum(da if linear else da_w, [0, 1]), axis=0)
         found.append([op.MatMul(da_w, wd), rows_product(op, da_w, x), d_weight, d_bias, dh])
     return gather_directions(op, layout, found, states=(4,))
 
 
-def _slopes(op, acts, clip, linear, weights, a, link, h_before):
+def _slopes(
+    op: Builder,
+    acts: Sequence[Activation],
+    clip: float | None,
+    linear: int,
+    weights: Tensor,
+    a: Tensor,
+    link: Tensor | None,
+    h_before: Tensor,
+) -> tuple[Tensor, Tensor, list[Tensor]]:
     """For all times: z, q, and `dz / dh`, `dr / dhh` (or `dr / ds`), `dhh / dh`, r."""
     (act_f, act_g), (r_zr, r_h) = acts, weights
     hidden = r_h.shape[1]
@@ -90,10 +108,10 @@ def _slopes(op, acts, clip, linear, weights, a, link, h_before):
     return z, q, [(h_before - hh) * slope_z, dr, (1 - z) * slope_h, reset]
 
 
-def _linked(op, r):
+def _linked(op: Builder, r: Tensor) -> Step:
     """One step back in time, where the reset comes after the product with R."""
 
-    def step(states, now):
+    def step(states: Sequence[Tensor], now: Sequence[Any]) -> list[Tensor]:
         (dh,), (dy, keep, dz, dr, dhh, reset) = states, now
         if dy is not None:
             dh = dh + dy
@@ -104,10 +122,10 @@ def _linked(op, r):
     return step
 
 
-def _direct(op, r_zr, r_h):
+def _direct(op: Builder, r_zr: Tensor, r_h: Tensor) -> Step:
     """One step back in time, where the reset comes before the product with R."""
 
-    def step(states, now):
+    def step(states: Sequence[Tensor], now: Sequence[Any]) -> list[Tensor]:
         (dh,), (dy, keep, dz, dr, dhh, reset) = states, now
         if dy is not None:
             dh = dh + dy

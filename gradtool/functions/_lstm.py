@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from gradtool.functions import composite
-from gradtool.functions._activations import resolve
+from collections.abc import Sequence
+from typing import Any
+
+from gradtool.emit.builder import Builder
 from gradtool.functions._recurrence import (
+    Direction,
+    Step,
     alive,
     before_each,
     directions,
@@ -15,23 +19,44 @@ from gradtool.functions._recurrence import (
     masked,
     rows_product,
 )
+from gradtool.graph.composites import Outputs, composite
+from gradtool.graph.known import Dims, Tensor
+from gradtool.operators.activations import Activation, resolve
 
 DEFAULT = ("Sigmoid", "Tanh", "Tanh")
 
 
-def _shapes(x, w, r, b, lens, h0, c0, p, y, *dys, layout=0, direction="forward", **attributes):
+def _shapes(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None,
+    lens: Tensor | None,
+    h0: Tensor | None,
+    c0: Tensor | None,
+    p: Tensor | None,
+    y: Tensor,
+    *dys: Tensor | None,
+    layout: int = 0,
+    direction: str = "forward",
+    **attributes: Any,
+) -> Outputs:
     both, hidden = (2 if direction == "bidirectional" else 1), r.shape[2]
     state = [x.shape[0], both, hidden] if layout else [both, x.shape[1], hidden]
-    shapes = [x.shape, w.shape, r.shape, [both, 8 * hidden], state, state, [both, 3 * hidden]]
-    return [(shape, x.dtype) for shape in shapes]
+    shapes: list[Dims] = [x.shape, w.shape, r.shape, [both, 8 * hidden], state, state]
+    return [(shape, x.dtype) for shape in (*shapes, [both, 3 * hidden])]
 
 
 @composite("LSTMGrad", shapes=_shapes, outputs=7)
 def lstm_grad(
-    op, x, w, r, b, lens, h0, c0, p, y, dy=None, dy_h=None, dy_c=None, *,
-    activations=None, activation_alpha=None, activation_beta=None, clip=None,
-    direction="forward", hidden_size=None, input_forget=0, layout=0,
-):  # fmt: skip
+    op: Builder, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lens: Tensor | None,
+    h0: Tensor | None, c0: Tensor | None, p: Tensor | None, y: Tensor, dy: Tensor | None = None,
+    dy_h: Tensor | None = None, dy_c: Tensor | None = None, *,
+    activations: Sequence[str] | None = None, activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None, clip: float | None = None,
+    direction: str = "forward", hidden_size: int | None = None, input_forget: int = 0,
+    layout: int = 0,
+) -> list[Tensor]:  # fmt: skip
     """Gradients by X, W, R, B, the initial states and, if there is one, P.
 
     Every hidden state is in Y, so the gates of all times are computed at once; a first Scan gives
@@ -48,7 +73,8 @@ def lstm_grad(
     acts = resolve(activations, activation_alpha, activation_beta, DEFAULT, len(sides))
     found = []
     for side, chosen in zip(sides, acts, strict=True):
-        x, (wd, rd, bd, pd) = side.x, (side.weight(v) for v in (w, r, b, p))
+        x, wd, rd = side.x, side.weight(w), side.weight(r)
+        bd, pd = side.weight(b), side.weight(p)
         live, track = alive(op, x, lens), side.track(y)
         zero = side.zeros(track)
         firsts = side.state(h0) or zero, side.state(c0) or zero
@@ -82,7 +108,16 @@ def lstm_grad(
     return gather_directions(op, layout, found, states=(4, 5))
 
 
-def _slopes(op, acts, clip, coupled, peeps, gates, c, c_before):
+def _slopes(
+    op: Builder,
+    acts: Sequence[Activation],
+    clip: float | None,
+    coupled: int,
+    peeps: Tensor | None,
+    gates: Tensor,
+    c: Tensor,
+    c_before: Tensor,
+) -> tuple[Tensor, list[Tensor]]:
     """For all times: f, and `di / dc`, `do / dh`, `df / dc`, `dg / dc`, `dc / dh`.
 
     `df` is missing if the gates i and f are coupled.
@@ -98,10 +133,10 @@ def _slopes(op, acts, clip, coupled, peeps, gates, c, c_before):
     return f, [g * di, hc * do, c_before * df, i * dg, o * dhc]
 
 
-def _walk(op, peeps, r):
+def _walk(op: Builder, peeps: Tensor | None, r: Tensor) -> Step:
     """One step back in time."""
 
-    def step(states, now):
+    def step(states: Sequence[Tensor], now: Sequence[Any]) -> list[Tensor]:
         (dh, dc), (dy, keep, rest, *slopes) = states, now
         if dy is not None:
             dh = dh + dy
@@ -121,11 +156,21 @@ def _walk(op, peeps, r):
     return step
 
 
-def _cells(op, side, acts, clip, coupled, peeps, first, live, gates):
+def _cells(
+    op: Builder,
+    side: Direction,
+    acts: Sequence[Activation],
+    clip: float | None,
+    coupled: int,
+    peeps: Tensor | None,
+    first: Tensor,
+    live: Tensor | None,
+    gates: Tensor,
+) -> Tensor:
     """The cell state after each time."""
     (act_f, act_g, _), (ai, _, af, ag) = acts, gates
 
-    def step(states, now):
+    def step(states: Sequence[Tensor], now: Sequence[Any]) -> list[Tensor]:
         (c,), (ai, af, ag, live) = states, now
         if peeps is not None:
             ai, af = ai + c * peeps[0], af + c * peeps[2]
@@ -135,7 +180,7 @@ def _cells(op, side, acts, clip, coupled, peeps, first, live, gates):
         new = new if live is None else op.Where(live, new, c)
         return [new, op.Identity(new)]
 
-    def plain(states, now):
+    def plain(states: Sequence[Tensor], now: Sequence[Any]) -> list[Tensor]:
         (c,), (f, ig) = states, now
         new = f * c + ig
         return [new, op.Identity(new)]

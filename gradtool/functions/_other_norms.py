@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from gradtool.functions import composite
+from collections.abc import Sequence
+
+from gradtool.emit.builder import Builder
 from gradtool.functions._numbers import widened
+from gradtool.graph.composites import composite
+from gradtool.graph.known import Tensor
 
 
 @composite("LpNormalizationGrad", like=0)
-def lp_normalization_grad(op, x, dy, *, axis, p):
+def lp_normalization_grad(op: Builder, x: Tensor, dy: Tensor, *, axis: int, p: int) -> Tensor:
     """`dx = r · (dy - s · Σ dy · y)` with `r = 1 / |x|ₚ`, 0 where the norm is 0, and `y = x · r`.
 
     The slope s is y for p = 2 and the sign of x for p = 1.
@@ -25,7 +29,9 @@ def lp_normalization_grad(op, x, dy, *, axis, p):
 
 
 @composite("MeanVarianceNormalizationGrad", like=0)
-def mean_variance_normalization_grad(op, x, dy, *, axes):
+def mean_variance_normalization_grad(
+    op: Builder, x: Tensor, dy: Tensor, *, axes: Sequence[int]
+) -> Tensor:
     """With `c = x - mean`, `s = std`, `q = s + 1e-9` and means over `axes`.
 
     dx = (dy - mean(dy) - c · mean(dy · c) / (q · s)) / q
@@ -40,7 +46,9 @@ def mean_variance_normalization_grad(op, x, dy, *, axes):
 
 
 @composite("LRNGrad", like=0)
-def lrn_grad(op, x, dy, *, size, alpha, beta, bias):
+def lrn_grad(
+    op: Builder, x: Tensor, dy: Tensor, *, size: int, alpha: float, beta: float, bias: float
+) -> Tensor:
     """With `base = bias + alpha / size · Σ x²` over neighbouring channels, which see each other.
 
     dx = dy · base^-beta - 2 · alpha · beta / size · x · Σ dy · x · base^(-beta - 1)
@@ -53,7 +61,7 @@ def lrn_grad(op, x, dy, *, size, alpha, beta, bias):
     return direct - x * spread * (2 * alpha * beta / size)
 
 
-def _neighbours(op, x, size, before, after):
+def _neighbours(op: Builder, x: Tensor, size: int, before: int, after: int) -> Tensor:
     """The sum of `before` channels before, each channel, and `after` channels after it."""
     planes = op.Reshape(op.unsqueeze(x, 1), [0, 0, 0, -1])
     ends = [before, 0, after, 0]

@@ -5,30 +5,36 @@ Bodies see time first, one direction at a time: X [T, B, I], Y [T, B, H], states
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.functions._activations import Activation, slope, value
+from gradtool.emit.builder import Builder
+from gradtool.graph.composites import Outputs
+from gradtool.graph.known import Dims, Maybe, Tensor
+from gradtool.operators.activations import Activation, slope, value
+
+# The new states, and the values to stack, from the states before and the inputs of one time.
+Step = Callable[[Sequence[Tensor], Sequence[Any]], Sequence[Tensor]]
 
 
 class Direction:
     """The operands of one direction of a recurrent node, and what its body asks of them."""
 
     def __init__(
-        self, op: Any, flags: Sequence[bool], index: int, layout: int, x: ir.Value
+        self, op: Builder, flags: Sequence[bool], index: int, layout: int, x: Tensor
     ) -> None:
         self.op, self.index, self.layout, self.x = op, index, layout, x
         self.backwards, self.count = flags[index], len(flags)
 
-    def _pick(self, v: ir.Value, axis: int) -> ir.Value:
+    def _pick(self, v: Tensor, axis: int) -> Tensor:
         if self.count == 1:
             return self.op.squeeze(v, axis)
         return self.op.Gather(v, np.asarray(self.index), axis=axis)
 
-    def track(self, y: ir.Value | None) -> ir.Value | None:
+    def track(self, y: Maybe) -> Maybe:
         """Y or its gradient: [T, B, H]."""
         if y is None:
             return None
@@ -36,20 +42,24 @@ class Direction:
         y = op.transpose(y, [1, 2, 0, 3]) if self.layout else y
         return self._pick(y, 1)
 
-    def state(self, s: ir.Value | None) -> ir.Value | None:
+    def state(self, s: Maybe) -> Maybe:
         """An initial or final state, or a weight: [B, H]."""
-        return None if s is None else self._pick(s, self.layout)
+        if s is None:
+            return None
+        return self._pick(s, self.layout)
 
-    def weight(self, w: ir.Value | None) -> ir.Value | None:
+    def weight(self, w: Maybe) -> Maybe:
         """A weight of this direction."""
-        return None if w is None else self._pick(w, 0)
+        if w is None:
+            return None
+        return self._pick(w, 0)
 
-    def zeros(self, y: ir.Value) -> ir.Value:
+    def zeros(self, y: Tensor) -> Tensor:
         """Zeros in the shape of a state, [B, H], from a track."""
         op = self.op
         return op.ConstantOfShape(op.size_of(y, 1, 3), value=np.zeros(1, y.dtype.numpy()))
 
-    def before(self, s: ir.Value, first: ir.Value) -> ir.Value:
+    def before(self, s: Tensor, first: Tensor) -> Tensor:
         """From the state after each time, the one before it: `first`, then `s` one time later."""
         op, first = self.op, self.op.unsqueeze(first, 0)
         end = np.iinfo(np.int64).max
@@ -59,13 +69,13 @@ class Direction:
 
     def scan(
         self,
-        step: Any,
-        states: Sequence[ir.Value],
-        inputs: Sequence[ir.Value | None],
+        step: Step,
+        states: Sequence[Tensor],
+        inputs: Sequence[Tensor | None],
         outputs: int,
         *,
         reverse: bool,
-    ) -> tuple[ir.Value, ...]:
+    ) -> Tensor:
         """Emit a Scan over time, in the order of this direction, or in the `reverse` order.
 
         `step(states, inputs)` gives the new states and the values to stack; None among the inputs
@@ -87,7 +97,7 @@ class Direction:
         )  # fmt: skip
 
 
-def directions(op: Any, direction: str, layout: int, x: ir.Value) -> list[Direction]:
+def directions(op: Builder, direction: str, layout: int, x: Tensor) -> list[Direction]:
     """The directions of a node; `x` is seen with time first."""
     x = op.swap_axes(x, 0, 1) if layout else x
     flags = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[direction]
@@ -95,8 +105,8 @@ def directions(op: Any, direction: str, layout: int, x: ir.Value) -> list[Direct
 
 
 def before_each(
-    op: Any, side: Direction, track: ir.Value, first: ir.Value, live: ir.Value | None
-) -> ir.Value:
+    op: Builder, side: Direction, track: Tensor, first: Tensor, live: Tensor | None
+) -> Tensor:
     """The hidden state before each time.
 
     Read backwards, a sample starts at its own end: there the state is still the first one.
@@ -109,7 +119,7 @@ def before_each(
     return op.Where(op.Concat(later, never, axis=0), before, op.unsqueeze(first, 0))
 
 
-def gate(op: Any, act: Activation, clip: float | None, a: ir.Value) -> tuple[ir.Value, ir.Value]:
+def gate(op: Builder, act: Activation, clip: float | None, a: Tensor) -> tuple[Tensor, Tensor]:
     """The value and the slope of a gate from its pre-activation."""
     if clip is None:
         y = value(op, act, a)
@@ -120,14 +130,15 @@ def gate(op: Any, act: Activation, clip: float | None, a: ir.Value) -> tuple[ir.
     return y, slope(op, act, held, y) * op.cast(inside, a.dtype)
 
 
-def gate_value(op: Any, act: Activation, clip: float | None, a: ir.Value) -> ir.Value:
+def gate_value(op: Builder, act: Activation, clip: float | None, a: Tensor) -> Tensor:
     """The value of a gate from its pre-activation."""
     if clip is not None:
         a = op.Clip(a, op.constant(-clip, a.dtype), op.constant(clip, a.dtype))
-    return value(op, act, a)
+    y: Tensor = value(op, act, a)
+    return y
 
 
-def alive(op: Any, x: ir.Value, lens: ir.Value | None) -> ir.Value | None:
+def alive(op: Builder, x: Tensor, lens: Tensor | None) -> Tensor | None:
     """Whether each sample lasts at each time, [T, B, 1]; None without lengths."""
     if lens is None:
         return None
@@ -139,14 +150,14 @@ def alive(op: Any, x: ir.Value, lens: ir.Value | None) -> ir.Value | None:
     return op.Less(op.unsqueeze(times, [1, 2]), ends)
 
 
-def masked(op: Any, live: ir.Value | None, a: ir.Value, other: float = 0.0) -> ir.Value:
+def masked(op: Builder, live: Tensor | None, a: Tensor, other: float = 0.0) -> Tensor:
     """`a` where the sample lasts, else `other`."""
     return a if live is None else op.Where(live, a, op.constant(other, a.dtype))
 
 
 def final_gradient(
-    op: Any, side: Direction, given: ir.Value | None, lens: ir.Value | None, zero: ir.Value
-) -> ir.Value:
+    op: Builder, side: Direction, given: Tensor | None, lens: Tensor | None, zero: Tensor
+) -> Tensor:
     """The gradient of a final state; that of an empty sequence is zero."""
     found = side.state(given)
     if found is None:
@@ -157,15 +168,15 @@ def final_gradient(
     return op.Where(some, found, op.constant(0.0, found.dtype))
 
 
-def rows_product(op: Any, da: ir.Value, b: ir.Value) -> ir.Value:
+def rows_product(op: Builder, da: Tensor, b: Tensor) -> Tensor:
     """`Σ daₜᵀ bₜ` over times and samples."""
     da = op.reshape(da, [-1, da.shape[2]])
     return op.MatMul(op.swap_axes(da, 0, 1), op.reshape(b, [-1, b.shape[2]]))
 
 
 def gather_directions(
-    op: Any, layout: int, found: Sequence[Sequence[ir.Value]], states: Sequence[int]
-) -> list[ir.Value]:
+    op: Builder, layout: int, found: Sequence[Sequence[Tensor]], states: Sequence[int]
+) -> list[Tensor]:
     """Put the gradients of the directions together: sums for X, a new axis for all others.
 
     `states` are the positions of initial states, whose direction axis depends on the layout.
@@ -181,9 +192,21 @@ def gather_directions(
     return results
 
 
-def state_shapes(x, w, r, b, lens, h0, y, *dys, layout=0, direction="forward", **attributes):
+def state_shapes(
+    x: Tensor,
+    w: Tensor,
+    r: Tensor,
+    b: Tensor | None,
+    lens: Tensor | None,
+    h0: Tensor | None,
+    y: Tensor,
+    *dys: Tensor | None,
+    layout: int = 0,
+    direction: str = "forward",
+    **attributes: Any,
+) -> Outputs:
     """Gradients of x, w, r, b and h0 where h is the whole state: a GRU, a plain RNN."""
     both, hidden = (2 if direction == "bidirectional" else 1), r.shape[2]
     state = [x.shape[0], both, hidden] if layout else [both, x.shape[1], hidden]
-    shapes = [x.shape, w.shape, r.shape, [both, 2 * w.shape[1]], state]
+    shapes: list[Dims] = [x.shape, w.shape, r.shape, [both, 2 * w.shape[1]], state]
     return [(shape, x.dtype) for shape in shapes]

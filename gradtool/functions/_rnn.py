@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from gradtool.functions import composite
-from gradtool.functions._activations import resolve, slope
+from collections.abc import Sequence
+from typing import Any
+
+from gradtool.emit.builder import Builder
 from gradtool.functions._recurrence import (
     alive,
     before_each,
@@ -15,16 +17,21 @@ from gradtool.functions._recurrence import (
     rows_product,
     state_shapes,
 )
+from gradtool.graph.composites import composite
+from gradtool.graph.known import Tensor
+from gradtool.operators.activations import resolve, slope
 
 DEFAULT = ("Tanh",)
 
 
 @composite("RNNGrad", shapes=state_shapes, outputs=5)
 def rnn_grad(
-    op, x, w, r, b, lens, h0, y, dy=None, dy_h=None, *,
-    activations=None, activation_alpha=None, activation_beta=None, clip=None,
-    direction="forward", hidden_size=None, layout=0,
-):  # fmt: skip
+    op: Builder, x: Tensor, w: Tensor, r: Tensor, b: Tensor | None, lens: Tensor | None,
+    h0: Tensor | None, y: Tensor, dy: Tensor | None = None, dy_h: Tensor | None = None, *,
+    activations: Sequence[str] | None = None, activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None, clip: float | None = None,
+    direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
+) -> list[Tensor]:  # fmt: skip
     """Gradients by X, W, R, B and the initial state: `da = dh · f'`,  `dh₋₁ = da R`.
 
     Every hidden state is in Y, so the slopes of all times are computed at once, and a Scan walks
@@ -34,7 +41,7 @@ def rnn_grad(
     acts = resolve(activations, activation_alpha, activation_beta, DEFAULT, len(sides))
     found = []
     for side, (act,) in zip(sides, acts, strict=True):
-        x, (wd, rd, bd) = side.x, (side.weight(v) for v in (w, r, b))
+        x, wd, rd, bd = side.x, side.weight(w), side.weight(r), side.weight(b)
         live = alive(op, x, lens)
         track = side.track(y)
         zero = side.zeros(track)
@@ -50,7 +57,7 @@ def rnn_grad(
         dy_now = None if dy is None else masked(op, live, side.track(dy))
         rest = None if live is None else op.cast(op.Not(live), x.dtype)
 
-        def back(states, now, rd=rd):
+        def back(states: Sequence[Tensor], now: Sequence[Any], rd: Tensor = rd) -> list[Tensor]:
             (dh,), (dy, bend, rest) = states, now
             if dy is not None:
                 dh = dh + dy

@@ -6,23 +6,40 @@ each row of the image in each bin, rows of `across` those of the columns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.functions import composite
+from gradtool.emit.builder import Builder
 from gradtool.functions._fourier import number, scalar
 from gradtool.functions._scatter import add_positions
 from gradtool.functions._sizes import dims
+from gradtool.graph.composites import Outputs, composite
+from gradtool.graph.known import Tensor, ints
 
 
-def _constant(op, value, dtype):
+def _constant(
+    op: Builder, value: float | Sequence[Sequence[int]] | np.ndarray[Any, Any], dtype: ir.DataType
+) -> Tensor:
     return op.constant(np.asarray(value, dtype.numpy()))
 
 
 class _Axis:
     """One axis of all regions: where samples lie, and what they weigh."""
 
-    def __init__(self, op, rois, first, size, bins, ratio, scale, half_pixel):
+    def __init__(
+        self,
+        op: Builder,
+        rois: Tensor,
+        first: int,
+        size: Tensor,
+        bins: int,
+        ratio: int,
+        scale: float,
+        half_pixel: int,
+    ) -> None:
         dtype = rois.dtype
         offset = 0.5 if half_pixel else 0.0
         low, high = (op.Gather(rois, op.constant([i]), axis=1) for i in (first, first + 2))
@@ -51,18 +68,20 @@ class _Axis:
         self.inner = op.cast(op.And(op.Greater(where, 0.0), op.Less(where, last)), dtype)
         self.place = op.Min(op.Max(where, 0.0), last)
 
-    def distances(self, op, length):
+    def distances(self, op: Builder, length: Tensor) -> Tensor:
         """From each sample to each element: `[R, bins, S, size]`."""
         dtype = self.place.dtype
         elements = op.cast(op.Range(op.constant(0), length, op.constant(1)), dtype)
         return op.Unsqueeze(self.place, [3]) - elements
 
-    def matrix(self, op, length):
+    def matrix(self, op: Builder, length: Tensor) -> Tensor:
         """The weight of each element in each bin: `[R, bins, size]`."""
         hat = op.Max(1.0 - op.Abs(self.distances(op, length)), 0.0)
         return op.ReduceSum(hat * op.Unsqueeze(self.weight, [3]), [2], keepdims=0)
 
-    def corners(self, op, slope, length, scale):
+    def corners(
+        self, op: Builder, slope: Tensor, length: Tensor, scale: float
+    ) -> tuple[Tensor, Tensor]:
         """The gradients of both corners, `[R, 1]` each, from that of the matrix."""
         gap = self.distances(op, length)
         behind = op.And(op.GreaterOrEqual(gap, 0.0), op.Less(gap, 1.0))
@@ -72,7 +91,7 @@ class _Axis:
         by_sample = op.ReduceSum(hat * op.Unsqueeze(slope, [2]), [3], keepdims=0)
         return self.ends(op, by_sample * self.weight * self.inner, scale)
 
-    def ends(self, op, by_sample, scale):
+    def ends(self, op: Builder, by_sample: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         """The gradients of both corners, `[R, 1]` each, from those of the samples' positions."""
         start = op.ReduceSum(by_sample, [1, 2], keepdims=0)
         extent = op.ReduceSum(by_sample * self.part, [1, 2], keepdims=0)
@@ -82,7 +101,15 @@ class _Axis:
         return op.Unsqueeze(low, [1]), op.Unsqueeze(high, [1])
 
 
-def _axes(op, rois, sizes, bins, sampling_ratio, spatial_scale, half_pixel):
+def _axes(
+    op: Builder,
+    rois: Tensor,
+    sizes: Sequence[Tensor],
+    bins: Sequence[int],
+    sampling_ratio: int,
+    spatial_scale: float,
+    half_pixel: int,
+) -> list[tuple[_Axis, Tensor]]:
     """The axes of rows and columns, and the lengths of the image along them."""
     made = []
     for first, size, count in zip((1, 0), sizes, bins, strict=True):
@@ -92,7 +119,7 @@ def _axes(op, rois, sizes, bins, sampling_ratio, spatial_scale, half_pixel):
     return made
 
 
-def _sizes(op, shape):
+def _sizes(op: Builder, shape: Tensor) -> list[Tensor]:
     """The sizes of the image as scalars, from a shape vector."""
     known = dims(shape)[2:]
     if all(isinstance(n, int) for n in known):
@@ -100,15 +127,27 @@ def _sizes(op, shape):
     return [op.Gather(shape, op.constant(a), axis=0) for a in (2, 3)]
 
 
-def _like_shape(rois, batch, dy, shape, **attributes):
+def _like_shape(
+    rois: Tensor, batch: Tensor, dy: Tensor, shape: Tensor, **attributes: Any
+) -> Outputs:
     return [(dims(shape), dy.dtype)]
 
 
 @composite("RoiAlignGrad", shapes=_like_shape)
-def roi_align_grad(op, rois, batch, dy, shape, *, sampling_ratio, spatial_scale, half_pixel):
+def roi_align_grad(
+    op: Builder,
+    rois: Tensor,
+    batch: Tensor,
+    dy: Tensor,
+    shape: Tensor,
+    *,
+    sampling_ratio: int,
+    spatial_scale: float,
+    half_pixel: int,
+) -> Tensor:
     """`dx[batch[r]] += upᵀ dy[r] across`."""
     lengths = _sizes(op, shape)
-    bins = list(dy.shape)[2:]
+    bins = ints(dy.shape)[2:]
     (rows, height), (columns, width) = _axes(
         op, rois, lengths, bins, sampling_ratio, spatial_scale, half_pixel
     )
@@ -120,16 +159,26 @@ def roi_align_grad(op, rois, batch, dy, shape, *, sampling_ratio, spatial_scale,
     return op.Reshape(op.MatMul(chosen, op.Flatten(spread)), shape)
 
 
-def _first(op, shape):
+def _first(op: Builder, shape: Tensor) -> Tensor:
     known = dims(shape)[0]
     return scalar(op, known) if isinstance(known, int) else op.Gather(shape, op.constant(0), axis=0)
 
 
 @composite("RoiAlignGradRois", like=1)
-def roi_align_grad_rois(op, x, rois, batch, dy, *, sampling_ratio, spatial_scale, half_pixel):
+def roi_align_grad_rois(
+    op: Builder,
+    x: Tensor,
+    rois: Tensor,
+    batch: Tensor,
+    dy: Tensor,
+    *,
+    sampling_ratio: int,
+    spatial_scale: float,
+    half_pixel: int,
+) -> Tensor:
     """The gradient of up and of across, by way of the positions to the corners."""
     lengths = [scalar(op, n) for n in list(x.shape)[2:]]
-    bins = list(dy.shape)[2:]
+    bins = ints(dy.shape)[2:]
     (rows, height), (columns, width) = _axes(
         op, rois, lengths, bins, sampling_ratio, spatial_scale, half_pixel
     )
@@ -148,9 +197,11 @@ def roi_align_grad_rois(op, x, rois, batch, dy, *, sampling_ratio, spatial_scale
 
 
 @composite("MaxRoiPoolGrad", like=0)
-def max_roi_pool_grad(op, x, rois, dy, *, spatial_scale=1.0):
+def max_roi_pool_grad(
+    op: Builder, x: Tensor, rois: Tensor, dy: Tensor, *, spatial_scale: float = 1.0
+) -> Tensor:
     """The gradient goes to the first of the largest elements of each bin."""
-    bins = list(dy.shape)[2:]
+    bins = ints(dy.shape)[2:]
     masks = []
     for first, size, count in zip((2, 1), list(x.shape)[2:], bins, strict=True):
         low, high = (

@@ -6,19 +6,24 @@ sample, then top before bottom, left before right; the first of the largest take
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.functions import composite
+from gradtool.emit.builder import Builder
 from gradtool.functions._fourier import number, scalar
-from gradtool.functions._rois import _axes
+from gradtool.functions._rois import _axes, _Axis
 from gradtool.functions._scatter import HALF, add_positions
+from gradtool.graph.composites import composite
+from gradtool.graph.known import Tensor, ints
 
 
 class _Corners:
     """Both neighbours of each sample along one axis: `[R, bins, S, 2]`."""
 
-    def __init__(self, op, axis, length, others):
+    def __init__(self, op: Builder, axis: _Axis, length: Tensor, others: Sequence[int]) -> None:
         self.axis, self.others = axis, others
         size = number(op, length, axis.place.dtype)
         low = op.Floor(axis.place)
@@ -29,11 +34,11 @@ class _Corners:
         places = [op.Unsqueeze(p, [3]) for p in (low, op.Min(low + 1.0, size - 1.0))]
         self.index = op.cast(op.Concat(*places, axis=3), ir.DataType.INT64)
 
-    def spread(self, op, x):
+    def spread(self, op: Builder, x: Tensor) -> Tensor:
         """Beside those of the other axis: `[R, oh, ow, S, S, 2, 2]`."""
         return op.Unsqueeze(x, self.others)
 
-    def ends(self, op, slope, scale):
+    def ends(self, op: Builder, slope: Tensor, scale: float) -> tuple[Tensor, Tensor]:
         """The gradients of both ends of the regions from that of the weights, `[R, 1]` each."""
         own = op.ReduceSum(slope, self.others, keepdims=0)
         rise = op.constant(np.array([-1.0, 1.0], own.dtype.numpy()))
@@ -44,9 +49,19 @@ class _Corners:
 class _Largest:
     """The candidates of each bin, K of them, and the first of the largest."""
 
-    def __init__(self, op, x, rois, batch, dy, sampling_ratio, spatial_scale, half_pixel):
+    def __init__(
+        self,
+        op: Builder,
+        x: Tensor,
+        rois: Tensor,
+        batch: Tensor,
+        dy: Tensor,
+        sampling_ratio: int,
+        spatial_scale: float,
+        half_pixel: int,
+    ) -> None:
         channels, *lengths = (scalar(op, n) for n in list(x.shape)[1:])
-        bins = list(dy.shape)[2:]
+        bins = ints(dy.shape)[2:]
         axes = _axes(op, rois, lengths, bins, sampling_ratio, spatial_scale, half_pixel)
         free = [2, 4, 6], [1, 3, 5]
         self.rows, self.columns = (
@@ -68,15 +83,17 @@ class _Largest:
         offered = op.Where(op.Greater(used, 0.0), self.found * self.weight, lowest)
         self.best = op.ArgMax(offered, axis=4, keepdims=1)  # [R, C, oh, ow, 1]
 
-    def _product(self, op, name):
+    def _product(self, op: Builder, name: str) -> Tensor:
         return op.Mul(*(c.spread(op, getattr(c, name)) for c in (self.rows, self.columns)))
 
-    def _flat(self, op, x):
+    def _flat(self, op: Builder, x: Tensor) -> Tensor:
         return op.Reshape(x, [0, 0, 0, -1])
 
 
 @composite("RoiAlignMaxGrad", like=0)
-def roi_align_max_grad(op, x, rois, batch, dy, **options):
+def roi_align_max_grad(
+    op: Builder, x: Tensor, rois: Tensor, batch: Tensor, dy: Tensor, **options: Any
+) -> Tensor:
     """`dx[corner] += dy · weight`."""
     largest = _Largest(op, x, rois, batch, dy, **options)
     wide = ir.DataType.FLOAT if dy.dtype in HALF else dy.dtype
@@ -88,7 +105,9 @@ def roi_align_max_grad(op, x, rois, batch, dy, **options):
 
 
 @composite("RoiAlignMaxGradRois", like=1)
-def roi_align_max_grad_rois(op, x, rois, batch, dy, **options):
+def roi_align_max_grad_rois(
+    op: Builder, x: Tensor, rois: Tensor, batch: Tensor, dy: Tensor, **options: Any
+) -> Tensor:
     """`dweight = Σ_c dy · x[corner]`, by way of the positions to the ends of the regions."""
     largest = _Largest(op, x, rois, batch, dy, **options)
     rows, columns = largest.rows, largest.columns

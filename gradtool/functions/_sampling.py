@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.functions import composite
+from gradtool.emit.builder import Builder
 from gradtool.functions._scatter import HALF, count, vector, zeros
 from gradtool.functions._sizes import dims
+from gradtool.graph.composites import Outputs, composite
+from gradtool.graph.known import Tensor, as_tensor, ints
 
 CUBIC = -0.75
 
 
-def _constant(op, value, dtype):
+def _constant(op: Builder, value: float, dtype: ir.DataType) -> Tensor:
     return op.constant(np.asarray(value, dtype.numpy()))
 
 
-def _reflected(op, x, low, high):
+def _reflected(op: Builder, x: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """`x` folded back at the bounds, and the sign of its slope."""
     extent = op.Max(high - low, 1.0)
     below, above = op.Less(x, low), op.Greater(x, high)
@@ -37,27 +41,29 @@ def _reflected(op, x, low, high):
     return op.Where(outside, folded, x), op.Where(outside, slope, 1.0)
 
 
-def _linear(op, t):
+def _linear(op: Builder, t: Tensor) -> list[tuple[Tensor, Tensor]]:
     one = _constant(op, 1, t.dtype)
     return [(1.0 - t, -one), (t, one)]
 
 
-def _cubic(op, t):
+def _cubic(op: Builder, t: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Keys' kernel: Source: R. Keys 1981, with the parameter of the specification."""
     a = CUBIC
 
-    def far(s, sign):
+    def far(s: Tensor, sign: float) -> tuple[Tensor, Tensor]:
         weight = ((s * a - 5 * a) * s + 8 * a) * s - 4 * a
         return weight, ((s * (3 * a) - 10 * a) * s + 8 * a) * sign
 
-    def near(s, sign):
+    def near(s: Tensor, sign: float) -> tuple[Tensor, Tensor]:
         weight = (s * (a + 2) - (a + 3)) * s * s + 1.0
         return weight, (s * (3 * (a + 2)) - 2 * (a + 3)) * s * sign
 
     return [far(t + 1.0, 1.0), near(t, 1.0), near(1.0 - t, -1.0), far(2.0 - t, -1.0)]
 
 
-def _taps(op, x, size, mode, padding, align_corners):
+def _taps(
+    op: Builder, x: Tensor, size: Tensor, mode: str, padding: str, align_corners: int
+) -> list[tuple[Tensor, Tensor, Tensor]]:
     """The taps of one axis; `size` is a scalar of the positions' type."""
     last = size - 1.0
     low = _constant(op, 0.0 if align_corners else -0.5, x.dtype)
@@ -92,7 +98,7 @@ def _taps(op, x, size, mode, padding, align_corners):
     return found
 
 
-def _size(op, shape, axis, dtype):
+def _size(op: Builder, shape: Tensor, axis: int, dtype: ir.DataType) -> tuple[Tensor, Tensor]:
     """One element of a shape vector as a float, and as an integer vector."""
     known = dims(shape)[axis]
     if isinstance(known, int):
@@ -101,9 +107,11 @@ def _size(op, shape, axis, dtype):
     return op.cast(op.Squeeze(size, [0]), dtype), size
 
 
-def _combined(op, positions, shape, mode, padding, align_corners):
+def _combined(
+    op: Builder, positions: Tensor, shape: Tensor, mode: str, padding: str, align_corners: int
+) -> Iterator[tuple[Tensor, Tensor, list[Tensor]]]:
     """`(flat index, weight, slope per axis)` of every combination of one tap per axis."""
-    rank = positions.shape[-1]
+    rank = ints(positions.shape)[-1]
     axes, lengths = [], []
     for a in range(rank):
         size, length = _size(op, shape, 2 + a, positions.dtype)
@@ -123,22 +131,24 @@ def _combined(op, positions, shape, mode, padding, align_corners):
         yield flat, product(weights), slopes
 
 
-def _per_channel(op, flat, like):
+def _per_channel(op: Builder, flat: Tensor, like: Tensor) -> Tensor:
     """Positions `[N, M]` for every channel: `[N, C, M]`."""
     return op.Expand(op.Unsqueeze(flat, [1]), op.shape(like))
 
 
-def _flat_image(op, x):
+def _flat_image(op: Builder, x: Tensor) -> Tensor:
     """`x` as `[N, C, elements]`."""
     return op.reshape(x, [*list(x.shape)[:2], -1])
 
 
-def _sample_shape(x, positions, **attributes):
+def _sample_shape(x: Tensor, positions: Tensor, **attributes: Any) -> Outputs:
     return [((x.shape[0], x.shape[1], positions.shape[1]), x.dtype)]
 
 
 @composite("Sample", shapes=_sample_shape)
-def sample(op, x, positions, *, mode, padding, align_corners):
+def sample(
+    op: Builder, x: Tensor, positions: Tensor, *, mode: str, padding: str, align_corners: int
+) -> Tensor:
     """`y[n, c, m] = Σ x[n, c, tap] · weight`, over the taps of position m."""
     image, y = _flat_image(op, x), None
     like = op.Concat(op.size_of(x, 0, 2), op.size_of(positions, 1, 2), axis=0)
@@ -147,15 +157,24 @@ def sample(op, x, positions, *, mode, padding, align_corners):
         index = op.Expand(op.Unsqueeze(flat, [1]), like)
         term = op.GatherElements(image, index, axis=2) * op.Unsqueeze(weight, [1])
         y = term if y is None else y + term
-    return y
+    return as_tensor(y)
 
 
-def _like_shape(positions, dy, shape, **attributes):
+def _like_shape(positions: Tensor, dy: Tensor, shape: Tensor, **attributes: Any) -> Outputs:
     return [(dims(shape), dy.dtype)]
 
 
 @composite("SampleGradInput", shapes=_like_shape)
-def sample_grad_input(op, positions, dy, shape, *, mode, padding, align_corners):
+def sample_grad_input(
+    op: Builder,
+    positions: Tensor,
+    dy: Tensor,
+    shape: Tensor,
+    *,
+    mode: str,
+    padding: str,
+    align_corners: int,
+) -> Tensor:
     """`dx[n, c, tap] += dy[n, c, m] · weight`."""
     wide = ir.DataType.FLOAT if dy.dtype in HALF else dy.dtype
     elements = vector(op, count(op, op.Slice(shape, [2], [len(dims(shape))], [0])))
@@ -169,14 +188,24 @@ def sample_grad_input(op, positions, dy, shape, *, mode, padding, align_corners)
 
 
 @composite("SampleGradPositions", like=1)
-def sample_grad_positions(op, x, positions, dy, *, mode, padding, align_corners):
+def sample_grad_positions(
+    op: Builder,
+    x: Tensor,
+    positions: Tensor,
+    dy: Tensor,
+    *,
+    mode: str,
+    padding: str,
+    align_corners: int,
+) -> Tensor:
     """`dposition = Σ_c dy · Σ x[tap] · slope`, per axis."""
-    image, totals = _flat_image(op, x), [None] * positions.shape[-1]
+    image = _flat_image(op, x)
+    totals: dict[int, Tensor] = {}
     shape = op.shape(x)
     for flat, _, slopes in _combined(op, positions, shape, mode, padding, align_corners):
         found = op.GatherElements(image, _per_channel(op, flat, dy), axis=2)
         term = op.ReduceSum(found * dy, [1], keepdims=0)
         for a, slope in enumerate(slopes):
             share = term * slope
-            totals[a] = share if totals[a] is None else totals[a] + share
-    return op.Concat(*(op.Unsqueeze(total, [2]) for total in totals), axis=2)
+            totals[a] = totals[a] + share if a in totals else share
+    return op.Concat(*(op.Unsqueeze(total, [2]) for total in totals.values()), axis=2)

@@ -7,21 +7,11 @@ from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.emit.builder import Builder
+from gradtool.graph.composites import Outputs
+from gradtool.graph.constants import array, integers
+from gradtool.graph.known import Dim, Tensor
 from gradtool.shapes import METADATA
-
-Dim = int | ir.SymbolicDim
-
-
-def array(value: ir.Value | None) -> Any:
-    """A constant as a numpy array; None where it is absent, empty or not constant."""
-    tensor = None if value is None else ir.convenience.get_const_tensor(value)
-    return None if tensor is None or tensor.size == 0 else tensor.numpy()
-
-
-def integers(value: ir.Value | None) -> list[int] | None:
-    """The elements of a constant integer tensor, None for any other value."""
-    tensor = None if value is None else ir.convenience.get_const_tensor(value)
-    return None if tensor is None else [int(n) for n in tensor.numpy().reshape(-1)]
 
 
 def dims(shape: ir.Value) -> list[Dim]:
@@ -39,12 +29,12 @@ def dims(shape: ir.Value) -> list[Dim]:
     return [ir.SymbolicDim(None) for _ in range(rank if isinstance(rank, int) else 0)]
 
 
-def like_shape(dy, shape, *others, **attributes):
+def like_shape(dy: Tensor, shape: Tensor, *others: Tensor | None, **attributes: Any) -> Outputs:
     """The type of dy and the shape of x."""
     return [(dims(shape), dy.dtype)]
 
 
-def part(op, vector, index):
+def part(op: Builder, vector: Tensor, index: int) -> Tensor:
     """Element `index` of a vector, as a vector."""
     known = array(vector)
     return (

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from gradtool.functions import composite
-from gradtool.functions._sizes import dims
+from gradtool.emit.builder import Builder
+from gradtool.functions._sizes import like_shape
+from gradtool.graph.composites import composite
+from gradtool.graph.known import Tensor
 
 
-def _like_shape(dy, shape, *others, **attributes):
-    return [(dims(shape), dy.dtype)]
-
-
-@composite("TensorScatterGrad", shapes=_like_shape)
-def tensor_scatter_grad(op, dy, shape, starts=None, *, mode="linear", axis=-2):
+@composite("TensorScatterGrad", shapes=like_shape)
+def tensor_scatter_grad(
+    op: Builder,
+    dy: Tensor,
+    shape: Tensor,
+    starts: Tensor | None = None,
+    *,
+    mode: str = "linear",
+    axis: int = -2,
+) -> Tensor:
     """`dupdate[b, …, i, …] = dy[b, …, starts[b] + i, …]`, around the end if circular."""
     rank = len(dy.shape)
     axis %= rank

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.functions import composite
+from gradtool.emit.builder import Builder
 from gradtool.functions.index import gather_grad
+from gradtool.graph.composites import Outputs, composite
+from gradtool.graph.known import Dim, Dims, Maybe, Tensor, ints
 
 
-def _shapes(q, k, v, mask, past_k, past_v, *rest, **attributes):
-    values = [(q.shape, q.dtype)]
+def _shapes(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    past_k: Tensor | None,
+    past_v: Tensor | None,
+    *rest: Tensor | None,
+    **attributes: Any,
+) -> Outputs:
+    values: list[tuple[Dims, ir.DataType]] = [(q.shape, q.dtype)]
     for new, past in ((k, past_k), (v, past_v)):
         shape = list(new.shape)
         if past is not None:
@@ -23,10 +36,12 @@ def _shapes(q, k, v, mask, past_k, past_v, *rest, **attributes):
 
 @composite("AttentionGrad", shapes=_shapes, outputs=4)
 def attention_grad(
-    op, q, k, v, mask, past_k, past_v, lens, dy, dscores=None, *,
-    scale=None, is_causal=0, q_num_heads=None, kv_num_heads=None, softcap=0.0,
-    softmax_precision=None, qk_matmul_output_mode=0, left_window_size=-1, right_window_size=-1,
-):  # fmt: skip
+    op: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, past_k: Tensor | None,
+    past_v: Tensor | None, lens: Tensor | None, dy: Tensor, dscores: Tensor | None = None, *,
+    scale: float | None = None, is_causal: int = 0, q_num_heads: int | None = None,
+    kv_num_heads: int | None = None, softcap: float = 0.0, softmax_precision: int | None = None,
+    qk_matmul_output_mode: int = 0, left_window_size: int = -1, right_window_size: int = -1,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """Gradients by q, all keys and values (those of the past first), and, if there is one, a mask.
 
     With `s = q kᵀ · scale`, `t = softcap(s)`, `p = softmax(t + bias)`, `y = p v`:
@@ -37,7 +52,7 @@ def attention_grad(
     `dscores` is the gradient of the scores that forward may show, at the stage it shows.
     """
     flat = len(q.shape) == 3
-    heads, groups = (q_num_heads, kv_num_heads) if flat else (q.shape[1], k.shape[1])
+    heads, groups = heads_of(q, k, q_num_heads, kv_num_heads)
     repeat = 1 if heads == groups else heads // groups
     likes = q, k, v
     if flat:
@@ -45,7 +60,8 @@ def attention_grad(
         q, k, v, dy = (_split(op, a, h) for a, h in pairs)
     if past_k is not None:
         k, v = op.Concat(past_k, k, axis=2), op.Concat(past_v, v, axis=2)
-    q, dy, dscores = (_grouped(op, a, groups, repeat) for a in (q, dy, dscores))
+    q, dy = _grouped(op, q, groups, repeat), _grouped(op, dy, groups, repeat)
+    dscores = _grouped(op, dscores, groups, repeat)
     k, v = (op.unsqueeze(a, 2) if repeat != 1 else a for a in (k, v))
     factor = _inverse_root(op, q) if scale is None else scale
 
@@ -77,7 +93,18 @@ def attention_grad(
     return dq, dk, dv, *_mask_gradient(op, mask, width, dbias)
 
 
-def _mask_gradient(op, mask, width, dbias):
+def heads_of(
+    q: Tensor, k: Tensor, q_num_heads: int | None, kv_num_heads: int | None
+) -> tuple[int, ...]:
+    """The numbers of heads of queries, and of keys."""
+    if len(q.shape) == 3 and q_num_heads and kv_num_heads:
+        return q_num_heads, kv_num_heads
+    return ints((q.shape[1], k.shape[1]))
+
+
+def _mask_gradient(
+    op: Builder, mask: Tensor | None, width: Tensor | None, dbias: Tensor
+) -> tuple[Tensor, ...]:
     """The gradient of a float mask; nothing for any other."""
     if mask is None or mask.dtype == ir.DataType.BOOL:
         return ()
@@ -86,7 +113,7 @@ def _mask_gradient(op, mask, width, dbias):
     return (op.unbroadcast(dbias, mask),)
 
 
-def _inverse_root(op, q):
+def _inverse_root(op: Builder, q: Tensor) -> Tensor | float:
     """One by the root of the size of a head."""
     size = q.shape[-1]
     if isinstance(size, int):
@@ -95,36 +122,38 @@ def _inverse_root(op, q):
     return op.cast(op.Reciprocal(root), q.dtype)
 
 
-def _plus(a, b):
+def _plus(a: Tensor, b: Tensor | None) -> Tensor:
     return a if b is None else a + b
 
 
-def _split(op, a, heads):
+def _split(op: Builder, a: Tensor, heads: int) -> Tensor:
     """[B, S, H · D] → [B, H, S, D]."""
     b, s, size = a.shape
     return op.transpose(op.reshape(a, [b, s, heads, size // heads]), [0, 2, 1, 3])
 
 
-def _joined(op, a, like):
+def _joined(op: Builder, a: Tensor, like: Tensor) -> Tensor:
     """The inverse of `_split`."""
     return op.reshape_like(op.transpose(a, [0, 2, 1, 3]), like)
 
 
-def _grouped(op, a, groups, repeat):
+def _grouped(op: Builder, a: Maybe, groups: Dim, repeat: Dim) -> Maybe:
     """[B, G · n, S, D] → [B, G, n, S, D], where n is more than one."""
-    if a is None or repeat == 1:
+    if a is None:
+        return None
+    if repeat == 1:
         return a
     b, _, s, d = a.shape
     return op.reshape(a, [b, groups, repeat, s, d])
 
 
-def _merged(op, a):
+def _merged(op: Builder, a: Tensor) -> Tensor:
     """The inverse of `_grouped`."""
     b, g, n, s, d = a.shape
     return op.reshape(a, [b, g * n, s, d])
 
 
-def _softmax(op, s, allowed, bias):
+def _softmax(op: Builder, s: Tensor, allowed: Tensor | None, bias: Tensor | None) -> Tensor:
     """Softmax of the masked scores over the last axis; a row of only -inf is zero."""
     if allowed is None and bias is None:
         return op.Softmax(s, axis=-1)
@@ -138,7 +167,17 @@ def _softmax(op, s, allowed, bias):
     return e / op.Where(op.Equal(total, 0.0), op.constant(1.0, s.dtype), total)
 
 
-def _bias(op, s, mask, past_k, lens, causal, window, groups, repeat):
+def _bias(
+    op: Builder,
+    s: Tensor,
+    mask: Tensor | None,
+    past_k: Tensor | None,
+    lens: Tensor | None,
+    causal: int,
+    window: Sequence[int],
+    groups: Dim,
+    repeat: Dim,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """`(where looking is allowed, what is added, the width of the mask if it may be short)`."""
     allowed, bias, width = None, None, None
     if mask is not None:
@@ -166,19 +205,20 @@ def _bias(op, s, mask, past_k, lens, causal, window, groups, repeat):
     return allowed, bias, width
 
 
-def _and(op, a, b):
+def _and(op: Builder, a: Tensor | None, b: Tensor) -> Tensor:
     return b if a is None else op.And(a, b)
 
 
-def _range(op, s, axis):
+def _range(op: Builder, s: Tensor, axis: int) -> Tensor:
     """`0, 1, …` along an axis of `s`."""
     axis += len(s.shape)
-    if isinstance(s.shape[axis], int):
-        return op.constant(np.arange(s.shape[axis]))
+    size = s.shape[axis]
+    if isinstance(size, int):
+        return op.constant(np.arange(size))
     return op.Range(0, op.Squeeze(op.size_of(s, axis, axis + 1), [0]), 1)
 
 
-def _padded(op, mask, s):
+def _padded(op: Builder, mask: Tensor, s: Tensor) -> tuple[Tensor, Tensor | None]:
     """The mask, continued with -inf or False to the number of keys, and its own width."""
     if mask.shape[-1] == s.shape[-1]:
         return mask, None
@@ -191,7 +231,7 @@ def _padded(op, mask, s):
     return made, width
 
 
-def _grouped_mask(op, mask, groups, repeat):
+def _grouped_mask(op: Builder, mask: Tensor, groups: Dim, repeat: Dim) -> Tensor:
     """The mask as it broadcasts to grouped scores."""
     if repeat == 1 or len(mask.shape) < 3:
         return mask
@@ -201,8 +241,16 @@ def _grouped_mask(op, mask, groups, repeat):
 
 @composite("RotaryTableGrad", like=(2, 2))
 def rotary_table_grad(
-    op, x, dy, table, positions=None, *, interleaved=0, rotary_embedding_dim=0, num_heads=0
-):
+    op: Builder,
+    x: Tensor,
+    dy: Tensor,
+    table: Tensor,
+    positions: Tensor | None = None,
+    *,
+    interleaved: int = 0,
+    rotary_embedding_dim: int = 0,
+    num_heads: int = 0,
+) -> list[Tensor]:
     """`dcos = Σ dy₁ x₁ + dy₂ x₂` and `dsin = Σ dy₂ x₁ - dy₁ x₂`, over heads.
 
     `x₁, x₂` are the coordinates of the pairs that are rotated; rows of a table that several
@@ -221,7 +269,7 @@ def rotary_table_grad(
     return found
 
 
-def _pairs(op, a, size, interleaved):
+def _pairs(op: Builder, a: Tensor, size: Dim, interleaved: int) -> tuple[Tensor, Tensor]:
     end = op.sizes([size])
     if interleaved:
         return op.Slice(a, [0], end, [3], [2]), op.Slice(a, [1], end, [3], [2])

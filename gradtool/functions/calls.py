@@ -1,4 +1,4 @@
-"""Composite calls in a model, and their replacement by bodies; `refold` is the way back."""
+"""Composite calls in a model, and their replacement by bodies; `outline` is the way back."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 import onnx_ir as ir
 
-from gradtool.attributes import arguments
-from gradtool.blame import blamed
-from gradtool.builder import Builder
-from gradtool.functions import DOMAIN, composites
+from gradtool.emit.builder import Builder
 from gradtool.graph import walk
-from gradtool.names import label
-from gradtool.passes.devices import place_like
-from gradtool.passes.prune import drop
-
-CALL = "gradtool.call"
-CALLEE = "gradtool.callee"
+from gradtool.graph.attributes import arguments
+from gradtool.graph.blame import blamed
+from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.devices import place_like
+from gradtool.graph.metadata import CALL, CALLEE, SOURCE, STAGE
+from gradtool.graph.names import label
+from gradtool.graph.prune import drop
 
 
 def inline(model: ir.Model) -> None:
-    """Replace every composite call by its body, marked so that `refold` can undo it."""
+    """Replace every composite call by its body, marked so that `outline` can undo it."""
     expand(model, lambda _: False, mark=True)
 
 
@@ -61,8 +59,8 @@ def replace(
 def emit_body(op: Builder, node: ir.Node) -> list[ir.Node]:
     """Emit the body of a call before it; `op.results` then holds its outputs."""
     start = len(op.emitted)
-    stage = node.metadata_props.get("gradtool.stage", "forward")
-    source = node.metadata_props.get("gradtool.source", "")
+    stage = node.metadata_props.get(STAGE, "forward")
+    source = node.metadata_props.get(SOURCE, "")
     op.near = tuple(v for v in node.inputs if v is not None)
     with op.at(node, stage=stage, source=source, prefix=node.name or ""), op.arithmetic():
         with blamed(lambda: label(node), "its definition"):
@@ -108,7 +106,7 @@ def return_instead(moved: Mapping[ir.Value, ir.Value]) -> None:
 
 
 def describe(node: ir.Node) -> str:
-    """What a call is, as `refold` reads it."""
+    """What a call is, as `outline` reads it."""
     return json.dumps(
         {
             "op": node.op_type,

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
-from gradtool.functions import composite
-from gradtool.functions.attention import _bias, _grouped, _merged, _softmax, _split
+import onnx_ir as ir
+
+from gradtool.emit.builder import Builder
+from gradtool.functions.attention import (
+    _bias,
+    _grouped,
+    _inverse_root,
+    _merged,
+    _softmax,
+    _split,
+    heads_of,
+)
+from gradtool.graph.composites import Outputs, composite
+from gradtool.graph.known import Dims, Tensor
 
 
 def _shapes(
-    q, k, v, mask=None, past_k=None, past_v=None, *, q_num_heads=None, kv_num_heads=None, **_
-):
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    past_k: Tensor | None = None,
+    past_v: Tensor | None = None,
+    *,
+    q_num_heads: int | None = None,
+    kv_num_heads: int | None = None,
+    **_: Any,
+) -> Outputs:
     flat = len(q.shape) == 3
-    heads = q_num_heads if flat else q.shape[1]
-    groups = kv_num_heads if flat else k.shape[1]
+    heads, groups = heads_of(q, k, q_num_heads, kv_num_heads)
     size = v.shape[-1] // groups if flat else v.shape[-1]
     y = [*q.shape[:2], heads * size] if flat else [*q.shape[:3], size]
-    shapes = [(y, q.dtype)]
+    shapes: list[tuple[Dims, ir.DataType]] = [(y, q.dtype)]
     for new, past in ((k, past_k), (v, past_v)):
         width = new.shape[-1] // groups if flat else new.shape[-1]
         length = new.shape[-2] if past is None else past.shape[2] + new.shape[-2]
@@ -26,12 +46,14 @@ def _shapes(
 
 @composite("ScaledAttention", shapes=_shapes, outputs=3)
 def scaled_attention(
-    op, q, k, v, mask=None, past_k=None, past_v=None, *,
-    scale=None, is_causal=0, q_num_heads=None, kv_num_heads=None, softcap=0.0,
-):  # fmt: skip
+    op: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None,
+    past_k: Tensor | None = None, past_v: Tensor | None = None, *,
+    scale: float | None = None, is_causal: int = 0, q_num_heads: int | None = None,
+    kv_num_heads: int | None = None, softcap: float = 0.0,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The operator Attention of opset 23: `softmax(q kᵀ · scale + mask) v`, all keys and values."""
     flat = len(q.shape) == 3
-    heads, groups = (q_num_heads, kv_num_heads) if flat else (q.shape[1], k.shape[1])
+    heads, groups = heads_of(q, k, q_num_heads, kv_num_heads)
     repeat = heads // groups
     like = q
     if flat:
@@ -41,7 +63,7 @@ def scaled_attention(
     all_k, all_v = k, v
     q = _grouped(op, q, groups, repeat)
     k, v = (op.unsqueeze(a, 2) if repeat != 1 else a for a in (k, v))
-    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    factor = _inverse_root(op, q) if scale is None else scale
     s = op.MatMul(q * factor, op.swap_axes(k, -2, -1))
     s = op.Tanh(s / softcap) * softcap if softcap else s
     allowed, bias, _ = _bias(op, s, mask, past_k, None, is_causal, (-1, -1), groups, repeat)

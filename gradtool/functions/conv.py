@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from gradtool.functions import composite
+from collections.abc import Sequence
+from typing import Any
+
+from gradtool.emit.builder import Builder
 from gradtool.functions._sizes import dims
-from gradtool.windows import Window
+from gradtool.graph.composites import Outputs, composite
+from gradtool.graph.known import Tensor, ints, static
+from gradtool.operators.windows import Window
 
 
-def _input_shapes(dy, w, sizes, **attributes):
+def _input_shapes(dy: Tensor, w: Tensor, sizes: Tensor, **attributes: Any) -> Outputs:
     return [(dims(sizes), dy.dtype)]
 
 
 @composite("ConvGradInput", shapes=_input_shapes)
-def conv_grad_input(op, dy, w, sizes, *, group, strides, dilations, pads):
+def conv_grad_input(
+    op: Builder,
+    dy: Tensor,
+    w: Tensor,
+    sizes: Tensor,
+    *,
+    group: int,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+) -> Tensor:
     """`dx` of shape `sizes`: the transposed convolution of dy by w.
 
     Where a size is unknown, dx is made as large as it can be and cut at run time.
     """
     given = {"strides": strides, "dilations": dilations, "pads": pads}
-    window = Window.of(w.shape[2:], (), given)
+    window = Window.of(ints(w.shape[2:]), (), given)
     spatial = dims(sizes)[2:]
     spread = {"group": group, "strides": strides, "dilations": dilations}
-    if all(isinstance(d, int) for d in (*spatial, *dy.shape[2:])):
-        reach = zip(window.covered(dy.shape[2:]), window.begin, spatial, strict=True)
+    out = dy.shape[2:]
+    if static(spatial) and static(out):
+        reach = zip(window.covered(out), window.begin, spatial, strict=True)
         ends = [covered - begin - size for covered, begin, size in reach]
         return op.ConvTranspose(
             dy, w, **spread,
@@ -36,12 +52,24 @@ def conv_grad_input(op, dy, w, sizes, *, group, strides, dilations, pads):
     return op.Slice(full, starts, op.Add(op.Slice(sizes, [2], [len(dy.shape)]), starts), axes)
 
 
-def _weight_shapes(x, dy, *, kernel_shape, group, **attributes):
+def _weight_shapes(
+    x: Tensor, dy: Tensor, *, kernel_shape: Sequence[int], group: int, **attributes: Any
+) -> Outputs:
     return [([dy.shape[1], x.shape[1] // group, *kernel_shape], x.dtype)]
 
 
 @composite("ConvGradWeight", shapes=_weight_shapes)
-def conv_grad_weight(op, x, dy, *, kernel_shape, group, strides, dilations, pads):
+def conv_grad_weight(
+    op: Builder,
+    x: Tensor,
+    dy: Tensor,
+    *,
+    kernel_shape: Sequence[int],
+    group: int,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+) -> Tensor:
     """`dw[M, C/G, *kernel] = Σ x · dy`, as a convolution of x by dy.
 
     Batch and channels trade places in it, and so do strides and dilations.

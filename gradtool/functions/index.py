@@ -5,17 +5,23 @@ They get the *shape* of x, not x: nothing but the indices is kept.
 
 from __future__ import annotations
 
-from gradtool.functions import composite
+from typing import Any
+
+from gradtool.emit.builder import Builder
 from gradtool.functions._scatter import add_elements, count, rows, vector
 from gradtool.functions._sizes import dims
+from gradtool.graph.composites import Outputs, composite
+from gradtool.graph.known import Tensor, ints
 
 
-def like_shape(dy, indices, shape, **attributes):
+def like_shape(dy: Tensor, indices: Tensor, shape: Tensor, **attributes: Any) -> Outputs:
     return [(dims(shape), dy.dtype)]
 
 
 @composite("GatherGrad", shapes=like_shape)
-def gather_grad(op, dy, indices, shape, *, axis=0):
+def gather_grad(
+    op: Builder, dy: Tensor, indices: Tensor, shape: Tensor, *, axis: int = 0
+) -> Tensor:
     """`dx[…, indices[i], …] = Σ dy[…, i, …]`, i over the axes of indices that stand for `axis`."""
     rank = len(dy.shape) - len(indices.shape) + 1
     axis %= rank
@@ -28,15 +34,19 @@ def gather_grad(op, dy, indices, shape, *, axis=0):
 
 
 @composite("GatherElementsGrad", shapes=like_shape)
-def gather_elements_grad(op, dy, indices, shape, *, axis=0):
+def gather_elements_grad(
+    op: Builder, dy: Tensor, indices: Tensor, shape: Tensor, *, axis: int = 0
+) -> Tensor:
     """`dx[i, indices[i, j, k], k] = Σⱼ dy[i, j, k]`, if axis is 1."""
     return add_elements(op, dy, indices, shape, axis)
 
 
 @composite("GatherNDGrad", shapes=like_shape)
-def gather_nd_grad(op, dy, indices, shape, *, batch_dims=0):
+def gather_nd_grad(
+    op: Builder, dy: Tensor, indices: Tensor, shape: Tensor, *, batch_dims: int = 0
+) -> Tensor:
     """`dx[b][indices[b, i]] = Σ dy[b, i]`."""
-    depth = indices.shape[-1]
+    depth = ints(indices.shape)[-1]
     row = op.Slice(shape, [batch_dims + depth], [len(dims(shape))], [0])
     width = vector(op, count(op, row))
     lines = op.Reshape(dy, op.Concat([-1], width, axis=0))

@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from gradtool.functions import composite
+from gradtool.emit.builder import Builder
 from gradtool.functions._numbers import widened
 from gradtool.functions._scatter import add_onto
+from gradtool.graph.composites import composite
+from gradtool.graph.known import Tensor, as_tensor
+from gradtool.operators.losses import LEAST_VARIANCE, LOWEST_LOG
 
 
 @composite("SoftmaxCrossEntropyLossGrad")
-def cross_entropy_grad(op, x, labels, weights, dy, dlog_prob=None, *, reduction, ignore_index=None):
+def cross_entropy_grad(
+    op: Builder,
+    x: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    dy: Tensor | None,
+    dlog_prob: Tensor | None = None,
+    *,
+    reduction: str,
+    ignore_index: int | None = None,
+) -> Tensor:
     """`dx = g (p - onehot) + (dl - p Σ dl)`, p being the softmax of the scores.
 
     `dy` and `dlog_prob` are the gradients of the two outputs, either of which may be absent.
     """
     p = op.Softmax(x, axis=1)
-    factor = None
+    factor: Tensor | None = None
     if dy is not None:
         g, places = sample_gradients(op, x, labels, weights, dy, reduction, ignore_index)
         factor = g
     if dlog_prob is not None:
         total = op.sum(dlog_prob, [1], keepdims=True)
         factor = -total if factor is None else factor - total
-    dx = p * factor
+    dx = p * as_tensor(factor)
     if dlog_prob is not None:
         dx = dx + dlog_prob
     return dx if dy is None else add_onto(op, dx, -g, places, 1)
 
 
-def sample_gradients(op, x, labels, weights, dy, reduction, ignored):
+def sample_gradients(
+    op: Builder,
+    x: Tensor,
+    labels: Tensor,
+    weights: Tensor | None,
+    dy: Tensor,
+    reduction: str,
+    ignored: int | None,
+) -> tuple[Tensor, Tensor]:
     """The gradient of each sample's own loss and the place of its label, both `[N, 1, *d]`.
 
     An ignored sample has gradient 0, and place 0.
@@ -52,12 +73,8 @@ def sample_gradients(op, x, labels, weights, dy, reduction, ignored):
     return (g if counted is None else op.Where(counted, g, 0.0)), places
 
 
-LOWEST_LOG = -100.0
-LEAST_VARIANCE = 1e-12
-
-
 @composite("BinaryCrossEntropy")
-def binary_cross_entropy(op, p, t):
+def binary_cross_entropy(op: Builder, p: Tensor, t: Tensor) -> Tensor:
     """`-t · log p - (1 - t) · log(1 - p)`, element by element, with logarithms of at least -100.
 
     Source: PyTorch's `binary_cross_entropy`, whose bounds keep a wrong certainty finite.
@@ -69,7 +86,7 @@ def binary_cross_entropy(op, p, t):
 
 
 @composite("BinaryCrossEntropyGrad")
-def binary_cross_entropy_grad(op, p, t, dy):
+def binary_cross_entropy_grad(op: Builder, p: Tensor, t: Tensor, dy: Tensor) -> Tensor:
     """`dp = dy · (p - t) / max(p · (1 - p), 1e-12)`."""
     wide = widened(p)
     p_, t_, dy_ = (op.cast(v, wide) for v in (p, t, dy))

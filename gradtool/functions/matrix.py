@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtool.functions import composite
+from gradtool.emit.builder import Builder
+from gradtool.graph.composites import composite
+from gradtool.graph.known import Tensor, ints
 
 
 @composite("DetGrad")
-def det_grad(op, x, dy):
+def det_grad(op: Builder, x: Tensor, dy: Tensor) -> Tensor:
     """`dx = dy · cofactor(x)`: determinants of what is left without a row and a column."""
-    n, rank = x.shape[-1], len(x.shape)
+    n, rank = ints(x.shape)[-1], len(x.shape)
     if n == 1:
         return op.Reshape(dy, op.shape(x))
     others = np.array([[j for j in range(n) if j != i] for i in range(n)])

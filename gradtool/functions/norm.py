@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import onnx_ir as ir
 
-from gradtool.functions import _other_norms, composite  # noqa: F401 - it registers its own
+from gradtool.emit.builder import Builder
 from gradtool.functions._numbers import inverse_root, widened
+from gradtool.graph.composites import Outputs, composite
+from gradtool.graph.known import Tensor
 
 
-def moments(op, x, axes, epsilon):
+def moments(op: Builder, x: Tensor, axes: Sequence[int], epsilon: float) -> tuple[Tensor, Tensor]:
     """Mean and 1/std over `axes`, kept as axes of size one."""
     mean = op.mean(x, axes)
     centred = x - mean
     return mean, inverse_root(op, op.mean(centred * centred, axes), epsilon)
 
 
-def layer_gradient(op, n, dn, rstd, axes):
+def layer_gradient(op: Builder, n: Tensor, dn: Tensor, rstd: Tensor, axes: Sequence[int]) -> Tensor:
     """`dx = rstd · (d - mean(d))` with `d = dn - n · mean(dn · n)` and `n = (x - mean) · rstd`.
 
     The mean is taken off last, so that `Σ dx` is zero to rounding, as it is in mathematics: the
@@ -26,7 +31,17 @@ def layer_gradient(op, n, dn, rstd, axes):
 
 
 @composite("LayerNormalizationGrad", like=(0, 1, 1))
-def layer_normalization_grad(op, x, scale, mean, rstd, dy, *, axis, epsilon):
+def layer_normalization_grad(
+    op: Builder,
+    x: Tensor,
+    scale: Tensor,
+    mean: Tensor | None,
+    rstd: Tensor | None,
+    dy: Tensor,
+    *,
+    axis: int,
+    epsilon: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     """With `n = (x - mean) · rstd` and `dn = dy · scale`, over the axes from `axis` on.
 
         dx = rstd · (dn - mean(dn) - n · mean(dn · n))
@@ -36,7 +51,7 @@ def layer_normalization_grad(op, x, scale, mean, rstd, dy, *, axis, epsilon):
     """
     axes, lead, wide = range(axis, len(x.shape)), range(axis), widened(x)
     x_, dy_, scale_ = (op.cast(v, wide) for v in (x, dy, scale))
-    if mean is None:
+    if mean is None or rstd is None:
         mean, rstd = moments(op, x_, axes, epsilon)
 
     n = (x_ - mean) * rstd
@@ -46,7 +61,9 @@ def layer_normalization_grad(op, x, scale, mean, rstd, dy, *, axis, epsilon):
 
 
 @composite("RMSNormalizationGrad", like=(0, 1))
-def rms_normalization_grad(op, x, scale, dy, *, axis, epsilon):
+def rms_normalization_grad(
+    op: Builder, x: Tensor, scale: Tensor, dy: Tensor, *, axis: int, epsilon: float
+) -> tuple[Tensor, Tensor]:
     """With `n = x · rstd`, `rstd = 1 / sqrt(mean(x²) + epsilon)` and `dn = dy · scale`.
 
     dx = rstd · (dn - n · mean(dn · n))        dscale = Σ dy · n
@@ -62,7 +79,9 @@ def rms_normalization_grad(op, x, scale, dy, *, axis, epsilon):
 
 
 @composite("GroupNormalizationGrad", like=(0, 1, 1))
-def group_normalization_grad(op, x, scale, dy, *, num_groups, epsilon):
+def group_normalization_grad(
+    op: Builder, x: Tensor, scale: Tensor, dy: Tensor, *, num_groups: int, epsilon: float
+) -> tuple[Tensor, ...]:
     """As for LayerNormalization, over `C/G` channels and all of space, in `[N, G, C/G, S]`.
 
     Scale is per channel, or per group.
@@ -80,12 +99,14 @@ def group_normalization_grad(op, x, scale, dy, *, num_groups, epsilon):
     return op.cast(op.reshape_like(dx, x), x.dtype), *(op.cast(s, scale.dtype) for s in sums)
 
 
-def channels_last(op, v, x):
+def channels_last(op: Builder, v: Tensor, x: Tensor) -> Tensor:
     """A vector of channels, shaped to be broadcast to x."""
     return op.unsqueeze(v, list(range(1, len(x.shape) - 1)))
 
 
-def _training_shapes(x, scale, bias, mean, var, **attributes):
+def _training_shapes(
+    x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, **attributes: Any
+) -> Outputs:
     kept = ir.DataType.DOUBLE if x.dtype == ir.DataType.DOUBLE else ir.DataType.FLOAT
     return [
         (x.shape, x.dtype), (mean.shape, mean.dtype), (var.shape, var.dtype),
@@ -94,7 +115,17 @@ def _training_shapes(x, scale, bias, mean, var, **attributes):
 
 
 @composite("BatchNormalizationTraining", shapes=_training_shapes, outputs=5)
-def batch_normalization_training(op, x, scale, bias, mean, var, *, epsilon, momentum):
+def batch_normalization_training(
+    op: Builder,
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    *,
+    epsilon: float,
+    momentum: float,
+) -> tuple[Tensor, ...]:
     """`y = (x - m) · rstd · scale + bias` with `rstd = 1 / sqrt(v + epsilon)`.
 
         new_mean = mean · momentum + m · (1 - momentum)        new_var likewise with v
@@ -120,7 +151,16 @@ def batch_normalization_training(op, x, scale, bias, mean, var, *, epsilon, mome
 
 
 @composite("BatchNormalizationGrad", like=(0, 1, 1))
-def batch_normalization_grad(op, x, scale, mean, rstd, dy, *, epsilon):
+def batch_normalization_grad(
+    op: Builder,
+    x: Tensor,
+    scale: Tensor,
+    mean: Tensor | None,
+    rstd: Tensor | None,
+    dy: Tensor,
+    *,
+    epsilon: float,
+) -> tuple[Tensor, Tensor, Tensor]:
     """With `n = (x - mean) · rstd`, sums and means over all axes but the second.
 
     dx = scale · rstd · (dy - mean(dy) - n · mean(dy · n))
@@ -128,7 +168,7 @@ def batch_normalization_grad(op, x, scale, mean, rstd, dy, *, epsilon):
     """
     axes, wide = [0, *range(2, len(x.shape))], widened(x)
     x_, dy_, scale_ = (op.cast(v, wide) for v in (x, dy, scale))
-    if mean is None:
+    if mean is None or rstd is None:
         mean, rstd = moments(op, x_, axes, epsilon)
     else:
         mean, rstd = channels_last(op, mean, x), channels_last(op, rstd, x)
@@ -140,7 +180,9 @@ def batch_normalization_grad(op, x, scale, mean, rstd, dy, *, epsilon):
 
 
 @composite("BatchNormalizationGradScale", like=1)
-def batch_normalization_grad_scale(op, x, mean, rstd, dy):
+def batch_normalization_grad_scale(
+    op: Builder, x: Tensor, mean: Tensor, rstd: Tensor, dy: Tensor
+) -> Tensor:
     """`Σ dy · (x - mean) · rstd` over all axes but the second."""
     axes, wide = [0, *range(2, len(x.shape))], widened(x)
     mean_, rstd_ = (channels_last(op, op.cast(v, wide), x) for v in (mean, rstd))

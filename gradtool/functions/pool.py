@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.functions import composite
+from gradtool.emit.builder import Builder
 from gradtool.functions._scatter import add_elements, add_positions
 from gradtool.functions._sizes import dims
-from gradtool.windows import Window
+from gradtool.graph.composites import Outputs, composite
+from gradtool.graph.known import Tensor, as_tensor, ints
+from gradtool.operators.windows import Window
 
 
-def _of_sizes(dy, *inputs, **attributes):
+def _of_sizes(dy: Tensor, *inputs: Tensor, **attributes: Any) -> Outputs:
     return [(dims(inputs[-1]), dy.dtype)]
 
 
@@ -23,26 +27,30 @@ def place_type(plane: int) -> ir.DataType:
     return next(fitting, ir.DataType.INT64)
 
 
-def _pooled(x, *, kernel_shape, ceil_mode=0, **attributes):
+def _pooled(
+    x: Tensor, *, kernel_shape: Sequence[int], ceil_mode: int = 0, **attributes: Any
+) -> Outputs:
     window = Window.of(kernel_shape, x.shape[2:], attributes)
-    image = x.shape[2:]
-    shape = (*x.shape[:2], *(window.count(a, n, ceil=ceil_mode) for a, n in enumerate(image)))
+    image = ints(x.shape[2:])
+    shape = (*x.shape[:2], *(window.count(a, n, ceil=bool(ceil_mode)) for a, n in enumerate(image)))
     return [(shape, x.dtype), (shape, place_type(math.prod(image)))]
 
 
 @composite("MaxPoolTraining", shapes=_pooled, outputs=2)
-def max_pool_training(op, x, **attributes):
+def max_pool_training(op: Builder, x: Tensor, **attributes: Any) -> tuple[Tensor, Tensor]:
     """`(y, places)`: the greatest element of each window, and its place in its plane.
 
     A plane is an image of one channel, of known size.  Of equal elements the first one counts.
     """
     y, indices = op.MaxPool(x, outputs=2, **attributes)
-    plane = math.prod(x.shape[2:])
+    plane = math.prod(ints(x.shape[2:]))
     return y, op.Cast(op.Mod(indices, plane), to=place_type(plane))
 
 
 @composite("MaxPoolGrad", shapes=_of_sizes)
-def max_pool_grad(op, dy, indices, sizes, *, storage_order):
+def max_pool_grad(
+    op: Builder, dy: Tensor, indices: Tensor, sizes: Tensor, *, storage_order: int
+) -> Tensor:
     """Each element of dy is added to `dx`, of shape `sizes`, where `indices` says.
 
     Places are counted over all of dx, or within their plane if they are no int64; with
@@ -55,7 +63,7 @@ def max_pool_grad(op, dy, indices, sizes, *, storage_order):
     return add_positions(op, dy, indices, sizes)
 
 
-def _add_in_planes(op, dy, places, sizes):
+def _add_in_planes(op: Builder, dy: Tensor, places: Tensor, sizes: Tensor) -> Tensor:
     """Each element of dy added in its plane, at the place that is counted within it."""
     rank = len(dy.shape)
     plane = op.ReduceProd(op.Slice(sizes, [2], [rank]), keepdims=1)
@@ -68,7 +76,7 @@ def _add_in_planes(op, dy, places, sizes):
     return op.Reshape(dx, sizes, allowzero=1)
 
 
-def _row_major(op, places, sizes):
+def _row_major(op: Builder, places: Tensor, sizes: Tensor) -> Tensor:
     """Places counted with the first axis fastest, counted with the last one fastest."""
     rank = len(places.shape) - 2
     axes = [op.Gather(sizes, 2 + axis) for axis in range(rank)]
@@ -85,7 +93,17 @@ def _row_major(op, places, sizes):
 
 
 @composite("AveragePoolGrad", shapes=_of_sizes)
-def average_pool_grad(op, dy, sizes, *, kernel_shape, strides, dilations, pads, count_include_pad):
+def average_pool_grad(
+    op: Builder,
+    dy: Tensor,
+    sizes: Tensor,
+    *,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+    count_include_pad: int,
+) -> Tensor:
     """Each window's share, dy by its number of elements, is added to all of them.
 
     `dx` has shape `sizes`.
@@ -97,7 +115,7 @@ def average_pool_grad(op, dy, sizes, *, kernel_shape, strides, dilations, pads, 
     return spread(op, window, shares, sizes)
 
 
-def spread(op, window, shares, sizes):
+def spread(op: Builder, window: Window, shares: Tensor, sizes: Tensor) -> Tensor:
     """A tensor of shape `sizes` to which each window's share is added wherever it has a tap.
 
     That is the transposed convolution with ones, of each plane by itself.
@@ -114,7 +132,9 @@ def spread(op, window, shares, sizes):
     return op.Reshape(op.Slice(full, begin, spatial + begin, axes), sizes, allowzero=1)
 
 
-def _counts(op, window, dy, sizes, *, count_include_pad):
+def _counts(
+    op: Builder, window: Window, dy: Tensor, sizes: Tensor, *, count_include_pad: int
+) -> Tensor:
     """The number of elements of each window: a product over axes, broadcast to dy."""
     total = None
     for axis, kernel in enumerate(window.kernel):
@@ -132,11 +152,11 @@ def _counts(op, window, dy, sizes, *, count_include_pad):
         rest = list(range(1, window.rank - axis))
         count = op.unsqueeze(count, rest)
         total = count if total is None else total * count
-    return total
+    return as_tensor(total)
 
 
 @composite("GlobalMaxPoolGrad", like=0)
-def global_max_pool_grad(op, x, dy):
+def global_max_pool_grad(op: Builder, x: Tensor, dy: Tensor) -> Tensor:
     """Where x is greatest in its plane, at the first such place, dy; zero elsewhere."""
     flat = op.Reshape(x, [0, 0, -1])
     place = op.ArgMax(flat, axis=2, keepdims=1)
@@ -144,14 +164,14 @@ def global_max_pool_grad(op, x, dy):
     return op.reshape_like(dx, x)
 
 
-def _slope(op, x, p):
+def _slope(op: Builder, x: Tensor, p: int) -> Tensor:
     """`sign(x) · |x|^(p - 1)`, the derivative of `|x|^p / p`."""
     if p == 1:
         return op.Sign(x)
     return x if p == 2 else op.Sign(x) * op.Pow(op.Abs(x), op.constant(float(p - 1), x.dtype))
 
 
-def _share(op, y, dy, p):
+def _share(op: Builder, y: Tensor, dy: Tensor, p: int) -> Tensor:
     """`dy · y^(1 - p)`, 0 where y is 0."""
     is_zero = op.Equal(y, 0.0)
     safe = op.Where(is_zero, op.constant(1.0, y.dtype), y)
@@ -161,7 +181,18 @@ def _share(op, y, dy, p):
 
 
 @composite("LpPoolGrad", like=0)
-def lp_pool_grad(op, x, y, dy, *, p, kernel_shape, strides, dilations, pads):
+def lp_pool_grad(
+    op: Builder,
+    x: Tensor,
+    y: Tensor,
+    dy: Tensor,
+    *,
+    p: int,
+    kernel_shape: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+) -> Tensor:
     """`dx = sign(x) · |x|^(p - 1) · Σ dy · y^(1 - p)` over the windows that an element is in."""
     given = {"strides": strides, "dilations": dilations, "pads": pads}
     window = Window.of(kernel_shape, (), given)
@@ -169,6 +200,6 @@ def lp_pool_grad(op, x, y, dy, *, p, kernel_shape, strides, dilations, pads):
 
 
 @composite("GlobalLpPoolGrad", like=0)
-def global_lp_pool_grad(op, x, y, dy, *, p):
+def global_lp_pool_grad(op: Builder, x: Tensor, y: Tensor, dy: Tensor, *, p: int) -> Tensor:
     """`dx = sign(x) · |x|^(p - 1) · dy · y^(1 - p)`, 0 where y is 0."""
     return _slope(op, x, p) * _share(op, y, dy, p)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from gradtool.functions import _cumprod, composite  # noqa: F401 - it registers
+from collections.abc import Sequence
+
+from gradtool.emit.builder import Builder
+from gradtool.graph.composites import composite
+from gradtool.graph.known import Tensor
 
 
 @composite("ReduceExtremeGrad")
-def reduce_extreme_grad(op, x, y, dy, *, axes):
+def reduce_extreme_grad(
+    op: Builder, x: Tensor, y: Tensor, dy: Tensor, *, axes: Sequence[int]
+) -> Tensor:
     """`dx = dy / k` at the k elements that equal the largest (or smallest), else 0."""
     hits = op.cast(op.Equal(x, y), x.dtype)
     return hits * (dy / op.sum(hits, axes, keepdims=True))
 
 
 @composite("ReduceLogSumExpGrad")
-def reduce_log_sum_exp_grad(op, x, y, dy):
+def reduce_log_sum_exp_grad(op: Builder, x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
     """`dx = dy · exp(x - y)`."""
     return dy * op.Exp(x - y)
 
 
 @composite("ReduceProdGrad")
-def reduce_prod_grad(op, x, dy, *, axes):
+def reduce_prod_grad(op: Builder, x: Tensor, dy: Tensor, *, axes: Sequence[int]) -> Tensor:
     """`dxᵢ = dy · Π xⱼ` over the others, as products of those before and of those after i.
 
     Nothing is to be scanned where there are no elements.
@@ -38,7 +44,7 @@ def reduce_prod_grad(op, x, dy, *, axes):
     return dy * op.transpose(others, inverse)
 
 
-def _exclusive_products(op, column, start, *, reverse):
+def _exclusive_products(op: Builder, column: Tensor, start: Tensor, *, reverse: int) -> Tensor:
     """For each row of `column`, the product of all rows before it (after it if `reverse`)."""
     product = op.formal("product", start.shape, column.dtype)
     row = op.formal("row", column.shape[1:], column.dtype)

@@ -10,13 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from typing import Concatenate, Literal, TypeVar
+
+import onnx_ir as ir
 
 from gradtool import plugins
-from gradtool.families import full_name, load_families, split_name
+from gradtool.emit.builder import Builder
+from gradtool.graph.attributes import arguments
+from gradtool.graph.composites import B, composite
+from gradtool.graph.families import full_name, split_name
+from gradtool.graph.known import Node, Tensor
+from gradtool.graph.registry import Registry
 
-Rule = Callable[..., Any]
+Gradients = ir.Value | Sequence[ir.Value | None] | None  # one per input; a single one by itself
+Rule = Callable[Concatenate[Builder, Node, ...], Gradients]
+R = TypeVar("R", bound=Rule)
 
 
 @dataclass(frozen=True)
@@ -40,15 +48,38 @@ class Gradient:
         return full_name(self.domain, self.op)
 
 
-_REGISTRY: dict[tuple[str, str], list[Gradient]] = {}
+RULES = Registry[Gradient]("gradtool.gradients", group=plugins.RULES)
 
 
-def gradient(name: str, *, since: int = 1, broadcasts: bool = False) -> Callable[[Rule], Rule]:
+def gradient(name: str, *, since: int = 1, broadcasts: bool = False) -> Callable[[R], R]:
     """Register the decorated function as the rule of operator `name` from opset `since` on."""
 
-    def register(rule: Rule) -> Rule:
-        _add(Gradient(*split_name(name), since, rule, broadcasts))
+    def register(rule: R) -> R:
+        RULES.add(Gradient(*split_name(name), since, rule, broadcasts))
         return rule
+
+    return register
+
+
+def derivative(name: str, *, of: Literal["x", "y"], **options: float | str) -> Callable[[B], B]:
+    """Register the decorated body as the composite `NameGrad`, and a call of it as the rule.
+
+    The body is `(op, x, dy, **options)`, or with `of="y"` reads the operator's result instead;
+    `options` are attributes of the operator, with their defaults. Its cost is counted off the body.
+    """
+
+    def register(body: B) -> B:
+        composite(f"{name}Grad", counted=True)(body)
+
+        def rule(op: Builder, node: Node, dy: Tensor) -> Tensor:
+            read = node.inputs[0] if of == "x" else node.outputs[0]
+            given = {k: v for k, v in arguments(node).items() if k in options}
+            made: Tensor = getattr(op, f"{name}Grad")(read, dy, **(options | given))
+            return made
+
+        rule.__doc__ = body.__doc__
+        gradient(name)(rule)
+        return body
 
     return register
 
@@ -56,35 +87,18 @@ def gradient(name: str, *, since: int = 1, broadcasts: bool = False) -> Callable
 def zero_gradient(*names: str) -> None:
     """Register operators whose derivative is zero by definition."""
     for name in names:
-        _add(Gradient(*split_name(name), 1, _no_gradient, zero=True))
+        RULES.add(Gradient(*split_name(name), 1, _no_gradient, zero=True))
 
 
-def _no_gradient(op: Any, node: Any, *dys: Any) -> Sequence[None]:
+def _no_gradient(op: Builder, node: Node, *dys: Tensor | None) -> Gradients:
     return (None,) * len(node.inputs)
-
-
-def _add(entry: Gradient) -> None:
-    versions = _REGISTRY.setdefault((entry.domain, entry.op), [])
-    versions.append(entry)
-    versions.sort(key=lambda e: e.since)
-
-
-@cache
-def _loaded() -> dict[tuple[str, str], list[Gradient]]:
-    load_families(__name__)
-    plugins.load_plugins(plugins.RULES, _REGISTRY)
-    return _REGISTRY
 
 
 def find(domain: str, op: str, version: int) -> Gradient | None:
     """The rule of an operator at an opset version, or None. The newest that is old enough wins."""
-    domain = "" if domain == "ai.onnx" else domain
-    for entry in reversed(_loaded().get((domain, op), ())):
-        if entry.since <= version:
-            return entry
-    return None
+    return RULES.find(domain, op, version)
 
 
 def rules() -> list[Gradient]:
     """Every registered rule, by name."""
-    return [e for _, entries in sorted(_loaded().items()) for e in entries]
+    return RULES.entries()

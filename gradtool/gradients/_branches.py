@@ -6,20 +6,21 @@ a step does not depend on which branch is taken. Random draws are not made again
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.passes.backward import captured
-from gradtool.passes.bodies import Body, is_known_outside, is_random, own, show
+from gradtool.emit.builder import Builder
+from gradtool.gradients.bodies import Body, is_known_outside, is_random, own, show
+from gradtool.graph.known import as_tensor
+from gradtool.graph.reads import captured
 
 NAMES = ("then_branch", "else_branch")
 
 
 def backward_if(
-    op: Any, node: ir.Node, dys: Sequence[ir.Value | None]
+    op: Builder, node: ir.Node, dys: Sequence[ir.Value | None]
 ) -> tuple[ir.Value | None, ...]:
     """The gradients by the condition (None) and by each captured value."""
     values = captured(node)
@@ -30,10 +31,10 @@ def backward_if(
     branches = {}
     for name, graph, other in zip(NAMES, graphs, reversed(graphs), strict=True):
 
-        def heads(graph: ir.Graph = graph) -> dict[ir.Value, ir.Value]:
+        def cotangents(graph: ir.Graph = graph) -> dict[ir.Value, ir.Value]:
             return total(op, graph.outputs, [_as(op, dy, y) for dy, y in _pairs(dys, graph)])
 
-        body = Body(op, graph, heads, wanted, redo=lambda n: not is_random(n))
+        body = Body(op, graph, cotangents, wanted, redo=lambda n: not is_random(n))
         known = {v: _handed(op, node, graph, other, v) for v in body.handed}
         with op.body([]) as inner:
             found = body.move(known)
@@ -46,7 +47,7 @@ def backward_if(
     return (None, *(results.get(v) for v in captured(node)))  # there may be more now
 
 
-def is_wanted(op: Any, value: ir.Value | None) -> bool:
+def is_wanted(op: Builder, value: ir.Value | None) -> bool:
     """Whether a gradient can flow into a value, and is asked for."""
     if value is None or value.dtype is None:
         return False
@@ -54,7 +55,7 @@ def is_wanted(op: Any, value: ir.Value | None) -> bool:
 
 
 def total(
-    op: Any, values: Sequence[ir.Value], dys: Sequence[ir.Value | None]
+    op: Builder, values: Sequence[ir.Value], dys: Sequence[ir.Value | None]
 ) -> dict[ir.Value, ir.Value]:
     """The gradient by each value, summed where a value comes several times."""
     found: dict[ir.Value, ir.Value] = {}
@@ -64,22 +65,26 @@ def total(
     return found
 
 
-def _pairs(dys: Sequence[ir.Value | None], graph: ir.Graph) -> Any:
+def _pairs(
+    dys: Sequence[ir.Value | None], graph: ir.Graph
+) -> Iterable[tuple[ir.Value | None, ir.Value]]:
     return zip(dys, graph.outputs, strict=False)
 
 
-def _as(op: Any, dy: ir.Value | None, y: ir.Value) -> ir.Value | None:
+def _as(op: Builder, dy: ir.Value | None, y: ir.Value) -> ir.Value | None:
     """`dy` within a branch, where the shape of the output is known better than outside."""
     if dy is None or y.dtype is None or not y.dtype.is_floating_point():
         return None
     if list(dy.shape or ()) == list(y.shape or ()):
         return dy
-    made: ir.Value = op.Identity(dy)
+    made = op.Identity(dy)
     made.shape = None if y.shape is None else y.shape.copy()
     return made
 
 
-def _handed(op: Any, node: ir.Node, graph: ir.Graph, other: ir.Graph, value: ir.Value) -> ir.Value:
+def _handed(
+    op: Builder, node: ir.Node, graph: ir.Graph, other: ir.Graph, value: ir.Value
+) -> ir.Value:
     """A value of one branch as an output of the node; the other branch gives zeros."""
     shape = ir.Shape([]) if value.shape is None else value.shape.copy()
     dims = list(shape) if is_known_outside(op, list(shape)) else [0] * len(shape)
@@ -87,6 +92,6 @@ def _handed(op: Any, node: ir.Node, graph: ir.Graph, other: ir.Graph, value: ir.
     with op.at(None, stage="forward", source="", prefix=node.name or ""):
         size = op.sizes(dims)
         with op.inside(other):
-            zero = np.zeros(1, value.dtype.numpy())
+            zero = np.zeros(1, as_tensor(value).dtype.numpy())
             other.outputs.append(own(op, op.ConstantOfShape(size, value=zero), other.outputs))
     return made

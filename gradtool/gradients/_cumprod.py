@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.functions._sizes import integers
-from gradtool.gradients import gradient
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.constants import integers
+from gradtool.graph.known import Node, Tensor
 
 
 @gradient("CumProd")
-def cum_prod(op, node, dy):
+def cum_prod(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y[i] = Π x[j], j ≤ i`:  dx[i] = Σ dy[k] Π x[j], j ≤ k but i; exact where x is 0."""
     x, axis = node.inputs
     if integers(axis) is None:

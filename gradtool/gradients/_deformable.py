@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from gradtool.attributes import arguments
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.functions._fourier import scalar
-from gradtool.gradients import gradient
-from gradtool.windows import Window
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.attributes import arguments
+from gradtool.graph.known import Node, Tensor, given, ints, static
+from gradtool.operators.windows import Window
 
 SAMPLING = {"mode": "linear", "padding": "zeros", "align_corners": 1}
 
 
 @gradient("DeformConv")
-def deform_conv(op, node, dy):
+def deform_conv(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = w · c` with columns `c = x(place + offset) · mask`.
 
         dw = Σ dy · cᵀ        dc = wᵀ · dy        dmask = Σ dc · x(…)
 
     The rest is the gradient of sampling x at positions, by x and by the position.
     """
-    x, w, offset, bias, mask = (*node.inputs, None, None)[:5]
-    given = arguments(node)
-    group, shared = given.get("group", 1), given.get("offset_group", 1)
-    if not all(isinstance(n, int) for n in w.shape):
+    (x, w, offset), bias, mask = node.inputs[:3], given(node, 3), given(node, 4)
+    options = arguments(node)
+    group, shared = options.get("group", 1), options.get("offset_group", 1)
+    if not static(w.shape):
         raise UnsupportedGradient(node, "the size of its weights is unknown; give it with --dim")
-    rank, taps = len(x.shape) - 2, math.prod(w.shape[2:])
-    channels, made = w.shape[1] * group // shared, w.shape[0] // group
+    sizes = ints(w.shape)
+    rank, taps = len(x.shape) - 2, math.prod(sizes[2:])
+    channels, made = sizes[1] * group // shared, sizes[0] // group
     places = op.ReduceProd(op.size_of(dy, 2, rank + 2), keepdims=1)
 
-    def flat(value, *lead):
+    def flat(value: Tensor, *lead: int) -> Tensor:
         return op.Reshape(value, op.Concat(list(lead), places, axis=0))
 
     where = flat(offset, -1, taps, rank)  # N·groups of offsets
-    where = op.Transpose(where + _origins(op, node, given), perm=[0, 1, 3, 2])
+    where = op.Transpose(where + _origins(op, node, options), perm=[0, 1, 3, 2])
     where = op.Reshape(where, [0, -1, rank])
     images = op.Reshape(x, op.Concat([-1, channels], op.size_of(x, 2, rank + 2), axis=0))
     values = op.Sample(images, where, **SAMPLING)
@@ -46,7 +51,7 @@ def deform_conv(op, node, dy):
         mask_by_tap = flat(mask, -1, 1, taps)
         columns = by_tap * mask_by_tap
 
-    depth = w.shape[1] * taps
+    depth = sizes[1] * taps
     c = flat(columns, -1, group, depth)
     g = flat(dy, -1, group, made)
     dw = op.ReduceSum(op.MatMul(g, op.swap_axes(c, 2, 3)), [0], keepdims=0)
@@ -69,11 +74,11 @@ def deform_conv(op, node, dy):
     return dx, dw, doffset, db, dmask
 
 
-def _origins(op, node, given):
+def _origins(op: Builder, node: Node, options: Mapping[str, Any]) -> Tensor:
     """Where each tap of each window lies without offsets: `[taps, rank, places]`."""
     x, w = node.inputs[:2]
     y = node.outputs[0]
-    window = Window.of(w.shape[2:], (), given)
+    window = Window.of(ints(w.shape[2:]), (), options)
     dtype = x.dtype.numpy()
     taps = np.indices(window.kernel).reshape(window.rank, -1)
     steps = (taps * np.array(window.dilations)[:, None] - np.array(window.begin)[:, None]).T

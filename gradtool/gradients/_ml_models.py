@@ -7,26 +7,28 @@ import math
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.attributes import arguments
-from gradtool.gradients import gradient
+from gradtool.emit.builder import Builder
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.attributes import arguments
+from gradtool.graph.known import Node, Tensor
 
 FLOAT = ir.DataType.FLOAT
 
 
-def _like(op, dx, x):
+def _like(op: Builder, dx: Tensor, x: Tensor) -> Tensor:
     """A gradient in the shape and type of x, where x is a vector or not of single precision."""
     return op.cast(op.reshape_like(dx, x), x.dtype)
 
 
 @gradient("ai.onnx.ml::Scaler")
-def scaler(op, node, dy):
+def scaler(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = (x - offset) · scale`:  dx = dy · scale."""
     scale = np.asarray(arguments(node).get("scale", (1.0,)), np.float32)
     return op.cast(dy * op.constant(scale), node.inputs[0].dtype)
 
 
 @gradient("ai.onnx.ml::Imputer")
-def imputer(op, node, dy):
+def imputer(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = x`, constant where x stands for a missing value:  dx = dy elsewhere."""
     replaced = node.attributes.get_float("replaced_value_float", 0.0)
     x = node.inputs[0]
@@ -35,7 +37,7 @@ def imputer(op, node, dy):
 
 
 @gradient("ai.onnx.ml::Normalizer")
-def normalizer(op, node, dy):
+def normalizer(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = x / n(x)`:  dx = (dy - n' · Σ dy · y) / n, and dy where n = 0.
 
     n' is sign x of Σ |x|, y of √Σ x²; of the maximum it is 1/k at the k largest elements.
@@ -56,7 +58,7 @@ def normalizer(op, node, dy):
 
 
 @gradient("ai.onnx.ml::FeatureVectorizer")
-def feature_vectorizer(op, node, dy):
+def feature_vectorizer(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """Columns side by side:  dx is the columns of dy that x went to, 0 for those cut off."""
     made, start = [], 0
     for x, count in zip(node.inputs, arguments(node)["inputdimensions"], strict=True):
@@ -72,7 +74,7 @@ def feature_vectorizer(op, node, dy):
 
 
 @gradient("ai.onnx.ml::LinearRegressor")
-def linear_regressor(op, node, dy):
+def linear_regressor(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = f(x · wᵀ + b)`:  dx = f' · dy · w."""
     given = arguments(node)
     count, name = given.get("targets", 1), given.get("post_transform", "NONE")
@@ -83,7 +85,7 @@ def linear_regressor(op, node, dy):
 
 
 @gradient("ai.onnx.ml::LinearClassifier")
-def linear_classifier(op, node, _dlabels, dz):
+def linear_classifier(op: Builder, node: Node, _dlabels: Tensor | None, dz: Tensor) -> Tensor:
     """`z = f(x · wᵀ + b)`:  dx = f' · dz · w; a lone w is the second class's, -w the first's."""
     given = arguments(node)
     labels = given.get("classlabels_ints") or given["classlabels_strings"]
@@ -96,7 +98,7 @@ def linear_classifier(op, node, _dlabels, dz):
     return _like(op, dx, node.inputs[0])
 
 
-def _untransformed(op, name, y, dy):
+def _untransformed(op: Builder, name: str, y: Tensor, dy: Tensor) -> Tensor:
     """The gradient of the scores before they are transformed to y."""
     if name == "LOGISTIC":
         return op.SigmoidGrad(y, dy)
@@ -106,7 +108,7 @@ def _untransformed(op, name, y, dy):
 
 
 @gradient("ai.onnx.ml::SVMRegressor")
-def svm_regressor(op, node, dy):
+def svm_regressor(op: Builder, node: Node, dy: Tensor) -> Tensor | None:
     """`y = Σ c · k(x, v) + ρ`:  dx = dy · Σ c · k', and zero of a sign.
 
     With `t = γ x·v + o`: k' = v, γ d tᵈ⁻¹ v, γ (1 - tanh² t) v, or 2γ exp(-γ |x-v|²) (v - x).

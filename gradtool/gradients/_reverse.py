@@ -7,17 +7,20 @@ over these stacks; where values have other sizes in each turn, or are sequences,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.emit.builder import Builder
+from gradtool.emit.clones import rename
 from gradtool.errors import UnsupportedGradient
 from gradtool.gradients._branches import is_wanted, total
-from gradtool.gradients._turns import Track, Turns, is_float
-from gradtool.passes.backward import captured
-from gradtool.passes.bodies import Body, is_known_outside, is_random, own, rename, show
-from gradtool.passes.prune import drop
+from gradtool.gradients._turns import Track, Turns
+from gradtool.gradients.bodies import Body, is_known_outside, is_random, own, show
+from gradtool.graph.known import as_node, as_tensor
+from gradtool.graph.predicates import is_float
+from gradtool.graph.prune import drop
+from gradtool.graph.reads import captured
 
 # Cheap enough to be computed again in the turn of the gradient.
 LAYOUT = frozenset({
@@ -27,7 +30,7 @@ LAYOUT = frozenset({
 
 
 def backward_turns(
-    op: Any, turns: Turns, dys: Sequence[ir.Value | None]
+    op: Builder, turns: Turns, dys: Sequence[ir.Value | None]
 ) -> tuple[ir.Value | None, ...]:
     """The gradients by the inputs of the node and by its captured values."""
     outer = captured(turns.node)
@@ -42,7 +45,7 @@ def backward_turns(
     values = {v: next(made) for v in reverse.kept}
     arrays = {i: next(made) for i in reverse.sliced}
     for node, rows in zip(reverse.lookups, made, strict=True):
-        v = node.inputs[0]
+        v = as_node(node).inputs[0]
         dv = reverse.scattered(node, rows)
         values[v] = op.plus(values[v], dv) if v in values else dv
     return (
@@ -58,7 +61,7 @@ class _Reverse:
 
     def __init__(
         self,
-        op: Any,
+        op: Builder,
         turns: Turns,
         dys: Sequence[ir.Value | None],
         carried: list[int],
@@ -96,7 +99,7 @@ class _Reverse:
         """
         if node.op_type != "Gather" or node.domain or node.attributes.get_int("axis", 0) != 0:
             return False
-        table, indices = node.inputs
+        table, indices = as_node(node).inputs
         body = self.turns.body
         producer = indices.producer()
         local = indices in body.inputs or (producer is not None and producer.graph is body)
@@ -181,7 +184,7 @@ class _Reverse:
         varying = [v for v in varying if v not in again]
         sequences = self._replay(varying)
         rows = {v: self._stack(v) for v in dict.fromkeys((turns.number, *stacked))}
-        count = op.squeeze(op.size_of(rows[turns.number], 0, 1), 0)
+        count = op.squeeze(op.size_of(as_tensor(rows[turns.number]), 0, 1), 0)
         last = op.Sub(count, 1)
         number = op.formal("turn", [], ir.DataType.INT64)
         going = op.formal("going", [], ir.DataType.BOOL)
@@ -189,8 +192,8 @@ class _Reverse:
         zeros = [op.zeros_like(v) for v in self.kept]
         with op.body([number, going, *self.dstates, *sums]) as graph:
             graph.outputs.append(op.Identity(going))
-            known = {turns.number: op.Sub(last, number)}
-            turn = known[turns.number]
+            turn = op.Sub(last, number)
+            known: dict[ir.Value, ir.Value] = {turns.number: turn}
             for i, dy in self.given.items():
                 known[self.drows[i]] = _shaped(op.Gather(dy, turn, axis=0), turns.rows[i])
             for value in stacked:
@@ -206,17 +209,16 @@ class _Reverse:
         results = op.Loop(
             count, np.asarray(True), *self.starts, *zeros, body=graph, outputs=len(made)
         )
-        results = [results] if len(made) == 1 else list(results)
+        taken = [results] if len(made) == 1 else list(results)
         first = len(made) - len(self.lookups)
-        return [*results[:first], *(op.slice(r, 0, -1, -(2**31), -1) for r in results[first:])]
+        return [*taken[:first], *(op.slice(r, 0, -1, -(2**31), -1) for r in taken[first:])]
 
     def scattered(self, node: ir.Node, rows: ir.Value) -> ir.Value:
         """The gradient of a table, from those of the rows that each turn read of it."""
-        op, (table, indices) = self.op, node.inputs
+        op, (table, indices) = self.op, as_node(node).inputs
         if indices is self.turns.number and self._count() == table.shape[0]:
             return rows
-        made: ir.Value = op.GatherGrad(rows, self._stack(indices), op.shape(table), axis=0)
-        return made
+        return op.GatherGrad(rows, self._stack(indices), op.shape(table), axis=0)
 
     def _replay(self, values: list[ir.Value]) -> list[ir.Value]:
         """Values of other sizes in each turn, as sequences that a second forward loop collects."""
@@ -234,11 +236,10 @@ class _Reverse:
         with op.inside(body):
             for so_far, value in zip(formal, found, strict=True):
                 body.outputs.append(op.SequenceInsert(so_far, value))
-        results = op.Loop(
-            *turns.node.inputs, *empty, body=body, outputs=len(turns.states) + len(values)
-        )
-        made = [results] if isinstance(results, ir.Value) else list(results)
-        return made[len(turns.states) :]
+        count = len(turns.states) + len(values)
+        results = op.Loop(*turns.node.inputs, *empty, body=body, outputs=count)
+        made = [results] if count == 1 else list(results)
+        return [*made[len(turns.states) :]]
 
     def _after(self, turn: ir.Value, values: list[ir.Value]) -> dict[ir.Value, ir.Value]:
         """States that can't be stacked, as they enter a turn: those before it are taken again."""
@@ -261,7 +262,7 @@ class _Reverse:
         turns.body.outputs.extend(values)
         body = turns.body.clone(allow_outer_scope_values=True)
         turns.body.outputs[:] = before
-        rename(self.op, body)
+        rename(self.op.names, body)
         found = list(body.outputs[len(before) :])
         del body.outputs[1 + len(turns.states) :]
         return body, found
@@ -298,7 +299,7 @@ class _Reverse:
             if shape is not None:
                 return shape[track.axis]
         for array, track in zip(turns.arrays, turns.read, strict=True):
-            if array is not None and array.shape is not None:
+            if array.shape is not None:
                 return array.shape[track.axis]
         for output in turns.node.outputs[count:]:  # stacked for the gradient before
             if output.shape is not None:
@@ -307,30 +308,30 @@ class _Reverse:
 
     def _inferred_count(self) -> int | ir.SymbolicDim:
         """The number of turns of a Loop that stacks nothing yet, by inference of one that does."""
-        node, op = self.turns.node, self.op
-        probe = show(op, node, self.turns.body, self.turns.number, ir.Shape([]))
+        node, body, op = self.turns.node, self.turns.body, self.op
+        probe = as_tensor(show(op, node, body, as_tensor(self.turns.number), ir.Shape([])))
         before = [(v, v.type, v.shape) for v in node.outputs]
         op.infer(node)
         count = probe.shape[0]
         for value, kind, shape in before:
             value.type, value.shape = kind, shape
         node.resize_outputs(len(node.outputs) - 1)
-        made = self.turns.body.outputs.pop().producer()
+        made = body.outputs.pop().producer()
         if made is not None:
             drop([made])
         return count
 
 
-def _formal(op: Any, hint: str, like: ir.Value) -> ir.Value:
+def _formal(op: Builder, hint: str, like: ir.Value) -> ir.Value:
     """An input of the gradient's body, of the type and shape of a value."""
     shape = None if like.shape is None else like.shape.copy()
     return ir.Value(name=op.names.fresh(hint), type=like.type, shape=shape)
 
 
-def _sequence(op: Any, element: ir.Value) -> ir.Value:
+def _sequence(op: Builder, element: ir.Value) -> ir.Value:
     """An input of a body that is a sequence of values like one."""
     made = _formal(op, "sequence", element)
-    made.type = ir.SequenceType(ir.TensorType(element.dtype))
+    made.type = ir.SequenceType(ir.TensorType(as_tensor(element).dtype))
     return made
 
 

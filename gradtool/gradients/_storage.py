@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.gradients import gradient
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.known import Node, Tensor, given
 
 
 @gradient("BitCast")
-def bit_cast(op, node, dy):
+def bit_cast(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` has the bits of x: its value jumps wherever the types differ."""
     if node.inputs[0].dtype != node.outputs[0].dtype:
         raise UnsupportedGradient(node, "bits read as another type have no derivative")
@@ -15,9 +17,9 @@ def bit_cast(op, node, dy):
 
 
 @gradient("TensorScatter")
-def tensor_scatter(op, node, dy):
+def tensor_scatter(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = past`, but where update was written:  dpast = dy but there, dupdate = dy there."""
-    _, update, starts = (*node.inputs, None)[:3]
+    update, starts = node.inputs[1], given(node, 2)
     options = {
         "mode": node.attributes.get_string("mode", "linear"),
         "axis": node.attributes.get_int("axis", -2),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.emit.builder import Builder
 from gradtool.gradients._branches import is_wanted
-from gradtool.passes.backward import captured, dependent
+from gradtool.graph.known import Node
+from gradtool.graph.predicates import is_float
+from gradtool.graph.reads import captured, dependent
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,12 @@ class Turns:
     Slices of `arrays` are `slices`; `rows` are stacked, as node outputs after the states.
     """
 
-    node: ir.Node
+    node: Node
     body: ir.Graph
     states: tuple[ir.Value | None, ...]
     formal: tuple[ir.Value, ...]
     results: tuple[ir.Value, ...]
-    arrays: tuple[ir.Value | None, ...]
+    arrays: tuple[ir.Value, ...]
     slices: tuple[ir.Value, ...]
     read: tuple[Track, ...]
     rows: tuple[ir.Value, ...]
@@ -42,7 +44,7 @@ class Turns:
     number: ir.Value | None = None
 
     @classmethod
-    def of_loop(cls, node: ir.Node) -> Turns:
+    def of_loop(cls, node: Node) -> Turns:
         """A Loop: its states follow the count and the condition."""
         body = node.attributes["body"].as_graph()
         states = node.inputs[2:]
@@ -54,7 +56,7 @@ class Turns:
         )  # fmt: skip
 
     @classmethod
-    def of_scan(cls, node: ir.Node) -> Turns:
+    def of_scan(cls, node: Node) -> Turns:
         """A Scan: its scanned arrays follow the states."""
         body = node.attributes["body"].as_graph()
         count = len(node.inputs) - node.attributes["num_scan_inputs"].as_int()
@@ -68,7 +70,7 @@ class Turns:
             read, rows, written, first=0,
         )  # fmt: skip
 
-    def carried(self, op: Any) -> list[int]:
+    def carried(self, op: Builder) -> list[int]:
         """The states that a gradient flows through, from one turn to the one before."""
         sources = {v for v in captured(self.node) if is_wanted(op, v)}
         pairs = zip((*self.states, *self.arrays), (*self.formal, *self.slices), strict=True)
@@ -92,7 +94,3 @@ def _tracks(node: ir.Node, which: str, ranks: Sequence[int]) -> tuple[Track, ...
     return tuple(
         Track(axis % rank, flag) for axis, rank, flag in zip(axes, ranks, flags, strict=True)
     )
-
-
-def is_float(value: ir.Value) -> bool:
-    return value.dtype is not None and value.dtype.is_floating_point()

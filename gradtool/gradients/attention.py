@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.gradients import gradient
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.known import Dim, Node, Tensor, given
 
 
 @gradient("Attention")
-def attention(op, node, *dys):
+def attention(op: Builder, node: Node, *dys: Tensor) -> Gradients:
     """`Y, all keys, all values, scores = Attention(Q, K, V, mask, past K, past V, lengths)`.
 
     Probabilities are computed again by AttentionGrad, in blocks; of the forward pass only the
     inputs are kept.  The gradients of all keys are those of the past and those of K, joined.
     """
-    q, k, v, mask, past_k, past_v, lens = (*node.inputs, *(None,) * 7)[:7]
+    q, k, v = node.inputs[:3]
+    mask, past_k, past_v, lens = (given(node, slot) for slot in range(3, 7))
     dy, dall_k, dall_v, dscores = (*dys, *(None,) * 4)[:4]
     if _unsure(*_heads(node)):
         raise UnsupportedGradient(node, "its number of heads is unknown; give it with --dim")
@@ -25,7 +28,7 @@ def attention(op, node, *dys):
             raise UnsupportedGradient(
                 node, "the number of heads of its mask is unknown; give it with --dim"
             )
-    dq = dmask = None
+    dq = dk = dv = dmask = None
     if dy is not None or dscores is not None:
         dy = op.zeros_like(node.outputs[0]) if dy is None else dy
         count = 4 if mask is not None and mask.dtype != ir.DataType.BOOL else 3
@@ -33,28 +36,28 @@ def attention(op, node, *dys):
             q, k, v, mask, past_k, past_v, lens, dy, dscores, outputs=count, **node.attributes
         )
         dmask = rest[0] if rest else None
-    else:
-        dk = dv = None
     dk, dpast_k = _parted(op, k, past_k, dk, dall_k)
     dv, dpast_v = _parted(op, v, past_v, dv, dall_v)
     return dq, dk, dv, dmask, dpast_k, dpast_v
 
 
-def _heads(node):
+def _heads(node: Node) -> tuple[Dim, Dim]:
     """The numbers of heads of queries, and of keys."""
     q, k = node.inputs[:2]
-    given = node.attributes
     if len(q.shape) == 4:
         return q.shape[1], k.shape[1]
-    return given["q_num_heads"].as_int(), given["kv_num_heads"].as_int()
+    attributes = node.attributes
+    return attributes["q_num_heads"].as_int(), attributes["kv_num_heads"].as_int()
 
 
-def _unsure(heads, groups):
+def _unsure(heads: Dim, groups: Dim) -> bool:
     """Whether it is unknown how many heads of queries share one of keys."""
     return heads != groups and not (isinstance(heads, int) and isinstance(groups, int))
 
 
-def _parted(op, new, past, used, shown):
+def _parted(
+    op: Builder, new: Tensor, past: Tensor | None, used: Tensor | None, shown: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
     """The gradients of new and past keys (or values), from those of all.
 
     These come by their use, and by the output that shows them, which is [B, G, T, D].
@@ -74,16 +77,16 @@ def _parted(op, new, past, used, shown):
     return dnew, dpast
 
 
-def _plus(a, b):
+def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     if a is None or b is None:
         return b if a is None else a
     return a + b
 
 
 @gradient("RotaryEmbedding")
-def rotary_embedding(op, node, dy):
+def rotary_embedding(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = rotate(x, angle)`:  dx = rotate(dy, -angle); see RotaryTableGrad for the tables."""
-    x, cos, sin, positions = (*node.inputs, None)[:4]
+    (x, cos, sin), positions = node.inputs[:3], given(node, 3)
     dx = op.RotaryEmbedding(dy, cos, -sin, positions, **node.attributes)
     dcos, dsin = op.RotaryTableGrad(x, dy, cos, positions, **node.attributes)
     return dx, dcos, dsin

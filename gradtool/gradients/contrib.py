@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from gradtool.gradients import gradient
+from gradtool.emit.builder import Builder
+from gradtool.gradients import Gradients, gradient
 from gradtool.gradients.attention import attention
+from gradtool.graph.known import Node, Tensor
 
 
 @gradient("ai.gradtool::ScaledAttention")
-def scaled_attention(op, node, *dys):
+def scaled_attention(op: Builder, node: Node, *dys: Tensor) -> Gradients:
     """As that of Attention, for opsets without this operator."""
     return attention(op, node, *dys)

@@ -5,14 +5,16 @@ A rule returns the gradients of the node's inputs and then those of its captured
 
 from __future__ import annotations
 
-from gradtool.gradients import gradient
+from gradtool.emit.builder import Builder
+from gradtool.gradients import Gradients, gradient
 from gradtool.gradients._branches import backward_if
 from gradtool.gradients._reverse import backward_turns
 from gradtool.gradients._turns import Turns
+from gradtool.graph.known import Node, Tensor
 
 
 @gradient("If")
-def if_(op, node, *dys):
+def if_(op: Builder, node: Node, *dys: Tensor) -> Gradients:
     """`y = then(v…) if condition else other(v…)`, of captured values v.
 
     dv is that of the branch that was taken: an If on the same condition.
@@ -21,7 +23,7 @@ def if_(op, node, *dys):
 
 
 @gradient("Loop")
-def loop(op, node, *dys):
+def loop(op: Builder, node: Node, *dys: Tensor | None) -> Gradients:
     """`h[t+1], y[t] = body(t, h[t], v…)` while the condition of the turn before holds.
 
         dh[t], dv[t] = body'(dh[t+1], dy[t])        dv = Σ dv[t]
@@ -32,7 +34,7 @@ def loop(op, node, *dys):
 
 
 @gradient("Scan")
-def scan(op, node, *dys):
+def scan(op: Builder, node: Node, *dys: Tensor | None) -> Gradients:
     """`h[t+1], y[t] = body(h[t], x[t], v…)`.
 
         dh[t], dx[t], dv[t] = body'(dh[t+1], dy[t])        dv = Σ dv[t]

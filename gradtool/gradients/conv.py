@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from gradtool.attributes import arguments
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.gradients import gradient
-from gradtool.windows import Window, transposed_pads
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.attributes import arguments
+from gradtool.graph.known import Node, Tensor, ints, static
+from gradtool.operators.windows import Window, transposed_pads
 
 
 @gradient("Conv")
-def conv(op, node, dy):
+def conv(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y[N, M, *out] = Σ x[N, C, *in] · w[M, C/G, *kernel] + b[M]`, over any number of axes.
 
     dx is the transposed convolution of dy by w; of x it needs the sizes only.  dw is the
@@ -31,7 +33,7 @@ def conv(op, node, dy):
 
 
 @gradient("ConvTranspose")
-def conv_transpose(op, node, dy):
+def conv_transpose(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y[N, M, *out]` is what a convolution by `w[C, M/G, *kernel]` sends back of `x[N, C, *in]`.
 
     dx is that convolution of dy; dw is as for Conv, with x and dy in each other's place.
@@ -42,11 +44,11 @@ def conv_transpose(op, node, dy):
     window = Window.of(kernel, (), {**given, "auto_pad": "NOTSET"})
     begin, end = window.begin, window.end
     if given.get("output_shape") or given.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        if not all(isinstance(d, int) for d in (*x.shape[2:], *dy.shape[2:])):
+        if not static((*x.shape[2:], *dy.shape[2:])):
             raise UnsupportedGradient(
                 node, "its pads depend on sizes that are unknown; give them with --dim"
             )
-        begin, end = transposed_pads(x.shape[2:], window, dy.shape[2:], given)
+        begin, end = transposed_pads(ints(x.shape[2:]), window, ints(dy.shape[2:]), given)
     window = Window(kernel, window.strides, window.dilations, begin, end)
     spread = {"group": given.get("group", 1), **window.attributes}
     rest = range(2, len(x.shape))
@@ -57,8 +59,8 @@ def conv_transpose(op, node, dy):
     return dx, dw, db
 
 
-def _kernel(node, w):
-    kernel = tuple(w.shape[2:])
-    if not all(isinstance(k, int) for k in kernel):
+def _kernel(node: Node, w: Tensor) -> tuple[int, ...]:
+    kernel = w.shape[2:]
+    if not static(kernel):
         raise UnsupportedGradient(node, "the size of its kernel is unknown; give it with --dim")
-    return kernel
+    return tuple(kernel)

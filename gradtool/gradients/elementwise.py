@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.gradients import gradient, zero_gradient
+from gradtool.gradients import Gradients, gradient, zero_gradient
+from gradtool.graph.known import Node, Tensor, given
 
 zero_gradient(
     "And", "Or", "Xor", "Not", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
@@ -13,26 +17,26 @@ zero_gradient(
 
 
 @gradient("Add", broadcasts=True)
-def add(op, node, dy):
+def add(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = a + b`:  da = dy,  db = dy."""
     return dy, dy
 
 
 @gradient("Sub", broadcasts=True)
-def sub(op, node, dy):
+def sub(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = a - b`:  da = dy,  db = -dy."""
     return dy, -dy
 
 
 @gradient("Mul", broadcasts=True)
-def mul(op, node, dy):
+def mul(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = a · b`:  da = dy · b,  db = dy · a."""
     a, b = node.inputs
     return dy * b, dy * a
 
 
 @gradient("Div", broadcasts=True)
-def div(op, node, dy):
+def div(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = a / b`:  da = dy / b,  db = -da · y."""
     _, b = node.inputs
     da = dy / b
@@ -40,36 +44,36 @@ def div(op, node, dy):
 
 
 @gradient("Neg")
-def neg(op, node, dy):
+def neg(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = -x`:  dx = -dy."""
     return -dy
 
 
 @gradient("Exp")
-def exp(op, node, dy):
+def exp(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = exp x`:  dx = dy · y."""
     return dy * node.outputs[0]
 
 
 @gradient("Log")
-def log(op, node, dy):
+def log(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = log x`:  dx = dy / x."""
     return dy / node.inputs[0]
 
 
-def _of_output(name):
+def _of_output(name: str) -> None:
     """The gradient of `name` is a composite of y and dy."""
 
     @gradient(name)
-    def rule(op, node, dy):
+    def rule(op: Builder, node: Node, dy: Tensor) -> Tensor:
         return op.emit(f"{name}Grad", (node.outputs[0], dy), None, {})
 
 
-def _of_input(name):
+def _of_input(name: str) -> None:
     """The gradient of `name` is a composite of x and dy."""
 
     @gradient(name)
-    def rule(op, node, dy):
+    def rule(op: Builder, node: Node, dy: Tensor) -> Tensor:
         return op.emit(f"{name}Grad", (node.inputs[0], dy), None, {})
 
 
@@ -82,7 +86,7 @@ for _name in (
 
 
 @gradient("Pow", broadcasts=True)
-def power(op, node, dy):
+def power(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = x^e`:  dx = dy · e · x^(e - 1),  de = dy · y · log x."""
     x, e = node.inputs
     dx = op.PowGrad(x, e, dy)
@@ -92,7 +96,7 @@ def power(op, node, dy):
 
 
 @gradient("Mod", broadcasts=True)
-def mod(op, node, dy):
+def mod(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = a - b · n` with n a whole number:  da = dy,  db = -dy · n."""
     a, b = node.inputs
     n = op.Round((a - node.outputs[0]) / b)
@@ -100,31 +104,33 @@ def mod(op, node, dy):
 
 
 @gradient("Sum", broadcasts=True)
-def total(op, node, dy):
+def total(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = x₁ + … + xₙ`:  dxᵢ = dy."""
     return (dy,) * len(node.inputs)
 
 
 @gradient("Mean", broadcasts=True)
-def mean(op, node, dy):
+def mean(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = (x₁ + … + xₙ) / n`:  dxᵢ = dy / n."""
     count = len(node.inputs)
     return (dy / float(count),) * count
 
 
 @gradient("Max", broadcasts=True)
-def maximum(op, node, dy):
+def maximum(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = max(x₁, …, xₙ)`:  dxᵢ = dy / k for the k inputs that equal y, else 0."""
     return _extreme(op, node, dy, op.MaxGrad)
 
 
 @gradient("Min", broadcasts=True)
-def minimum(op, node, dy):
+def minimum(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = min(x₁, …, xₙ)`:  dxᵢ = dy / k for the k inputs that equal y, else 0."""
     return _extreme(op, node, dy, op.MinGrad)
 
 
-def _extreme(op, node, dy, pairwise):
+def _extreme(
+    op: Builder, node: Node, dy: Tensor, pairwise: Callable[[Tensor, Tensor, Tensor], Tensor]
+) -> Gradients:
     if len(node.inputs) == 1:
         return dy
     if len(node.inputs) == 2:
@@ -137,9 +143,9 @@ def _extreme(op, node, dy, pairwise):
 
 
 @gradient("Clip", broadcasts=True)
-def clip(op, node, dy):
+def clip(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = min(max(x, low), high)`: dy goes to x within the bounds, else to the bound it hit."""
-    x, low, high = (*node.inputs, None, None)[:3]
+    x, low, high = node.inputs[0], given(node, 1), given(node, 2)
     if low is None and high is None:
         return dy
     dlow = dhigh = None
@@ -153,25 +159,25 @@ def clip(op, node, dy):
 
 
 @gradient("Where", broadcasts=True)
-def where(op, node, dy):
+def where(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = a where c else b`:  da = dy where c,  db = dy where not c,  0 elsewhere."""
     condition = node.inputs[0]
     return None, op.Where(condition, dy, 0.0), op.Where(condition, 0.0, dy)
 
 
 @gradient("Cast")
-def cast(op, node, dy):
+def cast(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = x` in another type:  dx = dy in the type of x; none through integers."""
     return _converted(op, node, dy)
 
 
 @gradient("CastLike")
-def cast_like(op, node, dy):
+def cast_like(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = x` in the type of another value:  dx = dy in the type of x."""
     return _converted(op, node, dy), None
 
 
-def _converted(op, node, dy):
+def _converted(op: Builder, node: Node, dy: Tensor) -> Tensor | None:
     x, y = node.inputs[0], node.outputs[0]
     if not (x.dtype.is_floating_point() and y.dtype.is_floating_point()):
         return None
@@ -181,6 +187,6 @@ def _converted(op, node, dy):
 
 
 @gradient("Identity")
-def identity(op, node, dy):
+def identity(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = x`:  dx = dy."""
     return dy

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.functions._scatter import HALF, count, rows, vector
-from gradtool.functions._sizes import array
-from gradtool.gradients import gradient, zero_gradient
+from gradtool.gradients import Gradients, gradient, zero_gradient
+from gradtool.graph.constants import array
+from gradtool.graph.known import Node, Tensor, ints
 
 zero_gradient("ArgMax", "ArgMin", "NonZero")
 
@@ -17,7 +22,7 @@ zero_gradient("ArgMax", "ArgMin", "NonZero")
 
 
 @gradient("Gather")
-def gather(op, node, dy):
+def gather(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y[i] = x[indices[i]]`:  dx[r] = Σ dy[i] over the i with indices[i] = r."""
     x, indices = node.inputs
     axis = node.attributes.get_int("axis", 0)
@@ -25,7 +30,7 @@ def gather(op, node, dy):
 
 
 @gradient("GatherElements")
-def gather_elements(op, node, dy):
+def gather_elements(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y[i] = x[indices[i]]`, element by element:  dx sums dy over the readers of each element."""
     x, indices = node.inputs
     axis = node.attributes.get_int("axis", 0)
@@ -33,7 +38,7 @@ def gather_elements(op, node, dy):
 
 
 @gradient("GatherND")
-def gather_nd(op, node, dy):
+def gather_nd(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y[i] = x[indices[i]]`, row by row:  dx sums dy over the readers of each row."""
     x, indices = node.inputs
     batch_dims = node.attributes.get_int("batch_dims", 0)
@@ -42,7 +47,7 @@ def gather_nd(op, node, dy):
 
 
 @gradient("TopK")
-def top_k(op, node, dy, _):
+def top_k(op: Builder, node: Node, dy: Tensor, _: Tensor | None) -> Tensor:
     """`y = x[indices]` along the axis:  dx is dy at the indices, zero elsewhere."""
     x = node.inputs[0]
     axis = node.attributes.get_int("axis", -1)
@@ -50,7 +55,7 @@ def top_k(op, node, dy, _):
 
 
 @gradient("Compress")
-def compress(op, node, dy):
+def compress(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` is some slices of x:  dx is dy there and zero elsewhere."""
     x, condition = node.inputs
     chosen = op.Squeeze(op.NonZero(condition), [0])
@@ -62,10 +67,10 @@ def compress(op, node, dy):
 
 
 @gradient("Unique")
-def unique(op, node, dy, *_):
+def unique(op: Builder, node: Node, dy: Tensor, *_: Tensor) -> Tensor:
     """`y = x[first]`, the first of equal slices:  dx is dy there and zero elsewhere."""
     x = node.inputs[0]
-    _, first = op.all_outputs(node, 2)
+    first = op.all_outputs(node, 2)[1]
     if "axis" in node.attributes:
         axis = node.attributes["axis"].as_int()
         return op.GatherGrad(dy, first, op.shape(x), axis=axis)
@@ -74,7 +79,7 @@ def unique(op, node, dy, *_):
 
 
 @gradient("OneHot")
-def one_hot(op, node, dy):
+def one_hot(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = off + (on - off) · m` for the 0-1 mask m:  d(off, on) = Σ dy · (1 - m), Σ dy · m."""
     indices, depth, values = node.inputs
     axis = node.attributes.get_int("axis", -1)
@@ -90,16 +95,16 @@ def one_hot(op, node, dy):
 
 
 @gradient("ScatterElements")
-def scatter_elements(op, node, dy):
+def scatter_elements(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = x`, then `y[i] = u` or `y[i] ⊕= u`, element by element, at the indices i."""
     x, indices, updates = node.inputs
     axis = node.attributes.get_int("axis", 0)
     reduction = node.attributes.get_string("reduction", "none")
 
-    def read(value):
+    def read(value: Tensor) -> Tensor:
         return op.GatherElements(value, indices, axis=axis)
 
-    def write(value, new, how):
+    def write(value: Tensor, new: Tensor, how: str) -> Tensor:
         return op.ScatterElements(value, indices, new, axis=axis, reduction=how)
 
     if reduction == "none":
@@ -109,7 +114,7 @@ def scatter_elements(op, node, dy):
 
 
 @gradient("ScatterND")
-def scatter_nd(op, node, dy):
+def scatter_nd(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = x`, then `y[i] = u` or `y[i] ⊕= u`, row by row, at the indices i."""
     x, indices, updates = node.inputs
     reduction = node.attributes.get_string("reduction", "none")
@@ -121,17 +126,17 @@ def scatter_nd(op, node, dy):
         dx = dy if reduction == "add" else op.ScatterND(dy, indices, zeros)
         return dx, None, op.GatherND(dy, indices)
 
-    depth = indices.shape[-1]
+    depth = ints(indices.shape)[-1]
     shape = op.shape(x)
     width = vector(op, count(op, op.Slice(shape, [depth], [len(x.shape)], [0])))
     lines = op.Concat([-1], width, axis=0)
     u = op.Reshape(updates, lines)
     source = op.Expand(rows(op, indices, shape, depth), op.shape(u))
 
-    def read(value):
+    def read(value: Tensor) -> Tensor:
         return op.GatherElements(value, source, axis=0)
 
-    def write(value, new, how):
+    def write(value: Tensor, new: Tensor, how: str) -> Tensor:
         return op.ScatterElements(value, source, new, axis=0, reduction=how)
 
     dy, x2, y = (op.Reshape(v, lines) for v in (dy, x, node.outputs[0]))
@@ -139,7 +144,7 @@ def scatter_nd(op, node, dy):
     return op.reshape_like(dx, x), None, op.reshape_like(du, updates)
 
 
-def _require_depth(node, indices):
+def _require_depth(node: Node, indices: Tensor) -> None:
     """Raise if it is unknown how many axes an index counts along."""
     if not isinstance(indices.shape[-1], int):
         raise UnsupportedGradient(
@@ -147,7 +152,16 @@ def _require_depth(node, indices):
         )
 
 
-def _scattered(op, dy, x, u, y, reduction, read, write):
+def _scattered(
+    op: Builder,
+    dy: Tensor,
+    x: Tensor,
+    u: Tensor,
+    y: Tensor,
+    reduction: str,
+    read: Callable[[Tensor], Tensor],
+    write: Callable[[Tensor, Tensor, str], Tensor],
+) -> tuple[Tensor, Tensor]:
     """Gradients of x and of the updates u.
 
         none      dx = dy, zero where overwritten       du = dy[i]
@@ -180,7 +194,7 @@ def _scattered(op, dy, x, u, y, reduction, read, write):
     return dy * (product / x_one) * x_alone, read(dy * product) / u_one * u_alone
 
 
-def _element_targets(indices, axis):
+def _element_targets(indices: Tensor, axis: int) -> np.ndarray[Any, Any] | None:
     """The element that each index of a ScatterElements writes, if the indices are constant."""
     known = array(indices)
     if known is None:
@@ -190,7 +204,7 @@ def _element_targets(indices, axis):
     return targets.reshape(known.ndim, -1).T
 
 
-def _refuse_repeats(node, targets):
+def _refuse_repeats(node: Node, targets: np.ndarray[Any, Any] | None) -> None:
     """Raise if two updates overwrite one element: which of them stays is undefined."""
     if targets is None:
         return

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
-from gradtool.equations import parse, write
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.gradients import gradient
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.known import Dim, Node, Tensor
+from gradtool.operators.equations import parse, write
 
 
 @gradient("MatMul", broadcasts=True)
-def matmul(op, node, dy):
+def matmul(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y[..., M, N] = a[..., M, K] @ b[..., K, N]`, with the ranks of `numpy.matmul`.
 
         da = dy @ bᵀ        db = aᵀ @ dy
@@ -36,7 +41,7 @@ def matmul(op, node, dy):
     return da, db
 
 
-def _tall(op, a, b, dy):
+def _tall(op: Builder, a: Tensor, b: Tensor, dy: Tensor) -> tuple[Tensor, Tensor]:
     """The gradients of `a[..., M, K] @ b[K, N]`, as two products of matrices."""
     rows = op.reshape(dy, [-1, dy.shape[-1]]) if len(dy.shape) > 2 else dy
     da = op.Gemm(rows, b, transB=1)
@@ -49,7 +54,7 @@ def _tall(op, a, b, dy):
     return da, db
 
 
-def _summed(op, p, q, target):
+def _summed(op: Builder, p: Tensor, q: Tensor, target: Tensor) -> Tensor:
     """`p @ q`, summed over the leading axes along which `target` is broadcast."""
     lead = max(len(p.shape), len(q.shape)) - len(target.shape)
     sizes = _leading(p, q)
@@ -60,15 +65,15 @@ def _summed(op, p, q, target):
     return op.squeeze(total, range(lead))
 
 
-def _leading(p, q):
+def _leading(p: Tensor, q: Tensor) -> list[Dim]:
     """The sizes of the leading axes of `p @ q`, as far as they are known to differ from one."""
     rank = max(len(p.shape), len(q.shape)) - 2
-    padded = [[1] * (rank + 2 - len(v.shape)) + list(v.shape[:-2]) for v in (p, q)]
+    padded = [(*[1] * (rank + 2 - len(v.shape)), *v.shape[:-2]) for v in (p, q)]
     return [n if m == 1 else m for m, n in zip(*padded, strict=True)]
 
 
 @gradient("Gemm", broadcasts=True)
-def gemm(op, node, dy):
+def gemm(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = alpha · A B + beta · C`, where A and B may be transposed.
 
     dA = alpha · dy Bᵀ        dB = alpha · Aᵀ dy        dC = beta · dy
@@ -92,14 +97,21 @@ def gemm(op, node, dy):
 
 
 @gradient("Einsum", broadcasts=True)
-def einsum(op, node, dy):
+def einsum(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y[r] = Σ x₁[i₁] · x₂[i₂] · …`:  dx₁[i₁] = Σ dy[r] · x₂[i₂] · …, the same with dy for x₁."""
     equation = node.attributes["equation"].as_string()
     operands, result = parse(equation, [len(x.shape) for x in node.inputs])
     return [_einsum_operand(op, node, operands, result, n, dy) for n in range(len(operands))]
 
 
-def _einsum_operand(op, node, operands, result, position, dy):
+def _einsum_operand(
+    op: Builder,
+    node: Node,
+    operands: Sequence[Sequence[str]],
+    result: Sequence[str],
+    position: int,
+    dy: Tensor,
+) -> Tensor:
     """The gradient of one operand.
 
     Along an axis that is broadcast it is summed; along one whose index nothing else has, it is the
@@ -127,13 +139,13 @@ def _einsum_operand(op, node, operands, result, position, dy):
     return op.expand(dx, x) if alone else dx
 
 
-def _is_one(values, terms, index):
+def _is_one(values: Sequence[Tensor], terms: Sequence[Sequence[str]], index: str) -> bool:
     """Whether `index` has size one in all of the values."""
     sizes = [v.shape[t.index(index)] for v, t in zip(values, terms, strict=True) if index in t]
     return all(size == 1 for size in sizes)
 
 
-def _identity(op, node, size, dtype):
+def _identity(op: Builder, node: Node, size: Dim, dtype: ir.DataType) -> Tensor:
     if not isinstance(size, int):
         raise UnsupportedGradient(node, "the size of a repeated index must be known")
     return op.constant(np.eye(size, dtype=dtype.numpy()))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from gradtool.emit.builder import Builder
 from gradtool.functions._scatter import add_elements
-from gradtool.functions.loss import LOWEST_LOG, sample_gradients
-from gradtool.gradients import gradient
+from gradtool.functions.loss import sample_gradients
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.known import Node, Tensor, as_tensor
+from gradtool.operators.losses import LOWEST_LOG
 
 
-def _options(node):
+def _options(node: Node) -> tuple[Tensor | None, str, int | None]:
     """`(weights, reduction, ignored label)`, None where absent."""
     weights = node.inputs[2] if len(node.inputs) > 2 else None
     reduction = node.attributes.get_string("reduction", "mean")
@@ -16,7 +19,9 @@ def _options(node):
 
 
 @gradient("SoftmaxCrossEntropyLoss")
-def cross_entropy(op, node, dy, dlog_prob=None):
+def cross_entropy(
+    op: Builder, node: Node, dy: Tensor, dlog_prob: Tensor | None = None
+) -> Gradients:
     """`lₙ = wₜ (log Σ exp xₙ - xₙₜ)`, t the label of n:  dxₙ = gₙ wₜ (softmax(xₙ) - onehot t).
 
     gₙ is dy, over the sum of all weights if the losses' mean is taken.  Only scores and labels are
@@ -33,7 +38,7 @@ def cross_entropy(op, node, dy, dlog_prob=None):
 
 
 @gradient("NegativeLogLikelihoodLoss")
-def nll(op, node, dy):
+def nll(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`lₙ = -wₜ xₙₜ`, t the label of sample n:  dxₙₜ = -gₙ wₜ, 0 elsewhere.
 
     gₙ is dy, over the sum of all weights if the losses' mean is taken.
@@ -48,7 +53,7 @@ def nll(op, node, dy):
     return dx, None, _weights(op, node, losses, dy)
 
 
-def _weights(op, node, losses, dy):
+def _weights(op: Builder, node: Node, losses: Tensor, dy: Tensor) -> Tensor:
     """The gradient of the class weights: `dwₜ = Σ gₙ lₙ / wₜ` over the samples n with label t.
 
     If the losses' mean is taken, each `lₙ / wₜ` is less that mean.
@@ -64,11 +69,11 @@ def _weights(op, node, losses, dy):
     g = losses * dy
     g = g if counted is None else op.Where(counted, g, 0.0)
     flat = op.reshape(g, [-1]), op.reshape(places, [-1])
-    return add_elements(op, *flat, op.shape(weights), 0)
+    return add_elements(op, *flat, op.shape(as_tensor(weights)), 0)
 
 
 @gradient("ai.gradtool::BinaryCrossEntropy")
-def binary_cross_entropy(op, node, dy):
+def binary_cross_entropy(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`l = -t · log p - (1 - t) · log(1 - p)`:  dt = dy · (log(1 - p) - log p)."""
     p, t = node.inputs
     here, there = (op.Max(op.Log(v), LOWEST_LOG) for v in (p, 1.0 - p))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import gradient, zero_gradient
+from gradtool.graph.known import Node, Tensor
 
 zero_gradient("EyeLike")
 
 
 @gradient("Det")
-def det(op, node, dy):
+def det(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = det x`:  dx = dy · cofactor(x), which exists where x is singular too."""
     x = node.inputs[0]
     if not isinstance(x.shape[-1], int):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from gradtool.gradients import (
-    _ml_models,  # noqa: F401 - it registers
-    gradient,
-    zero_gradient,
-)
+from gradtool.emit.builder import Builder
+from gradtool.gradients import Gradients, gradient, zero_gradient
+from gradtool.graph.known import Node, Tensor
 
 # Constant between their thresholds.
 zero_gradient(
@@ -18,7 +16,7 @@ zero_gradient(
 
 
 @gradient("ai.onnx.ml::ArrayFeatureExtractor")
-def array_feature_extractor(op, node, dy):
+def array_feature_extractor(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = x[..., i]`, a vector as a matrix of one row:  dx adds up dy at the indices."""
     x, indices = node.inputs
     rows = op.reshape(dy, [-1, dy.shape[-1]])

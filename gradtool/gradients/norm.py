@@ -5,16 +5,26 @@ Statistics are kept, one number per row or channel; the normalised tensor is not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx_ir as ir
 
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.functions._numbers import inverse_root, widened
 from gradtool.functions.norm import channels_last
-from gradtool.gradients import gradient
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.known import Node, Tensor
 
 
 @gradient("LayerNormalization", broadcasts=True)
-def layer_normalization(op, node, dy, dmean=None, drstd=None):
+def layer_normalization(
+    op: Builder,
+    node: Node,
+    dy: Tensor | None,
+    dmean: Tensor | None = None,
+    drstd: Tensor | None = None,
+) -> Gradients:
     """`y = n · scale + bias` with `n = (x - mean) · rstd` over the axes from `axis` on.
 
     `mean` and `rstd` are the node's own optional outputs.  They are float32: of a float64 x they
@@ -37,7 +47,7 @@ def layer_normalization(op, node, dy, dmean=None, drstd=None):
 
 
 @gradient("RMSNormalization", broadcasts=True)
-def rms_normalization(op, node, dy):
+def rms_normalization(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = x · rstd · scale` with `rstd = 1 / sqrt(mean(x²) + epsilon)`."""
     x, scale = node.inputs
     axis = node.attributes.get_int("axis", -1) % len(x.shape)
@@ -46,7 +56,7 @@ def rms_normalization(op, node, dy):
     return op.RMSNormalizationGrad(x, full, dy, axis=axis, epsilon=epsilon)
 
 
-def _full(op, scale, x, axis):
+def _full(op: Builder, scale: Tensor, x: Tensor, axis: int) -> Tensor:
     """Scale expanded to the normalised axes, if it was broadcast along them."""
     tail = list(x.shape[axis:])
     if list(scale.shape) == tail:
@@ -54,7 +64,14 @@ def _full(op, scale, x, axis):
     return op.Expand(scale, op.sizes(tail))
 
 
-def _into_statistics(op, x, axes, epsilon, dmean, drstd):
+def _into_statistics(
+    op: Builder,
+    x: Tensor,
+    axes: Sequence[int],
+    epsilon: float,
+    dmean: Tensor | None,
+    drstd: Tensor | None,
+) -> Tensor:
     """What reaches x through the mean and 1/std themselves, as outputs."""
     mean, rstd = None, None
     x_ = op.cast(x, widened(x))
@@ -70,7 +87,7 @@ def _into_statistics(op, x, axes, epsilon, dmean, drstd):
 
 
 @gradient("InstanceNormalization")
-def instance_normalization(op, node, dy):
+def instance_normalization(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """Group normalisation with a group for each channel."""
     x, scale, _ = node.inputs
     if not isinstance(x.shape[1], int):
@@ -80,7 +97,7 @@ def instance_normalization(op, node, dy):
 
 
 @gradient("GroupNormalization")
-def group_normalization(op, node, dy):
+def group_normalization(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """Layer normalisation over groups of channels; scale is per channel, or per group below 21."""
     x, scale, _ = node.inputs
     if not isinstance(x.shape[1], int):
@@ -91,7 +108,13 @@ def group_normalization(op, node, dy):
 
 
 @gradient("BatchNormalization")
-def batch_normalization(op, node, dy, dnew_mean=None, dnew_var=None):
+def batch_normalization(
+    op: Builder,
+    node: Node,
+    dy: Tensor,
+    dnew_mean: Tensor | None = None,
+    dnew_var: Tensor | None = None,
+) -> Gradients:
     """`y = (x - mean) · factor + bias` with `factor = scale · rstd`, `rstd = 1 / sqrt(var + ε)`.
 
         dx = dy · factor        dscale = Σ dy · (x - mean) · rstd        dbias = Σ dy
@@ -117,13 +140,30 @@ def batch_normalization(op, node, dy, dnew_mean=None, dnew_var=None):
 
 
 @gradient("ai.gradtool::BatchNormalizationTraining")
-def batch_normalization_training(op, node, dy, dnew_mean, dnew_var, dmean, drstd):
+def batch_normalization_training(
+    op: Builder,
+    node: Node,
+    dy: Tensor | None,
+    dnew_mean: Tensor | None,
+    dnew_var: Tensor | None,
+    dmean: Tensor | None,
+    drstd: Tensor | None,
+) -> Gradients:
     """`y = n · scale + bias` with `n = (x - mean) · rstd` by the statistics of the batch."""
     kept = node.outputs[3], node.outputs[4]
     return _training(op, node, kept, dy, dnew_mean, dnew_var, dmean, drstd)
 
 
-def _training(op, node, kept, dy, dnew_mean, dnew_var, dmean=None, drstd=None):
+def _training(
+    op: Builder,
+    node: Node,
+    kept: Sequence[Tensor | None],
+    dy: Tensor | None,
+    dnew_mean: Tensor | None,
+    dnew_var: Tensor | None,
+    dmean: Tensor | None = None,
+    drstd: Tensor | None = None,
+) -> Gradients:
     """With means over all axes but the second.
 
         dx = scale · rstd · (dy - mean(dy) - n · mean(dy · n))
@@ -141,11 +181,20 @@ def _training(op, node, kept, dy, dnew_mean, dnew_var, dmean=None, drstd=None):
     return dx, dscale, op.cast(dbias, bias.dtype), *back
 
 
-def _through(op, x, epsilon, share, dnew_mean, dnew_var, dmean, drstd):
+def _through(
+    op: Builder,
+    x: Tensor,
+    epsilon: float,
+    share: float,
+    dnew_mean: Tensor | None,
+    dnew_var: Tensor | None,
+    dmean: Tensor | None,
+    drstd: Tensor | None,
+) -> Tensor:
     """What reaches x through the statistics of the batch."""
     wide, axes = widened(x), [0, *range(2, len(x.shape))]
 
-    def spread(value, factor=1.0):
+    def spread(value: Tensor, factor: float = 1.0) -> Tensor:
         return channels_last(op, op.cast(value, wide), x) * factor
 
     x_ = op.cast(x, wide)
@@ -163,7 +212,7 @@ def _through(op, x, epsilon, share, dnew_mean, dnew_var, dmean, drstd):
 
 
 @gradient("LpNormalization")
-def lp_normalization(op, node, dy):
+def lp_normalization(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = x / |x|ₚ` along one axis."""
     given = node.attributes
     return op.LpNormalizationGrad(
@@ -172,14 +221,14 @@ def lp_normalization(op, node, dy):
 
 
 @gradient("MeanVarianceNormalization")
-def mean_variance_normalization(op, node, dy):
+def mean_variance_normalization(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = (x - mean) / (std + 1e-9)` over `axes`."""
     axes = list(node.attributes.get_ints("axes", [0, 2, 3]))
     return op.MeanVarianceNormalizationGrad(node.inputs[0], dy, axes=axes)
 
 
 @gradient("LRN")
-def lrn(op, node, dy):
+def lrn(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = x / base^beta` with `base = bias + alpha / size · Σ x²` over neighbouring channels."""
     given = node.attributes
     return op.LRNGrad(

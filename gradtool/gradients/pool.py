@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from gradtool.attributes import arguments
+import math
+
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.gradients import gradient
-from gradtool.windows import Window
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.attributes import arguments
+from gradtool.graph.known import Node, Tensor
+from gradtool.operators.windows import Window
+
+MOST_TAPS = 2**24  # the gradient holds a kernel of ones
 
 
 @gradient("MaxPool")
-def max_pool(op, node, dy, dindices=None):
+def max_pool(op: Builder, node: Node, dy: Tensor, dindices: Tensor | None = None) -> Tensor:
     """`y = max` over each window: dy is added at the place of the maximum, the first of equals.
 
     The places are the node's own second output; x is not kept.
@@ -21,7 +27,7 @@ def max_pool(op, node, dy, dindices=None):
 
 
 @gradient("AveragePool")
-def average_pool(op, node, dy):
+def average_pool(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = mean` over each window: dy, by the number of elements, is added to all of them."""
     include = node.attributes.get_int("count_include_pad", 0)
     window = _window(node)
@@ -32,7 +38,7 @@ def average_pool(op, node, dy):
 
 
 @gradient("LpPool")
-def lp_pool(op, node, dy):
+def lp_pool(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = (Σ |x|^p)^(1/p)` over each window:  dx = sign(x) · |x|^(p-1) · Σ dy · y^(1-p)."""
     p, window = node.attributes.get_int("p", 2), _window(node)
     return op.LpPoolGrad(
@@ -40,36 +46,39 @@ def lp_pool(op, node, dy):
     )
 
 
-def _window(node):
+def _window(node: Node) -> Window:
     given = arguments(node)
     try:
-        return Window.of(given["kernel_shape"], node.inputs[0].shape[2:], given)
+        window = Window.of(given["kernel_shape"], node.inputs[0].shape[2:], given)
     except ValueError as error:
         raise UnsupportedGradient(node, str(error)) from None
+    if math.prod(window.kernel) > MOST_TAPS:
+        raise UnsupportedGradient(node, f"its window has more than {MOST_TAPS} elements")
+    return window
 
 
 @gradient("GlobalAveragePool")
-def global_average_pool(op, node, dy):
+def global_average_pool(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = mean` over each plane:  dx = dy / elements of a plane."""
     x = node.inputs[0]
     return op.expand(dy / op.length(x, range(2, len(x.shape))), x)
 
 
 @gradient("GlobalMaxPool")
-def global_max_pool(op, node, dy):
+def global_max_pool(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = max` over each plane:  dx = dy at the first place of the maximum."""
     return op.GlobalMaxPoolGrad(node.inputs[0], dy)
 
 
 @gradient("GlobalLpPool")
-def global_lp_pool(op, node, dy):
+def global_lp_pool(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = (Σ |x|^p)^(1/p)` over each plane:  dx = sign(x) · |x|^(p-1) · dy · y^(1-p)."""
     p = node.attributes.get_int("p", 2)
     return op.GlobalLpPoolGrad(node.inputs[0], node.outputs[0], dy, p=p)
 
 
 @gradient("MaxUnpool")
-def max_unpool(op, node, dy):
+def max_unpool(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y` is zero but for x, at the places of `indices`:  dx is dy there.
 
     They are counted in an image of the size that the pooling had.

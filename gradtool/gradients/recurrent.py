@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from gradtool.gradients import gradient
+from collections.abc import Callable, Sequence
+
+from gradtool.emit.builder import Builder
+from gradtool.gradients import Gradients, gradient
+from gradtool.graph.known import Node, Tensor
 
 
 @gradient("LSTM")
-def lstm(op, node, *dys):
+def lstm(op: Builder, node: Node, *dys: Tensor) -> Gradients:
     """`Y, Y_h, Y_c = LSTM(X, W, R, B, lengths, h₀, c₀, P)`: see LSTMGrad.
 
     Gates and cell states are computed again; of the forward pass Y is kept.
@@ -21,22 +25,24 @@ def lstm(op, node, *dys):
 
 
 @gradient("GRU")
-def gru(op, node, *dys):
+def gru(op: Builder, node: Node, *dys: Tensor) -> Gradients:
     """`Y, Y_h = GRU(X, W, R, B, lengths, h₀)`: see GRUGrad.  Of the forward pass Y is kept."""
     return _simple(op, node, dys, op.GRUGrad)
 
 
 @gradient("RNN")
-def rnn(op, node, *dys):
+def rnn(op: Builder, node: Node, *dys: Tensor) -> Gradients:
     """`Y, Y_h = RNN(X, W, R, B, lengths, h₀)`: see RNNGrad.  Of the forward pass Y is kept."""
     return _simple(op, node, dys, op.RNNGrad)
 
 
-def _simple(op, node, dys, emit):
+def _simple(
+    op: Builder, node: Node, dys: Sequence[Tensor], emit: Callable[..., Tensor]
+) -> tuple[Tensor, Tensor, Tensor, Tensor, None, Tensor]:
     (y,) = op.all_outputs(node, 1)
     dx, dw, dr, db, dh0 = emit(*_padded(node.inputs, 6), y, *_padded(dys, 2), **node.attributes)
     return dx, dw, dr, db, None, dh0
 
 
-def _padded(values, count):
+def _padded(values: Sequence[Tensor | None], count: int) -> tuple[Tensor | None, ...]:
     return (*values, *(None,) * count)[:count]

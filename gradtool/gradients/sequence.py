@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from gradtool.functions._sizes import array
-from gradtool.gradients import gradient, zero_gradient
+from gradtool.emit.builder import Builder
+from gradtool.gradients import Gradients, gradient, zero_gradient
 from gradtool.gradients._maps import backward_map
+from gradtool.graph.constants import array
+from gradtool.graph.known import Node, Tensor, given
 
 zero_gradient("OptionalHasElement", "SequenceEmpty", "SequenceLength")
 
 
-def _from_start(op, position, length):
+def _from_start(op: Builder, position: Tensor, length: Callable[[], Tensor]) -> Tensor:
     """A position counted from the start, in a sequence of `length()` elements."""
     known = array(position)
     if known is not None and known.min() >= 0:
@@ -22,13 +26,13 @@ def _from_start(op, position, length):
 
 
 @gradient("SequenceConstruct")
-def sequence_construct(op, node, dy):
+def sequence_construct(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = [x₀, x₁, …]`:  dxᵢ = dy[i]."""
     return [op.SequenceAt(dy, np.asarray(i), like=x) for i, x in enumerate(node.inputs)]
 
 
 @gradient("SequenceAt")
-def sequence_at(op, node, dy):
+def sequence_at(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = s[i]`:  ds = [0, …, dy, …, 0]."""
     s, position = node.inputs
     position = _from_start(op, position, lambda: op.SequenceLength(s))
@@ -36,9 +40,9 @@ def sequence_at(op, node, dy):
 
 
 @gradient("SequenceInsert")
-def sequence_insert(op, node, dy):
+def sequence_insert(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y` is s with x inserted before i, at the end if there is no i:  ds is the rest of dy."""
-    s, x, position = (*node.inputs, None)[:3]
+    (s, x), position = node.inputs[:2], given(node, 2)
     if position is None:
         position = op.constant(-1)
     else:
@@ -47,9 +51,9 @@ def sequence_insert(op, node, dy):
 
 
 @gradient("SequenceErase")
-def sequence_erase(op, node, dy):
+def sequence_erase(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y` is s without s[i], the last if there is no i:  ds has a zero there."""
-    s, position = (*node.inputs, None)[:2]
+    s, position = node.inputs[0], given(node, 1)
     if position is None:
         zero = op.zeros_like(op.SequenceAt(s, np.asarray(-1)))
         return op.SequenceInsert(dy, zero)
@@ -59,17 +63,17 @@ def sequence_erase(op, node, dy):
 
 
 @gradient("SplitToSequence")
-def split_to_sequence(op, node, dy):
+def split_to_sequence(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y` are parts of x along an axis:  dx is dy joined."""
     x = node.inputs[0]
     axis = node.attributes.get_int("axis", 0)
-    whole = len(node.inputs) > 1 and node.inputs[1] is not None
-    new_axis = 0 if whole or node.attributes.get_int("keepdims", 1) else 1
+    whole = given(node, 1) is not None or node.attributes.get_int("keepdims", 1) == 1
+    new_axis = 0 if whole else 1
     return op.ConcatFromSequence(dy, axis=axis, new_axis=new_axis, like=x), None
 
 
 @gradient("ConcatFromSequence")
-def concat_from_sequence(op, node, dy):
+def concat_from_sequence(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y` is s joined along an axis:  ds are the parts of dy of the sizes of the elements."""
     s = node.inputs[0]
     axis = node.attributes["axis"].as_int()
@@ -81,18 +85,18 @@ def concat_from_sequence(op, node, dy):
 
 
 @gradient("SequenceMap")
-def sequence_map(op, node, *dys):
+def sequence_map(op: Builder, node: Node, *dys: Tensor | None) -> Gradients:
     """`y[i] = body(s[i], x, v…)`:  ds[i] = body'(dy[i]), and dx, dv are summed over i."""
     return backward_map(op, node, dys)
 
 
 @gradient("Optional")
-def optional(op, node, dy):
+def optional(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` holds x:  dx = dy, since the gradient of an optional value is that of what it holds."""
     return dy
 
 
 @gradient("OptionalGetElement")
-def optional_get_element(op, node, dy):
+def optional_get_element(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` is what x holds."""
     return dy

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtool.attributes import arguments
+from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
-from gradtool.functions._sizes import array, integers
-from gradtool.gradients import _storage, gradient, zero_gradient  # noqa: F401 - it registers
+from gradtool.gradients import Gradients, gradient, zero_gradient
+from gradtool.graph.attributes import arguments
+from gradtool.graph.constants import array, integers
+from gradtool.graph.known import Node, Tensor, given
 
 zero_gradient("Shape", "Size", "ConstantOfShape")
 
@@ -16,33 +18,33 @@ zero_gradient("Shape", "Size", "ConstantOfShape")
 
 
 @gradient("Reshape")
-def reshape(op, node, dy):
+def reshape(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` is x in another shape, and so is dx dy."""
     return op.reshape_like(dy, node.inputs[0])
 
 
 @gradient("Flatten")
-def flatten(op, node, dy):
+def flatten(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` is x in another shape, and so is dx dy."""
     return op.reshape_like(dy, node.inputs[0])
 
 
 @gradient("Squeeze")
-def squeeze(op, node, dy):
+def squeeze(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` lacks axes of size one, which dx gets back."""
-    x, *axes = node.inputs
-    return op.Unsqueeze(dy, axes[0]) if axes and axes[0] else op.reshape_like(dy, x)
+    x, axes = node.inputs[0], given(node, 1)
+    return op.reshape_like(dy, x) if axes is None else op.Unsqueeze(dy, axes)
 
 
 @gradient("Unsqueeze")
-def unsqueeze(op, node, dy):
+def unsqueeze(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` has additional axes of size one, which dx loses."""
     axes = node.inputs[1]
     return dy if integers(axes) == [] else op.Squeeze(dy, axes)
 
 
 @gradient("Transpose")
-def transpose(op, node, dy):
+def transpose(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y[i∘perm] = x[i]`:  dx is dy in the inverse order."""
     rank = len(dy.shape)
     perm = node.attributes.get_ints("perm", range(rank)[::-1])
@@ -50,7 +52,7 @@ def transpose(op, node, dy):
 
 
 @gradient("Expand", broadcasts=True)
-def expand(op, node, dy):
+def expand(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y` repeats x:  dx sums dy over the repetitions."""
     return dy, None
 
@@ -59,14 +61,14 @@ def expand(op, node, dy):
 
 
 @gradient("Slice")
-def slice_(op, node, dy):
+def slice_(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y = x[starts:ends:steps]`:  dx is dy there and zero elsewhere."""
     x, *bounds = node.inputs
     return op.SliceGrad(dy, op.shape(x), *bounds)
 
 
 @gradient("Split")
-def split(op, node, *dys):
+def split(op: Builder, node: Node, *dys: Tensor | None) -> Tensor:
     """`x` is the outputs end to end, and dx their gradients; zeros where none arrives."""
     parts = [
         op.zeros_like(y) if dy is None else dy for y, dy in zip(node.outputs, dys, strict=True)
@@ -75,7 +77,7 @@ def split(op, node, *dys):
 
 
 @gradient("Concat")
-def concat(op, node, dy):
+def concat(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y` is the inputs end to end:  each gets its piece of dy."""
     axis = node.attributes["axis"].as_int()
     if len(node.inputs) == 1:
@@ -88,7 +90,7 @@ def concat(op, node, dy):
 
 
 @gradient("Pad")
-def pad(op, node, dy):
+def pad(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y` is x within a border.
 
     A constant border:  dx is dy without it, and the constant gets the sum over it.
@@ -107,13 +109,13 @@ def pad(op, node, dy):
     return dx, None, op.reshape_like(op.ReduceSum(border, keepdims=0), value)
 
 
-def _negated(op, pads):
+def _negated(op: Builder, pads: Tensor) -> Tensor:
     known = integers(pads)
     return op.Neg(pads) if known is None else op.constant([-n for n in known])
 
 
 @gradient("Tile")
-def tile(op, node, dy):
+def tile(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` repeats x along every axis:  dx sums dy over the repetitions."""
     x, repeats = node.inputs
     rank = len(x.shape)
@@ -128,19 +130,19 @@ def tile(op, node, dy):
 
 
 @gradient("Trilu")
-def trilu(op, node, dy):
+def trilu(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` is a triangle of x, and so is dx of dy."""
     return op.Trilu(dy, *node.inputs[1:], upper=node.attributes.get_int("upper", 1))
 
 
 @gradient("CenterCropPad")
-def center_crop_pad(op, node, dy):
+def center_crop_pad(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` is the middle of x, with zeros around where it is larger:  the same back for dx."""
     return op.CenterCropPad(dy, op.shape(node.inputs[0]))
 
 
 @gradient("ReverseSequence")
-def reverse_sequence(op, node, dy):
+def reverse_sequence(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` is x with the beginnings of its sequences reversed, and so is dx of dy."""
     return op.ReverseSequence(dy, node.inputs[1], **arguments(node))
 
@@ -149,7 +151,7 @@ def reverse_sequence(op, node, dy):
 
 
 @gradient("DepthToSpace")
-def depth_to_space(op, node, dy):
+def depth_to_space(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` has channels as blocks of pixels:  dx has the pixels as channels again."""
     size = node.attributes["blocksize"].as_int()
     if node.attributes.get_string("mode", "DCR") == "DCR":
@@ -160,14 +162,14 @@ def depth_to_space(op, node, dy):
 
 
 @gradient("SpaceToDepth")
-def space_to_depth(op, node, dy):
+def space_to_depth(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` has blocks of pixels as channels:  dx has them as pixels again."""
     mode = node.attributes.get_string("mode", "DCR")
     return op.DepthToSpace(dy, blocksize=node.attributes["blocksize"].as_int(), mode=mode)
 
 
 @gradient("Col2Im")
-def col2im(op, node, dy):
+def col2im(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y` is the sum of blocks at their places:  dx is the blocks of dy."""
     block = node.inputs[2]
     if integers(block) is None:
@@ -176,20 +178,25 @@ def col2im(op, node, dy):
 
 
 @gradient("Resize")
-def resize(op, node, dy):
+def resize(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y` is linear in x:  dx is its transpose applied to dy."""
-    x, *inputs = node.inputs
+    x, inputs = node.inputs[0], [given(node, slot) for slot in range(1, len(node.inputs))]
     attributes = arguments(node)
-    if attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and len(inputs) == 3:
-        axes = attributes.get("axes") or range(len(x.shape))
-        if array(inputs[2]) is None or not all(isinstance(x.shape[a], int) for a in axes):
-            raise UnsupportedGradient(node, "keep_aspect_ratio_policy needs sizes that are known")
     inputs = [i if i is None or i.shape != (0,) else None for i in inputs]
+    if attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and len(inputs) == 3:
+        roi, _, sizes = inputs
+        axes = attributes.get("axes") or range(len(x.shape))
+        if array(sizes) is None or not all(isinstance(x.shape[a], int) for a in axes):
+            raise UnsupportedGradient(node, "keep_aspect_ratio_policy needs sizes that are known")
+        crops = attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+        if crops and attributes.get("antialias", 0) and roi is not None and array(roi) is None:
+            why = "keep_aspect_ratio_policy with antialias needs a region (roi) that is known"
+            raise UnsupportedGradient(node, why)
     return op.ResizeGrad(dy, op.shape(x), *inputs, **attributes), None, None, None
 
 
 @gradient("Range")
-def range_(op, node, dy):
+def range_(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y[i] = start + i · delta`:  dstart = Σ dy,  ddelta = Σ i · dy,  and 0 for the limit."""
     delta = node.inputs[2]
     numbers = op.Range(op.constant(0), op.Size(dy), op.constant(1))

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.gradients import (
-    _deformable,  # noqa: F401 - it registers
-    gradient,
-    zero_gradient,
-)
+from gradtool.emit.builder import Builder
+from gradtool.gradients import Gradients, gradient, zero_gradient
+from gradtool.graph.known import Node, Tensor
 
 zero_gradient("NonMaxSuppression", "ImageDecoder")
 MODES = {"bilinear": "linear", "bicubic": "cubic"}
@@ -17,14 +15,14 @@ HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
 
 @gradient("AffineGrid")
-def affine_grid(op, node, dy):
+def affine_grid(op: Builder, node: Node, dy: Tensor) -> Tensor:
     """`y[n, p] = theta[n] (points[p], 1)`:  dtheta = Σ dy ⊗ (points, 1)."""
     corners = node.attributes.get_int("align_corners", 0)
     return op.AffineGridGrad(dy, node.inputs[1], align_corners=corners)
 
 
 @gradient("GridSample")
-def grid_sample(op, node, dy):
+def grid_sample(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = x` at positions between its elements, that the grid gives from -1 to 1.
 
     The weights of the elements around a position give dx, their derivatives dgrid. The nearest
@@ -57,7 +55,7 @@ def grid_sample(op, node, dy):
     return dx, op.cast(op.Reshape(dgrid, op.shape(grid)), grid.dtype)
 
 
-def _sizes(op, x, dtype):
+def _sizes(op: Builder, x: Tensor, dtype: ir.DataType) -> Tensor:
     """The spatial sizes of x as floats."""
     known = list(x.shape)[2:]
     if all(isinstance(n, int) for n in known):
@@ -66,7 +64,7 @@ def _sizes(op, x, dtype):
 
 
 @gradient("RoiAlign")
-def roi_align(op, node, dy):
+def roi_align(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y[r] = up x[batch[r]] acrossᵀ`: two matrices that average samples, by the region.
 
     Mode max takes `x[corner] · weight`, the largest of the corners of all samples of a bin: the
@@ -87,7 +85,7 @@ def roi_align(op, node, dy):
 
 
 @gradient("MaxRoiPool")
-def max_roi_pool(op, node, dy):
+def max_roi_pool(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y` is the largest element of each bin:  dx is dy there; corners are rounded: no gradient."""
     x, rois = node.inputs
     scale = node.attributes.get_float("spatial_scale", 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from gradtool.graph import walk
-from gradtool.names import Names
+from gradtool.graph.names import Names
 
 
 def taken(node: ir.Node) -> ir.Graph | None:
@@ -32,11 +32,16 @@ def _branch(condition: bool) -> str:  # noqa: FBT001 - what an If is given
     return "then_branch" if condition else "else_branch"
 
 
-def take(model: ir.Model) -> int:
-    """Do without every If whose condition is known; returns how many there were."""
+def take(model: ir.Model, names: Names | None = None) -> int:
+    """Do without every If whose condition is known; returns how many there were.
+
+    `names` are those of the model, where they are known.
+    """
     found = [(node, b) for node in walk.nodes(model.graph) if (b := taken(node)) is not None]
-    names = Names.of(model) if found else Names()
+    if found and names is None:
+        names = Names.of(model)
     for node, branch in found:
+        assert names is not None  # noqa: S101 - something was found
         _inline(node, branch, names)
     return len(found)
 

@@ -1,12 +1,12 @@
 """Model files: the only room that reads and writes them."""
 
+from gradtool.graph.limits import Limits
+from gradtool.graph.tensors import array
 from gradtool.io.arrays import save as save_arrays
 from gradtool.io.dims import parse_dim, parse_shape, symbols
 from gradtool.io.functions import inline_functions
 from gradtool.io.load import from_proto, load
-from gradtool.io.mapped import array
 from gradtool.io.save import save, save_together
-from gradtool.limits import Limits
 
 __all__ = [
     "Limits",

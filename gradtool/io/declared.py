@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from gradtool import shape_limits
 from gradtool.errors import ModelError
 from gradtool.graph import walk
-from gradtool.limits import Limits
+from gradtool.graph.limits import Limits
+from gradtool.shapes import limits as shape_limits
 
 Declared = tuple[tuple[ir.Value, ir.DataType | None, ir.Shape | None], ...]
 

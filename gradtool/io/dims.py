@@ -11,9 +11,9 @@ import onnx
 import onnx_ir as ir
 
 from gradtool.errors import ModelError, UsageError
+from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.io import expressions, walk
 from gradtool.io.solving import Known, solve
-from gradtool.limits import DEFAULT, Limits
 
 _LETTER = re.compile(r"[^\W\d]")
 _NAME = re.compile(r"[^\W\d][\w.]*")

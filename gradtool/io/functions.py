@@ -9,7 +9,7 @@ from onnx import defs
 
 from gradtool.errors import ModelError
 from gradtool.graph import walk
-from gradtool.limits import DEFAULT, Limits
+from gradtool.graph.limits import DEFAULT, Limits
 
 
 def inline_functions(

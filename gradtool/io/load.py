@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx
 import onnx_ir as ir
 
-from gradtool import shape_limits
 from gradtool.errors import ModelError, UsageError
 from gradtool.graph import branches
+from gradtool.graph.limits import DEFAULT, Limits
+from gradtool.graph.metadata import SOURCE
 from gradtool.io import (
     declared,
     external,
@@ -27,8 +28,8 @@ from gradtool.io import dims as dimensions
 from gradtool.io import opset as opsets
 from gradtool.io.functions import inline_functions
 from gradtool.io.walk import STANDARD
-from gradtool.limits import DEFAULT, Limits
 from gradtool.shapes import infer
+from gradtool.shapes import limits as shape_limits
 
 # The library says on the log what is an error here, or of no interest.
 _SILENT = logging.NullHandler()
@@ -42,7 +43,7 @@ def _keep_none(domain: str, name: str) -> bool:  # noqa: ARG001 - the signature 
 
 
 def load(
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | read.Held,
     *,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
@@ -52,7 +53,7 @@ def load(
     rewrite: Rewrite | None = None,
     limits: Limits = DEFAULT,
 ) -> ir.Model:
-    """Read, check and complete a model; `-` is standard input.
+    """Read, check and complete a model; `-` is standard input, and `read.Held` is in memory.
 
     Every value has the type and shape that inference finds, whatever the file declares. The
     opset is at least `opsets.MINIMUM`. Local functions are inlined, except those `keep_function`
@@ -64,10 +65,8 @@ def load(
         ModelError: the file is not a model that can be trusted, and why.
         UsageError: dims, shapes or batch do not fit the model.
     """
-    path = None if source == "-" else read.existing_path(source)
-    proto = read.from_stdin(limits) if path is None else read.from_file(path, limits)
+    path, proto, where = read.from_anywhere(source, limits)
     folder = external.Folder(path)
-    where = "standard input" if path is None else str(path)
     try:
         proto = training_info.to_step(proto)
         left_aside = maps.leave_aside(proto.graph)
@@ -94,6 +93,8 @@ def load(
     except ModelError as error:
         raise type(error)(f"{where}: {error}") from error
     model.meta["gradtool.path"] = None if path is None else path.resolve()
+    if isinstance(source, read.Held):
+        model.meta[SOURCE] = source.model
     model.meta["gradtool.left_aside"] = left_aside
     if target > version:
         model.meta["gradtool.raised_from"] = version

@@ -171,16 +171,3 @@ def attach(model: ir.Model, find: Callable[[str, str], DataFile | None]) -> None
             for name, attribute in list(node.attributes.items()):
                 if isinstance(attribute.value, ir.ExternalTensor):
                     node.attributes[name] = ir.AttrTensor(name, mapped(attribute.value))
-
-
-def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
-    """The value of a tensor, without a copy where it is mapped; strings are Python's.
-
-    Raises:
-        MissingData: its data file is absent.
-    """
-    if tensor.dtype == ir.DataType.STRING:
-        stored = np.asarray(tensor.numpy(), dtype=object)
-        texts = [t.decode() if isinstance(t, bytes) else str(t) for t in stored.ravel()]
-        return np.array([*texts, None], dtype=object)[:-1].reshape(stored.shape)
-    return tensor.numpy()

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
+import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gradtool.errors import ModelError
+from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.io import lfs
-from gradtool.limits import DEFAULT, Limits
 
 TEXT_SUFFIX = ".onnxtxt"
 _DEEPEST_TEXT = 64
@@ -45,6 +47,41 @@ def from_file(path: Path, limits: Limits = DEFAULT) -> onnx.ModelProto:
     if path.suffix == TEXT_SUFFIX:
         return from_text(data, str(path))
     return from_bytes(data, str(path))
+
+
+@dataclass(frozen=True)
+class Held:
+    """A model that a program holds: the bytes of a file, a message, or an `ir.Model`."""
+
+    model: bytes | onnx.ModelProto | ir.Model
+
+
+def from_anywhere(
+    source: str | os.PathLike[str] | Held, limits: Limits = DEFAULT
+) -> tuple[Path | None, onnx.ModelProto, str]:
+    """Where a model lies, its message, which may be changed, and how error messages call it."""
+    if isinstance(source, Held):
+        return None, _message(source.model), "the model given"
+    if source == "-":
+        return None, from_stdin(limits), "standard input"
+    path = existing_path(source)
+    return path, from_file(path, limits), str(path)
+
+
+def _message(model: bytes | onnx.ModelProto | ir.Model) -> onnx.ModelProto:
+    if isinstance(model, bytes):
+        return from_bytes(model, "the model given")
+    if isinstance(model, ir.Model):
+        copy = model.clone()
+        for graph in copy.graphs():
+            for value in graph.initializers.values():
+                if isinstance(value.const_value, ir.ExternalTensor):
+                    value.const_value = ir.Tensor(value.const_value.numpy(), name=value.name)
+        proto: onnx.ModelProto = ir.serde.serialize_model(copy)
+        return proto
+    message = onnx.ModelProto()
+    message.CopyFrom(model)
+    return message
 
 
 def from_stdin(limits: Limits = DEFAULT) -> onnx.ModelProto:

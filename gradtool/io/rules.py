@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool import shape_limits
 from gradtool.errors import ModelError
 from gradtool.graph import walk
+from gradtool.graph.limits import MOST_ELEMENTS, Limits
+from gradtool.graph.names import label
+from gradtool.graph.predicates import is_integer
 from gradtool.io import lengths
-from gradtool.limits import Limits
-from gradtool.names import label
-
-_MOST_ELEMENTS = 4096
+from gradtool.shapes import limits as shape_limits
 
 
 def check(model: ir.Model, limits: Limits) -> None:
@@ -60,7 +59,7 @@ def _sizes(node: ir.Node, index: int) -> list[int | None] | None:
 def _constant(node: ir.Node, index: int) -> np.ndarray[Any, Any] | None:
     value = _input(node, index)
     tensor = None if value is None else ir.convenience.get_const_tensor(value)
-    if tensor is None or tensor.size > _MOST_ELEMENTS or getattr(tensor, "absent", False):
+    if tensor is None or tensor.size > MOST_ELEMENTS or getattr(tensor, "absent", False):
         return None
     return tensor.numpy()
 
@@ -87,7 +86,7 @@ def _bytes(value: ir.Value) -> int:
 
 def _divisor(node: ir.Node) -> str | None:
     value, divisor = node.outputs[0], _constant(node, 1)
-    if divisor is None or value.dtype is None or not value.dtype.is_integer():
+    if divisor is None or not is_integer(value):
         return None
     return None if divisor.all() else "divides integers by zero"
 

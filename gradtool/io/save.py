@@ -99,9 +99,7 @@ def _to_file(
 ) -> Written:
     target = atomic.target(path, force=force)
     data = layout.arrange(model, target, external_data)
-    proto = ir.serde.serialize_model(model)
-    content = _text(proto) if target.suffix == TEXT_SUFFIX else _bytes(proto)
-    judge.check(proto)
+    content = _checked(model, judge, _text if target.suffix == TEXT_SUFFIX else _bytes)
     outputs = [atomic.Output(target, lambda file: file.write(content))]
     if data.tensors:
         outputs.append(atomic.Output(data.path, data.write))
@@ -124,12 +122,19 @@ def require_stdout(external_data: layout.Where) -> None:
 def _to_stdout(model: ir.Model, external_data: layout.Where, judge: valid.Judge) -> Written:
     require_stdout(external_data)
     layout.inline(model)
-    proto = ir.serde.serialize_model(model)
-    content = _bytes(proto)
-    judge.check(proto)
+    content = _checked(model, judge, _bytes)
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
     return Written(Path(STDOUT), (), len(content))
+
+
+def _checked(
+    model: ir.Model, judge: valid.Judge, written: Callable[[onnx.ModelProto], bytes]
+) -> bytes:
+    message = [ir.serde.serialize_model(model)]
+    content = written(message[0])
+    judge.check(message.pop())  # the last reference: the checker takes as much memory again
+    return content
 
 
 def _bytes(proto: onnx.ModelProto) -> bytes:

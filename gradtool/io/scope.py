@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import onnx
 
 from gradtool.errors import ModelError
+from gradtool.graph.limits import Limits
 from gradtool.io import walk
-from gradtool.limits import Limits
 
 
 def check(model: onnx.ModelProto, limits: Limits) -> None:

@@ -16,8 +16,8 @@ from __future__ import annotations
 import onnx
 
 from gradtool.errors import ModelError
+from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.io import bodies, external, operators, scope, tensors, walk
-from gradtool.limits import DEFAULT, Limits
 
 
 def check(model: onnx.ModelProto, folder: external.Folder, limits: Limits = DEFAULT) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import onnx
 import onnx_ir as ir
 
-from gradtool import shape_limits
 from gradtool.errors import ModelError
+from gradtool.graph.limits import Limits
 from gradtool.io import external
-from gradtool.limits import Limits
+from gradtool.shapes import limits as shape_limits
 
 _T = onnx.TensorProto
 _PACKED: dict[int, int] = {_T.INT4: 2, _T.UINT4: 2, _T.FLOAT4E2M1: 2, _T.INT2: 4, _T.UINT2: 4}

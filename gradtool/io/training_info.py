@@ -12,8 +12,7 @@ from collections.abc import Iterable
 import onnx
 
 from gradtool.errors import ModelError
-
-STATE = "gradtool.state"
+from gradtool.graph.metadata import STATE
 
 
 def to_step(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -10,7 +10,7 @@ from onnx import defs
 
 from gradtool.errors import ModelError
 from gradtool.graph import walk
-from gradtool.names import label
+from gradtool.graph.names import label
 
 
 def check(model: ir.Model) -> None:

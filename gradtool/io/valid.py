@@ -8,6 +8,7 @@ source is refused for as well has no defect of ours.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Self
@@ -18,7 +19,7 @@ import onnx
 from gradtool.errors import InvalidResult, ModelError
 from gradtool.io import read, walk
 from gradtool.io.stock import Answer, Session, is_installed
-from gradtool.resize_rules import fraction
+from gradtool.operators.resize import fraction
 
 # Bytes. Shorter tensors may hold sizes, which shapes are inferred from.
 LARGEST_KEPT = 4096
@@ -28,6 +29,25 @@ MOST_LOADED = 5_000
 TIME, TIME_PER_NODE = 20.0, 1e-3
 
 Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class _Weightless:
+    """A model to check: its bytes without weights, and how many nodes it has."""
+
+    message: bytes
+    nodes: int
+
+    @classmethod
+    def of(cls, proto: onnx.ModelProto) -> Self:
+        leave_out_weights(proto)
+        leave_out_scales(proto)
+        return cls(proto.SerializeToString(), len(proto.graph.node))
+
+    @property
+    def patience(self) -> float:
+        """Seconds that loading it may take."""
+        return TIME + TIME_PER_NODE * self.nodes
 
 
 class Judge:
@@ -54,21 +74,21 @@ class Judge:
         Raises:
             InvalidResult: naming the node.
         """
-        leave_out_weights(proto)
-        leave_out_scales(proto)
-        reason = _refusal(proto)
+        graph = _Weightless.of(proto)
+        del proto  # the checker takes twice as much memory
+        reason = _refusal(graph)
         if reason and not self._source_is(_is_refused):
             raise InvalidResult("ONNX's checker", reason)
         if reason:
             self.say(f"ONNX's checker refuses the source as it does the result: {reason}")
-        elif self._session is not None and len(proto.graph.node) <= MOST_LOADED:
-            self._ask(self._session, proto)
+        elif self._session is not None and graph.nodes <= MOST_LOADED:
+            self._ask(self._session, graph)
 
-    def _ask(self, session: Session, proto: onnx.ModelProto) -> None:
-        answer = session.ask(proto.SerializeToString(), _patience(proto))
+    def _ask(self, session: Session, graph: _Weightless) -> None:
+        answer = session.ask(graph.message, graph.patience)
         if answer is None or answer.loads:
             return
-        plainly = _plainly(proto)
+        plainly = _plainly(graph)
         if plainly is None or plainly.loads:
             reason = _one_line(answer.reason)
             self.say(f"stock onnxruntime loads it with ORT_DISABLE_ALL only; else: {reason}")
@@ -78,46 +98,40 @@ class Judge:
             raise InvalidResult("onnxruntime", reason)
         self.say(f"stock onnxruntime refuses the source as it does the result: {reason}")
 
-    def _source_is(self, refused: Callable[[onnx.ModelProto], bool]) -> bool:
+    def _source_is(self, refused: Callable[[_Weightless], bool]) -> bool:
         if self.source is None:
             return False
         try:
             proto = read.from_file(self.source)
         except ModelError:
             return False
-        leave_out_weights(proto)
-        leave_out_scales(proto)
-        return refused(proto)
+        return refused(_Weightless.of(proto))
 
 
-def _refusal(proto: onnx.ModelProto) -> str | None:
+def _refusal(graph: _Weightless) -> str | None:
     """Why ONNX's full check refuses a model."""
     try:
-        onnx.checker.check_model(proto.SerializeToString(), full_check=True)
+        onnx.checker.check_model(graph.message, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         return _one_line(str(error))
     return None
 
 
-def _is_refused(proto: onnx.ModelProto) -> bool:
-    return _refusal(proto) is not None
+def _is_refused(graph: _Weightless) -> bool:
+    return _refusal(graph) is not None
 
 
-def _plainly(proto: onnx.ModelProto) -> Answer | None:
+def _plainly(graph: _Weightless) -> Answer | None:
     session = Session("ORT_DISABLE_ALL")
     try:
-        return session.ask(proto.SerializeToString(), _patience(proto))
+        return session.ask(graph.message, graph.patience)
     finally:
         session.close()
 
 
-def _is_refused_plainly(proto: onnx.ModelProto) -> bool:
-    answer = _plainly(proto)
+def _is_refused_plainly(graph: _Weightless) -> bool:
+    answer = _plainly(graph)
     return answer is not None and not answer.loads
-
-
-def _patience(proto: onnx.ModelProto) -> float:
-    return TIME + TIME_PER_NODE * len(proto.graph.node)
 
 
 def leave_out_weights(proto: onnx.ModelProto) -> None:

@@ -9,32 +9,35 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError
+from gradtool.graph.known import Dim, Node, Tensor, static
 from gradtool.passes._contrib_dense import inputs_of
 
 ATTENTION = 23  # the opset of Attention and RotaryEmbedding
 
 
-def refused(node: Any, why: str) -> ModelError:
+def refused(node: ir.Node, why: str) -> ModelError:
     """The error of a feature that training graphs do not have."""
     return ModelError(f"{node.op_type} {node.name!r}: {why}, which is not supported")
 
 
-def rotary_embedding(op: Any, node: Any) -> Sequence[Any]:
+def rotary_embedding(op: Builder, node: Node) -> Sequence[Tensor]:
     x, positions, cos, sin = node.inputs
     given = node.attributes
     if given.get_int("is_packed_batching", 0) or given.get_float("scale", 1.0) != 1:
         raise refused(node, "is_packed_batching or scale is set")
     heads, size = given.get_int("num_heads", 0), given.get_int("rotary_embedding_dim", 0)
-    if len(x.shape) == 3 and not heads:
-        heads = x.shape[2] // (2 * cos.shape[1])
+    sizes = [x.shape[-1], cos.shape[1]]
+    if len(x.shape) == 3 and not heads and static(sizes):
+        heads = sizes[0] // (2 * sizes[1])
     if len(positions.shape) == 1:
         positions = _counted(op, positions, x, 1 if len(x.shape) == 3 else 2)
     interleaved = given.get_int("interleaved", 0)
     return [_rotated(op, x, cos, sin, positions, interleaved, size, heads)]
 
 
-def _counted(op: Any, start: Any, x: Any, axis: int) -> Any:
+def _counted(op: Builder, start: Tensor, x: Tensor, axis: int) -> Tensor:
     """The positions `start, start + 1, …` of each sample, [B, S]."""
     length = op.squeeze(op.size_of(x, axis, axis + 1), 0)
     row = op.unsqueeze(op.Range(0, length, 1) + op.cast(start, ir.DataType.INT64), 0)
@@ -43,9 +46,17 @@ def _counted(op: Any, start: Any, x: Any, axis: int) -> Any:
 
 
 def _rotated(
-    op: Any, x: Any, cos: Any, sin: Any, positions: Any, interleaved: int, size: int, heads: int
-) -> Any:
-    if op.opset >= ATTENTION:
+    op: Builder,
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor,
+    interleaved: int,
+    size: Dim,
+    heads: int,
+) -> Tensor:
+    """`x` turned by an angle for each position; `heads` is 0 where their number is open."""
+    if op.opset >= ATTENTION and isinstance(size, int) and (heads or len(x.shape) == 4):
         return op.RotaryEmbedding(
             x, cos, sin, positions, interleaved=interleaved, rotary_embedding_dim=size,
             num_heads=heads if len(x.shape) == 3 else None,
@@ -53,11 +64,12 @@ def _rotated(
     like = x
     if len(x.shape) == 3:
         b, s, width = x.shape
-        x = op.transpose(op.reshape(x, [b, s, heads, width // heads]), [0, 2, 1, 3])
+        by_head = [b, s, heads, width // heads] if heads else [b, s, -1, 2 * cos.shape[1]]
+        x = op.transpose(op.reshape(x, by_head), [0, 2, 1, 3])
     size = size or x.shape[3]
     cos, sin = (op.unsqueeze(op.Gather(table, positions, axis=0), 1) for table in (cos, sin))
     if interleaved:
-        first, second = (op.Slice(x, [k], [size], [3], [2]) for k in (0, 1))
+        first, second = (op.slice(x, 3, k, size, 2) for k in (0, 1))
     else:
         first, second = op.slice(x, 3, 0, size // 2), op.slice(x, 3, size // 2, size)
     parts = [first * cos - second * sin, second * cos + first * sin]
@@ -70,7 +82,7 @@ def _rotated(
     return y if len(like.shape) == 4 else op.reshape_like(op.transpose(y, [0, 2, 1, 3]), like)
 
 
-def _attention(op: Any, *inputs: Any, **attributes: Any) -> Any:
+def _attention(op: Builder, *inputs: Tensor | None, **attributes: Any) -> Tensor:
     emit = op.Attention if op.opset >= ATTENTION else op.ScaledAttention
     return emit(*inputs, outputs=3, **attributes)
 
@@ -79,7 +91,7 @@ def _scale(node: ir.Node) -> float | None:
     return node.attributes.get_float("scale", 0.0) or None
 
 
-def multi_head_attention(op: Any, node: Any) -> Sequence[Any]:
+def multi_head_attention(op: Builder, node: Node) -> Sequence[Tensor]:
     """MultiHeadAttention as one attention over `[batch, sequence, heads · size]` operands."""
     q, k, v, bias, padding, added, past_k, past_v, *rest = inputs_of(node, 10)
     if any(v is not None for v in rest):
@@ -110,7 +122,9 @@ def multi_head_attention(op: Any, node: Any) -> Sequence[Any]:
     return [y, all_k, all_v]
 
 
-def _operands(op: Any, q: Any, k: Any, v: Any, heads: int) -> tuple[Any, Any, Any]:
+def _operands(
+    op: Builder, q: Tensor, k: Tensor | None, v: Tensor | None, heads: int
+) -> tuple[Tensor, ...]:
     """Query, key and value, unpacked where they come in one tensor: [B, S, N, parts, H]."""
     if k is None:
         return _unpacked(op, q, heads, 3)
@@ -119,13 +133,20 @@ def _operands(op: Any, q: Any, k: Any, v: Any, heads: int) -> tuple[Any, Any, An
     return q, k, v
 
 
-def _unpacked(op: Any, packed: Any, heads: int, count: int) -> tuple[Any, ...]:
+def _unpacked(op: Builder, packed: Tensor, heads: int, count: int) -> tuple[Tensor, ...]:
     b, s, _, _, size = packed.shape
     parts = op.Split(packed, [1] * count, axis=3, outputs=count)
     return tuple(op.reshape(p, [b, s, heads * size]) for p in parts)
 
 
-def _padding_mask(op: Any, node: ir.Node, padding: Any, q: Any, k: Any, past: Any) -> Any:
+def _padding_mask(
+    op: Builder,
+    node: ir.Node,
+    padding: Tensor | None,
+    q: Tensor,
+    k: Tensor,
+    past: Tensor | None,
+) -> Tensor | None:
     """What is added to scores of keys that are padding, broadcast to [B, N, S, T]."""
     if padding is None:
         return None
@@ -148,7 +169,7 @@ def _padding_mask(op: Any, node: ir.Node, padding: Any, q: Any, k: Any, past: An
     return op.Expand(mask, op.sizes([1, 1, rows, 1]))
 
 
-def group_query_attention(op: Any, node: Any) -> Sequence[Any]:
+def group_query_attention(op: Builder, node: Node) -> Sequence[Tensor]:
     """Causal attention whose keys serve several queries; the cache holds exactly the past."""
     names = (*inputs_of(node, 16),)
     q, k, v, past_k, past_v, _, _, cos, sin, positions, added, *rest = names
@@ -159,7 +180,9 @@ def group_query_attention(op: Any, node: Any) -> Sequence[Any]:
     heads, groups = given["num_heads"].as_int(), given["kv_num_heads"].as_int()
     if k is None:
         size = q.shape[2] // (heads + 2 * groups)
-        q, k, v = op.Split(q, [heads * size, groups * size, groups * size], axis=2, outputs=3)
+        q, k, v = op.Split(
+            q, op.sizes([heads * size, groups * size, groups * size]), axis=2, outputs=3
+        )
     if given.get_int("do_rotary", 0):
         if positions is None:
             start = op.constant([0]) if past_k is None else op.size_of(past_k, 2, 3)
@@ -171,15 +194,17 @@ def group_query_attention(op: Any, node: Any) -> Sequence[Any]:
     window = given.get_int("local_window_size", -1)
     mask = added if window < 0 else _window_mask(op, q, past_k, window, added)
     softcap = given.get_float("softcap", 0.0)
-    found: Sequence[Any] = _attention(
+    found = _attention(
         op, q, k, v, mask, past_k, past_v, scale=_scale(node),
         is_causal=given.get_int("causal", 1) or None, softcap=softcap or None,
         q_num_heads=heads, kv_num_heads=groups,
     )  # fmt: skip
-    return found
+    return tuple(found)
 
 
-def _window_mask(op: Any, q: Any, past: Any, window: int, added: Any) -> Any:
+def _window_mask(
+    op: Builder, q: Tensor, past: Tensor | None, window: int, added: Tensor | None
+) -> Tensor:
     """A mask that hides keys more than `window` places before the query, on top of another."""
     length = op.squeeze(op.size_of(q, 1, 2), 0)
     before = op.constant(0) if past is None else op.squeeze(op.size_of(past, 2, 3), 0)

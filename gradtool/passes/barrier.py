@@ -24,13 +24,14 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.builder import Builder
-from gradtool.passes.backward import reads
-from gradtool.passes.prune import inner_nodes
-from gradtool.passes.stages import STAGE
-from gradtool.text import some
+from gradtool.emit.builder import Builder
+from gradtool.graph.known import as_tensor
+from gradtool.graph.metadata import BARRIER, STAGE
+from gradtool.graph.predicates import is_float, may_be_tensor
+from gradtool.graph.prune import inner_nodes
+from gradtool.graph.reads import reads
+from gradtool.text.words import some
 
-BARRIER = "gradtool.barrier"
 WEIGHTS = "clones that read weights only are constants to other runtimes"
 NOTHING_BEFORE = "clones with nothing before them that could be waited for run when they like"
 FLOAT, INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
@@ -145,7 +146,7 @@ def _passed(group: list[ir.Node]) -> list[ir.Value]:
     """
     own = {v for node in group for v in node.outputs}
     read = dict.fromkeys(v for node in group if node.op_type not in LAYOUTS for v in reads(node))
-    return [v for v in read if v not in own and not _is_weight(v) and _is_tensor(v)]
+    return [v for v in read if v not in own and not _is_weight(v) and may_be_tensor(v)]
 
 
 def _is_weight(value: ir.Value) -> bool:
@@ -153,10 +154,6 @@ def _is_weight(value: ir.Value) -> bool:
     if node is not None:
         return node.op_type == "Constant"
     return value.is_initializer()
-
-
-def _is_tensor(value: ir.Value) -> bool:
-    return value.type is None or isinstance(value.type, ir.TensorType)
 
 
 def _depths(graph: ir.Graph) -> dict[ir.Value, int]:
@@ -180,14 +177,10 @@ def _awaited(
     What reads the deepest comes later, else that were deeper; and results stay.  So waiting keeps
     nothing alive.  A test for NaN needs floats.
     """
-    able = [v for v in after if v in depths and _is_float(v)]
+    able = [v for v in after if v in depths and is_float(v) and may_be_tensor(v)]
     deepest = max((*reversed(able), *before), key=depths.__getitem__, default=None)
     chosen = [v for v in able if v.is_graph_output()]
     return chosen if deepest is None else list(dict.fromkeys([deepest, *chosen]))
-
-
-def _is_float(value: ir.Value) -> bool:
-    return value.dtype is not None and value.dtype.is_floating_point() and _is_tensor(value)
 
 
 @contextmanager
@@ -216,7 +209,7 @@ def _set(
 def _passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
     """A value, known when `zero` is."""
     if value.dtype in SIZES and (value.shape is None or len(value.shape) < 2):
-        same: ir.Value = op.Add(value, op.cast(zero, value.dtype), like=value)
+        same: ir.Value = op.Add(value, op.cast(as_tensor(zero), value.dtype), like=value)
     else:
         same = op.Reshape(value, op.Add(op.Shape(value), zero), like=value)
     return same
@@ -226,8 +219,7 @@ def _zero(op: Builder, awaited: Sequence[ir.Value]) -> ir.Value:
     """The scalar 0 that takes a look at one element of each value, if it has any."""
     odd = op.IsNaN(op.Concat(*(_first(op, v) for v in awaited), axis=0))
     count = op.ReduceSum(op.Cast(odd, to=INT64), keepdims=0)
-    zero: ir.Value = op.Mul(count, op.constant(np.int64(0)))
-    return zero
+    return op.Mul(count, op.constant(np.int64(0)))
 
 
 def _first(op: Builder, value: ir.Value) -> ir.Value:
@@ -236,5 +228,4 @@ def _first(op: Builder, value: ir.Value) -> ir.Value:
     The end is computed, so that no runtime takes the size of the result to be 1 whatever happens.
     """
     end = op.Min(op.Size(value), [1])
-    first: ir.Value = op.Cast(op.Slice(op.Reshape(value, [-1]), [0], end), to=FLOAT)
-    return first
+    return op.Cast(op.Slice(op.Reshape(value, [-1]), [0], end), to=FLOAT)

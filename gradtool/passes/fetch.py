@@ -8,12 +8,13 @@ from fnmatch import fnmatchcase
 
 import onnx_ir as ir
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.passes.prune import prune
-from gradtool.text import some, suggest
+from gradtool.graph.metadata import BUFFERS, GRADIENTS, LOSS, STATE
+from gradtool.graph.prune import prune
+from gradtool.text.words import some, suggest
 
-KEYS = ("gradtool.gradients", "gradtool.state", "gradtool.buffers")
+KEYS = (GRADIENTS, STATE, BUFFERS)
 
 
 def has_values(model: ir.Model, patterns: Iterable[str]) -> bool:
@@ -84,9 +85,9 @@ def _tell(model: ir.Model, outputs: set[str], inputs: set[str]) -> None:
     props = model.metadata_props
     for key in KEYS:
         if key in props:
-            there = inputs if key == "gradtool.buffers" else outputs
+            there = inputs if key == BUFFERS else outputs
             kept = {k: v for k, v in json.loads(props[key]).items() if v in there}
             props[key] = json.dumps(kept)
-    props.setdefault("gradtool.gradients", "{}")
-    if props.get("gradtool.loss") not in outputs:
-        props.pop("gradtool.loss", None)
+    props.setdefault(GRADIENTS, "{}")
+    if props.get(LOSS) not in outputs:
+        props.pop(LOSS, None)

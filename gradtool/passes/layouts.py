@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from gradtool.exec import kernel as kernels
-from gradtool.names import Names
-from gradtool.passes.stages import is_backward
+from gradtool import kernels
+from gradtool.emit.clones import clone
+from gradtool.graph.metadata import SOURCE, STAGE
+from gradtool.graph.names import Names
+from gradtool.graph.stages import is_backward
 
 GAPLESS = ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 STRIDED = ("Slice", "Split", "Transpose")
@@ -77,17 +79,5 @@ def repeat_layouts(model: ir.Model) -> None:
 
 
 def _copy(node: ir.Node, names: Names) -> ir.Node:
-    made = ir.Node(
-        node.domain,
-        node.op_type,
-        node.inputs,
-        node.attributes.values(),
-        num_outputs=len(node.outputs),
-        name=names.fresh(f"{node.name}/again"),
-        metadata_props={"gradtool.stage": "backward", "gradtool.source": node.name or ""},
-    )
-    for old, new in zip(node.outputs, made.outputs, strict=True):
-        new.name = names.fresh(f"{old.name}_again")
-        new.shape, new.type = old.shape, old.type
-        new.metadata_props.update(old.metadata_props)
-    return made
+    metadata = {STAGE: "backward", SOURCE: node.name or ""}
+    return clone(node, names, "/again", metadata, value_suffix="_again")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 
 

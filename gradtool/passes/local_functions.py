@@ -10,12 +10,13 @@ from typing import Any
 
 import onnx_ir as ir
 
-from gradtool.attributes import arguments
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError
-from gradtool.functions import DOMAIN
-from gradtool.functions.calls import CALL, CALLEE, describe, emit_body, replace
+from gradtool.functions.calls import describe, emit_body, replace
 from gradtool.graph import walk
+from gradtool.graph.attributes import arguments
+from gradtool.graph.composites import DOMAIN
+from gradtool.graph.metadata import CALL, CALLEE
 
 LEAST_IR_VERSION = 8
 SMALL = 64  # elements of a constant that a body may look into: axes, sizes, ratios

@@ -9,17 +9,17 @@ Source: the operators' documentation in onnxruntime (docs/ContribOperators.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import onnx_ir as ir
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.graph import walk
+from gradtool.graph.known import Node, as_node
 from gradtool.passes import _contrib_attention as attention
 from gradtool.passes import _contrib_dense as dense
 
 DOMAIN = "com.microsoft"
-Rule = Callable[[Any, ir.Node], Sequence[ir.Value | None]]
+Rule = Callable[[Builder, Node], Sequence[ir.Value | None]]
 
 
 def is_contrib(node: ir.Node) -> bool:
@@ -47,7 +47,7 @@ def replace(op: Builder, node: ir.Node, rule: Rule) -> None:
     """Put what a rule makes of a node into its place; outputs keep their names."""
     with op.at(node, stage="forward", source="", prefix=node.name or node.op_type), op.arithmetic():
         start = len(op.emitted)
-        made = rule(op, node)
+        made = rule(op, as_node(node))
         new = set(op.emitted[start:])
         for index, before in enumerate(node.outputs):
             after = made[index] if index < len(made) else None

@@ -13,14 +13,16 @@ import json
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError, Unreachable
+from gradtool.gradients.bodies import copy
+from gradtool.gradients.driver import differentiate
 from gradtool.graph import walk
-from gradtool.names import Names
-from gradtool.passes.backward import dependent, differentiate, needed, reads
-from gradtool.passes.bodies import copy
-from gradtool.passes.prune import drop
-from gradtool.passes.stages import STAGE, STATE
+from gradtool.graph.known import as_tensor
+from gradtool.graph.metadata import GRADIENTS, STAGE, STATE
+from gradtool.graph.names import Names
+from gradtool.graph.prune import drop
+from gradtool.graph.reads import dependent, needed, reads
 from gradtool.passes.update_order import mark_updates, update_early
 from gradtool.shapes import infer
 
@@ -59,7 +61,7 @@ def publish_gradients(model: ir.Model, gradients: dict[str, str]) -> None:
         if name in values and values[name] not in model.graph.outputs:
             model.graph.outputs.append(values[name])
     known = {x: name for x, name in gradients.items() if name in values}
-    model.metadata_props["gradtool.gradients"] = json.dumps(known)
+    model.metadata_props[GRADIENTS] = json.dumps(known)
     mark_updates(model)
     update_early(model)
 
@@ -89,7 +91,8 @@ def _lower(model: ir.Model, node: ir.Node) -> dict[str, str]:
         reach = needed(model.graph, [y])
         if any(x not in reach for x in fed[: len(xs)]):
             raise Unreachable(f"Gradient {node.name!r}: {y.name!r} does not depend on all of xs")
-        head = op.expand(op.constant(np.ones((1,) * len(y.shape), y.dtype.numpy())), like=y)
+        one = op.constant(np.ones((1,) * len(y.shape), y.dtype.numpy()))
+        head = op.expand(one, like=as_tensor(y))
         wrt = list(dict.fromkeys(fed[: len(xs)]))
         made = differentiate(op, {y: head}, wrt, cut=frozenset(fed[len(xs) :]))
     is_step = STATE in model.metadata_props

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.attributes import arguments
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.graph import walk
-from gradtool.passes.loss_choice import REGRESSION
+from gradtool.graph.attributes import arguments
+from gradtool.losses.choice import REGRESSION
 from gradtool.passes.lower_contrib import Rule, replace
 
 DOMAIN = "ai.onnx.ml"

@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
+from gradtool.gradients.bodies import copy, is_random
 from gradtool.graph import walk
-from gradtool.passes.bodies import copy, is_random
-from gradtool.passes.prune import detach
+from gradtool.graph.known import as_tensor
+from gradtool.graph.metadata import STAGE
+from gradtool.graph.predicates import is_tensor
+from gradtool.graph.prune import detach
 
 # A map over more elements stays a map.
 MOST_COPIES = 64
@@ -177,7 +180,7 @@ def _split(op: Builder, node: ir.Node, known: Known) -> int:
         return 0
     parts = _parts(op, x, sizes, axis)
     if given is None and not node.attributes.get_int("keepdims", 1):
-        parts = [op.squeeze(part, axis) for part in parts]
+        parts = [op.squeeze(as_tensor(part), axis) for part in parts]
     known[node.outputs[0]] = parts
     return 0
 
@@ -209,17 +212,17 @@ def _concat(op: Builder, node: ir.Node, known: Known) -> int:
     axis = node.attributes["axis"].as_int()
     if node.attributes.get_int("new_axis", 0):
         axis %= len(elements[0].shape or ()) + 1
-        elements = [op.unsqueeze(v, axis) for v in elements]
+        elements = [op.unsqueeze(as_tensor(v), axis) for v in elements]
     else:
         axis %= len(elements[0].shape or ())
-    return _result(op, node.outputs[0], op.concat(elements, axis))
+    return _result(op, node.outputs[0], op.concat([as_tensor(v) for v in elements], axis))
 
 
 def _map(op: Builder, node: ir.Node, known: Known) -> int:
     """Copy the body once per element."""
     if node.inputs[0] not in known or is_random(node):
         return 0
-    if any(v is not None and not _is_tensor(v) and v not in known for v in node.inputs):
+    if any(v is not None and not is_tensor(v) and v not in known for v in node.inputs):
         return 0
     count = len(known[node.inputs[0]])
     if not 0 < count <= MOST_COPIES:
@@ -248,11 +251,7 @@ def _copy_before(
     made = op.graph[-1]
     op.graph.remove(made)
     op.graph.insert_before(place, made)
-    made.metadata_props["gradtool.stage"] = "forward"
-
-
-def _is_tensor(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.TensorType)
+    made.metadata_props[STAGE] = "forward"
 
 
 RULES: dict[str, Callable[[Builder, ir.Node, Known], int]] = {

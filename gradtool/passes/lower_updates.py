@@ -10,8 +10,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.graph import walk
+from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.passes.lower_gradient import DOMAIN
 from gradtool.passes.update_formulas import decayed, descended, means, velocity
 
@@ -24,8 +25,8 @@ def lower_updates(op: Builder) -> int:
     graph = op.model.graph
     nodes = [n for n in walk.nodes(graph) if is_update(n)]
     for node in nodes:
-        stage = node.metadata_props.get("gradtool.stage", "forward")
-        source = node.metadata_props.get("gradtool.source", "")
+        stage = node.metadata_props.get(STAGE, "forward")
+        source = node.metadata_props.get(SOURCE, "")
         with op.at(node, stage=stage, source=source, prefix=node.name or ""), op.arithmetic():
             made = RULES[node.op_type](op, node)
         for before, after in zip(node.outputs, made, strict=True):

@@ -15,12 +15,14 @@ from typing import Any
 
 import onnx_ir as ir
 
-from gradtool.attributes import arguments
-from gradtool.builder import Builder
-from gradtool.functions import DOMAIN, composites
+from gradtool.emit.builder import Builder
 from gradtool.graph import walk
-from gradtool.passes.crossing import Sizes
-from gradtool.passes.prune import drop
+from gradtool.graph.attributes import arguments
+from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.known import Tensor
+from gradtool.graph.metadata import SOURCE
+from gradtool.graph.prune import drop
+from gradtool.passes.residuals import Sizes
 
 
 @dataclass(frozen=True)
@@ -35,72 +37,65 @@ class Choice:
     reads: tuple[int, ...]
     bytes: int = 1
     of: int | None = None
-    body: Callable[..., ir.Value] | None = None
+    body: Callable[..., Tensor] | None = None
 
 
-def _abs_grad(op: Any, x: ir.Value, dy: ir.Value) -> ir.Value:
+def _abs_grad(op: Builder, x: Tensor, dy: Tensor) -> Tensor:
     """`dx = dy · sign(x)`; the sign, NaN among its values, is exact in half precision."""
     sign = op.Cast(op.Sign(x), to=ir.DataType.FLOAT16)
-    result: ir.Value = op.Mul(dy, op.cast(sign, x.dtype))
-    return result
+    return op.Mul(dy, op.cast(sign, x.dtype))
 
 
-def _scaled(op: Any, dy: ir.Value, alpha: float) -> ir.Value:
+def _scaled(op: Builder, dy: Tensor, alpha: float) -> Tensor:
     """`α dy`, rounded once: α has no exact value in half precision."""
-    wide = op.cast(dy, ir.DataType.FLOAT) if dy.dtype.bitwidth < 32 else dy  # type: ignore[union-attr]
-    result: ir.Value = op.cast(wide * alpha, dy.dtype)
-    return result
+    wide = op.cast(dy, ir.DataType.FLOAT) if dy.dtype.bitwidth < 32 else dy
+    return op.cast(wide * alpha, dy.dtype)
 
 
-def _relu_grad(op: Any, y: ir.Value, dy: ir.Value) -> ir.Value:
+def _relu_grad(op: Builder, y: Tensor, dy: Tensor) -> Tensor:
     """`dx = dy`, and 0 where y is 0, which as a truth value takes no constant to compare with."""
     producer = y.producer()
     if producer is not None and producer.op_type == "Relu" and not producer.domain:
         positive = op.Cast(y, to=ir.DataType.BOOL)  # NaN is true
     else:
         positive = op.Not(op.LessOrEqual(y, 0.0))
-    result: ir.Value = op.MaskGrad(positive, dy)
-    return result
+    return op.MaskGrad(positive, dy)
 
 
 def _clip_grad(
-    op: Any, x: ir.Value, low: ir.Value | None, high: ir.Value | None, dy: ir.Value
-) -> ir.Value:
+    op: Builder, x: Tensor, low: Tensor | None, high: Tensor | None, dy: Tensor
+) -> Tensor:
     """`dx = dy`, and 0 where x is below `low` or above `high`; NaN is within."""
     beyond = [op.Less(x, low)] if low is not None else []
     beyond += [op.Greater(x, high)] if high is not None else []
-    result: ir.Value = op.MaskGrad(op.Not(functools.reduce(op.Or, beyond)), dy)
-    return result
+    return op.MaskGrad(op.Not(functools.reduce(op.Or, beyond)), dy)
 
 
-def _leaky_relu_grad(op: Any, x: ir.Value, dy: ir.Value, *, alpha: float) -> ir.Value:
+def _leaky_relu_grad(op: Builder, x: Tensor, dy: Tensor, *, alpha: float) -> Tensor:
     """`dx = dy`, and `α dy` where x is not positive."""
-    result: ir.Value = op.Where(op.LessOrEqual(x, 0.0), _scaled(op, dy, alpha), dy)
-    return result
+    return op.Where(op.LessOrEqual(x, 0.0), _scaled(op, dy, alpha), dy)
 
 
-def _hard_sigmoid_grad(op: Any, y: ir.Value, dy: ir.Value, *, alpha: float) -> ir.Value:
+def _hard_sigmoid_grad(op: Builder, y: Tensor, dy: Tensor, *, alpha: float) -> Tensor:
     """`dx = α dy` where `0 < y < 1`, else 0."""
     outside = op.Or(op.LessOrEqual(y, 0.0), op.GreaterOrEqual(y, 1.0))
-    result: ir.Value = op.Where(outside, 0.0, _scaled(op, dy, alpha))
-    return result
+    return op.Where(outside, 0.0, _scaled(op, dy, alpha))
 
 
-def _max_grad(op: Any, x: ir.Value, other: ir.Value, dy: ir.Value) -> ir.Value:
+def _max_grad(op: Builder, x: Tensor, other: Tensor, dy: Tensor) -> Tensor:
     """`dx = dy` where x is the larger (or NaN), half of it where they are equal, else 0."""
     return _extreme_grad(op, op.Greater(x, other), x, other, dy)
 
 
-def _min_grad(op: Any, x: ir.Value, other: ir.Value, dy: ir.Value) -> ir.Value:
+def _min_grad(op: Builder, x: Tensor, other: Tensor, dy: Tensor) -> Tensor:
     """`dx = dy` where x is the smaller (or NaN), half of it where they are equal, else 0."""
     return _extreme_grad(op, op.Less(x, other), x, other, dy)
 
 
-def _extreme_grad(op: Any, wins: ir.Value, x: ir.Value, other: ir.Value, dy: ir.Value) -> ir.Value:
+def _extreme_grad(op: Builder, wins: Tensor, x: Tensor, other: Tensor, dy: Tensor) -> Tensor:
     """A sum, as in the kernel: of two zeros it is the positive one."""
     alone = op.Where(op.Or(wins, op.IsNaN(x)), dy, 0.0)
-    result: ir.Value = op.Add(alone, op.Where(op.Equal(x, other), dy, 0.0) * 0.5)
-    return result
+    return op.Add(alone, op.Where(op.Equal(x, other), dy, 0.0) * 0.5)
 
 
 CHOICES: Mapping[str, Choice] = MappingProxyType(
@@ -162,8 +157,8 @@ def open_choices(model: ir.Model, nodes: Iterable[ir.Node]) -> dict[ir.Node, str
 
 def _replace(op: Builder, node: ir.Node) -> None:
     choice, (old,) = CHOICES[node.op_type], node.outputs
-    body = choice.body or composites()[node.op_type].body
-    source = node.metadata_props.get("gradtool.source", "")
+    body: Callable[..., Any] = choice.body or composites()[node.op_type].body
+    source = node.metadata_props.get(SOURCE, "")
     op.near = tuple(v for v in node.inputs if v is not None)
     with op.at(node, stage="backward", source=source, prefix=node.name or ""), op.arithmetic():
         new = body(op, *node.inputs, **arguments(node))

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.io import array
-from gradtool.passes.endings import PRODUCTS
+from gradtool.losses.endings import PRODUCTS
 from gradtool.passes.provenance import module, operation
-from gradtool.text import count, some
+from gradtool.text.words import count, some
 
 REMEDY = (
     "export with optimize=False (torch.onnx.export(..., dynamo=True, optimize=False); with "

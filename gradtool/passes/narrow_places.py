@@ -6,11 +6,11 @@ import math
 
 import onnx_ir as ir
 
-from gradtool.attributes import arguments
-from gradtool.builder import Builder
-from gradtool.functions import DOMAIN
+from gradtool.emit.builder import Builder
 from gradtool.functions.pool import place_type
 from gradtool.graph import walk
+from gradtool.graph.attributes import arguments
+from gradtool.graph.composites import DOMAIN
 from gradtool.passes.training_forms import stand_in
 
 

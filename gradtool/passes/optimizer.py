@@ -13,19 +13,18 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
+from gradtool.graph.known import as_tensor
+from gradtool.graph.metadata import DEFAULTS, OPTIMIZER, STATE
 from gradtool.io.zeros import Zeros
-from gradtool.passes.stages import DEFAULTS, OPTIMIZER, STATE
 from gradtool.passes.update_formulas import decayed, descended, means, velocity
-from gradtool.text import some
-
-Name = Literal["none", "sgd", "momentum", "adam", "adamw", "adagrad"]
+from gradtool.text.words import some
 
 TERMS = 13  # of a series: the next is below the rounding of float64 where it is used
 
@@ -85,8 +84,8 @@ class Step:
         Near 0 the difference would lose them: there it is the series `s - s²/2! + s³/3! - …`.
         """
         op, dtype = self.op, self.lr.dtype
-        assert self.count is not None and dtype is not None  # noqa: PT018, S101 - both are set
-        s = op.cast(self.count, dtype) * -math.log(self.given[beta])
+        assert dtype is not None  # noqa: S101 - it is set
+        s = op.cast(as_tensor(self.count), dtype) * -math.log(self.given[beta])
         powers = np.arange(1, TERMS + 1, dtype=dtype.numpy())
         signed = np.array([-((-1.0) ** k) / math.factorial(k) for k in range(1, TERMS + 1)])
         series = op.ReduceSum(op.Pow(s, powers) * signed.astype(dtype.numpy()), keepdims=0)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from gradtool.passes.endings import LAYOUTS, PRODUCTS
+from gradtool.graph.predicates import is_float, is_scalar
+from gradtool.losses.endings import LAYOUTS, PRODUCTS
 from gradtool.passes.provenance import KIND, role
-from gradtool.text import some
+from gradtool.text.words import some
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,15 @@ class Parameters:
             some((v.name or "" for v in values if v in there), most=20)
             for values in (self.numbers, self.buffers)
         )
-        lone = some((v.name or "" for v in self.values if _is_lone(v) and v in there), most=20)
+        lone = some((v.name or "" for v in self.values if is_scalar(v) and v in there), most=20)
         said = []
         if numbers:
             trained = f"; trained, as parts of layers: {lone}" if lone else ""
-            said.append(f"scalars taken as constants (ask by --wrt NAME): {numbers}{trained}")
+            said.append(
+                f"scalar initializers are not trained; --wrt NAME trains them: {numbers}{trained}"
+            )
         if buffers:
-            said.append(f"buffers taken as constants (ask by --wrt NAME): {buffers}")
+            said.append(f"buffers are not trained; --wrt NAME trains them: {buffers}")
         return said
 
 
@@ -51,28 +54,20 @@ def parameters(graph: ir.Graph, leaves: Sequence[ir.Value]) -> Parameters:
     written = {v.name or "" for node in graph for v in node.outputs}
     values, numbers, buffers = [], [], []
     for value in leaves:
-        if not value.is_initializer() or not _is_float(value) or is_state(value):
+        if not value.is_initializer() or not is_float(value) or is_state(value):
             continue
         said = role(value, written)
         if said is None:
-            several = not _is_lone(value)
+            several = not is_scalar(value)
             trained = several or (len(value.shape or ()) > 0 and _is_of_a_layer(value))
             said = "parameter" if trained else "constant"
         if said == "parameter":
             values.append(value)
-        elif _is_lone(value):
+        elif is_scalar(value):
             numbers.append(value)
         elif KIND in value.metadata_props:
             buffers.append(value)
     return Parameters(tuple(values), tuple(numbers), tuple(buffers))
-
-
-def _is_float(value: ir.Value) -> bool:
-    return value.dtype is not None and value.dtype.is_floating_point()
-
-
-def _is_lone(value: ir.Value) -> bool:
-    return value.shape is not None and all(size == 1 for size in value.shape)
 
 
 # --------------------------------------------------------------------------------- places

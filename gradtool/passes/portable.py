@@ -8,19 +8,20 @@ windows overlap it takes more time than Indices do, so it is asked for.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.attributes import arguments
-from gradtool.builder import Builder
-from gradtool.functions import DOMAIN
+from gradtool.emit.builder import Builder
 from gradtool.functions.pool import place_type
 from gradtool.graph import walk
-from gradtool.passes.stages import STAGE
-from gradtool.windows import Window
+from gradtool.graph.attributes import arguments
+from gradtool.graph.composites import DOMAIN
+from gradtool.graph.metadata import SAVED, SOURCE, STAGE
+from gradtool.operators.windows import Window
 
 PLACE = ir.DataType.INT32
 SIZES = {("", "Shape", 0), ("", "Size", 0)}
@@ -30,18 +31,23 @@ POOLS = (("", "MaxPool"), ("ai.onnx", "MaxPool"), (DOMAIN, "MaxPoolTraining"))
 def portable(model: ir.Model, op: Builder) -> int:
     """Let each maximum's place be computed by plain operators, in place. Returns how many are.
 
-    Indices that anything but the gradient reads stay as they are.
+    Indices that anything but the gradient reads stay as they are; those that a half of a step saves
+    for the other keep their type.
     """
-    nodes = [node for node in walk.nodes(model.graph) if _has_places(node)]
+    saved = frozenset(json.loads(model.metadata_props.get(SAVED, "[]")))
+    nodes = [node for node in walk.nodes(model.graph) if _has_places(node, saved)]
     return sum(_replace(op, node) for node in nodes)
 
 
-def _has_places(node: ir.Node) -> bool:
+def _has_places(node: ir.Node, saved: frozenset[str | None]) -> bool:
     if (node.domain, node.op_type) not in POOLS or len(node.outputs) < 2:
         return False
     places = node.outputs[1]
     readers = {(u.node.domain, u.node.op_type, u.idx) for u in places.uses()} - SIZES
-    return readers == {(DOMAIN, "MaxPoolGrad", 1)} and not places.is_graph_output()
+    if places.is_graph_output():
+        in_rows = not node.attributes.get_int("storage_order", 0)  # as the other half reads them
+        return places.name in saved and not readers and in_rows
+    return readers == {(DOMAIN, "MaxPoolGrad", 1)}
 
 
 def _replace(op: Builder, node: ir.Node) -> bool:
@@ -54,10 +60,11 @@ def _replace(op: Builder, node: ir.Node) -> bool:
     except ValueError:
         return False
     props = node.metadata_props
-    stage, source = props.get(STAGE, "forward"), props.get("gradtool.source", "")
+    stage, source = props.get(STAGE, "forward"), props.get(SOURCE, "")
     with op.at(node, stage=stage, source=source, prefix=node.name or ""), op.arithmetic():
         y = op.MaxPool(x, **given)
-        places = _places(op, x, y, window, ceil=bool(given.get("ceil_mode", 0)))
+        kind = node.outputs[1].dtype if node.outputs[1].is_graph_output() else None
+        places = _places(op, x, y, window, kind, ceil=bool(given.get("ceil_mode", 0)))
     for use in node.outputs[1].uses() if order else ():
         if use.node.op_type == "MaxPoolGrad":
             use.node.attributes["storage_order"] = ir.AttrInt64("storage_order", 0)
@@ -70,18 +77,23 @@ def _replace(op: Builder, node: ir.Node) -> bool:
     return True
 
 
-def _places(op: Builder, x: Any, y: Any, window: Window, *, ceil: bool) -> ir.Value:
-    """Where maxima are: within their plane if its size is known to be small, else in all of x."""
+def _places(
+    op: Builder, x: Any, y: Any, window: Window, kind: ir.DataType | None, *, ceil: bool
+) -> ir.Value:
+    """Where maxima are: within their plane if its size is known to be small, else in all of x.
+
+    `kind` is the type that they must have, which says the same.
+    """
     sizes = [_number(op, d) for d in x.shape[2:]]
     row = [math.prod(sizes[a + 1 :], start=1) for a in range(window.rank)]  # elements per step
     base = _lattice(op, y.shape[2:], window, row)
     place = _first_tap(op, x, y, window, row, ceil=ceil) + base
     plane = math.prod(sizes, start=1)
     place = op.Clip(place, _scalar(op, 0), _scalar(op, plane - 1))  # a NaN equals no tap
-    kind = place_type(plane) if isinstance(plane, int) else ir.DataType.INT64
+    if kind is None:
+        kind = place_type(plane) if isinstance(plane, int) else ir.DataType.INT64
     if kind != ir.DataType.INT64:
-        made: ir.Value = op.Cast(place, to=kind)
-        return made
+        return op.Cast(place, to=kind)
     count = op.ReduceProd(op.size_of(x, 0, 2), keepdims=0)
     planes = op.Range(op.constant(0), count, op.constant(1))
     leading = op.Concat(op.size_of(x, 0, 2), [1] * window.rank, axis=0)
@@ -124,8 +136,8 @@ def _lattice(op: Builder, out: Any, window: Window, row: list[Any]) -> Any:
     for axis, (size, step) in enumerate(zip(out, window.strides, strict=True)):
         apart = [1] * (window.rank - axis - 1)
         if isinstance(size, int):
-            numbers = np.arange(size) * step - window.begin[axis]
-            line = op.constant(numbers.astype(np.int32).reshape(-1, *apart))
+            places = np.arange(size) * step - window.begin[axis]
+            line = op.constant(places.astype(np.int32).reshape(-1, *apart))
         else:
             numbers = op.Range(_scalar(op, 0), _number(op, size), _scalar(op, 1))
             line = op.unsqueeze(numbers * step - window.begin[axis], range(1, len(apart) + 1))

@@ -10,14 +10,10 @@ import json
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.functions.calls import CALL
 from gradtool.graph import walk
-from gradtool.passes.stages import HOISTED, OPTIMIZER, is_hoisted
-from gradtool.text import some
-
-LOSS = "gradtool.loss"
-GRADIENTS = "gradtool.gradients"
-LOWER = "gradtool.lower"
+from gradtool.graph.metadata import CALL, GRADIENTS, HOISTED, LOSS, LOWER, OPTIMIZER, SOURCE, STAGE
+from gradtool.graph.stages import is_hoisted
+from gradtool.text.words import some
 
 
 def is_training_graph(model: ir.Model) -> bool:
@@ -64,12 +60,12 @@ def reopen(model: ir.Model) -> list[ir.Value]:
         if name in names or any(_is_of_the_model(use.node) for use in value.uses())
     ]  # fmt: skip
     for node in walk.nodes(model.graph):
-        node.metadata_props["gradtool.stage"] = "forward"
-        node.metadata_props.pop("gradtool.source", None)
+        node.metadata_props[STAGE] = "forward"
+        node.metadata_props.pop(SOURCE, None)
         node.metadata_props.pop(HOISTED, None)
     return [*leaves, *(v for v in model.graph.inputs if not v.is_initializer())]
 
 
 def _is_of_the_model(node: ir.Node) -> bool:
-    stage = node.metadata_props.get("gradtool.stage", "forward")
+    stage = node.metadata_props.get(STAGE, "forward")
     return stage == "forward" and CALL not in node.metadata_props and not is_hoisted(node)

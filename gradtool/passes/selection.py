@@ -10,10 +10,10 @@ from fnmatch import fnmatchcase
 import onnx_ir as ir
 
 from gradtool.errors import Unreachable, UsageError
+from gradtool.graph.predicates import is_float, is_tensor
 from gradtool.passes.merged import merged
 from gradtool.passes.parameters import parameters
-from gradtool.sequence_rules import is_tensor
-from gradtool.text import some, suggest
+from gradtool.text.words import some, suggest
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,6 @@ class Selection:
     wrt: tuple[ir.Value, ...]
     candidates: int
     warnings: tuple[str, ...]
-
-
-def is_float(value: ir.Value) -> bool:
-    """Whether a value has a floating-point type."""
-    return value.dtype is not None and value.dtype.is_floating_point()
 
 
 def select(

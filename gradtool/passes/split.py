@@ -13,15 +13,22 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.passes.backward import reads
-from gradtool.passes.crossing import crossing
+from gradtool.graph.metadata import (
+    BUFFERS,
+    DEFAULTS,
+    GRADIENTS,
+    LOSS,
+    OPTIMIZER,
+    SAVED,
+    STATE,
+    WHOLE,
+)
+from gradtool.graph.prune import prune
+from gradtool.graph.reads import reads
+from gradtool.graph.stages import is_backward
 from gradtool.passes.layouts import repeat_layouts
-from gradtool.passes.prune import prune
-from gradtool.passes.second_order import GRADIENTS, LOSS, is_training_graph
-from gradtool.passes.stages import DEFAULTS, OPTIMIZER, STATE, WHOLE, is_backward
-
-SAVED = "gradtool.saved"
-BUFFERS = "gradtool.buffers"
+from gradtool.passes.residuals import residuals
+from gradtool.passes.second_order import is_training_graph
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ def split(model: ir.Model) -> Split:
         raise UsageError("the model holds no gradients to split off")
     meta, model = model.meta, model.clone()
     repeat_layouts(model)
-    saved = tuple(v.name or "" for v in crossing(model).values)
+    saved = tuple(v.name or "" for v in residuals(model).values)
     late = {v.name or "" for v in model.graph.outputs if _is_late(v)}
     names = dict.fromkeys(v.name for v in (*model.graph.inputs, *model.graph.outputs))
     model.metadata_props[WHOLE] = json.dumps([*names, *saved])

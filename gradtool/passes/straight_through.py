@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from gradtool.attributes import arguments
-from gradtool.builder import Builder
-from gradtool.passes.prune import prune
+from gradtool.emit.builder import Builder
+from gradtool.graph.attributes import arguments
+from gradtool.graph.prune import prune
 
 
 def straight_through(model: ir.Model, op: Builder) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from gradtool.passes.barrier import BARRIER, SIZES
-from gradtool.passes.prune import detach
+from gradtool.graph.metadata import BARRIER
+from gradtool.graph.prune import detach
+from gradtool.passes.barrier import SIZES
 
 
 def strip_barriers(model: ir.Model) -> int:

@@ -11,8 +11,9 @@ from collections import Counter
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.graph import walk
+from gradtool.graph.randomness import may_draw
 from gradtool.passes.merged import REMEDY, folded
 
 NOTHING = (
@@ -24,10 +25,6 @@ NO_NORM = (
     "--train-mode: the model has Dropout and no BatchNormalization (if there was one, the exporter "
     f"folded it into the layer before: {REMEDY})"
 )
-_RANDOM = (
-    "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",
-    "Multinomial",
-)  # fmt: skip
 
 
 def train(model: ir.Model, op: Builder) -> list[str]:
@@ -90,19 +87,3 @@ def at_random(model: ir.Model) -> list[str]:
 
 def _draws(node: ir.Node) -> bool:
     return "seed" not in node.attributes and may_draw(node)
-
-
-def may_draw(node: ir.Node) -> bool:
-    """Whether a node itself draws random numbers, with a fixed seed or without."""
-    if node.domain not in ("", "ai.onnx"):
-        return False
-    return node.op_type in _RANDOM or (node.op_type == "Dropout" and may_drop(node))
-
-
-def may_drop(node: ir.Node) -> bool:
-    """Whether a Dropout is not known to be in inference mode."""
-    flag = node.inputs[2] if len(node.inputs) > 2 else None
-    if flag is None:
-        return False
-    tensor = ir.convenience.get_const_tensor(flag)
-    return tensor is None or bool(tensor.numpy().item())

@@ -14,10 +14,12 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from gradtool.builder import Builder
-from gradtool.functions._sizes import integers
+from gradtool.emit.builder import Builder
 from gradtool.graph import walk
-from gradtool.passes.devices import place_like
+from gradtool.graph.constants import integers
+from gradtool.graph.devices import place_like
+from gradtool.graph.known import Tensor, as_tensor
+from gradtool.graph.metadata import STAGE
 
 
 def prepare(model: ir.Model, op: Builder) -> int:
@@ -67,8 +69,7 @@ def _crops_some(node: ir.Node) -> bool:
 
 def _crop_all(op: Builder, node: ir.Node) -> None:
     """Give a CenterCropPad the sizes of every axis, and no attribute `axes`."""
-    x, shape = node.inputs
-    assert x is not None and x.shape is not None  # noqa: PT018, S101 - `_crops_some` saw to it
+    x, shape = as_tensor(node.inputs[0]), node.inputs[1]
     axes = [a % len(x.shape) for a in node.attributes["axes"].as_ints()]
     known = integers(shape)
     given = dict(zip(axes, known or (), strict=known is not None))
@@ -93,7 +94,7 @@ def _replace(op: Builder, node: ir.Node) -> None:
     stand_in(made, node)
 
 
-def stand_in(made: Sequence[ir.Value], node: ir.Node) -> None:
+def stand_in(made: Tensor | Sequence[Tensor], node: ir.Node) -> None:
     """Remove `node` for the one that made these values, which gets its name, readers and devices.
 
     Outputs keep their names.
@@ -101,7 +102,7 @@ def stand_in(made: Sequence[ir.Value], node: ir.Node) -> None:
     new = made[0].producer()
     assert new is not None and node.graph is not None  # noqa: PT018, S101 - both are in a graph
     place_like(new, node, dict(zip(node.outputs, made, strict=False)))
-    new.metadata_props.update(node.metadata_props | {"gradtool.stage": "forward"})
+    new.metadata_props.update(node.metadata_props | {STAGE: "forward"})
     for before, after in zip(node.outputs, made, strict=False):
         if before.name:
             kept, before.name = before.name, None

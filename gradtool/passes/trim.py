@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from gradtool.graph.predicates import is_used
+from gradtool.graph.prune import detach
 from gradtool.graph.walk import graphs, subgraphs
-from gradtool.passes.prune import detach
 
 
 def trim(model: ir.Model) -> int:
@@ -25,7 +26,7 @@ def _trim(graph: ir.Graph) -> int:
         if node.domain or node.op_type not in ("If", "Loop", "Scan"):
             continue
         first = _first_row(node)
-        kept = [i for i, v in enumerate(node.outputs) if i < first or _is_read(v)]
+        kept = [i for i, v in enumerate(node.outputs) if i < first or is_used(v)]
         if len(kept) < len(node.outputs) and kept:
             count += len(node.outputs) - len(kept)
             _shrink(node, kept, first)
@@ -76,11 +77,7 @@ def _selected(attr: ir.Attr, kept: list[int], first: int) -> ir.Attr:
 def _drop_unread(graph: ir.Graph) -> None:
     dead = []
     for node in reversed(graph):
-        if not any(_is_read(v) for v in node.outputs):
+        if not any(is_used(v) for v in node.outputs):
             detach(node)
             dead.append(node)
     graph.remove(dead)
-
-
-def _is_read(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()

@@ -8,10 +8,10 @@ from collections.abc import Set as AbstractSet
 
 import onnx_ir as ir
 
-from gradtool.passes.backward import reads
-from gradtool.passes.stages import STAGE, STATE, is_backward, stage
-
-NO_DATA = frozenset({"Shape", "Size", "EyeLike"})
+from gradtool.graph.metadata import STAGE, STATE
+from gradtool.graph.predicates import NO_DATA
+from gradtool.graph.reads import reads
+from gradtool.graph.stages import is_backward, stage
 
 
 def update_early(model: ir.Model) -> int:

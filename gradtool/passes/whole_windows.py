@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from gradtool.attributes import arguments
-from gradtool.builder import Builder
-from gradtool.windows import Window
+from gradtool.emit.builder import Builder
+from gradtool.graph.attributes import arguments
+from gradtool.graph.known import as_tensor
+from gradtool.operators.windows import Window
 
 POOLS = ("MaxPool", "AveragePool", "LpPool")
 
@@ -27,35 +28,44 @@ def _fit(op: Builder, node: ir.Node) -> bool:
         del node.attributes["ceil_mode"]
         return True
     x = node.inputs[0]
-    sizes = [] if x is None or x.shape is None else [n for n in x.shape[2:] if isinstance(n, int)]
-    if len(sizes) != len(given["kernel_shape"]):
+    image = [] if x is None or x.shape is None else list(x.shape[2:])
+    if len(image) != len(given["kernel_shape"]):
         return False
-    window = Window.of(given["kernel_shape"], sizes, given)
-    counts = [window.count(a, n, ceil=True) for a, n in enumerate(sizes)]
-    begun = [-(-window.room(a, n) // window.strides[a]) + 1 for a, n in enumerate(sizes)]
-    if counts == begun or 0 in counts:
+    window = Window.of(given["kernel_shape"], image, given)
+    sizes = {axis: size for axis, size in enumerate(image) if isinstance(size, int)}
+    counts = {a: window.count(a, n, ceil=True) for a, n in sizes.items()}
+    begun = {a: -(-window.room(a, n) // window.strides[a]) + 1 for a, n in sizes.items()}
+    if counts == begun or 0 in counts.values():
         return False
-    reach = [c - b for c, b in zip(window.covered(counts), window.begin, strict=True)]
-    if given.get("count_include_pad") and counts != [
-        window.count(a, n) for a, n in enumerate(sizes)
-    ]:
+    reach = {
+        a: (count - 1) * window.strides[a] + window.extent[a] - window.begin[a]
+        for a, count in counts.items()
+    }
+    if len(sizes) < len(image):  # ceil_mode stays, for the axes that are open
+        _crop(op, node, window, sizes, {a: r for a, r in reach.items() if counts[a] != begun[a]})
+    elif given.get("count_include_pad") and counts != {
+        a: window.count(a, n) for a, n in sizes.items()
+    }:
         _crop(op, node, window, sizes, reach)
     else:
-        ends = [max(r - n, e) if c == b else e for r, n, e, c, b in zip(
-            reach, sizes, window.end, counts, begun, strict=True)]  # fmt: skip
+        ends = [max(reach[a] - n, e) if counts[a] == begun[a] else e
+                for (a, n), e in zip(sizes.items(), window.end, strict=True)]  # fmt: skip
         node.attributes["pads"] = ir.AttrInt64s("pads", [*window.begin, *ends])
         del node.attributes["ceil_mode"]
         node.attributes.pop("auto_pad", None)
     return True
 
 
-def _crop(op: Builder, node: ir.Node, window: Window, sizes: list[int], reach: list[int]) -> None:
+def _crop(
+    op: Builder, node: ir.Node, window: Window, sizes: dict[int, int], reach: dict[int, int]
+) -> None:
     """Let the pool see no more than its windows do: none of them begins behind that."""
-    x = node.inputs[0]
-    assert x is not None  # noqa: S101 - its sizes are known
+    x = as_tensor(node.inputs[0])
     with op.at(node, stage="forward", source="", prefix=node.name or ""):
-        ends = [min(r, n) for r, n in zip(reach, sizes, strict=True)]
-        node.replace_input_with(0, op.crop(x, ends, range(2, 2 + window.rank)))
-    pads = [max(0, min(r - n, e)) for r, n, e in zip(reach, sizes, window.end, strict=True)]
+        ends = [min(r, sizes[a]) for a, r in reach.items()]
+        node.replace_input_with(0, op.crop(x, ends, [2 + a for a in reach]))
+    pads = list(window.end)
+    for axis, until in reach.items():
+        pads[axis] = max(0, min(until - sizes[axis], pads[axis]))
     node.attributes["pads"] = ir.AttrInt64s("pads", [*window.begin, *pads])
     node.attributes.pop("auto_pad", None)

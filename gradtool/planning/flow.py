@@ -12,9 +12,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from gradtool.errors import UsageError
+
 _BITS = 30
 _LIMIT = 2**60
 _INFINITE = 2**62
+_TOO_MUCH = "the capacities of a cut add up to 2^60 or more: no machine has as many bytes"
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
@@ -42,12 +45,15 @@ def min_cut(
 
     Raises:
         ValueError: source and sink are not separated by any arcs of known capacity.
-        OverflowError: the capacities add up to 2^60 or more.
+        UsageError: the capacities add up to 2^60 or more.
     """
-    tails, heads, capacities = _arrays(arcs)
+    try:
+        tails, heads, capacities = _arrays(arcs)
+    except OverflowError:
+        raise UsageError(_TOO_MUCH) from None
     known = capacities >= 0
     if int(np.sum(capacities[known], dtype=object)) >= _LIMIT:
-        raise OverflowError("the capacities add up to 2^60 or more")
+        raise UsageError(_TOO_MUCH)
     merged = _merge(nodes, tails, heads, np.where(known, capacities, _INFINITE))
     residual = _Residual(nodes, *merged, source, sink)
     value = residual.saturate()

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import UsageError
-from gradtool.program import Datum, Program, Spec, Step
+from gradtool.graph.specs import Spec
+from gradtool.program import Program, Step, Value
 
 _BYTE = np.dtype(np.uint8)
 
@@ -46,7 +47,7 @@ def program_of(nodes: Sequence[Mapping[str, Any]], edges: Sequence[Sequence[int]
             raise ValueError(f"the edge {source} -> {reader} does not go forward")
         inputs[reader].append(source)
     values = [
-        Datum(f"v{i}", Spec((int(node["bytes"]),), _BYTE), "activation")
+        Value(f"v{i}", Spec((int(node["bytes"]),), _BYTE), "activation")
         for i, node in enumerate(nodes)
     ]
     steps = [

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradtool.planning.plan import ALWAYS_LIVE, Region
-from gradtool.program import Program, Spec, Step, is_contiguous
+from gradtool.program import Program, Step
+from gradtool.program.in_place import donors
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def lifetimes(program: Program) -> list[Lifetime]:
 
     A step holds its reads, its writes and its workspace together, but for an output that an
     operator writes in place.  Views keep their storage alive; outputs live to the end.  Next values
-    of parameters and state lie where `gradtool.overwriting` lets them, over the old ones.
+    of parameters and state lie where `gradtool.program.overwriting` lets them, over the old ones.
     """
     last = last_reads(program)
     shared = in_place(program, last)
@@ -68,7 +69,7 @@ def lifetimes(program: Program) -> list[Lifetime]:
 
 def _results(program: Program) -> dict[int, str]:
     """The activations that gradients and outputs are windows on, and which of both."""
-    roots = {program.root(v): program.values[v].kind for v in program.outputs}
+    roots = {program.storage(v): program.values[v].kind for v in program.outputs}
     return {v: kind for v, kind in roots.items() if program.values[v].kind == "activation"}
 
 
@@ -90,47 +91,22 @@ def last_reads(program: Program) -> dict[int, int]:
     last: dict[int, int] = {}
     for index, step in enumerate(program.steps):
         for value in (*step.writes, *step.reads):
-            last[program.root(value)] = index
+            last[program.storage(value)] = index
     for value in program.outputs:
-        last[program.root(value)] = max(len(program.steps) - 1, 0)
+        last[program.storage(value)] = max(len(program.steps) - 1, 0)
     return last
 
 
 def in_place(program: Program, last: dict[int, int]) -> dict[int, int]:
     """For each output written over an input that dies there: the value whose buffer it takes."""
-    shared = {v: d.over for v, d in enumerate(program.values) if d.over is not None}
-    pinned = {program.root(v) for v in program.outputs}
+    shared = {v: d.alias for v, d in enumerate(program.values) if d.alias is not None}
+    results = {program.storage(v) for v in program.outputs}
     for index, step in enumerate(program.steps):
-        target = step.outputs[0] if step.outputs else None
-        if target is None or program.values[target].spec is None or target in shared:
-            continue
-        for slot in step.may_inplace:
-            source = step.inputs[slot] if slot < len(step.inputs) else None
-            if source is None or not may_take(program, step, source, target):
-                continue
-            root = program.root(source)
-            if last[root] == index and root not in pinned:
-                shared[target] = root
+        for root in donors(program, step, results):
+            if last[root] == index:
+                shared[next(step.writes)] = root
                 break
     return shared
-
-
-def may_take(program: Program, step: Step, source: int, target: int) -> bool:
-    """Whether `target` may be written over `source`, if nobody reads that afterwards."""
-    root = program.root(source)
-    old, new = program.values[source], program.values[target]
-    if program.values[root].kind != "activation" or old.spec != new.spec or new.spec is None:
-        return False
-    if program.values[root].bytes != new.spec.bytes or not _is_whole(program, source, new.spec):
-        return False
-    readers = [
-        slot for slot, v in enumerate(step.inputs) if v is not None and program.root(v) == root
-    ]
-    return all(step.inputs[slot] == source and slot in step.may_inplace for slot in readers)
-
-
-def _is_whole(program: Program, value: int, spec: Spec) -> bool:
-    return is_contiguous(spec, program.strides(value))
 
 
 def _owner(shared: dict[int, int], value: int) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from gradtool.graph.optimizers import OPTIMIZERS as NAMES
+from gradtool.passes.optimizer import OPTIMIZERS
 from gradtool.program import Program
 
 # Tensors of a parameter's size and type that an optimizer keeps from step to step.
 STATES: Mapping[str, int] = MappingProxyType(
-    {"none": 0, "sgd": 0, "momentum": 1, "adam": 2, "adamw": 2, "adagrad": 1}
+    {name: len(OPTIMIZERS[name].state) if name in OPTIMIZERS else 0 for name in NAMES}
 )
 
 

@@ -42,7 +42,7 @@ class Plan:
     """A step order with arena offsets. All sizes in bytes.
 
     `peak` is the size of the arena that `run` allocates. `load` is the largest number of bytes
-    live at once, a lower bound of `peak` for this order. `adapted` is the largest temporary that a
+    live at once, a lower bound of `peak` for this order. `scratch` is the largest temporary that a
     kernel in the simple style takes outside the arena, also counted by `total`.
     """
 
@@ -50,14 +50,18 @@ class Plan:
     program: Program
     buffers: tuple[Buffer, ...]
     peak: int
-    load: int
-    adapted: int
+    peak_live: int
+    scratch: int
     peak_step: int
+
+    def __repr__(self) -> str:
+        dims = "".join(f", {name}={size}" for name, size in sorted(self.program.dims.items()))
+        return f"Plan({self.name!r}, peak {self.peak} bytes, {len(self.program.steps)} steps{dims})"
 
     @property
     def total(self) -> int:
         """Bytes that a step is planned to take: the arena and what adapted kernels add to it."""
-        return self.peak + self.adapted
+        return self.peak + self.scratch
 
     def live(self, step: int) -> tuple[Buffer, ...]:
         """The buffers held while `step` runs."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from gradtool.overwriting import overwriting
-from gradtool.program import Datum, Program, Step, View
+from gradtool.program import Program, Step, Value, View
+from gradtool.program.overwriting import overwriting
 
 RECOMPUTED = "_recompute"
 
@@ -52,22 +52,22 @@ def instances(program: Program, order: Sequence[int]) -> tuple[list[dict[int, in
     Raises:
         ValueError: a position reads a value that is computed later.
     """
-    pinned = {program.root(v) for v in program.outputs}
+    live_out = {program.storage(v) for v in program.outputs}
     latest: dict[int, int] = {}
-    made = {program.root(v) for s in program.steps for v in s.writes}
+    made = {program.storage(v) for s in program.steps for v in s.writes}
     found: list[dict[int, int]] = []
     for position, number in enumerate(order):
         step = program.steps[number]
-        roots = dict.fromkeys(r for v in step.reads if (r := program.root(v)) in made)
+        roots = dict.fromkeys(r for v in step.reads if (r := program.storage(v)) in made)
         if any(r not in latest for r in roots):
             absent = next(r for r in roots if r not in latest)
             name = program.values[absent].name
             raise ValueError(f"{step.name} reads {name}, which is computed later")
         found.append({r: latest[r] for r in roots})
         for value in step.writes:
-            if value not in pinned or value not in latest:
+            if value not in live_out or value not in latest:
                 latest[value] = position
-    return found, pinned
+    return found, live_out
 
 
 def pruned(program: Program, schedule: Schedule) -> Schedule:
@@ -85,14 +85,14 @@ def pruned(program: Program, schedule: Schedule) -> Schedule:
 
 
 def _alive(program: Program, order: Sequence[int]) -> list[bool]:
-    reads, pinned = instances(program, order)
-    read = {program.root(v) for s in program.steps for v in s.reads}
+    reads, live_out = instances(program, order)
+    read = {program.storage(v) for s in program.steps for v in s.reads}
     used: set[int] = set()
     alive = [False] * len(order)
     first = {step: p for p, step in reversed(list(enumerate(order)))}
     for position in range(len(order) - 1, -1, -1):
         writes = list(program.steps[order[position]].writes)
-        result = any(v in pinned for v in writes) or not any(v in read for v in writes)
+        result = any(v in live_out for v in writes) or not any(v in read for v in writes)
         if position in used or (result and first[order[position]] == position):
             alive[position] = True
             used.update(reads[position].values())
@@ -117,21 +117,23 @@ class _Replay:
     def __init__(self, program: Program, schedule: Schedule) -> None:
         self.old = program
         self.schedule = schedule
-        self.reads, self.pinned = instances(program, schedule.order)
-        self.values: list[Datum] = []
+        self.reads, self.live_out = instances(program, schedule.order)
+        self.values: list[Value] = []
         self.numbers: dict[tuple[int, int], int] = {}
         self.made = {v for s in program.steps for v in s.writes}
         self.first = {s: p for p, s in reversed(list(enumerate(schedule.order)))}
         self.producer = {v: i for i, s in enumerate(program.steps) for v in s.writes}
-        self.read = {program.root(v) for s in program.steps for v in s.reads}
+        self.read = {program.storage(v) for s in program.steps for v in s.reads}
         wanted = {(r, p) for reads in self.reads for r, p in reads.items()}
-        self.wanted = wanted | {(v, self.first[self.producer[v]]) for v in self.pinned & self.made}
+        self.wanted = wanted | {
+            (v, self.first[self.producer[v]]) for v in self.live_out & self.made
+        }
 
     def program(self) -> Program:
         """The new program: steps in running order, every value numbered where it is first met."""
         old = self.old
         for value in range(len(old.values)):
-            if old.root(value) not in self.made:
+            if old.storage(value) not in self.made:
                 self._number(value, -1, old.values[value], "")
         steps = tuple(self._step(p) for p in range(len(self.schedule.order)))
         number = {v: self._value(v, self._home(v)) for v in old.outputs}
@@ -152,16 +154,16 @@ class _Replay:
 
     def _home(self, value: int) -> int:
         """The position of the first instance of a value, -1 if no step computes it."""
-        root = self.old.root(value)
+        root = self.old.storage(value)
         return self.first[self.producer[root]] if root in self.made else -1
 
-    def _number(self, value: int, position: int, datum: Datum, suffix: str) -> int:
+    def _number(self, value: int, position: int, datum: Value, suffix: str) -> int:
         view = datum.view
         if view is not None:
             base = self._value(view.base, position)
             datum = dataclasses.replace(datum, view=View(base, view.offset, view.strides))
-        if datum.over is not None:
-            datum = dataclasses.replace(datum, over=None)
+        if datum.alias is not None:
+            datum = dataclasses.replace(datum, alias=None)
         if suffix:
             datum = dataclasses.replace(datum, name=datum.name + suffix, kind="activation")
         index = self.numbers[value, position] = len(self.values)
@@ -181,7 +183,7 @@ class _Replay:
         suffix = self.schedule.suffixes[position]
         reads = self.reads[position]
         inputs = tuple(
-            None if v is None else self._value(v, reads.get(self.old.root(v), -1))
+            None if v is None else self._value(v, reads.get(self.old.storage(v), -1))
             for v in step.inputs
         )
         outputs = tuple(
@@ -201,5 +203,5 @@ class _Replay:
 
     def _is_wanted(self, value: int, position: int) -> bool:
         """Whether an instance of an output is read or returned, or nobody ever reads the value."""
-        unread = value not in self.read and value not in self.pinned
+        unread = value not in self.read and value not in self.live_out
         return (value, position) in self.wanted or unread

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from gradtool.planning.liveness import lifetimes, may_take, workspace_bytes
+from gradtool.planning.liveness import lifetimes, workspace_bytes
 from gradtool.planning.plan import ALWAYS_LIVE
-from gradtool.program import Program, Step
+from gradtool.program import Program
+from gradtool.program.in_place import donors
 
 
 class Simulator:
@@ -23,8 +24,9 @@ class Simulator:
 
     `reads` and `writes` are the storages that each step touches and that steps compute (always-live
     ones left out), `bytes` their sizes, `work` the workspace of each step, `fixed` the bytes that
-    are always alive, `takes` the storages over which a step may write its first output, `pinned`
-    the storages that stay to the end once they are computed.
+    are always alive, `live_out` the storages that stay to the end once they are computed.  Where an
+    instance of one of the storages `donates` of a step ends, what the step writes of `targets`
+    takes no bytes of its own; that is -1, which is no storage, where there are none.
     """
 
     def __init__(self, program: Program) -> None:
@@ -35,15 +37,17 @@ class Simulator:
         self.reads: list[tuple[int, ...]] = []
         self.writes: list[tuple[int, ...]] = []
         self.work = [workspace_bytes(program, step) for step in program.steps]
-        self.takes: list[tuple[int, ...]] = []
-        self.pinned = {r for v in program.outputs if (r := program.root(v)) in made}
+        self.donates: list[tuple[int, ...]] = []
+        self.targets: list[int] = []
+        self.live_out = {r for v in program.outputs if (r := program.storage(v)) in made}
         self.fixed = sum(b.bytes for b in lifetimes(program) if b.region in ALWAYS_LIVE)
-        outputs = {program.root(v) for v in program.outputs}
+        outputs = {program.storage(v) for v in program.outputs}
         for step in program.steps:
-            roots = dict.fromkeys(program.root(v) for v in step.reads)
+            roots = dict.fromkeys(program.storage(v) for v in step.reads)
             self.reads.append(tuple(r for r in roots if r in made))
             self.writes.append(tuple(step.writes))
-            self.takes.append(_takes(program, step, outputs))
+            self.donates.append(donors(program, step, outputs))
+            self.targets.append(next(step.writes) if self.donates[-1] else -1)
         self.read = {r for reads in self.reads for r in reads}
 
     def profile(self, order: Sequence[int]) -> list[int]:
@@ -60,9 +64,8 @@ class Simulator:
         live = [self.fixed + size for size in accumulate(change[:-1])]
         for position, step in enumerate(order):
             live[position] += self.work[step]
-            target = self.program.steps[step].outputs[0] if self.takes[step] else None
-            here = touched[position]
-            if target in here and any(dies[here[r]] == position for r in self.takes[step]):
+            target, here = self.targets[step], touched[position]
+            if target in here and any(dies[here[r]] == position for r in self.donates[step]):
                 live[position] -= sizes[here[target]]
         return live
 
@@ -86,7 +89,7 @@ class Simulator:
                 instance = here[root] = latest[root]
                 dies[instance], used[instance] = position, True
             for root in self.writes[step]:
-                if root in self.pinned and root in latest:
+                if root in self.live_out and root in latest:
                     continue
                 here[root] = latest[root] = len(born)
                 born.append(position)
@@ -94,19 +97,7 @@ class Simulator:
                 owner.append(root)
                 used.append(root not in self.read)
             touched.append(here)
-        for root in sorted(self.pinned & latest.keys()):
+        for root in sorted(self.live_out & latest.keys()):
             dies[latest[root]], used[latest[root]] = len(order) - 1, True
         sizes = [self.bytes[r] if u else 0 for r, u in zip(owner, used, strict=True)]
         return born, dies, sizes, touched
-
-
-def _takes(program: Program, step: Step, outputs: set[int]) -> tuple[int, ...]:
-    """The storages over which a step may write its first output once nobody needs them."""
-    target = step.outputs[0] if step.outputs else None
-    if target is None or program.values[target].spec is None:
-        return ()
-    if program.values[target].over is not None:
-        return ()
-    slots = (step.inputs[slot] for slot in step.may_inplace if slot < len(step.inputs))
-    sources = [v for v in slots if v is not None and may_take(program, step, v, target)]
-    return tuple(dict.fromkeys(r for v in sources if (r := program.root(v)) not in outputs))

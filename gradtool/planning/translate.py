@@ -30,7 +30,7 @@ class _Translated:
     def __init__(self, program: Program, known: set[str]) -> None:
         makers = {v: i for i, step in enumerate(program.steps) for v in step.writes}
         self.sources = [
-            [makers[r] for v in step.reads if (r := program.root(v)) in makers]
+            [makers[r] for v in step.reads if (r := program.storage(v)) in makers]
             for step in program.steps
         ]
         self.further = {i for i, step in enumerate(program.steps) if step.name not in known}

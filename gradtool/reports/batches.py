@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gradtool.reports.plans import TITLES
-from gradtool.reports.table import Column, Table
-from gradtool.reports.units import format_bytes
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes
 
 NOTE = "each batch is planned anew; recompute optimal computes no more again than one forward pass"
 
@@ -18,7 +18,7 @@ def batches_table(found: Mapping[str, int], memory: int) -> Table:
         columns=(
             Column("plan", kind="name"),
             Column(f"max batch @ {format_bytes(memory)}", "right", "number"),
-            Column("times keep's", "right", "number"),
+            Column("× baseline", "right", "number"),
         ),
         rows=tuple(
             (

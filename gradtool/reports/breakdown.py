@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from gradtool.planning.breakdown import FRAGMENTATION, held, module
 from gradtool.planning.plan import ALWAYS_LIVE
-from gradtool.reports.memory import GAPS, alive_at_peak, by_region, footer
-from gradtool.reports.table import Column, Table
-from gradtool.reports.units import format_bytes, format_percent
+from gradtool.reports.memory import alive_at_peak, by_region, footer
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
     from gradtool.planning.plan import Buffer, Plan
-    from gradtool.program import Program, Step
+    from gradtool.program import Step
 
 
 def by_operator(plan: Plan) -> Table:
@@ -54,7 +54,7 @@ def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
     if any(rest):
         rows.append((f"and {len(names) - top} more", rest))
     gaps = [plan.peak - sum(parts.values()) for plan, parts in zip(plans, columns, strict=True)]
-    rows += [(GAPS, gaps)] if any(gaps) else []
+    rows += [(FRAGMENTATION, gaps)] if any(gaps) else []
     rows.append(("peak", [plan.peak for plan in plans]))
     return Table(
         columns=(
@@ -64,46 +64,6 @@ def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
         rows=tuple((name, *map(format_bytes, sizes)) for name, sizes in rows),
         footer=footer(plans),
     )
-
-
-def module(step: Step) -> str:
-    """The part of the model that a step is of: its forward node's name without the last part.
-
-    Two levels at most; names are split at `/` and `.`.
-    """
-    parts = [part for part in re.split(r"[/.]", step.source or step.name) if part]
-    return "/".join(parts[:-1][:2]) or "(top)"
-
-
-_KEYS: dict[str, Callable[[Step], str]] = {
-    "op": lambda step: step.op,
-    "phase": lambda step: step.stage,
-    "module": module,
-}
-
-
-def held(plan: Plan, what: str) -> dict[str, int]:
-    """Bytes at the peak step by name of operator, phase, module or tensor."""
-    parts: dict[str, int] = {}
-    for buffer in plan.live(plan.peak_step):
-        if what == "tensor":
-            name = buffer.name
-        elif buffer.region in ALWAYS_LIVE:
-            name = buffer.region
-        else:
-            name = _KEYS[what](plan.program.steps[buffer.first])
-        parts[name] = parts.get(name, 0) + int(buffer.bytes)
-    return parts
-
-
-def unsized(program: Program) -> dict[str, int]:
-    """Results whose shape depends on data, counted by operator: they are in no plan."""
-    found: dict[str, int] = {}
-    for step in program.steps:
-        count = sum(program.values[value].spec is None for value in step.writes)
-        if count:
-            found[step.op] = found.get(step.op, 0) + count
-    return dict(sorted(found.items()))
 
 
 def _by(plan: Plan, title: str, key: Callable[[Step], str]) -> Table:
@@ -116,7 +76,7 @@ def _by(plan: Plan, title: str, key: Callable[[Step], str]) -> Table:
     sizes.sort(key=lambda group: (-group[2], group[0]))
     gaps = plan.peak - sum(size for *_, size in sizes)
     rows = [(name, str(count), size) for name, count, size in sizes]
-    rows += [(GAPS, "", gaps)] if gaps else []
+    rows += [(FRAGMENTATION, "", gaps)] if gaps else []
     share = max(plan.peak, 1)
     return Table(
         columns=(

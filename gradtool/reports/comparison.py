@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradtool.check.metrics import METRICS
+from gradtool.comparison.metrics import METRICS
 from gradtool.reports.memory import FOOTER, PLANNED
-from gradtool.reports.table import Column, Table
-from gradtool.reports.units import format_bytes, format_count, format_percent
-from gradtool.text import count
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes, format_count, format_percent
+from gradtool.text.words import count
 
 if TYPE_CHECKING:
     from gradtool.comparison import Comparison, Moved

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from gradtool.reports.text import carries
+from gradtool.text.names import carries
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gradtool.reports.units import format_bytes, format_count
+from gradtool.text.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from gradtool.planning.recompute.explain import Again, Facts

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dis
 import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from gradtool.exec.kernel import Kernel
-from gradtool.families import split_name
-from gradtool.functions import DOMAIN
+from gradtool.graph.composites import DOMAIN
+from gradtool.graph.families import split_name
+from gradtool.kernels import Kernel
 
 KEPT = Path(__file__).with_name("kept.json")
 ONNXRUNTIME = "1.31"
@@ -47,16 +46,7 @@ def cuda(found: Sequence[Kernel]) -> Literal["cupy", "host", "no"]:
     """Whether kernels work on the arrays of a device, or on the host only."""
     if not found:
         return "no"
-    return "host" if any(k.simple and not _uses_library(k) for k in found) else "cupy"
-
-
-def _uses_library(kernel: Kernel) -> bool:
-    code = getattr(kernel.function, "__code__", None)
-    if code is None:
-        return False
-    return any(i.argval == "xp" for i in dis.get_instructions(code) if "LOAD" in i.opname) or (
-        "xp" in code.co_cellvars
-    )
+    return "cupy" if all(kernel.on_device for kernel in found) else "host"
 
 
 def opsets(name: str) -> tuple[int, ...]:

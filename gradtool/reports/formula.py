@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from gradtool.formulas import LARGE
-from gradtool.reports.units import format_bytes
+from gradtool.text.units import format_bytes
+from gradtool.workloads.formulas import LARGE
 
 if TYPE_CHECKING:
-    from gradtool.formulas import Formula
+    from gradtool.workloads.formulas import Formula
 
 _POWERS = {1: "", 2: "²", 3: "³"}
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradtool.reports.proofs import percent, points, proof_json
-from gradtool.reports.table import Column, Table
-from gradtool.reports.units import format_bytes, format_percent
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes
+from gradtool.workloads.proofs import percent, points, proof_json
 
 if TYPE_CHECKING:
-    from gradtool.planning.budget.proof import Proof
     from gradtool.planning.plan import Plan
-    from gradtool.plans import Planned
+    from gradtool.planning.search.proof import Proof
+    from gradtool.workloads.plans import Planned
 
 WIDTH = 50  # cells of the longest bar
 PROVEN, OPEN = "#", "+"
 
 
-def frontier_table(found: Sequence[Planned], kept: Plan, state: int = 0) -> Table:
-    """A row a budget; `state` are bytes of optimizer state, part of budgets and peaks."""
+def frontier_table(
+    found: Sequence[Planned], kept: Plan, state: int = 0, *, verbose: bool = False
+) -> Table:
+    """A row a budget; `state` are bytes of optimizer state, part of budgets and peaks.
+
+    With `verbose`, how each plan was found.
+    """
     footer = "every plan was packed: its peak is that of the arena"
     if state:
         footer += f"; optimizer state of {format_bytes(state)} is included"
@@ -28,22 +33,22 @@ def frontier_table(found: Sequence[Planned], kept: Plan, state: int = 0) -> Tabl
     return Table(
         columns=(
             Column("budget", "right", "number"),
-            Column("of keep", "right", "number"),
+            Column("× baseline", "right", "number"),
             Column("peak", "right", "number"),
             Column("extra", "right", "number"),
             Column("bound", "right", "number"),
             Column("gap", "right", "number"),
-            Column("found by", kind="text"),
+            *((Column("found by", kind="text"),) if verbose else ()),
         ),
         rows=tuple(
             (
                 format_bytes(proof.budget + state),
-                format_percent((proof.budget + state) / (kept.peak + state)),
+                f"{(proof.budget + state) / (kept.peak + state):.3f}",
                 format_bytes(plan.peak + state),
                 percent(proof, proof.extra),
                 percent(proof, proof.bound),
                 points(proof),
-                proof.how,
+                *((proof.how,) if verbose else ()),
             )
             for plan, proof in _pairs(found)
         ),

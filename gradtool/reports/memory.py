@@ -6,21 +6,21 @@ People count steps from 1 and read IEC units; JSON counts from 0, as `Plan` does
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from gradtool.reports.table import Column, Table
-from gradtool.reports.text import escape
-from gradtool.reports.units import format_bytes, format_percent
+from gradtool.planning.breakdown import FRAGMENTATION
+from gradtool.text.names import escape
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
+    from gradtool.graph.specs import Spec
     from gradtool.planning.plan import Buffer, Plan
-    from gradtool.program import Spec
 
 SCHEMA_VERSION = 1
 PLANNED = "planned, not measured (gradtool run --measure).  not counted: "
 FOOTER = f"{PLANNED}optimiser state, CUDA context"
-GAPS = "gaps"  # bytes of the arena that no buffer holds at the peak step
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = " .,-=+*#"
 
@@ -76,7 +76,10 @@ def timeline(plan: Plan, width: int = 60, *, unicode: bool = True) -> str:
     One block a step, or the largest of its steps where there are more than `width`. Heights
     count from zero.
     """
-    live = _live_bytes(plan)
+    from gradtool.planning.packing import load_profile
+
+    steps = len(plan.program.steps)
+    live = load_profile(plan.buffers, steps).tolist()[:steps]
     columns = min(width, len(live))
     starts = [column * len(live) // max(columns, 1) for column in range(columns + 1)]
     heights = [max(live[a:b]) for a, b in pairwise(starts)]
@@ -136,13 +139,13 @@ def plan_json(plan: Plan, model_name: str, dims: Mapping[str, int]) -> dict[str,
         "plan": plan.name,
         "dims": {name: int(dims[name]) for name in sorted(dims)},
         "peak_bytes": int(plan.peak),
-        "load_bytes": int(plan.load),
-        "adapted_bytes": int(plan.adapted),
+        "load_bytes": int(plan.peak_live),
+        "adapted_bytes": int(plan.scratch),
         "total_bytes": int(plan.total),
         "peak_step": int(plan.peak_step),
         "steps": len(plan.program.steps),
-        "regions": {part: int(size) for part, size in parts.items() if part != GAPS},
-        "gap_bytes": int(parts[GAPS]),
+        "regions": {part: int(size) for part, size in parts.items() if part != FRAGMENTATION},
+        "gap_bytes": int(parts[FRAGMENTATION]),
         "alive": [_alive_json(plan, buffer) for buffer in _alive(plan)],
     }
 
@@ -150,25 +153,16 @@ def plan_json(plan: Plan, model_name: str, dims: Mapping[str, int]) -> dict[str,
 def _parts(plan: Plan) -> dict[str, int]:
     """Bytes at the peak step by region, and the gaps between buffers; largest first."""
     parts = {str(region): size for region, size in plan.regions(plan.peak_step).items()}
-    parts[GAPS] = plan.peak - sum(parts.values())
+    parts[FRAGMENTATION] = plan.peak - sum(parts.values())
     return dict(sorted(parts.items(), key=lambda part: (-part[1], part[0])))
 
 
 def _outside(plan: Plan) -> list[str]:
-    return [f"outside the arena: up to {format_bytes(plan.adapted)}"] if plan.adapted else []
+    return [f"outside the arena: up to {format_bytes(plan.scratch)}"] if plan.scratch else []
 
 
 def _alive(plan: Plan) -> list[Buffer]:
     return sorted(plan.live(plan.peak_step), key=lambda b: (-b.bytes, b.name, b.offset))
-
-
-def _live_bytes(plan: Plan) -> list[int]:
-    """Bytes live at each step: what begins there, less what ended before, added up."""
-    changes = [0] * (len(plan.program.steps) + 1)
-    for buffer in plan.buffers:
-        changes[buffer.first] += buffer.bytes
-        changes[buffer.last + 1] -= buffer.bytes
-    return list(accumulate(changes[:-1]))
 
 
 def _spec(plan: Plan, buffer: Buffer) -> Spec | None:

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from gradtool import conventions, functions, gradients
-from gradtool.exec import kernel as kernels
-from gradtool.families import full_name, split_name
-from gradtool.graph import walk
+from gradtool import gradients, kernels
+from gradtool.graph import composites, walk
+from gradtool.graph.families import full_name, split_name
+from gradtool.graph.predicates import may_be_float
+from gradtool.operators import conventions
 from gradtool.reports import facts
-from gradtool.reports.table import Column, Table
+from gradtool.text.table import Column, Table
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -67,9 +68,9 @@ class Use:
 
 def registered() -> list[Entry]:
     """Every operator with a rule, a kernel or a body, by name."""
-    composites = {f"{functions.DOMAIN}::{name}" for name in functions.composites()}
-    names = {r.name for r in gradients.rules()} | {k.name for k in kernels.kernels()} | composites
-    return [_entry(name, composite=name in composites) for name in sorted(names, key=_order)]
+    own = {f"{composites.DOMAIN}::{name}" for name in composites.composites()}
+    names = {r.name for r in gradients.rules()} | {k.name for k in kernels.kernels()} | own
+    return [_entry(name, composite=name in own) for name in sorted(names, key=_order)]
 
 
 def unregistered() -> list[Entry]:
@@ -187,7 +188,7 @@ def _entry(name: str, *, composite: bool) -> Entry:
     rules = [rule for rule in gradients.rules() if rule.name == name]
     found = [kernel for kernel in kernels.kernels() if kernel.name == name]
     missing: Literal["body", "no"] = "body" if composite else "no"
-    style: Literal["simple", "arena"] = "simple" if any(k.simple for k in found) else "arena"
+    style: Literal["simple", "arena"] = "simple" if any(k.allocating for k in found) else "arena"
     return Entry(
         op=name,
         gradient=("zero" if rules[-1].zero else "yes") if rules else missing,
@@ -207,7 +208,7 @@ def _entry(name: str, *, composite: bool) -> Entry:
 def _use(model: ir.Model, op: str, nodes: Sequence[ir.Node], needing: set[ir.Node]) -> Use:
     domain, name = split_name(op)
     version = model.graph.opset_imports.get(domain, 1)
-    composite = domain == functions.DOMAIN and name in functions.composites()
+    composite = domain == composites.DOMAIN and name in composites.composites()
     rule = gradients.find(domain, name, version)
     gradient: Has = "no" if any(node in needing for node in nodes) else "-"
     if rule is not None:
@@ -225,17 +226,17 @@ def _needing_rules(model: ir.Model) -> set[ir.Node]:
 
     A value of unknown type may be a float. None in a graph that holds its gradients already.
     """
-    from gradtool.passes.backward import needed, reads
+    from gradtool.graph.reads import needed, reads
     from gradtool.passes.second_order import is_training_graph
 
     if is_training_graph(model):
         return set()
-    reach = needed(model.graph, [v for v in model.graph.outputs if _may_be_float(v)])
+    reach = needed(model.graph, [v for v in model.graph.outputs if may_be_float(v)])
     leaves = (*model.graph.inputs, *model.graph.initializers.values())
-    active = {v for v in leaves if _may_be_float(v)}
+    active = {v for v in leaves if may_be_float(v)}
     found: set[ir.Node] = set()
     for node in model.graph:
-        results = [v for v in node.outputs if v in reach and _may_be_float(v)]
+        results = [v for v in node.outputs if v in reach and may_be_float(v)]
         rule = gradients.find(
             node.domain, node.op_type, model.graph.opset_imports.get(node.domain, 1)
         )
@@ -243,10 +244,6 @@ def _needing_rules(model: ir.Model) -> set[ir.Node]:
             active.update(results)
             found.add(node)
     return found
-
-
-def _may_be_float(value: ir.Value) -> bool:
-    return value.dtype is None or bool(value.dtype.is_floating_point())
 
 
 def _order(name: str) -> tuple[bool, str]:
@@ -292,9 +289,9 @@ symmetric inputs; never a silent mask over a NaN. What is a number is tested by 
 
 def page() -> str:
     """`docs/operators.md`."""
-    from gradtool.reports.table import markdown
+    from gradtool.text.table import markdown
 
-    entries = [e for e in registered() if split_name(e.op)[0] != functions.DOMAIN]
+    entries = [e for e in registered() if split_name(e.op)[0] != composites.DOMAIN]
     table = registered_table(entries, full=True)
     bare = Table(table.columns, table.rows)
     return PAGE.format(

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from gradtool.reports.memory import footer
 from gradtool.reports.plans import Row
-from gradtool.reports.text import escape, shorten
-from gradtool.reports.units import format_percent
+from gradtool.text.names import escape, shorten
+from gradtool.text.units import format_percent
 
 if TYPE_CHECKING:
     from gradtool.planning.plan import Buffer, Plan
-    from gradtool.plans import Planned
     from gradtool.program import Step
+    from gradtool.workloads.plans import Planned
 
 LONGEST = 400  # characters of a name; of a longer one the middle is left out
 NODE = ("name", "op", "stage", "source")

@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gradtool.reports.breakdown import held
+from gradtool.planning.breakdown import activation_bytes, held
 from gradtool.reports.memory import footer, summary, timeline
-from gradtool.reports.proofs import proof_json
-from gradtool.reports.table import Column, Table
-from gradtool.reports.units import format_bytes, format_percent
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes, format_percent
+from gradtool.workloads.proofs import proof_json
 
 if TYPE_CHECKING:
-    from gradtool.planning.budget.proof import Proof
     from gradtool.planning.plan import Plan
+    from gradtool.planning.search.proof import Proof
 
 SCHEMA_VERSION = 1
 TITLES = {
     "keep": "keep everything",
-    "none": "reorder only",
+    "reorder": "reorder only",
     "mirror": "mirror",
     "sqrt": "recompute sqrt",
     "segments": "recompute segments",
@@ -163,7 +163,7 @@ def _plan_json(row: Row, kept: Plan) -> dict[str, Any]:
     return {
         "plan": plan.name,
         "peak_bytes": int(plan.peak),
-        "load_bytes": int(plan.load),
+        "load_bytes": int(plan.peak_live),
         "total_bytes": int(plan.total),
         "activation_bytes": activation_bytes(plan),
         "saved_percent": round(100 * row.saved(kept), 4),
@@ -175,20 +175,6 @@ def _plan_json(row: Row, kept: Plan) -> dict[str, Any]:
         "lower_bound_bytes": 0 if row.proof is None else row.proof.least,
         "proof": None if row.proof is None else proof_json(row.proof),
     }
-
-
-def activation_bytes(plan: Plan) -> int:
-    """The most that activations and workspaces take at any step, whatever else is alive."""
-    change = [0] * (len(plan.program.steps) + 1)
-    for buffer in plan.buffers:
-        if buffer.region in ("activations", "workspace"):
-            change[buffer.first] += buffer.bytes
-            change[buffer.last + 1] -= buffer.bytes
-    most = live = 0
-    for delta in change:
-        live += delta
-        most = max(most, live)
-    return most
 
 
 def _extra(row: Row) -> str:

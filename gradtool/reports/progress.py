@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gradtool.reports.console import Color, draws, is_dumb, is_terminal, stderr_console
-from gradtool.reports.text import escape, fit, shorten
+from gradtool.text.names import escape, fit, shorten
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

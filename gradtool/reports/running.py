@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradtool.exec.results import counted
 from gradtool.reports.memory import summary
-from gradtool.reports.table import Column, Table
-from gradtool.reports.units import format_bytes, format_percent, format_seconds
-from gradtool.text import count
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:
-    from gradtool.exec.run import Result
+    from gradtool.exec.results import Result
 
 SCHEMA_VERSION = 1
 SHOWN = 12
@@ -68,18 +68,11 @@ def is_flat(result: Result) -> bool:
     return bool(found) and not any(np.any(g) for g in found)
 
 
-def results(result: Result) -> str:
-    """How many gradients there are; outputs where a model updates its parameters instead."""
-    if result.gradients or not result.outputs:
-        return count(len(result.gradients), "gradient")
-    return count(len(result.outputs), "output")
-
-
 def run_lines(result: Result, where: str) -> list[str]:
     """Loss, time and memory, for people."""
     loss = "" if result.loss is None else f"loss {result.loss:.6g}   "
     step = format_seconds(result.seconds)
-    lines = [f"{loss}{results(result)}   step {step} on {where}"]
+    lines = [f"{loss}{counted(result)}   step {step} on {where}"]
     if result.plan is not None:
         lines.append(summary(result.plan))
     if result.ort_peak_bytes is not None:
@@ -90,8 +83,8 @@ def run_lines(result: Result, where: str) -> list[str]:
         share = format_percent(m.peak / m.planned) if m.planned else "-"
         lines.append(
             f"measured {format_bytes(m.peak)} of {format_bytes(m.planned)} planned ({share}): "
-            f"arena {format_bytes(m.high_water)}, beside it {format_bytes(m.outside)}, "
-            f"retained {format_bytes(m.retained)}"
+            f"arena {format_bytes(m.high_water)}, outside the arena "
+            f"{format_bytes(m.outside)}, not freed after the step {format_bytes(m.retained)}"
         )
     return lines
 
@@ -116,7 +109,7 @@ def run_json(result: Result, where: str, *, fetched: bool = False) -> dict[str, 
     if result.plan is not None:
         document["planned_bytes"] = result.plan.total
         document["arena_bytes"] = result.plan.peak
-        document["adapted_bytes"] = result.plan.adapted
+        document["adapted_bytes"] = result.plan.scratch
     if result.ort_peak_bytes is not None:
         document["ort_peak_bytes"] = result.ort_peak_bytes
     if result.measurement is not None:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradtool.reports.table import Column, Table
-from gradtool.reports.units import format_bytes
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes
 
 if TYPE_CHECKING:
-    from gradtool.passes.savings import Saving
+    from gradtool.workloads.savings import Saving
 
-TITLES = {"plain": "as differentiated", "masks": "masks", "hoisting": "hoisting"}
+TITLES = {"plain": "before", "masks": "masks", "hoisting": "hoisting"}
 
 
 def table(rows: Sequence[Saving]) -> Table:
     """A row per step, each on top of the one before; peaks are those of keeping everything."""
     return Table(
         columns=(
-            Column("save less first"),
-            Column("kept for backward", "right", "number"),
+            Column("saved for backward"),
+            Column("bytes", "right", "number"),
             Column("peak", "right", "number"),
             Column("moved to forward"),
         ),
@@ -28,12 +28,18 @@ def table(rows: Sequence[Saving]) -> Table:
     )
 
 
+def moved(rows: Sequence[Saving]) -> bool:
+    """Whether anything was saved, or moved to forward."""
+    first, *others = rows
+    return any(row.moved or row.asked or row.residuals != first.residuals for row in others)
+
+
 def rows_json(rows: Sequence[Saving]) -> list[dict[str, Any]]:
     """The rows for machines; sizes in bytes."""
     return [
         {
             "step": row.step,
-            "crossing_bytes": int(row.crossing),
+            "crossing_bytes": int(row.residuals),
             "unsized": int(row.unsized),
             "total_bytes": None if row.peak is None else int(row.peak),
             "moved": dict(row.moved),
@@ -48,7 +54,7 @@ def _cells(row: Saving) -> tuple[str, ...]:
     if row.asked:
         moved += f"{', ' if moved else ''}{row.asked} sizes read elsewhere"
     peak = "unknown" if row.peak is None else format_bytes(row.peak)
-    return TITLES[row.step], format_bytes(row.crossing), peak, moved
+    return TITLES[row.step], format_bytes(row.residuals), peak, moved
 
 
 def _footer(rows: Sequence[Saving]) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from gradtool.exec import room
-from gradtool.reports.table import Column, Table
-from gradtool.reports.units import format_bytes
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes
 
 SCHEMA_VERSION = 1
 REQUIRED = ("numpy", "scipy", "onnx", "onnx-ir", "onnx-shape-inference", "click", "rich")

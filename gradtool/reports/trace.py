@@ -64,12 +64,11 @@ def measured_trace(costs: StepCosts, model: str, measurement: Measurement | None
 
 def by_region(plan: Plan) -> dict[str, list[int]]:
     """Bytes live at each step, for each region that has any."""
+    from gradtool.planning.packing import load_profile
+
     steps = len(plan.program.steps)
-    changes = {region: [0] * (steps + 1) for region in REGIONS}
-    for buffer in plan.buffers:
-        changes[buffer.region][buffer.first] += int(buffer.bytes)
-        changes[buffer.region][buffer.last + 1] -= int(buffer.bytes)
-    found = {region: list(accumulate(change[:steps])) for region, change in changes.items()}
+    held = {r: [b for b in plan.buffers if b.region == r] for r in REGIONS}
+    found = {r: load_profile(buffers, steps).tolist()[:steps] for r, buffers in held.items()}
     return {region: sizes for region, sizes in found.items() if any(sizes)}
 
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from gradtool.passes.stages import DEFAULTS, OPTIMIZER
-from gradtool.reports.table import Column, Table
-from gradtool.reports.units import format_bytes
-from gradtool.text import some
+from gradtool.graph.metadata import DEFAULTS, OPTIMIZER
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes
+from gradtool.text.words import some
 
 if TYPE_CHECKING:
-    from gradtool.passes.backward import Offender
-    from gradtool.passes.training import TrainingGraph
+    from gradtool.gradients.driver import Offender
+    from gradtool.workloads.training import TrainingGraph
 
 SCHEMA_VERSION = 1
 MOST = 24  # names in a line

@@ -198,5 +198,5 @@ def test_without_a_configuration_init_is_named(run):
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
         "gradtool: no configuration: gradtool init writes one, with a case for each model here; "
-        "or name a file with --config before the command\n"
+        "or name a file with --config\n"
     )

@@ -242,7 +242,10 @@ def test_it_writes_nothing(run, net, more, tmp_path):
         (("net.onnx", "missing.onnx"), "missing.onnx: no such file"),
         (("net.onnx", "missing.json"), "missing.json: cannot be read"),
         (("net.onnx", "odd.json"), "odd.json: is no report, plan or baseline of gradtool"),
-        (("odd.json", "odd.json", "--plan", "keep"), "--plan is of models"),
+        (
+            ("odd.json", "odd.json", "--plan", "keep"),
+            "hold what was planned",
+        ),
         (("net.onnx", "damaged.json"), "damaged.json: is damaged"),
         (("net.onnx", "other.json", "--by", "tensor"), "tensors, of which other"),
     ],

@@ -17,7 +17,7 @@ def test_the_frontier_is_a_table_and_a_plot(run, net, tmp_path):
     outcome = run("recompute", net, "--batch", "256", "--frontier", "--points", "4")
 
     assert outcome.code == 0, outcome.err
-    assert "of keep" in outcome.out
+    assert "× baseline" in outcome.out
     assert "extra work by budget (# proven necessary, + gap)" in outcome.out
     assert not list(tmp_path.glob("*recompute*"))
 
@@ -39,7 +39,7 @@ def test_the_frontier_for_machines(run, net):
     assert [p["extra_work"] for p in found["points"]] == sorted(
         (p["extra_work"] for p in found["points"]), reverse=True
     )
-    assert rows[0][:3] == ["budget", "of keep", "peak"]
+    assert rows[0][:3] == ["budget", "× baseline", "peak"]
     assert len(rows) == 1 + len(found["points"])
 
 

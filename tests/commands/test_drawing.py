@@ -18,10 +18,11 @@ def test_a_page_and_a_trace_are_written_and_said(run, tiny_model, tmp_path):
 
 def test_plans_are_those_that_are_named_and_keep(run, tiny_model):
     outcome = run("report", tiny_model, "--batch", "4", "--html", "a.html",
-                  "--plan", "segments", "--plan", "none", "--format", "json")  # fmt: skip
+                  "--plan", "segments", "--plan", "none", "--plan", "reorder",
+                  "--format", "json")  # fmt: skip
 
     document = json.loads(outcome.out)
-    assert [plan["plan"] for plan in document["plans"]] == ["keep", "segments", "none"]
+    assert [plan["plan"] for plan in document["plans"]] == ["keep", "segments", "reorder"]
     assert list(document["written"]) == ["a.html"]
 
 
@@ -68,7 +69,7 @@ def test_the_frontier_is_part_of_the_page(run, tiny_model, tmp_path):
         (("--frontier", "--trace", "a.json"), "--frontier is of --html"),
         (("--html", "a", "--trace", "a"), "--html and --trace name the same file"),
         (("--html", "a.onnx", "--force"), "--html a.onnx: that is the name of a model"),
-        (("--html", "a.html", "--by", "op"), "--by is of what is printed"),
+        (("--html", "a.html", "--by", "op"), "--html is of plans: leave out --by"),
         (("--html", "missing/a.html"), "there is no folder"),
         (("--html", "a.html", "--plan", "sqr"), "no plan 'sqr'; did you mean 'sqrt'?"),
         (("--html", "a.html", "--plan", "p.json"), "p.json: cannot be read: No such file"),
@@ -85,7 +86,7 @@ def test_a_page_is_of_one_model(run, tiny_model):
     outcome = run("report", tiny_model, tiny_model, "--html", "a.html")
 
     assert outcome.code == 2
-    assert "--html and --trace are for one model" in outcome.err
+    assert "several models are shown side by side: leave out --html" in outcome.err
 
 
 def test_a_file_that_is_there_is_kept_without_force(run, tiny_model, tmp_path):

@@ -150,7 +150,7 @@ def test_a_configuration_elsewhere_names_models_from_there(run, one, tmp_path):
     ("arguments", "message"),
     [
         (("--dim", "bach=2", "one.onnx"), "--dim bach: no model here has such a size; did you"),
-        (("--plan", "mirrr", "one.onnx"), "plan is 'mirrr': write one of keep, none, mirror"),
+        (("--plan", "mirrr", "one.onnx"), "plan is 'mirrr': write one of keep, reorder, mirror"),
         (("-",), "standard input is none"),
         (("missing.onnx",), "no model here can be planned, so there is nothing to check"),
     ],

@@ -7,7 +7,7 @@ import pytest
 from conftest import TINY, build, tiny_weights
 
 from gradtool import gradients
-from gradtool.exec import kernel
+from gradtool import kernels as kernel
 
 ACME = '<ir_version: 10, opset_import: ["" : 20, "com.acme" : 1]>'
 

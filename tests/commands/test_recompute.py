@@ -6,7 +6,7 @@ import onnx
 import pytest
 from deep import deep
 
-STRATEGIES = ["none", "mirror", "sqrt", "segments"]
+STRATEGIES = ["reorder", "mirror", "sqrt", "segments"]
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ REFUSED = {
     "nothing said": ((), "say what to compute again: "),
     "both said": (
         ("--strategy", "sqrt", "--checkpoints", "s1"),
-        "--checkpoints and --strategy sqrt do not go together",
+        "--strategy and --checkpoints do not go together",
     ),
-    "an unknown strategy": (("--strategy", "optimum"), "'none', 'mirror', 'sqrt', 'segments'"),
+    "an unknown strategy": (("--strategy", "optimum"), "'reorder', 'mirror', 'sqrt', 'segments'"),
     "an unknown checkpoint": (("--checkpoints", "s33"), "checkpoint 's33' does not exist"),
     "a close name": (("--checkpoints", "s11"), "did you mean 's1'?"),
     "a gradient": (("--checkpoints", "w1_grad"), "it is computed in the backward part"),

@@ -152,7 +152,7 @@ def test_what_keeping_less_saves_is_a_table_of_three_steps(run, model):
     out = run("report", path, "--batch", "4").out
     rows = document(run("report", path, "--batch", "4", "--format", "json"))["models"][0]["savings"]
 
-    assert " save less first " in out
+    assert " saved for backward " in out
     assert [row["step"] for row in rows] == ["plain", "masks", "hoisting"]
     assert rows[0]["crossing_bytes"] >= rows[1]["crossing_bytes"] >= rows[2]["crossing_bytes"]
     assert rows[2]["total_bytes"] <= rows[0]["total_bytes"]

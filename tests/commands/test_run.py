@@ -3,7 +3,8 @@ import json
 import numpy as np
 from conftest import TINY, tiny_weights
 
-from gradtool.exec import profile, step_costs
+from gradtool.costs import profile
+from gradtool.exec import step_costs
 
 
 def test_gradients_are_those_of_the_formula(run, tiny_model, tiny_inputs, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from deep import deep
 from gates import CONFIG, failing, gate, passing, write
 
-from gradtool.cli import group
+from gradtool.commands.group import group
 from gradtool.commands.schema import FOLDER, SCHEMAS
 from gradtool.reports.gate import RENDERERS
 
@@ -104,7 +104,7 @@ def test_pages_and_traces(run, valid, net):
 
 @pytest.mark.parametrize("tensor", ["s1", "x", "loss"])
 def test_explanations(run, valid, net, tensor):
-    valid("explain", run("mirror", net, "--report", "--explain", tensor, "--format", "json"))
+    valid("explain", run("mirror", net, "--explain", tensor, "--format", "json"))
 
 
 def test_curves(run, valid, net):

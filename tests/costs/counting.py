@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from gradtool import costs
-from gradtool.families import split_name
-from gradtool.program import Program, Spec
+from gradtool.graph.families import split_name
+from gradtool.graph.specs import Spec
+from gradtool.program import Program
 
 Given = tuple[int, ...] | np.ndarray | Spec | None
 PRODUCTS = ("Conv", "ConvGradInput", "ConvGradWeight", "Gemm", "MatMul", "SummedMatMul")

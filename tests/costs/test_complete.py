@@ -11,12 +11,13 @@ import pytest
 from checkers import build, differentiated
 
 from gradtool import costs
-from gradtool.exec.kernel import kernels
-from gradtool.families import FAMILIES
-from gradtool.flatten import flatten
-from gradtool.functions import DOMAIN, composites
 from gradtool.functions.calls import expand
-from gradtool.program import Program, Spec
+from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.families import FAMILIES
+from gradtool.graph.specs import Spec
+from gradtool.kernels import kernels
+from gradtool.program import Program
+from gradtool.program.flatten import flatten
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):
@@ -94,7 +95,7 @@ def test_an_option_that_no_formula_knows_makes_the_count_unknown():
 
 def test_a_plug_in_registers_the_count_of_its_operator(monkeypatch):
     assert costs.find("com.acme", "Gate", 1) is None
-    monkeypatch.setitem(costs._REGISTRY, ("com.acme", "Gate"), [])
+    monkeypatch.setitem(costs.COSTS.by_operator(), ("com.acme", "Gate"), [])
 
     @costs.cost("com.acme::Gate", since=2)
     def gate(x, *, out, sharp=0):

@@ -79,6 +79,6 @@ def test_counts_are_those_worked_out_by_hand(op, inputs, out, options, expected)
 
 
 def _bytes(shape):
-    from gradtool.program import Spec
+    from gradtool.graph.specs import Spec
 
     return Spec(shape, np.dtype(np.uint8))

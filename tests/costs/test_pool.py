@@ -3,15 +3,6 @@ from __future__ import annotations
 from costs.counting import count
 
 
-def test_windows_count_their_taps():
-    kernel = {"kernel_shape": (3, 2)}
-
-    assert count("MaxPool", (1, 2, 8, 8), out=[(1, 2, 6, 7)], **kernel) == 84 * 6
-    assert count("AveragePool", (1, 2, 8, 8), out=[(1, 2, 6, 7)], **kernel) == 84 * 7
-    found = count("LpPool", (1, 2, 8, 8), out=[(1, 2, 6, 7)], p=3, **kernel)
-    assert found == 2 * 128 + 84 * 7
-
-
 def test_the_gradient_of_a_maximum_adds_and_that_of_a_mean_divides_first():
     found = count("ai.gradtool::MaxPoolGrad", (1, 2, 6, 7), (1, 2, 6, 7), None, out=[(1, 2, 8, 8)])
     assert found == 84

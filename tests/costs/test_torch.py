@@ -13,7 +13,7 @@ from costs.counting import count, products
 
 import gradtool as gt
 from gradtool import costs
-from gradtool.flatten import flatten
+from gradtool.program.flatten import flatten
 
 ROOT = Path(__file__).parents[2]
 ZOO = Path(os.environ.get("GRADTOOL_ZOO", ROOT.parent / "shared" / "zoo")) / "full"

@@ -78,7 +78,7 @@ def _same(case: Case) -> bool:
 
 
 def _sticks_out(case: Case) -> bool:
-    from gradtool.windows import Window
+    from gradtool.operators.windows import Window
 
     sizes = case.array(0).shape[2:]
     window = Window.of(case.attributes["kernel_shape"], sizes, case.attributes)

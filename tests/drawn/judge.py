@@ -24,12 +24,14 @@ from drawn.models import build, opened
 import gradtool as gt
 from gradtool import io
 from gradtool.errors import GradtoolError
-from gradtool.exec import ort_options
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
-from gradtool.exec.run import bound, parameters_of, planned
+from gradtool.exec.parameters import parameters_of
+from gradtool.exec.run import planned
 from gradtool.functions.calls import inline
 from gradtool.passes.widen import widen
+from gradtool.program.bound import bound
+from gradtool.workloads import ort_options
 
 # Attributes are single precision, and so are parts of onnxruntime's kernels of double.
 ROUNDING = {"float16": 2.0**-10, "float32": 2.0**-22, "float64": 2.0**-26}

@@ -9,7 +9,7 @@ import onnx
 from drawn.case import Case
 from onnx import helper, numpy_helper
 
-from gradtool.families import split_name
+from gradtool.graph.families import split_name
 
 Sizes = dict[int, list[Any]]
 

@@ -12,12 +12,13 @@ import gradtool as gt
 from gradtool.api import model_of
 from gradtool.exec.device import Device, open_device
 from gradtool.exec.executor import Executor
-from gradtool.exec.kernels._indices import accumulate, accumulate_planes, assign
 from gradtool.exec.measure import check_arena
-from gradtool.exec.run import execute, parameters_of, planned
-from gradtool.plans import workload, write
-from gradtool.program import Spec
-from gradtool.strategies import STRATEGIES
+from gradtool.exec.parameters import parameters_of
+from gradtool.exec.run import execute, planned
+from gradtool.graph.specs import Spec
+from gradtool.kernels._indices import accumulate, accumulate_planes, assign
+from gradtool.workloads.plans import workload, write
+from gradtool.workloads.strategies import STRATEGIES
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import gradtool.exec.kernels as package
+import gradtool.kernels as package
 
 
 def array_functions() -> list[str]:

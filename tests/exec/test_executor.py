@@ -8,14 +8,16 @@ from graphs import floats, parse
 from programs import program
 
 import gradtool as gt
+from gradtool import kernels as registry
 from gradtool.api import model_of
 from gradtool.errors import DeviceError, GradtoolError, MissingData, UsageError
-from gradtool.exec import kernel as registry
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import beside_arena, check_arena, fixed_bytes, high_water, measure
-from gradtool.exec.run import bound, parameters_of, planned
-from gradtool.planning.keep import keep
+from gradtool.exec.parameters import parameters_of
+from gradtool.exec.run import planned
+from gradtool.planning.no_recompute import no_recompute
+from gradtool.program.bound import bound
 
 LAYER = """g (float[N, 8] x, float[8, 16] w, float[16] b) => (y) {
     [mm] h = MatMul (x, w) [add] a = Add (h, b) [tanh] t = Tanh (a) [soft] y = Softmax (t)
@@ -38,7 +40,7 @@ def executor_of(graph, **feeds):
 
 def by_hand(*steps, feeds=None, **options):
     made = program(*steps, **options)
-    executor = Executor(keep(made), open_device("cpu"), {}.__getitem__)
+    executor = Executor(no_recompute(made), open_device("cpu"), {}.__getitem__)
     for name, array in (feeds or {}).items():
         executor.set_input(name, array)
     return executor
@@ -154,7 +156,7 @@ CHAIN = ("a = Exp x", "b = Neg x", "c = Add a b", "y = Mul c b")
 def broken(**changes):
     """The executor of a chain whose buffer of one value is changed."""
     ((name, change),) = changes.items()
-    plan = keep(program(*CHAIN, outputs="y"))
+    plan = no_recompute(program(*CHAIN, outputs="y"))
     by_name = {b.name: b for b in plan.buffers}
     altered = dataclasses.replace(by_name[name], **change(by_name))
     buffers = tuple(altered if b is by_name[name] else b for b in plan.buffers)
@@ -180,7 +182,7 @@ def test_a_buffer_that_dies_too_early_is_found():
 
 
 def test_an_output_that_dies_before_the_end_is_found():
-    plan = keep(program("y = Exp x", "z = Neg x", "a = Abs z", outputs="y z"))
+    plan = no_recompute(program("y = Exp x", "z = Neg x", "a = Abs z", outputs="y z"))
     buffers = tuple(
         dataclasses.replace(b, last=0, offset=64) if b.name == "y"
         else dataclasses.replace(b, offset=64) if b.name == "a"
@@ -271,7 +273,7 @@ def simple_neg(monkeypatch):
         may_inplace=(0,),
         temporaries=lambda x, *, out: x.bytes,  # noqa: ARG005
     )
-    monkeypatch.setitem(registry._loaded(), ("", "Neg"), [entry])
+    monkeypatch.setitem(registry.KERNELS.by_operator(), ("", "Neg"), [entry])
 
 
 @pytest.mark.usefixtures("simple_neg")
@@ -280,7 +282,7 @@ def test_the_copies_of_simple_kernels_are_planned_and_measured():
     executor = executor_of(model, x=floats(100, 1000))
     outside, _ = beside_arena(executor)
 
-    assert executor.plan.adapted == 2 * 400_000
+    assert executor.plan.scratch == 2 * 400_000
     assert executor.plan.total == executor.plan.peak + 2 * 400_000
     assert 800_000 <= outside <= 800_000 + 4096
 
@@ -347,9 +349,9 @@ def test_an_input_of_any_layout_is_copied_in(layer):
 
 
 def test_open_sizes_are_an_error(layer):
-    with pytest.raises(UsageError, match="sizes are open: N; give them with --dim NAME=SIZE"):
+    with pytest.raises(UsageError, match="dynamic dimension 'N' has no value; give --dim N=N"):
         gt.plan(layer)
-    with pytest.raises(UsageError, match="sizes are open: N"):
+    with pytest.raises(UsageError, match="dynamic dimension 'N' has no value"):
         gt.run(layer, "random")
 
 

@@ -18,7 +18,8 @@ from gradtool.errors import GradtoolError
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import check_arena, high_water, measure
-from gradtool.exec.run import parameters_of, planned
+from gradtool.exec.parameters import parameters_of
+from gradtool.exec.run import planned
 
 ROOT = Path(__file__).parents[2]
 TEXT = "g (string[2] x) => (y) { y = StringConcat (x, x) }"

@@ -8,8 +8,8 @@ from clones import recompute
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool.exec.ort_options import EXACT, how_to_load, session
 from gradtool.functions.calls import inline
+from gradtool.workloads.ort_options import EXACT, how_to_load, session
 
 MIB = 2**20
 LENGTH, SIZE = 16, MIB  # values of 4 MiB

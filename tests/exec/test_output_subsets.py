@@ -23,11 +23,11 @@ from clones import recompute
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool.exec import kernel as registry
-from gradtool.exec.call import spec_of
-from gradtool.exec.kernel import Kernel
-from gradtool.families import FAMILIES
-from gradtool.program import Spec
+from gradtool import kernels as registry
+from gradtool.graph.families import FAMILIES
+from gradtool.graph.specs import Spec
+from gradtool.kernels import Kernel
+from gradtool.kernels.call import spec_of
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):
@@ -116,7 +116,7 @@ class Call:
     def outputs(self, wanted: list[Spec | None]) -> list[Any]:
         """What the kernel makes in dirty memory; it takes as much as `check_memory` allows."""
         given = [np.array(a) if isinstance(a, np.ndarray) else a for a in self.inputs]
-        if self.kernel.simple:
+        if self.kernel.allocating:
             made = self.kernel.function(np, *given, **self.attributes)
             return [None if s is None else m for s, m in zip(wanted, made, strict=False)]
         specs = [

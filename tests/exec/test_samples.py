@@ -11,7 +11,8 @@ import gradtool as gt
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import beside_arena, check_arena, measure
-from gradtool.exec.run import parameters_of, planned
+from gradtool.exec.parameters import parameters_of
+from gradtool.exec.run import planned
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 MOST_OUTSIDE = 256 * 1024
@@ -44,7 +45,7 @@ def test_a_step_stays_within_its_plan(sample):
     found = measure(executor, repeat=1)
 
     assert found.high_water <= executor.plan.peak < found.high_water + 64
-    assert executor.plan.adapted == 0
+    assert executor.plan.scratch == 0
     assert found.outside <= MOST_OUTSIDE
     assert found.retained <= 4096
 

@@ -20,11 +20,11 @@ from cases import Case, fixed, floats, integers, positive
 from checkers import Feeds, _with_programs, build, differentiated, evaluate
 from graphs import parse
 
-from gradtool.exec import kernel as registry
-from gradtool.exec.call import spec_of
-from gradtool.exec.kernel import Kernel
-from gradtool.families import FAMILIES
-from gradtool.program import Spec
+from gradtool import kernels as registry
+from gradtool.graph.families import FAMILIES
+from gradtool.graph.specs import Spec
+from gradtool.kernels import Kernel
+from gradtool.kernels.call import spec_of
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):
@@ -175,7 +175,7 @@ def _calls(model: ir.Model, feeds: Feeds) -> Iterator[Call]:
     for node in model.graph:
         version = model.graph.opset_imports.get(node.domain, 1)
         found = registry.find(node.domain, node.op_type, version)
-        if found.simple or found.work is None:
+        if found.allocating or found.work is None:
             continue
         attributes, captured = _with_programs(model, node)
         inputs = [None if v is None else known[v.name] for v in (*node.inputs, *captured)]

@@ -9,13 +9,14 @@ import pytest
 from graphs import floats, gradients, parse, stock
 
 import gradtool as gt
-from gradtool.exec.run import bound
-from gradtool.flatten import flatten
-from gradtool.functions import DOMAIN, composites
-from gradtool.functions.calls import CALL, expand, inline
-from gradtool.functions.refold import refold
-from gradtool.planning.keep import keep
+from gradtool.functions.calls import expand, inline
+from gradtool.functions.outline import outline
+from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.metadata import CALL
+from gradtool.planning.no_recompute import no_recompute
 from gradtool.program import Program
+from gradtool.program.bound import bound
+from gradtool.program.flatten import flatten
 
 GRAPHS = {
     "layer norm": (
@@ -99,8 +100,8 @@ def test_a_saved_graph_has_the_same_program_and_the_same_plan(training, tmp_path
     after = flatten(bound(again, dims))
 
     assert steps(after) == steps(before)
-    assert keep(after).peak == keep(before).peak
-    assert keep(after).load == keep(before).load
+    assert no_recompute(after).peak == no_recompute(before).peak
+    assert no_recompute(after).peak_live == no_recompute(before).peak_live
 
 
 def test_sizes_given_before_or_after_saving_give_the_same_program(tmp_path):
@@ -191,7 +192,7 @@ def test_a_call_in_a_subgraph_folds_back():
     inline(model)
     assert calls(model) == []
 
-    assert refold(model) == 1
+    assert outline(model) == 1
     assert calls(model) == before
 
 

@@ -10,11 +10,11 @@ from gradtool import io
 from gradtool.errors import ModelError
 from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
-from gradtool.exec.run import parameters_of
-from gradtool.flatten import flatten
-from gradtool.functions.inference import register_shapes
+from gradtool.exec.parameters import parameters_of
 from gradtool.io import opset
-from gradtool.planning.keep import keep
+from gradtool.planning.no_recompute import no_recompute
+from gradtool.program.flatten import flatten
+from gradtool.shapes.inference import register_shapes
 
 
 def forms():
@@ -49,7 +49,7 @@ def feeds_of(model):
 
 def run(model, feeds):
     register_shapes()
-    executor = Executor(keep(flatten(model)), Device("cpu", np), parameters_of(model))
+    executor = Executor(no_recompute(flatten(model)), Device("cpu", np), parameters_of(model))
     for value in model.graph.inputs:
         executor.set_input(value.name, feeds[value.name])
     executor.step()

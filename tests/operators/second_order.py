@@ -9,8 +9,8 @@ import onnx_ir as ir
 from cases import Case, Floats
 from checkers import Feeds, differentiated, evaluate, step_and_bound
 
-from gradtool.builder import Builder
-from gradtool.passes.backward import differentiate
+from gradtool.emit.builder import Builder
+from gradtool.gradients.driver import differentiate
 
 
 def twice(case: Case) -> tuple[ir.Model, Feeds, list[str], dict[str, str]]:

@@ -7,9 +7,9 @@ import pytest
 from scipy import special
 
 from gradtool.errors import UsageError
-from gradtool.exec.call import call
-from gradtool.exec.kernel import find
-from gradtool.program import Spec
+from gradtool.graph.specs import Spec
+from gradtool.kernels import find
+from gradtool.kernels.call import call
 
 
 def run(op, inputs, shape, dtype, **attributes):

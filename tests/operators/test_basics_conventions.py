@@ -8,9 +8,9 @@ import pytest
 from cases import Case
 from checkers import build, evaluate
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.functions.calls import inline
-from gradtool.passes.backward import differentiate
+from gradtool.gradients.driver import differentiate
 
 inf, nan = np.inf, np.nan
 

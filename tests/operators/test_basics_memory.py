@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from checkers import check_memory
 
-from gradtool.functions import DOMAIN
-from gradtool.program import Spec
+from gradtool.graph.composites import DOMAIN
+from gradtool.graph.specs import Spec
 
 SHAPE = (64, 16, 512)
 UNARY = (

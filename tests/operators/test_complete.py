@@ -15,14 +15,15 @@ from cases import Floats
 from checkers import build
 
 import gradtool
-from gradtool import gradients, shape_rules
-from gradtool.builder import Builder
-from gradtool.exec import kernel
-from gradtool.families import FAMILIES, full_name, split_name
-from gradtool.functions import DOMAIN, composites
+from gradtool import gradients
+from gradtool import kernels as kernel
+from gradtool.emit.builder import Builder
 from gradtool.functions.calls import expand
-from gradtool.functions.inference import register_shapes
-from gradtool.passes.backward import differentiate
+from gradtool.gradients.driver import differentiate
+from gradtool.graph.composites import DOMAIN, composites
+from gradtool.graph.families import FAMILIES, full_name, split_name
+from gradtool.shapes import rules as shape_rules
+from gradtool.shapes.inference import register_shapes
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):
@@ -154,10 +155,10 @@ REGISTERS = re.compile(
 
 
 @pytest.mark.parametrize(
-    "room", [PACKAGE / "gradients", PACKAGE / "functions", PACKAGE / "exec/kernels", HERE]
+    "room", [PACKAGE / "gradients", PACKAGE / "functions", PACKAGE / "kernels", HERE]
 )
 def test_every_file_that_registers_something_is_a_family(room):
-    """Another file would never be imported, unless a family does it (`_name.py`)."""
+    """Another file belongs to one, and says so by its name (`_name.py`)."""
     files = [p for p in room.glob("*.py") if not p.stem.startswith(("_", "test_"))]
     registering = {p.stem for p in files if REGISTERS.search(p.read_text(encoding="utf-8"))}
 
@@ -166,7 +167,7 @@ def test_every_file_that_registers_something_is_a_family(room):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_family_with_rules_or_kernels_has_cases(name):
-    rooms = ("gradients", "exec/kernels")
+    rooms = ("gradients", "kernels")
     if any((PACKAGE / room / f"{name}.py").exists() for room in rooms):
         assert (HERE / f"{name}.py").exists()
 

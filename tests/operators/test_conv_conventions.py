@@ -7,9 +7,9 @@ import pytest
 from cases import Case, Floats
 from checkers import differentiated, evaluate
 
-from gradtool.exec import kernel as registry
-from gradtool.exec.call import call
-from gradtool.program import Spec
+from gradtool import kernels as registry
+from gradtool.graph.specs import Spec
+from gradtool.kernels.call import call
 
 
 def gradients(op, *arrays, outputs=1, opset=20, dtype=np.float64, heads=None, **attributes):

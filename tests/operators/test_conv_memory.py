@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from checkers import check_memory
 
-from gradtool.exec.kernel import find
-from gradtool.program import Spec
+from gradtool.graph.specs import Spec
+from gradtool.kernels import find
 
 TYPES = pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=["float32", "float16"])
 OPEN = {"strides": [1, 1], "dilations": [1, 1], "pads": [0, 0, 0, 0], "group": 1}

@@ -17,11 +17,11 @@ from random_graphs import Node, Recipe, assemble
 
 import gradtool as gt
 from gradtool import gradients
+from gradtool import kernels as registry
 from gradtool.errors import ModelError
-from gradtool.exec import kernel as registry
-from gradtool.exec.call import call
-from gradtool.families import FAMILIES, split_name
-from gradtool.program import Spec
+from gradtool.graph.families import FAMILIES, split_name
+from gradtool.graph.specs import Spec
+from gradtool.kernels.call import call
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):

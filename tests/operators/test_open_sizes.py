@@ -87,7 +87,7 @@ def test_what_decides_the_form_of_a_gradient_is_asked_for(text, why):
     import onnx_ir as ir
 
     from gradtool import shapes
-    from gradtool.functions.inference import register_shapes
+    from gradtool.shapes.inference import register_shapes
 
     register_shapes()
     model = ir.from_onnx_text(f"{header} {text}")

@@ -16,7 +16,7 @@ from checkers import (
     check_symbolic,
 )
 
-from gradtool.families import FAMILIES
+from gradtool.graph.families import FAMILIES
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):

@@ -60,3 +60,25 @@ def test_stock_onnxruntime_runs_max_pooling_in_half_precision(size):
     theirs = stock(training.model, x=x)[training.gradients["x"]]
 
     np.testing.assert_array_equal(theirs, found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kernel_much_larger_than_the_image_costs_no_more_than_the_image(kind):
+    half = 2**30
+    model = parse(
+        f"""g (float[1, 1, 3, 4] x) => (float[1, 1, o, p] y) {{
+            y = {kind} <kernel_shape = [{2 * half - 1}, {half}],
+                        pads = [{half}, 0, {half}, {half - 1}]> (x)
+        }}"""
+    )
+    found = gt.run(model, {"x": floats(1, 1, 3, 4)}).outputs["y"]
+
+    assert found.shape == (1, 1, 5, 4)
+
+
+def test_a_window_too_large_for_a_kernel_of_ones_has_no_gradient():
+    text = """g (float[1, 1, 3] x) => (float[1, 1, o] y) {
+        y = AveragePool <kernel_shape = [1073741824], pads = [536870912, 536870912]> (x)
+    }"""
+    with pytest.raises(gt.NotDifferentiable, match="window has more than 16777216 elements"):
+        gradient(text, floats(1, 1, 3))

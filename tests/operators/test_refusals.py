@@ -7,8 +7,8 @@ import pytest
 from cases import Case, Floats
 from checkers import build, differentiated, evaluate
 
-from gradtool.builder import Builder
-from gradtool.passes.backward import Offenders, differentiate
+from gradtool.emit.builder import Builder
+from gradtool.gradients.driver import Offenders, differentiate
 
 
 def refusal(case: Case) -> str:

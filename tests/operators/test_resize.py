@@ -8,12 +8,12 @@ import itertools
 import numpy as np
 import onnx
 import pytest
-from resize_checks import Stock, examine
+from resize_checks import UNKNOWN, Stock, examine
 from resizes import COORDINATES, ROUNDINGS, Resizing, draw, model_of
 
 import gradtool as gt
 from gradtool.functions._resize import SAMPLE
-from gradtool.resampling import taps
+from gradtool.operators.resampling import taps
 
 SCALED = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
@@ -68,6 +68,7 @@ def test_corners_align_with_the_last_element():
     np.testing.assert_allclose(step.matrix() @ np.arange(5), np.arange(7) * 4 / 6, atol=1e-12)
 
 
+CROP = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 1.5}
 CASES = {
     "the first 7 of 8": Resizing((1, 1, 8), 18, None, (1, 1, 7), None, SCALED),
     "to one element": Resizing((2, 1, 2, 2), 18, None, (2, 1, 1, 1), None, SCALED),
@@ -79,6 +80,9 @@ CASES = {
                            {"mode": "linear", "coordinate_transformation_mode": "align_corners"}),
     "7 of 10": Resizing((1, 1, 10, 10), 18, (1, 1, 0.7, 0.7), None, None, {"mode": "linear"}),
     "to nothing": Resizing((1, 1, 1, 4), 18, (1, 1, 0.4, 2), None, None, {"mode": "linear"}),
+    "a policy's region": Resizing((7, 6), 19, None, (14, 1), (-0.11, 0.26, 0.91, 0.79),
+                                  {"mode": "linear", **CROP, "axes": [1, 0],
+                                   "keep_aspect_ratio_policy": "not_smaller"}),
     "opset 10, larger and smaller": Resizing((3, 4), 10, (1.3, 0.5)),
 }  # fmt: skip
 
@@ -92,7 +96,18 @@ def test_forward_and_both_gradients_are_right(tmp_path, name, open_):
     assert examine(case, tmp_path).wrong == ()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("antialias", [0, 1])
+def test_a_region_that_a_run_computes_keeps_the_aspect_ratio_or_says_why_not(tmp_path, antialias):
+    pytest.importorskip("onnxruntime")
+    case = CASES["a policy's region"]
+    attributes = case.attributes | {"antialias": antialias}
+    verdict = examine(dataclasses.replace(case, attributes=attributes, computed=True), tmp_path)
+
+    assert verdict.wrong == ()
+    assert (verdict.excluded == UNKNOWN) == antialias
+
+
+@pytest.mark.parametrize("seed", [*range(12), 3214])
 def test_any_resize_is_right(tmp_path, seed):
     pytest.importorskip("onnxruntime")
 

@@ -11,9 +11,10 @@ from graphs import parse, stock
 
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
-from gradtool.exec.run import parameters_of, planned
-from gradtool.flatten import flatten
-from gradtool.planning.keep import keep
+from gradtool.exec.parameters import parameters_of
+from gradtool.exec.run import planned
+from gradtool.planning.no_recompute import no_recompute
+from gradtool.program.flatten import flatten
 
 BODY = """
       (float[2, 3] a, float[2, 3] b, float[2, 4] now) => (next_a, next_b, seen, total) {
@@ -119,7 +120,7 @@ def test_states_of_unknown_size_change_places_in_a_node_of_known_ones(op):
     for value in (*body.inputs[-3:], *body.outputs[:-1]):
         if value.shape is not None and len(value.shape) == 1 and value.name != "x":
             value.shape = ir.Shape([f"{value.name}_size"])
-    made = Executor(keep(flatten(model)), open_device("cpu"), parameters_of(model))
+    made = Executor(no_recompute(flatten(model)), open_device("cpu"), parameters_of(model))
     rng = np.random.default_rng(0)
     shapes = {"h0": (1,), "k0": (1,), "xs": (5, 1)}
     feeds = {v.name: rng.random(shapes[v.name], np.float32) for v in model.graph.inputs}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from operators.second_order import check_second_order
 
-from gradtool.families import FAMILIES
+from gradtool.graph.families import FAMILIES
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):

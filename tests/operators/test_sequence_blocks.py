@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from checkers import differentiated, evaluate
 
-from gradtool.exec.kernels import _attention, _recurrence
+from gradtool.operators import attention, recurrence
 
 for family in ("attention", "recurrent"):
     import_module(f"operators.{family}")
@@ -33,10 +33,10 @@ def agree(case, monkeypatch, module, name, size):
 @pytest.mark.parametrize("size", [1, 10, 30])
 @pytest.mark.parametrize("case", ATTENTION)
 def test_attention_in_blocks_of_few_scores(case, size, monkeypatch):
-    agree(CASES[case], monkeypatch, _attention, "SCORES", size)
+    agree(CASES[case], monkeypatch, attention, "SCORES", size)
 
 
 @pytest.mark.parametrize("size", [1, 6])
 @pytest.mark.parametrize("case", RECURRENT)
 def test_recurrence_in_chunks_of_few_times(case, size, monkeypatch):
-    agree(CASES[case], monkeypatch, _recurrence, "ROWS", size)
+    agree(CASES[case], monkeypatch, recurrence, "ROWS", size)

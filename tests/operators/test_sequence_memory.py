@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from checkers import check_memory
 
-from gradtool.exec import kernel as registry
-from gradtool.exec.call import spec_of
-from gradtool.program import Spec
+from gradtool import kernels as registry
+from gradtool.graph.specs import Spec
+from gradtool.kernels.call import spec_of
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 

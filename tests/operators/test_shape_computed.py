@@ -8,9 +8,9 @@ import pytest
 from cases import integers
 from checkers import evaluate
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.functions.calls import inline
-from gradtool.passes.backward import differentiate
+from gradtool.gradients.driver import differentiate
 
 X = np.random.default_rng(2).uniform(-1, 1, (5, 6)).astype(np.float32)
 

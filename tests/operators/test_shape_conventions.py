@@ -7,12 +7,12 @@ import pytest
 from cases import Case, fixed, floats, integers
 from checkers import build, differentiated, evaluate
 
-from gradtool.builder import Builder
+from gradtool import kernels as registry
+from gradtool.emit.builder import Builder
 from gradtool.errors import NotDifferentiable
-from gradtool.exec import kernel as registry
-from gradtool.exec.call import call
-from gradtool.passes.backward import differentiate
-from gradtool.program import Spec
+from gradtool.gradients.driver import differentiate
+from gradtool.graph.specs import Spec
+from gradtool.kernels.call import call
 
 
 def gradients(op, arrays, constants=(), outputs=1, **attributes):

@@ -7,7 +7,7 @@ import pytest
 from cases import integers
 from checkers import check_memory
 
-from gradtool.program import Spec
+from gradtool.graph.specs import Spec
 
 F32 = np.dtype(np.float32)
 RNG = np.random.default_rng(5)

@@ -10,9 +10,9 @@ import pytest
 from cases import Case, Floats
 from checkers import build, evaluate
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.functions.calls import inline
-from gradtool.passes.backward import differentiate
+from gradtool.gradients.driver import differentiate
 
 HIDDEN, SIZES = 4, {"batch": 3, "time": 5, "keys": 6}
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from checkers import check_memory
 
-from gradtool.program import Spec
+from gradtool.graph.specs import Spec
 
 RNG = np.random.default_rng(0)
 F32 = np.dtype(np.float32)

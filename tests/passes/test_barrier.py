@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gradtool as gt
-from gradtool.exec.ort_options import session
 from gradtool.functions.calls import inline
-from gradtool.passes.barrier import BARRIER, barrier, has_barriers
+from gradtool.graph.metadata import BARRIER
+from gradtool.passes.barrier import barrier, has_barriers
 from gradtool.passes.strip_barriers import strip_barriers
+from gradtool.workloads.ort_options import session
 
 LAYERS = """g (float[batch, 6] x, float[6, 4] w1, float[4, 4] w2, float[4, 2] w3)
     => (float[batch, 2] y) {

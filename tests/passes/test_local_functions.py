@@ -11,8 +11,8 @@ from graphs import floats, parse
 
 import gradtool as gt
 from gradtool.errors import ModelError
-from gradtool.functions import DOMAIN
-from gradtool.functions.calls import CALL, CALLEE
+from gradtool.graph.composites import DOMAIN
+from gradtool.graph.metadata import CALL, CALLEE
 from gradtool.passes.local_functions import localise
 
 GRAPHS = {

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from graphs import floats, lines, parse, stock
 
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
+from gradtool.graph.prune import prune
 from gradtool.passes.lower_sequences import lower_sequences
-from gradtool.passes.prune import prune
 from gradtool.shapes import infer
 
 

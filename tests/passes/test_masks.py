@@ -12,11 +12,11 @@ from graphs import floats, lines, parse
 
 import gradtool as gt
 from gradtool import shapes
-from gradtool.functions import composites
-from gradtool.passes.crossing import Sizes, crossing
+from gradtool.graph.composites import composites
+from gradtool.graph.stages import is_hoisted
 from gradtool.passes.masks import CHOICES, choice_bytes, choice_of
-from gradtool.passes.save_less import save_less
-from gradtool.passes.stages import is_hoisted
+from gradtool.passes.residuals import Sizes, residuals
+from gradtool.workloads.save_less import save_less
 
 # By composite: a forward graph whose gradient calls it, and reads nothing else of `h`.
 SOURCES = {
@@ -95,7 +95,7 @@ def test_the_choice_has_the_bits_of_the_composite(name, dtype):
     assert calls(before, name)
     assert not calls(after, name)
     assert any(is_hoisted(n) for n in after.model.graph)
-    assert crossing(after.model).bytes < crossing(before.model).bytes
+    assert residuals(after.model).bytes < residuals(before.model).bytes
     for gradient, array in expected.items():
         assert array.tobytes() == actual[gradient].tobytes(), gradient
 
@@ -106,17 +106,17 @@ def test_what_is_kept_takes_the_bytes_that_were_foretold(name):
     (node,) = calls(before, name)
 
     foretold = choice_bytes(node, choice_of(node), Sizes())
-    sizes = [v for v in crossing(after.model).values if v.dtype == ir.DataType.INT64]
+    sizes = [v for v in residuals(after.model).values if v.dtype == ir.DataType.INT64]
 
-    assert crossing(before.model).bytes > foretold > 0
-    assert crossing(after.model).bytes - foretold in (0, *(8 * len(v.shape) for v in sizes))
+    assert residuals(before.model).bytes > foretold > 0
+    assert residuals(after.model).bytes - foretold in (0, *(8 * len(v.shape) for v in sizes))
 
 
 def test_a_mask_is_kept_in_place_of_the_output_of_relu():
     text = "g (float[N, 4] x, float[4] w) => (y) { h = Mul (x, w) r = Relu (h) y = Neg (r) }"
     before, after = both(parse(text, "w"))
 
-    assert [v.name for v in crossing(before.model).values] == ["r"]
+    assert [v.name for v in residuals(before.model).values] == ["r"]
     assert lines(before.model) == [
         "h = Mul (x, w)",
         "r = Relu (h)",
@@ -170,8 +170,8 @@ def test_two_gradients_that_choose_by_one_value_release_it_together():
     }""".replace("=> (y, z)", "=> (y, z) <float low = {-1.0}, float high = {1.0}>")
     before, after = both(parse(text))
 
-    assert crossing(before.model).bytes == 8 * 4 * 4
-    assert crossing(after.model).bytes == 8 * 4 * (2 + 1)
+    assert residuals(before.model).bytes == 8 * 4 * 4
+    assert residuals(after.model).bytes == 8 * 4 * (2 + 1)
     assert {n.op_type for n in after.model.graph if is_hoisted(n)} >= {"Sign", "Cast", "Less"}
 
 
@@ -191,8 +191,8 @@ def test_a_choice_between_two_values_is_kept_if_that_releases_enough():
     }"""
     before, after = both(parse(text, "w v"), wrt=["w", "v"], input_grad=[])
 
-    assert crossing(before.model).bytes == 2 * 8 * 4 * 4
-    assert crossing(after.model).bytes == 8 * 4 * 4
+    assert residuals(before.model).bytes == 2 * 8 * 4 * 4
+    assert residuals(after.model).bytes == 8 * 4 * 4
 
 
 def test_a_bound_that_is_absent_stays_absent():
@@ -214,7 +214,7 @@ def test_dropout_and_max_pooling_keep_a_mask_and_places():
         p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (d) y = Neg (p)
     }"""
     after = gt.grad(parse(text, "w"), head_grads=True)
-    kept = crossing(after.model).values
+    kept = residuals(after.model).values
 
     assert sorted(v.dtype.name for v in kept if len(v.shape) == 4) == ["BOOL", "UINT8"]
     assert all(v.shape is not None and len(v.shape) in (1, 4) for v in kept)

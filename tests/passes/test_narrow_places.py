@@ -8,8 +8,8 @@ import pytest
 from graphs import floats, gradients, lines, parse, stock
 
 import gradtool as gt
-from gradtool.passes import training
 from gradtool.shapes import infer
+from gradtool.workloads import training
 
 PLAIN = "kernel_shape = [2, 2], strides = [2, 2]"
 OVERLAPPING = "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]"

@@ -37,7 +37,7 @@ def test_one_element_is_a_parameter_where_a_layer_has_one(shape, body, trained):
     training = gt.grad(parse(text, "w k v u"), loss="sum:y", input_grad=["x"])
 
     assert ("v" in training.gradients) is trained
-    assert any("scalars taken as constants (ask by --wrt NAME): v" in w
+    assert any("scalar initializers are not trained; --wrt NAME trains them: v" in w
                for w in training.warnings) is not trained  # fmt: skip
 
 
@@ -54,7 +54,10 @@ def test_both_kinds_are_named():
     training = gt.grad(parse(text, "w bias scale"), loss="sum:y")
 
     assert training.warnings == (
-        "scalars taken as constants (ask by --wrt NAME): scale; trained, as parts of layers: bias",
+        (
+            "scalar initializers are not trained; --wrt NAME trains them: scale; "
+            "trained, as parts of layers: bias"
+        ),
     )
 
 

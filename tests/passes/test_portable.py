@@ -6,7 +6,7 @@ import pytest
 from graphs import floats, parse
 
 import gradtool as gt
-from gradtool.exec.ort_options import session
+from gradtool.workloads.ort_options import session
 
 WINDOWS = [
     "kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]",
@@ -40,6 +40,29 @@ def test_a_maximum_has_its_place_without_indices(window, shape, tmp_path):
     again = gt.run(gt.load(tmp_path / "m.onnx"), {"x": x}).gradients["x"]
     np.testing.assert_array_equal(theirs, ours)
     np.testing.assert_array_equal(again, ours)
+
+
+@pytest.mark.parametrize("window", WINDOWS[:4])
+def test_a_half_saves_the_places_that_indices_are(window, tmp_path):
+    pytest.importorskip("onnxruntime")
+    body = f"y = MaxPool <{window}> (x)"
+    text = f"g (float[2, 3, 9, 7] x) => (y) {{ {body} }}"
+    halves = gt.split(gt.grad(parse(text), loss="sum", wrt=["x"]))
+    x = np.round(floats(2, 3, 9, 7), 1)
+
+    gt.save(halves.forward, tmp_path / "plain.onnx")
+    gt.save(halves.forward, tmp_path / "m.onnx", portable=True)
+
+    proto = onnx.load(tmp_path / "m.onnx")
+    onnx.checker.check_model(proto, full_check=True)
+    assert [len(n.output) for n in proto.graph.node if n.op_type == "MaxPool"] == [1]
+    plain, portable = (
+        session(str(tmp_path / name), {}).run(list(halves.saved), {"x": x})
+        for name in ("plain.onnx", "m.onnx")
+    )
+    for before, after in zip(plain, portable, strict=True):
+        assert before.dtype == after.dtype
+        np.testing.assert_array_equal(before, after)
 
 
 def test_indices_that_the_model_returns_stay(tmp_path):

@@ -11,7 +11,7 @@ from conftest import build
 
 import gradtool as gt
 from gradtool.errors import UsageError
-from gradtool.names import Names
+from gradtool.graph.names import Names
 
 NETWORK = """g (float[3, 4] x) => (float[3, 2] y) {
     h = MatMul (x, w)

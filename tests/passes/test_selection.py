@@ -28,7 +28,9 @@ def test_the_parameters_are_chosen_by_default():
 
     assert list(training.gradients) == ["layer1_weight", "layer1_bias", "layer2_weight"]
     assert training.candidates == 3
-    assert training.warnings == ("scalars taken as constants (ask by --wrt NAME): two",)
+    assert training.warnings == (
+        "scalar initializers are not trained; --wrt NAME trains them: two",
+    )
 
 
 @pytest.mark.parametrize(

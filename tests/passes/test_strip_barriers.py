@@ -6,7 +6,8 @@ from clones import recompute
 from graphs import lines, parse
 
 import gradtool as gt
-from gradtool.passes.barrier import BARRIER, barrier
+from gradtool.graph.metadata import BARRIER
+from gradtool.passes.barrier import barrier
 from gradtool.passes.strip_barriers import strip_barriers
 
 CHAIN = """g (float[5] x) => (y) {

@@ -8,9 +8,9 @@ import pytest
 from checkers import evaluate
 
 from gradtool import shapes
-from gradtool.builder import Builder
+from gradtool.emit.builder import Builder
 from gradtool.functions.calls import inline
-from gradtool.passes.backward import differentiate
+from gradtool.gradients.driver import differentiate
 from gradtool.passes.training_forms import prepare
 
 MODEL = """

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from graphs import floats, parse, stock
 
-from gradtool.passes.prune import prune
+from gradtool.graph.prune import prune
 from gradtool.passes.trim import trim
 
 MODELS = {

@@ -11,8 +11,8 @@ import pytest
 from graphs import floats, lines, parse
 
 import gradtool as gt
+from gradtool.graph.stages import stage
 from gradtool.passes.fetch import fetch
-from gradtool.passes.stages import stage
 from gradtool.passes.update_order import mark_updates, update_early
 
 CHAIN = """g (float[1, 8] x, float[8, 8] a, float[8, 8] b, float[8, 8] c) => (y) {

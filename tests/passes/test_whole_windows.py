@@ -45,6 +45,25 @@ def test_what_is_written_loads_and_computes_the_same(kind, window):
     onnx.checker.check_model(ir.to_proto(training.model), full_check=True)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_windows_of_the_known_axes_are_cut_where_others_are_open(kind):
+    pytest.importorskip("onnxruntime")
+    op, _, more = kind.partition(", ")
+    given = ", ".join(filter(None, ("kernel_shape = [2, 1], strides = [2, 3]", more)))
+    model = parse(f"""g (float[1, 2, h, 8] x) => (float[1, 2, o, p] y) {{
+        y = {op} <{given}, ceil_mode = 1> (x)
+    }}""")
+    feeds = {"x": floats(1, 2, 5, 8)}
+    training = gt.grad(model, loss="sum", wrt=["x"])
+    result = gt.run(training, feeds)
+    verify.finite_differences(training.model, feeds, result)
+    theirs = stock(training.model, **feeds)[training.gradients["x"]]
+
+    np.testing.assert_allclose(theirs, result.gradients["x"], rtol=1e-5, atol=1e-6)
+    inline(training.model)
+    onnx.checker.check_model(ir.to_proto(training.model), full_check=True)
+
+
 def test_open_images_keep_their_pool():
     training = gt.grad(
         parse("""g (float[1, 1, h, w] x) => (float[1, 1, o, p] y) {

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradtool.errors import UsageError
 from gradtool.planning.flow import min_cut
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
@@ -53,5 +54,7 @@ def test_arcs_may_be_arrays():
 
 
 def test_capacities_that_could_wrap_are_an_error():
-    with pytest.raises(OverflowError, match="add up to"):
+    with pytest.raises(UsageError, match="add up to"):
         min_cut(2, [(0, 1, 2**59), (0, 1, 2**59)], 0, 1)
+    with pytest.raises(UsageError, match="add up to"):
+        min_cut(2, [(0, 1, 2**70)], 0, 1)

@@ -8,14 +8,14 @@ import pytest
 from browser import Browser, found
 from pages import HOSTILE, chain_page, hostile_page, tiny_page
 
-from gradtool.planning.budget.proof import Proof
 from gradtool.planning.plan import Buffer
 from gradtool.planning.schedule import Schedule
-from gradtool.plans import Planned
+from gradtool.planning.search.proof import Proof
 from gradtool.reports.html import html_page
 from gradtool.reports.memory import alive_at_peak
 from gradtool.reports.trace import by_region
-from gradtool.reports.units import format_bytes, format_percent
+from gradtool.text.units import format_bytes, format_percent
+from gradtool.workloads.plans import Planned
 
 pytestmark = pytest.mark.skipif(found() is None, reason="no Chromium on this machine")
 

@@ -3,11 +3,11 @@ import io
 import pytest
 from rich.console import Console
 
-from gradtool.check.metrics import Tensor
-from gradtool.comparison import Side, compare
+from gradtool.comparison import Snapshot, compare
+from gradtool.comparison.metrics import Tensor
 from gradtool.reports import comparison as reports
 from gradtool.reports.memory import FOOTER
-from gradtool.reports.table import csv, markdown, render
+from gradtool.text.table import csv, markdown, render
 
 LONG = "encoder/layer_norm_and_attention/" * 10
 HOSTILE = ["<script>alert(1)</script>", "\x1b[31mred", "[bold]", "a|b\n| c", "\u202etac", "=1+1"]
@@ -18,7 +18,7 @@ def step(name, peak, tensors, *, nodes=3, regions=()):
         n: Tensor("Relu", "activations", (held,), "int8", held, held, 0) for n, held in tensors
     }
     parts = {"region": {"activations": peak, **dict(regions)}, "node": {}}
-    return Side(name, {"peak": peak, "nodes": nodes}, parts, found)
+    return Snapshot(name, {"peak": peak, "nodes": nodes}, parts, found)
 
 
 def shown(table, width=80):

@@ -9,7 +9,7 @@ from gradtool.reports.console import draws, stderr_console, stdout_console, want
 
 PROGRAM = """
 from gradtool.reports.console import stdout_console
-from gradtool.reports.table import Column, Table, render
+from gradtool.text.table import Column, Table, render
 
 console = stdout_console()
 columns = (Column("tensor", kind="name"), Column("bytes", "right", "number"))
@@ -124,7 +124,8 @@ def test_drawing_needs_the_encoding_for_it(monkeypatch):
 
 
 def test_importing_the_package_leaves_rich_alone():
-    modules = ("console", "text", "units", "table", "memory", "progress")
-    imports = "".join(f"import gradtool.reports.{module}\n" for module in modules)
+    modules = ("reports.console", "text.names", "text.units", "text.table", "reports.memory",
+               "reports.progress")  # fmt: skip
+    imports = "".join(f"import gradtool.{module}\n" for module in modules)
 
     assert run(f"{imports}import sys; print('rich' in sys.modules, end='')") == b"False"

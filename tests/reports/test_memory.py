@@ -24,19 +24,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from gradtool.graph.specs import Spec
 from gradtool.planning.plan import Buffer, Plan
-from gradtool.program import Datum, Program, Spec, Step
+from gradtool.program import Program, Step, Value
 from gradtool.reports import memory
 
 FLOAT = np.dtype("float32")
 PROGRAM = Program(
     values=(
-        Datum("x", Spec((8, 32), FLOAT), "input"),
-        Datum("w", Spec((32, 32), FLOAT), "parameter"),
-        Datum("h", Spec((8, 64), FLOAT), "activation"),
-        Datum("y", Spec((8, 64), FLOAT), "activation"),
-        Datum("dh", Spec((8, 64), FLOAT), "gradient"),
-        Datum("dw", Spec((32, 32), FLOAT), "gradient"),
+        Value("x", Spec((8, 32), FLOAT), "input"),
+        Value("w", Spec((32, 32), FLOAT), "parameter"),
+        Value("h", Spec((8, 64), FLOAT), "activation"),
+        Value("y", Spec((8, 64), FLOAT), "activation"),
+        Value("dh", Spec((8, 64), FLOAT), "gradient"),
+        Value("dw", Spec((32, 32), FLOAT), "gradient"),
     ),
     steps=(
         Step("MatMul_0", "MatMul", (0, 1), (2,), {}),
@@ -61,8 +62,8 @@ PLAN = Plan(
         Buffer("MatMul_0_grad", "workspace", 512, 11776, 3, 3),
     ),
     peak=12288,
-    load=11776,
-    adapted=0,
+    peak_live=11776,
+    scratch=0,
     peak_step=3,
 )
 EMPTY = Plan("keep", replace(PROGRAM, steps=(), outputs=()), (), 0, 0, 0, 0)
@@ -76,7 +77,7 @@ def test_regions_and_gaps_add_up_to_the_peak():
         ("gradients", "6.00 KiB", "50.0 %"),
         ("parameters", "4.00 KiB", "33.3 %"),
         ("inputs", "1.00 KiB", "8.3 %"),
-        ("gaps", "512 B", "4.2 %"),
+        ("fragmentation", "512 B", "4.2 %"),
         ("workspace", "512 B", "4.2 %"),
         ("peak", "12.0 KiB", "100.0 %"),
     )
@@ -84,7 +85,7 @@ def test_regions_and_gaps_add_up_to_the_peak():
 
 
 def test_what_kernels_take_outside_the_arena_is_said():
-    plan = replace(PLAN, adapted=100)
+    plan = replace(PLAN, scratch=100)
 
     assert memory.by_region(plan).footer.startswith("outside the arena: up to 100 B\nplanned,")
     assert memory.summary(plan).endswith("; outside the arena: up to 100 B")
@@ -157,7 +158,7 @@ def test_a_forward_program_has_one_line():
 def test_the_summary_says_where_and_of_what():
     assert memory.summary(PLAN) == (
         "peak 12.0 KiB at step 4/4 (MatMul_0 backward): gradients 6.00 KiB, parameters 4.00 KiB,"
-        " inputs 1.00 KiB, gaps 512 B, workspace 512 B"
+        " inputs 1.00 KiB, fragmentation 512 B, workspace 512 B"
     )
 
 

@@ -9,10 +9,10 @@ import onnx
 import pytest
 
 from gradtool import gradients
-from gradtool.conventions import CONVENTIONS
-from gradtool.exec import kernel
+from gradtool import kernels as kernel
+from gradtool.operators.conventions import CONVENTIONS
 from gradtool.reports import facts, operators
-from gradtool.reports.table import markdown
+from gradtool.text.table import markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 STANDARD = 28  # the page lists what the newest standard says

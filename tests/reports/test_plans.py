@@ -7,7 +7,7 @@ import json
 
 from training_programs import chain
 
-from gradtool.planning.keep import keep
+from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.recompute.late import late
 from gradtool.planning.schedule import replay
 from gradtool.reports import plans
@@ -18,8 +18,8 @@ BLIND = chain(4)  # of unknown cost
 PROGRAM = dataclasses.replace(
     BLIND, steps=tuple(dataclasses.replace(s, flops=1) for s in BLIND.steps)
 )
-KEPT = keep(PROGRAM)
-LESS = keep(replay(PROGRAM, late(PROGRAM, {1: "_mirror", 3: "_mirror"})), "mirror")
+KEPT = no_recompute(PROGRAM)
+LESS = no_recompute(replay(PROGRAM, late(PROGRAM, {1: "_mirror", 3: "_mirror"})), "mirror")
 ROWS = [Row("m.onnx", KEPT, 1000, 0), Row("m.onnx", LESS, 1000, 25)]
 
 
@@ -92,7 +92,7 @@ def test_several_models_close_with_what_is_counted():
 
 
 def test_operators_of_unknown_cost_are_counted_once_each():
-    blind = [Row("m", keep(BLIND), 0, None)]
+    blind = [Row("m", no_recompute(BLIND), 0, None)]
     line = "cost unknown, not in the FLOPs: MatMul (4), Mul (8), Sin (4)"
 
     assert plans.unknown_line(ROWS) == ""
@@ -117,7 +117,7 @@ def test_the_document_has_integers_and_sorted_sizes():
 def test_the_document_has_parts_where_they_are_asked_for():
     (plan,) = plans.plans_json(ROWS[:1], {}, by="phase")["plans"]
 
-    assert sum(plan["parts"].values()) == KEPT.load
+    assert sum(plan["parts"].values()) == KEPT.peak_live
     assert plan["activation_bytes"] == plans.activation_bytes(KEPT)
 
 

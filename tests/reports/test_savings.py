@@ -1,7 +1,7 @@
 """What keeping less of forward saves, as rows."""
 
-from gradtool.passes.savings import Saving
 from gradtool.reports import savings
+from gradtool.workloads.savings import Saving
 
 ROWS = (
     Saving("plain", 8192, 0, 20480, (), 0),
@@ -12,7 +12,7 @@ ROWS = (
 
 def test_each_step_is_a_row():
     assert savings.table(ROWS).rows == (
-        ("as differentiated", "8.00 KiB", "20.0 KiB", ""),
+        ("before", "8.00 KiB", "20.0 KiB", ""),
         ("masks", "4.00 KiB", "16.0 KiB", "LessOrEqual (2)"),
         ("hoisting", "1.00 KiB", "unknown", "ReduceSum (4), Shape (1), 2 sizes read elsewhere"),
     )

@@ -78,7 +78,7 @@ def least_during(graph: StepGraph, step: int) -> tuple[int, Mask]:
     alone = graph.fixed + graph.held[step]
     cut, run = least_around(graph, sides, step)
     found = (alone + cut, run)
-    for storage in graph.takes[step]:
+    for storage in graph.donates[step]:
         forced = sides.copy()
         forced[graph.closure(graph.readers[storage], backward=True)] = RUN
         if ((forced == RUN) & (sides == WAITS)).any():

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from gradtool.overwriting import write_after_read
 from gradtool.planning.flow import Integers, Mask
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
+from gradtool.program.overwriting import write_after_read
 
 
 class StepGraph:
     """Steps and storages by number; storages that are always alive are only counted, in `fixed`.
 
     `before` and `after` are the direct predecessors and successors of each step.  `reads` and
-    `writes` are the storages that a step touches, `work` the bytes of its workspace, `takes` the
+    `writes` are the storages that a step touches, `work` the bytes of its workspace, `donates` the
     storages one of which its first output (of `gain` bytes) may be written over.  Of each storage,
     `size` is in bytes, `maker` the step that computes it, `readers` those that read it, and
     `stays` whether it lives to the end.  All sizes and workspaces are multiples of `grain`.
@@ -40,13 +40,12 @@ class StepGraph:
         self.fixed = simulator.fixed
         self.reads = [local(roots) for roots in simulator.reads]
         self.writes = [local(roots) for roots in simulator.writes]
-        self.takes = [local(roots) for roots in simulator.takes]
+        self.donates = [local(roots) for roots in simulator.donates]
         self.work = simulator.work
         self.size = list(simulator.bytes.values())
-        first = zip(self.writes, self.takes, strict=True)
-        self.gain = [self.size[writes[0]] if takes else 0 for writes, takes in first]
+        self.gain = [simulator.bytes.get(target, 0) for target in simulator.targets]
         self.grain = math.gcd(*self.size, *self.work) or 1
-        self.stays = [root in simulator.pinned for root in number]
+        self.stays = [root in simulator.live_out for root in number]
         self.maker = [0] * len(number)
         readers: list[list[int]] = [[] for _ in number]
         for step in range(self.count):
@@ -68,7 +67,7 @@ class StepGraph:
         self.staying = np.array(self.stays, dtype=bool)
         self.pairs = _pairs(self.readers)
         self.edges = _pairs(self.after)
-        self.taken = _pairs(self.takes)
+        self.taken = _pairs(self.donates)
         self.works = np.array(self.work, dtype=np.int64)
         self.gains = np.array(self.gain, dtype=np.int64)
         touched = [(*r, *w) for r, w in zip(self.reads, self.writes, strict=True)]

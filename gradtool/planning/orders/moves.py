@@ -64,7 +64,7 @@ class Moves:
             if not graph.stays[storage] and not self.readers[storage] & waiting:
                 dead += graph.size[storage]
         room = self.room[step]
-        if any(not self.readers[storage] & waiting for storage in graph.takes[step]):
+        if any(not self.readers[storage] & waiting for storage in graph.donates[step]):
             room -= graph.gain[step]
         grown = self.left[step] - dead
         return (live - grown + room, live - grown) if self.backward else (live + room, live + grown)

@@ -15,7 +15,7 @@ class Cuts:
     """The instants after each forward step, in order; sizes in bytes.
 
     `steps` are the numbers of the forward steps, `made` the bytes computed up to each instant,
-    `crossing` the bytes computed before and read after it by forward steps, `across` the number of
+    `residuals` the bytes computed before and read after it by forward steps, `across` the number of
     storages that these are.  Parameters and graph inputs are there anyway and do not count.
     `lives` are storages with the instants from and up to which each crosses.
     """
@@ -23,7 +23,7 @@ class Cuts:
     program: Program
     steps: tuple[int, ...]
     made: tuple[int, ...]
-    crossing: tuple[int, ...]
+    residuals: tuple[int, ...]
     across: tuple[int, ...]
     lives: tuple[tuple[int, int, int], ...]
 
@@ -36,18 +36,18 @@ class Cuts:
         last = dict(born)
         for step in steps:
             for value in program.steps[step].reads:
-                root = program.root(value)
+                root = program.storage(value)
                 if root in last:
                     last[root] = place[step]
         size = {v: program.aligned(program.values[v].bytes) for v in born}
-        made, crossing, across = ([0] * (len(steps) + 1) for _ in range(3))
+        made, residuals, across = ([0] * (len(steps) + 1) for _ in range(3))
         lives = tuple((value, first, last[value]) for value, first in born.items())
         for value, first in born.items():
             made[first] += size[value]
-            for change, amount in ((crossing, size[value]), (across, 1)):
+            for change, amount in ((residuals, size[value]), (across, 1)):
                 change[first] += amount
                 change[last[value]] -= amount
-        sums = [tuple(accumulate(counts[:-1])) for counts in (made, crossing, across)]
+        sums = [tuple(accumulate(counts[:-1])) for counts in (made, residuals, across)]
         return cls(program, tuple(steps), sums[0], sums[1], sums[2], lives)
 
     def even(self, segments: int) -> list[int]:
@@ -77,7 +77,7 @@ class Cuts:
     def _cost(self, place: int, goal: float) -> tuple[bool, int, float, int]:
         distance = abs(self.made[place] - goal)
         crowded = self.across[place] != 1
-        return crowded, self.crossing[place], distance, place
+        return crowded, self.residuals[place], distance, place
 
     def _around(self, goal: float, reach: float) -> range:
         """The instants at which between `goal - reach` and `goal + reach` bytes are computed."""

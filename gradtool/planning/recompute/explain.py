@@ -12,7 +12,7 @@ from gradtool.planning.recompute.outcome import Work
 from gradtool.planning.schedule import Schedule, pruned
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Kind, Program, Stage
-from gradtool.text import suggest
+from gradtool.text.words import suggest
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ def explain(
     names: Mapping[str, int] = {datum.name: i for i, datum in enumerate(program.values)}
     if tensor not in names:
         raise UsageError(f"no value {tensor!r}{suggest(tensor, names)}")
-    root = program.root(names[tensor])
+    root = program.storage(names[tensor])
     producer = next((i for i, s in enumerate(program.steps) if root in s.writes), None)
     readers = tuple(
         Reader(step.name, step.op, step.stage, i)
         for i, step in enumerate(program.steps)
-        if any(program.root(v) == root for v in step.reads)
+        if any(program.storage(v) == root for v in step.reads)
     )
     last = last_reads(program).get(root)
     profile = Simulator(program).profile(range(len(program.steps)))
@@ -128,7 +128,7 @@ def _again(
         return None, "no step computes it: it is always alive"
     if program.steps[producer].stage != "forward":
         return None, "it is computed in backward"
-    if root in {program.root(v) for v in program.outputs}:
+    if root in {program.storage(v) for v in program.outputs}:
         return None, "it is an output: it stays to the end"
     if not program.steps[producer].recomputable:
         return None, Why.ONCE.value
@@ -145,7 +145,7 @@ def _rerun(program: Program, producer: int, first: int) -> Again:
     steps, held, waiting = {producer}, set[int](), [producer]
     while waiting:
         for value in program.steps[waiting.pop()].reads:
-            root = program.root(value)
+            root = program.storage(value)
             maker = makers.get(root)
             if maker is None or last[root] >= first or maker in steps:
                 continue

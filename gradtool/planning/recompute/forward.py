@@ -29,7 +29,7 @@ class ForwardGraph:
         self.reads: dict[int, tuple[int, ...]] = {}
         self.readers: dict[int, list[int]] = {}
         for index, step in enumerate(steps):
-            roots = dict.fromkeys(program.root(v) for v in step.reads)
+            roots = dict.fromkeys(program.storage(v) for v in step.reads)
             reads = tuple(r for r in roots if program.values[r].kind not in ("constant", "host"))
             if index in known:
                 self.reads[index] = reads
@@ -44,7 +44,7 @@ class ForwardGraph:
         for index, sources in self.sources.items():
             for source in sources:
                 self.targets[source].append(index)
-        results = {producer.get(program.root(v)) for v in program.outputs}
+        results = {producer.get(program.storage(v)) for v in program.outputs}
         self.ends = {i for i in self.forward if i in results or not self.targets[i]}
         specs = [datum.spec for datum in program.values]
         self.bytes = [0 if spec is None else spec.bytes for spec in specs]

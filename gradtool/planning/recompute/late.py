@@ -15,8 +15,8 @@ def late(program: Program, again: Mapping[int, str], held: Collection[int] = ())
     computed again first if it is in `again`; never what stays to the end anyway, nor the storages
     `held`.  A clone that nobody would read is not made.
     """
-    pinned = {program.root(v) for v in program.outputs} | set(held)
-    producer = {v: i for i in again for v in program.steps[i].writes if v not in pinned}
+    live_out = {program.storage(v) for v in program.outputs} | set(held)
+    producer = {v: i for i in again for v in program.steps[i].writes if v not in live_out}
     made: set[int] = set()
     order: list[int] = []
     suffixes: list[str] = []
@@ -46,7 +46,7 @@ def _needed(
                 continue
             made.add(step)
             waiting.append((step, True))
-        reads = dict.fromkeys(program.root(v) for v in program.steps[step].reads)
+        reads = dict.fromkeys(program.storage(v) for v in program.steps[step].reads)
         sources = dict.fromkeys(producer[r] for r in reads if r in producer)
         waiting.extend((s, False) for s in reversed(sources) if s not in made)
     return found

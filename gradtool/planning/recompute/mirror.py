@@ -108,33 +108,19 @@ def _refusal(step: Step, policy: Callable[[Step], bool], named: Marks) -> Why | 
 def _closed(graph: ForwardGraph, head: int, decided: set[int]) -> set[int]:
     """The steps whose decisions hang together with that about what `head` reads.
 
-    All forward readers of a value share the decision about its producer: from a reader the walk
-    goes forward to where the mirror path must end, and from there back.
+    All forward readers of a value share the decision about its producer.  What is read from such a
+    reader, up to where the mirror path must end, follows from that decision and needs no walk.
     """
     subgraph: set[int] = set()
-    seen: set[int] = set()
-    followed: set[int] = set()
-    back, ahead = [head], list[int]()
-    while back or ahead:
-        while ahead:
-            step = ahead.pop()
-            if step in seen or step in subgraph or step in decided:
-                continue
-            seen.add(step)
-            if step not in graph.may or step in graph.ends:
-                back.append(step)
-            else:
-                ahead.extend(graph.targets[step])
-        if back:
-            step = back.pop()
-            if step in subgraph or step in decided:
-                continue
-            subgraph.add(step)
-            back.extend(s for s in graph.sources[step] if s in graph.may)
-            for value in graph.reads[step]:
-                if value not in followed:
-                    followed.add(value)
-                    ahead.extend(graph.beside.get(value, ()))
+    waiting = [head]
+    while waiting:
+        step = waiting.pop()
+        if step in subgraph or step in decided:
+            continue
+        subgraph.add(step)
+        waiting.extend(s for s in graph.sources[step] if s in graph.may)
+        for value in graph.reads[step]:
+            waiting.extend(graph.beside.get(value, ()))
     return subgraph
 
 

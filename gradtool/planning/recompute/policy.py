@@ -13,10 +13,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from gradtool import toml
 from gradtool.errors import UsageError
 from gradtool.program import Program, Step
-from gradtool.text import some, suggest
+from gradtool.text import toml
+from gradtool.text.words import some, suggest
 
 
 def _operators(text: str) -> frozenset[str]:

@@ -75,7 +75,7 @@ def _segments(cuts: Cuts, instants: list[int]) -> Segments:
 
 def _notes(cuts: Cuts, instants: list[int]) -> list[str]:
     crowded = sum(cuts.across[p] != 1 for p in instants)
-    note = f"{crowded} of {len(instants)} cuts are no articulations: the fewest bytes cross there"
+    note = f"{crowded} of {len(instants)} checkpoints have more than one tensor"
     return [note] if crowded else []
 
 

@@ -17,7 +17,7 @@ from gradtool.planning.recompute.outcome import Outcome, outcome
 from gradtool.planning.schedule import RECOMPUTED, Schedule
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
-from gradtool.text import some, suggest
+from gradtool.text.words import some, suggest
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Segments:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class Residuals:
     """A value that later segments read and that is no checkpoint; its size in bytes."""
 
     value: str
@@ -47,14 +47,14 @@ class Segmented:
     """What segments come to.
 
     `ends` are the steps that the segments end with, `checkpoints` the values held there, and
-    `crossing` those that are held as well because a later step reads them: better checkpoints
+    `residuals` those that are held as well because a later step reads them: better checkpoints
     would remove these.  What comes after the last checkpoint is not computed again.
     """
 
     outcome: Outcome
     ends: tuple[int, ...]
     checkpoints: tuple[str, ...]
-    crossing: tuple[Crossing, ...]
+    residuals: tuple[Residuals, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -84,8 +84,8 @@ def segmented(simulator: Simulator, segments: Segments, notes: Sequence[str] = (
     program, meant = simulator.program, set(segments.checkpoints)
     segment = segment_of(program, segments.ends)
     held = held_values(program, segment)
-    crossing = tuple(
-        Crossing(program.values[v].name, program.aligned(program.values[v].bytes), number)
+    residuals = tuple(
+        Residuals(program.values[v].name, program.aligned(program.values[v].bytes), number)
         for step, number in segment.items()
         for v in program.steps[step].writes
         if v in held and v not in meant
@@ -94,7 +94,7 @@ def segmented(simulator: Simulator, segments: Segments, notes: Sequence[str] = (
         outcome=outcome(simulator, schedule_of(program, segments)),
         ends=segments.ends,
         checkpoints=tuple(program.values[v].name for v in segments.checkpoints),
-        crossing=crossing,
+        residuals=residuals,
         notes=tuple(notes),
     )
 
@@ -131,7 +131,7 @@ def held_values(program: Program, segment: dict[int, int]) -> set[int]:
     held = set()
     for index, step in enumerate(program.steps):
         if step.stage == "forward":
-            roots = {program.root(v) for v in step.reads}
+            roots = {program.storage(v) for v in step.reads}
             held |= {r for r in roots if r in makers and segment[makers[r]] != segment.get(index)}
     return held
 
@@ -143,7 +143,7 @@ def _forward_value(program: Program, makers: dict[int, int], name: str) -> int:
         forward = (program.values[v].name for v, i in makers.items()
                    if program.steps[i].stage == "forward")  # fmt: skip
         raise UsageError(f"checkpoint {name!r} does not exist{suggest(name, forward)}")
-    root = program.root(numbers[0])
+    root = program.storage(numbers[0])
     maker = makers.get(root)
     if maker is None or program.steps[maker].stage != "forward":
         raise UsageError(
@@ -162,11 +162,11 @@ def _on_path(program: Program) -> set[int]:
     """The steps that the loss depends on; without a loss, that any output does."""
     makers = {v: i for i, step in enumerate(program.steps) for v in step.writes}
     results = program.outputs if program.loss is None else (program.loss,)
-    waiting = [makers[r] for v in results if (r := program.root(v)) in makers]
+    waiting = [makers[r] for v in results if (r := program.storage(v)) in makers]
     found = set(waiting)
     while waiting:
         for value in program.steps[waiting.pop()].reads:
-            source = makers.get(program.root(value))
+            source = makers.get(program.storage(value))
             if source is not None and source not in found:
                 found.add(source)
                 waiting.append(source)
@@ -175,7 +175,7 @@ def _on_path(program: Program) -> set[int]:
 
 def crossing_line(found: Segmented) -> str | None:
     """One line that lists what crosses segments without being a checkpoint, if anything does."""
-    if not found.crossing:
+    if not found.residuals:
         return None
-    names = some(c.value for c in found.crossing)
+    names = some(c.value for c in found.residuals)
     return f"held beside the checkpoints: {names} (better checkpoints would remove these)"

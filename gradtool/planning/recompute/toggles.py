@@ -40,13 +40,13 @@ class Toggles:
                 self.touches.setdefault(root, []).append((position, False))
             for root in simulator.writes[step]:
                 self.touches.setdefault(root, []).append((position, True))
-            if simulator.takes[step]:
-                for root in (self._target(position), *simulator.takes[step]):
+            if simulator.donates[step]:
+                for root in (simulator.targets[step], *simulator.donates[step]):
                     self.beside.setdefault(root, []).append(position)
         for root in self.touches:
             self._enter(root)
         for position, step in enumerate(self.order):
-            if simulator.takes[step]:
+            if simulator.donates[step]:
                 self._weigh(position)
 
     def toggle(self, group: int) -> None:
@@ -75,7 +75,7 @@ class Toggles:
 
     def _enter(self, root: int) -> None:
         """Find when each instance of a storage is alive."""
-        pinned = root in self.simulator.pinned
+        live_out = root in self.simulator.live_out
         spans: list[list[int]] = []
         used: list[bool] = []
         for position, writes in self.touches[root]:
@@ -83,10 +83,10 @@ class Toggles:
                 continue
             if not writes:
                 spans[-1][1], used[-1] = position, True
-            elif not (pinned and spans):
+            elif not (live_out and spans):
                 spans.append([position, position])
                 used.append(root not in self.simulator.read)
-        if pinned:
+        if live_out:
             spans[-1][1], used[-1] = len(self.order) - 1, True
         size = self.simulator.bytes[root]
         self.spans[root] = [
@@ -102,16 +102,11 @@ class Toggles:
         step = self.order[position]
         self.extra[position] = ABSENT
         if self.present[position]:
-            sources = self.simulator.takes[step]
+            sources = self.simulator.donates[step]
             dies = any(last == position for r in sources for _, last, _ in self.spans[r])
             shared = self._size_written(position) if dies else 0
             self.extra[position] = self.simulator.work[step] - shared
 
     def _size_written(self, position: int) -> int:
-        spans = self.spans.get(self._target(position), ())
+        spans = self.spans.get(self.simulator.targets[self.order[position]], ())
         return next((size for first, _, size in spans if first == position), 0)
-
-    def _target(self, position: int) -> int:
-        """The storage of the first output, -1 if that is absent."""
-        outputs = self.simulator.program.steps[self.order[position]].outputs
-        return -1 if not outputs or outputs[0] is None else outputs[0]

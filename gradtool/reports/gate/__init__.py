@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from gradtool.check.sentences import GateRun
 from gradtool.reports.gate.gate_json import gate_json
 from gradtool.reports.gate.github import github
 from gradtool.reports.gate.junit import junit
 from gradtool.reports.gate.page import page
-from gradtool.reports.gate.run import GateRun
 from gradtool.reports.gate.sarif import sarif
-from gradtool.reports.text import json_text
+from gradtool.text.names import json_text
 
 RENDERERS: Mapping[str, Callable[[GateRun], str]] = MappingProxyType(
     {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradtool.check.sentences import GateRun
 from gradtool.check.verdicts import Judged
-from gradtool.reports.gate.run import GateRun
 
 SCHEMA_VERSION = 1
 

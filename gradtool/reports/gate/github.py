@@ -6,9 +6,9 @@ message, `:` and `,` in properties too.
 
 from __future__ import annotations
 
+from gradtool.check.sentences import GateRun, culprits, explanation
 from gradtool.check.verdicts import Judged
-from gradtool.reports.gate.run import GateRun, culprits, explanation
-from gradtool.reports.text import escape, shorten
+from gradtool.text.names import escape, shorten
 
 MOST_CHARACTERS = 4000  # of a message
 

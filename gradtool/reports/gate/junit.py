@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+from gradtool.check.sentences import GateRun, culprits, explanation
 from gradtool.check.verdicts import Judged
-from gradtool.reports.gate.run import GateRun, culprits, explanation
-from gradtool.reports.text import escape
+from gradtool.text.names import escape
 
 SUITE = "gradtool check"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gradtool.reports.gate.run import GateRun, explanation, headline
+from gradtool.check.sentences import GateRun, explanation, headline
 from gradtool.reports.gate.tables import grown_table, verdict_table
-from gradtool.reports.table import markdown
-from gradtool.reports.text import escape
+from gradtool.text.names import escape
+from gradtool.text.table import markdown
 
 MOST_BYTES = 900_000  # a job summary holds 1 MiB
 

@@ -9,10 +9,10 @@ import hashlib
 from typing import Any
 from urllib.parse import quote
 
-from gradtool import __version__
+from gradtool.check.sentences import GateRun, culprits, explanation
 from gradtool.check.verdicts import FAILED, Judged
-from gradtool.reports.gate.run import GateRun, culprits, explanation
-from gradtool.reports.text import escape
+from gradtool.text.names import escape
+from gradtool.text.version import VERSION
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 RULES = {
@@ -34,7 +34,7 @@ def sarif(gate: GateRun) -> dict[str, Any]:
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {"driver": {"name": "gradtool", "version": __version__, "rules": rules}},
+                "tool": {"driver": {"name": "gradtool", "version": VERSION, "rules": rules}},
                 "results": [_result(gate, judged) for judged in gate.failed],
                 "columnKind": "unicodeCodePoints",
             }

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gradtool.check.cases import Case
+from gradtool.check.sentences import LONGEST, SHOWN, change, deciding
 from gradtool.check.thresholds import format_amount
 from gradtool.check.verdicts import Judged
-from gradtool.reports.gate.run import LONGEST, SHOWN, change, deciding
-from gradtool.reports.table import Column, Table
-from gradtool.reports.text import shorten
+from gradtool.text.names import shorten
+from gradtool.text.table import Column, Table
 
 SHOUTED = ("grew", "over limit", "error")  # in capitals: colour is never the only signal
 

@@ -30,7 +30,7 @@ def test_bytes_made_and_crossing_worked_by_hand():
 
     assert cuts.steps == (0, 1, 2, 3, 4)
     assert cuts.made == (64, 192, 256, 320, 384)
-    assert cuts.crossing == (64, 192, 128, 64, 0)
+    assert cuts.residuals == (64, 192, 128, 64, 0)
     assert cuts.across == (1, 2, 2, 1, 0)
 
 
@@ -45,7 +45,7 @@ def test_an_articulation_is_preferred_although_fewer_bytes_cross_elsewhere():
     """Only d cuts in the middle, with 192 bytes; after c two values cross, with 128."""
     cuts = Cuts.of(skip(b=32, d=48, e=64))
 
-    assert cuts.crossing[2:4] == (128, 192)
+    assert cuts.residuals[2:4] == (128, 192)
     assert cuts.even(2) == [3]
 
 
@@ -57,7 +57,7 @@ def test_without_an_articulation_the_fewest_bytes_cross():
     )  # fmt: skip
     cuts = Cuts.of(made)
 
-    assert cuts.crossing[1:5] == (192, 192, 128, 128)
+    assert cuts.residuals[1:5] == (192, 192, 128, 128)
     assert cuts.even(2) == [3]
     assert [made.values[v].name for v in cuts.values([3])] == ["c", "d"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from echo import Echo
 from graphs import parse
@@ -9,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import program
 from random_programs import ONE, TWO
-from training_programs import training_programs
+from training_programs import backward_from, training_programs
 
 import gradtool as gt
-from gradtool.flatten import flatten
 from gradtool.planning.recompute.mirror import Why, decide
 from gradtool.planning.recompute.policy import POLICIES, Policy, marks
+from gradtool.program.flatten import flatten
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 MIRROR = POLICIES["mirror"]
@@ -193,6 +195,32 @@ def test_the_decision_is_that_of_the_algorithm_told_literally(drawn, heavy):
     decision = decide(drawn, policy)
 
     assert {n for n, yes in decision.marks.items() if yes} == Echo(drawn, policy).mirrored()
+
+
+def branches(seed):
+    """A graph of few sizes, whose steps share what they read, and some backward readers."""
+    draw = random.Random(seed)  # noqa: S311 - a sample
+    names, sizes, steps = ["x", "u"], {"x": 16, "u": 32}, []
+    for index in range(draw.randint(3, 11)):
+        op = draw.choice(("Tanh", "Tanh", "Exp", "Add", "Mul", "MatMul"))
+        reads = draw.choices(names[-4:], k=1 if op in {"Tanh", "Exp"} else 2)
+        names.append(f"v{index}")
+        sizes[names[-1]] = draw.choice((16, 16, 32, 48))
+        steps.append(f"v{index} = {op} {' '.join(reads)}")
+    forward = len(steps)
+    steps += [f"g{i} = Neg {draw.choice(names)}" for i in range(draw.randint(1, 5))]
+    ends = [f"g{i}" for i in range(len(steps) - forward)] + [names[-1]] * draw.randint(0, 1)
+    made = program(*steps, outputs=" ".join(ends), inputs="x u", sizes=sizes)
+    return backward_from(made, forward)
+
+
+def test_the_decision_is_that_of_the_algorithm_told_literally_where_values_are_shared():
+    for seed in range(400):
+        made = branches(seed)
+
+        assert {n for n, yes in decide(made, MIRROR).marks.items() if yes} == Echo(
+            made, MIRROR
+        ).mirrored(), seed
 
 
 @settings(max_examples=100, **EXAMPLES)

@@ -14,15 +14,15 @@ from training_programs import backward_from, chain, run, training_programs
 import gradtool as gt
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
-from gradtool.exec.run import parameters_of
-from gradtool.flatten import flatten
-from gradtool.planning.keep import keep
+from gradtool.exec.parameters import parameters_of
+from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.recompute.late import late
 from gradtool.planning.recompute.mirror import decide
 from gradtool.planning.recompute.mirrored import mirrored
 from gradtool.planning.recompute.policy import POLICIES
 from gradtool.planning.schedule import replay
 from gradtool.planning.simulate import Simulator
+from gradtool.program.flatten import flatten
 
 SAMPLES = Path(__file__).resolve().parents[3] / "samples"
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
@@ -31,7 +31,7 @@ MIRROR = POLICIES["mirror"]
 
 def step(model, made, feeds):
     """The bytes of the outputs of a program of a model."""
-    executor = Executor(keep(made), open_device("cpu"), parameters_of(model))
+    executor = Executor(no_recompute(made), open_device("cpu"), parameters_of(model))
     for value, array in feeds.items():
         executor.set_input(value, array)
     executor.step()
@@ -81,7 +81,7 @@ def test_a_mirrored_program_computes_the_same_bits_at_the_peak_that_was_planned(
         after = replay(drawn, result.schedule)
         with np.errstate(all="ignore"):
             assert run(after) == run(drawn)
-        assert keep(after).load == result.peak <= keep(drawn).load
+        assert no_recompute(after).peak_live == result.peak <= no_recompute(drawn).peak_live
         assert all(drawn.steps[s].recomputable for s in result.schedule.recomputed)
 
 
@@ -94,7 +94,7 @@ def test_samples_are_mirrored_bit_for_bit(name):
     after = replay(before, result.outcome.schedule)
 
     assert bool(result.applied) == result.outcome.is_better
-    assert keep(after).load == result.outcome.peak <= result.outcome.keep_peak
+    assert no_recompute(after).peak_live == result.outcome.peak <= result.outcome.keep_peak
     assert step(model, after, feeds) == step(model, before, feeds)
 
 

@@ -7,9 +7,9 @@ from programs import program
 from training_programs import chain
 
 from gradtool.errors import UsageError
-from gradtool.exec.kernel import kernels
-from gradtool.families import full_name
-from gradtool.functions import DOMAIN
+from gradtool.graph.composites import DOMAIN
+from gradtool.graph.families import full_name
+from gradtool.kernels import kernels
 from gradtool.planning.recompute.policy import (
     ELEMENTWISE,
     HEAVY,

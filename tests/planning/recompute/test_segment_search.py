@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from programs import program
 from training_programs import backward_from, chain, training_programs
 
-from gradtool.planning.keep import keep
+from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.recompute.cuts import Cuts
 from gradtool.planning.recompute.segment_search import (
     best_segments,
@@ -32,7 +32,7 @@ def test_a_chain_of_n_layers_is_planned_in_about_twice_the_root_of_n():
     assert found.notes == ()
 
 
-def test_a_net_without_articulations_says_so():
+def test_a_net_whose_cuts_hold_several_tensors_says_so():
     steps = ["a0 = Exp x", "b0 = Neg x"]
     for i in range(1, 9):
         steps += [f"a{i} = Exp a{i - 1}", f"b{i} = Neg b{i - 1}"]
@@ -42,7 +42,7 @@ def test_a_net_without_articulations_says_so():
     made = backward_from(program(*steps, outputs="g0"), forward)
     found = sqrt_segments(made)
 
-    assert found.notes[0].endswith("cuts are no articulations: the fewest bytes cross there")
+    assert found.notes[0].endswith("checkpoints have more than one tensor")
     assert len(found.checkpoints) > len(found.ends)
 
 
@@ -72,9 +72,9 @@ def test_segments_that_lower_nothing_are_not_computed_again():
 def test_figures_are_those_of_the_plan_and_the_best_is_never_worse_than_keeping(drawn):
     best, root = best_segments(drawn), sqrt_segments(drawn)
 
-    assert best.outcome.peak <= best.outcome.keep_peak == keep(drawn).load
+    assert best.outcome.peak <= best.outcome.keep_peak == no_recompute(drawn).peak_live
     for found in (best, root):
-        assert keep(replay(drawn, found.outcome.schedule)).load == found.outcome.peak
+        assert no_recompute(replay(drawn, found.outcome.schedule)).peak_live == found.outcome.peak
 
 
 def test_schedules_of_segments_grow_in_number_and_run_every_step():

@@ -12,7 +12,7 @@ from programs import program
 from training_programs import backward_from, chain, run, training_programs
 
 from gradtool.errors import UsageError
-from gradtool.planning.keep import keep
+from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.recompute.segments import checkpointed, crossing_line
 from gradtool.planning.schedule import replay
 from gradtool.planning.simulate import Simulator
@@ -41,7 +41,7 @@ def test_two_segments_and_a_tail_worked_by_hand():
         "h1_recompute_0", "g1", "g0",
     ]  # fmt: skip
     assert found.checkpoints == ("h2", "h4")
-    assert found.crossing == ()
+    assert found.residuals == ()
     assert found.outcome.peak == Simulator(made).peak(found.outcome.schedule.order)
 
 
@@ -54,7 +54,7 @@ def test_the_order_in_which_checkpoints_are_named_does_not_matter():
 def test_what_crosses_a_segment_without_being_a_checkpoint_is_held_and_listed():
     found = checkpointed(SKIP, ["c"])
 
-    assert [(c.value, c.bytes, c.segment) for c in found.crossing] == [("a", 64, 0)]
+    assert [(c.value, c.bytes, c.segment) for c in found.residuals] == [("a", 64, 0)]
     assert crossing_line(found) == (
         "held beside the checkpoints: a (better checkpoints would remove these)"
     )
@@ -111,7 +111,7 @@ def test_any_checkpoints_leave_every_bit_and_the_planned_peak_is_that_of_the_pla
     found = checkpointed(drawn, [drawn.steps[i].name for i in sorted(ends)])
     after = replay(drawn, found.outcome.schedule)
 
-    assert keep(after).load == found.outcome.peak
+    assert no_recompute(after).peak_live == found.outcome.peak
     with np.errstate(all="ignore"):
         assert run(after) == run(drawn)
     last = max(ends)

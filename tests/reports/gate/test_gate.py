@@ -12,11 +12,11 @@ import pytest
 from gates import HOSTILE, failing, gate, passing
 from rich.console import Console
 
+from gradtool.check.sentences import change, culprits, explanation, headline
 from gradtool.check.verdicts import FAILED
 from gradtool.reports.gate import RENDERERS
-from gradtool.reports.gate.run import change, culprits, explanation, headline
 from gradtool.reports.gate.tables import grown_table, verdict_table
-from gradtool.reports.table import render
+from gradtool.text.table import render
 
 BIDI = re.compile("[\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 names = pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))

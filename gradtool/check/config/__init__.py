@@ -1,0 +1,8 @@
+"""The configuration of a repository: `[tool.gradtool]` as typed cases."""
+
+from __future__ import annotations
+
+from gradtool.check.config.files import find
+from gradtool.check.config.settings import Config, load
+
+__all__ = ["Config", "find", "load"]

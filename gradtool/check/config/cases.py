@@ -1,0 +1,138 @@
+"""A `[[case]]` table as cases: one for each combination of the sizes in its lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from gradtool.check.cases import Case
+from gradtool.check.config.plans import plan_of
+from gradtool.check.config.tables import Table, is_size
+from gradtool.check.thresholds import Threshold, parse_amount, parse_threshold
+from gradtool.comparison.metrics import METRICS, metric_named
+from gradtool.errors import UsageError
+from gradtool.workloads.options import GradOptions, options_of
+
+GRADIENT = {option.key: option for option in options_of(GradOptions).values()}
+FLAGS = tuple(key for key, option in GRADIENT.items() if option.kind == "flag")
+CHOICES = tuple(key for key, option in GRADIENT.items() if option.kind == "choice")
+TEXTS = tuple(key for key, o in GRADIENT.items() if o.kind == "texts" and key != "labels")
+KEYS = ("name", "model", "dims", "shapes", "batch", "plan", "limit", "fail-on", *GRADIENT)
+LONGEST = 100  # characters of the name of a case
+
+
+def cases_of(
+    found: object, path: Path, number: int, line: int, rules: Sequence[Threshold]
+) -> Iterator[Case]:
+    """The cases of the table that is the `number`-th of the configuration at `path`.
+
+    `rules` are those of a table that has none.
+
+    Raises:
+        UsageError: naming file, case and key of the first mistake.
+    """
+    table = Table(found, f"{path}: case {number}", KEYS)
+    if "model" not in table:
+        raise UsageError(f"{table.where}: has no model: write model = 'FILE.onnx'")
+    model = table.text("model", "")
+    name = _name(table, model)
+    table.where = f"{path}: case {name!r}"
+    sizes = _dims(table)
+    base = Case(
+        name=name,
+        group=name,
+        model=model,
+        folder=path.parent,
+        plan=plan_of(table),
+        shapes=_shapes(table),
+        batch=table.size("batch"),
+        gradient=_gradient(table),
+        limit=_limits(table),
+        fail_on=thresholds(table, rules),
+        line=line,
+    )
+    listed = [name for name, choices in sizes.items() if len(choices) > 1]
+    for combination in product(*sizes.values()):
+        dims = dict(zip(sizes, combination, strict=True))
+        said = ",".join(f"{symbol}={dims[symbol]}" for symbol in listed)
+        yield replace(base, name=f"{name}[{said}]" if said else name, dims=dims)
+
+
+def thresholds(table: Table, default: Sequence[Threshold]) -> tuple[Threshold, ...]:
+    """The rules under `fail-on`, or the default where there is no such key."""
+    if "fail-on" not in table:
+        return tuple(default)
+    try:
+        return tuple(parse_threshold(text) for text in table.texts("fail-on"))
+    except UsageError as error:
+        raise UsageError(f"{table.where}: fail-on: {error}") from error
+
+
+def _name(table: Table, model: str) -> str:
+    name = table.text("name", Path(model).stem or model)
+    if not name.isprintable() or len(name) > LONGEST:
+        table.refuse("name", f"at most {LONGEST} characters, all of them printable")
+    return name
+
+
+def _dims(table: Table) -> dict[str, list[int]]:
+    """The sizes of each symbol: one, or several of which each makes a case."""
+    dims, found = table.named("dims"), {}
+    for symbol, given in dims.found.items():
+        sizes = given if isinstance(given, list) else [given]
+        if not sizes or not all(map(is_size, sizes)) or len(set(sizes)) < len(sizes):
+            dims.refuse(symbol, "a positive whole number, or a list of different ones")
+        found[symbol] = sizes
+    return found
+
+
+def _shapes(table: Table) -> dict[str, tuple[int, ...]]:
+    from gradtool.io.dims import parse_shape
+
+    shapes, found = table.named("shapes"), {}
+    for name, given in shapes.found.items():
+        if isinstance(given, list) and all(map(is_size, given)):
+            found[name] = tuple(given)
+            continue
+        try:
+            found[name] = parse_shape(f"{name}={given if isinstance(given, str) else ''}")[1]
+        except UsageError:
+            shapes.refuse(name, "sizes, as in '32x3x224x224'")
+    return found
+
+
+def _gradient(table: Table) -> dict[str, Any]:
+    """Arguments of `gradtool.grad`: those that are given."""
+    found: dict[str, Any] = {}
+    for key in FLAGS:
+        if table.flag(key):
+            found[GRADIENT[key].name] = True
+    for key in TEXTS:
+        if key in table:
+            found[GRADIENT[key].name] = list(table.texts(key))
+    for key in CHOICES:
+        if key in table:
+            option = GRADIENT[key]
+            found[option.name] = table.choice(key, option.choices, option.default)
+    if isinstance(table.found.get("labels"), dict):
+        labels = table.named("labels")
+        found["labels"] = {output: labels.text(output, "") for output in labels.found}
+    elif "labels" in table:
+        found["labels"] = table.text("labels", "")
+    return found
+
+
+def _limits(table: Table) -> dict[str, int]:
+    limit, found = table.named("limit"), {}
+    for key, given in limit.found.items():
+        metric = metric_named(key, limit.where)
+        if not is_size(given, 0) and not isinstance(given, str):
+            limit.refuse(key, f"a number of {METRICS[metric].unit}")
+        try:
+            found[metric] = parse_amount(metric, given)
+        except UsageError as error:
+            raise UsageError(f"{limit.where}: {key}: {error}") from error
+    return found

@@ -1,0 +1,107 @@
+"""How a command is called: its own flags, and those of `gradtool`, which go before and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from gradtool.commands.output import Reporter
+from gradtool.commands.together import Said, refuse
+from gradtool.errors import UsageError
+
+WIDEST = 100  # columns of a page of help
+EPILOG = "-v, -q, --color, --config and --no-config go here too: see gradtool --help."
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a command line says beside the options of its command.
+
+    `given` are the parameters that are there, by name, whatever their value.
+    """
+
+    reporter: Reporter
+    config: str | None = None
+    no_config: bool = False
+    given: frozenset[str] = frozenset()
+
+
+def everywhere(*, hidden: bool = False) -> list[click.Option]:
+    """The flags that go before a command and after it."""
+    return [
+        click.Option(["--color"], type=click.Choice(["auto", "always", "never"]), default="auto",
+                     show_default=True, help="When to colour the output.", hidden=hidden),
+        click.Option(["--config"], metavar="FILE", type=click.Path(readable=False), hidden=hidden,
+                     help="The configuration; default: gradtool.toml or pyproject.toml of this "
+                          "folder, or above."),
+        click.Option(["--no-config"], is_flag=True, help="Take no configuration.", hidden=hidden),
+        click.Option(["-v", "--verbose"], count=True, hidden=hidden,
+                     help="Say more; a bug then shows its traceback."),
+        click.Option(["-q", "--quiet"], is_flag=True, hidden=hidden,
+                     help="Print results and errors only."),
+    ]  # fmt: skip
+
+
+class Command(click.Command):
+    """A command whose function takes a `Call`, then its options by name."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        settings["context_settings"] = {"max_content_width": WIDEST}
+        super().__init__(*arguments, **{"epilog": EPILOG, **settings})
+        self.params += everywhere(hidden=True)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        assert self.callback is not None  # noqa: S101 - click calls it optional
+        call = _call(ctx)
+        options = {n: value for n, value in ctx.params.items() if n not in _EVERYWHERE}
+        refuse(
+            self.name or "",
+            Said(options, call.given),
+            {p.name or "": _flag(p) for p in self.params},
+        )
+        return ctx.invoke(self.callback, call, **options)
+
+
+_EVERYWHERE = tuple(option.name or "" for option in everywhere())
+
+
+def as_command(name: str) -> Callable[[Callable[..., Any]], Command]:
+    """A function as the command of a name."""
+    return click.command(name, cls=Command)
+
+
+def _call(ctx: click.Context) -> Call:
+    """What was said before and after the command; of two values the later one."""
+    said: dict[str, Any] = {"verbose": 0}
+    for place in filter(None, (ctx.parent, ctx)):
+        for name in _EVERYWHERE:
+            if name == "verbose":
+                said[name] += place.params[name]
+            elif name not in said or _is_given(place, name):
+                said[name] = place.params[name]
+    for first, second in (("config", "no_config"), ("quiet", "verbose")):
+        if said[first] and said[second]:
+            flags = (f"--{name.replace('_', '-')}" for name in (first, second))
+            raise UsageError(f"{' and '.join(flags)} do not go together")
+    reporter = Reporter(said["color"], said["quiet"], said["verbose"])
+    given = {p.name for p in ctx.command.params if p.name and _is_given(ctx, p.name)}
+    given |= {"config"} if said["config"] is not None else set()
+    return Call(reporter, said["config"], said["no_config"], frozenset(given))
+
+
+def _flag(parameter: click.Parameter) -> str:
+    """What people call a parameter."""
+    is_option = isinstance(parameter, click.Option)
+    return parameter.opts[0] if is_option else parameter.human_readable_name.strip("[].")
+
+
+def _is_given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) not in (
+        None,
+        ParameterSource.DEFAULT,
+        ParameterSource.DEFAULT_MAP,
+    )

@@ -1,0 +1,107 @@
+"""A command line run: what it came to as an exit code, and what went wrong as one line."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import click
+
+from gradtool.commands.group import Passed, group
+from gradtool.errors import GradtoolError
+from gradtool.graph.blame import NodeFailed
+
+
+def run(given: list[str]) -> int:
+    """The exit code of one command; see `gradtool.errors` for the table."""
+    try:
+        with _no_collector():
+            outcome = group.main(given, prog_name="gradtool", standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except Passed as passed:
+        return _explain(passed.__cause__ or passed, given)
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a bug too is one line and a code
+        return _explain(error, given)
+    return outcome if isinstance(outcome, int) else 0
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    """Without Python's search for cyclic garbage.
+
+    A graph is one web of cycles that lives as long as the command: searching it finds nothing,
+    and takes as long as the work itself.
+    """
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
+
+
+def _explain(error: BaseException, given: list[str]) -> int:
+    """Say what went wrong in one line, and return the exit code."""
+    match error:
+        case GradtoolError():
+            if isinstance(error, NodeFailed):
+                _trace(error, given)
+            _say(str(error))
+            return error.exit_code
+        case KeyboardInterrupt() | click.exceptions.Abort():
+            _say("interrupted")
+            return 130
+        case click.ClickException():
+            context = getattr(error, "ctx", None)
+            hint = f" (see {context.command_path} --help)" if context else ""
+            _say(f"{error.format_message().rstrip('.')}{hint}")
+            return 2
+        case BrokenPipeError():
+            _drop_stdout()
+            return 0
+        case OSError(errno=int()):
+            _drop_stdout()
+            where = f"{error.filename}: " if error.filename else ""
+            _say(f"{where}{error.strerror or error}")
+            return 2
+        case MemoryError():
+            _say("out of memory")
+            return 4
+    return _bug(error, given)
+
+
+def _trace(error: BaseException | None, given: list[str]) -> None:
+    """Show where an error comes from, to those who ask for more."""
+    verbose = any(a == "--verbose" or (a.startswith("-v") and set(a[1:]) == {"v"}) for a in given)
+    if verbose and error is not None:
+        import traceback
+
+        traceback.print_exception(error)
+
+
+def _bug(error: BaseException, given: list[str]) -> int:
+    _trace(error, given)
+    detail = " ".join(str(error).split())[:200]
+    _say(
+        f"a bug in gradtool: {type(error).__name__}: {detail}; please report it with the command "
+        "and the model (gradtool -v shows more)"
+    )
+    return 70
+
+
+def _say(message: str) -> None:
+    """One line on stderr; names from files cannot reach the terminal as control sequences."""
+    from gradtool.text.names import escape
+
+    click.echo(f"gradtool: {escape(' '.join(message.split()))}", err=True)
+
+
+def _drop_stdout() -> None:
+    """Nobody takes what is left in the buffer: do not fail once more on the way out."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

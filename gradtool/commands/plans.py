@@ -1,0 +1,99 @@
+"""A model planned in one way or several, and what is printed of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from gradtool.commands.models import expand
+
+if TYPE_CHECKING:
+    from gradtool.commands.output import Reporter
+    from gradtool.commands.workloads import Opened
+    from gradtool.reports.plans import Row
+    from gradtool.workloads.plans import Planned, Strategy
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Plans:
+    """The plans of a model, the first of which keeps everything."""
+
+    opened: Opened
+    found: tuple[Planned, ...]
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """Each beside keeping everything."""
+        from gradtool.reports.plans import Row
+        from gradtool.workloads.plans import extra_flops, total_flops
+
+        name, kept = self.opened.name, self.opened.work.kept
+        flops = total_flops(kept.program)
+        return [
+            Row(name, each.plan, flops, extra_flops(each.plan, kept), proof=each.proof)
+            for each in self.found
+        ]
+
+    def notes(self, *, verbose: bool) -> list[str]:
+        """What is to be said of them; with `verbose`, also how they were found."""
+        return [
+            line
+            for each in self.found
+            for line in (*each.notes, *(each.details if verbose else ()))
+        ]
+
+    def document(self) -> dict[str, Any]:
+        """The plans for machines."""
+        from gradtool.reports.plans import plans_json
+
+        document = plans_json(self.rows, self.opened.dims, self.notes(verbose=True))
+        return {"schema_version": SCHEMA_VERSION, **document}
+
+
+def plan(reporter: Reporter, opened: Opened, strategies: Iterable[Strategy]) -> Plans:
+    """The plans of a model, one for each strategy."""
+    chosen, found = list(strategies), []
+    with reporter.bar(f"planning {opened.name}", total=len(chosen)) as shown:
+        for strategy in chosen:
+            found.append(strategy(opened.work))
+            shown.advance()
+    return Plans(opened, tuple(found))
+
+
+def show(reporter: Reporter, plans: Plans, form: str, written: Mapping[str, int]) -> None:
+    """Print plans, their notes, and the files that were `written`, with the bytes of each."""
+    from gradtool.reports.plans import plans_table
+    from gradtool.text.units import format_bytes
+
+    reporter.table(plans_table([plans.rows]), form)
+    for note in plans.notes(verbose=reporter.verbose > 0):
+        reporter.remark(note, form)
+    for path, size in written.items():
+        reporter.remark(f"wrote {path} ({format_bytes(size)})", form)
+
+
+def explain(reporter: Reporter, opened: Opened, strategy: Strategy, tensor: str, form: str) -> None:
+    """Say why a value is kept or computed again, and what computing it again would cost."""
+    from gradtool.planning.recompute.explain import explain as facts_of
+    from gradtool.reports import explanation
+
+    (found,) = plan(reporter, opened, [strategy]).found
+    facts = facts_of(opened.work.program, tensor, decision=found.decision, schedule=found.schedule)
+    if form == "json":
+        reporter.json(explanation.document(facts))
+        return
+    for line in explanation.lines(facts):
+        reporter.line(line)
+
+
+def checkpoint_names(given: Sequence[str]) -> list[str]:
+    """The values that `--checkpoints a,b` or `@file` names; a line of a file is one name."""
+    names: list[str] = []
+    for text in given:
+        found = expand([text])
+        names += found if text.startswith("@") else [n.strip() for n in text.split(",")]
+    return [name for name in names if name]

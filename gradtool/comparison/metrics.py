@@ -1,0 +1,158 @@
+"""What the gate knows of a planned step: its metrics, and the tensors and operators behind them.
+
+All numbers are whole and the same on every machine, but for those that are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from gradtool.errors import UsageError
+from gradtool.io.documents import is_text, is_whole
+from gradtool.text.words import suggest
+
+Unit = Literal["bytes", "FLOPs", "steps"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric's unit, and what it is."""
+
+    unit: Unit
+    what: str
+    measured: bool = False
+
+
+METRICS: Mapping[str, Metric] = MappingProxyType(
+    {
+        "peak": Metric("bytes", "the arena: all that a step needs"),
+        "total": Metric("bytes", "the arena and what kernels take beside it"),
+        "load": Metric("bytes", "the most that is alive at once"),
+        "activations": Metric("bytes", "the most that activations and workspace take at once"),
+        "gradients": Metric("bytes", "the most that gradients take at once"),
+        "outputs": Metric("bytes", "the most that other outputs take at once"),
+        "parameters": Metric("bytes", "what is trained"),
+        "state": Metric("bytes", "running statistics and the state of an optimizer"),
+        "inputs": Metric("bytes", "inputs and labels"),
+        "flops": Metric("FLOPs", "work of a step, what is computed again included"),
+        "extra-flops": Metric("FLOPs", "work of what is computed again"),
+        "nodes": Metric("steps", "steps that run, those that run again included"),
+        "recomputed": Metric("steps", "steps that run again"),
+        "measured-arena": Metric("bytes", "the last byte that a run on the CPU changed", True),
+        "measured-peak": Metric("bytes", "the same, and what the run took beside it", True),
+    }
+)
+
+
+def metric_named(name: str, where: str) -> str:
+    """The name of a metric.
+
+    Raises:
+        UsageError: there is no such metric.
+    """
+    if name not in METRICS:
+        hint = suggest(name, METRICS) or f"; there are {', '.join(METRICS)}"
+        raise UsageError(f"{where}: there is no metric {name[:40]!r}{hint}")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor, or the workspace of a step, by its name in forward or backward.
+
+    `bytes` is what it takes once, `held` what it takes at the peak step in all its instances, and
+    `again` how many times it is computed again.  A workspace has neither shape nor dtype.
+    """
+
+    op: str
+    region: str
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    held: int
+    again: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """All steps of an operator: `nodes` without those that run again, which are `again`.
+
+    `held` are bytes at the peak step; operations of unknown cost count as none.
+    """
+
+    nodes: int
+    again: int
+    flops: int
+    extra_flops: int
+    held: int
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """A planned step in numbers.
+
+    `tensors` and `operators` are the largest ones only; `left_out` is how many tensors are not
+    among them.  `kept` says of tensors that are not computed again why not, `notes` are lines for
+    people, and a plan that is `cut_short` depends on the clock.
+    """
+
+    values: Mapping[str, int]
+    tensors: Mapping[str, Tensor]
+    operators: Mapping[str, Operator]
+    left_out: int = 0
+    kept: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    cut_short: bool = False
+
+    def __getitem__(self, metric: str) -> int:
+        return self.values[metric]
+
+    def document(self) -> dict[str, Any]:
+        """The numbers for JSON: what `read` reads back, without what is measured or said."""
+        return {
+            "left_out": self.left_out,
+            "metrics": {n: v for n, v in self.values.items() if not METRICS[n].measured},
+            "operators": {name: asdict(found) for name, found in self.operators.items()},
+            "tensors": {
+                name: asdict(found) | {"shape": list(found.shape)}
+                for name, found in self.tensors.items()
+            },
+        }
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any], where: str) -> Metrics:
+        """The metrics in a document.
+
+        Raises:
+            UsageError: it is none of ours.
+        """
+        try:
+            return cls(
+                values=_wholes(document["metrics"]),
+                tensors={name: _tensor(each) for name, each in document["tensors"].items()},
+                operators={
+                    name: Operator(**_wholes(each)) for name, each in document["operators"].items()
+                },
+                left_out=_wholes(document)["left_out"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"{where}: is no baseline: write it anew with --update") from error
+
+
+def _wholes(table: Mapping[str, Any]) -> dict[str, int]:
+    return {name: value for name, value in table.items() if is_whole(value)}
+
+
+def _tensor(table: Mapping[str, Any]) -> Tensor:
+    shape = table["shape"]
+    texts = [table[key] for key in ("op", "region", "dtype")]
+    if not all(map(is_text, texts)) or not all(map(is_whole, shape)):
+        raise ValueError("a tensor of other fields")
+    numbers = {key: table[key] for key in ("bytes", "held", "again")}
+    if not all(map(is_whole, numbers.values())):
+        raise ValueError("a tensor of other numbers")
+    op, region, dtype = texts
+    return Tensor(op, region, tuple(shape), dtype, **numbers)

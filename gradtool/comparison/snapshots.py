@@ -1,0 +1,198 @@
+"""What can be compared, read as sides: a plan, the JSON of a report, a baseline, a plan file."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from gradtool.comparison import Snapshot
+from gradtool.comparison.footprint import name_of
+from gradtool.comparison.metrics import Metrics, Tensor
+from gradtool.errors import UsageError
+from gradtool.io.documents import is_text, is_whole, read_document
+from gradtool.planning.breakdown import FRAGMENTATION, held
+from gradtool.planning.plan import Buffer, Plan
+from gradtool.workloads.names import current
+from gradtool.workloads.plans import extra_flops, total_flops
+
+SCHEMA_VERSION = 1
+_FIXED = ("parameters", "state", "constants", "inputs")
+_PLAN_TOTALS = {
+    "peak": "peak_bytes",
+    "total": "total_bytes",
+    "load": "load_bytes",
+    "activations": "activation_bytes",
+    "extra-flops": "extra_flops",
+    "nodes": "steps",
+}
+
+
+def of_plan(name: str, plan: Plan, kept: Plan) -> Snapshot:
+    """A plan; `kept` is the one that keeps everything."""
+    from gradtool.planning.breakdown import activation_bytes
+
+    steps = plan.program.steps
+    again = Counter(step.source for step in steps if step.stage == "recompute")
+    regions = {str(region): size for region, size in plan.regions(plan.peak_step).items()}
+    totals = {
+        "peak": plan.peak,
+        "total": plan.total,
+        "load": plan.peak_live,
+        "activations": activation_bytes(plan),
+        "flops": total_flops(plan.program),
+        "extra-flops": extra_flops(plan, kept),
+        "nodes": len(steps),
+        "recomputed": again.total(),
+    }
+    return Snapshot(
+        name,
+        {metric: int(value) for metric, value in totals.items() if value is not None},
+        {
+            "region": _with_gaps(plan.peak, regions),
+            "operator": held(plan, "op"),
+            "node": dict(again),
+        },
+        _tensors_of(plan),
+        in_place=_in_place(plan),
+    )
+
+
+def read_snapshots(path: str | os.PathLike[str]) -> list[Snapshot]:
+    """What a JSON file of ours holds: one side, or one for each model and plan in it.
+
+    Raises:
+        UsageError: the file cannot be read, or is none that can be compared.
+    """
+    document = read_document(path, SCHEMA_VERSION)
+    try:
+        found = list(_snapshots(document, PurePath(path).name))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(f"{path}: is damaged: {type(error).__name__} {error}") from error
+    if not found:
+        raise UsageError(
+            f"{path}: is no report, plan or baseline of gradtool: nothing in it can be compared"
+        )
+    return found
+
+
+def is_plan_file(path: str | os.PathLike[str]) -> bool:
+    """Whether a JSON file is a plan, which says more with the model that it is of.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    return "order" in read_document(path, SCHEMA_VERSION)
+
+
+def _snapshots(document: Mapping[str, Any], name: str) -> Iterator[Snapshot]:
+    """The sides of a document, told apart by what only each kind has."""
+    if "order" in document:
+        yield _plan_file(document, name)
+    elif "metrics" in document and "tensors" in document:
+        yield _baseline(document, name)
+    elif "cases" in document:
+        for case in document["cases"]:
+            if case.get("metrics"):
+                yield Snapshot(str(case["case"]), _wholes(case["metrics"]))
+    else:
+        for model in document.get("models", [document]):
+            yield from _of_model(model)
+
+
+def _of_model(model: Mapping[str, Any]) -> Iterator[Snapshot]:
+    """The sides of `report --format json`, or of a table of plans."""
+    if "alive" in model:
+        yield _report(model)
+    for plan in model.get("plans", ()):
+        yield Snapshot(f"{model['model']} ({current(plan['plan'])})", _totals(plan))
+
+
+def _report(model: Mapping[str, Any]) -> Snapshot:
+    tensors: dict[str, Tensor] = {}
+    for row in model["alive"]:
+        old = tensors.get(row["name"])
+        size = _whole(row["bytes"])
+        tensors[row["name"]] = Tensor(
+            op="",
+            region=str(row["region"]),
+            shape=tuple(row["shape"] or ()),
+            dtype=row["dtype"] or "",
+            bytes=max(size, old.bytes if old else 0),
+            held=size + (old.held if old else 0),
+            again=0,
+        )
+    regions = _with_gaps(_whole(model["peak_bytes"]), _wholes(model["regions"]))
+    return Snapshot(str(model["model"]), _totals(model), {"region": regions}, tensors, partial=True)
+
+
+def _plan_file(document: Mapping[str, Any], name: str) -> Snapshot:
+    runs = Counter(document["order"])
+    if not all(map(is_text, runs)):
+        raise ValueError("its order holds something else than names")
+    again = {node: times - 1 for node, times in runs.items() if times > 1}
+    totals = {**_totals(document), "nodes": runs.total(), "recomputed": sum(again.values())}
+    return Snapshot(name, totals, {"node": again})
+
+
+def _baseline(document: Mapping[str, Any], name: str) -> Snapshot:
+    metrics = Metrics.read(document, name)
+    operators = {op: found.held for op, found in metrics.operators.items()}
+    return Snapshot(
+        str(document.get("case", name)),
+        metrics.values,
+        {"operator": operators},
+        metrics.tensors,
+        partial=metrics.left_out > 0,
+    )
+
+
+def _tensors_of(plan: Plan) -> dict[str, Tensor]:
+    """Every tensor by the name that it has where nothing is computed again."""
+    groups: dict[str, list[Buffer]] = {}
+    for buffer in plan.buffers:
+        groups.setdefault(name_of(plan, buffer), []).append(buffer)
+    return {name: _tensor(plan, buffers) for name, buffers in groups.items()}
+
+
+def _in_place(plan: Plan) -> frozenset[str]:
+    """The values that are written over another tensor."""
+    values = plan.program.values
+    return frozenset(values[v].name for b in plan.buffers for v in b.values[1:])
+
+
+def _tensor(plan: Plan, buffers: list[Buffer]) -> Tensor:
+    first, steps = buffers[0], plan.program.steps
+    spec = plan.program.values[first.values[0]].spec if first.values else None
+    made = [steps[b.first] for b in buffers if steps and b.region not in _FIXED]
+    return Tensor(
+        op=made[0].op if made else "",
+        region=first.region,
+        shape=() if spec is None else tuple(map(int, spec.shape)),
+        dtype="" if spec is None else spec.dtype.name,
+        bytes=max(int(b.bytes) for b in buffers),
+        held=sum(int(b.bytes) for b in buffers if b.first <= plan.peak_step <= b.last),
+        again=sum(step.stage == "recompute" for step in made),
+    )
+
+
+def _with_gaps(peak: int, regions: Mapping[str, int]) -> dict[str, int]:
+    """Bytes by region that add up to the peak."""
+    return {**regions, FRAGMENTATION: peak - sum(regions.values())}
+
+
+def _totals(document: Mapping[str, Any]) -> dict[str, int]:
+    named = {name: document.get(key) for name, key in _PLAN_TOTALS.items()}
+    return _wholes(named)
+
+
+def _wholes(table: Mapping[str, Any]) -> dict[str, int]:
+    return {name: value for name, value in table.items() if is_whole(value)}
+
+
+def _whole(found: object) -> int:
+    if not is_whole(found):
+        raise ValueError("a size is no whole number")
+    return found

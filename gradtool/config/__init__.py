@@ -1,8 +1,0 @@
-"""The configuration of a repository: `[tool.gradtool]` as typed cases."""
-
-from __future__ import annotations
-
-from gradtool.config.files import find
-from gradtool.config.settings import Config, load
-
-__all__ = ["Config", "find", "load"]

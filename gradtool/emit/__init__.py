@@ -1,0 +1,1 @@
+"""Emits typed, shaped nodes: the only room that creates them."""

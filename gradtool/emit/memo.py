@@ -1,0 +1,104 @@
+"""What inference found for a node, for the nodes that are like it: the layers of a model repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import onnx_ir as ir
+
+from gradtool.graph.predicates import is_float
+
+Found = list[tuple[ir.TypeProtocol, tuple[int | ir.SymbolicDim, ...]]]
+
+# Smaller tensors of floats may be data that a shape depends on: scales, limits, a step.
+_MOST_DATA = 8
+
+
+class Memo:
+    """Types and shapes of outputs by everything that they can depend on.
+
+    Only of nodes all of whose outputs are floats: integers may be sizes, of which inference keeps
+    more than type and shape. Nothing is remembered that has a symbol of its own.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._found: dict[Hashable, Found] = {}
+        self._seen: dict[ir.Value, tuple[Any, Any, Any, Hashable]] = {}
+
+    def recall(self, node: ir.Node, key: Hashable) -> bool:
+        """Give the outputs of a node what a like one has, if there was one."""
+        found = self._found.get(key)
+        if found is None:
+            return False
+        for value, (kind, dims) in zip(node.outputs, found, strict=True):
+            value.type = kind
+            value.shape = ir.Shape(dims)
+        return True
+
+    def learn(self, node: ir.Node, key: Hashable) -> None:
+        """Remember what was found for a node, unless it is of this node only."""
+        known = {s for v in node.inputs if v is not None for s in self._symbols(v)}
+        found: Found = []
+        for value in node.outputs:
+            if not is_float(value) or value.type is None or value.shape is None:
+                return
+            if not {s for d in value.shape for s in _free(d)} <= known:
+                return
+            found.append((value.type, tuple(value.shape)))
+        self._found[key] = found
+
+    def key(self, node: ir.Node) -> Hashable | None:
+        """What inference looks at in a node; None where that is more than can be compared."""
+        if all(v is None or v.const_value is not None for v in node.inputs):  # what it makes counts
+            return None
+        attributes = []
+        for name, attr in node.attributes.data.items():
+            if attr.type in (ir.AttributeType.GRAPH, ir.AttributeType.TENSOR):
+                return None
+            value = attr.value
+            attributes.append((name, tuple(value) if isinstance(value, (list, tuple)) else value))
+        inputs = tuple([None if v is None else self._look(v) for v in node.inputs])
+        named = tuple([bool(v.name) for v in node.outputs])
+        return node.domain, node.op_type, named, tuple(attributes), inputs
+
+    def _look(self, value: ir.Value) -> Hashable:
+        """What inference looks at in a value: it is looked at once while that cannot change."""
+        kind, shape, tensor = value.type, value.shape, value.const_value
+        seen = self._seen.get(value)
+        if seen is not None and seen[0] is kind and seen[1] is shape and seen[2] is tensor:
+            return seen[3]
+        found = self._looked(value)
+        if tensor is not None or is_float(value):
+            self._seen[value] = kind, shape, tensor, found
+        return found
+
+    def _looked(self, value: ir.Value) -> Hashable:
+        """The type, the shape, and the data that shapes can depend on."""
+        dims = None if value.shape is None else tuple(value.shape)
+        data: Hashable = None
+        if not is_float(value):
+            known = self._context.get_symbolic_value(value)
+            data = None if known is None else tuple(known)
+        tensor = value.const_value
+        if data is None and tensor is not None and tensor.size <= _MOST_DATA:
+            data = id(tensor)
+        kind = value.type
+        return kind.dtype if type(kind) is ir.TensorType else kind, dims, data
+
+    def _symbols(self, value: ir.Value) -> set[Any]:
+        symbols = {s for d in value.shape or () for s in _free(d)}
+        if value.dtype is not None and not value.dtype.is_floating_point():
+            symbols |= {s for d in self._context.get_symbolic_value(value) or () for s in _free(d)}
+        return symbols
+
+
+def _free(dim: int | ir.SymbolicDim) -> set[Any]:
+    """The symbols of a size; one of its own where it has no name."""
+    if isinstance(dim, int):
+        return set()
+    if dim.value is None:
+        return {dim}
+    expression = dim._expr  # noqa: SLF001 - onnx-ir offers no public expression
+    return {dim} if expression is None else set(expression.free_symbols)

@@ -1,0 +1,179 @@
+"""Sizes as values: the part of the builder that emits them.
+
+Sizes are Python integers where known and `ir.SymbolicDim` expressions where not: what is known is
+folded into constants, and the rest is arithmetic on what `Shape` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.errors import ModelError
+from gradtool.graph.known import Dim, Dims, Emit, Tensor
+
+
+class Sizing:
+    """Mixed into the builder, which has what is declared here; everything ends in `emit` calls."""
+
+    root: ir.Graph
+    graph: ir.Graph
+    enclosing: list[ir.Graph]
+    near: Sequence[ir.Value]
+    _symbols: dict[str, tuple[ir.Value, int]]
+
+    def __getattr__(self, op_type: str) -> Emit:
+        raise AttributeError(op_type)
+
+    if TYPE_CHECKING:
+
+        def constant(self, value: Any, dtype: ir.DataType | None = None) -> Tensor: ...
+        def formal(self, hint: str, shape: Dims, dtype: ir.DataType) -> Tensor: ...
+        def body(self, inputs: Sequence[ir.Value]) -> AbstractContextManager[ir.Graph]: ...
+
+    def shape(self, x: Tensor) -> Tensor:
+        """The shape of `x` as an int64 vector: a constant if it is known."""
+        dims = list(x.shape or ())
+        if all(isinstance(d, int) for d in dims):
+            return self.constant(np.asarray(dims, dtype=np.int64))
+        return self.Shape(x)
+
+    def length(self, x: Tensor, axes: Iterable[int] | None = None) -> Tensor:
+        """The number of elements of `x` along `axes` (all if None), as a scalar of x's type."""
+        chosen = range(len(x.shape)) if axes is None else axes
+        dims = [x.shape[a] for a in chosen]
+        if all(isinstance(d, int) for d in dims):
+            return self.constant(float(np.prod(np.asarray(dims, dtype=np.float64))), x.dtype)
+        count = self.ReduceProd(self.sizes(dims), keepdims=0)
+        return self.cast(count, x.dtype)
+
+    def sizes(self, dims: Dims) -> Tensor:
+        """`dims` as an int64 vector."""
+        if all(isinstance(d, int) for d in dims):
+            return self.constant(np.asarray(dims, dtype=np.int64))
+        return self.Concat(*(self.size(d) for d in dims), axis=0)
+
+    def size_of(self, x: Tensor, start: int, end: int) -> Tensor:
+        """The sizes of axes `start` to `end` of `x` as an int64 vector."""
+        dims = list(x.shape)[start:end]
+        if all(isinstance(d, int) for d in dims):
+            return self.constant(np.asarray(dims, dtype=np.int64))
+        return self.Shape(x, start=start, end=end)
+
+    def size(self, dim: Dim) -> Tensor:
+        """One size as an int64 vector of one element."""
+        if isinstance(dim, int):
+            return self.constant([dim])
+        try:
+            expr = dim._expr  # noqa: SLF001 - onnx-ir offers no public expression
+        except ValueError as error:
+            raise ModelError(f"the size {dim} can't be computed at run time") from error
+        return self._evaluate(expr, dim)
+
+    def _evaluate(self, expr: Any, dim: ir.SymbolicDim) -> Tensor:
+        """Emit the arithmetic of a size expression, symbols read from the shapes of values."""
+        import sympy
+
+        if expr is None:
+            raise ModelError("a size is unknown and has no name; give it one with --dim or --shape")
+        if expr.is_Integer:
+            return self.constant([int(expr)])
+        if expr.is_Symbol:
+            return self._symbol(str(expr), dim)
+        if expr.func in (sympy.floor, sympy.ceiling):
+            return self._rounded(expr, dim)
+        if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
+            return self._fold("Mul", [expr.base] * int(expr.exp), dim)
+        folds = {sympy.Add: "Add", sympy.Mul: "Mul", sympy.Max: "Max", sympy.Min: "Min"}
+        over, under = sympy.fraction(sympy.together(expr))
+        if under != 1:
+            return self.Div(self._evaluate(over, dim), self._evaluate(under, dim))
+        if expr.func in folds:
+            return self._fold(folds[expr.func], sorted(expr.args, key=str), dim)
+        if expr.func is sympy.Mod:
+            return self._fold("Mod", list(expr.args), dim)
+        raise ModelError(f"the size {dim} can't be computed at run time; give it with --dim")
+
+    def _symbol(self, name: str, dim: ir.SymbolicDim) -> Tensor:
+        """Emit the size that a symbol stands for, which may follow from a multiple of it."""
+        try:
+            value, axis = self.find_symbol(name)
+        except ModelError:
+            multiple = _multiple_of(name, self.root)
+            if multiple is None:
+                raise
+            value, axis, factor, rest = multiple
+            whole = self.Shape(value, start=axis, end=axis + 1)
+            return self.Div(self.Sub(whole, self._evaluate(rest, dim)), self.constant([factor]))
+        return self.Shape(value, start=axis, end=axis + 1)
+
+    def _rounded(self, expr: Any, dim: ir.SymbolicDim) -> Tensor:
+        """Emit a quotient that is rounded down or up; the operator Div rounds towards zero."""
+        import sympy
+
+        over, under = sympy.fraction(sympy.together(expr.args[0]))
+        if expr.func is sympy.ceiling:
+            over += under - 1
+        a, b = self._evaluate(over, dim), self._evaluate(under, dim)
+        terms = [t for t in sympy.Add.make_args(over) if not t.is_number]
+        if over.has(sympy.floor) or any(t.could_extract_minus_sign() for t in terms):
+            a = self.Sub(a, self.Mod(a, b))
+        return self.Div(a, b)
+
+    def _fold(self, operator: str, terms: Sequence[Any], dim: ir.SymbolicDim) -> Tensor:
+        values = [self._evaluate(t, dim) for t in terms]
+        result = values[0]
+        for value in values[1:]:
+            result = getattr(self, operator)(result, value)
+        return result
+
+    def find_symbol(self, symbol: str) -> tuple[ir.Value, int]:
+        """A value and an axis whose size is `symbol`: inputs first, then what nodes produce.
+
+        The body of a composite looks at what it is called with before it looks elsewhere.
+        """
+        for graph in (self.graph, *reversed(self.enclosing)):
+            inner = None if graph is self.root else _axis_of(symbol, graph)
+            if inner is not None:
+                return inner
+        own = _axis_among(symbol, self.near)
+        if own is not None:
+            return own
+        if symbol not in self._symbols:
+            found = _axis_of(symbol, self.root)
+            if found is None:
+                raise ModelError(
+                    f"the size {symbol!r} isn't the size of any value; give it with --dim"
+                )
+            self._symbols[symbol] = found
+        return self._symbols[symbol]
+
+
+def _axis_of(symbol: str, graph: ir.Graph) -> tuple[ir.Value, int] | None:
+    """The first value of a graph with an axis of size `symbol`, and that axis."""
+    return _axis_among(symbol, (*graph.inputs, *(v for n in graph for v in n.outputs)))
+
+
+def _axis_among(symbol: str, values: Iterable[ir.Value]) -> tuple[ir.Value, int] | None:
+    for value in values:
+        for axis, dim in enumerate(value.shape or ()):
+            if isinstance(dim, ir.SymbolicDim) and dim.value == symbol:
+                return value, axis
+    return None
+
+
+def _multiple_of(symbol: str, graph: ir.Graph) -> tuple[ir.Value, int, int, Any] | None:
+    """An input with an axis of size `factor·symbol + rest`, that axis, `factor` and `rest`."""
+    from gradtool.io.expressions import linear
+
+    for value in graph.inputs:
+        for axis, dim in enumerate(value.shape or ()):
+            if isinstance(dim, ir.SymbolicDim) and symbol in dim.free_symbols():
+                parts = linear(dim._expr, symbol)  # noqa: SLF001
+                if parts and all(_axis_of(str(s), graph) for s in parts[1].free_symbols):
+                    return value, axis, *parts
+    return None

@@ -1,0 +1,181 @@
+"""A model bound for the sizes that it is fed: planned once for each, the latest few kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.exec.executor import Executor
+from gradtool.exec.parameters import Parameters, parameters_of
+from gradtool.exec.results import Outlets
+from gradtool.exec.store import Store, Tenant
+from gradtool.planning.plan import Plan
+
+Given = Mapping[str, Any]
+NUMBERS = (int, float)
+
+
+@dataclass(slots=True)
+class Inlet:
+    """The place of an input, what fits there, and what is there where nothing is given.
+
+    `shape` is None where it may be any, `dtype` where the input is no tensor; `target` is None
+    where the executor has to be asked.  `is_default` says that the default is there now: a step
+    writes over no input.
+    """
+
+    name: str
+    shape: tuple[int, ...] | None
+    dtype: np.dtype[Any] | None
+    default: Any
+    target: Any = None
+    is_default: bool = False
+
+    def fits(self, given: Any) -> bool:
+        """Whether something given may be copied here as it is."""
+        if type(given) in NUMBERS:
+            return self.shape == () and self.dtype is not None and self.dtype.kind == "f"
+        if self.dtype is None:
+            return True
+        dtype = getattr(given, "dtype", None)
+        return (
+            isinstance(dtype, np.dtype)
+            and dtype == self.dtype
+            and (self.shape is None or given.shape == self.shape)
+        )
+
+
+class Binding(Tenant):
+    """A plan for one set of sizes, and the places of its inputs and results."""
+
+    def __init__(
+        self, plan: Plan, parameters: Parameters, store: Store, inlets: Iterable[Inlet]
+    ) -> None:
+        super().__init__(plan, parameters)
+        self.inlets = list(inlets)
+        self._store = store
+        self._outlets: Outlets | None = None
+
+    @property
+    def outlets(self) -> Outlets:
+        """The places of its results, once it has been fed."""
+        if self._outlets is None:
+            self._outlets = Outlets(self.enter())
+        return self._outlets
+
+    def fits(self, given: Given) -> bool:
+        """Whether all that is given has its place here, and nothing else is needed."""
+        found = 0
+        for inlet in self.inlets:
+            array = given.get(inlet.name, inlet)
+            if array is inlet:
+                if inlet.default is None:
+                    return False
+                continue
+            if not inlet.fits(array):
+                return False
+            found += 1
+        return found == len(given)
+
+    def enter(self) -> Executor:
+        """The executor, ready to be fed; whatever ran before in its arena."""
+        before = self.executor
+        if before is not None and self._store.last is self:
+            return before
+        executor = self._store.enter(self)
+        for inlet in self.inlets:
+            inlet.is_default = False
+            if executor is not before:
+                inlet.target = executor.place(inlet.name)
+        if executor is not before:
+            self._outlets = None
+        return executor
+
+    def inputs(self) -> dict[str, Any]:
+        """The arrays of its inputs, by name."""
+        executor = self.enter()
+        return {executor.program.values[v].name: executor.value(v) for v in executor.program.inputs}
+
+    def feed(self, given: Given) -> Executor:
+        """Copy what is given to its places, which it `fits`; the executor is ready to step then."""
+        executor = self.enter()
+        for inlet in self.inlets:
+            array = given.get(inlet.name, inlet)
+            if array is inlet:
+                if inlet.is_default:
+                    continue
+                array = inlet.default
+            inlet.is_default = array is inlet.default and inlet.target is not None
+            if inlet.target is not None and type(array) is np.ndarray:
+                np.copyto(inlet.target, array)
+            elif inlet.target is not None and type(array) in NUMBERS:
+                inlet.target.fill(array)
+            else:
+                executor.set_input(inlet.name, _as_array(array, inlet))
+        return executor
+
+
+class Bindings:
+    """The latest few bindings of a model."""
+
+    def __init__(self, store: Store, most: int = 1) -> None:
+        self._store = store
+        self._most = most
+        self._latest: list[Binding] = []
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans that are kept, the one used last first."""
+        return tuple(binding.plan for binding in self._latest)
+
+    def find(self, given: Given) -> Binding | None:
+        """The binding that what is given fits, if there is one."""
+        for number, binding in enumerate(self._latest):
+            if binding.fits(given):
+                if number:
+                    self._latest.insert(0, self._latest.pop(number))
+                return binding
+        return None
+
+    def add(self, plan: Plan, model: ir.Model, defaults: Given | None = None) -> Binding:
+        """Bind the plan of a model whose sizes are known."""
+        while len(self._latest) >= self._most:
+            self._store.leave(self._latest.pop())
+        places = inlets(plan, model, defaults or {})
+        binding = Binding(plan, parameters_of(model), self._store, places)
+        self._latest.insert(0, binding)
+        return binding
+
+    def clear(self) -> None:
+        """Let go of all."""
+        for binding in self._latest:
+            self._store.leave(binding)
+        self._latest.clear()
+
+
+def inlets(plan: Plan, model: ir.Model, defaults: Given) -> list[Inlet]:
+    """What a plan of a model is fed."""
+    values = {v.name: v for v in model.graph.inputs}
+    found = []
+    for number in plan.program.inputs:
+        name = plan.program.values[number].name
+        value = values[name]
+        is_tensor = isinstance(value.type, ir.TensorType) and value.dtype is not None
+        known = value.shape is not None and value.shape.is_static()
+        found.append(
+            Inlet(
+                name,
+                tuple(value.shape.numpy()) if known and value.shape is not None else None,
+                np.dtype(value.dtype.numpy()) if is_tensor and value.dtype is not None else None,
+                defaults.get(name),
+            )
+        )
+    return found
+
+
+def _as_array(given: Any, inlet: Inlet) -> Any:
+    return np.asarray(given, inlet.dtype) if type(given) in NUMBERS else given

@@ -1,0 +1,112 @@
+"""Functions that are called in the course of a step, and see its names and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, Literal
+
+from gradtool.exec.executor import Executor
+from gradtool.exec.final import final_steps
+from gradtool.exec.results import Result
+from gradtool.exec.watch import Seen, Watch
+from gradtool.program import Program
+
+When = Literal["before", "after"]
+OnNode = Callable[[Seen], object]
+OnGradient = Callable[[str, Any], object]
+OnStart = Callable[[Mapping[str, Any]], object]
+OnEnd = Callable[[Result], object]
+
+
+@dataclass
+class Hooks:
+    """What is called: around steps, around backward nodes, on final gradients."""
+
+    before: list[OnStart] = field(default_factory=list)
+    after: list[OnEnd] = field(default_factory=list)
+    nodes: list[tuple[When, Sequence[str], OnNode]] = field(default_factory=list)
+    gradients: list[tuple[Collection[str], OnGradient]] = field(default_factory=list)
+
+    @property
+    def watching(self) -> bool:
+        """Whether anything is called while a step runs."""
+        return bool(self.nodes or self.gradients)
+
+    @property
+    def changing(self) -> set[str]:
+        """The names of the gradients that are looked at, and may be changed."""
+        return {name for names, _ in self.gradients for name in names}
+
+
+class Shared(Exception):
+    """Gradients that cannot be changed in place, by the names of what they are of."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(*names)
+        self.names = tuple(names)
+
+
+def put_on(
+    watch: Watch, hooks: Hooks, gradients: Mapping[str, str], scale: float | None = None
+) -> None:
+    """Call hooks in the course of a watched step; gradients are divided by a loss scale first.
+
+    `gradients` maps names to those of the values that are their gradients.
+
+    Raises:
+        Shared: a gradient is read by more than its update.
+    """
+    for index, when, look in _on_nodes(watch, hooks.nodes):
+        acts = watch.before if when == "before" else watch.after
+        acts.setdefault(index, []).append(look)
+    executor = watch.executor
+    numbers = _numbers(executor.program, gradients)
+    wanted = numbers if scale is not None else hooks.changing & numbers.keys()
+    final = final_steps(executor.program, numbers)
+    shared = [name for name in numbers if name in wanted and final[name] is None]
+    if shared:
+        raise Shared(shared)
+    for name, value in numbers.items():
+        last = final[name]
+        if name not in wanted or last is None:
+            continue
+        if scale is not None:
+            watch.after.setdefault(last, []).append(partial(_divide, executor, value, scale))
+        for names, call in hooks.gradients:
+            if name in names:
+                show = partial(_show, call, name, executor, value)
+                watch.after.setdefault(last, []).append(show)
+
+
+def _on_nodes(
+    watch: Watch, nodes: Sequence[tuple[When, Sequence[str], OnNode]]
+) -> Iterator[tuple[int, When, Callable[[], object]]]:
+    for index, step in enumerate(watch.executor.program.steps):
+        if step.stage not in ("backward", "recompute"):
+            continue
+        for when, patterns, call in nodes:
+            if any(step.name == p or fnmatchcase(step.name, p) for p in patterns):
+                yield index, when, partial(_see, call, watch, index)
+
+
+def _numbers(program: Program, gradients: Mapping[str, str]) -> dict[str, int]:
+    """The gradients that a step of a program makes; those that are zero anyway are constants."""
+    made = {v for step in program.steps for v in step.writes}
+    numbers = {d.name: v for v, d in enumerate(program.values) if program.storage(v) in made}
+    return {name: numbers[value] for name, value in gradients.items() if value in numbers}
+
+
+def _see(call: OnNode, watch: Watch, index: int) -> None:
+    call(watch.see(index))
+
+
+def _show(call: OnGradient, name: str, executor: Executor, value: int) -> None:
+    call(name, executor.value(value))
+
+
+def _divide(executor: Executor, value: int, scale: float) -> None:
+    gradient = executor.value(value)
+    executor.device.xp.multiply(gradient, gradient.dtype.type(1 / scale), out=gradient)

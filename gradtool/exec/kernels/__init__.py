@@ -1,1 +1,0 @@
-"""Kernel bodies in terms of `xp` (numpy or CuPy), one file per operator family."""

@@ -1,0 +1,143 @@
+"""What a step computed, taken out of the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from gradtool.exec.executor import Executor
+from gradtool.exec.measure import Measurement
+from gradtool.planning.plan import Plan
+from gradtool.text.words import count
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a step computed; `seconds` is the median of the repeated steps.
+
+    Arrays are copies, or with `copy=False` views of the arena, which lives as long as one of them.
+
+    `ort_peak_bytes` is what stock onnxruntime took beside inputs and weights, where that was run
+    and could be measured.
+    """
+
+    loss: float | None
+    outputs: Arrays
+    gradients: Arrays
+    plan: Plan | None
+    seconds: float
+    measurement: Measurement | None = None
+    ort_peak_bytes: int | None = None
+
+
+def counted(result: Result) -> str:
+    """How many gradients there are; outputs where a model updates its parameters instead."""
+    if result.gradients or not result.outputs:
+        return count(len(result.gradients), "gradient")
+    return count(len(result.outputs), "output")
+
+
+def result_of(
+    executor: Executor,
+    seconds: float,
+    measurement: Measurement | None = None,
+    *,
+    copy: bool = True,
+) -> Result:
+    """All that an executor's last step computed."""
+    loss = executor.program.loss
+    return Result(
+        loss=None if loss is None else float(executor.result(loss).reshape(-1)[0]),
+        outputs=MappingProxyType(executor.outputs(copy=copy)),
+        gradients=MappingProxyType(executor.gradients(copy=copy)),
+        plan=executor.plan,
+        seconds=seconds,
+        measurement=measurement,
+    )
+
+
+class Outlets:
+    """The places of what one step leaves, in the arena of an executor.
+
+    Next values of parameters and of state are no results: `carry` puts those that a step could not
+    leave where the next one reads them.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        program = executor.program
+        known = {*program.gradients.values(), *program.state.values()}
+        outputs = {program.values[v].name: v for v in program.outputs if v not in known}
+        loss = {} if program.loss is None else {program.values[program.loss].name: program.loss}
+        self._executor = executor
+        self._outputs = self._places(outputs)
+        self._gradients = self._places(program.gradients)
+        self._loss = next(iter(self._places(loss)), None)
+        self._copyto = executor.device.xp.copyto
+        self._moved, self._crossed = _moved(executor)
+
+    def carry(self) -> None:
+        """Copy the next values that lie elsewhere to where they are read."""
+        kept = [(old, new.copy()) for old, new in self._crossed]
+        for old, new in self._moved:
+            self._copyto(old, new)
+        for old, new in kept:
+            self._copyto(old, new)
+
+    def take(self, seconds: float, *, copy: bool) -> Result:
+        """The results of the last step."""
+        loss = self._loss
+        return Result(
+            loss=None if loss is None else float(self._taken([loss], copy=False)[loss[0]].item()),
+            outputs=MappingProxyType(self._taken(self._outputs, copy=copy)),
+            gradients=MappingProxyType(self._taken(self._gradients, copy=copy)),
+            plan=self._executor.plan,
+            seconds=seconds,
+        )
+
+    def _places(self, numbers: Mapping[str, int]) -> list[Place]:
+        """Arrays on the host; the number of a value alone where its array has to be asked for."""
+        executor = self._executor
+        on_host = executor.device.xp is np
+        known = [v for v in numbers.values() if executor.program.values[v].spec is not None]
+        return [
+            (name, executor.arrays[v] if on_host and v in known else None, v)
+            for name, v in numbers.items()
+        ]
+
+    def _taken(self, places: list[Place], *, copy: bool) -> dict[str, np.ndarray[Any, Any]]:
+        if copy:
+            return {
+                name: self._executor.result(v) if array is None else array.copy()
+                for name, array, v in places
+            }
+        return {
+            name: self._executor.result(v, copy=False) if array is None else array
+            for name, array, v in places
+        }
+
+
+Place = tuple[str, np.ndarray[Any, Any] | None, int]
+
+
+Pairs = list[tuple[Any, Any]]
+
+
+def _moved(executor: Executor) -> tuple[Pairs, Pairs]:
+    """The places of old values whose next ones lie elsewhere, and those of the next.
+
+    Second come those whose next value lies in a place that is written over as well.
+    """
+    program, arrays = executor.program, executor.arrays
+    pairs = {old: v for old, v in program.state.items() if program.values[v].alias != old}
+    moved: Pairs = []
+    crossed: Pairs = []
+    for old, new in pairs.items():
+        chosen = crossed if program.storage(new) in pairs else moved
+        chosen.append((arrays[old], arrays[new]))
+    return moved, crossed

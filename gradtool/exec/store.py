@@ -1,0 +1,104 @@
+"""One arena for the plans of a model: its parameters and its state are in it once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from gradtool.errors import DeviceError
+from gradtool.exec.device import Device
+from gradtool.exec.executor import Executor
+from gradtool.exec.parameters import Parameters
+from gradtool.graph.specs import Spec, contiguous
+from gradtool.planning.plan import Plan
+from gradtool.planning.sharing import Layout, extended, laid_over, size
+
+
+@dataclass(eq=False)
+class Tenant:
+    """A plan that runs in an arena which others use as well; bound while its executor is there."""
+
+    plan: Plan
+    parameters: Parameters
+    executor: Executor | None = None
+
+
+class Store:
+    """An arena that grows to the largest of the plans bound in it.
+
+    The parameters and the state called `names` lie at its start, whatever plan runs; everything
+    else of a plan is overwritten when another one runs.
+    """
+
+    def __init__(self, device: Device, names: Collection[str] = ()) -> None:
+        self.device = device
+        self.layout: Layout = {}
+        self.arena: Any = None
+        self._names = frozenset(names)
+        self._specs: dict[str, Spec] = {}
+        self._bound: list[Tenant] = []
+        self.last: Tenant | None = None
+
+    def enter(self, tenant: Tenant) -> Executor:
+        """The executor of a tenant, ready to be fed."""
+        if tenant.executor is None:
+            self._bind(tenant)
+        elif self.last is not tenant:
+            tenant.executor.load(self.layout)
+        self.last = tenant
+        assert tenant.executor is not None  # noqa: S101 - bound just now
+        return tenant.executor
+
+    def leave(self, tenant: Tenant) -> None:
+        """Let go of a tenant; its place stays for others."""
+        tenant.executor = None
+        self._bound = [each for each in self._bound if each is not tenant]
+
+    def value(self, name: str) -> Any:
+        """The parameter or state of a name, where it lies; None if no plan has read it yet."""
+        if name not in self.layout:
+            return None
+        spec, offset = self._specs[name], self.layout[name].offset
+        return self.device.view(self.arena, offset, spec.shape, spec.dtype, contiguous(spec))
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        for tenant in self._bound:
+            tenant.executor = None
+        self.layout, self.arena, self._bound, self.last = {}, None, [], None
+
+    def _bind(self, tenant: Tenant) -> None:
+        layout = extended(self.layout, tenant.plan, self._names)
+        plan = laid_over(tenant.plan, layout)
+        grown = len(layout) > len(self.layout)
+        if self.arena is None or plan.peak > self.arena.size or grown:
+            self._move(plan.peak)
+        executor = Executor(
+            plan, self.device, tenant.parameters, arena=self.arena, held=self.layout
+        )
+        values = plan.program.values
+        self._specs |= {v.name: v.spec for v in values if v.name in layout and v.spec is not None}
+        tenant.executor, self.layout = executor, layout
+        self._bound.append(tenant)
+
+    def _move(self, peak: int) -> None:
+        """Make room, and take along what lies at the start; who was bound is bound anew."""
+        for tenant in self._bound:
+            tenant.executor = None
+        self._bound, self.last = [], None
+        if self.arena is None:
+            self.arena = self.device.empty(peak)
+            return
+        before, held = self.arena.size, size(self.layout)
+        if peak <= before:
+            return
+        kept = self.arena[:held].copy()
+        self.arena = None  # before there is another one
+        try:
+            self.arena = self.device.empty(peak)
+        except DeviceError:
+            self.arena = self.device.empty(before)
+            raise
+        finally:
+            self.arena[:held] = kept

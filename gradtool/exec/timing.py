@@ -1,0 +1,58 @@
+"""The seconds that each node of a training step takes, measured.
+
+`at_random` plays the role `timing`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from gradtool.costs.profile import REPEATS, Profile, Timed
+from gradtool.exec import inputs as sources
+from gradtool.exec.device import open_device
+from gradtool.exec.executor import Executor
+from gradtool.exec.parameters import parameters_of
+from gradtool.workloads.plans import Workload, sized
+
+
+def profile(
+    work: Workload, arrays: Mapping[str, np.ndarray[Any, Any]], repeats: int = REPEATS
+) -> Profile:
+    """Time each node of a training graph on the CPU, everything kept, after one step to warm up.
+
+    Raises:
+        MissingData: a weight or an input is absent.
+    """
+    model = sized(work.model, work.dims)
+    executor = Executor(work.kept, open_device("cpu"), parameters_of(model))
+    for name, array in arrays.items():
+        executor.set_input(name, array)
+    taken: list[list[float]] = [[] for _ in executor.calls]
+    with np.errstate(all="ignore"):
+        executor.step()
+        for _ in range(max(repeats, 1)):
+            for call, seconds in zip(executor.calls, taken, strict=True):
+                start = time.perf_counter()
+                call()
+                seconds.append(time.perf_counter() - start)
+    nodes = {
+        step.name: Timed(step.op, statistics.median(seconds))
+        for step, seconds in zip(work.program.steps, taken, strict=True)
+    }
+    return Profile(MappingProxyType(nodes), max(repeats, 1))
+
+
+def at_random(work: Workload, repeats: int = REPEATS) -> Profile:
+    """Time each node on random inputs.
+
+    Raises:
+        MissingData: a weight is absent.
+    """
+    model = sized(work.model, work.dims)
+    return profile(work, sources.random(model, 0), repeats)

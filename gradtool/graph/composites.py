@@ -1,0 +1,85 @@
+"""Composites: operators of our own, each with a body in standard ones.
+
+Bodies are in `gradtool.functions`; emitting and shape inference find them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Concatenate, TypeVar
+
+import onnx_ir as ir
+
+from gradtool.graph.known import Dims, Tensor
+from gradtool.graph.providers import provided
+from gradtool.graph.registry import Registry
+
+DOMAIN = "ai.gradtool"
+
+Outputs = Sequence[tuple[Dims, ir.DataType]]  # the shape and type of each
+Shapes = Callable[..., Outputs]
+Body = Callable[Concatenate[Any, ...], Tensor | Sequence[Tensor]]
+B = TypeVar("B", bound=Body)
+
+
+@dataclass(frozen=True)
+class Composite:
+    """A registered composite.
+
+    `body(op, *inputs, **attributes)` emits standard operators and returns the outputs.
+    `shapes(*inputs, **attributes)` gives `(shape, dtype)` of each output from the input values.
+    A call may have fewer outputs: the body then returns so many.  What a call costs is `counted`
+    off the body, or has a formula of its own.
+    """
+
+    name: str
+    body: Body
+    outputs: int
+    shapes: Shapes
+    counted: bool = False
+
+    domain: str = DOMAIN
+    since: int = 1
+
+    @property
+    def op(self) -> str:
+        """The operator that a call is."""
+        return self.name
+
+
+_COMPOSITES = Registry[Composite]("gradtool.functions", "gradtool.gradients")
+
+
+def composite(
+    name: str,
+    *,
+    like: int | tuple[int, ...] = 0,
+    shapes: Shapes | None = None,
+    outputs: int = 1,
+    counted: bool = False,
+) -> Callable[[B], B]:
+    """Register the decorated function as the body of composite `name`.
+
+    Output i has shape and type of input `like[i]`, unless `shapes` says otherwise; with `shapes`,
+    `outputs` gives their number.
+    """
+    sources = (like,) if isinstance(like, int) else like
+
+    def as_inputs(*inputs: Tensor, **_: Any) -> Outputs:
+        return [(inputs[i].shape, inputs[i].dtype) for i in sources]
+
+    def register(body: B) -> B:
+        count = len(sources) if shapes is None else outputs
+        _COMPOSITES.add(Composite(name, body, count, shapes or as_inputs, counted))
+        return body
+
+    return register
+
+
+@cache
+def composites() -> dict[str, Composite]:
+    """Every registered composite by name, those of plug-ins for rules included."""
+    provided("rules")()  # which plug-ins bring theirs with
+    return {entry.name: entry for entry in _COMPOSITES.entries()}

@@ -1,0 +1,68 @@
+"""Where the gradients of a training graph are: its results, what updates read, those inside."""
+
+from __future__ import annotations
+
+import json
+
+import onnx_ir as ir
+
+from gradtool.graph.metadata import GRADIENTS, STATE
+from gradtool.graph.reads import reads
+from gradtool.graph.stages import INNER, stage
+
+
+def gradients_of(model: ir.Model) -> dict[str, str]:
+    """By value, the name of its gradient: those that are results, and those that updates read."""
+    taken = gradients_taken(model)
+    known: dict[str, str] = json.loads(model.metadata_props.get(GRADIENTS, "{}"))
+    return {**taken, **known}
+
+
+def inner_gradients(model: ir.Model) -> dict[str, str]:
+    """By result of a forward node, the name of its gradient, where the graph still has it.
+
+    Graphs that were read from files do not tell.
+    """
+    there = {v.name for node in model.graph for v in node.outputs if v.name}
+    known = model.meta.get(INNER, {}).items()
+    return {name: dy for name, dy in known if name in there and dy in there}
+
+
+def gradients_taken(model: ir.Model) -> dict[str, str]:
+    """By parameter that the model updates, the name of the value that is its gradient."""
+    outputs = {v.name: v for v in model.graph.outputs}
+    found = {}
+    for name, later in json.loads(model.metadata_props.get(STATE, "{}")).items():
+        parameter, new = model.graph.initializers.get(name), outputs.get(later)
+        if parameter is None or new is None or not _is_read_before(parameter):
+            continue
+        gradient = _gradient(parameter, new)
+        if gradient is not None:
+            found[name] = gradient.name or ""
+    return found
+
+
+def _is_read_before(parameter: ir.Value) -> bool:
+    """Whether anything but updates reads an initializer: then it is no state of an optimizer."""
+    return any(stage(use.node) != "update" for use in parameter.uses())
+
+
+def _gradient(parameter: ir.Value, new: ir.Value) -> ir.Value | None:
+    """The value of the parameter's shape that its update reads; of several, the one called so."""
+    waiting, seen = [new], {new}
+    found: list[ir.Value] = []
+    while waiting:
+        value = waiting.pop()
+        node = value.producer()
+        if node is None:
+            continue
+        if stage(node) != "update":
+            if value.shape == parameter.shape and value.dtype == parameter.dtype:
+                found.append(value)
+            continue
+        fresh = [v for v in dict.fromkeys(reads(node)) if v not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    named = [v for v in found if (v.name or "").startswith(f"{parameter.name}_grad")]
+    chosen = named or found
+    return chosen[0] if len(chosen) == 1 else None

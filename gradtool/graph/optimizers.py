@@ -1,0 +1,8 @@
+"""The optimizers that a training step may have, by name."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Name = Literal["none", "sgd", "momentum", "adam", "adamw", "adagrad"]
+OPTIMIZERS: tuple[str, ...] = get_args(Name)

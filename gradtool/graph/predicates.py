@@ -1,0 +1,43 @@
+"""Facts about single values and operators that several rooms ask for."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+# Operators that read the shape of their input, not its elements.
+NO_DATA = frozenset({"Shape", "Size", "EyeLike"})
+
+
+def is_float(value: ir.Value) -> bool:
+    """Whether a value has a floating-point type."""
+    return value.dtype is not None and value.dtype.is_floating_point()
+
+
+def may_be_float(value: ir.Value) -> bool:
+    """Whether a value has a floating-point type, or none that is known."""
+    return value.dtype is None or is_float(value)
+
+
+def is_integer(value: ir.Value) -> bool:
+    """Whether a value has a type of integers."""
+    return value.dtype is not None and value.dtype.is_integer()
+
+
+def is_tensor(value: ir.Value) -> bool:
+    """Whether a value is known to be one tensor."""
+    return isinstance(value.type, ir.TensorType)
+
+
+def may_be_tensor(value: ir.Value) -> bool:
+    """Whether a value is one tensor, or of no type that is known."""
+    return value.type is None or is_tensor(value)
+
+
+def is_scalar(value: ir.Value) -> bool:
+    """Whether a value is known to have one element."""
+    return value.shape is not None and all(size == 1 for size in value.shape)
+
+
+def is_used(value: ir.Value) -> bool:
+    """Whether a node reads a value, or a graph returns it."""
+    return bool(value.uses()) or value.is_graph_output()

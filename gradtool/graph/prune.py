@@ -1,0 +1,49 @@
+"""Removal of what no output depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import onnx_ir as ir
+
+from gradtool.graph import walk
+from gradtool.graph.predicates import is_used
+
+
+def prune(model: ir.Model) -> int:
+    """Drop unread nodes, and unread initializers that are no inputs. Returns how many nodes."""
+    graph = model.graph
+    dead: dict[ir.Node, None] = {}
+    for node in reversed(graph):
+        if not any(is_used(v) for v in node.outputs):
+            detach(node)
+            dead[node] = None
+    graph.remove(dead)
+    for name, value in list(graph.initializers.items()):
+        if not is_used(value) and not value.is_graph_input():
+            del graph.initializers[name]
+    return len(dead)
+
+
+def drop(nodes: Iterable[ir.Node]) -> None:
+    """Remove nodes that only each other read."""
+    by_graph: dict[ir.Graph, list[ir.Node]] = {}
+    for node in nodes:
+        assert isinstance(node.graph, ir.Graph)  # noqa: S101 - it is in a graph
+        by_graph.setdefault(node.graph, []).append(node)
+        detach(node)
+    for graph, members in by_graph.items():
+        graph.remove(members, safe=True)
+
+
+def detach(node: ir.Node) -> None:
+    """Let a node and its subgraphs read nothing any more."""
+    for reader in (node, *inner_nodes(node)):
+        for slot in range(len(reader.inputs)):
+            reader.replace_input_with(slot, None)
+
+
+def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
+    """The nodes of the subgraphs of a node."""
+    for graph in walk.subgraphs(node):
+        yield from walk.nodes(graph)

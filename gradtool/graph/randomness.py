@@ -1,0 +1,26 @@
+"""Which nodes draw random numbers."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+RANDOM = frozenset({
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+})  # fmt: skip
+
+
+def may_draw(node: ir.Node) -> bool:
+    """Whether a node itself draws random numbers, with a fixed seed or without."""
+    if node.domain not in ("", "ai.onnx"):
+        return False
+    return node.op_type in RANDOM or (node.op_type == "Dropout" and may_drop(node))
+
+
+def may_drop(node: ir.Node) -> bool:
+    """Whether a Dropout is not known to be in inference mode."""
+    flag = node.inputs[2] if len(node.inputs) > 2 else None
+    if flag is None:
+        return False
+    tensor = ir.convenience.get_const_tensor(flag)
+    return tensor is None or bool(tensor.numpy().item())

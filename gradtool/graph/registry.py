@@ -1,0 +1,75 @@
+"""What is registered by operator: gradient rules, kernels, costs, composites."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Generic, Protocol, TypeVar
+
+from gradtool import plugins
+
+
+class Registered(Protocol):
+    """What stands in a registry: for one operator, from an opset version on."""
+
+    @property
+    def domain(self) -> str: ...
+    @property
+    def op(self) -> str: ...
+    @property
+    def since(self) -> int: ...
+
+
+Entry = TypeVar("Entry", bound=Registered)
+
+
+class Registry(Generic[Entry]):
+    """Entries by operator and version, from the modules of packages, and from plug-ins.
+
+    The modules are imported when something is first looked up, then the entry points of `group`;
+    `use` gets the name of each and what it stands for.
+    """
+
+    def __init__(
+        self,
+        *packages: str,
+        group: str | None = None,
+        use: Callable[[str, Any], None] = lambda _name, _loaded: None,
+    ) -> None:
+        self._packages, self._group, self._use = packages, group, use
+        self._entries: dict[tuple[str, str], list[Entry]] = {}
+        self._complete = False
+
+    def add(self, entry: Entry) -> None:
+        """Register an entry."""
+        versions = self._entries.setdefault((entry.domain, entry.op), [])
+        versions.append(entry)
+        versions.sort(key=lambda e: e.since)
+
+    def by_operator(self) -> dict[tuple[str, str], list[Entry]]:
+        """The entries of each operator, by domain and name; the oldest first."""
+        self._load()
+        return self._entries
+
+    def find(self, domain: str, op: str, version: int) -> Entry | None:
+        """The entry of an operator at an opset version, or None. The newest old enough wins."""
+        domain = "" if domain == "ai.onnx" else domain
+        for entry in reversed(self.by_operator().get((domain, op), ())):
+            if entry.since <= version:
+                return entry
+        return None
+
+    def entries(self) -> list[Entry]:
+        """Every entry, by name."""
+        return [entry for _, found in sorted(self.by_operator().items()) for entry in found]
+
+    def _load(self) -> None:
+        if self._complete:
+            return
+        self._complete = True
+        for package in self._packages:
+            for module in iter_modules(import_module(package).__path__):
+                import_module(f"{package}.{module.name}")
+        if self._group is not None:
+            plugins.load_plugins(self._group, self._entries, self._use)

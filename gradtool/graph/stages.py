@@ -1,0 +1,96 @@
+"""What is backward, what gradients flow from, what is updated: the metadata of a training graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.graph.metadata import (
+    HEADS,
+    HOISTED,
+    LOSS,
+    OPTIMIZER,
+    SOURCE,
+    STAGE,
+    STATE,
+)
+
+INNER = "gradtool.inner"  # of what is in memory: by value inside forward, its gradient
+
+
+def require_no_updates(model: ir.Model) -> None:
+    """Refuse to count the state of an optimizer twice.
+
+    Raises:
+        UsageError: the model updates its parameters.
+    """
+    if OPTIMIZER in model.metadata_props:
+        raise UsageError(
+            "the model updates its parameters, and the state of that is counted: name no optimizer"
+        )
+
+
+def take_state(model: ir.Model) -> None:
+    """Let whatever has a next value be fed: an initializer that is an input has a default."""
+    for name in json.loads(model.metadata_props.get(STATE, "{}")):
+        value = model.graph.initializers.get(name)
+        if value is not None and not value.is_graph_input():
+            model.graph.inputs.append(value)
+
+
+def stage(node: ir.Node) -> str:
+    """`forward`, `backward`, `recompute` or `update`."""
+    return node.metadata_props.get(STAGE, "forward")
+
+
+def is_backward(node: ir.Node) -> bool:
+    """Whether a node runs after forward: gradients, what is computed again for them, updates."""
+    return stage(node) != "forward"
+
+
+def is_hoisted(node: ir.Node) -> bool:
+    """Whether a forward node came from backward, to save a smaller value than it reads."""
+    return HOISTED in node.metadata_props
+
+
+def write_heads(model: ir.Model, cotangents: Iterable[ir.Value]) -> None:
+    """Note the values from which gradients flow: no other value is a gradient by itself."""
+    model.metadata_props[HEADS] = json.dumps([v.name for v in cotangents])
+
+
+def seed_of(model: ir.Model) -> str | None:
+    """The input that carries the gradient of the loss, if the model has one."""
+    if LOSS not in model.metadata_props:
+        return None
+    heads = cotangents(model) or []
+    return next((v.name for v in heads if v.is_graph_input() and not v.is_initializer()), None)
+
+
+def cotangents(model: ir.Model) -> list[ir.Value] | None:
+    """The values from which gradients flow, or None if the model does not say."""
+    if HEADS not in model.metadata_props:
+        return None
+    graph = model.graph
+    values = {v.name: v for v in (*graph.inputs, *graph.initializers.values())}
+    values |= {v.name: v for node in graph for v in node.outputs}
+    named = json.loads(model.metadata_props[HEADS])
+    return [values[name] for name in named if name in values]
+
+
+def clones(graph: ir.Graph) -> dict[str, list[ir.Node]]:
+    """The instances of each node that has clones, by its name."""
+    names = {original(n) for n in graph if stage(n) == "recompute"}
+    found: dict[str, list[ir.Node]] = {}
+    for node in graph if names else ():
+        if original(node) in names:
+            found.setdefault(original(node), []).append(node)
+    return found
+
+
+def original(node: ir.Node) -> str:
+    """The name of a node, for a clone that of the node it repeats."""
+    again = stage(node) == "recompute"
+    return (node.metadata_props.get(SOURCE, "") if again else node.name) or ""

@@ -1,0 +1,37 @@
+"""Model files that gradtool wrote, told by their metadata: they can be written again."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from gradtool.graph.metadata import GRADIENTS
+
+
+def is_ours(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is a model with gradients that gradtool wrote.
+
+    Its metadata lies in it as plain text, in the two fields of an entry of protobuf.
+    """
+    key = GRADIENTS.encode()
+    entry = bytes([0x0A, len(key)]) + key + b"\x12"
+    written = f'"{GRADIENTS}":'.encode()
+    place = Path(path)
+    try:
+        with (
+            place.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
+            return data.find(written if place.suffix == ".onnxtxt" else entry) >= 0
+    except (OSError, ValueError):
+        return False
+
+
+def is_replaceable(path: str, source: str) -> bool:
+    """Whether an output may be written over what is there: a file of ours that is not read now."""
+    try:
+        same = Path(path).exists() and Path(source).exists() and Path(path).samefile(source)
+    except (OSError, ValueError):
+        return False
+    return not same and is_ours(path)

@@ -1,0 +1,273 @@
+"""Attention, rotary embedding, and their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradtool.graph.specs import Spec
+from gradtool.kernels import _rotary, kernel
+from gradtool.kernels._attention import (
+    keys_of,
+    load,
+    mask_of,
+    part,
+    queries_of,
+    scaled,
+    scores_of,
+    take,
+)
+from gradtool.kernels._scores import backward_room, exponentials, forward_room, hide, reach, score
+from gradtool.kernels.types import Array, Arrays
+from gradtool.operators.attention import Block, Shape, shape_of
+
+__all__ = ["_rotary"]
+
+
+def _forward_work(
+    q: Spec,
+    k: Spec,
+    v: Spec,
+    mask: Spec | None = None,
+    past_k: Spec | None = None,
+    past_v: Spec | None = None,
+    lens: Array | None = None,
+    *,
+    out: Sequence[Spec | None],
+    **attributes: Any,
+) -> list[Spec]:
+    n = shape_of(q, k, v, past_k, **attributes)
+    return list(_forward_room(n, q, mask, lens, out, attributes).values())
+
+
+def _forward_room(
+    n: Shape,
+    q: Array | Spec,
+    mask: Array | Spec | None,
+    lens: Array | None,
+    out: Sequence[Array | Spec | None],
+    attributes: Mapping[str, Any],
+) -> dict[str, Spec]:
+    shown = len(out) > 3 and out[3] is not None
+    return forward_room(
+        n, mask, lens, narrow=n.dtype != q.dtype and out[0] is not None,
+        every=shown and attributes.get("qk_matmul_output_mode", 0) < 2,
+    )  # fmt: skip
+
+
+@kernel("Attention", strided=True, host=(6,), work=_forward_work)
+def attention(
+    xp: Any,
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None = None,
+    past_k: Array | None = None,
+    past_v: Array | None = None,
+    lens: Array | None = None,
+    *,
+    out: Arrays,
+    work: Arrays,
+    **attributes: Any,
+) -> None:
+    """`Y = softmax(q kᵀ · scale + bias) v`, and the keys, values and scores that are asked for.
+
+    A row that may not look at any key is zero.  Scores are shown on the way, so that Y does not
+    depend on whether they are.
+    """
+    n = shape_of(q, k, v, past_k, **attributes)
+    mode = attributes.get("qk_matmul_output_mode", 0)
+    y, present_k, present_v, shown = (*out, None, None, None)[:4]
+    room = _forward_room(n, q, mask, lens, out, attributes)
+    buffers = dict(zip(room, work, strict=True))
+    q, k, v, mask = queries_of(q, n), keys_of(k, n), keys_of(v, n), mask_of(mask, n)
+    _present(xp, n, present_k, past_k, k)
+    _present(xp, n, present_v, past_v, v)
+    y, shown = queries_of(y, n), scores_of(shown, n)
+
+    for block in n.blocks():
+        if block.first:
+            keys = load(xp, block, past_k, k, buffers.get("k"), n)
+            values = load(xp, block, past_v, v, buffers.get("v"), n)
+        rows = scaled(xp, q, block, buffers["q"], n)
+        columns = reach(n, block.rows, lens)
+        seen = None if shown is None else shown[block.queries]
+        scores = score(xp, n, block, rows, keys, mask, lens, buffers, columns, seen, mode)
+        top, total = (take(buffers[name], (*rows.shape[:3], 1)) for name in ("top", "total"))
+        exponentials(xp, scores, top, total)
+        if seen is not None and mode == 3:
+            xp.divide(scores, total, out=seen[..., :columns], casting="unsafe")
+            xp.copyto(seen[..., columns:], 0)
+        if y is not None:
+            target = y[block.queries]
+            result = take(buffers["y"], target.shape) if "y" in buffers else target
+            xp.matmul(scores, values[:, :, :columns], out=result)
+            xp.divide(result, total, out=result)
+            if result is not target:
+                xp.copyto(target, result, casting="unsafe")
+
+
+def _present(xp: Any, n: Shape, out: Array | None, past: Array | None, new: Array) -> None:
+    """All keys (or values): those of the past, then the new ones."""
+    if out is not None:
+        xp.copyto(out[:, :, n.past :], new)
+        if past is not None:
+            xp.copyto(out[:, :, : n.past], past)
+
+
+def _backward_work(
+    q: Spec,
+    k: Spec,
+    v: Spec,
+    mask: Spec | None,
+    past_k: Spec | None,
+    past_v: Spec | None,
+    lens: Array | None,
+    dy: Spec,
+    dscores: Spec | None = None,
+    *,
+    out: Sequence[Spec | None],
+    qk_matmul_output_mode: int = 0,
+    **rest: Any,
+) -> list[Spec]:
+    n = shape_of(q, k, v, past_k, **rest)
+    return list(backward_room(n, mask, lens, q, dscores, qk_matmul_output_mode, out).values())
+
+
+@kernel("ai.gradtool::AttentionGrad", strided=True, host=(6,), work=_backward_work)
+def attention_grad(
+    xp: Any, q: Array, k: Array, v: Array, mask: Array | None, past_k: Array | None,
+    past_v: Array | None, lens: Array | None, dy: Array, dscores: Array | None = None, *,
+    out: Arrays, work: Arrays, qk_matmul_output_mode: int = 0, **attributes: Any,
+) -> None:  # fmt: skip
+    """Gradients by q, all keys, all values, and a float mask.
+
+    With `e = exp(s - max)` and rows of dy divided by `Σe`:
+
+        dv = eᵀ dy    dp = dy vᵀ    ds = e · (dp - Σ(e · dp) / Σe)    dq = ds k · scale
+    """
+    n, mode = shape_of(q, k, v, past_k, **attributes), qk_matmul_output_mode
+    room = backward_room(n, mask, lens, q, dscores, mode, out)
+    buffers = dict(zip(room, work, strict=True))
+    dq, dk, dv, dmask = (*out, None)[:4]
+    dq, dy, dscores = queries_of(dq, n), queries_of(dy, n), scores_of(dscores, n)
+    if past_k is None:
+        dk, dv = keys_of(dk, n), keys_of(dv, n)
+    q, k, v, mask = queries_of(q, n), keys_of(k, n), keys_of(v, n), mask_of(mask, n)
+    bias = _zeros(None if dmask is None else mask_of(buffers.get("dmask", dmask), n))
+
+    for block in n.blocks():
+        if block.first:
+            keys = load(xp, block, past_k, k, buffers.get("k"), n)
+            values = load(xp, block, past_v, v, buffers.get("v"), n)
+        rows = scaled(xp, q, block, buffers["q"], n)
+        columns = reach(n, block.rows, lens, whole=dscores is not None)
+        given = {} if dscores is None else {mode: dscores[block.queries]}
+        e = score(xp, n, block, rows, keys, mask, lens, buffers, columns)
+        top, total = (take(buffers[name], (*rows.shape[:3], 1)) for name in ("top", "total"))
+        exponentials(xp, e, top, total)
+
+        weighted = take(buffers["dy"], (*rows.shape[:3], n.value_size))
+        xp.divide(dy[block.queries], total, out=weighted)
+        _accumulate(xp, block, dv, e.swapaxes(2, 3), weighted, buffers, "dv")
+        ds = take(buffers["dscores"], e.shape)
+        xp.matmul(weighted, values[:, :, :columns].swapaxes(2, 3), out=ds)
+        _through_softmax(xp, ds, e, total, given.get(3), buffers)
+        if 2 in given:
+            xp.add(ds, given[2], out=ds)
+            hide(xp, n, block, ds, mask, lens, buffers, 0)
+        if bias is not None:
+            _add_to_mask(xp, bias, block, ds, e)
+        _add(xp, ds, given.get(1))
+        if n.softcap > 0:
+            _through_softcap(xp, ds, take(buffers["bent"], e.shape))
+        _add(xp, ds, given.get(0))
+        _accumulate(xp, block, dk, ds.swapaxes(2, 3), rows, buffers, "dk")
+        _query_gradient(xp, n, block, dq, ds, keys[:, :, :columns], buffers.get("dq"))
+    if "dmask" in buffers and dmask is not None:
+        xp.copyto(dmask, buffers["dmask"], casting="unsafe")
+
+
+def _zeros(array: Array | None) -> Array | None:
+    if array is not None:
+        array[...] = 0
+    return array
+
+
+def _through_softmax(
+    xp: Any, ds: Array, e: Array, total: Array, given: Array | None, buffers: Mapping[str, Array]
+) -> None:
+    """From `dp / Σe`, in place: `ds = e · (dp - Σ(e · dp) / Σe)`; `given` adds to dp."""
+    row = take(buffers["row"], total.shape)
+    if given is not None:
+        extra = take(buffers["given"], e.shape)
+        xp.divide(given, total, out=extra)
+        xp.add(ds, extra, out=ds)
+    xp.matmul(e[..., None, :], ds[..., :, None], out=row[..., None])
+    xp.divide(row, total, out=row)
+    xp.subtract(ds, row, out=ds)
+    xp.multiply(ds, e, out=ds)
+
+
+def _through_softcap(xp: Any, ds: Array, bent: Array) -> None:
+    """`ds · (1 - tanh²)`, in place; `bent` holds the tanh."""
+    xp.multiply(bent, bent, out=bent)
+    xp.subtract(1, bent, out=bent)
+    xp.multiply(ds, bent, out=ds)
+
+
+def _add(xp: Any, ds: Array, given: Array | None) -> None:
+    if given is not None:
+        xp.add(ds, given, out=ds)
+
+
+def _query_gradient(
+    xp: Any, n: Shape, block: Block, dq: Array | None, ds: Array, keys: Array, buffer: Array | None
+) -> None:
+    """`dq = ds k · scale` for the rows of a block."""
+    if dq is None:
+        return
+    target = dq[block.queries]
+    result = target if buffer is None else take(buffer, target.shape)
+    xp.matmul(ds, keys, out=result)
+    xp.multiply(result, n.scale, out=result)
+    if result is not target:
+        xp.copyto(target, result, casting="unsafe")
+
+
+def _accumulate(
+    xp: Any,
+    block: Block,
+    out: Array | None,
+    a: Array,
+    b: Array,
+    buffers: Mapping[str, Array],
+    name: str,
+) -> None:
+    """Add `a @ b`, of the first keys, to the gradient of the keys or values of a block."""
+    if out is None:
+        return
+    target = out[block.keys]
+    total = take(buffers[name], target.shape) if name in buffers else target
+    some = total[:, :, : a.shape[2]]
+    if block.first:
+        xp.matmul(a, b, out=some)
+        total[:, :, a.shape[2] :] = 0
+    else:
+        product = take(buffers["sum"], some.shape)
+        xp.matmul(a, b, out=product)
+        xp.add(some, product, out=some)
+    if block.last and total is not target:
+        xp.copyto(target, total, casting="unsafe")
+
+
+def _add_to_mask(xp: Any, dmask: Array, block: Block, ds: Array, scratch: Array) -> None:
+    """Add the gradient of the scores, summed over what the mask is broadcast over."""
+    target = part(dmask, block)[..., : ds.shape[3]]
+    ds = ds[..., : target.shape[3]]
+    axes = tuple(a for a in range(3) if target.shape[a] == 1 and ds.shape[a] != 1)
+    if axes:
+        total = take(scratch.reshape(-1), target.shape)
+        xp.sum(ds, axis=axes, keepdims=True, out=total)
+        ds = total
+    xp.add(target, ds, out=target)

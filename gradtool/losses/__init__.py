@@ -1,0 +1,1 @@
+"""Losses by name, attached to a graph."""

@@ -1,0 +1,154 @@
+"""Which number is minimised: an output as it is, a loss appended to one, or a weighted sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from gradtool.emit.builder import Builder
+from gradtool.errors import NotDifferentiable, UsageError
+from gradtool.graph.known import as_tensor
+from gradtool.graph.predicates import is_float, is_scalar
+from gradtool.losses import labels as label
+from gradtool.losses.choice import choose
+from gradtool.losses.kinds import Kind
+from gradtool.losses.labels import LabelNames
+from gradtool.losses.terms import Term, Wanted, term
+
+__all__ = ["LabelNames", "Loss", "Wanted", "attach"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of a training graph; `value` is None where head gradients take its place.
+
+    `said` tells people how it was chosen; `labels` names its inputs; `loud` asks to warn.
+    """
+
+    value: ir.Value | None
+    said: str
+    labels: tuple[str, ...] = ()
+    loud: bool = False
+
+
+def attach(op: Builder, wanted: Wanted | Sequence[Wanted], labels: LabelNames = "labels") -> Loss:
+    """Find or append the loss: `auto`, or the sum of all that are `wanted`.
+
+    Each is the name of a value, `KIND[:OUTPUT][@axis=N]` or `pkg.mod:function[:OUTPUT]`, with
+    `WEIGHT*` before it; or a function.  Labels become a graph input: `labels`, or one per output if
+    several outputs have some, or what `labels` says for an output.
+
+    Raises:
+        UsageError: there is no such output, or it cannot be a loss.
+    """
+    several = [wanted] if isinstance(wanted, str) or callable(wanted) else list(wanted)
+    if several in (["auto"], []):
+        return _automatic(op, labels)
+    if "auto" in several:
+        raise UsageError("--loss auto stands alone; name every loss")
+    terms = [term(op.graph, one) for one in several]
+    names = label.names(terms, labels)
+    if len(terms) > 1 or terms[0].weight != 1:
+        return _weighted(op, terms, names)
+    (one,) = terms
+    if one.kind is None:
+        return _as_it_is(one.output)
+    return _append(op, one, names[0], one.kind.said)
+
+
+def _automatic(op: Builder, labels: LabelNames) -> Loss:
+    choice = choose(op)
+    chosen = choice.term
+    if chosen.kind is None:
+        return Loss(chosen.output, f"the scalar output {chosen.called!r} (auto)")
+    if chosen.kind.labels is None:
+        said = f"the {chosen.kind.said} of output {chosen.called!r} (auto)"
+        return replace(_append(op, chosen, "", said), loud=choice.loud)
+    (name,) = label.names([chosen], labels)
+    said = f"{chosen.kind.said} (auto, output {chosen.called!r}{choice.why}"
+    return _append(op, chosen, name, said, closing=")")
+
+
+def _as_it_is(value: ir.Value) -> Loss:
+    if not is_float(value):
+        raise UsageError(f"--loss {value.name}: it is not a float")
+    if not is_scalar(value):
+        raise UsageError(
+            f"--loss {value.name}: it has shape {value.shape}, a loss has one element; "
+            f"try --loss mean:{value.name}"
+        )
+    return Loss(value, f"{value.name!r}")
+
+
+# -------------------------------------------------------------------------------- appending
+
+
+def _weighted(op: Builder, terms: Sequence[Term], names: Sequence[str]) -> Loss:
+    """`Σ weight · loss`; each loss becomes an output of its own, called after what it is of."""
+    parts = [
+        _as_it_is(term.output)
+        if term.kind is None
+        else _append(op, term, name, term.said, f"loss_{term.output.name}")
+        for term, name in zip(terms, names, strict=True)
+    ]
+    values = [part.value for part in parts if part.value is not None]
+    dtype = max((v.dtype for v in values if v.dtype is not None), key=lambda d: d.bitwidth)
+    with op.at(None, stage="forward", source="", prefix="loss"), op.arithmetic():
+        cast = (op.cast(as_tensor(v), dtype) for v in values)
+        scaled = [
+            value if term.weight == 1 else op.Mul(value, term.weight)
+            for term, value in zip(terms, cast, strict=True)
+        ]
+        total = scaled[0]
+        for value in scaled[1:]:
+            total = op.Add(total, value)
+    total.name = op.names.fresh("loss")
+    op.graph.outputs.append(total)
+    said = " + ".join(
+        term.said if term.kind is None else part.said
+        for term, part in zip(terms, parts, strict=True)
+    )
+    labels = dict.fromkeys(name for part in parts for name in part.labels)
+    return Loss(total, said, tuple(labels))
+
+
+def _append(
+    op: Builder, term: Term, labels: str, said: str, name: str = "loss", *, closing: str = ""
+) -> Loss:
+    """Emit the formula of a loss, and the input of its labels if it has some."""
+    kind, output = term.kind, term.output
+    assert kind is not None  # noqa: S101 - a value that is the loss itself needs no formula
+    if output.shape is None:
+        raise NotDifferentiable(f"values of unknown type or shape: {output.name}")
+    made: tuple[str, ...] = ()
+    axis = label.class_axis(op.graph, term, labels)
+    with op.at(None, stage="forward", source="", prefix=name), op.arithmetic():
+        if kind.labels is not None:
+            target = label.target(op, output, labels, axis)
+            if axis is not None and len(output.shape or ()) > 2:
+                said += f", classes on axis {axis}"
+            said += f", labels: {label.show(target)}"
+            made = (target.name or "",)
+            value = _of_labels(op, kind, output, target, axis)
+        else:
+            value = kind.formula(op, output)
+    if not isinstance(value, ir.Value) or not is_float(value) or not is_scalar(value):
+        shape = value.shape if isinstance(value, ir.Value) else type(value).__name__
+        raise UsageError(f"--loss {kind.name}: it returned {shape}, a loss is one float")
+    value.name = op.names.fresh(name)
+    op.graph.outputs.append(value)
+    return Loss(value, said + closing, made)
+
+
+def _of_labels(
+    op: Builder, kind: Kind, output: ir.Value, target: ir.Value, axis: int | None
+) -> object:
+    """The loss, with the classes along the axis that its formula takes them on."""
+    if axis is None:
+        return kind.formula(op, output, target)
+    if kind.takes_axis:
+        return kind.formula(op, output, target, axis)
+    rest = [i for i in range(len(output.shape or ())) if i != axis]
+    return kind.formula(op, op.transpose(as_tensor(output), [*rest, axis]), target)

@@ -1,0 +1,1 @@
+"""What the standard says of an operator that several rooms need."""

@@ -1,0 +1,85 @@
+"""The forward model inside of a training graph, in the form for inference.
+
+BatchNormalization takes the running statistics, Dropout lets everything through.
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool import shapes
+from gradtool.emit.builder import Builder
+from gradtool.errors import UsageError
+from gradtool.graph import walk
+from gradtool.graph.composites import DOMAIN
+from gradtool.graph.metadata import GRADIENTS, LOSS, OPTIMIZER, STATE
+from gradtool.graph.prune import prune
+from gradtool.graph.stages import is_backward
+from gradtool.passes.training_forms import stand_in
+from gradtool.shapes.folding import forget
+
+
+def evaluation(model: ir.Model, *, loss: bool = True) -> ir.Model:
+    """What a training graph computes before its gradients; the model given is left as it is.
+
+    Without `loss`, neither that nor its labels.  What is trained stays marked as such, so that
+    nothing is computed from it ahead.
+
+    Raises:
+        UsageError: nothing is left.
+    """
+    meta, model = model.meta, model.clone()
+    model.meta.update(meta)
+    graph, props = model.graph, model.metadata_props
+    named = props.get(LOSS)
+    outputs = [v for v in graph.outputs if _is_forward(v) and (loss or v.name != named)]
+    outputs = [v for v in outputs if v.name not in _next_values(model)]
+    if not outputs:
+        raise UsageError("the graph has no output but its gradients: there is nothing to evaluate")
+    graph.outputs.clear()
+    graph.outputs.extend(outputs)
+    prune(model)
+    op = Builder(model, stage="forward")
+    for node in list(walk.nodes(graph)):
+        _infers(node, op)
+    read = [v for v in graph.inputs if v.uses() or v.is_graph_output()]
+    graph.inputs.clear()
+    graph.inputs.extend(read)
+    prune(model)
+    for key in (OPTIMIZER, *(() if loss else (LOSS,))):
+        props.pop(key, None)
+    trained = {*json.loads(props.get(GRADIENTS, "{}")), *_next_values(model).values()}
+    forget(graph, [v for v in graph.initializers.values() if v.name in trained])
+    shapes.infer(model)
+    return model
+
+
+def _is_forward(value: ir.Value) -> bool:
+    node = value.producer()
+    return node is None or not is_backward(node)
+
+
+def _next_values(model: ir.Model) -> dict[str, str]:
+    """By output that is a next value, the parameter or state that it is of."""
+    state = json.loads(model.metadata_props.get(STATE, "{}"))
+    return {new: old for old, new in state.items()}
+
+
+def _infers(node: ir.Node, op: Builder) -> None:
+    """Turn a node that trains into one that infers, in place."""
+    if node.domain == DOMAIN and node.op_type == "BatchNormalizationTraining":
+        with op.at(node, stage="forward", source="", prefix=node.name or ""):
+            made = op.BatchNormalization(
+                *node.inputs,
+                epsilon=node.attributes.get_float("epsilon", 1e-5),
+                momentum=node.attributes.get_float("momentum", 0.9),
+            )
+        stand_in((made,), node)
+    elif node.domain in ("", "ai.onnx") and node.op_type == "BatchNormalization":
+        node.attributes["training_mode"] = ir.AttrInt64("training_mode", 0)
+        node.resize_outputs(1)
+    elif node.domain in ("", "ai.onnx") and node.op_type == "Dropout" and len(node.inputs) > 2:
+        node.replace_input_with(2, op.constant(np.array(False)))

@@ -1,0 +1,102 @@
+"""Sizes that backward reads off a value that it does not need otherwise, read off another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from gradtool.graph.reads import reads
+from gradtool.graph.stages import is_backward
+from gradtool.passes.layouts import storage
+from gradtool.passes.masks import choice_of
+
+Dims = tuple[int | str, ...]
+
+
+def redirect_shape_reads(model: ir.Model) -> int:
+    """Let backward ask values that it keeps anyway for sizes that are provably the same.
+
+    The other value is one that backward reads later than the size, or an input or a parameter, so
+    that nothing lives longer.  Returns how many nodes ask another value.
+    """
+    nodes = [node for node in model.graph if is_backward(node)]
+    place = {node: index for index, node in enumerate(nodes)}
+    last = _last_reads(nodes)
+    if not any(asks_sizes(node) for node in nodes):
+        return 0
+    where = _index(last)
+    kept = {storage(model, v) for v in last}
+    count = 0
+    for node in filter(asks_sizes, nodes):
+        (value,) = node.inputs
+        if value is None or storage(model, value) in kept or not _is_saved(value):
+            continue
+        asked = _asked(node, value)
+        for other, first in where.get(asked, ()) if asked else ():
+            if other.producer() is None or last[other] > place[node]:
+                _ask(node, other, first, len(asked))
+                count += 1
+                break
+    return count
+
+
+def _last_reads(nodes: list[ir.Node]) -> dict[ir.Value, int]:
+    """The values of which backward needs more than a choice or a size, and who reads them last."""
+    found: dict[ir.Value, int] = {}
+    for index, node in enumerate(nodes):
+        if not asks_sizes(node) and choice_of(node) is None:
+            found |= dict.fromkeys((v for v in reads(node) if not _is_made(v)), index)
+    return found
+
+
+def _index(values: dict[ir.Value, int]) -> dict[Dims, list[tuple[ir.Value, int]]]:
+    """By neighbouring sizes, the values that have them, and from which axis on."""
+    found: dict[Dims, list[tuple[ir.Value, int]]] = {}
+    for value in values:
+        dims = list(_dims(value))
+        for first in range(len(dims)):
+            for end in range(first + 1, len(dims) + 1):
+                found.setdefault(tuple(dims[first:end]), []).append((value, first))
+    return found
+
+
+def _dims(value: ir.Value) -> Iterator[int | str]:
+    """The sizes of a value; one without a name is equal to no other."""
+    for axis, dim in enumerate(value.shape or ()):
+        if isinstance(dim, int):
+            yield dim
+        else:
+            yield f"{value.name}[{axis}]" if dim.value is None else dim.value
+
+
+def _asked(node: ir.Node, value: ir.Value) -> Dims:
+    """The sizes that a Shape node gives; none for Size, which multiplies them."""
+    if node.op_type != "Shape" or value.shape is None:
+        return ()
+    rank = len(value.shape)
+    start, stop, _ = slice(
+        node.attributes.get_int("start", 0), node.attributes.get_int("end", rank)
+    ).indices(rank)
+    return tuple(_dims(value))[start:stop]
+
+
+def _ask(node: ir.Node, other: ir.Value, first: int, count: int) -> None:
+    node.replace_input_with(0, other)
+    node.attributes["start"] = ir.AttrInt64("start", first)
+    node.attributes["end"] = ir.AttrInt64("end", first + count)
+
+
+def asks_sizes(node: ir.Node) -> bool:
+    """Whether a node gives sizes of its input and reads nothing else of it."""
+    return node.domain in ("", "ai.onnx") and node.op_type in ("Shape", "Size")
+
+
+def _is_saved(value: ir.Value) -> bool:
+    return value.producer() is not None and not _is_made(value)
+
+
+def _is_made(value: ir.Value) -> bool:
+    """Whether backward computes a value."""
+    node = value.producer()
+    return node is not None and is_backward(node)

@@ -1,0 +1,95 @@
+"""What crosses from the forward stage of a training graph to the backward stage, in bytes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from gradtool.graph.predicates import is_tensor
+from gradtool.graph.reads import reads
+from gradtool.graph.stages import is_backward
+from gradtool.passes.layouts import is_layout, is_returned, storage
+
+ASSUMED = 8  # the size of a dimension that is open and that nobody gave a size
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """The values that backward keeps of forward, by the order of their first readers.
+
+    `bytes` is what keeping them takes: nothing for results of the model, which are kept anyway,
+    and nothing for what is known before the step.  `unsized` are values of unknown rank or type,
+    which are not in it.
+    """
+
+    values: tuple[ir.Value, ...]
+    bytes: int
+    unsized: tuple[ir.Value, ...]
+
+
+def residuals(model: ir.Model, dims: Mapping[str, int] | None = None) -> Residuals:
+    """What backward reads of the results of forward; of layouts of one value, only that.
+
+    Inputs, parameters and constants are always there and do not cross.  Open sizes are those of
+    `dims`, else `ASSUMED`.
+    """
+    sizes = Sizes(dims)
+    read = (
+        storage(model, v)
+        for node in model.graph
+        if is_backward(node) and not is_layout(model, node)
+        for v in reads(node)
+    )
+    found = tuple(dict.fromkeys(v for v in read if is_forward_result(v)))
+    kept = {v: sizes.kept_bytes(v) for v in found}
+    total = sum(size for size in kept.values() if size is not None)
+    return Residuals(found, total, tuple(v for v, size in kept.items() if size is None))
+
+
+def is_forward_result(value: ir.Value) -> bool:
+    """Whether a forward node computes a value, so that it has to be saved."""
+    node = value.producer()
+    return node is not None and node.op_type != "Constant" and not is_backward(node)
+
+
+class Sizes:
+    """Bytes of values, with the same size for the same expression."""
+
+    def __init__(self, dims: Mapping[str, int] | None = None) -> None:
+        self._dims = dict(dims or {})
+        self._known: dict[str, int] = {}
+
+    def kept_bytes(self, value: ir.Value) -> int | None:
+        """What it takes to keep a value: 0 for a result of the model or a known value."""
+        if is_returned(value) or value.const_value is not None:
+            return 0
+        return self.bytes(value)
+
+    def bytes(self, value: ir.Value) -> int | None:
+        """Bytes of a tensor, rounded up to whole ones; None if its rank or type is unknown."""
+        if value.shape is None or value.dtype is None or value.dtype == ir.DataType.STRING:
+            return None
+        if not is_tensor(value):
+            return None
+        elements = math.prod(self._size(d) for d in value.shape)
+        return -(-elements * int(value.dtype.bitwidth) // 8)
+
+    def elements(self, value: ir.Value) -> int | None:
+        """Elements of a tensor; None if its rank is unknown."""
+        if value.shape is None or not is_tensor(value):
+            return None
+        return math.prod(self._size(d) for d in value.shape)
+
+    def _size(self, dim: int | ir.SymbolicDim) -> int:
+        if isinstance(dim, int):
+            return dim
+        if dim.value is None:
+            return ASSUMED
+        if dim.value not in self._known:
+            named = {name: self._dims.get(name, ASSUMED) for name in dim.free_symbols()}
+            found = dim.evaluate(named)
+            self._known[dim.value] = max(found, 0) if isinstance(found, int) else ASSUMED
+        return self._known[dim.value]

@@ -1,0 +1,41 @@
+"""The plan that keeps everything: the order of the file, no recompute."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.planning.liveness import lifetimes
+from gradtool.planning.packing import load_profile, place
+from gradtool.planning.plan import ALWAYS_LIVE, Buffer, Plan
+from gradtool.program import Program
+
+
+def no_recompute(program: Program, name: str = "keep") -> Plan:
+    """Plan `program` in its own order.
+
+    Parameters, constants and inputs lie one after the other at the start of the arena; everything
+    else is packed behind them.
+    """
+    needed = lifetimes(program)
+    fixed = [b for b in needed if b.region in ALWAYS_LIVE]
+    moving = [b for b in needed if b.region not in ALWAYS_LIVE]
+    starts = np.cumsum([0, *(b.bytes for b in fixed)]).tolist()
+    packed = place(moving)
+    profile = load_profile(needed, len(program.steps))
+    buffers = [
+        Buffer(b.name, b.region, b.bytes, offset, b.first, b.last, b.values)
+        for b, offset in zip(
+            (*fixed, *moving),
+            (*starts[:-1], *(starts[-1] + o for o in packed.offsets)),
+            strict=True,
+        )
+    ]
+    return Plan(
+        name=name,
+        program=program,
+        buffers=tuple(buffers),
+        peak=starts[-1] + packed.size,
+        peak_live=int(profile.max()),
+        scratch=max((s.scratch_bytes for s in program.steps), default=0),
+        peak_step=int(profile.argmax()),
+    )

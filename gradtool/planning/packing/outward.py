@@ -1,0 +1,137 @@
+"""Packing from the fullest section outwards, within a capacity.
+
+What is live in the fullest section is stacked first, as it must lie there almost without gaps.
+Nothing else spans that section, so the rest falls apart into sets that share no section with one
+another.  Each is filled in alone: buffer by buffer into the first gap, and again with those first
+that found no place.
+
+Source: the repetition is Squeaky Wheel Optimization (Joslin and Clements, JAIR 10, 1999).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from gradtool.planning.packing.problem import Numbers, Problem
+from gradtool.planning.packing.stacks import stacks
+
+PLACE = 5000
+KEYS = ("S", "T", "A")
+TURNS = 6
+
+
+def outward(problem: Problem, capacity: int, work: int) -> Numbers | None:
+    """Offsets within the capacity, if some are found before the work is spent.
+
+    `work` is the pairs of buffers looked at, and `PLACE` of them for each that is to be placed.
+    """
+    peak = int(problem.profile.argmax())
+    here = (problem.start <= peak) & (problem.stop > peak)
+    (live,) = np.nonzero(here)
+    members = apart(problem, np.flatnonzero(~here))
+    filling = Filling(problem, capacity, work)
+    for found in stacks(problem, live, capacity):
+        filling.work -= len(live) * (PLACE + len(live))
+        if filling.work <= 0:
+            return None
+        if all(filling.fill(those, found) for those in members):
+            return found
+    return None
+
+
+def apart(problem: Problem, rest: Numbers) -> list[Numbers]:
+    """Sets of buffers of which no two share a section, the largest load first."""
+    if not rest.size:
+        return []
+    rest = rest[np.argsort(problem.start[rest], kind="stable")]
+    reach = np.maximum.accumulate(problem.stop[rest])
+    found = np.split(rest, np.flatnonzero(problem.start[rest][1:] >= reach[:-1]) + 1)
+
+    def load(members: Numbers) -> int:
+        window = slice(problem.start[members[0]], problem.stop[members].max())
+        return int(problem.profile[window].max())
+
+    return sorted(found, key=lambda members: -load(members))
+
+
+@dataclass
+class Filling:
+    """Fills buffers in around those that are placed, as long as there is work left."""
+
+    problem: Problem
+    capacity: int
+    work: int
+
+    @cached_property
+    def orders(self) -> list[Numbers]:
+        """All buffers by size, by the largest load that they meet, and by area."""
+        return [self.problem.order(key) for key in KEYS]
+
+    def fill(self, members: Numbers, found: Numbers) -> bool:
+        """Whether all members find a place, which is then in `found`.
+
+        Each order is tried from the floor, then from the ceiling, and each time again with those
+        in front that found no place, the most frequent first.
+        """
+        inside = np.zeros(len(found), dtype=bool)
+        inside[members] = True
+        fixed = self._around(members, found)
+        for high, whole in product((False, True), self.orders):
+            order = whole[inside[whole]]
+            failures, fewest = np.zeros(len(found), dtype=np.int64), len(order)
+            for _ in range(TURNS):
+                if self.work <= 0:
+                    return False
+                again = order[np.argsort(-failures[order], kind="stable")]
+                left = self._place(again, fixed, found, fewest, high=high)
+                if not left:
+                    return True
+                found[members] = -1
+                failures[left] += 1
+                fewest = min(fewest, len(left))
+        return False
+
+    def _around(self, members: Numbers, found: Numbers) -> Numbers:
+        """What is placed and lives with a member, by offset."""
+        start, stop = self.problem.start, self.problem.stop
+        first, last = start[members].min(), stop[members].max()
+        (near,) = np.nonzero((found >= 0) & (start < last) & (stop > first))
+        return near[np.argsort(found[near], kind="stable")]
+
+    def _place(
+        self, order: Numbers, fixed: Numbers, found: Numbers, most: int, *, high: bool
+    ) -> list[int]:
+        """Put each buffer into the first gap that holds it, from one side.
+
+        Those left over; it ends when they are more than `most`.
+        """
+        problem, count = self.problem, len(fixed)
+        start, stop, size = problem.start, problem.stop, problem.size
+        seen = np.empty((4, count + len(order)), dtype=np.int64)
+        seen[:, :count] = start[fixed], stop[fixed], found[fixed], found[fixed] + size[fixed]
+        begin, end, bottom, top = seen
+        left = []
+        for item in order.tolist():
+            self.work -= PLACE + count
+            first, last, extent = start[item], stop[item], size[item]
+            (near,) = ((begin[:count] < last) & (end[:count] > first)).nonzero()
+            reach, limit = np.zeros((2, len(near) + 1), dtype=np.int64)
+            np.maximum.accumulate(top[near], out=reach[1:])
+            limit[:-1], limit[-1] = bottom[near], self.capacity
+            (gaps,) = (limit - reach >= extent).nonzero()
+            if not gaps.size:
+                left.append(item)
+                if len(left) > most:
+                    break
+                continue
+            offset = limit[gaps[-1]] - extent if high else reach[gaps[0]]
+            found[item] = offset
+            slot = int(bottom[:count].searchsorted(offset))
+            seen[:, slot + 1 : count + 1] = seen[:, slot:count]
+            seen[:, slot] = first, last, offset, offset + extent
+            count += 1
+        return left

@@ -1,0 +1,141 @@
+"""Packing buffers into an arena, as far as an effort goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.planning.liveness import Lifetime
+from gradtool.planning.packing.climb import Climb, height
+from gradtool.planning.packing.greedy import greedy
+from gradtool.planning.packing.outward import outward
+from gradtool.planning.packing.problem import Numbers, Problem, parts
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How far to go where placing each buffer once doesn't reach the load.
+
+    `filling` is the pairs of buffers that packing outwards looks at, `work` the buffers and
+    sections that the search does.  `extras` uses what is installed from the extra `solver`: numba,
+    which changes nothing but the seconds, and then CP-SAT, for `time` of its deterministic time.
+    `work` is divided by `INTERPRETED` if numba is missing.
+    """
+
+    work: int
+    filling: int = 0
+    extras: bool = False
+    time: float = 0.0
+
+
+PLAN = Effort(work=1_000_000, filling=175_000_000)
+SEARCH = Effort(work=4_000_000_000, filling=175_000_000, extras=True, time=0.2)
+INTERPRETED = 100
+HALVINGS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """An offset per buffer, and the size of the arena that holds them all.
+
+    `load` is the most that is live at once.  `proven` says that no arena is smaller, because it
+    is the load or because a search tried everything.  `how` names what found it.
+    """
+
+    offsets: tuple[int, ...]
+    size: int
+    peak_live: int
+    proven: bool
+    how: str
+
+
+def place(buffers: Sequence[Lifetime]) -> Packing:
+    """Pack lifetimes for a plan: the same on every machine, whatever is installed."""
+    return pack([b.bytes for b in buffers], [b.first for b in buffers], [b.last for b in buffers])
+
+
+def pack(
+    sizes: Sequence[int],
+    first: Sequence[int],
+    last: Sequence[int],
+    *,
+    capacity: int | None = None,
+    effort: Effort = PLAN,
+) -> Packing:
+    """Pack buffers that are live from step `first` to step `last`, both included.
+
+    `capacity` is a size that is thought to be possible, and is then tried early.  Parts that
+    share no step are packed one after the other, each only as tightly as those before it need.
+
+    Raises:
+        UsageError: a size is negative, a buffer ends before it begins, or all are 2^63 bytes.
+    """
+    if sum(sizes) >= 2**63:
+        raise UsageError(f"values take {sum(sizes)} bytes in all: no machine has as many")
+    begin, end, size = (np.array(c, dtype=np.int64) for c in (first, last, sizes))
+    if not len(begin) == len(end) == len(size):
+        raise UsageError("packing needs as many sizes as first and last steps")
+    if (size < 0).any() or (end < begin).any():
+        raise UsageError("a buffer to pack has a negative size, or ends before it begins")
+    offsets = np.zeros(len(size), dtype=np.int64)
+    reached, bound, peak_live, how = 0, 0, 0, "nothing to place"
+    for part in parts(begin, end, size):
+        found, least, name = _tight(part, max(reached, bound), capacity, effort)
+        offsets[part.members] = found * part.unit
+        peak_live = max(peak_live, part.peak_live * part.unit)
+        bound = max(bound, least * part.unit)
+        if height(part, found) * part.unit > reached:
+            reached, how = height(part, found) * part.unit, name
+    return Packing(tuple(offsets.tolist()), reached, peak_live, reached == bound, how)
+
+
+def _tight(
+    part: Problem, enough: int, capacity: int | None, effort: Effort
+) -> tuple[Numbers, int, str]:
+    """Offsets, a lower bound, and how; no tighter than `enough` bytes, which are needed anyway."""
+    least = max(part.peak_live, enough // part.unit)
+    best: tuple[Numbers, str] | None = None
+    for offsets, how in greedy(part):
+        if best is None or height(part, offsets) < height(part, best[0]):
+            best = offsets, how
+        if height(part, best[0]) <= least:
+            return best[0], part.peak_live, best[1]
+    assert best is not None  # noqa: S101 - there is always an order
+    best = _outward(part, least, effort.filling, best)
+    climb = Climb(part, best[0], least, _work(effort), effort.extras, best[1])
+    climb.run(None if capacity is None else capacity // part.unit)
+    if effort.extras:
+        climb.solve(effort.time)
+    bound = climb.bound if climb.bound > least else part.peak_live
+    return climb.offsets, bound, climb.how
+
+
+def _outward(
+    part: Problem, least: int, work: int, best: tuple[Numbers, str]
+) -> tuple[Numbers, str]:
+    """What packing outwards finds within `least`, or in so many halvings of what is above it.
+
+    Most of the work goes to `least`, a twentieth to each capacity above.
+    """
+    step = work // 20
+    found = outward(part, least, work - HALVINGS * step)
+    if found is not None:
+        return found, "outward"
+    for _ in range(HALVINGS):
+        middle = (least + height(part, best[0])) // 2
+        found = outward(part, middle, step)
+        if found is None:
+            least = middle
+        else:
+            best = found, "outward"
+    return best
+
+
+def _work(effort: Effort) -> int:
+    from gradtool.planning.packing import compiled
+
+    slow = effort.extras and not compiled.available()
+    return effort.work // INTERPRETED if slow else effort.work

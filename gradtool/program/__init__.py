@@ -1,0 +1,133 @@
+"""The frozen, integer-numbered form of a graph that planning and running share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from gradtool.graph.specs import Spec, contiguous
+
+Kind = Literal[
+    "parameter", "state", "constant", "host", "input", "activation", "gradient", "output"
+]
+Stage = Literal["forward", "backward", "recompute", "update"]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A value that is a window on the storage of another one: it takes no bytes of its own.
+
+    `offset` and `strides` are in bytes, counted from the start of value `base`.
+    """
+
+    base: int
+    offset: int
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of the program. `spec` is None where the shape depends on data.
+
+    `least` is then an array of its type and rank whose open sizes are 0, if those are known.
+    `over` is the parameter or state that it replaces in the next step, where it is written over it.
+    """
+
+    name: str
+    spec: Spec | None
+    kind: Kind
+    view: View | None = None
+    least: Spec | None = None
+    alias: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that this value takes itself: none for a view or a data-dependent shape."""
+        lies_elsewhere = self.view is not None or self.alias is not None
+        return 0 if self.spec is None or lies_elsewhere else self.spec.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel call: reads `inputs`, writes `outputs` (numbers of values, None where absent).
+
+    A step that is not `recomputable` draws at random, so that it would give something else if it
+    ran again, or its sizes depend on data.  `flops` are its floating-point operations, None where
+    they are not known, and `moved` the bytes that it reads and writes.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[int | None, ...]
+    outputs: tuple[int | None, ...]
+    attributes: Mapping[str, Any]
+    stage: Stage = "forward"
+    source: str = ""
+    workspace: tuple[Spec, ...] = ()
+    scratch_bytes: int = 0
+    may_inplace: tuple[int, ...] = ()
+    version: int = 1
+    recomputable: bool = True
+    flops: int | None = None
+    moved: int = 0
+
+    @property
+    def reads(self) -> Iterator[int]:
+        """The values read, absent ones left out."""
+        return (i for i in self.inputs if i is not None)
+
+    @property
+    def writes(self) -> Iterator[int]:
+        """The values written, absent ones left out."""
+        return (o for o in self.outputs if o is not None)
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps in order over numbered values, with every size known but the data-dependent ones.
+
+    `constants` holds the data of values of kind `constant` and `host` (sizes, axes and other
+    numbers that stay on the host); parameters are looked up by name when the program is bound.
+    Of a subgraph's inputs the first `formal` are its own, the others are captured values.
+    `state` maps parameters and state to the outputs that are their values in the next step.
+    Buffers take a multiple of `alignment` bytes.
+    """
+
+    values: tuple[Value, ...]
+    steps: tuple[Step, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    constants: Mapping[int, np.ndarray[Any, Any]]
+    gradients: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    state: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    loss: int | None = None
+    dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    formal: int = 0
+    alignment: int = 64
+
+    def aligned(self, size: int) -> int:
+        """`size` rounded up to the alignment of buffers."""
+        return -(-size // self.alignment) * self.alignment
+
+    def storage(self, value: int) -> int:
+        """The value whose storage `value` lies in: itself unless it is a view."""
+        view = self.values[value].view
+        while view is not None:
+            value = view.base
+            view = self.values[value].view
+        return value
+
+    def is_dynamic(self, step: Step) -> bool:
+        """Whether a step reads or writes a value whose shape depends on data."""
+        return any(self.values[v].spec is None for v in (*step.reads, *step.writes))
+
+    def strides(self, value: int) -> tuple[int, ...]:
+        """Byte strides of a value of known shape."""
+        datum = self.values[value]
+        if datum.spec is None:
+            raise ValueError(f"{datum.name}: its shape depends on data")
+        return datum.view.strides if datum.view else contiguous(datum.spec)

@@ -1,0 +1,287 @@
+"""A model to a Program: numbered values, kernel calls, views, workspaces, every size known."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool import costs, io
+from gradtool import kernels as registry
+from gradtool.errors import OpenSizes, UsageError
+from gradtool.functions.calls import expand
+from gradtool.graph import walk
+from gradtool.graph.attributes import arguments
+from gradtool.graph.blame import blamed
+from gradtool.graph.branches import left
+from gradtool.graph.composites import DOMAIN
+from gradtool.graph.families import full_name
+from gradtool.graph.metadata import GRADIENTS, LOSS, SOURCE, STAGE, STATE
+from gradtool.graph.names import label
+from gradtool.graph.predicates import is_used
+from gradtool.graph.prune import inner_nodes
+from gradtool.graph.randomness import may_draw
+from gradtool.graph.reads import free
+from gradtool.graph.specs import Spec, contiguous, least_of, spec_of
+from gradtool.kernels import Kernel
+from gradtool.passes.update_order import changing
+from gradtool.program import Kind, Program, Step, Value, View
+from gradtool.program.declared import operand
+from gradtool.program.kinds import Kinds
+from gradtool.program.overwriting import overwriting
+from gradtool.program.views import Views
+
+
+def flatten(
+    model: ir.Model, *, dims: Mapping[str, int] | None = None, views: bool = True
+) -> Program:
+    """The program of a model whose input sizes are all known.
+
+    Composites without a kernel are expanded first; the model itself is left as it is.  Without
+    `views` every node is a step, also those that only lay a value out again: that is for looking
+    at the graph, not for running it.
+
+    Raises:
+        UsageError: an input size is open, or an operator has no kernel.
+    """
+    open_sizes = io.symbols(model)
+    if open_sizes:
+        raise OpenSizes(open_sizes)
+    if any(n.domain == DOMAIN and not _has_kernel(n.op_type) for n in walk.nodes(model.graph)):
+        model = model.clone()
+        expand(model, _has_kernel)
+    _require_kernels(model)
+    gradients = json.loads(model.metadata_props.get(GRADIENTS, "{}"))
+    state = json.loads(model.metadata_props.get(STATE, "{}"))
+    loss = model.metadata_props.get(LOSS)
+    trained = {*gradients, *state}
+    flat = _Flat(model, model.graph, set(gradients.values()), trained, set(state), views=views)
+    return flat.program(gradients, state, loss, dims or {})
+
+
+def _has_kernel(composite: str) -> bool:
+    return registry.find(DOMAIN, composite, 1) is not None
+
+
+def _require_kernels(model: ir.Model) -> None:
+    """Raise UsageError naming all operators without a kernel."""
+    missing: dict[str, int] = {}
+    counts = Counter((n.domain, n.op_type) for n in walk.nodes(model.graph))
+    for (domain, op), count in counts.items():
+        version = model.graph.opset_imports.get(domain, 1)
+        if op != "Constant" and registry.find(domain, op, version) is None:
+            name = full_name(domain, op)
+            missing[name] = missing.get(name, 0) + count
+    if missing:
+        rows = ", ".join(f"{op} ({count} nodes)" for op, count in sorted(missing.items()))
+        raise UsageError(f"no kernel to run {rows}; try --engine ort")
+
+
+# The program of a branch that is never taken.
+NOTHING = Program((), (), (), (), MappingProxyType({}))
+
+
+class _Flat:
+    """The state of one flattening: values by number, and what is known of each."""
+
+    def __init__(
+        self,
+        model: ir.Model,
+        graph: ir.Graph,
+        gradients: AbstractSet[str] = frozenset(),
+        trained: AbstractSet[str] = frozenset(),
+        state: AbstractSet[str] = frozenset(),
+        *,
+        views: bool = True,
+    ) -> None:
+        self.model = model
+        self.graph = graph
+        self.views = Views(graph, self._kernel) if views else None
+        moving = changing(graph, state) if state else frozenset[ir.Value]()
+        self.kinds = Kinds(self._kernel, gradients, trained, moving)
+        self.values: list[Value] = []
+        self.numbers: dict[ir.Value, int] = {}
+        self.specs: dict[ir.Value, Spec | None] = {}
+        self.constants: dict[int, np.ndarray[Any, Any]] = {}
+        self.steps: list[Step] = []
+
+    def program(
+        self,
+        gradients: Mapping[str, str],
+        state: Mapping[str, str],
+        loss: str | None,
+        dims: Mapping[str, int],
+    ) -> Program:
+        """The program of the whole graph; gradients, next values of state, and loss by name."""
+        for value in self.graph.inputs:
+            if not value.is_initializer():
+                self._number(value, "input")
+        inputs = tuple(range(len(self.values)))
+        self._initializers()
+        for node in self.graph:
+            self._node(node)
+        names = {d.name: i for i, d in enumerate(self.values)}
+        later = {names[k]: names[v] for k, v in state.items() if k in names and v in names}
+        program = Program(
+            values=tuple(self.values),
+            steps=tuple(self.steps),
+            inputs=inputs,
+            outputs=tuple(self.numbers[v] for v in self.graph.outputs),
+            constants=MappingProxyType(self.constants),
+            gradients=MappingProxyType({k: names[v] for k, v in gradients.items() if v in names}),
+            state=MappingProxyType(later),
+            loss=names.get(loss) if loss else None,
+            dims=MappingProxyType(dict(dims)),
+        )
+        return overwriting(program)
+
+    def subprogram(self, graph: ir.Graph) -> tuple[Program, list[ir.Value]]:
+        """The program of a subgraph, and the outer values that are its further inputs.
+
+        Outer constants become its own.
+        """
+        outer = [v for v in free(graph) if self.kinds.is_read(v)]  # dead nodes read in vain
+        constants = [v for v in outer if self.kinds.is_constant(v)]
+        captured = [v for v in outer if v not in constants]
+        inner = _Flat(self.model, graph)
+        for value in (*graph.inputs, *captured):
+            inner._number(value, "input")
+        inputs = tuple(range(len(inner.values)))
+        for value in (*constants, *graph.initializers.values()):
+            inner._constant(value, inner.kinds.of_constant(value))
+        for node in graph:
+            inner._node(node)
+        program = Program(
+            values=tuple(inner.values),
+            steps=tuple(inner.steps),
+            inputs=inputs,
+            outputs=tuple(inner.numbers[v] for v in graph.outputs),
+            constants=MappingProxyType(inner.constants),
+            formal=len(graph.inputs),
+        )
+        return program, captured
+
+    # -------------------------------------------------------------------- values
+
+    def _number(self, value: ir.Value, kind: Kind, view: View | None = None) -> int:
+        index = self.numbers[value] = len(self.values)
+        spec = self._spec(value)
+        least = None if spec is not None else least_of(value)
+        self.values.append(Value(value.name or "", spec, kind, view, least))
+        return index
+
+    def _spec(self, value: ir.Value) -> Spec | None:
+        if value not in self.specs:
+            self.specs[value] = spec_of(value)
+        return self.specs[value]
+
+    def _initializers(self) -> None:
+        for value in self.graph.initializers.values():
+            if self.kinds.is_read(value):
+                self._constant(value, self.kinds.of_initializer(value))
+
+    def _constant(self, value: ir.Value, kind: Kind) -> None:
+        """Number a known value; data that is absent is asked for when the program is bound."""
+        index = self._number(value, kind)
+        absent = getattr(value.const_value, "absent", False)
+        if kind == "host" or (kind == "constant" and not absent):
+            assert value.const_value is not None  # noqa: S101 - an initializer or folded value
+            self.constants[index] = io.array(value.const_value)
+
+    def _kernel(self, node: ir.Node) -> Kernel | None:
+        version = self.model.graph.opset_imports.get(node.domain, 1)
+        return registry.find(node.domain, node.op_type, version)
+
+    # --------------------------------------------------------------------- nodes
+
+    def _node(self, node: ir.Node) -> None:
+        with blamed(lambda: label(node), "planning"):
+            self._planned(node)
+
+    def _planned(self, node: ir.Node) -> None:
+        wanted = [v for v in node.outputs if is_used(v)]
+        if not wanted:
+            return
+        if self.kinds.is_folded(node):
+            for value in filter(self.kinds.is_read, wanted):
+                self._constant(value, self.kinds.of_constant(value))
+            return
+        found = self._kernel(node)
+        if found is None:
+            raise UsageError(f"no kernel to run {full_name(node.domain, node.op_type)}")
+        values = list(node.inputs)
+        attributes = arguments(node)
+        for name, attr in sorted(node.attributes.items()):
+            if name == left(node):
+                attributes[name] = NOTHING
+            elif attr.type == ir.AttributeType.GRAPH:
+                attributes[name], captured = self.subprogram(attr.as_graph())
+                values += captured
+        inputs = tuple(None if v is None else self.numbers[v] for v in values)
+        specs = [
+            operand(self.values, self.constants, i, on_host=slot in found.host)
+            for slot, i in enumerate(inputs)
+        ]
+        whole = [self._spec(v) for v in node.outputs]  # kernels in the simple style return them all
+        out = [s if v in wanted else None for v, s in zip(node.outputs, whole, strict=True)]
+        if self._as_views(node, found, specs, wanted, attributes):
+            return
+        outputs = tuple(
+            self._number(v, self.kinds.of_result(v)) if v in wanted else None for v in node.outputs
+        )
+        dynamic = any(self.values[v].spec is None for v in (*inputs, *outputs) if v is not None)
+        kind = node.domain, node.op_type
+        version = self.model.graph.opset_imports.get(node.domain, 1)
+        self.steps.append(
+            Step(
+                name=node.name or "",
+                op=full_name(node.domain, node.op_type),
+                inputs=inputs,
+                outputs=outputs,
+                attributes=MappingProxyType(attributes),
+                stage=node.metadata_props.get(STAGE, "forward"),  # type: ignore[arg-type]
+                source=node.metadata_props.get(SOURCE, ""),
+                workspace=() if dynamic else found.workspace(specs, out, attributes),
+                scratch_bytes=0 if dynamic else found.scratch_bytes(specs, whole, attributes),
+                may_inplace=found.may_inplace,
+                version=version,
+                flops=None if dynamic else costs.flops(*kind, version, specs, out, attributes),
+                moved=costs.moved(specs, out, op=full_name(*kind), attributes=attributes),
+                recomputable=not dynamic and not any(map(may_draw, (node, *inner_nodes(node)))),
+            )
+        )
+
+    def _as_views(
+        self,
+        node: ir.Node,
+        found: Kernel,
+        specs: Sequence[Any],
+        wanted: Sequence[ir.Value],
+        attributes: Mapping[str, Any],
+    ) -> bool:
+        """Number the outputs as windows on input 0, if they may be."""
+        base = node.inputs[0] if node.inputs else None
+        if self.views is None or base is None or found.view is None:
+            return False
+        number = self.numbers[base]
+        if self.values[number].kind == "host" or self.values[number].spec is None:
+            return False
+        out = [self._spec(v) for v in node.outputs]
+        windows = self.views.windows(node, found, specs, self._strides(number), out, attributes)
+        if windows is None:
+            return False
+        for value, window in zip(node.outputs, windows, strict=True):
+            if value in wanted:
+                self._number(value, self.kinds.of_result(value), View(number, *window))
+        return True
+
+    def _strides(self, value: int) -> tuple[int, ...]:
+        datum = self.values[value]
+        assert datum.spec is not None  # noqa: S101 - asked only of known shapes
+        return datum.view.strides if datum.view else contiguous(datum.spec)

@@ -1,0 +1,42 @@
+"""When a step may write over what it reads: the one rule, which everybody who counts bytes asks."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from gradtool.graph.specs import is_contiguous
+from gradtool.program import Program, Step
+
+
+def donors(program: Program, step: Step, results: Container[int]) -> tuple[int, ...]:
+    """The storages over which a step may write its first output once nobody needs them, in order.
+
+    Those are activations of the output's type, shape and layout that the step reads through inputs
+    alone which its kernel may overwrite.  Of `results`, the storages that stay to the end, there is
+    none; nor is there any for an output that lies over another value anyway.
+    """
+    target = step.outputs[0] if step.outputs else None
+    if target is None or program.values[target].alias is not None:
+        return ()
+    sources = (step.inputs[slot] for slot in step.may_inplace if slot < len(step.inputs))
+    fits = (v for v in sources if v is not None and _fits(program, step, v, target))
+    return tuple(dict.fromkeys(r for v in fits if (r := program.storage(v)) not in results))
+
+
+def overwrites(program: Program, step: Step, value: int) -> bool:
+    """Whether a step reads a value's storage only as that value, where its kernel may overwrite it.
+
+    So it does if it doesn't read the storage at all.
+    """
+    root = program.storage(value)
+    slots = [s for s, v in enumerate(step.inputs) if v is not None and program.storage(v) == root]
+    return all(step.inputs[slot] == value and slot in step.may_inplace for slot in slots)
+
+
+def _fits(program: Program, step: Step, source: int, target: int) -> bool:
+    """Whether an output has all the bytes of an input, laid out in the same way."""
+    old, new = program.values[source], program.values[target].spec
+    root = program.values[program.storage(source)]
+    if new is None or old.spec != new or root.kind != "activation" or root.bytes != new.bytes:
+        return False
+    return is_contiguous(new, program.strides(source)) and overwrites(program, step, source)

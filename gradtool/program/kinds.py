@@ -1,0 +1,92 @@
+"""The kind of each value of a graph: a parameter, a constant, one that stays on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from gradtool.graph.predicates import is_float, is_used
+from gradtool.graph.specs import spec_of
+from gradtool.graph.stages import stage
+from gradtool.kernels import Kernel
+from gradtool.program import Kind
+
+MAX_SCALAR = 1
+# A constant takes its bytes for the whole step. A known value that would take more of them than a
+# scalar does, in buffers of whole lines, is computed when it is needed, or kept on the host.
+KEPT_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """What decides the kind of a value.
+
+    `gradients` are names of outputs that hold some, `trained` names of what has a gradient or a
+    next value; `changing` are values that are not the same in every step, initializers or not.
+    """
+
+    kernel_of: Callable[[ir.Node], Kernel | None]
+    gradients: AbstractSet[str] = frozenset()
+    trained: AbstractSet[str] = frozenset()
+    changing: AbstractSet[ir.Value] = frozenset()
+
+    def of_initializer(self, value: ir.Value) -> Kind:
+        """A constant, a parameter, or state of an optimizer."""
+        if self.is_constant(value):
+            return self.of_constant(value)
+        return "state" if self._is_state(value) else "parameter"
+
+    def of_constant(self, value: ir.Value) -> Kind:
+        """On the host if nobody needs it elsewhere."""
+        if value.is_graph_output():
+            return "constant"
+        return "host" if all(self._is_on_host(*use) for use in self._uses(value)) else "constant"
+
+    def of_result(self, value: ir.Value) -> Kind:
+        """A gradient, another output, or an activation."""
+        if value.name in self.gradients:
+            return "gradient"
+        return "output" if value.is_graph_output() else "activation"
+
+    def is_known(self, value: ir.Value) -> bool:
+        """Whether a value is the same in every step."""
+        return value.const_value is not None and value not in self.changing
+
+    def is_read(self, value: ir.Value) -> bool:
+        """Whether anybody reads a value whose own results are not constants."""
+        return value.is_graph_output() or bool(self._uses(value))
+
+    def is_folded(self, node: ir.Node) -> bool:
+        """Whether all that is used of a node's results are constants, so that it never runs."""
+        return all(self._is_kept(value) for value in node.outputs if is_used(value))
+
+    def _is_kept(self, value: ir.Value) -> bool:
+        """Whether a program holds a value as a constant."""
+        if not self.is_known(value) or value.name in self.gradients:
+            return False
+        size = 0 if value.const_value is None else value.const_value.nbytes
+        return size <= KEPT_BYTES or any(self._is_on_host(*use) for use in value.uses())
+
+    def _uses(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
+        return [(use.node, use.idx) for use in value.uses() if not self.is_folded(use.node)]
+
+    def is_constant(self, value: ir.Value) -> bool:
+        """Whether a value is known and no parameter."""
+        if not self.is_known(value) or not value.is_initializer():
+            return self.is_known(value)
+        spec = spec_of(value)
+        small = spec is not None and math.prod(spec.shape) <= MAX_SCALAR
+        host = self.of_constant(value) == "host"
+        return value.name not in self.trained and (host or small or not is_float(value))
+
+    def _is_state(self, value: ir.Value) -> bool:
+        """Whether a value changes from step to step and serves nothing but updates."""
+        return value in self.changing and all(stage(u.node) == "update" for u in value.uses())
+
+    def _is_on_host(self, node: ir.Node, slot: int) -> bool:
+        found = self.kernel_of(node)
+        return found is not None and slot in found.host

@@ -1,0 +1,83 @@
+"""Outputs that are windows on the storage of an input, where all their readers take that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.graph.predicates import is_used
+from gradtool.graph.specs import Spec, is_contiguous
+from gradtool.graph.stages import clones, original
+from gradtool.kernels import Kernel, Window
+
+
+class Views:
+    """The readers of a graph's values, and the instances of what is recomputed."""
+
+    def __init__(self, graph: ir.Graph, kernel_of: Callable[[ir.Node], Kernel | None]) -> None:
+        self._graph = graph
+        self._kernel_of = kernel_of
+        self._clones = clones(graph)
+
+    def windows(
+        self,
+        node: ir.Node,
+        found: Kernel,
+        specs: Sequence[Any],
+        strides: tuple[int, ...],
+        out: Sequence[Spec | None],
+        attributes: Mapping[str, Any],
+    ) -> Sequence[Window] | None:
+        """Offset and strides in bytes of each output on input 0; None if they must be computed.
+
+        `specs` and `out` are what is known of inputs and outputs, `strides` those of input 0.
+        """
+        if any(s is None for s in out) or not _all_known(specs, found):
+            return None
+        windows = found.windows(specs, strides, [s for s in out if s is not None], attributes)
+        if windows is None:
+            return None
+        fit = [
+            is_contiguous(spec, window[1]) or self._takes_strides(value, spec, window[1])
+            for value, spec, window in zip(node.outputs, out, windows, strict=True)
+            if spec is not None and any(map(is_used, self._twins(value)))
+        ]
+        return windows if all(fit) else None
+
+    def _takes_strides(self, value: ir.Value, spec: Spec, strides: tuple[int, ...]) -> bool:
+        """Whether all readers accept these strides, and they are kind to matrix products."""
+        if any(twin.is_graph_output() for twin in self._twins(value)):
+            return False
+        last = [
+            stride for size, stride in zip(spec.shape[-2:], strides[-2:], strict=True) if size > 1
+        ]
+        if last and min(last) != spec.dtype.itemsize:
+            return False
+        users = [use.node for twin in self._twins(value) for use in twin.uses()]
+        if any(n.graph is not self._graph for n in users):  # subgraphs are given gapless arrays
+            return False
+        kernels = [self._kernel_of(n) for n in users]
+        return all(k is not None and k.strided for k in kernels)
+
+    def _twins(self, value: ir.Value) -> list[ir.Value]:
+        """The instances of a value that is recomputed: they must all lie in the same way.
+
+        The bits of a matrix product depend on how its operands lie, and recomputing a value for
+        some of its readers shall not change any bit.
+        """
+        node = value.producer()
+        if node is None or not self._clones:
+            return [value]
+        twins = self._clones.get(original(node), [node])
+        index = value.index() or 0
+        return [twin.outputs[index] for twin in twins if twin.op_type == node.op_type]
+
+
+def _all_known(specs: Sequence[Any], found: Kernel) -> bool:
+    """Whether every host input that is present is a constant."""
+    return all(
+        s is None or isinstance(s, np.ndarray) for slot, s in enumerate(specs) if slot in found.host
+    )

@@ -1,0 +1,171 @@
+"""Types and shapes of every value, by symbolic inference.
+
+What a file declares about its intermediate values is discarded first: it may lie. Sizes are
+integers or expressions in the symbols of the graph's inputs (`4*batch`); a size that depends on
+data gets a symbol of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from gradtool.errors import ModelError
+from gradtool.graph import walk
+from gradtool.graph.limits import MOST_ELEMENTS
+from gradtool.graph.predicates import is_tensor
+from gradtool.shapes import body_inputs
+from gradtool.shapes.sequences import mark_empty
+
+_SILENT = logging.NullHandler()
+STANDARD = ("", "ai.onnx", "ai.onnx.ml")
+METADATA = "pkg.onnx_shape_inference.sym_data"
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """An operator with outputs that have no inferred type or shape."""
+
+    op: str
+    nodes: int
+    first_node: str
+
+
+def infer(model: ir.Model) -> tuple[Unknown, ...]:
+    """Give every value a type and a shape, in place, and return what could not be inferred.
+
+    Raises:
+        ModelError: a node cannot have the inputs that it has.
+    """
+    _erase_outputs(model)
+    body_inputs.forget(model)
+    mark_empty(model)
+    with _hidden(_unreadable(model)) as hidden:
+        while not _settled(model, hidden):
+            _erase_outputs(model)
+            body_inputs.refresh(model)
+    _read_constants(model)
+    return _unknown(model)
+
+
+def _settled(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> bool:
+    """Infer once; whether bodies were given what they were taken to be given."""
+    try:
+        _run(model, hidden)
+    except ModelError:
+        if body_inputs.correct(model):
+            return False
+        raise
+    return not body_inputs.correct(model)
+
+
+def strip(model: ir.Model) -> None:
+    """Remove the notes that inference leaves on values, and the names of open sizes inside.
+
+    Of two open sizes that are broadcast, inference takes one to be the result: onnxruntime believes
+    such names where it shares memory.  It finds those that follow by itself; of operators that are
+    not ONNX's nobody else knows them.
+    """
+    for value in _values(model):
+        value.metadata_props.pop(METADATA, None)
+        node = value.producer()
+        inside = node is not None and node.domain in STANDARD and not value.is_graph_output()
+        if inside and value.shape is not None and not value.shape.is_static():
+            value.shape = ir.Shape([d if isinstance(d, int) else None for d in value.shape])
+
+
+def _run(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> None:
+    import onnx_shape_inference as library
+
+    from gradtool.shapes import folding
+    from gradtool.shapes import rules as shape_rules
+
+    logging.getLogger(library.__name__).addHandler(_SILENT)
+    shape_rules.register()
+    try:
+        with folding.folded(folding.Folding(model, hidden)):
+            library.infer_symbolic_shapes(
+                model, policy="override", warn_on_missing=False, adopt_declared_symbols=False
+            )
+    except (library.ShapeInferenceError, library.OpUsageError) as error:
+        cause = error.__cause__
+        raise (cause if isinstance(cause, ModelError) else ModelError(_one_line(error))) from error
+    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
+        raise ModelError(f"shapes cannot be inferred: {_one_line(error)}") from error
+
+
+def _read_constants(model: ir.Model) -> None:
+    """Give the outputs of Constant nodes their values, as initializers have theirs."""
+    for node in walk.nodes(model.graph):
+        if node.op_type == "Constant" and not node.domain:
+            node.outputs[0].const_value = ir.convenience.get_const_tensor(node.outputs[0])
+
+
+def _one_line(error: BaseException) -> str:
+    cause = error.__cause__
+    reason = f"{error}: {cause}" if cause is not None else str(error)
+    return " ".join(reason.split())[:300]
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    """Inputs, initializers and node outputs of the graph and every graph in it."""
+    for graph in walk.graphs(model.graph):
+        yield from graph.inputs
+        yield from graph.initializers.values()
+    for node in walk.nodes(model.graph):
+        yield from node.outputs
+
+
+def _erase_outputs(model: ir.Model) -> None:
+    for node in walk.nodes(model.graph):
+        for output in node.outputs:
+            output.shape = None
+            output.type = None
+            output.const_value = None
+    strip(model)
+
+
+def _unreadable(model: ir.Model) -> list[ir.Value]:
+    """The initializers that inference must not try to read: absent, or too large to be sizes."""
+    return [
+        value
+        for graph in walk.graphs(model.graph)
+        for value in graph.initializers.values()
+        if getattr(value.const_value, "absent", False)
+        or (value.const_value is not None and value.const_value.size > MOST_ELEMENTS)
+    ]
+
+
+@contextmanager
+def _hidden(values: list[ir.Value]) -> Iterator[Mapping[ir.Value, ir.TensorProtocol]]:
+    """Give what is hidden: the tensors of these values."""
+    tensors = [value.const_value for value in values]
+    for value in values:
+        value.const_value = None
+    try:
+        yield {v: tensor for v, tensor in zip(values, tensors, strict=True) if tensor is not None}
+    finally:
+        for value, tensor in zip(values, tensors, strict=True):
+            value.const_value = tensor
+
+
+def _unknown(model: ir.Model) -> tuple[Unknown, ...]:
+    nodes: dict[str, list[ir.Node]] = {}
+    for node in walk.nodes(model.graph):
+        if any(output.name and not _known(output) for output in node.outputs):
+            op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+            nodes.setdefault(op, []).append(node)
+    return tuple(
+        Unknown(op, len(found), found[0].name or found[0].outputs[0].name or "")
+        for op, found in nodes.items()
+    )
+
+
+def _known(value: ir.Value) -> bool:
+    if value.type is None:
+        return False
+    return not is_tensor(value) or value.shape is not None

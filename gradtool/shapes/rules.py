@@ -1,0 +1,382 @@
+"""Inference rules that replace those of onnx-shape-inference 0.4, each for a stated reason."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import onnx_ir as ir
+
+from gradtool.graph.branches import taken
+from gradtool.graph.families import split_name
+from gradtool.graph.limits import MOST_ELEMENTS
+from gradtool.graph.predicates import may_be_tensor
+from gradtool.operators import pools as pool_rules
+from gradtool.operators import resize as resize_rules
+from gradtool.operators.slicing import extent
+from gradtool.shapes import (
+    broadcast as broadcast_rules,
+)
+from gradtool.shapes import (
+    ml as ml_shape_rules,
+)
+from gradtool.shapes import (
+    sequences as sequence_rules,
+)
+from gradtool.shapes.limits import guarded
+from gradtool.shapes.sequences import merge_values
+
+Dim = Any  # int | ir.SymbolicDim: the library has no types
+
+# Bounds of a slice that no axis reaches.
+FAR = 2**31 - 1
+
+
+@functools.cache
+def register() -> None:
+    """Put the rules in the library's registry; a later rule of the same version wins.
+
+    A rule is given the library's own, to build on.  All are guarded by limits.  What a node makes
+    of constants is computed as soon as its shapes are inferred: the rules of later nodes know it.
+    """
+    from onnx_shape_inference import registry
+
+    registry.collect()
+    for (name, version), rule in RULES.items():
+        domain, op = split_name(name)
+        library = registry.get(domain, op, version)
+        registry.register(domain, op, since_version=version)(functools.partial(rule, library))
+    for domain, op, versions in list(registry.iter_supported()):
+        for version in dict.fromkeys(versions):
+            rule = functools.partial(_then_folded, registry.get(domain, op, version))
+            registry.register(domain, op, since_version=version)(rule)
+
+
+def _then_folded(rule: Any, ctx: Any, node: ir.Node) -> None:
+    from gradtool.shapes.folding import active
+
+    folding = active()
+    if folding is None:
+        guarded(rule, ctx, node)
+    elif not folding.never_runs(node):
+        guarded(rule, ctx, node)
+        folding.fold(ctx, node)
+
+
+def _known(ctx: Any, value: ir.Value | None) -> list[Dim] | None:
+    """The elements of an integer vector where they are known, as numbers or expressions."""
+    return None if value is None else ctx.get_symbolic_value(value)
+
+
+def _constant_of_shape(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's reads constants only, and so loses every symbolic size."""
+    value = node.attributes.get("value")
+    dtype = ir.DataType.FLOAT if value is None else value.as_tensor().dtype
+    dims = _known(ctx, node.inputs[0])
+    if dims is None and node.inputs[0] is not None and node.inputs[0].shape is not None:
+        rank = node.inputs[0].shape[0] if len(node.inputs[0].shape) == 1 else None
+        if isinstance(rank, int):
+            dims = [ctx.new_symbolic_dim() for _ in range(rank)]
+    if dims is not None and any(isinstance(dim, int) and dim < 0 for dim in dims):
+        ctx.record_error(node, f"the shape {dims} has a negative size")
+    shape = None if dims is None else ir.Shape(dims)
+    ctx.set_shape_and_dtype(node.outputs[0], shape, dtype)
+
+
+def _concat(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's writes out every element of a vector, and believes that other axes agree."""
+    shapes = [value.shape for value in node.inputs if value is not None]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) == len(node.inputs) and all(len(shape) == 1 for shape in known):
+        total = sum(shape[0] for shape in known if isinstance(shape[0], int))
+        if total > MOST_ELEMENTS:
+            joined = functools.reduce(lambda a, b: a + b, (shape[0] for shape in known))
+            first = node.inputs[0]
+            dtype = None if first is None else first.dtype
+            ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([joined]), dtype)
+            return
+    library(ctx, node)
+    joined_shape = node.outputs[0].shape
+    if joined_shape is None or len(known) < len(node.inputs):
+        return
+    axis = node.attributes.get_int("axis", 0) % len(joined_shape)
+    for shape in known:
+        for index, (size, other) in enumerate(zip(shape, known[0], strict=True)):
+            if index != axis and isinstance(size, int) and isinstance(other, int) and size != other:
+                ctx.record_error(node, f"shapes {known[0]} and {shape} cannot be joined")
+
+
+def _split(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's takes computed sizes to be equal, and loses those of a symbolic axis."""
+    library(ctx, node)
+    x = node.inputs[0]
+    if x is None or x.shape is None:
+        return
+    axis = node.attributes.get_int("axis", 0) % max(len(x.shape), 1)
+    sizes = _known(ctx, node.inputs[1]) if len(node.inputs) > 1 else None
+    if sizes is None and len(node.inputs) > 1 and node.inputs[1] is not None:
+        sizes = [ctx.new_symbolic_dim() for _ in node.outputs]
+    if sizes is None and isinstance(x.shape[axis], ir.SymbolicDim):
+        sizes = _equal_parts(x.shape[axis], node)
+    if sizes is None or all(isinstance(size, int) for size in sizes):
+        return
+    for output, size in zip(node.outputs, sizes, strict=True):
+        dims = list(x.shape)
+        dims[axis] = size
+        ctx.set_shape_and_dtype(output, ir.Shape(dims), x.dtype)
+
+
+def _equal_parts(dim: Dim, node: ir.Node) -> list[Dim] | None:
+    """The sizes of a split into equal parts, None where it may leave a smaller last one."""
+    if "split" in node.attributes or (len(node.inputs) > 1 and node.inputs[1] is not None):
+        return None
+    parts = len(node.outputs)
+    size = dim // parts
+    if isinstance(dim, int) or isinstance(size, int) or (size * parts).simplify() != dim.simplify():
+        return None
+    return [size] * parts
+
+
+def _squeeze(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's drops every axis of size one where the axes are computed."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    if x is None or x.shape is None or axes is None or _known(ctx, axes) is not None:
+        return
+    count = axes.shape[0] if axes.shape is not None and len(axes.shape) == 1 else None
+    rank = len(x.shape) - count if isinstance(count, int) else -1
+    shape = ir.Shape(ctx.new_symbolic_dim() for _ in range(rank)) if rank >= 0 else None
+    ctx.set_shape_and_dtype(y, shape, x.dtype)
+
+
+def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's bounds are not those of the standard, nor does it doubt that `x[:5]` has 5."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    optional = [*node.inputs[3:], None, None]
+    starts, ends = _known(ctx, node.inputs[1]), _known(ctx, node.inputs[2])
+    if x is None or x.shape is None or y.shape is None or starts is None or ends is None:
+        return
+    axes, steps = _known(ctx, optional[0]), _known(ctx, optional[1])
+    dims = list(y.shape)
+    for start, end, axis, step in zip(
+        starts, ends, axes or range(len(starts)), steps or [1] * len(starts), strict=False
+    ):
+        if not all(isinstance(number, int) for number in (start, end, axis, step)) or step == 0:
+            continue
+        size = x.shape[axis]
+        if isinstance(size, int):
+            dims[axis] = extent(size, start, end, step)[2]
+        elif 0 <= start < end < FAR and step > 0:
+            dims[axis] = _clamped(size, start, end, step)
+        elif step > 0 and end <= -FAR:
+            dims[axis] = 0
+        elif step < 0 and start <= -FAR:
+            dims[axis] = ir.SymbolicDim(f"min(1, {size.value})")
+    ctx.set_shape(y, ir.Shape(dims))
+
+
+def _clamped(size: ir.SymbolicDim, first: int, last: int, step: int) -> Dim:
+    """How many of `range(first, last, step)` are below `size`."""
+    reach = f"min({size.value}, {last}) - {first}"
+    count = f"max(0, floor(({reach} + {step - 1}) / {step}))" if step > 1 else f"max(0, {reach})"
+    return ir.SymbolicDim(count).evaluate({})
+
+
+def _tile(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's knows nothing where the repeats are computed, though the rank is certain."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    if y.shape is None and x is not None and x.shape is not None:
+        ctx.set_shape(y, ir.Shape([ctx.new_symbolic_dim() for _ in x.shape]))
+
+
+def _loop(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's demands a condition, and believes that no loop ends early or not at all."""
+    body = node.attributes["body"].as_graph()
+    carried = len(node.inputs) - 2
+    count = _known(ctx, node.inputs[0])
+    trips = count[0] if count and len(count) == 1 and _never_stops(node, body) else None
+    steps = ctx.new_symbolic_dim() if trips is None else trips
+    for index, (output, result) in enumerate(zip(node.outputs, body.outputs[1:], strict=True)):
+        start = node.inputs[index + 2] if index < carried else None
+        shape = None if start is None else merge_values(ctx, start, result)
+        if not may_be_tensor(result):
+            ctx.set_type(output, result.type)
+            if shape is not None:
+                ctx.set_shape(output, shape)
+        elif result.shape is None:
+            ctx.set_shape_and_dtype(output, None, result.dtype)
+        elif start is not None:
+            ctx.set_shape_and_dtype(output, shape, result.dtype)
+        else:
+            ctx.set_shape_and_dtype(output, ir.Shape([steps, *result.shape]), result.dtype)
+
+
+def _never_stops(node: ir.Node, body: ir.Graph) -> bool:
+    """Whether the condition is true at the start and after every turn."""
+    start, after = node.inputs[1], body.outputs[0]
+    while (producer := after.producer()) is not None and producer.op_type == "Identity":
+        source = producer.inputs[0]
+        if source is None:
+            return False
+        after = source
+    kept = after is body.inputs[1] or _is_true(after)
+    return kept and (start is None or _is_true(start))
+
+
+def _is_true(value: ir.Value) -> bool:
+    tensor = ir.convenience.get_const_tensor(value)
+    return tensor is not None and tensor.size == 1 and bool(tensor.numpy().item())
+
+
+def _if(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's takes both branches to be possible where the condition is known."""
+    library(ctx, node)
+    branch = taken(node)
+    for output, result in zip(node.outputs, branch.outputs if branch else (), strict=False):
+        if result.type is not None and result.shape is not None:
+            ctx.set_type(output, result.type)
+            ctx.set_shape(output, result.shape)
+
+
+def _fused_matmul(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's does not know transposed batches."""
+    given = node.attributes
+    if not (given.get_int("transBatchA", 0) or given.get_int("transBatchB", 0)):
+        library(ctx, node)
+        return
+    sides = []
+    for value, which in zip(node.inputs, "AB", strict=True):
+        if value is None or value.shape is None:
+            return
+        dims = list(value.shape)
+        if given.get_int(f"transBatch{which}", 0):
+            dims = [*dims[1:-1], dims[0], dims[-1]]
+        if given.get_int(f"trans{which}", 0):
+            dims[-2:] = dims[:-3:-1]
+        sides.append(dims)
+    a, b = sides
+    shape = ir.Shape([*a[:-2], a[-2], b[-1]])
+    ctx.set_shape_and_dtype(node.outputs[0], shape, node.inputs[0].dtype)  # type: ignore[union-attr]
+
+
+def _group_normalization(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library knows the operator from opset 21 on only."""
+    x = node.inputs[0]
+    if x is not None:
+        ctx.set_shape_and_dtype(node.outputs[0], x.shape, x.dtype)
+
+
+def _reduce(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's knows nothing where the axes are computed, though the rank is certain."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    axes = node.inputs[1] if len(node.inputs) > 1 else None
+    if y.shape is not None or x is None or x.shape is None or axes is None or axes.shape is None:
+        return
+    rank = len(x.shape)
+    if not node.attributes.get_int("keepdims", 1):
+        count = axes.shape[0]
+        rank = rank - count if isinstance(count, int) and count > 0 else -1
+    if rank >= 0:
+        ctx.set_shape(y, ir.Shape([ctx.new_symbolic_dim() for _ in range(rank)]))
+
+
+REDUCTIONS = (
+    "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+    "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
+)  # fmt: skip
+
+
+def _max_unpool(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's gives every spatial size a new symbol, also where it can be computed."""
+    x = node.inputs[0]
+    if x is None or x.shape is None:
+        return
+    given_shape = node.inputs[2] if len(node.inputs) > 2 else None
+    shape = _known(ctx, given_shape)
+    if given_shape is not None and shape is None:
+        shape = [ctx.new_symbolic_dim() for _ in x.shape]
+    if shape is None:
+        from gradtool.graph.attributes import arguments
+        from gradtool.operators.windows import Window
+
+        given = arguments(node)
+        window = Window.of(given["kernel_shape"], (), given)
+        axes = zip(
+            x.shape[2:], window.strides, window.kernel, window.begin, window.end, strict=True
+        )
+        shape = [*x.shape[:2], *((n - 1) * s + k - b - e for n, s, k, b, e in axes)]
+    ctx.set_shape_and_dtype(node.outputs[0], ir.Shape(shape), x.dtype)
+
+
+def _attention(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's shows keys and values in the layout of three-dimensional inputs."""
+    library(ctx, node)
+    heads = node.attributes.get_int("kv_num_heads", 0)
+    past = [*node.inputs[4:6], None, None][:2]
+    pairs = zip(node.inputs[1:3], past, node.outputs[1:3], strict=False)
+    for new, old, shown in pairs:
+        if old is None and new is not None and new.shape is not None and len(new.shape) == 3:
+            b, length, size = new.shape
+            ctx.set_shape(shown, ir.Shape([b, heads, length, size // max(heads, 1)]))
+
+
+def _mel_weight_matrix(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's takes bins for rows, and the length of the transform for columns."""
+    sizes = []
+    for value in node.inputs[:2]:
+        tensor = None if value is None else ir.convenience.get_const_tensor(value)
+        sizes.append(ctx.new_symbolic_dim() if tensor is None else int(tensor.numpy().item()))
+    bins, length = sizes
+    dtype = ir.DataType(node.attributes.get_int("output_datatype", 1))
+    rows = length // 2 + 1 if isinstance(length, int) else length
+    ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([rows, bins]), dtype)
+
+
+def _unique(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's takes x to be flattened even where an axis is given."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    if x is None or x.shape is None or "axis" not in node.attributes:
+        return
+    axis = node.attributes["axis"].as_int() % len(x.shape)
+    if len(node.outputs) > 2:
+        ctx.set_shape(node.outputs[2], ir.Shape([x.shape[axis]]))
+    if y.shape is not None and len(y.shape) == 1:
+        ctx.set_shape(y, ir.Shape([*x.shape[:axis], y.shape[0], *x.shape[axis + 1 :]]))
+
+
+def _tree_ensemble(_library: Any, ctx: Any, node: ir.Node) -> None:
+    """Rows of x, by targets."""
+    x = node.inputs[0]
+    if x is not None and x.shape is not None:
+        targets = node.attributes["n_targets"].as_int()
+        ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([x.shape[0], targets]), x.dtype)
+
+
+RULES = {
+    ("Attention", 23): _attention,
+    ("ConstantOfShape", 9): _constant_of_shape,
+    ("Concat", 4): _concat,
+    ("com.microsoft::FusedMatMul", 1): _fused_matmul,
+    ("GroupNormalization", 18): _group_normalization,
+    ("If", 1): _if,
+    ("Loop", 1): _loop,
+    ("MelWeightMatrix", 17): _mel_weight_matrix,
+    ("MaxUnpool", 9): _max_unpool,
+    ("Slice", 10): _slice,
+    ("Split", 2): _split,
+    ("Squeeze", 1): _squeeze,
+    ("ai.onnx.ml::TreeEnsemble", 1): _tree_ensemble,
+    ("Tile", 6): _tile,
+    ("Unique", 11): _unique,
+    **{(op, 1): _reduce for op in REDUCTIONS},
+    **broadcast_rules.RULES,
+    **ml_shape_rules.RULES,
+    **pool_rules.RULES,
+    **resize_rules.RULES,
+    **sequence_rules.RULES,
+}

@@ -1,0 +1,1 @@
+"""Words, units, tables and TOML: what is said, wherever it is said."""

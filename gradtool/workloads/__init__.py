@@ -1,0 +1,1 @@
+"""A training graph, and the ways to plan it."""

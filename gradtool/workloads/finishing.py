@@ -1,0 +1,105 @@
+"""A graph written as a model of standard operators."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import onnx_ir as ir
+
+from gradtool import io
+from gradtool.emit.builder import Builder
+from gradtool.functions.calls import inline
+from gradtool.graph import walk
+from gradtool.passes.barrier import barrier as set_barriers
+from gradtool.passes.local_functions import localise
+from gradtool.passes.lower_updates import is_update, lower_updates
+from gradtool.passes.portable import portable as make_portable
+from gradtool.passes.split import Split
+from gradtool.workloads import ort_options
+from gradtool.workloads.rewriting import Graph, model_of
+
+
+def save(
+    graph: Graph,
+    path: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    external_data: Literal["auto", "always", "never"] = "auto",
+    functions: bool = False,
+    barrier: bool = False,
+    portable: bool = False,
+    stock: bool = False,
+    say: Callable[[str], object] | None = None,
+    own: bool = False,
+) -> tuple[Path, int]:
+    """Write a graph in standard operators, whole or not at all; returns path and bytes.
+
+    With `functions`, composites are calls of local functions instead of their bodies.  With
+    `barrier`, other runtimes compute again what is recomputed whatever their options, and `say` is
+    told of what they do not; else the file's metadata holds those that stock onnxruntime needs.
+    With `portable`, places of maxima are computed by plain operators, for runtimes whose MaxPool
+    has one output.
+    The graph is left as it is, unless it is the caller's `own` and of no more use: then no copy of
+    it is made.
+    What is written was checked: by ONNX's checker, and with `stock`, as the command line does, by
+    onnxruntime where it is installed.
+
+    Raises:
+        UsageError: the output exists and `force` is not given, or cannot be written.
+        InvalidResult: the graph is not valid, and was not written.
+    """
+    return io.save(
+        model_of(graph), path, force=force, external_data=external_data,
+        finish=_finish(functions=functions, barrier=barrier, portable=portable, say=say),
+        own=own, stock=stock, say=say,
+    )  # fmt: skip
+
+
+def save_split(
+    halves: Split,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    force: bool = False,
+    external_data: Literal["auto", "always", "never"] = "auto",
+    functions: bool = False,
+    portable: bool = False,
+    stock: bool = False,
+    own: bool = False,
+    say: Callable[[str], object] | None = None,
+) -> list[tuple[Path, int]]:
+    """Write the two halves of a step, never a new one beside an old one; as `save` does.
+
+    Raises:
+        UsageError: an output exists and `force` is not given, or cannot be written.
+        InvalidResult: a half is not valid, and neither was written.
+    """
+    return io.save_together(
+        list(zip((halves.forward, halves.backward), paths, strict=True)),
+        force=force, external_data=external_data,
+        finish=_finish(functions=functions, portable=portable), own=own, stock=stock, say=say,
+    )  # fmt: skip
+
+
+def _finish(
+    *,
+    functions: bool,
+    portable: bool,
+    barrier: bool = False,
+    say: Callable[[str], object] | None = None,
+) -> Callable[[ir.Model], None]:
+    """What turns a graph into one of standard operators, on the copy that is written."""
+
+    def finish(model: ir.Model) -> None:
+        if any(is_update(node) for node in walk.nodes(model.graph)):
+            lower_updates(Builder(model))
+        if portable:
+            make_portable(model, Builder(model))
+        (localise if functions else inline)(model)
+        if barrier:
+            set_barriers(model, say=say)
+        ort_options.mark(model)
+
+    return finish

@@ -1,0 +1,62 @@
+"""A training graph at every batch: which of its symbols that is, and what fits into a memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import onnx_ir as ir
+
+from gradtool import io
+from gradtool.errors import OpenSizes, UsageError
+from gradtool.text.units import parse_bytes
+from gradtool.text.words import suggest
+from gradtool.workloads.budgets.batches import largest_batches
+from gradtool.workloads.names import current
+from gradtool.workloads.plans import workload
+from gradtool.workloads.strategies import STRATEGIES
+
+PLANS = ("keep", "mirror", "sqrt", "optimal")
+
+
+def batch_symbol(model: ir.Model) -> str | None:
+    """The leading symbol of the first input, or the one called batch."""
+    names = io.symbols(model)
+    first = next((v for v in model.graph.inputs if not v.is_initializer()), None)
+    leading = getattr(first.shape[0], "value", None) if first is not None and first.shape else None
+    if leading in names:
+        return str(leading)
+    return "batch" if "batch" in names else None
+
+
+def max_batch(
+    model: ir.Model,
+    memory: str | int,
+    *,
+    plans: Sequence[str] = PLANS,
+    optimizer: str = "none",
+    dims: Mapping[str, int] | None = None,
+) -> dict[str, int]:
+    """By plan, the largest batch of a training graph whose step fits into a memory; 0 if none does.
+
+    Raises:
+        UsageError: the batch is fixed, there is no such plan, or other sizes are open.
+    """
+    plans = [current(name) for name in plans]
+    unknown = [name for name in plans if name not in STRATEGIES]
+    if unknown:
+        hint = suggest(unknown[0], STRATEGIES) or f"; there are {', '.join(STRATEGIES)}"
+        raise UsageError(f"no strategy {unknown[0]!r}{hint}")
+    symbol = batch_symbol(model)
+    if symbol is None or symbol in (dims or {}):
+        raise UsageError("no largest batch to find: the batch is fixed; load the model without it")
+    open_sizes = [n for n in io.symbols(model) if n != symbol and n not in (dims or {})]
+    if open_sizes:
+        raise OpenSizes(open_sizes)
+    known = dict(dims or {})
+    return largest_batches(
+        cache(lambda size: workload(model, {**known, symbol: size})),
+        {name: STRATEGIES[name] for name in plans},
+        parse_bytes(memory) if isinstance(memory, str) else memory,
+        optimizer=optimizer,
+    )

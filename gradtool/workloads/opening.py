@@ -1,0 +1,92 @@
+"""A model from a file, in the form that everything here works on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import onnx
+import onnx_ir as ir
+
+from gradtool import gradients, io, kernels
+from gradtool.errors import UsageError
+from gradtool.functions.calls import is_inlined
+from gradtool.functions.outline import outline
+from gradtool.graph import walk
+from gradtool.graph.prune import prune
+from gradtool.io.definitions import expand_definitions
+from gradtool.io.read import Held
+from gradtool.passes.lower_contrib import is_contrib, lower_contrib
+from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
+from gradtool.passes.strip_barriers import strip_barriers
+from gradtool.shapes import infer
+from gradtool.shapes.inference import register_shapes
+
+
+def load(
+    source: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
+    *,
+    dims: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    batch: int | None = None,
+    opset: int | None = None,
+) -> ir.Model:
+    """A model from a file (`-`: standard input) or from memory, checked, typed and shaped.
+
+    What is in memory is the bytes of a file, an `onnx.ModelProto` or an `ir.Model`, and is left as
+    it is.
+
+    `dims` gives sizes to symbols, `shapes` to whole inputs, `batch` to the leading symbol of the
+    first input.  An older model is raised to `opset`, to 18 at least.  Weights stay on disk until
+    they are needed.
+
+    Raises:
+        ModelError: the file is missing, damaged or not a valid model.
+        UsageError: a symbol or an input does not exist, or a size or opset contradicts the file.
+    """
+    register_shapes()
+    if isinstance(source, bytes | onnx.ModelProto | ir.Model):
+        found: Held | str = Held(source)
+    elif isinstance(source, str | os.PathLike):
+        found = os.fspath(source)
+    else:
+        kind = type(source).__name__
+        raise UsageError(f"load takes a path, bytes, an onnx.ModelProto or an ir.Model, not {kind}")
+    return io.load(
+        found,
+        dims=dims,
+        shapes=shapes,
+        batch=batch,
+        opset=opset,
+        keep_function=_has_rule,
+        rewrite=_fold,
+    )
+
+
+def _fold(model: ir.Model) -> None:
+    """Put composite calls back, with the sizes left open that were open when they were written.
+
+    Nodes that ask for gradients are replaced by them, and operators without a kernel that ONNX
+    defines by others by their definition.
+    """
+    strip_barriers(model)
+    expand_definitions(model, _has_kernel)
+    while is_inlined(model):  # a body may be known only once those before it are calls again
+        infer(model)
+        if not outline(model):
+            break
+        prune(model)
+    if any(is_contrib(node) for node in walk.nodes(model.graph)):
+        infer(model)
+        lower_contrib(model)
+    if any(is_gradient(node) for node in model.graph):
+        infer(model)
+        publish_gradients(model, lower_gradients(model))
+
+
+def _has_kernel(domain: str, name: str, version: int) -> bool:
+    return kernels.find(domain, name, version) is not None
+
+
+def _has_rule(domain: str, name: str) -> bool:
+    return gradients.find(domain, name, 1) is not None

@@ -1,0 +1,291 @@
+"""What can be asked for, as records: commands make flags of their fields, configurations keys.
+
+Nothing heavy is imported before something is planned.
+"""
+# ruff: noqa: RUF009 - `_option` makes a field
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from gradtool.errors import UsageError
+from gradtool.graph.limits import DEFAULT
+from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.planning.search.context import SOLVERS, Solver
+from gradtool.text.words import suggest
+from gradtool.workloads.names import PLANS, SEARCHED, STRATEGIES, current
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from gradtool.workloads.budgets import prices
+    from gradtool.workloads.budgets.search import Search
+    from gradtool.workloads.plan_files import PlanFile
+    from gradtool.workloads.plans import Strategy, Workload
+
+Kind = Literal["flag", "text", "texts", "choice", "plan", "whole", "seconds", "bytes", "path"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """A field that people give: how they write it, and what it does.
+
+    `least` bounds a whole number; `texts` may be given several times; `shown` is the default as
+    people read it, where that is not its value.
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    metavar: str | None = None
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    shown: str = ""
+
+    @property
+    def key(self) -> str:
+        """The key of a configuration."""
+        return self.name.replace("_", "-")
+
+    @property
+    def flag(self) -> str:
+        """The flag of a command."""
+        return f"--{self.key}"
+
+
+def _option(kind: Kind, default: Any, help: str, **how: Any) -> Any:  # noqa: A002 - as click has it
+    return field(default=default, metadata={"kind": kind, "help": help, **how})
+
+
+def options_of(record: type[Any]) -> dict[str, Option]:
+    """The options of a record, by name."""
+    return {
+        each.name: Option(each.name, default=each.default, **each.metadata)
+        for each in fields(record)
+        if each.default is not MISSING and each.metadata
+    }
+
+
+@dataclass(frozen=True)
+class GradOptions:
+    """What a gradient is of, and by which values; see `gradtool.grad`."""
+
+    loss: Sequence[str] = _option(
+        "texts", (), "The loss: a value, or ce, mse, l1, smooth-l1, huber, bce, bce-logits, nll, "
+        "kl, mean, sum, or pkg.mod:function; several are added; @axis=N is that of the classes.",
+        metavar="[WEIGHT*]NAME|KIND[:OUTPUT][@axis=N]", shown="auto")  # fmt: skip
+    labels: Sequence[str] = _option(
+        "texts", (), "The name of the input that holds the labels.", metavar="[OUTPUT=]NAME",
+        shown="labels")  # fmt: skip
+    wrt: Sequence[str] = _option(
+        "texts", (), "Differentiate by these values; default: every parameter.",
+        metavar="GLOB|@FILE")  # fmt: skip
+    no_grad: Sequence[str] = _option(
+        "texts", (), "Let no gradient flow into these values.", metavar="GLOB|@FILE"
+    )
+    input_grad: Sequence[str] = _option(
+        "texts", (), "Differentiate by these float inputs as well.", metavar="GLOB|@FILE"
+    )
+    head_grads: bool = _option("flag", False, "No loss: an input per output carries its gradient.")
+    accumulate: str = _option(
+        "choice", "chain", "Add gradients as they appear, or all at once.",
+        choices=("chain", "sum"))  # fmt: skip
+    train_mode: bool = _option("flag", False, "Turn BatchNormalization and Dropout to training.")
+    ste: bool = _option(
+        "flag", False, "Let gradients straight through quantisation, as if it did not round."
+    )
+    grad_buffers: bool = _option(
+        "flag", False, "Add each gradient to an input of its shape (micro-batches)."
+    )
+
+
+@dataclass(frozen=True)
+class RecomputeOptions:
+    """One of a strategy, checkpoints, a budget, a slowdown and a plan in a file.
+
+    A budget and a slowdown may name one of the strategies `SEARCHED` as well.  `max_slowdown` is a
+    share of one step, or text as in `20%`; `cost` is `flops`, `time` or a file of times.
+    """
+
+    strategy: str | None = _option(
+        "plan", None, "What to compute again; reorder: only the order of the steps changes; "
+        "min-cut, optimal: what saves most for the work, by a quick or a thorough search.",
+        choices=STRATEGIES)  # fmt: skip
+    checkpoints: Sequence[str] | None = _option(
+        "texts", None, "Keep these values only, and compute again what lies between them.",
+        metavar="NAMES|@FILE")  # fmt: skip
+    budget: str | int | None = _option(
+        "text", None, "Fit into this much memory, all that a step needs counted: 8GiB, 60% of "
+        "what keeping everything takes, or as little as can be reached.",
+        metavar="SIZE|%|min")  # fmt: skip
+    max_slowdown: str | float | Fraction | None = _option(
+        "text", None, "Take as little memory as this much extra work allows, as in 20%.",
+        metavar="%")  # fmt: skip
+    plan: str | os.PathLike[str] | PlanFile | None = _option(
+        "text", None, "Follow the plan in a file.", metavar="FILE.json"
+    )
+    optimizer: str = _option(
+        "choice", "none", "Update the parameters in place of returning their gradients, as grad "
+        "does; of a model that holds gradients, count this optimizer's state as well.",
+        choices=OPTIMIZERS)  # fmt: skip
+    cost: str = _option(
+        "text", "flops", "What extra work is: FLOPs, time measured now on the CPU, or the times "
+        "in a file of gradtool run --profile.", metavar="flops|time|FILE")  # fmt: skip
+    seed: int = _option("whole", 0, "The seed of the search.", least=0)
+    time_limit: float | None = _option(
+        "seconds", None, "Search harder, until the command has taken this long: reading and "
+        "writing count, and leave a tenth of it at least.", metavar="30s")  # fmt: skip
+    solver: Solver = _option(
+        "choice", "auto", "Search in compiled code, and with OR-tools as well (both of the extra "
+        "solver), which goes further; auto: compiled, with --time-limit only.",
+        choices=SOLVERS)  # fmt: skip
+
+    def plans(self) -> Strategy:
+        """How to plan a training graph.
+
+        Raises:
+            UsageError: nothing is asked for, or two things are; a name, a size, a percentage or a
+                file cannot be used.
+        """
+        self._check()
+        if self.solver not in SOLVERS:
+            raise UsageError(f"no solver {self.solver!r}; there are {', '.join(SOLVERS)}")
+        if self.plan is not None:
+            from gradtool.workloads import plan_files
+
+            given = self.plan
+            file = given if isinstance(given, plan_files.PlanFile) else plan_files.load(given)
+            return partial(plan_files.planned_by, file=file)
+        from gradtool.workloads import strategies
+
+        if self.checkpoints is not None:
+            return partial(strategies.checkpoints, names=self.checkpoints)
+        name = current(self.strategy or "optimal")
+        return self._searching(name) if name in SEARCHED else strategies.STRATEGIES[name]
+
+    def _searching(self, name: str) -> Strategy:
+        from gradtool.workloads.budgets.limits import Budget
+        from gradtool.workloads.budgets.search import at_most, within
+
+        search = self.search()
+        budget = Budget.of("min" if self.budget is None else self.budget, self.optimizer)
+        if self.budget is not None:
+            return lambda work: within(work, budget, search(work), name)
+        share = self._share()
+        return lambda work: at_most(work, share, search(work), name=name, optimizer=self.optimizer)
+
+    def search(self) -> _Searching:
+        """How far to search in a training graph, which may have to be timed first.
+
+        Raises:
+            UsageError: a file of times cannot be read.
+        """
+        from gradtool.workloads.budgets import prices
+
+        return _Searching(self, prices.named(self.cost))
+
+    def _share(self) -> Fraction | None:
+        from fractions import Fraction
+
+        from gradtool.workloads.budgets.limits import parse_percent
+
+        given = self.max_slowdown
+        if given is None or isinstance(given, str):
+            return None if given is None else parse_percent(given)
+        if not 0 <= given < 1e9:
+            raise UsageError(f"max_slowdown {given} is no share of a step: write 0.2, or '20%'")
+        return Fraction(given)
+
+    def _check(self) -> None:
+        goals = {
+            "checkpoints": self.checkpoints is not None,
+            "a budget": self.budget is not None,
+            "a slowdown": self.max_slowdown is not None,
+            "a plan": self.plan is not None,
+        }
+        given = [name for name, is_given in goals.items() if is_given]
+        if self.strategy is not None:
+            if current(self.strategy) not in PLANS:
+                hint = suggest(self.strategy, PLANS)
+                raise UsageError(
+                    f"no strategy {self.strategy!r}{hint}; there are {', '.join(PLANS)}"
+                )
+            if not (self.strategy in SEARCHED and given in (["a budget"], ["a slowdown"])):
+                given.insert(0, f"the strategy {self.strategy}")
+        if not given:
+            raise UsageError(
+                "say what to compute again: a strategy, checkpoints, a budget, a slowdown or a plan"
+            )
+        if len(given) > 1:
+            both = f"{given[0]} and {given[1]} do not go together"
+            raise UsageError(f"say what to compute again by one thing: {both}")
+        if given[0] in ("a budget", "a slowdown") or self.strategy in SEARCHED:
+            return
+        for name, why in _SEARCHING.items():
+            if getattr(self, name) != getattr(RecomputeOptions, name):
+                raise UsageError(f"{name} changes nothing of {given[0]}: {why}")
+
+
+_SEARCH = "it is of a budget, a slowdown, min-cut and optimal"
+_SEARCHING: Mapping[str, str] = {
+    "cost": _SEARCH, "seed": _SEARCH, "time_limit": _SEARCH, "solver": _SEARCH,
+    "optimizer": "the graph holds its gradients",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a step is run on, how often, and what is watched; see `gradtool.run`."""
+
+    inputs: str = _option(
+        "path", "random", "Where the inputs are: a .npz file, a folder of .npy files, or random.",
+        metavar="NPZ|DIR|random")  # fmt: skip
+    seed: int = _option("whole", 0, "The seed of random inputs.", least=0)
+    device: str = _option("text", "auto", "Where to run.", metavar="auto|cpu|cuda[:N]")
+    engine: str = _option(
+        "choice", "arena", "Our executor, or stock onnxruntime.", choices=("arena", "ort")
+    )
+    repeat: int = _option(
+        "whole", 1, "Steps to run; the time is their median.  --profile times at least 5, --trace "
+        "at least 3.", least=1, metavar="N")  # fmt: skip
+    measure: bool = _option("flag", False, "Measure the peak against the plan.")
+    check_nan: bool = _option("flag", False, "Name the first node whose result has a NaN.")
+    check_arena: bool = _option(
+        "flag", False, "Overwrite every buffer when it dies; gradients must keep their bits."
+    )
+    fetch: Sequence[str] = _option(
+        "texts", (), "Compute these values only, interior ones too; no gradients if none are among "
+        "them.", metavar="GLOB|@FILE")  # fmt: skip
+    max_turns: int | None = _option(
+        "whole", None, "Stop a step after N turns of its loops.", least=1, metavar="N",
+        shown=str(DEFAULT.turns))  # fmt: skip
+    max_dynamic: int | None = _option(
+        "bytes", None, "Stop before values whose sizes depend on data take more.", metavar="SIZE",
+        shown="512MiB, or what the step is planned to take")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Searching:
+    """The search for a training graph, at the prices that its steps have.
+
+    Raises, when it is called:
+        GradtoolError: the solver is not installed.
+    """
+
+    asked: RecomputeOptions
+    prices: prices.Named
+
+    def __call__(self, work: Workload) -> Search:
+        from gradtool.planning.search.local.finish import require
+        from gradtool.workloads.budgets.search import CUTS, Search
+
+        require(self.asked.solver)
+        effort = CUTS if self.asked.strategy == "min-cut" else 1.0
+        asked = self.asked
+        return Search(effort, asked.seed, asked.time_limit, self.prices(work), asked.solver)

@@ -1,0 +1,208 @@
+"""Plans as files: the names of nodes in running order, and what tells whose they are."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.io.documents import is_text, is_whole, read_document, write_document
+from gradtool.planning.schedule import Schedule, instances
+from gradtool.planning.search.proof import Proof
+from gradtool.shapes.inference import register_shapes
+from gradtool.text.words import suggest
+from gradtool.workloads.budgets.prices import FLOPS
+from gradtool.workloads.names import current
+from gradtool.workloads.plans import Planned, Workload, all_dims, planned
+from gradtool.workloads.proofs import details, lines, proof_json, proof_of
+from gradtool.workloads.recompute import prepared
+
+SCHEMA_VERSION = 1
+SUFFIX = ".json"
+_MOST_RUNS = 64  # times that a node may run, on average
+
+
+@dataclass(frozen=True)
+class PlanFile:
+    """A plan that was written: `order` names nodes, once for each time they run.
+
+    `proof` is what the search for it proved, and says whether the clock ended that search.
+    """
+
+    source: str
+    name: str
+    model: str
+    dims: Mapping[str, int]
+    order: tuple[str, ...]
+    peak: int
+    proof: Proof | None = None
+
+
+def save(
+    work: Workload, found: Planned, path: str | os.PathLike[str], *, force: bool = False
+) -> int:
+    """Write a plan; returns the bytes of the file.
+
+    Raises:
+        UsageError: the file exists without `force`, or cannot be written.
+    """
+    steps = work.program.steps
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "name": found.name,
+        "model": fingerprint(work.model),
+        "dims": dict(sorted(all_dims(work).items())),
+        "peak_bytes": found.plan.peak,
+        "load_bytes": found.plan.peak_live,
+        "keep_bytes": work.kept.peak,
+        "proof": None if found.proof is None else proof_json(found.proof),
+        "order": [steps[number].name for number in found.schedule.order],
+    }
+    return write_document(document, path, force=force)
+
+
+def load(path: str | os.PathLike[str]) -> PlanFile:
+    """Read a plan without knowing its model.
+
+    Raises:
+        UsageError: the file cannot be read or is no plan.
+    """
+    document = read_document(path, SCHEMA_VERSION)
+    name, model, dims, order, peak = (
+        document.get(key) for key in ("name", "model", "dims", "order", "peak_bytes")
+    )
+    if not (is_text(name) and is_text(model) and is_whole(peak) and isinstance(order, list)):
+        raise UsageError(f"{path}: is no plan: write one with gradtool recompute -o plan.json")
+    if not all(map(is_text, order)):
+        raise UsageError(f"{path}: is no plan: its order holds something else than names")
+    if not isinstance(dims, dict) or not all(map(is_whole, dims.values())):
+        raise UsageError(f"{path}: is no plan: its dims are no sizes by name")
+    proof = _proof(path, document.get("proof"))
+    return PlanFile(os.fspath(path), current(name), model, dims, tuple(order), peak, proof)
+
+
+def _proof(path: str | os.PathLike[str], given: object) -> Proof | None:
+    """The proof in a plan; null where nothing was searched for."""
+    if given is None:
+        return None
+    found = proof_of(given) if isinstance(given, dict) else None
+    if found is None:
+        raise UsageError(f"{path}: is no plan: its proof does not say what recompute writes")
+    return found
+
+
+def planned_by(work: Workload, file: PlanFile) -> Planned:
+    """The plan in a file, for the training graph that it was made for.
+
+    Raises:
+        UsageError: it is of other sizes or another model, or its order cannot run.
+    """
+    _same_dims(work, file)
+    if file.model != fingerprint(work.model):
+        raise UsageError(f"{file.source}: the plan is of another model: {_difference(work, file)}")
+    schedule = _schedule(work, file)
+    found = planned(work, file.name, schedule)
+    if found.plan.peak != file.peak:
+        raise UsageError(
+            f"{file.source}: the plan says a peak of {file.peak} bytes, here it is "
+            f"{found.plan.peak}: it was made for other sizes"
+        )
+    _same_work(work, file, schedule)
+    found = replace(found, proof=file.proof)
+    return replace(found, notes=(f"plan: {file.source}", *lines(found)), details=details(found))
+
+
+def _same_work(work: Workload, file: PlanFile, schedule: Schedule) -> None:
+    """Refuse a proof about other work than the plan does; times cannot be told again."""
+    if file.proof is None or file.proof.unit != FLOPS.unit:
+        return
+    costs = FLOPS.of(work.program)
+    extra = sum(costs[step] or 0 for step in schedule.recomputed)
+    here, told = (extra, FLOPS.total(work.program)), (file.proof.extra, file.proof.total)
+    if here != told:
+        raise UsageError(
+            f"{file.source}: the plan says {told[0]} FLOPs beyond {told[1]}, here they are "
+            f"{here[0]} beyond {here[1]}: its proof is of something else"
+        )
+
+
+def is_of(file: PlanFile, model: ir.Model) -> bool:
+    """Whether a plan was made of a training graph."""
+    register_shapes()
+    return file.model == fingerprint(prepared(model))
+
+
+def fingerprint(model: ir.Model) -> str:
+    """A hash of the nodes of a prepared model: their names, operators and values, in order."""
+    lines = [
+        json.dumps(
+            [
+                node.name,
+                node.domain,
+                node.op_type,
+                [v.name if v is not None else "" for v in node.inputs],
+                [v.name for v in node.outputs],
+            ]
+        )
+        for node in model.graph
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _same_dims(work: Workload, file: PlanFile) -> None:
+    here = all_dims(work)
+    for name in sorted(here.keys() & file.dims.keys()):
+        if here[name] != file.dims[name]:
+            raise UsageError(
+                f"{file.source}: the plan is for {name}={file.dims[name]}, here it is {here[name]}"
+            )
+
+
+def _difference(work: Workload, file: PlanFile) -> str:
+    """The first node that only one of the two has, or what else may be the matter."""
+    here = {step.name: None for step in work.program.steps}
+    there = dict.fromkeys(file.order)
+    for names, others, what in ((there, here, "it runs"), (here, there, "it does not run")):
+        odd = next((name for name in names if name not in others), None)
+        if odd is not None:
+            return f"{what} {odd!r}"
+    sizes = ", ".join(f"{name}={size}" for name, size in sorted(file.dims.items()))
+    given = f" (load it with --dim {sizes}, as when it was planned)" if sizes else ""
+    return f"its nodes read or write other values{given}"
+
+
+def _schedule(work: Workload, file: PlanFile) -> Schedule:
+    """The schedule of an order of names, if it can run."""
+    steps = work.program.steps
+    numbers = {step.name: number for number, step in enumerate(steps)}
+    if len(file.order) > _MOST_RUNS * max(len(steps), 1):
+        raise UsageError(f"{file.source}: its order has {len(file.order)} nodes: too many")
+    problem = next(_problems(work, file, numbers), None)
+    if problem is not None:
+        raise UsageError(f"{file.source}: {problem}")
+    order = [numbers[name] for name in file.order]
+    try:
+        instances(work.program, order)
+    except ValueError as error:
+        raise UsageError(f"{file.source}: {error}") from error
+    return Schedule.of(order)
+
+
+def _problems(work: Workload, file: PlanFile, numbers: Mapping[str, int]) -> Iterator[str]:
+    """What is wrong with an order of names, one after the other."""
+    seen: set[str] = set()
+    for name in file.order:
+        if name not in numbers:
+            yield f"the model has no node {name!r}{suggest(name, numbers)}"
+        elif name in seen and not work.program.steps[numbers[name]].recomputable:
+            yield f"node {name!r} runs twice, and would give something else then"
+        seen.add(name)
+    for name in numbers:
+        if name not in seen:
+            yield f"node {name!r} never runs"

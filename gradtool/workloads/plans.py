@@ -1,0 +1,185 @@
+"""From a training graph to its memory plans, and from a plan to the model that carries it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+import onnx_ir as ir
+
+from gradtool.graph.metadata import PLAN
+from gradtool.planning.no_recompute import no_recompute
+from gradtool.planning.orders.best import Ordered, best_order
+from gradtool.planning.plan import Plan
+from gradtool.planning.recompute.mirror import Decision
+from gradtool.planning.schedule import Schedule, replay
+from gradtool.planning.search.proof import Proof
+from gradtool.planning.simulate import Simulator
+from gradtool.program import Program
+from gradtool.program.bound import bound
+from gradtool.program.declared import narrowed
+from gradtool.program.flatten import flatten
+from gradtool.shapes.inference import register_shapes
+from gradtool.workloads.recompute import apply, mark, prepared
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A training graph ready to be planned: its nodes have names, its program known sizes.
+
+    `dims` are the sizes given to what the model leaves open; the model itself keeps that open.
+    """
+
+    model: ir.Model
+    program: Program
+    dims: Mapping[str, int]
+    _programs: dict[tuple[tuple[str, int], ...], Program] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def resized(self, sizes: Mapping[str, int]) -> Program:
+        """The program where some symbols have other sizes."""
+        dims = {**self.dims, **sizes}
+        key = tuple(sorted(dims.items()))
+        if key not in self._programs:
+            self._programs[key] = flatten(sized(self.model, dims), dims=dims)
+        return self._programs[key]
+
+    @cached_property
+    def simulator(self) -> Simulator:
+        """What weighs schedules of the program."""
+        return Simulator(self.program)
+
+    @cached_property
+    def nodes(self) -> Program:
+        """The program in which every node is a step, also those that only lay values out."""
+        return flatten(sized(self.model, self.dims), dims=self.dims, views=False)
+
+    @cached_property
+    def ordered(self) -> Ordered:
+        """The order of least peak that is found when nothing runs again."""
+        return best_order(self.program)
+
+    @cached_property
+    def kept(self) -> Plan:
+        """The plan that keeps everything, in the order of the file."""
+        return no_recompute(self.program)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan and the schedule it is of.
+
+    `notes` are lines for people, `details` those for people who ask how it was found; `decision` is
+    what mirroring decided, also where the plan does not apply it; `proof` says how good a plan
+    within a budget is.
+    """
+
+    plan: Plan
+    schedule: Schedule
+    notes: tuple[str, ...] = ()
+    decision: Decision | None = None
+    proof: Proof | None = None
+    details: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the plan."""
+        return self.plan.name
+
+
+Strategy = Callable[[Workload], Planned]
+
+
+def sized(model: ir.Model, dims: Mapping[str, int]) -> ir.Model:
+    """The model with sizes given to what it leaves open; itself if there are none to give."""
+    return bound(model, dims) if dims else model
+
+
+def workload(model: ir.Model, dims: Mapping[str, int] | None = None) -> Workload:
+    """A training graph made ready for planning; the model given is left as it is.
+
+    Raises:
+        UsageError: sizes are open that `dims` does not give, or an operator has no kernel.
+    """
+    register_shapes()
+    made, dims = prepared(model), dict(dims or {})
+    return Workload(made, flatten(sized(made, dims), dims=dims), MappingProxyType(dims))
+
+
+def planned(
+    work: Workload,
+    name: str,
+    schedule: Schedule,
+    *,
+    notes: Sequence[str] = (),
+    details: Sequence[str] = (),
+    decision: Decision | None = None,
+) -> Planned:
+    """The plan of a schedule; the one of the file's own order is `Workload.kept`."""
+    if schedule.order == tuple(range(len(work.program.steps))):
+        plan = no_recompute(work.program, name)
+    else:
+        plan = no_recompute(narrowed(replay(work.program, schedule), work.program.steps), name)
+    return Planned(plan, schedule, tuple(notes), decision, details=tuple(details))
+
+
+def write(work: Workload, found: Planned) -> ir.Model:
+    """The model that computes what the workload's does, in the order of a plan, with its clones."""
+    model = work.model.clone()
+    model.meta.update(work.model.meta)
+    mark(model, found.decision.marks if found.decision else {})
+    apply(model, work.program, found.schedule)
+    model.metadata_props[PLAN] = json.dumps(
+        {
+            "name": found.name,
+            "peak_bytes": found.plan.peak,
+            "keep_bytes": work.kept.peak,
+            "extra_flops": extra_flops(found.plan, work.kept),
+            "dims": dict(sorted(all_dims(work).items())),
+        },
+        sort_keys=True,
+    )
+    return model
+
+
+def all_dims(work: Workload) -> dict[str, int]:
+    """The sizes that a plan was made for: those given when the model was loaded, too."""
+    return {**work.model.meta.get("gradtool.dims", {}), **work.dims}
+
+
+def extra_flops(plan: Plan, kept: Plan) -> int | None:
+    """What a plan computes beyond what keeping everything does; None if nobody knows.
+
+    Operators of unknown cost matter only if they run again.
+    """
+    again = [s for s in plan.program.steps if s.stage == "recompute"]
+    before = {s.name for s in kept.program.steps}
+    if any(s.flops is None and s.name not in before for s in again):
+        return None
+    return total_flops(plan.program) - total_flops(kept.program)
+
+
+def total_flops(program: Program) -> int:
+    """The operations of a program, but for those of operators of unknown cost."""
+    return sum(step.flops or 0 for step in program.steps)
+
+
+def largest_batch(fits: Callable[[int], bool], *, start: int = 1, most: int = 1 << 20) -> int:
+    """The largest batch that fits, found by doubling and halving; 0 if none does.
+
+    Each candidate is planned anew.  A plan that fits a batch is taken to fit every smaller one.
+    """
+    if not fits(start):
+        return 0
+    low, high = start, start * 2
+    while high <= most and fits(high):
+        low, high = high, high * 2
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

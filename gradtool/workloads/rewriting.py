@@ -1,0 +1,189 @@
+"""Training graphs that take less memory, as the Python interface makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.graph.stages import require_no_updates
+from gradtool.planning.plan import Plan
+from gradtool.planning.search.context import Solver
+from gradtool.planning.search.proof import Proof
+from gradtool.workloads.goals import Budget, Goal, options_of
+from gradtool.workloads.names import POINTS
+from gradtool.workloads.plans import Planned, Strategy, Workload, extra_flops, workload, write
+from gradtool.workloads.training import TrainingGraph
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A training graph in the order of a plan, with clones of what is computed again.
+
+    `plan` and `kept` are planned for the sizes in `plan.program.dims`; `extra_flops` is what is
+    computed beyond keeping everything, None if an operator of unknown cost runs again; `notes` are
+    lines for people.  `proof` has the extra work, bound and gap of a plan within a budget.  `work`
+    is the graph that was planned, and `planned` its plan with the schedule.
+    """
+
+    model: ir.Model
+    plan: Plan
+    kept: Plan
+    extra_flops: int | None
+    notes: tuple[str, ...]
+    work: Workload
+    planned: Planned
+
+    @property
+    def proof(self) -> Proof | None:
+        """What the search for the plan proved."""
+        return self.planned.proof
+
+    def __repr__(self) -> str:
+        saved = 1 - self.plan.peak / max(self.kept.peak, 1)
+        return (
+            f"Rewritten({self.model.graph.name!r}, plan {self.plan.name!r}, "
+            f"peak {self.plan.peak} bytes, {saved:.1%} saved)"
+        )
+
+
+LEAST_POINTS = 2
+
+Graph = TrainingGraph | Rewritten | ir.Model
+
+
+def model_of(graph: Graph) -> ir.Model:
+    """The model inside a training graph, or the model itself."""
+    return graph if isinstance(graph, ir.Model) else graph.model
+
+
+def mirror(
+    graph: Graph,
+    *,
+    policy: str = "mirror",
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    dims: Mapping[str, int] | None = None,
+) -> Rewritten:
+    """A training graph in which backward computes cheap activations again; see `recompute`.
+
+    `policy` names what may run twice, or is a TOML file; `keep` and `drop` are globs of nodes that
+    never do, or may whatever the policy.
+
+    Raises:
+        UsageError: sizes are open that `dims` does not give, or a name matches nothing.
+    """
+    from gradtool.planning.recompute.policy import policy_named
+    from gradtool.workloads import strategies
+
+    chosen = policy_named(policy)
+    return _rewritten(graph, partial(strategies.mirror, policy=chosen, keep=keep, drop=drop), dims)
+
+
+def recompute(
+    graph: Graph,
+    goal: Goal,
+    *,
+    strategy: str | None = None,
+    optimizer: str = "none",
+    cost: str = "flops",
+    seed: int = 0,
+    time_limit: float | None = None,
+    solver: Solver = "auto",
+    dims: Mapping[str, int] | None = None,
+) -> Rewritten:
+    """A training graph that computes parts of forward again: the same bits in less memory.
+
+    The goal is the name of a strategy (of `strategies.STRATEGIES`), `Budget`, `Slowdown`,
+    `Checkpoints`, or a plan that `load_plan` read.  What a budget or a slowdown asks for is found
+    by the `strategy` `optimal`, or by `min-cut`.  The state of `optimizer` is part of a budget (a
+    graph that holds its updates has it in it).  `cost` says what extra work is: `flops`, `time`
+    measured now, or a file of measured times.  A search may take `time_limit` seconds; without, the
+    same question has the same answer everywhere, unless `solver` is `compiled` or `cp-sat` (up to
+    the default effort, `auto` and `native` use nothing that may be missing).  The graph given is
+    left as it is; sizes that it leaves open stay open, `dims` are those to plan for.
+
+    Raises:
+        UsageError: there is no such strategy or checkpoint, sizes are open, or the graph has an
+            optimizer and one is named.
+        OverBudget: no plan within the budget was found, with what can be reached.
+    """
+    if optimizer != "none":
+        require_no_updates(model_of(graph))
+    asked = options_of(
+        goal,
+        strategy,
+        optimizer=optimizer,
+        cost=cost,
+        seed=seed,
+        time_limit=time_limit,
+        solver=solver,
+    )
+    return _rewritten(graph, asked.plans(), dims)
+
+
+@dataclass(frozen=True)
+class Points:
+    """The plans of a frontier, that of keeping everything, and the bytes of optimizer state."""
+
+    found: tuple[Planned, ...]
+    kept: Plan
+    state: int
+
+
+def frontier(
+    graph: Graph,
+    points: int = POINTS,
+    *,
+    strategy: str | None = None,
+    optimizer: str = "none",
+    cost: str = "flops",
+    seed: int = 0,
+    time_limit: float | None = None,
+    solver: Solver = "auto",
+    dims: Mapping[str, int] | None = None,
+) -> Points:
+    """The cheapest plans within several budgets, from the least peak found to keeping everything.
+
+    Each has a `plan` and a `proof` with its budget, extra work and bound; work never rises with
+    the budget.  Options are those of `recompute`.
+
+    Raises:
+        UsageError: sizes are open that `dims` does not give, there is no such strategy, or the
+            graph has an optimizer and one is named.
+    """
+    from gradtool.workloads.budgets.frontier import frontier as frontier_of
+    from gradtool.workloads.budgets.limits import Budget as Limit
+    from gradtool.workloads.budgets.search import probing
+
+    if optimizer != "none":
+        require_no_updates(model_of(graph))
+    if points < LEAST_POINTS:
+        raise UsageError(f"a frontier has {LEAST_POINTS} points at least, not {points}")
+    asked = options_of(
+        Budget("min"),
+        strategy,
+        optimizer=optimizer,
+        cost=cost,
+        seed=seed,
+        time_limit=time_limit,
+        solver=solver,
+    )
+    asked.plans()  # which refuses what does not go together
+    work = workload(model_of(graph), dims)
+    search = asked.search()(work)
+    search = replace(search, effort=min(probing(work), search.effort))
+    state = Limit.of("min", optimizer).state(work)
+    return Points(tuple(frontier_of(work, points, search)), work.kept, state)
+
+
+def _rewritten(graph: Graph, strategy: Strategy, dims: Mapping[str, int] | None) -> Rewritten:
+    work = workload(model_of(graph), dims)
+    found: Planned = strategy(work)
+    extra = extra_flops(found.plan, work.kept)
+    return Rewritten(
+        write(work, found), found.plan, work.kept, extra, found.notes, work=work, planned=found
+    )

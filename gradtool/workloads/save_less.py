@@ -1,0 +1,202 @@
+"""A training graph that keeps less of forward: choices instead of floats, small results hoisted.
+
+Nothing is computed twice, and every gradient keeps its bits.  The planned peak does not rise, at
+the sizes of the model or, where these are open, at those assumed: what would raise it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import onnx_ir as ir
+
+from gradtool.errors import GradtoolError
+from gradtool.graph.reads import reads
+from gradtool.io import symbols
+from gradtool.passes.layouts import storage
+from gradtool.passes.masks import open_choices
+from gradtool.passes.redirect_shape_reads import asks_sizes, redirect_shape_reads
+from gradtool.passes.residuals import ASSUMED, Sizes, is_forward_result
+from gradtool.planning.liveness import lifetimes
+from gradtool.planning.no_recompute import no_recompute
+from gradtool.planning.packing import load_profile
+from gradtool.planning.plan import Plan
+from gradtool.program import Program
+from gradtool.workloads.hoist import Decision, decide, move
+
+ROUNDS = 8
+
+
+@dataclass(frozen=True)
+class Group:
+    """Moves that only pay together: they release the same values.
+
+    `names` are nodes of the graph before, `values` what the moved nodes and bodies compute.  Sizes
+    are known before a step runs: where they are taken moves no byte of a plan.
+    """
+
+    names: frozenset[str]
+    values: frozenset[str]
+    is_of_sizes: bool
+
+
+def save_less(
+    model: ir.Model,
+    *,
+    masks: bool = True,
+    hoisting: bool = True,
+    any_peak: bool = False,
+    dims: Mapping[str, int] | None = None,
+) -> ir.Model:
+    """A model whose backward keeps the fewest bytes of forward; the one given if it is that.
+
+    With `masks` gradients that only choose by a forward value keep the choice, with `hoisting`
+    every other node that needs no gradient may move; with `any_peak` what crosses is all that
+    counts.  Open sizes are those of `dims`, else `residuals.ASSUMED`; a model that cannot be
+    planned at these is changed whatever its peak.
+    """
+    dims = dict.fromkeys(symbols(model), ASSUMED) | dict(dims or {})
+    sizes = Sizes(dims)
+    if hoisting:
+        redirect_shape_reads(model)
+    scale: Scale | None = None
+    barred: frozenset[str] = frozenset()
+    for _ in range(ROUNDS):
+        changed, groups, idle = _rewritten(model, sizes, barred, masks=masks, hoisting=hoisting)
+        if idle:
+            barred |= idle
+            continue
+        if not groups:
+            break
+        if any_peak or all(group.is_of_sizes for group in groups):
+            return changed
+        scale = scale or Scale(model, dims)
+        after = scale.heavier(changed)
+        if after is None:
+            return changed
+        barred |= _at_the_peak(after, groups)
+    return model
+
+
+class Scale:
+    """Weighs changes of a model by their planned peaks."""
+
+    def __init__(self, model: ir.Model, dims: Mapping[str, int]) -> None:
+        self._dims = dims
+        self._program = _program(model, dims)
+
+    def heavier(self, changed: ir.Model) -> Plan | None:
+        """The plan of a changed model if its peak is higher; None if not, or if none is known."""
+        program = _program(changed, self._dims) if self._program is not None else None
+        if self._program is None or program is None:
+            return None
+        after = no_recompute(program)
+        if after.total <= self._least or after.total <= self._before.total:
+            return None
+        return after
+
+    @cached_property
+    def _least(self) -> int:
+        """Bytes that no plan of the model's order can be without: there is no need to pack."""
+        assert self._program is not None  # noqa: S101 - asked only of what can be planned
+        return int(load_profile(lifetimes(self._program), len(self._program.steps)).max())
+
+    @cached_property
+    def _before(self) -> Plan:
+        assert self._program is not None  # noqa: S101 - asked only of what can be planned
+        return no_recompute(self._program)
+
+
+def planned(model: ir.Model) -> Plan | None:
+    """The plan of a model; None if its sizes are open or an operator has no kernel."""
+    program = _program(model, {})
+    return None if program is None else no_recompute(program)
+
+
+def _program(model: ir.Model, dims: Mapping[str, int]) -> Program | None:
+    """The program of a model at given sizes; None if some are open or have no kernel."""
+    from gradtool.program.bound import bound
+    from gradtool.program.flatten import flatten
+
+    try:
+        return flatten(bound(model, dims) if dims else model, dims=dims)
+    except GradtoolError:
+        return None
+
+
+def _rewritten(
+    model: ir.Model, sizes: Sizes, barred: frozenset[str], *, masks: bool, hoisting: bool
+) -> tuple[ir.Model, list[Group], frozenset[str]]:
+    """A copy of a model with all moves but those of nodes that are barred, and the moves.
+
+    What comes last are the names of composites that were opened for nothing.
+    """
+
+    def may_move(node: ir.Node) -> bool:
+        return node.name not in barred and (hoisting or (masks and _makes_truth(node)))
+
+    def may_open(node: ir.Node) -> bool:
+        return masks and node.name not in barred
+
+    first = decide(model, sizes, may_move=may_move, may_open=may_open)
+    if not first:
+        return model, [], frozenset()
+    changed = model.clone()
+    nodes = {node.name: node for node in changed.graph}
+    bodies = open_choices(changed, [nodes[node.name] for node in first.opened])
+    chosen = Decision(tuple(nodes[node.name] for node in first.moved), ())
+    if bodies:
+        chosen = decide(
+            changed,
+            sizes,
+            may_move=lambda node: node in bodies or may_move(node),
+            may_open=lambda _: False,
+        )
+    used = {bodies[node] for node in chosen.moved if node in bodies}
+    idle = frozenset(node.name or "" for node in first.opened) - used
+    groups = _groups(changed, chosen, bodies)
+    move(changed, chosen.moved)
+    return changed, groups, idle
+
+
+def _makes_truth(node: ir.Node) -> bool:
+    return all(v.dtype == ir.DataType.BOOL for v in node.outputs)
+
+
+def _groups(model: ir.Model, chosen: Decision, bodies: Mapping[ir.Node, str]) -> list[Group]:
+    """The moves, those together that touch a value of forward or of each other."""
+    leaders: dict[object, object] = {}
+
+    def leader(item: object) -> object:
+        while leaders.setdefault(item, item) != item:
+            item = leaders[item]
+        return item
+
+    for node in chosen.moved:
+        touched = [storage(model, v) for v in reads(node)]
+        touched = [v for v in touched if is_forward_result(v) or v.producer() in chosen.moved]
+        name = bodies.get(node, node.name)
+        for item in (*touched, *node.outputs):
+            leaders[leader(item)] = leader(name)
+    members: dict[object, list[ir.Node]] = {}
+    for node in (*chosen.moved, *(n for n in bodies if n not in chosen.moved)):
+        members.setdefault(leader(bodies.get(node, node.name)), []).append(node)
+    return [_group(nodes, bodies) for nodes in members.values()]
+
+
+def _group(nodes: Sequence[ir.Node], bodies: Mapping[ir.Node, str]) -> Group:
+    return Group(
+        frozenset(bodies.get(n, n.name or "") for n in nodes),
+        frozenset(v.name or "" for n in nodes for v in n.outputs),
+        all(map(asks_sizes, nodes)),
+    )
+
+
+def _at_the_peak(plan: Plan, groups: Iterable[Group]) -> frozenset[str]:
+    """The moves alive where memory is scarcest; all of them if none is."""
+    program = plan.program
+    alive = {program.values[v].name for b in plan.live(plan.peak_step) for v in b.values}
+    there = [group for group in groups if group.values & alive]
+    return frozenset(name for group in there or groups for name in group.names)

@@ -1,0 +1,123 @@
+"""Every way to plan a training graph, by name: what commands, reports and checks choose from.
+
+None ever gives a plan that takes more than keeping everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from gradtool.planning.recompute.mirror import decide
+from gradtool.planning.recompute.mirrored import mirrored
+from gradtool.planning.recompute.policy import POLICIES, Policy, marks
+from gradtool.planning.recompute.segment_search import best_segments, sqrt_segments
+from gradtool.planning.recompute.segments import Segmented, checkpointed, crossing_line
+from gradtool.planning.schedule import Schedule
+from gradtool.text.words import count
+from gradtool.workloads.names import KEEP, REORDER
+from gradtool.workloads.plans import Planned, Strategy, Workload, planned
+
+
+def keep(work: Workload) -> Planned:
+    """Keep everything, in the order of the file."""
+    return Planned(work.kept, _plain(work))
+
+
+def reorder(work: Workload) -> Planned:
+    """Keep everything, in the order of least peak that is found."""
+    found = work.ordered
+    detail = f"order: {found.how}"
+    return no_worse(work, planned(work, REORDER, Schedule.of(found.order), details=[detail]))
+
+
+def mirror(
+    work: Workload,
+    *,
+    policy: Policy = POLICIES["mirror"],
+    keep: Sequence[str] = (),
+    drop: Sequence[str] = (),
+) -> Planned:
+    """Echo's mirroring, as far as it lowers the peak.
+
+    Raises:
+        UsageError: a name in `keep` or `drop` matches nothing.
+    """
+    decision = decide(work.nodes, policy, marks(work.nodes, keep, drop))
+    found = mirrored(work.program, decision)
+    may = count(found.decided, "node")
+    note = f"mirror: {may} may be recomputed, {len(found.applied)} {_are(len(found.applied))}"
+    plan = planned(work, "mirror", found.outcome.schedule, notes=[note], decision=decision)
+    return no_worse(work, plan)
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
+
+
+def sqrt(work: Workload) -> Planned:
+    """√n segments of equal bytes."""
+    return _segments(work, "sqrt", sqrt_segments(work.program))
+
+
+def segments(work: Workload) -> Planned:
+    """As many segments of equal bytes as have the least peak."""
+    return _segments(work, "segments", best_segments(work.program))
+
+
+def checkpoints(work: Workload, *, names: Sequence[str]) -> Planned:
+    """Segments between named values, also where keeping everything takes less.
+
+    Raises:
+        UsageError: a name is no forward value, or the loss does not depend on it.
+    """
+    found = checkpointed(work.program, names)
+    notes = [line for line in (crossing_line(found),) if line]
+    return planned(work, "checkpoints", found.outcome.schedule, notes=notes)
+
+
+def optimal(work: Workload) -> Planned:
+    """The least peak found for no more extra work than one forward pass."""
+    from gradtool.workloads.budgets.search import one_forward
+
+    return one_forward(work)
+
+
+def min_cut(work: Workload) -> Planned:
+    """The same, with no more search than the cuts need."""
+    from gradtool.workloads.budgets.search import CUTS, one_forward
+
+    return one_forward(work, "min-cut", CUTS)
+
+
+def _segments(work: Workload, name: str, found: Segmented) -> Planned:
+    notes = [f"{name}: {note}" for note in (count(len(found.ends), "segment"), *found.notes)]
+    return no_worse(work, planned(work, name, found.outcome.schedule, notes=notes))
+
+
+def no_worse(work: Workload, found: Planned) -> Planned:
+    """The plan, or keeping everything under its name where the arena is no smaller."""
+    if found.plan.peak < work.kept.peak:
+        return found
+    kept = planned(work, found.name, _plain(work))
+    notes = found.notes
+    if found.schedule != kept.schedule:
+        notes = (*notes, f"{found.name}: the arena would be no smaller, so everything is kept")
+    return Planned(kept.plan, kept.schedule, notes, found.decision, details=found.details)
+
+
+def _plain(work: Workload) -> Schedule:
+    return Schedule.of(range(len(work.program.steps)))
+
+
+STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
+    {
+        KEEP: keep,
+        REORDER: reorder,
+        "mirror": mirror,
+        "sqrt": sqrt,
+        "segments": segments,
+        "min-cut": min_cut,
+        "optimal": optimal,
+    }
+)

@@ -1,0 +1,296 @@
+"""A forward model to its training graph: loss, training forms, backward, outputs, metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import onnx_ir as ir
+
+from gradtool.emit.builder import Builder
+from gradtool.gradients.driver import Accumulate, Backward, differentiate
+from gradtool.graph import branches
+from gradtool.graph.metadata import BUFFERS, GRADIENTS, LOSS, STAGE, STATE
+from gradtool.graph.names import Names
+from gradtool.graph.prune import prune
+from gradtool.graph.reads import needed
+from gradtool.graph.stages import INNER, is_backward, stage, take_state, write_heads
+from gradtool.losses import attach as losses
+from gradtool.passes import train_mode as modes
+from gradtool.passes.cotangents import cotangents_of
+from gradtool.passes.lift_initializers import lift_initializers
+from gradtool.passes.lower_ml import Lowered, lower_ml
+from gradtool.passes.lower_sequences import lower_sequences
+from gradtool.passes.lower_updates import lower_updates
+from gradtool.passes.merged import folded, separate_statistics
+from gradtool.passes.narrow_places import narrow_places
+from gradtool.passes.optimizer import add_updates
+from gradtool.passes.second_order import is_training_graph, reopen, require_loss
+from gradtool.passes.selection import Selection, cut, select
+from gradtool.passes.straight_through import straight_through
+from gradtool.passes.training_forms import prepare
+from gradtool.passes.trim import trim
+from gradtool.passes.update_order import update_early
+from gradtool.passes.whole_windows import fit_windows
+from gradtool.shapes import infer
+from gradtool.shapes.folding import forget
+from gradtool.workloads.save_less import save_less as saving_less
+
+OnNode = Callable[[ir.Node], object]
+
+
+@dataclass(frozen=True)
+class TrainingGraph:
+    """A model that computes forward, loss and gradients.
+
+    `gradients` maps the name of a value to the name of the output that holds its gradient,
+    `updates` that of a parameter to the output with its next value, where there is an optimizer.
+    `warnings` are lines for people; `rules` the gradient rules used; the counts are nodes.
+    """
+
+    model: ir.Model
+    loss: str | None
+    loss_said: str
+    labels: tuple[str, ...]
+    gradients: Mapping[str, str]
+    updates: Mapping[str, str]
+    zeros: tuple[str, ...]
+    candidates: int
+    rules: tuple[str, ...]
+    warnings: tuple[str, ...]
+    forward_nodes: int
+    loss_nodes: int
+    backward_nodes: int
+    update_nodes: int
+
+    def __repr__(self) -> str:
+        nodes = {
+            "forward": self.forward_nodes, "loss": self.loss_nodes,
+            "backward": self.backward_nodes, "update": self.update_nodes,
+        }  # fmt: skip
+        counted = " + ".join(f"{number} {what}" for what, number in nodes.items() if number)
+        differentiated = len({*self.gradients, *self.updates})
+        return (
+            f"TrainingGraph({self.model.graph.name!r}, loss {self.loss!r}, "
+            f"{differentiated} gradients, {counted} nodes)"
+        )
+
+
+def training_graph(
+    model: ir.Model,
+    *,
+    loss: losses.Wanted | Sequence[losses.Wanted] = "auto",
+    labels: losses.LabelNames = "labels",
+    wrt: Sequence[str] | None = None,
+    no_grad: Sequence[str] = (),
+    input_grad: Sequence[str] = (),
+    head_grads: bool = False,
+    accumulate: Accumulate = "chain",
+    train_mode: bool = False,
+    ste: bool = False,
+    grad_buffers: bool = False,
+    loss_seed: bool = False,
+    optimizer: str = "none",
+    save_less: bool = True,
+    on_node: OnNode | None = None,
+    own: bool = False,
+) -> TrainingGraph:
+    """Differentiate a model. The model given is left as it is, unless it is our `own`.
+
+    A training graph is differentiated again: its gradients are values like any other, and stay
+    outputs.  With an `optimizer` the parameters are updated in place of returning their gradients
+    (see `gradtool.passes.optimizer`).  With `save_less`, backward keeps as few bytes of forward as
+    it can without computing anything twice (see `gradtool.workloads.save_less`).
+
+    Raises:
+        UsageError: a name or a loss that does not exist.
+        NotDifferentiable: a value asked for is unreachable, or operators have no gradient.
+    """
+    again = is_training_graph(model)
+    if again and loss in ("auto", ["auto"], []) and not head_grads:
+        require_loss(model, optimizer)
+    meta, model = model.meta, model if own else model.clone()
+    op = Builder(model, names=Names.of(model))
+    op.ste, op.on_node = ste, on_node
+    lift_initializers(op)
+    branches.take(model, op.names)
+    if not again:
+        separate_statistics(op)
+    leaves = reopen(model) if again else _leaves(model.graph)
+    lowered = Lowered() if again else lower_ml(op)
+    leaves += lowered.weights
+    forward = len(model.graph)
+    _mark(list(model.graph), op.names)
+    warnings = [
+        *lowered.said,
+        *folded(model.graph),
+        *_into_training_form(op, train_mode=train_mode),
+    ]
+    before = len(model.graph)
+    chosen, cotangents = cotangents_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
+    if chosen.loud:
+        warnings.append(f"no loss found: using {chosen.said}; name one with --loss")
+    appended = len(model.graph) - before
+    state = _publish_state(op)
+    barred = cut(model.graph, no_grad)
+    picked = _pick(op, cotangents, barred, leaves, wrt, input_grad)
+    op.folding.never(picked.wrt)
+    forget(model.graph, picked.wrt)
+    made = differentiate(op, cotangents, picked.wrt, cut=barred, accumulate=accumulate)
+    if chosen.value is not None and chosen.value not in model.graph.outputs:
+        model.graph.outputs.append(chosen.value)
+    names, trained = _publish(op, made, buffers=grad_buffers, updated=optimizer != "none")
+    updates = {} if optimizer == "none" else add_updates(op, optimizer, trained)
+    loss_name = chosen.value.name if chosen.value is not None else None
+    _write_metadata(model, loss_name, names, state | updates)
+    update_early(model)
+    write_heads(model, cotangents.values())
+    _clear(model)
+    if save_less:
+        narrow_places(model, op)
+        model = saving_less(model)
+    take_state(model)
+    model.meta.update(meta)
+    model.meta[INNER] = {v.name: dy.name for v, dy in made.inner.items()}
+    warnings += modes.at_random(model)
+    later = [stage(node) for node in model.graph if is_backward(node)]
+    return TrainingGraph(
+        model=model,
+        loss=loss_name,
+        loss_said=chosen.said,
+        labels=chosen.labels,
+        gradients=MappingProxyType(names),
+        updates=MappingProxyType({v.name or "": updates[v.name or ""] for v in trained}),
+        zeros=tuple(v.name or "" for v in made.zeros),
+        candidates=picked.candidates,
+        rules=made.rules,
+        warnings=(*warnings, *picked.warnings),
+        forward_nodes=forward,
+        loss_nodes=appended,
+        backward_nodes=len(later) - later.count("update"),
+        update_nodes=later.count("update"),
+    )
+
+
+def _leaves(graph: ir.Graph) -> list[ir.Value]:
+    """Initializers and inputs, each once: an initializer may be an input too."""
+    return list(dict.fromkeys((*graph.initializers.values(), *graph.inputs)))
+
+
+def _into_training_form(op: Builder, *, train_mode: bool) -> list[str]:
+    """Rewrite what cannot be differentiated as it stands; what people should hear about it."""
+    said = modes.train(op.model, op) if train_mode else modes.in_inference(op.model)
+    prepare(op.model, op)
+    fit_windows(op)
+    lower_updates(op)
+    if lower_sequences(op):
+        infer(op.model)
+    if op.ste:
+        straight_through(op.model, op)
+    return said
+
+
+def _pick(
+    op: Builder,
+    cotangents: Mapping[ir.Value, ir.Value],
+    barred: frozenset[ir.Value],
+    leaves: Sequence[ir.Value],
+    wrt: Sequence[str] | None,
+    input_grad: Sequence[str],
+) -> Selection:
+    """The values to differentiate by, among those that the heads depend on."""
+    reach = needed(op.graph, cotangents)
+    flows = needed(op.graph, cotangents, barred) if barred else reach
+    return select(op.graph, leaves, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
+
+
+def _clear(model: ir.Model) -> None:
+    """Drop what no output depends on, inside of control flow too."""
+    prune(model)
+    if trim(model):
+        prune(model)
+
+
+def _write_metadata(
+    model: ir.Model, loss: str | None, gradients: dict[str, str], state: dict[str, str]
+) -> None:
+    if loss is not None:
+        model.metadata_props[LOSS] = loss
+    model.metadata_props[GRADIENTS] = json.dumps(gradients)
+    state = json.loads(model.metadata_props.get(STATE, "{}")) | state
+    if state:
+        model.metadata_props[STATE] = json.dumps(state)
+
+
+def _mark(nodes: Sequence[ir.Node], names: Names) -> None:
+    """Give every node a name and the forward stage."""
+    for node in nodes:
+        node.name = node.name or names.fresh(node.op_type)
+        node.metadata_props.setdefault(STAGE, "forward")
+
+
+def _publish_state(op: Builder) -> dict[str, str]:
+    """Make the new running statistics outputs; by initializer, the name of its new value."""
+    state: dict[str, str] = {}
+    for node in op.graph:
+        if node.op_type != "BatchNormalizationTraining":
+            continue
+        for old, new in zip(node.inputs[3:5], node.outputs[1:3], strict=True):
+            if old is None or not old.is_initializer():
+                continue
+            new.name = new.name or op.names.fresh(f"{old.name}_next")
+            if new not in op.graph.outputs:
+                op.graph.outputs.append(new)
+            state[old.name or ""] = new.name
+    return state
+
+
+def _publish(
+    op: Builder, made: Backward, *, buffers: bool, updated: bool
+) -> tuple[dict[str, str], dict[ir.Value, ir.Value]]:
+    """Make each gradient an output called `<value>_grad`, and return the names.
+
+    With `buffers`, what an input `<value>_grad_in` holds is added to it.  Where parameters are
+    `updated`, their gradients are no outputs: they come second.
+    """
+    names: dict[str, str] = {}
+    trained: dict[ir.Value, ir.Value] = {}
+    inputs: dict[str, str] = {}
+    taken: set[ir.Value] = set(op.graph.outputs)
+    for value, gradient in made.gradients.items():
+        result = gradient
+        if buffers:
+            result = _added_to_buffer(op, value, gradient, inputs)
+        elif result in taken or result.producer() is None or _is_forward(result):
+            with op.at(None, stage="backward", source="", prefix=f"{value.name}/grad"):
+                result = op.Identity(result)
+        taken.add(result)
+        result.name = op.names.fresh(f"{value.name}_grad")
+        if updated and value.is_initializer():
+            trained[value] = result
+            continue
+        op.graph.outputs.append(result)
+        names[value.name or ""] = result.name
+    if buffers:
+        op.model.metadata_props[BUFFERS] = json.dumps(inputs)
+    return names, trained
+
+
+def _added_to_buffer(
+    op: Builder, value: ir.Value, gradient: ir.Value, inputs: dict[str, str]
+) -> ir.Value:
+    """The sum of a gradient and a new input of its shape, whose name is noted in `inputs`."""
+    name = op.names.fresh(f"{value.name}_grad_in")
+    buffer = ir.Value(name=name, shape=gradient.shape, type=gradient.type)
+    op.graph.inputs.append(buffer)
+    inputs[value.name or ""] = name
+    with op.at(None, stage="backward", source="", prefix=f"{value.name}/grad"):
+        total: ir.Value = op.Add(gradient, buffer)
+    return total
+
+
+def _is_forward(value: ir.Value) -> bool:
+    node = value.producer()
+    return node is not None and not is_backward(node)

@@ -1,0 +1,276 @@
+"""Pairs of options of every command, and whether each changes something or is refused.
+
+A pair that is taken must do something else than each of its options alone, whatever it is: print,
+write or say other things.  What nobody can see (a thread, a seed of a search that has one answer)
+is in `UNSEEN`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+from conftest import build
+
+from gradtool import cli
+from gradtool.commands.group import group
+
+NET = """net (float[batch, 2, 8, 8] x) => (float[batch, 4] y, float[batch, 2, 4, 4] p) {
+    n = BatchNormalization <epsilon = 0.001> (x, scale, bias, mean, var)
+    d, kept = Dropout (n, ratio)
+    s = Sigmoid (d)
+    p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (s)
+    t = Tanh (p)
+    e = Sin (t)
+    f = Flatten (e)
+    h = MatMul (f, w1)
+    g = Gelu (h)
+    u = Add (h, g)
+    i = Add (u, h)
+    v = Add (i, h)
+    a = Exp (v)
+    r = MatMul (a, w2)
+    y = Add (r, w3)
+}"""
+
+
+def net(width=16):
+    """A model in which every option of a gradient changes something."""
+    rng = np.random.default_rng(0)
+
+    def drawn(*shape):
+        return (rng.standard_normal(shape) / 8).astype(np.float32)
+
+    ones = np.ones(2, np.float32)
+    return build(
+        NET, scale=ones, bias=ones, mean=0 * ones, var=ones, ratio=np.float32(0.25),
+        w1=drawn(32, width), w2=drawn(width, 4), w3=drawn(4),
+    )  # fmt: skip
+
+
+SIZES = {
+    "dims": ["--dim", "batch=2"], "shapes": ["--shape", "x=3x2x8x8"], "batch": ["--batch", "4"],
+}  # fmt: skip
+GRADIENT = {
+    "loss": ["--loss", "mse:y"], "labels": ["--labels", "target"], "wrt": ["--wrt", "scale"],
+    "no_grad": ["--no-grad", "g"], "input_grad": ["--input-grad", "x"],
+    "head_grads": ["--head-grads"], "accumulate": ["--accumulate", "sum"],
+    "train_mode": ["--train-mode"], "ste": ["--ste"], "grad_buffers": ["--grad-buffers"],
+}  # fmt: skip
+UPDATE = {"update": ["--optimizer", "adam"]}
+WRITE = {
+    "output": ["-o", "other.onnx"], "force": ["--force"], "functions": ["--functions"],
+    "external_data": ["--external-data", "always"], "portable": ["--portable"],
+}  # fmt: skip
+BARRIER = {"barrier": ["--barrier"]}
+JSON = {"form": ["--format", "json"]}
+MODEL = ["net.onnx"]
+
+COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
+    "grad": (
+        [[*MODEL], [*MODEL, "-o", "-"]],
+        {**WRITE, "split": ["--split"], "opset": ["--opset", "21"], **SIZES, **GRADIENT, **UPDATE,
+         **JSON},
+    ),
+    "mirror": (
+        [[*MODEL], [*MODEL, "--report"], [*MODEL, "--explain", "t"], [*MODEL, "-o", "plan.json"],
+         [*MODEL, "--report", "--by", "op"]],
+        {"report": ["--report"], "policy": ["--policy", "cheap"], "keep": ["--keep", "e"],
+         "drop": ["--drop", "h"], "checkpoints": ["--checkpoints", "h"],
+         "explain": ["--explain", "s"], "memory": ["--memory", "1MiB"], "by": ["--by", "tensor"],
+         "top": ["--top", "2"], **WRITE, **BARRIER, **SIZES, **GRADIENT, **UPDATE, **JSON},
+    ),
+    "recompute": (
+        [[*MODEL, "--strategy", "sqrt"], [*MODEL, "--budget", "min"], [*MODEL, "--frontier"],
+         [*MODEL, "--checkpoints", "h"], [*MODEL, "--max-batch", "--memory", "64KiB"],
+         [*MODEL, "--strategy", "sqrt", "-o", "plan.json"]],
+        {"checkpoints": ["--checkpoints", "e"], "strategy": ["--strategy", "segments"],
+         "budget": ["--budget", "95%"], "max_slowdown": ["--max-slowdown", "5%"],
+         "plan": ["--plan", "made.json"], "frontier": ["--frontier"],
+         "points": ["--points", "3"], "max_batch": ["--max-batch"],
+         "memory": ["--memory", "128KiB"],
+         "optimizer": ["--optimizer", "adam"], "cost": ["--cost", "times.json"],
+         "time_limit": ["--time-limit", "1s"], "solver": ["--solver", "native"],
+         "seed": ["--seed", "5"], **WRITE, **BARRIER, **SIZES, **GRADIENT, **JSON},
+    ),
+    "report": (
+        [[*MODEL], [*MODEL, "--html", "a.html"], [*MODEL, "two.onnx"]],
+        {"by": ["--by", "tensor"], "top": ["--top", "2"], "html": ["--html", "b.html"],
+         "trace": ["--trace", "b.json"], "plan": ["--plan", "segments"], "frontier": ["--frontier"],
+         "force": ["--force"], **SIZES, **GRADIENT, **UPDATE, **JSON},
+    ),
+    "run": (
+        [[*MODEL, "--batch", "5"], [*MODEL, "--inputs", "made.npz"], ["made.onnx", "--batch", "5"]],
+        {"inputs": ["--inputs", "made.npz"], "seed": ["--seed", "5"], "engine": ["--engine", "ort"],
+         "plan": ["--plan", "mirror"], "repeat": ["--repeat", "2"], "measure": ["--measure"],
+         "verify": ["--verify", "plans"], "profile": ["--profile", "p.json"],
+         "trace": ["--trace", "t.json"], "check_nan": ["--check-nan"],
+         "check_arena": ["--check-arena"], "save_grads": ["--save-grads", "g.npz"],
+         "save_outputs": ["--save-outputs", "o.npz"], "fetch": ["--fetch", "h"],
+         "max_turns": ["--max-turns", "7"], "max_dynamic": ["--max-dynamic", "1MiB"],
+         "force": ["--force"], **GRADIENT, **UPDATE, **JSON},
+    ),
+    "check": (
+        [[], ["--update"], ["--base", "HEAD"], ["--list"]],
+        {"update": ["--update"], "only_improved": ["--only-improved"], "allow_new": ["--allow-new"],
+         "fail_on_stale": ["--fail-on-stale"], "fail_on": ["--fail-on", "nodes:0%"],
+         "base": ["--base", "HEAD"], "run": ["--run"], "listing": ["--list"],
+         "exit_zero": ["--exit-zero"], "outputs": ["--output", "markdown"], "jobs": ["-j", "1"],
+         "no_cache": ["--no-cache"]},
+    ),
+    "compare": (
+        [[*MODEL, "two.onnx"], [*MODEL, "--plan", "sqrt"], ["one.json", "two.json"],
+         [*MODEL, "made.json"]],
+        {"plans": ["--plan", "segments"], "model": ["--model", "net.onnx"],
+         "by": ["--by", "region"],
+         "top": ["--top", "1"], **SIZES, **GRADIENT, **UPDATE, **JSON},
+    ),
+    "ops": (
+        [[], [*MODEL]],
+        {"missing": ["--missing"], "template": ["--template", "Relu"], **SIZES, **JSON},
+    ),
+    "init": (
+        [["--force"]],
+        {"plan": ["--plan", "sqrt"], "dims": ["--dim", "batch=3"],
+         "no_baseline": ["--no-baseline"]},
+    ),
+}  # fmt: skip
+
+# Nobody sees whether they do something here: no file is in the way of --force, nothing is quantised
+# and little computed again, a search has one answer, checks find nothing wrong, and times are not
+# compared.  The operators of a model, which ops lists, depend on its sizes in few, and a check is
+# run to see that it takes what was planned.
+UNSEEN = frozenset({
+    "force", "time_limit", "solver", "seed", "jobs", "no_cache", "repeat", "check_nan",
+    "check_arena", "max_turns", "max_dynamic", "allow_new", "fail_on_stale", "exit_zero",
+    "fail_on", "opset", "ste", "barrier",
+    "model",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a command line came to; `refused` is the one line that says why it did nothing."""
+
+    code: int
+    out: str
+    err: str
+    files: tuple[tuple[str, bytes], ...]
+
+    @property
+    def refused(self) -> str | None:
+        last = self.err.strip().rpartition("\n")[2]
+        good = self.code == 2 and not self.out and last.startswith("gradtool: ")
+        return last if good else None
+
+
+class Walk:
+    """Command lines run in folders of their own, each once."""
+
+    def __init__(self, models: Path) -> None:
+        self.models = models
+        self.seen: dict[tuple[str, ...], Seen] = {}
+
+    def prepare(self) -> None:
+        """Make what options name: models, inputs, a plan, times, reports, a repository."""
+        (self.models / "net.onnx").write_bytes(net().SerializeToString())
+        (self.models / "two.onnx").write_bytes(net(32).SerializeToString())
+        rng = np.random.default_rng(1)
+        x = rng.standard_normal((5, 2, 8, 8)).astype(np.float32)
+        np.savez(self.models / "made.npz", x=x, labels=np.arange(5) % 4)
+        for arguments in (
+            ("-q", "recompute", "net.onnx", "--strategy", "sqrt", "-o", "made.json"),
+            ("-q", "run", "net.onnx", "--batch", "1", "--profile", "times.json"),
+            ("-q", "grad", "net.onnx", "-o", "made.onnx"),
+        ):
+            assert run(self.models, arguments).code == 0, arguments
+        for name, batch in (("one.json", "1"), ("two.json", "2")):
+            shown = run(self.models, ("report", "net.onnx", "--batch", batch, "--format", "json"))
+            (self.models / name).write_text(shown.out)
+        (self.models / "gradtool.toml").write_text(
+            '[check]\nfail-on = ["peak:0%"]\n[[case]]\nmodel = "net.onnx"\ndims = { batch = 4 }\n'
+        )
+        shutil.rmtree(self.models / ".gradtool", ignore_errors=True)
+
+    def __call__(self, *arguments: str) -> Seen:
+        if arguments not in self.seen:
+            with tempfile.TemporaryDirectory() as folder:
+                for path in self.models.iterdir():
+                    os.link(path, Path(folder) / path.name)
+                self.seen[arguments] = run(Path(folder), arguments)
+        return self.seen[arguments]
+
+    def fault(self, command: str, base: list[str], first: str, second: str) -> str | None:
+        """What is wrong with a pair of options; None if it is refused, or does something."""
+        options = COMMANDS[command][1]
+        a, b = options[first], options[second]
+        both = self(command, *base, *a, *b)
+        line = " ".join([command, *base, *a, *b])
+        if both.code not in (0, 1, 2, 3) or (both.code == 2 and both.refused is None):
+            return f"{line}: exit {both.code}: {both.err.strip()[-300:]}"
+        if both.code in (2, 3):
+            return None
+        for added, other in ((second, a), (first, b)):
+            if added in UNSEEN or (command, added) in {
+                ("check", "run"),
+                *(("ops", n) for n in SIZES),
+            }:
+                continue
+            alone = self(command, *base, *other)
+            if alone != both:
+                continue
+            if "form" not in (first, second):
+                exact = ("--format", "json")
+                more = self(command, *base, *a, *b, *exact)
+                if more.refused is None and more != self(command, *base, *other, *exact):
+                    continue
+            return f"{line}: {added} changes nothing"
+        return None
+
+
+def run(folder: Path, arguments: tuple[str, ...]) -> Seen:
+    """A command line in a folder, and the files that it wrote there."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    before = {path.name for path in folder.iterdir()}
+    with (
+        contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
+    ):  # fmt: skip
+        code = cli.run([str(each) for each in arguments])
+    written = tuple(
+        (str(path.relative_to(folder)), _plain(path.read_bytes()))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in before and ".gradtool" not in path.parts
+    )
+    shown = [_plain(stream.buffer.getvalue()).decode("utf-8", "replace") for stream in (out, err)]
+    return Seen(code, shown[0], shown[1], written)
+
+
+def _plain(data: bytes) -> bytes:
+    """What was printed or written, without times."""
+    data = re.sub(rb"\d[\d.]* (ms|\xc2\xb5s|s)\b", b"TIME", data)
+    return re.sub(rb'"(seconds|ns|ts|dur)": ?[\d.e-]+', b"TIME", data)
+
+
+def pairs() -> Iterator[tuple[str, list[str], str, str]]:
+    """Every pair of options of every command, on top of each of its uses."""
+    for command, (bases, options) in COMMANDS.items():
+        for base in bases:
+            for first, second in itertools.combinations(options, 2):
+                yield command, base, first, second
+
+
+def parameters(command: str) -> dict[str, click.Parameter]:
+    """The options of a command, by name."""
+    found = group.get_command(click.Context(group), command)
+    assert found is not None
+    return {p.name: p for p in found.params if isinstance(p, click.Option) and p.name}

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packings import OUT_OF_REACH, SEARCHED, SMALL, lasting, least, problem, problems
+
+from gradtool.planning.packing import cpsat
+from gradtool.planning.packing.canonical import FOUND, IMPOSSIBLE, STOPPED, search
+from gradtool.planning.packing.climb import Climb, height, ranks
+from gradtool.planning.packing.compiled import search as search_problem
+from gradtool.planning.packing.problem import RANKS
+
+EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
+PLENTY = 10**7
+
+
+# --------------------------------------------------------------------------------- search
+
+
+@given(SMALL.map(lasting), st.sampled_from(RANKS))
+@settings(max_examples=60, **EXAMPLES)
+def test_the_search_finds_what_fits_and_refutes_what_does_not(spans, keys):
+    for part in problems(spans):
+        members = [spans[i] for i in part.members]
+        best = least(members) // part.unit
+        order = ranks(part, keys)
+        verdict, _, offsets = search_problem(part, order, best, PLENTY, fast=False)
+
+        assert verdict == FOUND
+        assert height(part, np.array(offsets)) == best
+        assert search_problem(part, order, best - 1, PLENTY, fast=False)[0] == IMPOSSIBLE
+
+
+def test_a_search_stops_where_its_work_is_spent():
+    part = problem(SEARCHED)
+    needed = search_problem(part, ranks(part, "TLA"), 7, PLENTY, fast=False)[1]
+    verdict, work, _ = search_problem(part, ranks(part, "TLA"), 7, needed // 2, fast=False)
+
+    assert verdict == STOPPED
+    assert needed // 2 <= work < needed
+
+
+def test_two_sides_of_a_boundary_are_solved_alone():
+    """After the buffer that spans both is placed, the second side fails whatever the first does.
+
+    The first side has 8 buffers that fit in any order; the second has 3 of 2 in a room of 5.
+    """
+    first, last = [0] * 8 + [1] * 3 + [0], [0] * 8 + [1] * 3 + [1]
+    sizes, stop = [1] * 8 + [2] * 3 + [9], [b + 1 for b in last]
+    verdict, work, _ = search(first, stop, sizes, list(range(12)), 2, 17, PLENTY)
+
+    assert verdict == FOUND
+    assert work < 1000
+
+
+@pytest.mark.extra
+def test_the_compiled_search_answers_as_the_interpreted_one():
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        first = rng.integers(0, 12, 20)
+        spans = zip(rng.integers(1, 9, 20), first, first + rng.integers(0, 6, 20), strict=True)
+        for part in problems([tuple(map(int, span)) for span in spans]):
+            given_ = part, ranks(part, "TLA"), part.peak_live, 20_000
+
+            assert search_problem(*given_, fast=True) == search_problem(*given_, fast=False)
+
+
+# ---------------------------------------------------------------------------- the ladder
+
+
+def climbed(spans, work):
+    part = problem(spans)
+    tall = np.cumsum(part.size) - part.size
+    climb = Climb(part, tall, part.peak_live, work, fast=False, how="stacked")
+    climb.run(None)
+    return climb
+
+
+def test_climbing_finds_the_least_and_proves_it():
+    climb = climbed(SEARCHED, PLENTY)
+
+    assert climb.size == climb.bound == 7
+
+
+def test_climbing_proves_that_the_load_is_out_of_reach():
+    climb = climbed(OUT_OF_REACH, PLENTY)
+
+    assert climb.problem.peak_live == 5
+    assert climb.size == climb.bound == 6
+
+
+def test_climbing_without_work_changes_nothing():
+    climb = climbed(SEARCHED, 0)
+
+    assert (climb.bound, climb.size, climb.how) == (7, 14, "stacked")
+
+
+@pytest.mark.extra
+def test_cp_sat_closes_what_is_open():
+    pytest.importorskip("ortools")
+    part = problem(SEARCHED)
+    offsets, bound = cpsat.improve(part, np.cumsum(part.size) - part.size, part.peak_live, time=1.0)
+
+    assert height(part, offsets) == bound == 7
+
+
+@pytest.mark.extra
+def test_cp_sat_agrees_that_the_load_is_out_of_reach():
+    pytest.importorskip("ortools")
+    part = problem(OUT_OF_REACH)
+    found = cpsat.improve(part, np.cumsum(part.size) - part.size, part.peak_live, time=1.0)
+
+    assert found[1] == height(part, found[0]) == 6

@@ -1,0 +1,76 @@
+"""A clock that ends the work in a block."""
+
+import itertools
+import threading
+
+import pytest
+from graphs_of_the_literature import read
+from layered import workload_of
+
+from gradtool.workloads.budgets import search
+from gradtool.workloads.budgets.limits import Budget
+from gradtool.workloads.budgets.search import Search, within
+from gradtool.workloads.budgets.stopping import TimeIsUp, deadline, time_limit
+
+
+def endless():
+    for _ in itertools.count():
+        pass
+
+
+def test_work_without_end_is_ended():
+    with pytest.raises(TimeIsUp), time_limit(0.01):
+        endless()
+
+
+def test_work_that_ends_in_time_is_left_alone():
+    with time_limit(60):
+        found = sum(range(10))
+
+    assert found == 45
+
+
+def test_a_search_cannot_take_the_end_for_an_answer():
+    assert not issubclass(TimeIsUp, Exception)
+
+
+def test_another_thread_runs_to_its_end():
+    found = []
+
+    def work():
+        with time_limit(1e-6):
+            found.append(sum(range(100_000)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+    assert found == [4999950000]
+
+
+def test_the_end_is_near_before_the_seconds_are_over():
+    assert deadline(0)()
+    assert not deadline(3600)()
+    assert not deadline(None)()
+
+
+@pytest.mark.extra
+def test_what_was_found_before_windows_were_interrupted_is_kept(monkeypatch):
+    """Of two searches, all annealing and the windows of the first are told to stop."""
+    pytest.importorskip("ortools", reason="windows need the extra solver")
+    work = workload_of(read("rl1"))
+    asked = iter([True] * 6)
+    interrupted = []
+
+    def stop():
+        if next(asked, False):
+            return True
+        interrupted.append(True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(search, "deadline", lambda _: stop)
+    found = within(work, Budget.of("75%"), Search(0.05, seconds=3600, solver="cp-sat"))
+
+    assert interrupted == [True]
+    assert found.proof.cut_short
+    assert 0 < found.plan.peak <= work.kept.peak * 3 // 4
