@@ -59,8 +59,10 @@ class Session:
         """End the process, whatever it does."""
         if self._process.poll() is None:
             self._process.kill()
-        with suppress(OSError):
-            self._process.communicate()
+        for pipe in filter(None, (self._process.stdin, self._process.stdout)):
+            with suppress(OSError):  # what was not sent yet has nobody to read it
+                pipe.close()
+        self._process.wait()
 
     def ask(self, model: bytes, seconds: float) -> Answer | None:
         """Whether it loads a model; None where it cannot tell, or not within the time given."""

@@ -118,6 +118,17 @@ def test_an_answer_is_waited_for_no_longer_than_is_asked(text):
     session.close()
 
 
+def test_a_session_that_reads_nothing_is_closed_with_its_pipes(monkeypatch):
+    monkeypatch.setattr(stock, "_CHILD", "import time; time.sleep(60)")
+    session = stock.Session()
+
+    assert session.ask(bytes(1 << 20), seconds=0.1) is None  # more than a pipe holds
+    session.close()
+    assert session._process.stdin.closed
+    assert session._process.stdout.closed
+    assert session._process.returncode is not None
+
+
 CRASH = "import os, signal, sys; sys.stdin.buffer.read(); os.kill(os.getpid(), signal.SIGSEGV)"
 
 
