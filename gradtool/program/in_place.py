@@ -39,4 +39,5 @@ def _fits(program: Program, step: Step, source: int, target: int) -> bool:
     root = program.values[program.storage(source)]
     if new is None or old.spec != new or root.kind != "activation" or root.bytes != new.bytes:
         return False
-    return is_contiguous(new, program.strides(source)) and overwrites(program, step, source)
+    plain = old.view is None or is_contiguous(new, program.strides(source))
+    return plain and overwrites(program, step, source)

@@ -185,18 +185,17 @@ def move(model: ir.Model, nodes: Iterable[ir.Node]) -> None:
     moved = list(nodes)
     waiting = dict.fromkeys(moved)
     tails: dict[int, ir.Node] = {}
+    graph.remove(moved)  # at once: each call looks at all results of the graph
     for node in moved:
         before = [p for v in reads(node) if (p := v.producer()) in place and p not in waiting]
         if before:
             last = max(before, key=place.__getitem__)
             index, _ = place[last]
-            graph.remove(node)
             graph.insert_after(tails.get(index, last), node)
             place[node] = (index, place[tails.get(index, last)][1] + 1)
             tails[index] = node
             del waiting[node]
     for node in reversed(waiting):
-        graph.remove(node)
         graph.insert_before(_first_reader(graph, node), node)
     for node in moved:
         node.metadata_props.update({STAGE: "forward", HOISTED: "1"})
