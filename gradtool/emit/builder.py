@@ -1,4 +1,4 @@
-"""The builder: emits typed, shaped nodes.  The only room that creates nodes.
+"""The builder: emits typed, shaped nodes.  Every node that a rule or a pass adds comes from here.
 
 Rules and composite bodies receive it as `op`.  `op.MatMul(a, b)` emits that operator, `op.Name(…)`
 a composite if one of that name is registered; lowercase methods are idioms of several operators

@@ -73,9 +73,9 @@ def differentiate(
     cut: frozenset[ir.Value] = frozenset(),
     accumulate: Accumulate = "chain",
 ) -> Backward:
-    """Append to the builder's graph the gradient of `Σ ⟨head gradient, head⟩` by each of `wrt`.
+    """Append to the builder's graph the gradient of `Σ ⟨cotangent, output⟩` by each of `wrt`.
 
-    `heads` maps each differentiated output to its gradient (same shape and type).  No gradient
+    `cotangents` maps each differentiated output to its gradient (same shape and type).  No gradient
     flows into the values of `cut`.  Composites on the way that have no rule, those of an earlier
     gradient, are replaced by their bodies.
 
@@ -95,7 +95,7 @@ def active(
     cotangents: Iterable[ir.Value],
     cut: frozenset[ir.Value] = frozenset(),
 ) -> set[ir.Value]:
-    """The values on a path from any of `wrt` to any of `heads` other than through `cut`."""
+    """The values on a path from any of `wrt` to any of `cotangents` other than through `cut`."""
     return dependent(graph, wrt, cut) & needed(graph, cotangents, cut)
 
 
