@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
+from gradtool.errors import MissingData
 from gradtool.graph import walk
 from gradtool.io import array
 from gradtool.losses.endings import PRODUCTS
@@ -145,6 +146,6 @@ def _is_fresh(value: ir.Value) -> bool:
         return False
     try:
         numbers = array(tensor)
-    except OSError:
+    except MissingData:
         return False
     return bool((numbers == 0).all() or (numbers == 1).all())

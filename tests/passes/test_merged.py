@@ -97,6 +97,19 @@ def test_without_modules_only_untrained_numbers_count():
     assert gt.grad(parse(FIVE, "one zero"), loss="sum:y").warnings == ()
 
 
+def test_numbers_that_are_not_there_say_nothing(tmp_path):
+    """Large models are differentiated without their weights."""
+    wide = FIVE.replace("3]", "512]")
+    model = parse(wide, "one zero")
+    gt.save(model, tmp_path / "model.onnx", external_data="always")
+    for data in tmp_path.glob("*.data"):
+        data.unlink()
+    loaded = gt.load(tmp_path / "model.onnx")
+
+    assert loaded.graph.initializers["one"].const_value.absent
+    assert gt.grad(loaded, loss="sum:y").warnings == ()
+
+
 def test_tied_weights_of_different_operators_are_no_merge():
     text = """g (int64[4] i, float[5, 3] w) => (y) {
         e = Gather (w, i) t = Transpose (w) y = MatMul (e, t)
