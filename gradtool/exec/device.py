@@ -65,6 +65,10 @@ class Device:
         dtype = np.dtype(held.dtype)
         return dtype.name == "bfloat16" or (dtype.kind != "O" and bool(dtype.isbuiltin == 1))
 
+    def computable(self, array: Any) -> Any:
+        """An array as some library has arithmetic for it: where it lies, or copied to the host."""
+        return array if self.computes(array) else self.to_host(array)
+
     def to_host(self, array: Any) -> np.ndarray[Any, Any]:
         """A copy of an array as numpy's; of the arrays of a sequence."""
         if array is None or isinstance(array, list):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import GradtoolError
+from gradtool.exec.device import Device
 from gradtool.exec.executor import Executor
 from gradtool.kernels import allowance
 
@@ -75,16 +76,17 @@ class Watch:
         """Keep the ranges of the inputs: the node may write over them."""
         ranges.clear()
         for name, held in self.see(index).inputs.items():
-            said = _range(self.executor.device.xp, held)
+            said = _range(self.executor.device, held)
             if said:
                 ranges[name] = said
 
     def _judge(self, index: int, ranges: Mapping[str, str], turn: int) -> None:
         step = self.executor.program.steps[index]
-        xp = self.executor.device.xp
+        device = self.executor.device
         for value in step.writes:
             held = self.executor.value(value)
-            if any(_has_nan(xp, array) for array in (held if isinstance(held, list) else [held])):
+            arrays = held if isinstance(held, list) else [held]
+            if any(_has_nan(device, array) for array in arrays):
                 read = ", ".join(f"{name!r} {said}" for name, said in ranges.items())
                 raise GradtoolError(
                     f"{step.op} {step.name!r} is the first node with a NaN, in step {turn}"
@@ -98,16 +100,19 @@ def _is_float(held: Any) -> bool:
     return dtype is not None and (dtype.kind == "f" or "float" in dtype.name)
 
 
-def _has_nan(xp: Any, array: Any) -> bool:
-    """Whether an array has a NaN.  Infinities are no fault: masks are made of them."""
-    return _is_float(array) and bool(xp.isnan(array).any())
+def _has_nan(device: Device, array: Any) -> bool:
+    """Whether an array has a NaN.  Infinities are no fault: masks are made of them.
+
+    numpy hands an array of a device to its library; what steps read on the host stays there.
+    """
+    return _is_float(array) and bool(np.isnan(device.computable(array)).any())
 
 
-def _range(xp: Any, held: Any) -> str:
+def _range(device: Device, held: Any) -> str:
     """Between what the numbers of an array of floats lie; empty for anything else."""
     if not _is_float(held) or not held.size:
         return ""
-    wide = held.astype(np.float64)
-    if bool(xp.isnan(wide).any()):
+    wide = device.computable(held).astype(np.float64)
+    if bool(np.isnan(wide).any()):
         return "with a NaN"
     return f"from {float(wide.min()):.4g} to {float(wide.max()):.4g}"

@@ -270,3 +270,26 @@ def test_a_seeded_dropout_has_the_mask_of_the_cpu():
     )
 
     np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+
+
+WATCHED = {
+    "a constant that stays on the host": """g (float[3, 4] x) => (y)
+        <int64[4] p = {0, 1, 0, 1}, float v = {0.5}> { y = Pad (x, p, v) }""",
+    "a type that CuPy lacks": """g (float[3, 4] x) => (y) {
+        c = Cast <to = 17> (x) t = Transpose (c) y = Cast <to = 1> (t)
+    }""",
+    "a type that CuPy lacks, of unknown size": """g (float[3, 4] x) => (y) {
+        n = NonZero (x) f = Cast <to = 1> (n) c = Cast <to = 17> (f) t = Transpose (c)
+        y = Cast <to = 1> (t)
+    }""",
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("xp")
+@pytest.mark.parametrize("name", WATCHED)
+def test_a_watched_step_reads_what_lies_on_the_host(name):
+    feeds = {"x": floats(3, 4)}
+    found = gt.run(parse(WATCHED[name]), feeds, device="cuda", check_nan=True).outputs["y"]
+
+    assert found.tobytes() == gt.run(parse(WATCHED[name]), feeds).outputs["y"].tobytes()
