@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from gradtool.planning.schedule import Schedule
@@ -61,23 +62,47 @@ class CostModel:
         self.total = sum(self.costs)
 
     def _count_storages(self) -> None:
-        """What weighing asks of a step: outputs that pass, bytes that stay or are never read."""
+        """What weighing asks of a step: outputs that pass, bytes that stay or are never read.
+
+        Of the outputs that pass, those that somebody reads are `fleeting`.
+        """
         simulator, live_out = self.simulator, self.live_out
         self._ends = frozenset(live_out)
         self._end_bytes = simulator.fixed + sum(self.bytes[r] for r in live_out)
-        self._donates = [simulator.donates[s] for s in self.order]
+        self.donates = [simulator.donates[s] for s in self.order]
         self.targets = [simulator.targets[s] for s in self.order]
         self._passing: list[tuple[int, ...]] = []
-        self._staying: list[int] = []
-        self._beside: list[int] = []
-        self._is_result: list[bool] = []
+        self.fleeting: list[tuple[int, ...]] = []
+        self.staying: list[int] = []
+        self.beside: list[int] = []
+        self.is_result: list[bool] = []
         for step, writes in zip(self.order, self.writes, strict=True):
             staying = [r for r in writes if r in live_out]
             unread = [r for r in writes if r not in live_out and r not in simulator.read]
             self._passing.append(tuple(r for r in writes if r not in live_out))
-            self._staying.append(sum(self.bytes[r] for r in staying))
-            self._beside.append(simulator.work[step] + sum(self.bytes[r] for r in unread))
-            self._is_result.append(bool(staying) or simulator.read.isdisjoint(writes))
+            self.fleeting.append(tuple(r for r in self._passing[-1] if r in simulator.read))
+            self.staying.append(sum(self.bytes[r] for r in staying))
+            self.beside.append(simulator.work[step] + sum(self.bytes[r] for r in unread))
+            self.is_result.append(bool(staying) or simulator.read.isdisjoint(writes))
+
+    @cached_property
+    def peak_place(self) -> int:
+        """The place at which most bytes are alive when nothing runs again."""
+        profile = self.simulator.profile(self.order)
+        return profile.index(max(profile)) if profile else 0
+
+    def runs(self, places: Sequence[int]) -> bool:
+        """Whether a schedule has all that each step reads, and repeats only what it may."""
+        there: set[int] = set()
+        ran: set[int] = set()
+        for place in places:
+            if not there.issuperset(self.reads[place]):
+                return False
+            if place in ran and not self.repeatable[place]:
+                return False
+            ran.add(place)
+            there.update(self.writes[place])
+        return len(ran) == len(self.reads)
 
     def may_drop(self, root: int) -> bool:
         """Whether a storage can be had again after it was let go."""
@@ -113,17 +138,17 @@ class CostModel:
         for entry in range(len(places) - 1, -1, -1):
             place = places[entry]
             wanted = [r for r in self._passing[place] if r in unread]
-            first = firsts[entry] and self._is_result[place]
+            first = firsts[entry] and self.is_result[place]
             if not wanted and not first:
                 continue
-            here = live + self._beside[place]
-            if self._donates[place]:
+            here = live + self.beside[place]
+            if self.donates[place]:
                 here -= self._in_place(place, unread, wanted, first=first)
             unread.difference_update(self.writes[place] if first else wanted)
             for root in wanted:
                 live -= self.bytes[root]
             if first:
-                live -= self._staying[place]
+                live -= self.staying[place]
             for root in self.reads[place]:
                 if root not in unread:
                     unread.add(root)
@@ -137,7 +162,7 @@ class CostModel:
         """Bytes that the first output of a step saves by lying where an input ends."""
         target = self.targets[place]
         made = first or target in wanted or target not in self.simulator.read
-        return self.bytes[target] if made and not unread.issuperset(self._donates[place]) else 0
+        return self.bytes[target] if made and not unread.issuperset(self.donates[place]) else 0
 
     def _unrolled(self, drops: Drops) -> tuple[list[int], list[int]]:
         """Places in running order, and the place during which each runs."""

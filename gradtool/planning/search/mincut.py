@@ -22,7 +22,8 @@ import numpy as np
 from gradtool.planning.flow import min_cut
 from gradtool.planning.search.cost_model import CostModel, Drops
 
-_ROOM = 2**58
+ROOM = 2**58
+QUICK_ROOM = 2**29  # capacities that one 32-bit flow takes
 
 
 class Choice(NamedTuple):
@@ -50,13 +51,15 @@ class Instant:
     """The moment while the step at place `at` runs for the first time.
 
     `early` are the places that have run by then and `late` those that have not.  Steps that are in
-    neither may run for the first time on either side, and cost nothing here.
+    neither may run for the first time on either side, and cost nothing here.  All capacities of a
+    cut add up to `room`, to which they are scaled and then rounded down.
     """
 
     work: CostModel
     at: int
     early: Collection[int]
     late: Collection[int]
+    room: int = ROOM
 
     @classmethod
     def of(cls, work: CostModel, at: int) -> Instant:
@@ -140,6 +143,7 @@ class _Graph:
 
     def __init__(self, instant: Instant) -> None:
         self.work = work = instant.work
+        self.room = instant.room
         roots = dict.fromkeys(instant.needed)
         steps: dict[int, None] = {}
         stack = list(roots)
@@ -174,7 +178,7 @@ class _Graph:
     def cut(self, price: Fraction | None) -> tuple[Choice, Fraction]:
         work = sum(c for c in self.costs if c is not None)
         byte, unit = (Fraction(1), Fraction(0)) if price is None else (price, Fraction(1))
-        scale = Fraction(_ROOM) / max(byte * sum(self.bytes) + unit * work, Fraction(1))
+        scale = Fraction(self.room) / max(byte * sum(self.bytes) + unit * work, Fraction(1))
         capacities = [
             *_rounded(self.bytes, byte * scale),
             *_rounded(self.costs, unit * scale),

@@ -10,7 +10,7 @@ from fractions import Fraction
 from math import gcd
 
 from gradtool.planning.search.cost_model import CostModel
-from gradtool.planning.search.mincut import Instant
+from gradtool.planning.search.mincut import ROOM, Instant
 
 
 def least_budget(work: CostModel) -> int:
@@ -64,14 +64,14 @@ def chain(work: CostModel) -> list[int]:
     return found[::-1]
 
 
-def instants(work: CostModel, places: Sequence[int]) -> list[Instant]:
+def instants(work: CostModel, places: Sequence[int], room: int = ROOM) -> list[Instant]:
     """The instants of some places, with what runs before and after them in every order."""
     readers: list[list[int]] = [[] for _ in work.reads]
     for place, reads in enumerate(work.reads):
         for root in dict.fromkeys(reads):
             readers[work.maker[root]].append(place)
     makers = [[work.maker[r] for r in reads] for reads in work.reads]
-    return [Instant(work, p, _closure(p, makers), _closure(p, readers)) for p in places]
+    return [Instant(work, p, _closure(p, makers), _closure(p, readers), room) for p in places]
 
 
 def _closure(place: int, neighbours: list[list[int]]) -> frozenset[int]:

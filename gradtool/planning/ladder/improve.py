@@ -1,0 +1,90 @@
+"""Less work within a budget: what there is room for is kept, and what is found is disturbed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.planning.ladder.line import Line
+from gradtool.planning.ladder.walk import Walk
+
+_TRIALS = 6
+_KICK = 8
+_ADDED = 0.5  # of the kicks compute more again, the others less
+_SLACK = 1.1
+
+
+def trim(walk: Walk, budget: int) -> None:
+    """Run no longer again what the budget has room to keep, the dearest first."""
+    line, work = walk.line, walk.work
+    better = True
+    while better:
+        better = False
+        for entry in sorted(line.repeats(), key=lambda e: (-work.costs[line.place[e]], e)):
+            if (
+                entry not in line.place
+                or line.is_first(entry)
+                or not _has_room(line, entry, budget)
+            ):
+                continue
+            if walk.left <= 0:
+                return
+            before = line.extra
+            line.begin()
+            walk.pay()
+            line.remove(entry)
+            if line.extra < before and line.peak <= budget:
+                line.commit()
+                better = True
+            else:
+                line.rollback()
+
+
+def _has_room(line: Line, entry: int, budget: int) -> bool:
+    """Whether what a repeat makes could have stayed alive."""
+    work = line.work
+    for r in work.fleeting[line.place[entry]]:
+        run = line.run(r, entry)
+        if run is None or line.end(r, entry) == entry:
+            continue
+        if line.most(line.end(r, run), entry) + work.bytes[r] > budget:
+            return False
+    return True
+
+
+def kick(walk: Walk, budget: int, random: np.random.Generator) -> None:
+    """Disturb the schedule at random, descend, keep what costs no more, until the limit."""
+    best = now = walk.state
+    while walk.left > 0 and best.extra:
+        walk.left -= len(walk.line.entries)
+        if random.random() < _ADDED:
+            _add_some(walk, budget, random)
+        else:
+            _take_some(walk.line, random)
+        if walk.fit(budget, now.extra * _SLACK + 1, trials=_TRIALS):
+            trim(walk, budget)
+            if walk.line.extra <= now.extra:
+                now = walk.state
+                best = min(best, now, key=lambda s: (s.extra, s.peak))
+                continue
+        walk.go(now)
+    walk.go(best)
+
+
+def _take_some(line: Line, random: np.random.Generator) -> None:
+    """Leave out some repeats that follow each other."""
+    repeats = line.repeats()
+    start = int(random.integers(max(len(repeats), 1)))
+    for entry in repeats[start : start + 1 + int(random.integers(_KICK))]:
+        if entry in line.place and not line.is_first(entry):
+            line.remove(entry)
+
+
+def _add_some(walk: Walk, budget: int, random: np.random.Generator) -> None:
+    """Compute again some storages that are idle where most is alive."""
+    line = walk.line
+    high = np.argsort(-line.profile, kind="stable")[: 1 + len(line.entries) // 4]
+    entry = line.entries[int(high[int(random.integers(len(high)))])]
+    idle = list(walk.reruns.idle(line, entry))
+    for _ in range(min(1 + int(random.integers(_KICK // 2)), len(idle))):
+        root, _, reader = idle[int(random.integers(len(idle)))]
+        walk.rerun(root, reader, budget)

@@ -1,0 +1,219 @@
+"""Down to a budget by running steps again, and to the least work within it.
+
+At the entry that is most above the budget all storages are scored that lie idle there: what their
+step costs for each byte and entry that is relieved.  The best few are tried on the line, which
+follows a change at the cost of what it touches.  Where none lowers the excess, the entries above
+the budget weigh more and more, so that the search leaves a local minimum through what weighs less.
+
+Source: the growing weights are those of the breakout method for constraint satisfaction (Morris
+1993, The Breakout Method for Escaping from Local Minima, AAAI).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from gradtool.planning.flow import Integers
+from gradtool.planning.ladder.line import Line
+from gradtool.planning.ladder.passing import Passing
+from gradtool.planning.ladder.reruns import Reruns
+from gradtool.planning.search.cost_model import CostModel
+
+Change: TypeAlias = Callable[[], bool]
+
+_TRIALS = 16
+_SCORED = 32
+_VAIN = 48
+_EACH = 50
+_ALIKE = 1.2
+
+
+class State(NamedTuple):
+    """A schedule that was found: its peak in bytes, its extra work, the places of its steps."""
+
+    peak: int
+    extra: int
+    places: tuple[int, ...]
+
+
+class Walk:
+    """A line on its way down.  `left` are the entries that may still be looked at."""
+
+    def __init__(self, work: CostModel, places: Sequence[int] | None = None) -> None:
+        self.work = work
+        self.line = Line(work, places)
+        self.left = 0
+        self.reruns = Reruns(work)
+        self._passing = Passing(work)
+        self._is_deep = False
+        self._weights: Integers | None = None
+
+    @property
+    def state(self) -> State:
+        """How the line stands."""
+        return State(self.line.peak, self.line.extra, tuple(self.line.places))
+
+    def go(self, state: State) -> None:
+        """Begin again at a schedule."""
+        self.line = Line(self.work, state.places)
+
+    def weighed(self, places: Sequence[int]) -> State:
+        """A schedule known from elsewhere."""
+        self.line = Line(self.work, places)
+        return self.state
+
+    def dropped(self, start: State, at: int, gone: Iterable[int]) -> State:
+        """A schedule that computes some storages again for their first use after a step."""
+        self.go(start)
+        line, maker = self.line, self.work.maker
+        (here,) = line.runs[at]
+        for root in sorted(gone, key=lambda r: maker[r]):
+            uses = line.uses[root]
+            later = bisect_right(uses, here)
+            if later < len(uses):
+                self.rerun(root, uses[later], -1)
+        return self.state
+
+    def rerun(self, root: int, reader: int, room: int | None) -> bool:
+        """Compute a storage again for an entry; nothing is changed if that cannot be."""
+        self.line.begin()
+        if self._again(self.work.maker[root], reader, room):
+            self.line.commit()
+            return True
+        self.line.rollback()
+        return False
+
+    def pay(self) -> None:
+        """Count a change that was tried."""
+        self.left -= _EACH + len(self.line.entries) // 8
+
+    # -------------------------------------------------------------------- descent
+
+    def fit(
+        self,
+        budget: int,
+        worth: float | None = None,
+        patience: int = 0,
+        trials: int = _TRIALS,
+    ) -> bool:
+        """Run steps again until the budget holds, each time what costs least per excess gone.
+
+        False if nothing helps, more than `patience` times, or it would cost `worth` or more.
+        """
+        self._weights = None
+        while self.line.peak > budget:
+            if self.left <= 0 or (worth is not None and self.line.extra >= worth):
+                return False
+            self.left -= len(self.line.entries)
+            if self._step(budget, trials):
+                continue
+            if not patience:
+                return False
+            patience -= 1
+            self._weigh_more(budget)
+        return True
+
+    def _weigh_more(self, budget: int) -> None:
+        if self._weights is None:
+            self._weights = np.ones(len(self.work.reads), dtype=np.int64)
+        over = np.flatnonzero(self.line.profile > budget).tolist()
+        places = self.line.places
+        self._weights[sorted({places[i] for i in over})] += 1
+
+    def _over(self, budget: int) -> Integers:
+        """Weighted bytes above the budget, entry by entry."""
+        over: Integers = np.maximum(self.line.profile - budget, 0)
+        if self._weights is not None:
+            over *= self._weights[self.line.places]
+        return over
+
+    def _step(self, budget: int, trials: int) -> bool:
+        """Make the best of the changes that are tried where the excess is worst.
+
+        Others that were tried are made too if they still cost hardly more for what they relieve:
+        layers that are alike change together.
+        """
+        helped: list[tuple[tuple[float, int], int, Change]] = []
+        line = self.line
+        over = self._over(budget)
+        worst = line.entries[int(over.argmax())]
+        for tried, change in enumerate(self._changes(over, worst, budget, trials)):
+            if tried >= (trials if helped else _VAIN):
+                break
+            price = self._tried(change, budget)
+            line.rollback()
+            if price is not None:
+                helped.append((price, tried, change))
+        helped.sort(key=lambda each: each[:2])
+        if not helped:
+            return False
+        most = _ALIKE * max(helped[0][0][0], 0.0)
+        for n, ((each, _), _, change) in enumerate(helped):
+            if n and (each > most or line.peak <= budget):
+                break
+            now = self._tried(change, budget)
+            if not n or (now is not None and now[0] <= most):
+                line.commit()
+            else:
+                line.rollback()
+        return True
+
+    def _changes(self, over: Integers, worst: int, budget: int, trials: int) -> Iterator[Change]:
+        """What may lower the excess at the worst entry, the cheapest first."""
+        line, maker = self.line, self.work.maker
+        ranked = self._ranked(over, worst, budget)
+        shifts = 0
+        for root, last, reader in ranked:
+            yield partial(self._again, maker[root], reader, budget)
+            if self._is_deep:
+                yield partial(self._again, maker[root], reader, None)
+            if shifts < trials:
+                shifts += 1
+                yield partial(self._passing.pull, line, reader, worst)
+                if last == line.run(root, reader):
+                    yield partial(self._passing.push, line, last, reader)
+
+    def _again(self, p: int, reader: int, room: int | None) -> bool:
+        line = self.line
+        return reader in line.place and self.reruns.again(line, p, reader, room)
+
+    def _tried(self, change: Change, budget: int) -> tuple[float, int] | None:
+        """The price of a change, which is made; None if it does not help."""
+        line = self.line
+        before, extra = int(self._over(budget).sum()), line.extra
+        line.begin()
+        self.pay()
+        made = change()
+        self._is_deep = line.changes > 1
+        if not made:
+            return None
+        gain, cost = before - int(self._over(budget).sum()), line.extra - extra
+        if gain <= 0:
+            return None
+        return (cost / gain if cost > 0 else float(cost) * gain), -gain
+
+    def _ranked(self, over: Integers, worst: int, budget: int) -> list[tuple[int, int, int]]:
+        """Storages idle at the worst entry, their last and next touches, the cheapest first."""
+        line, work = self.line, self.work
+        above = np.concatenate([[0], np.cumsum(over > 0)]).tolist()
+        found = []
+        for root, last, reader in self.reruns.idle(line, worst):
+            relief = above[line.at(reader)] - above[bisect_right(line.entries, last)]
+            relieved = max(relief * work.bytes[root], 1)
+            cost = self.reruns.near(line, work.maker[root], reader)
+            found.append((cost / relieved, last, root, reader, relieved))
+        known = [
+            (
+                self.reruns.cost(line, work.maker[root], reader, budget, set()) / relieved,
+                last,
+                root,
+                reader,
+            )
+            for _, last, root, reader, relieved in sorted(found)[:_SCORED]
+        ]
+        return [(root, last, reader) for _, last, root, reader in sorted(known)]
