@@ -60,7 +60,7 @@ def attention_grad(
 
 def _masked(n: Shape, q: Shaped, masks: tuple[Any, ...]) -> int:
     """The scores `q scale · kᵀ`, and every float mask added."""
-    added = sum(mask.dtype != np.bool_ for mask in masks)
+    added = sum(1 for mask in masks if mask.dtype != np.bool_)
     return size(q) + _scores(n) * (2 * n.size + added)
 
 

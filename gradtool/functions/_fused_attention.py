@@ -18,7 +18,7 @@ from gradtool.emit.builder import Builder
 from gradtool.functions._rows import Rows, rows_of
 from gradtool.functions.attention import _grouped, _grouped_mask, _merged, _range
 from gradtool.graph.composites import Outputs, composite
-from gradtool.graph.known import Dim, Maybe, Tensor
+from gradtool.graph.known import Dim, Tensor, ints
 
 BOOL, FLOAT = ir.DataType.BOOL, ir.DataType.FLOAT
 HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
@@ -41,7 +41,7 @@ def fused_attention(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """`Y = exp(s - lse) v` and `lse = log Σ exp s` with `s = masked(q kᵀ · scale)`."""
     form = _Form.of(op, q, k, masks, fill, is_causal)
-    q, k, v = form.rows.padded(op, form.by_group(q)), form.keys(k), form.keys(v)
+    q, k, v = form.by_row(q), form.keys(k), form.keys(v)
     keys = op.swap_axes(k, -2, -1)
 
     def block(_: Sequence[Tensor], at: Tensor | None) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
@@ -86,7 +86,8 @@ def fused_attention_grad(
     form = _Form.of(op, q, k, masks, fill, is_causal)
     likes = k, v
     k, v = form.keys(k), form.keys(v)
-    q, dy, lse, dlse = (form.rows.padded(op, form.by_group(a)) for a in (q, dy, lse, dlse))
+    q, dy, lse = form.by_row(q), form.by_row(dy), form.by_row(lse, np.inf)  # so that p is zero
+    dlse = None if dlse is None else form.by_row(dlse)
     hidden = fill != -np.inf or not safe
     summed = [i for i in of if masks[i].shape[2] == 1]
     stacked = [i for i in of if i not in summed]
@@ -94,14 +95,15 @@ def fused_attention_grad(
     def block(
         sums: Sequence[Tensor], at: Tensor | None
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        q_, dy_, lse_, dlse_ = (rows_of(op, a, at) for a in (q, dy, lse, dlse))
+        q_, dy_, lse_ = (rows_of(op, a, at) for a in (q, dy, lse))
         q_ = q_ * scale
         s = form.masked(op.MatMul(k, op.swap_axes(q_, -2, -1)), at, turned=True)
         p = op.Exp(s - op.swap_axes(lse_, -2, -1))
         dv = op.MatMul(op.cast(p, dy_.dtype), dy_)
         dp = op.cast(op.MatMul(v, op.swap_axes(dy_, -2, -1)), p.dtype)
         row = op.sum(p * dp, [len(p.shape) - 2], keepdims=True)
-        row = row if dlse_ is None else row - op.swap_axes(dlse_, -2, -1)
+        if dlse is not None:
+            row = row - op.swap_axes(rows_of(op, dlse, at), -2, -1)
         ds = p * (dp - row)
         found = {}
         for i, mask in reversed(list(enumerate(form.masks))):
@@ -131,7 +133,7 @@ class _Form:
 
     op: Builder
     groups: Dim
-    repeat: Dim
+    repeat: int
     masks: tuple[Tensor, ...]
     rows: Rows
     fill: float
@@ -141,15 +143,18 @@ class _Form:
     def of(
         op: Builder, q: Tensor, k: Tensor, masks: Sequence[Tensor], fill: float, causal: int
     ) -> _Form:
-        heads, groups = q.shape[1], k.shape[1]
-        repeat = 1 if heads == groups else heads // groups
+        groups: Dim = k.shape[1]
+        repeat = 1
+        if q.shape[1] != groups:
+            heads, groups = ints([q.shape[1], groups])
+            repeat = heads // groups
         rows = Rows.of([*list(q.shape)[:3], k.shape[2]])
         there = tuple(rows.padded(op, _grouped_mask(op, mask, groups, repeat)) for mask in masks)
         return _Form(op, groups, repeat, there, rows, fill, bool(causal))
 
-    def by_group(self, a: Maybe) -> Maybe:
-        """[B, H, S, D] → [B, G, n, S, D]."""
-        return _grouped(self.op, a, self.groups, self.repeat)
+    def by_row(self, a: Tensor, fill: float | None = None) -> Tensor:
+        """[B, H, S, D] → [B, G, n, S, D], with `fill` or zeros to the end of the last block."""
+        return self.rows.padded(self.op, _grouped(self.op, a, self.groups, self.repeat), fill)
 
     def by_head(self, a: Tensor) -> Tensor:
         """[B, G, n, S, D] → [B, H, S, D]."""
@@ -164,7 +169,7 @@ class _Form:
         return d if self.repeat == 1 else self.op.sum(d, [2])
 
     def masked(self, s: Tensor, at: Tensor | None, *, turned: bool = False) -> Tensor:
-        """The scores of the rows `at` behind the masks, [..., rows, T], or `turned` [..., T, rows]."""
+        """Scores of the rows `at` behind the masks: [..., rows, T], or `turned` [..., T, rows]."""
         op = self.op
         s = op.cast(s, wide(s.dtype))
         for mask in self.masks:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import Dims, Maybe, Tensor, ints, static
+from gradtool.graph.known import Dims, Tensor, ints, static
 
 SCORES = 1 << 20  # in a block, where that leaves it as many rows as
 ROWS = 64
@@ -33,7 +33,8 @@ class Rows:
         """The blocks of scores [..., S, T]."""
         if not static(scores):
             return Rows(0, 0)
-        *_, total, _ = sizes = ints(scores)
+        sizes = ints(scores)
+        total = sizes[-2]
         others = math.prod(sizes) // max(total, 1)
         size = max(ROWS, SCORES // max(others, 1))
         count = math.ceil(total / size)
@@ -45,16 +46,15 @@ class Rows:
         """How many blocks there are; one where sizes are open."""
         return math.ceil(self.total / self.size) if self.size else 1
 
-    def padded(self, op: Builder, x: Maybe) -> Maybe:
-        """`x` [..., S, D], continued with zeros (or True) to the end of the last block."""
+    def padded(self, op: Builder, x: Tensor, fill: float | None = None) -> Tensor:
+        """`x` [..., S, D], continued with `fill` or zeros to the end of the last block."""
         missing = self.count * self.size - self.total
-        if x is None or self.count == 1 or missing == 0 or x.shape[-2] == 1:
+        if self.count == 1 or missing == 0 or x.shape[-2] == 1:
             return x
         rank = len(x.shape)
         pads = [0] * (2 * rank)
         pads[-2] = missing
-        fill = op.constant(np.ones((), x.dtype.numpy())) if x.dtype.numpy() == np.bool_ else None
-        return op.Pad(x, pads, fill)
+        return op.Pad(x, pads, None if fill is None else op.constant(fill, x.dtype))
 
     def each(self, op: Builder, sums: Sequence[Tensor], step: Step) -> tuple[list[Tensor], ...]:
         """The sums after the last block, and the rows of all: `step(sums, rows of a block)`.
@@ -71,12 +71,10 @@ class Rows:
         with op.body([*formal, at]) as body:
             later, rows = step(formal, at)
             body.outputs.extend((*later, *rows))
-        made = op.Scan(
-            *sums, op.constant(places), body=body, outputs=len(sums) + len(rows),
-            num_scan_inputs=1,
-        )  # fmt: skip
-        made = [made] if len(sums) + len(rows) == 1 else list(made)
-        return made[: len(sums)], [self._joined(op, a) for a in made[len(sums) :]]
+        count = len(sums) + len(rows)
+        made = op.Scan(*sums, op.constant(places), body=body, outputs=count, num_scan_inputs=1)
+        found = [made] if count == 1 else list(made)
+        return found[: len(sums)], [self._joined(op, a) for a in found[len(sums) :]]
 
     def _joined(self, op: Builder, blocks: Tensor) -> Tensor:
         """[blocks, ..., size, D] → [..., S, D]."""
@@ -87,8 +85,8 @@ class Rows:
         return op.crop(y, [self.total], [rank - 3])
 
 
-def rows_of(op: Builder, x: Maybe, at: Tensor | None) -> Maybe:
+def rows_of(op: Builder, x: Tensor, at: Tensor | None) -> Tensor:
     """The rows of a block of `x` [..., S, D]; all where there is one block, or one row."""
-    if x is None or at is None or x.shape[-2] == 1:
+    if at is None or x.shape[-2] == 1:
         return x
     return op.Gather(x, at, axis=len(x.shape) - 2)

@@ -65,7 +65,7 @@ def fused_attention(
     safe: int = 0,
     **attributes: Any,
 ) -> None:
-    """`Y = p v` and `lse`, with `s = masked(q kᵀ · scale)`, `lse = log Σ exp s`, `p = exp(s - lse)`.
+    """`Y = p v` and `lse = log Σ exp s`, with `s = masked(q kᵀ · scale)` and `p = exp(s - lse)`.
 
     A row of only -inf is NaN, as its softmax is; with `safe` it is zero and its `lse` infinite.
     """
@@ -162,7 +162,7 @@ def fused_attention_grad(
     *masks: Array, out: Arrays, work: Arrays, fill: float = -np.inf, safe: int = 0,
     of: Sequence[int] = (), **attributes: Any,
 ) -> None:  # fmt: skip
-    """Gradients by q, k, v and the masks `of`, from `p = exp(s - lse)`:
+    """Gradients by q, k, v and the masks `of`, from `p = exp(s - lse)`.
 
     dv = pᵀ dy    dp = dy vᵀ    ds = p · (dp - Σ p dp + dlse)    dq = ds k · scale
     """
@@ -173,7 +173,7 @@ def fused_attention_grad(
     dq, dk, dv, dy = queries_of(dq, n), keys_of(dk, n), keys_of(dv, n), queries_of(dy, n)
     lse, dlse = queries_of(lse, n), queries_of(dlse, n)
     q, k, v = queries_of(q, n), keys_of(k, n), keys_of(v, n)
-    seen = [mask_of(mask, n) for mask in masks]
+    seen: Arrays = [mask_of(mask, n) for mask in masks]
     wide = {i: zeros(buffers.get(f"dmask{i}", d)) for i, d in zip(of, dmasks, strict=True)}
     added = {i: mask_of(d, n) for i, d in wide.items()}
     hidden = fill != -np.inf or not safe

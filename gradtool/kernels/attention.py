@@ -11,7 +11,6 @@ from gradtool.kernels._attention import (
     keys_of,
     load,
     mask_of,
-    part,
     queries_of,
     scaled,
     scores_of,
