@@ -93,8 +93,8 @@ def grad(
     or `adagrad`) the graph is a whole training step: next values of parameters and state are
     outputs in place of the parameters' gradients.  With `save_less`, backward keeps as few bytes of
     forward as it can without computing anything twice; with `fuse_attention` it keeps one number
-    per row of attention and computes the probabilities again.  `on_node` is called with every node that a
-    rule emits.
+    per row of attention and computes the probabilities again.  `on_node` is called with every node
+    that a rule emits.
 
     Raises:
         UsageError: a name that does not exist.
