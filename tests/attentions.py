@@ -2,7 +2,8 @@
 
 Each draw is a model of inputs q, k, v and masks, whose loss is a weighted sum of the result.
 Drawn are sizes, ranks and heads, how the scores are scaled, how Kᵀ comes about, the masks and
-their order, heads of keys that several of queries share, and what stands between softmax and V.
+their order, heads of keys that several of queries share, whether batch and heads are one axis
+and apart for the masks, and what stands between softmax and V.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ FORMS = {
     "between": ("", "Identity", "Dropout", "safe"),
     "shared": ("", "", "Expand", "Concat"),
     "flat": (False, False, True),
+    "apart": (False, True),
     "open_batch": (False, True),
     "opset": (18, 20, 21, 23),
 }
@@ -92,8 +94,13 @@ def draw(seed: int, dtype: type = np.float64, **given: object) -> tuple[Attentio
     if shared:
         k, v = (_repeated(made, x, (b, g, n, t, w), shared) for x, w in ((k, d), (v, e)))
     scores = _scores(made, q, k, (*lead, t, d), made.constant(float(rng.uniform(0.2, 1.5))))
+    if drawn["apart"]:
+        scores = made.emit("Reshape", scores, made.constant([b, g, s, t]))
     for index, kind in enumerate(drawn["masks"]):
-        scores = _masked(made, scores, (*lead, s, t), kind, f"m{index}", rng)
+        sizes = ((b, g) if drawn["apart"] else lead) + (s, t)
+        scores = _masked(made, scores, sizes, kind, f"m{index}", rng)
+    if drawn["apart"]:
+        scores = made.emit("Reshape", scores, made.constant([*lead, s, t]))
     p = made.emit("Softmax", scores, axis=-1)
     if between == "safe":
         p = made.emit("Where", made.emit("IsNaN", p), made.constant(0.0), p)
@@ -117,9 +124,11 @@ def _drawn(rng: np.random.Generator, given: dict[str, Any]) -> dict[str, Any]:
     shared = drawn["shared"]
     drawn["flat"] = drawn["flat"] and not shared
     heads = drawn["g"] * drawn["n"] if shared else drawn["g"]
-    drawn["lead"] = (heads,) if drawn["flat"] else (drawn["b"], heads)
+    drawn["apart"] = drawn["apart"] and drawn["flat"]
+    joined = drawn["b"] * heads if drawn["apart"] else heads
+    drawn["lead"] = (joined,) if drawn["flat"] else (drawn["b"], heads)
     drawn["rank"] = len(drawn["lead"]) + 2
-    known = drawn["turn"] == "reshaped" or shared or drawn["lead"][0] == 1
+    known = drawn["turn"] == "reshaped" or drawn["apart"] or shared or drawn["lead"][0] == 1
     drawn["open_batch"] = drawn["open_batch"] and not known
     return drawn
 

@@ -67,10 +67,10 @@ class Operands:
             return op.transpose(as_tensor(source), [*perm[:-2], perm[-1], perm[-2]])
         if source is not None and source.shape is not None and dims(source)[-2:] == dims(x)[-2:]:
             *lead, a, b = dims(x)
-            return self._shaped(self.turned(source), [*lead, b, a])
+            return self.shaped(self.turned(source), [*lead, b, a])
         return op.swap_axes(as_tensor(x), -2, -1)
 
-    def _shaped(self, x: Tensor, sizes: Sizes) -> Tensor:
+    def shaped(self, x: Tensor, sizes: Sizes) -> Tensor:
         """`x` in another shape: what it was before, where it had that shape already."""
         before: ir.Value = x
         while (node := self.maker(before, "Reshape")) and node.inputs[0] is not None:

@@ -27,7 +27,8 @@ class Written:
     """Attention as it is written out.
 
     Queries are [B, H, S, D] or [H, S, D], keys alike, or `turned` to [B, H, D, T].  Masks are in
-    the order in which the scores meet them, with `inverted` ones hiding where they are true.  A row
+    the order in which the scores meet them, with `inverted` ones hiding where they are true.  With
+    `lead` the masks see scores [B, H, S, T], and all else has batch and heads on one axis.  A row
     that sees nothing is NaN, zero where that is `safe`.
     """
 
@@ -41,6 +42,7 @@ class Written:
     safe: bool = False
     causal: bool = False
     turned: bool = True
+    lead: tuple[Dim, ...] = ()
 
     @property
     def scores(self) -> list[Dim]:
@@ -114,14 +116,14 @@ class _Look:
         look = self.operands
         if look.only_reader(p) is not reader:
             return None, False
-        node = look.maker(p, "Softmax", "Identity", "Dropout", "Where")
+        node = look.maker(p, "Softmax", "Identity", "Cast", "Dropout", "Where")
         if node is None or node.op_type == "Where":
             return (None, False) if node is None else (self._made_safe(node), True)
         if node.op_type == "Softmax":
             rank = len(dims(node.outputs[0]))
             last = rank > 0 and node.attributes.get_int("axis", -1) % rank == rank - 1
             return (node if last else None), False
-        return (None, False) if self._drops(node) else self._softmax(node.inputs[0], node)
+        return self._softmax(node.inputs[0], node) if self._passes_on(node) else (None, False)
 
     def _made_safe(self, choice: ir.Node) -> ir.Node | None:
         """The softmax p of `Where(IsNaN(p), 0, p)`."""
@@ -136,26 +138,29 @@ class _Look:
         alone = alone and look.only_reader(nan) is choice
         return softmax if alone and last and look.number(zero) == 0 else None
 
-    def _drops(self, node: ir.Node) -> bool:
-        """Whether a node is a Dropout that may drop, or shows what it would."""
-        if node.op_type != "Dropout":
-            return False
+    def _passes_on(self, node: ir.Node) -> bool:
+        """Whether a node gives what it gets: no Cast to another type, no Dropout that may drop."""
+        if node.op_type == "Cast":
+            return node.inputs[0] is not None and node.inputs[0].dtype == node.outputs[0].dtype
         shown = len(node.outputs) > 1 and bool(readers(node.outputs[1]))
         training = node.inputs[2] if len(node.inputs) > 2 else None
-        return shown or (training is not None and self.operands.number(training) != 0)
+        return not shown and (training is None or self.operands.number(training) == 0)
 
     def _scores(self, s: ir.Value | None, reader: ir.Node) -> Written | None:
         """Scores that only `reader` reads, from the product of Q and Kᵀ on."""
         look = self.operands
-        node = look.maker(s, "MatMul", "Add", "Where", "Mul", "Div", "Identity")
+        kinds = ("MatMul", "Add", "Where", "Mul", "Div", "Identity", "Cast", "Reshape")
+        node = look.maker(s, *kinds)
         if s is None or node is None or look.only_reader(s) is not reader:
             return None
         match node.op_type:
             case "MatMul":
                 q, k = node.inputs
                 return None if q is None or k is None else Written(q, k, k)
-            case "Identity":
-                return self._scores(node.inputs[0], node)
+            case "Identity" | "Cast":
+                return self._scores(node.inputs[0], node) if self._passes_on(node) else None
+            case "Reshape":
+                return self._reshaped(node)
             case "Mul" | "Div":
                 scaled = look.factor(node)
                 found = None if scaled is None else self._scores(scaled[0], node)
@@ -168,12 +173,24 @@ class _Look:
             case _:
                 return self._chosen(node)
 
+    def _reshaped(self, node: ir.Node) -> Written | None:
+        """Scores [B · H, S, T] as [B, H, S, T], for masks, or back again."""
+        before = None if node.inputs[0] is None else dims(node.inputs[0])
+        after = dims(node.outputs[0])
+        found = self._scores(node.inputs[0], node)
+        if found is None or before is None or before[-2:] != after[-2:]:
+            return None
+        if found.lead:
+            return found if after == found.scores else None
+        split = len(before) == 3 and len(after) == 4 and not found.masks
+        return replace(found, lead=tuple(after[:2])) if split else None
+
     def _added(self, s: ir.Value | None, mask: ir.Value | None, node: ir.Node) -> Written | None:
         """`s + mask`."""
         if s is None or mask is None or not _masks(mask, s, node):
             return None
         found = self._scores(s, node)
-        return None if found is None else _behind(found, mask)
+        return None if found is None or _is_joined(found, node) else _behind(found, mask)
 
     def _chosen(self, node: ir.Node) -> Written | None:
         """`Where(mask, s, fill)` or `Where(mask, fill, s)`."""
@@ -186,7 +203,7 @@ class _Look:
         if s is None or mask is None or not _masks(mask, s, node):
             return None
         found = self._scores(s, node)
-        if found is None or found.fill not in (None, fill):
+        if found is None or found.fill not in (None, fill) or _is_joined(found, node):
             return None
         return replace(_behind(found, mask, inverted=inverted), fill=fill)
 
@@ -195,6 +212,11 @@ def _masks(mask: ir.Value, s: ir.Value, node: ir.Node) -> bool:
     """Whether a node leaves the sizes of scores as they are, and broadcasts the mask."""
     sizes = dims(node.outputs[0])
     return len(sizes) > 0 and dims(s) == sizes and broadcasts(mask, sizes)
+
+
+def _is_joined(found: Written, node: ir.Node) -> bool:
+    """Whether batch and heads, which were apart before, are on one axis again."""
+    return bool(found.lead) and len(dims(node.outputs[0])) == 3
 
 
 def _behind(found: Written, mask: ir.Value, *, inverted: bool = False) -> Written:
@@ -232,6 +254,8 @@ def _fused(look: Operands, found: Written) -> Tensor:
     (q, a), (k, b) = look.unscaled(found.q), look.unscaled(found.k)
     q, k, v = as_tensor(q), as_tensor(k), as_tensor(found.v)
     k = look.turned(k) if found.turned else k
+    if found.lead:
+        q, k, v = (look.shaped(x, [*found.lead, *dims(x)[-2:]]) for x in (q, k, v))
     scale = found.scale * a * b
     if float(np.float32(scale)) != scale and q.dtype == ir.DataType.DOUBLE:
         q, scale = q * scale, 1.0  # an attribute has single precision
@@ -251,4 +275,6 @@ def _fused(look: Operands, found: Written) -> Tensor:
         q, k, v, *masks, outputs=2, scale=float(np.float32(scale)), fill=finite,
         is_causal=int(found.causal) or None, safe=int(found.safe) or None,
     )  # fmt: skip
+    if found.lead:
+        return op.reshape(y, [*dims(found.q)[:-1], dims(found.v)[-1]])
     return op.squeeze(y, 0) if flat else y
