@@ -84,8 +84,7 @@ class Operands:
 
         Exporters write `Reshape(Expand(Unsqueeze))`, or a Concat in place of the Expand.
         """
-        reshaped = self.maker(x, "Reshape")
-        repeated = self.maker(_first(reshaped), "Expand", "Concat")
+        repeated = self.maker(self._before_reshapes(x), "Expand", "Concat")
         single = self.maker(_first(repeated), "Unsqueeze", "Reshape")
         source = _first(single)
         if repeated is None or single is None or source is None:
@@ -99,6 +98,11 @@ class Operands:
         shapes = [dims(v) for v in (single.outputs[0], repeated.outputs[0], x)]
         wanted = [[b, g, 1, *rest], [b, g, n, *rest], [b, g * n, *rest]]
         return source if shapes == wanted else None
+
+    def _before_reshapes(self, x: ir.Value | None) -> ir.Value | None:
+        while node := self.maker(x, "Reshape"):
+            x = node.inputs[0]
+        return x
 
     def only_reader(self, value: ir.Value | None) -> ir.Node | None:
         """The one node that reads a value, if nobody else wants it."""
