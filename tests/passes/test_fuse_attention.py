@@ -183,3 +183,57 @@ def test_backward_keeps_no_probabilities():
 
     probabilities, rows = 2 * 4 * 64 * 64, 2 * 4 * 64
     assert plain.bytes - fused.bytes == 4 * (probabilities - rows)
+
+
+def standard(shapes, mask=None, opset=23, **options):
+    """A model of the standard operator, and inputs for it."""
+    rng = np.random.default_rng(0)
+    feeds = {n: rng.standard_normal(shape) for n, shape in zip("qkv", shapes, strict=True)}
+    if mask is not None:
+        feeds["m"] = mask
+    inputs = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in feeds.items()
+    ]
+    nodes = [
+        helper.make_node("Attention", list(feeds), ["y"], "attention", **options),
+        helper.make_node("Sin", ["y"], ["z"]),
+        helper.make_node("ReduceSum", ["z"], ["loss"], keepdims=0),
+    ]
+    out = helper.make_tensor_value_info("loss", 11, [])
+    graph = helper.make_graph(nodes, "standard", inputs, [out])
+    version = [helper.make_opsetid("", opset)]
+    return helper.make_model(graph, opset_imports=version, ir_version=11), feeds
+
+
+HALF = np.random.default_rng(1).random((2, 1, 3, 5)) < 0.5
+STANDARD = {
+    "heads": ([(2, 4, 3, 6), (2, 4, 5, 6), (2, 4, 5, 2)], {}),
+    "groups": ([(2, 4, 3, 6), (2, 2, 5, 6), (2, 2, 5, 2)], {"scale": 0.3}),
+    "causal": ([(2, 4, 3, 6), (2, 2, 5, 6), (2, 2, 5, 2)], {"is_causal": 1}),
+    "flat": ([(2, 3, 24), (2, 5, 12), (2, 5, 4)], {"q_num_heads": 4, "kv_num_heads": 2}),
+    "mask": ([(2, 4, 3, 6), (2, 4, 5, 6), (2, 4, 5, 2)], {"mask": HALF}),
+    "nothing seen": ([(2, 4, 3, 6), (2, 4, 5, 6), (2, 4, 5, 2)], {"mask": HALF & False}),
+    "added": ([(2, 4, 3, 6), (2, 4, 5, 6), (2, 4, 5, 2)], {"mask": HALF * 2.0}),
+}
+
+
+@pytest.mark.parametrize("name", STANDARD)
+def test_the_standard_operator_has_the_same_gradients(name):
+    shapes, options = STANDARD[name]
+    model, feeds = standard(shapes, **options)
+    wanted = [n for n, a in feeds.items() if a.dtype != bool]
+    plain, fused = (
+        gt.grad(gt.load(model), input_grad=wanted, fuse_attention=fuse) for fuse in (False, True)
+    )
+
+    assert (count(plain), count(fused)) == (0, 1)
+    assert count(fused, "Attention") == 0
+    same(gt.run(fused, feeds).gradients, gt.run(plain, feeds).gradients, 1e-6)
+
+
+@pytest.mark.parametrize("options", [{"softcap": 2.0}, {"mask": HALF[..., :4]}])
+def test_the_standard_operator_stays_where_it_does_more(options):
+    model, feeds = standard([(2, 4, 3, 6), (2, 4, 5, 6), (2, 4, 5, 2)], **options)
+    assert count(gt.grad(gt.load(model), input_grad=["q"]), "Attention") == 1
+    assert feeds.keys() >= {"q", "k", "v"}
