@@ -26,7 +26,7 @@ FORMS = {
     "open_batch": (False, True),
     "opset": (18, 20, 21, 23),
 }
-MASKS = ("added", "kept", "hidden", "lowest")
+MASKS = ("added", "kept", "hidden", "lowest", "causal", "causal flags")
 
 
 @dataclass
@@ -43,7 +43,8 @@ class Attention:
     @property
     def fits(self) -> bool:
         """Whether it is one attention to us: what masks put in is one number."""
-        fills = {kind == "lowest" for kind in self.drawn["masks"] if kind != "added"}
+        kinds = {*self.drawn["masks"]} - {"added", "causal"}
+        fills = {kind == "lowest" for kind in kinds}
         return len(fills) < 2
 
     def emit(self, op: str, *inputs: str, **attributes: object) -> str:
@@ -119,7 +120,7 @@ def _drawn(rng: np.random.Generator, given: dict[str, Any]) -> dict[str, Any]:
 
     drawn = {name: some(*ends) for name, ends in SIZES.items()}
     drawn |= {name: forms[some(0, len(forms) - 1)] for name, forms in FORMS.items()}
-    drawn["masks"] = [MASKS[some(0, 3)] for _ in range(some(0, 2))]
+    drawn["masks"] = [MASKS[some(0, len(MASKS) - 1)] for _ in range(some(0, 2))]
     drawn |= given
     shared = drawn["shared"]
     drawn["flat"] = drawn["flat"] and not shared
@@ -181,6 +182,13 @@ def _masked(
     """A mask of a size of one, or no axis, wherever it is broadcast."""
     shape = [1 if rng.random() < 0.4 else n for n in sizes[:-1]] + [sizes[-1]]
     shape = shape[int(rng.integers(0, len(sizes) - 1)) if rng.random() < 0.4 else 0 :]
+    if kind.startswith("causal"):
+        seen = np.tril(np.ones(sizes[-2:], bool))
+        if kind == "causal":
+            known = np.where(seen, 0.0, -np.inf).astype(made.dtype)  # a weight would be trained
+            mask = made.emit("Constant", value=numpy_helper.from_array(known))
+            return made.emit("Add", scores, mask)
+        return made.emit("Where", made.constant(seen), scores, made.constant(-np.inf))
     if kind == "added":
         mask = made.feed(name, rng.standard_normal(shape))
         pair = (scores, mask) if rng.random() < 0.5 else (mask, scores)

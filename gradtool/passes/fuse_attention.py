@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
+from gradtool.graph.constants import array
 from gradtool.graph.devices import place_like
 from gradtool.graph.known import Tensor, as_tensor
 from gradtool.passes._attention_operands import Operands, dims
@@ -61,15 +62,15 @@ def _fused(look: Operands, found: Written) -> Tensor:
     flat = len(q.shape) == 3
     if flat:
         q, k, v = (op.unsqueeze(x, 0) for x in (q, k, v))
-    masks = [
-        op.Not(mask) if inverted else as_tensor(mask)
-        for mask, inverted in zip(found.masks, found.inverted, strict=True)
-    ]
+    pairs = list(zip(found.masks, found.inverted, strict=True))
+    others = [pair for pair in pairs if not _is_causal(look, pair[0], found.fill, inverted=pair[1])]
+    causal = found.causal or len(others) < len(pairs)
+    masks = [op.Not(mask) if inverted else as_tensor(mask) for mask, inverted in others]
     masks = [op.unsqueeze(mask, list(range(4 - len(mask.shape)))) for mask in masks]
     finite = found.fill if found.fill not in (None, -math.inf) else None
     y, _ = op.FusedAttention(
         q, k, v, *masks, outputs=2, scale=float(np.float32(scale)), fill=finite,
-        is_causal=int(found.causal) or None, safe=int(found.safe) or None,
+        is_causal=int(causal) or None, safe=int(found.safe) or None,
     )  # fmt: skip
     if found.heads:
         joined = op.transpose(y, [0, 2, 1, 3])
@@ -77,6 +78,20 @@ def _fused(look: Operands, found: Written) -> Tensor:
     if found.lead:
         return op.reshape(y, [*dims(found.q)[:-1], dims(found.v)[-1]])
     return op.squeeze(y, 0) if flat else y
+
+
+def _is_causal(look: Operands, mask: ir.Value, fill: float | None, *, inverted: bool) -> bool:
+    """Whether a mask is known to hide what is right of the diagonal, and nothing else."""
+    known = None if mask in look.kept or mask.is_graph_input() else array(mask)
+    if known is None or known.ndim < 2 or known.shape[-2] == 1:
+        return False
+    if known.dtype == np.bool_:
+        seen = known != inverted
+        hides = fill in (None, -math.inf)
+    else:
+        seen = known == 0
+        hides = bool(np.all(known[~seen] == -np.inf))
+    return hides and bool(np.all(seen == np.tril(np.ones(known.shape[-2:], np.bool_))))
 
 
 def _split(op: Builder, x: Tensor, heads: int) -> Tensor:

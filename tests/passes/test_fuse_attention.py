@@ -85,6 +85,15 @@ def test_second_order_is_that_of_the_plain_form(seed):
     same(second[1].gradients, second[0].gradients, 1e-6)
 
 
+@pytest.mark.parametrize("kind", ["causal", "causal flags"])
+def test_a_mask_that_is_known_to_be_causal_is_an_attribute(kind):
+    made, model = draw(5, masks=[kind, "added"], between="", opset=20)
+    node = next(n for n in differentiated(made, model).model.graph if n.op_type == "FusedAttention")
+
+    assert node.attributes.get_int("is_causal", 0) == 1
+    assert len(node.inputs) == 4
+
+
 @pytest.mark.parametrize("kind", ["kept", "hidden", "added"])
 @pytest.mark.parametrize("between", ["", "safe"])
 def test_a_row_that_sees_nothing_is_what_its_softmax_is(kind, between):
