@@ -72,6 +72,7 @@ def grad(
     loss_seed: bool = False,
     optimizer: str = "none",
     save_less: bool = True,
+    fuse_attention: bool = True,
     on_node: OnNode | None = None,
     own: bool = False,
 ) -> TrainingGraph:
@@ -91,8 +92,9 @@ def grad(
     each gradient to an input of its shape.  With an `optimizer` (`sgd`, `momentum`, `adam`, `adamw`
     or `adagrad`) the graph is a whole training step: next values of parameters and state are
     outputs in place of the parameters' gradients.  With `save_less`, backward keeps as few bytes of
-    forward as it can without computing anything twice.  `on_node` is called with every node that a
-    rule emits.
+    forward as it can without computing anything twice; with `fuse_attention` it keeps one number
+    per row of attention and computes the probabilities again.  `on_node` is called with every node
+    that a rule emits.
 
     Raises:
         UsageError: a name that does not exist.
@@ -113,6 +115,7 @@ def grad(
         loss_seed=loss_seed,
         optimizer=optimizer,
         save_less=save_less,
+        fuse_attention=fuse_attention,
         on_node=on_node,
         own=own,
     )

@@ -32,7 +32,11 @@ NET = """net (float[batch, 2, 8, 8] x) => (float[batch, 4] y, float[batch, 2, 4,
     p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (s)
     t = Tanh (p)
     e = Sin (t)
-    f = Flatten (e)
+    k = Transpose <perm = [0, 1, 3, 2]> (e)
+    q = MatMul (e, k)
+    z = Softmax <axis = -1> (q)
+    o = MatMul (z, e)
+    f = Flatten (o)
     h = MatMul (f, w1)
     g = Gelu (h)
     u = Add (h, g)
@@ -66,6 +70,7 @@ GRADIENT = {
     "no_grad": ["--no-grad", "g"], "input_grad": ["--input-grad", "x"],
     "head_grads": ["--head-grads"], "accumulate": ["--accumulate", "sum"],
     "train_mode": ["--train-mode"], "ste": ["--ste"], "grad_buffers": ["--grad-buffers"],
+    "fuse_attention": ["--no-fuse-attention"],
 }  # fmt: skip
 UPDATE = {"update": ["--optimizer", "adam"]}
 WRITE = {

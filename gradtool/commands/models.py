@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradtool.commands.together import GRADIENT
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import GRADIENTS
+from gradtool.workloads.options import GradOptions, options_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -78,9 +78,9 @@ def refuse_gradient_flags(given: Collection[str], why: str) -> None:
     Raises:
         UsageError: naming the first of them.
     """
-    for name in GRADIENT.split():
-        if name in given:
-            raise UsageError(f"--{name.replace('_', '-')} changes nothing: {why}")
+    for option in options_of(GradOptions).values():
+        if option.name in given:
+            raise UsageError(f"{option.flag} changes nothing: {why}")
 
 
 def has_gradients(model: ir.Model) -> bool:
@@ -134,6 +134,7 @@ def differentiate(reporter: Reporter, model: ir.Model, options: dict[str, Any]) 
             train_mode=options["train_mode"],
             ste=options["ste"],
             grad_buffers=options["grad_buffers"],
+            fuse_attention=options["fuse_attention"],
             loss_seed=options.get("loss_seed", False),
             optimizer=options.get("update", "none"),
             own=True,

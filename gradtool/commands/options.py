@@ -69,6 +69,9 @@ def flag(option: Option, *more: str) -> Decorator:
     how: dict[str, Any] = {"metavar": option.metavar, "help": option.help}
     if option.kind in ("flag", "texts"):
         how["is_flag" if option.kind == "flag" else "multiple"] = True
+        if option.default is True:
+            how |= {"flag_value": False, "default": True}
+            more = (option.name, *more)
     elif option.default is not None:
         how |= {"default": option.default, "show_default": True}
     if option.kind in _TYPES:

@@ -14,7 +14,10 @@ from gradtool.errors import UsageError
 from gradtool.workloads.names import PLANS, SEARCHED
 
 SIZES = "dims shapes batch"
-GRADIENT = "loss labels wrt no_grad input_grad head_grads accumulate train_mode ste grad_buffers"
+GRADIENT = (
+    "loss labels wrt no_grad input_grad head_grads accumulate train_mode ste grad_buffers "
+    "fuse_attention"
+)
 MODEL_FILE = "external_data functions barrier portable"
 PLAIN = tuple(name for name in PLANS if name not in SEARCHED)
 SUFFIX = ".json"

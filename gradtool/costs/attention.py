@@ -58,6 +58,44 @@ def attention_grad(
     return count + (scores * (2 if qk_matmul_output_mode == 3 else 1) if dscores is not None else 0)
 
 
+def _masked(n: Shape, q: Shaped, masks: tuple[Any, ...]) -> int:
+    """The scores `q scale · kᵀ`, and every float mask added."""
+    added = sum(1 for mask in masks if mask.dtype != np.bool_)
+    return size(q) + _scores(n) * (2 * n.size + added)
+
+
+@cost("ai.gradtool::FusedAttention")
+def fused_attention(
+    q: Shaped, k: Shaped, v: Shaped, *masks: Any, out: Results, **given: Any
+) -> int:
+    """`Y = exp(s - max) v / Σ` and `lse = max + log Σ`."""
+    n = shape_of(q, k, v, **given)
+    rows = n.batch * n.groups * n.heads * n.queries
+    count = _masked(n, q, masks) + 4 * _scores(n)
+    count += (2 * _scores(n) + rows) * n.value_size
+    return count + (2 * rows if wanted(out, 1) else 0)
+
+
+@cost("ai.gradtool::FusedAttentionGrad")
+def fused_attention_grad(
+    q: Shaped, k: Shaped, v: Shaped, _lse: Shaped, _dy: Shaped, dlse: Shaped | None,
+    *masks: Any, out: Results, **given: Any,
+) -> int:  # fmt: skip
+    """The probabilities are computed again, two operations each.
+
+    dv = pᵀ dy    dp = dy vᵀ    ds = p (dp - Σ p dp + dlse)    dq = ds k scale    dk = dsᵀ q
+    """
+    n = shape_of(q, k, v, **given)
+    scores, rows = _scores(n), n.batch * n.groups * n.heads * n.queries
+    count = _masked(n, q, masks) + scores * (2 + 2 * n.value_size + 4)
+    count += rows if dlse is not None else 0
+    if wanted(out, 0):
+        count += 2 * scores * n.size + size(q)
+    count += 2 * scores * n.size if wanted(out, 1) else 0
+    count += 2 * scores * n.value_size if wanted(out, 2) else 0
+    return count + scores * sum(spec is not None for spec in out[3:])
+
+
 def _rotated(x: Shaped, heads: int, part: int) -> int:
     """Elements that a rotation changes: the first `part` coordinates of each head, or all."""
     width = x.shape[3] if len(x.shape) == 4 else x.shape[2] // max(heads, 1)

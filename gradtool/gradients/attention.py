@@ -41,6 +41,26 @@ def attention(op: Builder, node: Node, *dys: Tensor) -> Gradients:
     return dq, dk, dv, dmask, dpast_k, dpast_v
 
 
+@gradient("ai.gradtool::FusedAttention")
+def fused_attention(
+    op: Builder, node: Node, dy: Tensor | None, dlse: Tensor | None = None
+) -> Gradients:
+    """`Y, lse = FusedAttention(Q, K, V, *masks)`: of forward the operands and `lse` are kept.
+
+    A mask takes the square of the sequence, and so does its gradient: only those that are wanted
+    are computed.
+    """
+    q, k, v, *masks = node.inputs
+    y, lse = op.all_outputs(node, 2)
+    of = [i for i, m in enumerate(masks) if m.dtype != ir.DataType.BOOL and m in op.active]
+    dq, dk, dv, *dmasks = op.FusedAttentionGrad(
+        q, k, v, lse, op.zeros_like(y) if dy is None else dy, dlse, *masks,
+        outputs=3 + len(of), of=of or None, **node.attributes,
+    )  # fmt: skip
+    found = dict(zip(of, dmasks, strict=True))
+    return [dq, dk, dv, *(found.get(i) for i in range(len(masks)))]
+
+
 def _heads(node: Node) -> tuple[Dim, Dim]:
     """The numbers of heads of queries, and of keys."""
     q, k = node.inputs[:2]

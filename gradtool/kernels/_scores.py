@@ -38,24 +38,27 @@ def hide(
         seen = part(mask, block)[..., :columns]
         xp.copyto(scores[..., seen.shape[3] :], fill)
         if mask.dtype == np.bool_:
-            hidden = take(buffers["flags"], seen.shape)
-            xp.logical_not(seen, out=hidden)
-            xp.copyto(scores[..., : seen.shape[3]], fill, where=hidden)
+            hide_by(xp, seen, scores[..., : seen.shape[3]], buffers["flags"], fill)
     if n.causal or n.window != (-1, -1):
         if lens is None:
-            _hide_diagonals(xp, n, scores, n.past + block.rows.start, buffers["line"], fill)
+            hide_diagonals(xp, n, scores, n.past + block.rows.start, buffers["line"], fill)
         else:
             for b, length in enumerate(lens[block.batches]):
                 offset = int(length) - n.queries + block.rows.start
-                _hide_diagonals(xp, n, scores[b : b + 1], offset, buffers["line"], fill)
+                hide_diagonals(xp, n, scores[b : b + 1], offset, buffers["line"], fill)
     if lens is not None:
         for b, length in enumerate(lens[block.batches]):
             xp.copyto(scores[b, ..., max(int(length), 0) :], fill)
 
 
-def _hide_diagonals(
-    xp: Any, n: Shape, scores: Array, offset: int, line: Array, fill: float
-) -> None:
+def hide_by(xp: Any, seen: Array, scores: Array, flags: Array, fill: float) -> None:
+    """Put `fill` where a boolean mask is false."""
+    hidden = take(flags, seen.shape)
+    xp.logical_not(seen, out=hidden)
+    xp.copyto(scores, fill, where=hidden)
+
+
+def hide_diagonals(xp: Any, n: Shape, scores: Array, offset: int, line: Array, fill: float) -> None:
     """Hide what is outside of `low <= column - row - offset <= high`.
 
     The flags of all rows are one line, seen shifted by one from row to row.
@@ -166,7 +169,7 @@ def _shared_room(
     n: Shape, mask: Array | Spec | None, lens: Array | None, *, every: bool, whole: bool
 ) -> dict[str, Spec]:
     b, g, rows = n.at_once
-    spans = _sizes(n, lens, whole=whole)
+    spans = sizes_of(n, lens, whole=whole)
     room = {
         "scores": Spec((b * g * max(s * (n.keys if every else t) for s, t in spans),), n.dtype),
         "q": Spec((b * g * rows * n.size,), n.dtype),
@@ -174,7 +177,7 @@ def _shared_room(
         "total": Spec((b * g * rows,), n.dtype),
     }
     if mask is not None and mask.dtype == np.bool_:
-        room["flags"] = Spec((max(_seen(n, mask.shape, s, t) for s, t in spans),), np.dtype(bool))
+        room["flags"] = Spec((max(seen_by(n, mask.shape, s, t) for s, t in spans),), np.dtype(bool))
     if n.causal or n.window != (-1, -1):
         room["line"] = Spec((max(s + t - 1 for s, t in spans),), np.dtype(bool))
     if n.gathered:
@@ -183,13 +186,13 @@ def _shared_room(
     return room
 
 
-def _sizes(n: Shape, lens: Array | None, *, whole: bool) -> list[tuple[int, int]]:
+def sizes_of(n: Shape, lens: Array | None, *, whole: bool) -> list[tuple[int, int]]:
     """Rows and columns of the blocks of a head."""
     found = [(rows.stop - rows.start, reach(n, rows, lens, whole=whole)) for rows in n.spans]
     return found or [(0, 0)]
 
 
-def _seen(n: Shape, mask: tuple[int, ...], rows: int, columns: int) -> int:
+def seen_by(n: Shape, mask: tuple[int, ...], rows: int, columns: int) -> int:
     """How many elements of a mask of this shape a block sees."""
     b, g, _ = n.at_once
     batch, heads, queries, keys = (1,) * (4 - len(mask)) + tuple(mask)
@@ -214,7 +217,7 @@ def backward_room(
     room["dy"] = Spec((b * g * rows * n.value_size,), n.dtype)
     room["dscores"] = scores
     room["row"] = room["total"]
-    later = (_sizes(n, lens, whole=dscores is not None) * n.heads)[1:]
+    later = (sizes_of(n, lens, whole=dscores is not None) * n.heads)[1:]
     widths = [w for d, w in ((dk, n.size), (dv, n.value_size)) if d is not None]
     if later and widths:
         room["sum"] = Spec((b * g * max(t for _, t in later) * max(widths),), n.dtype)

@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradtool.graph.specs import Spec
-from gradtool.kernels import _rotary, kernel
+from gradtool.kernels import _fused_attention, _rotary, kernel
 from gradtool.kernels._attention import (
     keys_of,
     load,
     mask_of,
-    part,
     queries_of,
     scaled,
     scores_of,
     take,
 )
+from gradtool.kernels._attention_grad import accumulate, add_to_mask, query_gradient, zeros
 from gradtool.kernels._scores import backward_room, exponentials, forward_room, hide, reach, score
 from gradtool.kernels.types import Array, Arrays
-from gradtool.operators.attention import Block, Shape, shape_of
+from gradtool.operators.attention import Shape, shape_of
 
-__all__ = ["_rotary"]
+__all__ = ["_fused_attention", "_rotary"]
 
 
 def _forward_work(
@@ -154,7 +154,7 @@ def attention_grad(
     if past_k is None:
         dk, dv = keys_of(dk, n), keys_of(dv, n)
     q, k, v, mask = queries_of(q, n), keys_of(k, n), keys_of(v, n), mask_of(mask, n)
-    bias = _zeros(None if dmask is None else mask_of(buffers.get("dmask", dmask), n))
+    bias = zeros(None if dmask is None else mask_of(buffers.get("dmask", dmask), n))
 
     for block in n.blocks():
         if block.first:
@@ -169,7 +169,7 @@ def attention_grad(
 
         weighted = take(buffers["dy"], (*rows.shape[:3], n.value_size))
         xp.divide(dy[block.queries], total, out=weighted)
-        _accumulate(xp, block, dv, e.swapaxes(2, 3), weighted, buffers, "dv")
+        accumulate(xp, block, dv, e.swapaxes(2, 3), weighted, buffers, "dv")
         ds = take(buffers["dscores"], e.shape)
         xp.matmul(weighted, values[:, :, :columns].swapaxes(2, 3), out=ds)
         _through_softmax(xp, ds, e, total, given.get(3), buffers)
@@ -177,21 +177,15 @@ def attention_grad(
             xp.add(ds, given[2], out=ds)
             hide(xp, n, block, ds, mask, lens, buffers, 0)
         if bias is not None:
-            _add_to_mask(xp, bias, block, ds, e)
+            add_to_mask(xp, bias, block, ds, e)
         _add(xp, ds, given.get(1))
         if n.softcap > 0:
             _through_softcap(xp, ds, take(buffers["bent"], e.shape))
         _add(xp, ds, given.get(0))
-        _accumulate(xp, block, dk, ds.swapaxes(2, 3), rows, buffers, "dk")
-        _query_gradient(xp, n, block, dq, ds, keys[:, :, :columns], buffers.get("dq"))
+        accumulate(xp, block, dk, ds.swapaxes(2, 3), rows, buffers, "dk")
+        query_gradient(xp, n, block, dq, ds, keys[:, :, :columns], buffers.get("dq"))
     if "dmask" in buffers and dmask is not None:
         xp.copyto(dmask, buffers["dmask"], casting="unsafe")
-
-
-def _zeros(array: Array | None) -> Array | None:
-    if array is not None:
-        array[...] = 0
-    return array
 
 
 def _through_softmax(
@@ -219,55 +213,3 @@ def _through_softcap(xp: Any, ds: Array, bent: Array) -> None:
 def _add(xp: Any, ds: Array, given: Array | None) -> None:
     if given is not None:
         xp.add(ds, given, out=ds)
-
-
-def _query_gradient(
-    xp: Any, n: Shape, block: Block, dq: Array | None, ds: Array, keys: Array, buffer: Array | None
-) -> None:
-    """`dq = ds k · scale` for the rows of a block."""
-    if dq is None:
-        return
-    target = dq[block.queries]
-    result = target if buffer is None else take(buffer, target.shape)
-    xp.matmul(ds, keys, out=result)
-    xp.multiply(result, n.scale, out=result)
-    if result is not target:
-        xp.copyto(target, result, casting="unsafe")
-
-
-def _accumulate(
-    xp: Any,
-    block: Block,
-    out: Array | None,
-    a: Array,
-    b: Array,
-    buffers: Mapping[str, Array],
-    name: str,
-) -> None:
-    """Add `a @ b`, of the first keys, to the gradient of the keys or values of a block."""
-    if out is None:
-        return
-    target = out[block.keys]
-    total = take(buffers[name], target.shape) if name in buffers else target
-    some = total[:, :, : a.shape[2]]
-    if block.first:
-        xp.matmul(a, b, out=some)
-        total[:, :, a.shape[2] :] = 0
-    else:
-        product = take(buffers["sum"], some.shape)
-        xp.matmul(a, b, out=product)
-        xp.add(some, product, out=some)
-    if block.last and total is not target:
-        xp.copyto(target, total, casting="unsafe")
-
-
-def _add_to_mask(xp: Any, dmask: Array, block: Block, ds: Array, scratch: Array) -> None:
-    """Add the gradient of the scores, summed over what the mask is broadcast over."""
-    target = part(dmask, block)[..., : ds.shape[3]]
-    ds = ds[..., : target.shape[3]]
-    axes = tuple(a for a in range(3) if target.shape[a] == 1 and ds.shape[a] != 1)
-    if axes:
-        total = take(scratch.reshape(-1), target.shape)
-        xp.sum(ds, axis=axes, keepdims=True, out=total)
-        ds = total
-    xp.add(target, ds, out=target)

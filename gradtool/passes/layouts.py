@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import onnx_ir as ir
 
 from gradtool import kernels
@@ -60,7 +62,7 @@ def _takes_gaps(model: ir.Model, node: ir.Node) -> bool:
 def repeat_layouts(model: ir.Model) -> None:
     """Give backward its own copy of the layout operators whose results it reads."""
     graph, names = model.graph, Names.of(model)
-    place = {node: index for index, node in enumerate(graph)}
+    place: dict[ir.Node, tuple[float, ...]] = {n: (i, math.inf) for i, n in enumerate(graph)}
     for node in reversed(list(graph)):
         if is_backward(node) or not is_layout(model, node):
             continue
@@ -71,7 +73,8 @@ def repeat_layouts(model: ir.Model) -> None:
         first = min((u.node for u in uses), key=place.__getitem__)
         copy = _copy(node, names)
         graph.insert_before(first, copy)
-        place[copy] = place[first]
+        # Behind what was put before `first` earlier, and before `first` itself.
+        place[copy] = (*place[first][:-1], len(place), math.inf)
         for old, new in zip(node.outputs, copy.outputs, strict=True):
             for use in list(old.uses()):
                 if use.node in place and use.node is not copy and is_backward(use.node):

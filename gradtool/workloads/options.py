@@ -55,8 +55,8 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """The flag of a command."""
-        return f"--{self.key}"
+        """The flag of a command; what is on by default is turned off."""
+        return f"--no-{self.key}" if self.default is True else f"--{self.key}"
 
 
 def _option(kind: Kind, default: Any, help: str, **how: Any) -> Any:  # noqa: A002 - as click has it
@@ -103,6 +103,9 @@ class GradOptions:
     grad_buffers: bool = _option(
         "flag", False, "Add each gradient to an input of its shape (micro-batches)."
     )
+    fuse_attention: bool = _option(
+        "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
+        "plain operators compute.")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from gradtool.graph.stages import INNER, is_backward, stage, take_state, write_h
 from gradtool.losses import attach as losses
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
+from gradtool.passes.fuse_attention import fuse_attention as fuse
 from gradtool.passes.lift_initializers import lift_initializers
 from gradtool.passes.lower_ml import Lowered, lower_ml
 from gradtool.passes.lower_sequences import lower_sequences
@@ -94,6 +95,7 @@ def training_graph(
     loss_seed: bool = False,
     optimizer: str = "none",
     save_less: bool = True,
+    fuse_attention: bool = True,
     on_node: OnNode | None = None,
     own: bool = False,
 ) -> TrainingGraph:
@@ -102,7 +104,8 @@ def training_graph(
     A training graph is differentiated again: its gradients are values like any other, and stay
     outputs.  With an `optimizer` the parameters are updated in place of returning their gradients
     (see `gradtool.passes.optimizer`).  With `save_less`, backward keeps as few bytes of forward as
-    it can without computing anything twice (see `gradtool.workloads.save_less`).
+    it can without computing anything twice (see `gradtool.workloads.save_less`).  With
+    `fuse_attention` it keeps no probabilities of attention (see `gradtool.passes.fuse_attention`).
 
     Raises:
         UsageError: a name or a loss that does not exist.
@@ -138,6 +141,8 @@ def training_graph(
     picked = _pick(op, cotangents, barred, leaves, wrt, input_grad)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
+    if fuse_attention and not again:
+        fuse(op, frozenset((*picked.wrt, *barred, *cotangents)))
     made = differentiate(op, cotangents, picked.wrt, cut=barred, accumulate=accumulate)
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)

@@ -86,3 +86,14 @@ for interleaved in (0, 1):
         case("RotaryEmbedding", (2, 4, 18), table, table, POSITIONS, num_heads=3, **options)
         tables = [fixed(2, 4, half)] * 2
         case("RotaryEmbedding", (2, 4, 18), *tables, num_heads=3, **options)
+
+# Attention that leaves one number per row to its gradient, as a pass makes it of plain operators.
+FUSED = "ai.gradtool::FusedAttention"
+for forms in (QKV, GROUPED):
+    case(FUSED, *forms, outputs=2, scale=0.5)
+    case(FUSED, *forms, floats(B, H, S, T), outputs=2, scale=1.0)
+    case(FUSED, *forms, flags(B, 1, S, T), outputs=2, scale=0.5)
+    case(FUSED, *forms, floats(1, H, S, T), flags(B, 1, 1, T), outputs=2, scale=0.5)
+    case(FUSED, *forms, flags(1, 1, S, T), floats(B, 1, 1, T), outputs=2, scale=0.5, fill=-3.0)
+    case(FUSED, *forms, outputs=2, scale=0.5, is_causal=1)
+    case(FUSED, *forms, flags(B, 1, S, T, hidden=[(0, 0, 1)]), scale=0.5, safe=1)

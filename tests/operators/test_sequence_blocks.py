@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 from checkers import differentiated, evaluate
 
+from gradtool.functions import _rows
+from gradtool.functions.calls import expand
 from gradtool.operators import attention, recurrence
 
 for family in ("attention", "recurrent"):
     import_module(f"operators.{family}")
 CASES = {c.id + str(i): c for i, c in enumerate(cases.CASES) if c.gradient}
-ATTENTION = [i for i, c in CASES.items() if c.op == "Attention"]
+ATTENTION = [i for i, c in CASES.items() if "Attention" in c.op]
+FUSED = [i for i, c in CASES.items() if c.op.endswith("FusedAttention")]
 RECURRENT = [i for i, c in CASES.items() if c.op in ("LSTM", "GRU", "RNN")]
 
 
@@ -40,3 +43,20 @@ def test_attention_in_blocks_of_few_scores(case, size, monkeypatch):
 @pytest.mark.parametrize("case", RECURRENT)
 def test_recurrence_in_chunks_of_few_times(case, size, monkeypatch):
     agree(CASES[case], monkeypatch, recurrence, "ROWS", size)
+
+
+@pytest.mark.parametrize(("scores", "rows"), [(1, 1), (1, 2), (40, 1)])
+@pytest.mark.parametrize("case", FUSED)
+def test_bodies_of_fused_attention_in_blocks_of_few_rows(case, scores, rows, monkeypatch):
+    model, feeds, _ = differentiated(CASES[case])
+    whole = evaluate(model, feeds)
+    monkeypatch.setattr(_rows, "SCORES", scores)
+    monkeypatch.setattr(_rows, "ROWS", rows)
+    expand(model, lambda _: False)
+    blocks = evaluate(model, feeds)
+
+    assert any(node.op_type == "Scan" for node in model.graph)
+    for output in model.graph.outputs:
+        np.testing.assert_allclose(
+            blocks[output.name], whole[output.name], rtol=1e-11, atol=1e-12, err_msg=output.name
+        )

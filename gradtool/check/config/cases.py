@@ -108,8 +108,10 @@ def _gradient(table: Table) -> dict[str, Any]:
     """Arguments of `gradtool.grad`: those that are given."""
     found: dict[str, Any] = {}
     for key in FLAGS:
-        if table.flag(key):
-            found[GRADIENT[key].name] = True
+        option = GRADIENT[key]
+        given = table.flag(key, default=option.default)
+        if given != option.default:
+            found[option.name] = given
     for key in TEXTS:
         if key in table:
             found[GRADIENT[key].name] = list(table.texts(key))

@@ -41,9 +41,9 @@ class Table:
             self.refuse(key, "a text")
         return found
 
-    def flag(self, key: str) -> bool:
-        """True or false; false by default."""
-        found = self.found.get(key, False)
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        """True or false."""
+        found = self.found.get(key, default)
         if not isinstance(found, bool):
             self.refuse(key, "true or false")
         return found

@@ -32,6 +32,7 @@ PRODUCTS = _operators(
     com.microsoft::Attention com.microsoft::MultiHeadAttention
     com.microsoft::GroupQueryAttention com.microsoft::PackedMultiHeadAttention
     ai.gradtool::ScaledAttention ai.gradtool::SummedMatMul ai.gradtool::AttentionGrad
+    ai.gradtool::FusedAttention ai.gradtool::FusedAttentionGrad
     ai.gradtool::ConvGradInput ai.gradtool::ConvGradWeight
     ai.gradtool::LSTMGrad ai.gradtool::GRUGrad ai.gradtool::RNNGrad"""
 )
