@@ -1,11 +1,11 @@
 """The ladder of budgets beside the planner that searches anew: least peaks, work, seconds.
 
-    python benchmarks/ladder.py [NAME…] [--zoo DIR] [--graphs DIR] [--against benchmarks/planner.json]
+    python benchmarks/ladder.py [NAME…] [--zoo DIR] [--graphs DIR] [--against FILE]
 
 For each training graph of DIR/NAME/model.onnx and each planning instance DIR/NAME.json the figures
 of `benchmarks/planner.py`, in bytes alive (nothing is packed), from one ladder a graph; with
-`--against` what is worse by more than half a point than in a file of that benchmark, and exit 1 if
-anything is.
+`--against` also what is worse by more than half a point than in a file of that benchmark (today's is
+`benchmarks/planner.json`), and exit 1 if anything is.
 """
 
 from __future__ import annotations

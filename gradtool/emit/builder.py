@@ -26,6 +26,9 @@ from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.names import Names, symbols_of
 from gradtool.graph.predicates import is_tensor
 
+# Before this version of the IR every initializer had to be an input as well.
+_CONSTANTS = 4
+
 
 class Builder(Idioms):
     """Emits nodes at the end of `graph`, or before `anchor` if one is given.
@@ -211,6 +214,7 @@ class Builder(Idioms):
                 const_value=tensor,
             )
             self.root.register_initializer(made)
+            self.model.ir_version = max(self.model.ir_version, _CONSTANTS)
             self._constants[key] = made
         return self._constants[key]
 

@@ -55,6 +55,10 @@ def attention_grad(
     heads, groups = heads_of(q, k, q_num_heads, kv_num_heads)
     repeat = 1 if heads == groups else heads // groups
     likes = q, k, v
+    kind = v.dtype
+    if kind != q.dtype:  # values may have a type of their own; results have that of the queries
+        v = op.Cast(v, to=q.dtype)
+        past_v = None if past_v is None else op.Cast(past_v, to=q.dtype)
     if flat:
         pairs = ((q, heads), (k, groups), (v, groups), (dy, heads))
         q, k, v, dy = (_split(op, a, h) for a, h in pairs)
@@ -90,6 +94,8 @@ def attention_grad(
         dq = _joined(op, dq, likes[0])
     if flat and past_k is None:
         dk, dv = _joined(op, dk, likes[1]), _joined(op, dv, likes[2])
+    if kind != likes[0].dtype:
+        dv = op.Cast(dv, to=kind)
     return dq, dk, dv, *_mask_gradient(op, mask, width, dbias)
 
 

@@ -23,6 +23,7 @@ from gradtool.io import (
     structure,
     training_info,
     types,
+    walk,
 )
 from gradtool.io import dims as dimensions
 from gradtool.io import opset as opsets
@@ -123,9 +124,20 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
     return model
 
 
+def _believe_tensors(proto: onnx.ModelProto) -> None:
+    """Forget what is said a second time of inputs and initializers: they say what they are."""
+    for graph in walk.graphs(proto.graph):
+        known = {item.name for items in (graph.input, graph.initializer) for item in items}
+        left = [value for value in graph.value_info if value.name not in known]
+        if len(left) < len(graph.value_info):
+            del graph.value_info[:]
+            graph.value_info.extend(left)
+
+
 def deserialize(proto: onnx.ModelProto) -> ir.Model:
     """The message as an `ir.Model`, its names for unknown sizes made safe to compute with."""
     dimensions.tidy(proto)
+    _believe_tensors(proto)
     logging.getLogger(ir.__name__).addHandler(_SILENT)
     try:
         model = ir.serde.deserialize_model(proto)

@@ -280,6 +280,22 @@ def _col2im(node: ir.Node) -> str | None:
     return None
 
 
+def _rotary(node: ir.Node) -> str | None:
+    """There is a position for each element of the sequence, in each batch."""
+    x, positions = _sizes(node, 0), _sizes(node, 3)
+    if x is None or positions is None or len(x) not in (3, 4):
+        return None
+    wanted = [x[0], x[-2]]
+    same = len(positions) == len(wanted) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(positions, wanted, strict=True)
+    )
+    return None if same else f"its positions have shape {positions}, the sequences {wanted}"
+
+
+def _not_scalar(node: ir.Node) -> str | None:
+    return "a scalar has no axis to split" if _sizes(node, 0) == [] else None
+
+
 Rule = Callable[[ir.Node], str | None]
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
@@ -294,7 +310,9 @@ RULES: dict[str, Rule] = {
     "Col2Im": _col2im,
     "Expand": _expand,
     "Reshape": _reshape,
+    "RotaryEmbedding": _rotary,
     "Split": _split,
+    "SplitToSequence": _not_scalar,
     "TopK": _top_k,
     "Transpose": _permutation,
 }

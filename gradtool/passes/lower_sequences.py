@@ -16,10 +16,12 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
+from gradtool.errors import ModelError
 from gradtool.gradients.bodies import copy, is_random
 from gradtool.graph import walk
 from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import STAGE
+from gradtool.graph.names import label
 from gradtool.graph.predicates import is_tensor
 from gradtool.graph.prune import detach
 
@@ -171,7 +173,7 @@ def _length(op: Builder, node: ir.Node, known: Known) -> int:
 
 def _split(op: Builder, node: ir.Node, known: Known) -> int:
     x = node.inputs[0]
-    if x is None or x.shape is None:
+    if x is None or not x.shape:
         return 0
     axis = node.attributes.get_int("axis", 0) % len(x.shape)
     given = node.inputs[1] if len(node.inputs) > 1 else None
@@ -214,7 +216,9 @@ def _concat(op: Builder, node: ir.Node, known: Known) -> int:
         axis %= len(elements[0].shape or ()) + 1
         elements = [op.unsqueeze(as_tensor(v), axis) for v in elements]
     else:
-        axis %= len(elements[0].shape or ())
+        if not elements[0].shape:
+            raise ModelError(f"{label(node)}: scalars have no axis to join")
+        axis %= len(elements[0].shape)
     return _result(op, node.outputs[0], op.concat([as_tensor(v) for v in elements], axis))
 
 

@@ -1,3 +1,4 @@
+import numpy as np
 import onnx
 import pytest
 from onnx import helper
@@ -48,6 +49,14 @@ def test_a_broken_node_is_named_with_the_rule(write, body, message):
         ("(float[2, 3] x) => (y) { y = Transpose <perm = [0, 0]> (x) }", "is no permutation"),
         ("(float[2] x) => (y) <int64[1] i = {5}> { y = Gather (x, i) }", "index 5 is out of range"),
         ("(float[2] x) => (y) <int64[2] a = {0, 0}> { y = ReduceSum (x, a) }", "an axis twice"),
+        (
+            "(float[2, 3] x) => (y) <float[1] a = {0}> { y = ReduceSum (x, a) }",
+            "input 1 is a tensor.float., which it does not take",
+        ),
+        (
+            "(float x) => (y) { q = SplitToSequence (x) y = ConcatFromSequence <axis = 0> (q) }",
+            "a scalar has no axis to split",
+        ),
         ("(float[1,2,5,5] x, float[2,2,3,3] w) => (y) { y = Conv <group = 7> (x, w) }", "channels"),
         (
             "(float[1,2,5] x) => (y) { y = MaxPool <kernel_shape = [2], pads = [4, 0]> (x) }",
@@ -164,3 +173,24 @@ def test_an_operator_of_another_vendor_is_let_through(write, text):
     model.opset_import.append(helper.make_opsetid("com.acme", 1))
 
     assert next(iter(io.load(write(model)).graph)).domain == "com.acme"
+
+
+@pytest.mark.parametrize("said", [("ax", 7, [1]), ("x", 1, [9, 9])])
+def test_what_tensors_and_inputs_are_outweighs_what_is_said_of_them_again(text, tmp_path, said):
+    """A stale description of an initializer or an input is not believed."""
+    proto = text("g (float[2, 3] x) => (y) <int64[1] ax = {1}> { y = ReduceSum (x, ax) }")
+    name, kind, shape = said
+    proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.zeros(1, np.double), "ax"))
+    proto.graph.value_info.append(onnx.helper.make_tensor_value_info(name, kind, shape))
+    onnx.save(proto, tmp_path / "model.onnx")
+
+    with pytest.raises(ModelError, match=r"input 1 is a tensor.double., which it does not take"):
+        io.load(tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize("shape", ["0", "2", "4, 2"])
+def test_positions_fit_the_sequences_that_they_are_of(write, text, shape):
+    inputs = f"float[2, 4, 18] x, float[10, 2] c, float[10, 2] s, int64[{shape}] p"
+    node = "y = RotaryEmbedding <num_heads = 3, rotary_embedding_dim = 4> (x, c, s, p)"
+    body = f"g ({inputs}) => (y) {{ {node} }}"
+    refused(write, text(body, opset=23), "its positions have shape")

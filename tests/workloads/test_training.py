@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 from graphs import floats, parse, stock
@@ -168,3 +169,16 @@ def test_quantisation_is_passed_with_the_flag_only():
     )
     with pytest.raises(NotDifferentiable):
         gt.grad(model, loss="sum:y", wrt=["w"])
+
+
+def test_a_file_from_before_constants_were_free_is_differentiated(tmp_path):
+    """Up to version 3 of the IR every initializer is an input as well; what is written has more."""
+    proto = onnx.parser.parse_model(
+        '<ir_version: 3, opset_import: ["" : 20]> g (float[2, 3] x) => (float[2, 3] y) '
+        "{ y = Sum (x, x) }"
+    )
+    onnx.save(proto, tmp_path / "model.onnx")
+    training = gt.grad(gt.load(tmp_path / "model.onnx"))
+    gt.save(training.model, tmp_path / "out.onnx")
+
+    assert onnx.load(tmp_path / "out.onnx").ir_version == 4
