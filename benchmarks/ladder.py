@@ -4,8 +4,8 @@
 
 For each training graph of DIR/NAME/model.onnx and each planning instance DIR/NAME.json the figures
 of `benchmarks/planner.py`, in bytes alive (nothing is packed), from one ladder a graph; with
-`--against` also what is worse by more than half a point than in a file of that benchmark (today's is
-`benchmarks/planner.json`), and exit 1 if anything is.
+`--against` also what is worse by more than half a point than in a file of that benchmark, such as
+`benchmarks/planner.json`, and exit 1 if anything is.
 """
 
 from __future__ import annotations
