@@ -125,13 +125,21 @@ def from_proto(proto: onnx.ModelProto) -> ir.Model:
 
 
 def _believe_tensors(proto: onnx.ModelProto) -> None:
-    """Forget what is said a second time of inputs and initializers: they say what they are."""
+    """Let initializers and inputs say what they are, whatever is said of them a second time.
+
+    What an exporter notes about an initializer stays.
+    """
     for graph in walk.graphs(proto.graph):
-        known = {item.name for items in (graph.input, graph.initializer) for item in items}
-        left = [value for value in graph.value_info if value.name not in known]
-        if len(left) < len(graph.value_info):
-            del graph.value_info[:]
-            graph.value_info.extend(left)
+        inputs = {value.name for value in graph.input}
+        tensors = {tensor.name: tensor for tensor in graph.initializer}
+        again = [value for value in graph.value_info if value.name in inputs]
+        for value in again:
+            graph.value_info.remove(value)
+        for value in graph.value_info:
+            tensor = tensors.get(value.name)
+            if tensor is not None:
+                kind = onnx.helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
+                value.type.CopyFrom(kind)
 
 
 def deserialize(proto: onnx.ModelProto) -> ir.Model:
