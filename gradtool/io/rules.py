@@ -18,7 +18,7 @@ from gradtool.graph import walk
 from gradtool.graph.limits import MOST_ELEMENTS, Limits
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_integer
-from gradtool.io import lengths
+from gradtool.io import lengths, sequence_rules
 from gradtool.shapes import limits as shape_limits
 
 
@@ -307,6 +307,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("Div", "Mod"), _divisor),
     **dict.fromkeys(("Gather", "GatherElements", "ScatterElements"), _gather),
     **dict.fromkeys(("GatherND", "ScatterND"), _gather_nd),
+    **dict.fromkeys(sequence_rules.GATES, sequence_rules.recurrent),
+    "Attention": sequence_rules.attention,
     "Col2Im": _col2im,
     "Expand": _expand,
     "Reshape": _reshape,

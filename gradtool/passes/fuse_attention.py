@@ -24,12 +24,12 @@ from gradtool.passes.training_forms import stand_in
 def fuse_attention(op: Builder, kept: AbstractSet[ir.Value]) -> int:
     """Put one node in the place of every attention of the graph; return how many there were.
 
-    The values of `kept` are asked for by name: they stay.  Shapes must have been inferred.
+    The values of `kept` are held by who calls: they stay.  Shapes must have been inferred.
     """
     look = Look(Operands(op, kept))
     count = 0
     for node in list(op.graph):
-        found = look.at(node)
+        found = None if kept.intersection(node.outputs) else look.at(node)
         if found is None or not found.fits:
             continue
         start = len(op.emitted)

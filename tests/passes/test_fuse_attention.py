@@ -246,3 +246,31 @@ def test_the_standard_operator_stays_where_it_does_more(options):
     model, feeds = standard([(2, 4, 3, 6), (2, 4, 5, 6), (2, 4, 5, 2)], **options)
     assert count(gt.grad(gt.load(model), input_grad=["q"]), "Attention") == 1
     assert feeds.keys() >= {"q", "k", "v"}
+
+
+@pytest.mark.parametrize("wanted", ["heads", "wrt", "loss"])
+def test_attention_whose_result_is_asked_for_by_name_gives_its_gradients(wanted):
+    """Its last node is held by who asks: it stays, and no gradient is lost."""
+    text = """<ir_version: 10, opset_import: ["" : 23]>
+    g (double[1, 2, 3, 4] q, double[1, 2, 5, 4] k, double[1, 2, 5, 4] v)
+        => (double[1, 2, 3, 4] y) { y = Attention (q, k, v) }"""
+    random = np.random.default_rng(0)
+    feeds = {n: random.normal(size=(1, 2, s, 4)) for n, s in (("q", 3), ("k", 5), ("v", 5))}
+    options = {
+        "heads": {"head_grads": True, "wrt": ["q", "k", "v"]},
+        "wrt": {"loss": "sum:y", "wrt": ["q", "y"]},
+        "loss": {"loss": "mean:y", "wrt": ["q", "k", "v"]},
+    }[wanted]
+    if wanted == "heads":
+        feeds["y_grad"] = random.normal(size=(1, 2, 3, 4))
+    found, plain = (
+        gt.run(
+            gt.grad(gt.load(onnx.parser.parse_model(text)), fuse_attention=fuse, **options), feeds
+        ).gradients
+        for fuse in (True, False)
+    )
+
+    assert found.keys() == plain.keys()
+    for name, gradient in plain.items():
+        assert np.any(gradient)
+        np.testing.assert_allclose(found[name], gradient, rtol=1e-9, atol=1e-12)

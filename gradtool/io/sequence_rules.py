@@ -1,0 +1,109 @@
+"""Whether the operands of attention and of recurrent networks fit each other.
+
+ONNX's own inference looks at few of them, and what does not fit becomes a wrong result or a failure
+far from its cause.  A size that is open fits everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+_RECURRENT = ("W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
+
+Sizes = Sequence[int | None]
+
+
+def recurrent(node: ir.Node) -> str | None:
+    """Weights, bias and states against the input: [D, gates · H, I] and so on."""
+    x, r = _sizes(node, 0), _sizes(node, 2)
+    if x is None or len(x) != 3:
+        return None if x is None else f"its input has {len(x)} axes, not 3"
+    layout = node.attributes.get_int("layout", 0)
+    batch, inputs = x[0 if layout else 1], x[2]
+    ways = 2 if node.attributes.get_string("direction", "forward") == "bidirectional" else 1
+    hidden = node.attributes.get_int("hidden_size", 0) or (r[2] if r and len(r) == 3 else None)
+    rows = None if hidden is None else GATES[node.op_type] * hidden
+    state = [batch, ways, hidden] if layout else [ways, batch, hidden]
+    wanted: list[Sizes] = [
+        [ways, rows, inputs], [ways, rows, hidden], [ways, None if rows is None else 2 * rows],
+        [batch], state, state, [ways, None if hidden is None else 3 * hidden],
+    ]  # fmt: skip
+    for index, (name, sizes) in enumerate(zip(_RECURRENT, wanted, strict=True), start=1):
+        found = _sizes(node, index)
+        if found is not None and not _fit(found, sizes):
+            return f"its {name} has shape {_said(found)}, {_said(sizes)} is needed"
+    return None
+
+
+def attention(node: ir.Node) -> str | None:
+    """Queries, keys, values, those of the past and the last axes of the mask."""
+    q, k, v = (_sizes(node, i) for i in range(3))
+    if q is None or k is None or v is None or len(q) not in (3, 4):
+        return None
+    if not len(q) == len(k) == len(v):
+        return "its queries, keys and values have different numbers of axes"
+    if len(q) == 3:
+        heads = {n: node.attributes.get_int(f"{n}_num_heads", 0) for n in ("q", "kv")}
+        counts = heads["q"], heads["kv"], heads["kv"]
+        if min(counts) < 1:
+            return "q_num_heads and kv_num_heads are needed where there are 3 axes"
+        if any((x[2] or 0) % n for x, n in zip((q, k, v), counts, strict=True)):
+            return "its widths are no multiples of its heads"
+        q, k, v = (_heads(x, n) for x, n in zip((q, k, v), counts, strict=True))
+    return _keys(node, q, k, v) or _mask(node, q, k, _sizes(node, 4))
+
+
+def _keys(node: ir.Node, q: Sizes, k: Sizes, v: Sizes) -> str | None:
+    if not _fit(k, [q[0], None, None, q[3]]):
+        return f"its keys have shape {_said(k)}, its queries {_said(q)}"
+    if not _fit(v, [k[0], k[1], k[2], None]):
+        return f"its values have shape {_said(v)}, its keys {_said(k)}"
+    if q[1] is not None and k[1] is not None and (not k[1] or q[1] % k[1]):
+        return f"{q[1]} heads of queries are no multiple of {k[1]} of keys"
+    for index, like in ((4, k), (5, v)):
+        past = _sizes(node, index)
+        if past is not None and not _fit(past, [like[0], like[1], None, like[3]]):
+            return f"its past has shape {_said(past)}, which does not fit {_said(like)}"
+    return None
+
+
+def _mask(node: ir.Node, q: Sizes, k: Sizes, past: Sizes | None) -> str | None:
+    mask = _sizes(node, 3)
+    if mask is None or len(mask) < 2:
+        return None
+    before = 0 if past is None and not _given(node, 4) else None if past is None else past[2]
+    total = None if None in (k[2], before) else (k[2] or 0) + (before or 0)
+    rows = mask[-2] in (None, 1) or q[2] in (None, mask[-2])
+    columns = mask[-1] is None or total is None or mask[-1] <= total
+    if rows and columns:
+        return None
+    return f"its mask has shape {_said(mask)}, the scores are {q[2]}x{total}"
+
+
+def _heads(sizes: Sizes, heads: int) -> Sizes:
+    batch, length, width = sizes
+    return [batch, heads, length, None if width is None else width // heads]
+
+
+def _given(node: ir.Node, index: int) -> bool:
+    return index < len(node.inputs) and node.inputs[index] is not None
+
+
+def _sizes(node: ir.Node, index: int) -> Sizes | None:
+    """The shape of an operand, None for each size that is open; None if it has no known shape."""
+    value = node.inputs[index] if index < len(node.inputs) else None
+    if value is None or value.shape is None:
+        return None
+    return [size if isinstance(size, int) else None for size in value.shape]
+
+
+def _fit(found: Sizes, wanted: Sizes) -> bool:
+    pairs = zip(found, wanted, strict=False)
+    return len(found) == len(wanted) and all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _said(sizes: Sizes) -> str:
+    return "x".join("?" if size is None else str(size) for size in sizes)
