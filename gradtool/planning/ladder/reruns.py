@@ -9,6 +9,7 @@ from gradtool.planning.ladder.line import Line
 from gradtool.planning.search.cost_model import CostModel
 
 _DEPTH = 200
+_MOST = 256  # runs that one change puts in
 
 
 class Reruns:
@@ -40,7 +41,7 @@ class Reruns:
                 return False
             if not self.again(line, work.maker[r], entry, room, depth + 1):
                 return False
-        if line.before(reader) is None or entry in line.place:
+        if line.before(reader) is None or entry in line.place or line.changes >= _MOST:
             return False
         line.add(entry, p)
         return True

@@ -29,7 +29,8 @@ Change: TypeAlias = Callable[[], bool]
 _TRIALS = 16
 _SCORED = 32
 _VAIN = 48
-_EACH = 50
+_EACH = 50  # entries that a trial counts for, and each run that it put in or took out
+_CHANGE = 15
 _ALIKE = 1.2
 
 
@@ -89,8 +90,8 @@ class Walk:
         return False
 
     def pay(self) -> None:
-        """Count a change that was tried."""
-        self.left -= _EACH + len(self.line.entries) // 8
+        """Count what was tried since the line was told to begin."""
+        self.left -= _EACH + len(self.line.entries) // 32 + _CHANGE * self.line.changes
 
     # -------------------------------------------------------------------- descent
 
@@ -187,8 +188,8 @@ class Walk:
         line = self.line
         before, extra = int(self._over(budget).sum()), line.extra
         line.begin()
-        self.pay()
         made = change()
+        self.pay()
         self._is_deep = line.changes > 1
         if not made:
             return None
