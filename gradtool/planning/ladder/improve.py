@@ -66,19 +66,21 @@ def reach(
     return False
 
 
-def kick(walk: Walk, budget: int, random: np.random.Generator) -> None:
-    """Disturb the schedule at random, descend, keep what costs no more, until the limit."""
+def kick(walk: Walk, budget: int, random: np.random.Generator) -> State:
+    """The best after disturbing at random, descending, keeping what costs no more, to the limit."""
     best = now = walk.state
     while walk.left > 0 and best.extra:
+        walk.line.begin()
         _disturb(walk, budget, random)
         if walk.fit(budget, now.extra * _SLACK + 1, trials=_TRIALS):
             trim(walk, budget)
             if walk.line.extra <= now.extra:
+                walk.line.commit()
                 now = walk.state
                 best = min(best, now, key=lambda s: (s.extra, s.peak))
                 continue
-        walk.go(now)
-    walk.go(best)
+        walk.line.rollback()
+    return best
 
 
 def _disturb(walk: Walk, budget: int, random: np.random.Generator) -> None:

@@ -10,6 +10,7 @@ from gradtool.planning.search.cost_model import CostModel
 
 _DEPTH = 200
 _MOST = 256  # runs that one change puts in
+_COUNTED = 64  # steps of which it is found out what they cost together
 
 
 class Reruns:
@@ -56,21 +57,27 @@ class Reruns:
                 cost += work.costs[work.maker[r]]
         return cost
 
-    def cost(self, line: Line, p: int, reader: int, room: int, seen: set[int]) -> int:
-        """What it costs to run a step again before an entry, with what is missing there."""
+    def cost(self, line: Line, p: int, reader: int, room: int) -> int:
+        """What it costs to run a step again before an entry, with what is missing there.
+
+        Of a great many steps that are missing, some are left out.
+        """
         work = self.work
-        cost = work.costs[p]
-        seen.add(p)
-        for r in work.reads[p]:
-            maker = work.maker[r]
-            if maker in seen or not self._may_drop[r]:
-                continue
-            run = line.run(r, reader)
-            if run is not None:
-                end = line.end(r, run)
-                if end >= reader or line.most(end, reader) + work.bytes[r] <= room:
+        seen, waiting, cost = {p}, [p], 0
+        while waiting:
+            q = waiting.pop()
+            cost += work.costs[q]
+            for r in work.reads[q]:
+                maker = work.maker[r]
+                if maker in seen or not self._may_drop[r] or len(seen) >= _COUNTED:
                     continue
-            cost += self.cost(line, maker, reader, room, seen)
+                run = line.run(r, reader)
+                if run is not None:
+                    end = line.end(r, run)
+                    if end >= reader or line.most(end, reader) + work.bytes[r] <= room:
+                        continue
+                seen.add(maker)
+                waiting.append(maker)
         return cost
 
     def idle(self, line: Line, entry: int) -> Iterator[tuple[int, int, int]]:

@@ -30,12 +30,13 @@ RUNGS, RUNGS_OF_MANY = 24, 12
 _MANY = 1_000  # steps of a program with fewer rungs
 _HALVINGS = 5
 _LIMIT = 3_000_000
-_PER_STEP = 8_000
+_PER_STEP = 20_000
 _CUTS = 0.3  # of the effort of a rung
 _CUT = 8  # entries that a cut counts for each step
 _INSTANTS = 4
 _PATIENCE = 40
 _LOWER = 2
+_UPWARD = 0.5  # of the effort of a rung, on the way up
 
 
 class Ladder:
@@ -122,12 +123,13 @@ class Ladder:
         walk, best = self._walk, cheapest(found, budget)
         assert best is not None  # noqa: S101 - a rung that was reached
         lower = sorted((s for s in found if s.peak <= budget), key=_price)[:_LOWER]
+        walk.left = int(_UPWARD * self._share)
         for state in lower:
-            walk.left = self._share // _LOWER
             walk.go(state)
             trim(walk, budget)
             best = min(best, walk.state, key=_price)
-        return best
+        walk.go(best)
+        return kick(walk, budget, np.random.default_rng((self._seed, budget, 1)))
 
     # ------------------------------------------------------------------ questions
 
@@ -227,8 +229,7 @@ class Ladder:
         elif not reach(walk, budget, near, random):
             return None
         trim(walk, budget)
-        kick(walk, budget, random)
-        return walk.state
+        return kick(walk, budget, random)
 
     def _begin(self, budget: int, start: State) -> Iterator[State]:
         """Where searches begin: above, at cuts, at segments, and where nothing runs again."""
