@@ -101,11 +101,14 @@ def _take_some(line: Line, random: np.random.Generator) -> None:
 
 
 def _add_some(walk: Walk, budget: int, random: np.random.Generator) -> None:
-    """Compute again some storages that are idle where most is alive."""
-    line = walk.line
-    high = np.argsort(-line.profile, kind="stable")[: 1 + len(line.entries) // 4]
-    entry = line.entries[int(high[int(random.integers(len(high)))])]
-    idle = list(walk.reruns.idle(line, entry))
+    """Compute again some storages that are idle where much is alive."""
+    idle = list(walk.reruns.idle(walk.line, _high(walk.line, random)))
     for _ in range(min(1 + int(random.integers(_KICK // 2)), len(idle))):
         root, _, reader = idle[int(random.integers(len(idle)))]
         walk.rerun(root, reader, budget)
+
+
+def _high(line: Line, random: np.random.Generator) -> int:
+    """One of the entries at which most is alive."""
+    high = np.argsort(-line.profile, kind="stable")[: 1 + len(line.entries) // 4]
+    return line.entries[int(high[int(random.integers(len(high)))])]

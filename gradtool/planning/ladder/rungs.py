@@ -36,6 +36,7 @@ _CUT = 8  # entries that a cut counts for each step
 _INSTANTS = 4
 _PATIENCE = 40
 _LOWER = 2
+_MISSED = 1  # rungs in a row that are passed over
 _UPWARD = 0.5  # of the effort of a rung, on the way up
 
 
@@ -83,16 +84,16 @@ class Ladder:
     def states(self) -> list[State]:
         """All schedules found on the rungs, down and up again, and those known from elsewhere."""
         found = [self.plain, *self._recipes]
-        walked = list[int]()
-        for done, (above, budget) in enumerate(zip(self.budgets, self.budgets[1:], strict=False)):
-            if not self._stepped(budget, above, found):
-                walked += self._lowest(budget, above, found)
-                break
-            walked.append(budget)
+        walked = [self.plain.peak]
+        for done, budget in enumerate(self.budgets[1:]):
+            if self._stepped(budget, walked[-1], found):
+                walked.append(budget)
             self._on_rung(done + 1, self.count)
-            if self._stop():
+            if self._stop() or self.budgets.index(walked[-1]) < done - _MISSED:
                 break
-        for budget in reversed(walked):
+        missed = (b for b in self.budgets if b < walked[-1])
+        walked += self._lowest(max(missed, default=self.low), walked[-1], found)
+        for budget in reversed(walked[1:]):
             found.append(self._loosened(budget, found))
         self._on_rung(self.count, self.count)
         return found
