@@ -12,7 +12,8 @@ from gradtool.planning.ladder.walk import State, Walk
 _TRIALS = 6
 _KICK = 8
 _ADDED = 0.5  # of the kicks compute more again, the others less
-_SLACK = 1.1
+_SLACK = 1.5
+_DEEPER = 0.15
 _PATIENCE = 4
 
 
@@ -70,7 +71,9 @@ def kick(walk: Walk, budget: int, random: np.random.Generator) -> State:
     while walk.left > 0 and best.extra:
         walk.line.begin()
         _disturb(walk, budget, random)
-        if walk.fit(budget, now.extra * _SLACK + 1, trials=_TRIALS):
+        deep = budget - int(budget * _DEEPER * max(random.random() * 2 - 1, 0))
+        walk.fit(deep, now.extra * _SLACK + 1, trials=_TRIALS)
+        if walk.line.peak <= budget:
             trim(walk, budget)
             if walk.line.extra <= now.extra:
                 walk.line.commit()

@@ -31,7 +31,7 @@ _CUTS = 0.3  # of the effort of a rung
 _CUT = 8  # entries that a cut counts for each step
 _INSTANTS = 4
 _PATIENCE = 40
-_LOWER = 2
+_LOWER, _MANY_LOWER = 2, 8
 _MISSED = 1  # rungs in a row that are passed over
 _UPWARD = 0.5  # of the effort of a rung, on the way up
 
@@ -118,7 +118,7 @@ class Rungs:
         """The best of what schedules of less memory become where there is more of it."""
         walk, best = self._walk, cheapest(found, budget)
         assert best is not None  # noqa: S101 - a rung that was reached
-        lower = sorted((s for s in found if s.peak <= budget), key=price)[:_LOWER]
+        lower = sorted((s for s in found if s.peak <= budget), key=price)[:_MANY_LOWER]
         walk.left = int(_UPWARD * self._share)
         for state in lower:
             walk.go(state)
