@@ -104,6 +104,4 @@ def _within(ladder: Ladder, budget: int, context: SearchContext) -> Answer:
             break
     bound, how = min(strongest.bound, found.extra), "ladder" if found.extra else "order"
     schedule = work.schedule(found.places)
-    return Answer(
-        schedule, budget, found.peak, found.extra, bound, work.total, strongest.how, how
-    )
+    return Answer(schedule, budget, found.peak, found.extra, bound, work.total, strongest.how, how)

@@ -92,7 +92,8 @@ def _around(work: CostModel, peak: int, effort: float) -> list[int]:
     """Places of a longest chain, dense near the peak and sparse far away."""
     places = chain(work)
     centre = min(bisect_left(places, peak), len(places) - 1)
-    count = min(max(int(_CUT_STEPS * effort) // len(work.reads), 4), _MOST_CUTS)
+    most = max(int(_MOST_CUTS * min(2 * effort, 1)), 4)
+    count = min(max(int(_CUT_STEPS * effort) // len(work.reads), 4), most)
     found, offset = [places[centre]], 1
     while len(found) < count and offset < len(places):
         near = (centre + offset, centre - offset)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
+
 from gradtool.workloads.budgets.answers import work_of
 from gradtool.workloads.budgets.search import PROOF, Search
 from gradtool.workloads.names import POINTS
@@ -15,13 +18,21 @@ def frontier(work: Workload, points: int = POINTS, search: Search | None = None)
     line between its neighbours (Douglas and Peucker 1973, Algorithms for the reduction of the
     number of points required to represent a digitized line or its caricature).
     """
-    answers = (search or Search()).deepest(work)
+    search = search or Search()
+    answers = search.deepest(work)
     curve = answers.curve()
     chosen = [curve[i] for i in bends([(p.plan.peak, work_of(p)) for p in curve], points)]
     for each in chosen:
         if work_of(each):
             answers.prove(each.plan.peak, PROOF / points)
-    return [answers.proven(each, each.plan.peak) for each in reversed(chosen)]
+    found = [answers.proven(each, each.plan.peak) for each in reversed(chosen)]
+    return [_hurried(each) if search.seconds is not None else each for each in found]
+
+
+def _hurried(found: Planned) -> Planned:
+    """A plan that depends on the clock, unless it is proven to be the best."""
+    proof = found.proof
+    return replace(found, proof=proof and replace(proof, cut_short=bool(proof.gap)))
 
 
 def bends(curve: list[tuple[int, int]], count: int) -> list[int]:
@@ -33,7 +44,7 @@ def bends(curve: list[tuple[int, int]], count: int) -> list[int]:
     at = [((x - left) / wide, (y - low) / tall) for x, y in curve]
     chosen = [0, len(curve) - 1]
     while len(chosen) < count:
-        gaps = zip(chosen, chosen[1:], strict=False)
+        gaps = pairwise(chosen)
         far = [(_height(at, a, i, b), -i) for a, b in gaps for i in range(a + 1, b)]
         chosen = sorted([*chosen, -max(far)[1]])
     return chosen

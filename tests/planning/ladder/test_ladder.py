@@ -21,7 +21,7 @@ def packed(state):
     return state.peak + 8 * (sum(i * p for i, p in enumerate(state.places)) % 23)
 
 
-def ladder(drawn, effort=0.1, size=peak_of, **context):
+def ladder(drawn, effort=0.02, size=peak_of, **context):
     made, costs = drawn
     told = SearchContext(costs=tuple(costs), effort=effort, **context)
     return Ladder(Rungs(made, told, range(len(made.steps))), size)
@@ -116,7 +116,7 @@ def test_every_rung_is_heard_of_and_an_end_leaves_what_is_known():
     asked = Rungs(made, context, range(20), on_rung=lambda done, most: heard.append((done, most)))
     states = asked.states
 
-    assert heard == [(1, 24), (2, 24), (3, 24), (24, 24)]
+    assert heard == [(1, 32), (2, 32), (3, 32), (32, 32)]
     assert cheapest(states, asked.plain.peak) == asked.plain
 
 
