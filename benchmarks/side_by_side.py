@@ -34,7 +34,7 @@ from gradtool.planning.recompute.policy import POLICIES
 from gradtool.planning.recompute.segment_search import sqrt_segments
 from gradtool.planning.schedule import RECOMPUTED
 from gradtool.planning.search.context import SearchContext
-from gradtool.planning.search.planner import cheapest
+from gradtool.planning.ladder.planner import cheapest
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 from gradtool.workloads import plans
