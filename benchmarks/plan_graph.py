@@ -19,8 +19,8 @@ from typing import Any
 
 from gradtool.errors import OverBudget
 from gradtool.planning import instances
-from gradtool.planning.search.context import SearchContext
 from gradtool.planning.ladder.planner import cheapest
+from gradtool.planning.search.context import SearchContext
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 

@@ -23,7 +23,8 @@ def frontier(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) -> 
     from gradtool.workloads.budgets.limits import Budget
 
     work = opened.work
-    with reporter.bar(f"planning {opened.name}"):
+    with reporter.bar(f"planning {opened.name}", total=1) as shown:
+        work.listener.rung = shown.reach
         search = asked(options).search()(work)
         found = frontier_of(work, options["points"], search)
     state = Budget(optimizer=opened.options["optimizer"]).state(work)

@@ -77,7 +77,7 @@ def command(
     from gradtool.commands.workloads import open_workloads
     from gradtool.planning.recompute.policy import policy_named
     from gradtool.workloads import strategies
-    from gradtool.workloads.names import KEEP
+    from gradtool.workloads.names import KEEP, LIGHT
 
     if len(models) > 1 and not report:
         raise UsageError("several models are for --report")
@@ -96,6 +96,7 @@ def command(
         KEEP: strategies.keep,
         "mirror": chosen,
         "sqrt": strategies.sqrt,
+        LIGHT: strategies.light,
         "optimal": strategies.optimal,
     }
     if checkpoints:

@@ -10,6 +10,7 @@ from gradtool.planning.breakdown import activation_bytes, held
 from gradtool.reports.memory import footer, summary, timeline
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes, format_percent
+from gradtool.workloads.names import LIGHT
 from gradtool.workloads.proofs import proof_json
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ TITLES = {
     "checkpoints": "given checkpoints",
     "min-cut": "recompute min-cut",
     "optimal": "recompute optimal",
+    LIGHT: "optimal within 5 % work",
 }
 WIDTH = 78  # columns of the two timelines together
 
@@ -87,7 +89,7 @@ def plans_table(models: Sequence[Sequence[Row]], memory: int | None = None) -> T
             found = [row.title, format_bytes(row.plan.peak), *(cells or ["", ""])]
             found = [row.model if number == 0 else "", *found] if several else found
             rows.append((*found, *([] if memory is None else [_batch(row.max_batch)])))
-        if lower := max((row.proof.least for row in model if row.proof), default=0):
+        if lower := min((row.proof.least for row in model if row.proof), default=0):
             rows.append(_lower_bound(lower, model[0].plan, len(columns), several=several))
     return Table(columns=tuple(columns), rows=tuple(rows))
 

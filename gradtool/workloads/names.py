@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 KEEP = "keep"
 REORDER = "reorder"
+LIGHT = "optimal 5 %"  # of the report
 SEARCHED = ("min-cut", "optimal")
 RECIPES = (REORDER, "mirror", "sqrt", "segments")
 STRATEGIES = (*RECIPES, *SEARCHED)

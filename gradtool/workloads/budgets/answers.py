@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -23,19 +23,13 @@ from gradtool.workloads.plans import Planned, Workload, planned
 
 _ORDERED = 4_000  # steps of a program whose order is worth a search
 
-OnRung = Callable[[int, int], object]
-
-
-def unheard(_done: int, _all: int) -> None:
-    """Nobody listens to how far the ladder is."""
-
 
 class Answers:
     """The plans of one training graph for any budget and any amount of work.
 
     `prices` are what running a step again costs.  Budgets are bytes of a packed arena; a schedule
     that needs more of them than are alive is passed over for one that does not.  `known` is what
-    was proven on the way.  `on_rung` hears how many rungs are done and how many there are.
+    was proven on the way.
     """
 
     def __init__(
@@ -43,12 +37,10 @@ class Answers:
         work: Workload,
         prices: Prices = FLOPS,
         context: SearchContext = SearchContext(),  # noqa: B008 - frozen
-        on_rung: OnRung = unheard,
     ) -> None:
         self.work, self.prices = work, prices
         self.context = replace(context, costs=prices.costs)
         self.total = prices.total(work.program)
-        self._on_rung = on_rung
         self._packed: dict[tuple[int, ...], Planned] = {}
 
     @cached_property
@@ -72,7 +64,7 @@ class Answers:
         recipes = [[place[s] for s in recipe.order] for recipe in self._recipes()]
         runnable = [places for places in recipes if self.known.work.runs(places)]
         program = self.work.program
-        rungs = Rungs(program, self.context, self.order, runnable, self._on_rung)
+        rungs = Rungs(program, self.context, self.order, runnable, self.work.listener.rung)
         return Ladder(rungs, lambda state: self._planned(state).plan.peak)
 
     @cached_property

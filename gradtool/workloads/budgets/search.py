@@ -9,14 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import cast
 
 from gradtool.errors import OverBudget
 from gradtool.planning.search.context import SearchContext
 from gradtool.text.units import format_bytes
-from gradtool.workloads.budgets.answers import Answers, OnRung, unheard, work_of
+from gradtool.workloads.budgets.answers import Answers, work_of
 from gradtool.workloads.budgets.floor import raise_floor
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.prices import FLOPS, Prices
@@ -38,21 +38,19 @@ class Search:
 
     `effort` scales the counted work, `seed` decides its random part.  With `seconds`, deeper
     ladders are walked for as long as they last; `prices` are what running a step again costs.
-    `on_rung` hears how many rungs of a ladder are done, and how many there are.
     """
 
     effort: float = 1.0
     seed: int = 0
     seconds: float | None = None
     prices: Prices = FLOPS
-    on_rung: OnRung = field(default=unheard, compare=False)
 
     def answers(self, work: Workload) -> Answers:
         """The ladder of a training graph: the same one whoever asks."""
         key = Answers, self.prices, self.seed, self.effort
         if key not in work.memo:
             context = SearchContext(effort=self.effort, seed=self.seed)
-            work.memo[key] = Answers(work, self.prices, context, self.on_rung)
+            work.memo[key] = Answers(work, self.prices, context)
         return cast("Answers", work.memo[key])
 
     def deeper(self, work: Workload) -> Iterator[tuple[Answers, float]]:
@@ -61,7 +59,7 @@ class Search:
         while (gone := time.perf_counter() - start) * (_GROWTH + 1) < (self.seconds or 0):
             effort, left = effort * _GROWTH, (self.seconds or 0) - gone
             context = SearchContext(effort=effort, seed=self.seed, stop=deadline(left))
-            yield Answers(work, self.prices, context, self.on_rung), left
+            yield Answers(work, self.prices, context), left
 
     def deepest(self, work: Workload) -> Answers:
         """The ladder, or that of most effort that time was left for."""

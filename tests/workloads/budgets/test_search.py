@@ -93,7 +93,9 @@ def test_all_questions_of_one_effort_have_one_ladder():
 
 def test_rungs_are_heard_of():
     heard = []
-    within(layers(), Budget.of("75%"), Search(0.11, on_rung=lambda *each: heard.append(each)))
+    work = layers()
+    work.listener.rung = lambda *each: heard.append(each)
+    within(work, Budget.of("75%"), Search(0.11))
 
     assert heard[-1] == (heard[-1][1], heard[-1][1])
     assert [done for done, _ in heard] == sorted(done for done, _ in heard)
