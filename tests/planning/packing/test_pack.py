@@ -170,9 +170,6 @@ class Told(Climb):
         self.asked += [self.bound, self.work, self.fast, hint]
         self.bound += self.more
 
-    def solve(self, time):
-        self.asked.append(time)
-
 
 @pytest.fixture
 def told(monkeypatch):
@@ -206,10 +203,10 @@ def test_the_search_is_told_bounds_and_hints_in_units_of_the_part(told):
     assert told.asked == [7, 5, False, 9]
 
 
-def test_cp_sat_comes_last_where_extras_are_asked_for(told):
-    pack(*columns(SEARCHED), effort=Effort(work=500, extras=True, time=0.5))
+def test_the_search_is_compiled_where_extras_are_asked_for(told):
+    pack(*columns(SEARCHED), effort=Effort(work=500, extras=True))
 
-    assert told.asked == [7, 500, True, None, 0.5]
+    assert told.asked == [7, 500, True, None]
 
 
 def test_less_is_searched_where_the_search_is_not_compiled(told, monkeypatch):
@@ -217,7 +214,7 @@ def test_less_is_searched_where_the_search_is_not_compiled(told, monkeypatch):
     for extras in (True, False):
         pack(*columns(SEARCHED), effort=Effort(work=500, extras=extras))
 
-    assert (told.asked[1], told.asked[6]) == (5, 500)
+    assert (told.asked[1], told.asked[5]) == (5, 500)
 
 
 @pytest.mark.parametrize(
