@@ -24,8 +24,8 @@ from gradtool.program import Program
 
 RUNGS, RUNGS_OF_MANY = 32, 12
 _MANY = 1_000  # steps of a program with fewer rungs
-HALVINGS = 5
-_LIMIT = 3_000_000
+HALVINGS = 3
+_LIMIT = 2_000_000
 _PER_STEP = 12_000
 _CUTS = 0.3  # of the effort of a rung
 _CUT = 8  # entries that a cut counts for each step
