@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from gradtool.comparison.metrics import Metrics, Operator, Tensor
+from gradtool.comparison.metrics import Metrics, Operator, Tensor, renamed
+from gradtool.planning.breakdown import COMPUTED
+from gradtool.planning.plan import TEMPORARIES
 from gradtool.text.words import count
 
 AT_PEAK = ("peak", "total", "load", "measured-arena", "measured-peak")
-REGIONS = {"activations": ("activations", "workspace")}
+REGIONS = {"activations": COMPUTED, "temporaries": (TEMPORARIES,)}
 HELD_NOW = "held at the peak now"
 HELD_LONGER = "more of it held at the peak"
 HELD_MORE = "holds more at the peak"
@@ -74,17 +76,20 @@ def _size_for(metric: str) -> Size:
 
 def _tensors(before: Metrics, now: Metrics, size: Size) -> Iterator[Grown]:
     unlisted = _unlisted(before)
-    renamed = _renamed(before, now)
+    former = {new: old for old, new in renamed(before.tensors, now.tensors).items()}
+    gone = _gone(before, now, former)
     for name, tensor in now.tensors.items():
-        old = before.tensors.get(name)
+        old = before.tensors.get(former.get(name, name))
         taken = size(old) if old else 0
         if size(tensor) <= taken:
             continue
         if old is None:
-            alike = _likeness(tensor)
-            if renamed[alike] or tensor.bytes <= unlisted:
-                renamed[alike] -= 1
+            alike = tensor.likeness
+            if gone[alike] or tensor.bytes <= unlisted:
+                gone[alike] -= 1
                 continue
+        if old is not None and name in former:
+            old = replace(old, op=tensor.op)  # that of another value in the same place
         yield Grown(name, "tensor", taken, size(tensor), _why(name, tensor, old, before, now))
 
 
@@ -95,15 +100,10 @@ def _unlisted(before: Metrics) -> int:
     return min((tensor.bytes for tensor in before.tensors.values()), default=0)
 
 
-def _likeness(tensor: Tensor) -> tuple[object, ...]:
-    return tensor.op, tensor.region, tensor.shape, tensor.dtype, tensor.held
-
-
-def _renamed(before: Metrics, now: Metrics) -> Counter[tuple[object, ...]]:
+def _gone(before: Metrics, now: Metrics, former: Mapping[str, str]) -> Counter[tuple[object, ...]]:
     """Tensors that are gone, by all that tells them but their names."""
-    return Counter(
-        _likeness(tensor) for name, tensor in before.tensors.items() if name not in now.tensors
-    )
+    still = {*now.tensors, *former.values()}
+    return Counter(t.likeness for name, t in before.tensors.items() if name not in still)
 
 
 def _why(name: str, tensor: Tensor, old: Tensor | None, before: Metrics, now: Metrics) -> str:

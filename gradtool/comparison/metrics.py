@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole
+from gradtool.planning.plan import TEMPORARIES
 from gradtool.text.words import suggest
 
 Unit = Literal["bytes", "FLOPs", "steps"]
@@ -31,7 +32,10 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         "peak": Metric("bytes", "the arena: all that a step needs"),
         "total": Metric("bytes", "the arena and what kernels take beside it"),
         "load": Metric("bytes", "the most that is alive at once"),
-        "activations": Metric("bytes", "the most that activations and workspace take at once"),
+        "activations": Metric(
+            "bytes", "the most that activations, backward temporaries and workspace take at once"
+        ),
+        "temporaries": Metric("bytes", "the most that backward temporaries take at once"),
         "gradients": Metric("bytes", "the most that gradients take at once"),
         "outputs": Metric("bytes", "the most that other outputs take at once"),
         "parameters": Metric("bytes", "what is trained"),
@@ -64,7 +68,8 @@ class Tensor:
     """A tensor, or the workspace of a step, by its name in forward or backward.
 
     `bytes` is what it takes once, `held` what it takes at the peak step in all its instances, and
-    `again` how many times it is computed again.  A workspace has neither shape nor dtype.
+    `again` how many times it is computed again.  A workspace has neither shape nor dtype.  `also`
+    are the other values that lie in its place, where operators write in place.
     """
 
     op: str
@@ -74,6 +79,30 @@ class Tensor:
     bytes: int
     held: int
     again: int
+    also: tuple[str, ...] = ()
+
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """All that tells a tensor but its names.
+
+        What backward computes may be counted among activations in a baseline.
+        """
+        region = "activations" if self.region == TEMPORARIES else self.region
+        return self.op, region, self.shape, self.dtype, self.held
+
+
+def renamed(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[str, str]:
+    """By name before, the name now of each storage that is called by another of its values."""
+    found: dict[str, str] = {}
+    for name in (n for n in now if n not in before):
+        for other in now[name].also:
+            if other in before and other not in now:
+                found.setdefault(other, name)
+    for name in (n for n in before if n not in now):
+        for other in before[name].also:
+            if other in now and other not in before and other not in found.values():
+                found.setdefault(name, other)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +117,9 @@ class Operator:
     flops: int
     extra_flops: int
     held: int
+
+
+_RECORDED = ("op", "region", "shape", "dtype", "bytes", "held", "again")
 
 
 @dataclass(frozen=True)
@@ -117,7 +149,7 @@ class Metrics:
             "metrics": {n: v for n, v in self.values.items() if not METRICS[n].measured},
             "operators": {name: asdict(found) for name, found in self.operators.items()},
             "tensors": {
-                name: asdict(found) | {"shape": list(found.shape)}
+                name: {key: getattr(found, key) for key in _RECORDED} | {"shape": list(found.shape)}
                 for name, found in self.tensors.items()
             },
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from gradtool.planning.recompute.explain import UNREAD
 from gradtool.text.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -19,7 +20,11 @@ def lines(facts: Facts) -> list[str]:
     said = [f"{facts.value}: {_what(facts)}"]
     if facts.storage != facts.value:
         said.append(f" it is a window on {facts.storage}, whose bytes these are")
-    said += [f" {line}" for line in (_life(facts), *_readers(facts), _decision(facts)) if line]
+    said += [
+        f" {line}"
+        for line in (_life(facts), _place(facts), *_readers(facts), _decision(facts))
+        if line
+    ]
     return [*said, *(f" {line}" for line in _cost(facts))]
 
 
@@ -47,6 +52,20 @@ def _life(facts: Facts) -> str:
     )
 
 
+def _place(facts: Facts) -> str:
+    """The values that lie in its bytes before and after it, and what tables call all of them."""
+    place = facts.shared
+    if place is None:
+        return ""
+    names = [name for name in (place.name, *place.also) if name != facts.storage]
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    peak = f"alive at the peak as {place.name}" if place.at_peak else f"called {place.name}"
+    return (
+        f"in one place with {', '.join(names[:MOST])}{more}, in turn: held from step "
+        f"{place.first + 1} to step {place.last + 1}, {peak}"
+    )
+
+
 def _readers(facts: Facts) -> list[str]:
     shown = facts.readers[:MOST]
     found = [f"read by {r.op} {r.step!r} ({r.stage}, step {r.index + 1})" for r in shown]
@@ -59,8 +78,15 @@ def _decision(facts: Facts) -> str:
         return ""
     if not facts.mirrored:
         return f"kept: {facts.why.value}"
-    applied = "applied" if facts.applied else "not applied, as that would not lower the peak"
-    return f"computed again in backward: {facts.why.value}; {applied}"
+    if facts.obstacle == UNREAD:
+        return ""
+    target = f", for {facts.through}, which that reads" if facts.through else ""
+    if facts.applied:
+        return f"computed again in backward{target}: {facts.why.value}; applied"
+    return (
+        f"may be computed again in backward{target}: {facts.why.value}; not applied, as that would "
+        "not lower the peak"
+    )
 
 
 def _cost(facts: Facts) -> list[str]:

@@ -53,7 +53,7 @@ def test_gaps_are_a_row_of_their_own():
     rows = breakdown.side_by_side([wider], "op", 100).rows
 
     assert (FRAGMENTATION, "64 B") in rows
-    assert breakdown.by_operator(wider).rows[-2][:3] == (FRAGMENTATION, "", "64 B")
+    assert breakdown.by_part(wider, "op").rows[-2][:3] == (FRAGMENTATION, "", "64 B")
 
 
 def test_of_equal_parts_the_first_by_name_comes_first():

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gradtool.errors import UsageError
-from gradtool.planning.liveness import last_reads
+from gradtool.planning.liveness import called_at, last_reads, lifetimes
 from gradtool.planning.recompute.mirror import Decision, Why
 from gradtool.planning.recompute.outcome import Work
 from gradtool.planning.schedule import Schedule, pruned
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Kind, Program, Stage
 from gradtool.text.words import suggest
+
+UNREAD = "backward does not read it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,20 @@ class Again:
     held_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where a value lies when everything is kept: what that is called, and from when to when held.
+
+    `also` are the other values that lie there, before or after the one that it is called by.
+    """
+
+    name: str
+    first: int
+    last: int
+    also: tuple[str, ...]
+    at_peak: bool
+
+
 @dataclass(frozen=True)
 class Facts:
     """What is to be said of one value.  Indices are places in the order of the file.
@@ -47,8 +63,10 @@ class Facts:
     are None where no step computes it (parameters and inputs are always alive).  `at_peak` says
     whether it is alive at the busiest step when everything is kept, `peak_step` which one that is.
     `mirrored` and `why` are the decision about its producer, None where none was taken; `applied`
-    whether the schedule runs the producer again.  `again` is None where that is impossible or
-    pointless, and `obstacle` then says why.
+    whether the schedule runs the producer again.  `through` is what backward reads where it does
+    not read the value itself, which is computed again only for that.  `again` is None where that is
+    impossible or pointless, and `obstacle` then says why.  `shared` is None where the value has its
+    storage alone.
     """
 
     value: str
@@ -68,6 +86,8 @@ class Facts:
     applied: bool
     again: Again | None
     obstacle: str | None
+    through: str | None = None
+    shared: Storage | None = None
 
 
 def explain(
@@ -87,18 +107,19 @@ def explain(
         raise UsageError(f"no value {tensor!r}{suggest(tensor, names)}")
     root = program.storage(names[tensor])
     producer = next((i for i, s in enumerate(program.steps) if root in s.writes), None)
-    readers = tuple(
-        Reader(step.name, step.op, step.stage, i)
-        for i, step in enumerate(program.steps)
-        if any(program.storage(v) == root for v in step.reads)
-    )
+    readers = _readers(program, root)
     last = last_reads(program).get(root)
     profile = Simulator(program).profile(range(len(program.steps)))
     peak = max(range(len(profile)), key=lambda i: (profile[i], -i), default=0)
+    held = (-1 if producer is None else producer, -1 if last is None else last)
+    shared = _shared(program, root, peak)
     step = None if producer is None else program.steps[producer]
     choices = {choice.step: choice for choice in (decision.choices if decision else ())}
     choice = choices.get(step.name) if step else None
-    again, obstacle = _again(program, root, producer, readers)
+    marks = decision.marks if decision else {}
+    through = _through(program, root, marks) if marks and not _first(readers) else None
+    wanted = readers if through is None else _readers(program, through)
+    again, obstacle = _again(program, root, producer, _first(wanted))
     return Facts(
         value=tensor,
         storage=program.values[root].name,
@@ -111,17 +132,63 @@ def explain(
         last=None if producer is None else last,
         readers=readers,
         peak_step=program.steps[peak].name if program.steps else "",
-        at_peak=producer is None or (last is not None and producer <= peak <= last),
+        at_peak=producer is None or _lies_there(shared, program.values[root].name, held, peak),
         mirrored=choice.mirrored if choice else None,
         why=choice.why if choice else None,
         applied=schedule is not None and producer in pruned(program, schedule).recomputed,
         again=again,
         obstacle=obstacle,
+        through=None if through is None else program.values[through].name,
+        shared=shared,
     )
 
 
+def _readers(program: Program, root: int) -> tuple[Reader, ...]:
+    return tuple(
+        Reader(step.name, step.op, step.stage, i)
+        for i, step in enumerate(program.steps)
+        if any(program.storage(v) == root for v in step.reads)
+    )
+
+
+def _first(readers: Sequence[Reader]) -> Reader | None:
+    """The first that is not of forward."""
+    return next((r for r in readers if r.stage != "forward"), None)
+
+
+def _through(program: Program, root: int, marks: Mapping[str, bool]) -> int | None:
+    """The first storage that backward reads of those that mirrored steps make from this one."""
+    made, found = {root}, list[tuple[int, int]]()
+    for step in program.steps:
+        reads = {program.storage(v) for v in step.reads}
+        if step.stage == "forward" and marks.get(step.name) and reads & made:
+            made.update(step.writes)
+    for value in made:
+        if (reader := _first(_readers(program, value))) is not None:
+            found.append((reader.index, value))
+    return min(found)[1] if found else None
+
+
+def _shared(program: Program, root: int, peak: int) -> Storage | None:
+    """The storage that several values share, this one among them."""
+    for each in called_at(program, lifetimes(program), peak):
+        if root in each.values and len(each.values) > 1:
+            names = [program.values[v].name for v in each.values]
+            also = tuple(name for name in names if name != each.name)
+            held = each.first <= peak <= each.last
+            return Storage(each.name, each.first, each.last, also, held)
+    return None
+
+
+def _lies_there(shared: Storage | None, name: str, held: tuple[int, int], peak: int) -> bool:
+    """Whether a value that is needed from step to step lies in its storage at the peak."""
+    if shared is not None and shared.at_peak:
+        return shared.name == name
+    return held[0] <= peak <= held[1]
+
+
 def _again(
-    program: Program, root: int, producer: int | None, readers: tuple[Reader, ...]
+    program: Program, root: int, producer: int | None, first: Reader | None
 ) -> tuple[Again | None, str | None]:
     """What computing a storage again would take, or why there is no point."""
     if producer is None:
@@ -132,10 +199,9 @@ def _again(
         return None, "it is an output: it stays to the end"
     if not program.steps[producer].recomputable:
         return None, Why.ONCE.value
-    first = next((r.index for r in readers if r.stage != "forward"), None)
     if first is None:
-        return None, "backward does not read it"
-    return _rerun(program, producer, first), None
+        return None, UNREAD
+    return _rerun(program, producer, first.index), None
 
 
 def _rerun(program: Program, producer: int, first: int) -> Again:
