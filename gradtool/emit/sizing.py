@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from gradtool.errors import ModelError
 from gradtool.graph.known import Dim, Dims, Emit, Tensor
+from gradtool.graph.predicates import is_tensor
 
 
 class Sizing:
@@ -159,7 +160,7 @@ def _axis_of(symbol: str, graph: ir.Graph) -> tuple[ir.Value, int] | None:
 
 
 def _axis_among(symbol: str, values: Iterable[ir.Value]) -> tuple[ir.Value, int] | None:
-    for value in values:
+    for value in filter(is_tensor, values):  # the shape of a sequence is that of its elements
         for axis, dim in enumerate(value.shape or ()):
             if isinstance(dim, ir.SymbolicDim) and dim.value == symbol:
                 return value, axis

@@ -93,7 +93,8 @@ def _refold_group(
     try:
         op.infer(node)
         emitted = emit_body(op, node)
-        same = same_nodes({}, emitted, nodes, dict(zip(op.results, outputs, strict=False)))
+        pairs = dict(zip(op.results[: len(outputs)], outputs, strict=True))
+        same = same_nodes({}, emitted, nodes, pairs)
     except Exception:  # noqa: BLE001 - made-up metadata may ask anything of a body
         same = False
     for inner in op.emitted[start:]:
@@ -131,7 +132,7 @@ def _read_call(
         attributes = [attribute(k, v) for k, v in callee["attributes"].items()]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    if not 0 < len(outputs) <= entry.outputs:
+    if not outputs:
         return None
     props = {k: v for k, v in nodes[0].metadata_props.items() if k not in (CALL, CALLEE)}
     node = ir.Node(

@@ -29,7 +29,7 @@ def fuse_attention(op: Builder, kept: AbstractSet[ir.Value]) -> int:
     look = Look(Operands(op, kept))
     count = 0
     for node in list(op.graph):
-        found = None if kept.intersection(node.outputs) else look.at(node)
+        found = look.at(node) if kept.isdisjoint(node.outputs) else None
         if found is None or not found.fits:
             continue
         start = len(op.emitted)

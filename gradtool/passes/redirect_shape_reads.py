@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+from gradtool.graph.predicates import is_tensor
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import is_backward
 from gradtool.passes.layouts import storage
@@ -53,7 +54,7 @@ def _last_reads(nodes: list[ir.Node]) -> dict[ir.Value, int]:
 def _index(values: dict[ir.Value, int]) -> dict[Dims, list[tuple[ir.Value, int]]]:
     """By neighbouring sizes, the values that have them, and from which axis on."""
     found: dict[Dims, list[tuple[ir.Value, int]]] = {}
-    for value in values:
+    for value in filter(is_tensor, values):  # the shape of a sequence is that of its elements
         dims = list(_dims(value))
         for first in range(len(dims)):
             for end in range(first + 1, len(dims) + 1):

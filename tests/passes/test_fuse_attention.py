@@ -274,3 +274,15 @@ def test_attention_whose_result_is_asked_for_by_name_gives_its_gradients(wanted)
     for name, gradient in plain.items():
         assert np.any(gradient)
         np.testing.assert_allclose(found[name], gradient, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(200, 216))
+def test_what_is_written_is_the_same_program_when_it_is_read_again(seed, tmp_path):
+    """Gradients of however many masks are part of the call that bodies stand for."""
+    made, model = draw(seed, np.float32)
+    training = differentiated(made, model)
+    gt.save(training.model, tmp_path / "out.onnx")
+    again = gt.load(tmp_path / "out.onnx")
+
+    for op in ("FusedAttention", "FusedAttentionGrad"):
+        assert sum(node.op_type == op for node in again.graph) == count(training, op), made.drawn

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
+import onnx_ir as ir
 import pytest
 from graphs import floats, lines, parse, stock
 
+import gradtool as gt
 from gradtool.emit.builder import Builder
 from gradtool.graph.prune import prune
 from gradtool.passes.lower_sequences import lower_sequences
@@ -107,3 +110,21 @@ def test_a_sequence_in_a_branch():
     _, after = lowered(body, 2)
 
     assert not any("equence" in n.op_type for n in after.graph.all_nodes())
+
+
+def test_an_open_size_is_read_off_a_tensor_not_off_a_sequence_of_such():
+    """The size of a part is known by the part alone, not by the sequence it was taken from."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["" : 20]>
+    g (float[4, 3] x, int64 i) => (float[n, 3] y)
+        <float[3, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}, int64[3] sizes = {1, 2, 1}> {
+        a = MatMul (x, w)
+        s = SplitToSequence <axis = 0> (a, sizes)
+        y = SequenceAt (s, i)
+    }""")
+    training = gt.grad(gt.load(model), loss="mean:y", wrt=["w"])
+    shapes = [n for n in training.model.graph if n.op_type == "Shape"]
+    feeds = {"x": np.arange(12, dtype=np.float32).reshape(4, 3), "i": np.int64(1)}
+
+    assert all(isinstance(v.type, ir.TensorType) for n in shapes for v in n.inputs)
+    found = gt.run(training, feeds).gradients["w"]
+    np.testing.assert_allclose(found, np.repeat(feeds["x"][1:3].sum(0)[:, None] / 6, 3, axis=1))
