@@ -14,13 +14,12 @@ from typing import Literal
 
 import onnx_ir as ir
 
+from gradtool.graph.metadata import CLASSES, SCOPES, TRACE
+
 Role = Literal["parameter", "constant"]
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 FOLDED = "pkg.onnxscript.optimizer.folded_from"
-SCOPES = "pkg.torch.onnx.name_scopes"
-CLASSES = "pkg.torch.onnx.class_hierarchy"
-TRACE = "pkg.torch.onnx.stack_trace"
 LONGEST = 100_000  # characters of a note; a longer one is none
 _ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _LIST = re.compile(rf"\[\s*(?:{_ITEM}(?:\s*,\s*{_ITEM})*\s*,?)?\s*\]", re.DOTALL)

@@ -18,8 +18,8 @@ class Modules:
     """
 
     def __init__(self, graph: ir.Graph) -> None:
-        own = (node for node in graph if node.name and not node.metadata_props.get(SOURCE))
-        self._found = {node.name: _module(node, node.name) for node in own}
+        own = [(n.name or "", n) for n in graph if not n.metadata_props.get(SOURCE)]
+        self._found = {name: _module(node, name) for name, node in own if name}
 
     def of(self, node: ir.Node) -> str:
         """The module of a node; empty if nothing tells."""
