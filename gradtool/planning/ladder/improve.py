@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gradtool.planning.ladder.line import Line
-from gradtool.planning.ladder.walk import Walk
+from gradtool.planning.ladder.walk import State, Walk
 
 _TRIALS = 6
 _KICK = 8
 _ADDED = 0.5  # of the kicks compute more again, the others less
 _SLACK = 1.1
+_PATIENCE = 4
 
 
 def trim(walk: Walk, budget: int) -> None:
@@ -30,8 +33,8 @@ def trim(walk: Walk, budget: int) -> None:
                 return
             before = line.extra
             line.begin()
-            walk.pay()
             line.remove(entry)
+            walk.pay()
             if line.extra < before and line.peak <= budget:
                 line.commit()
                 better = True
@@ -51,23 +54,41 @@ def _has_room(line: Line, entry: int, budget: int) -> bool:
     return True
 
 
-def kick(walk: Walk, budget: int, random: np.random.Generator) -> None:
-    """Disturb the schedule at random, descend, keep what costs no more, until the limit."""
+def reach(
+    walk: Walk, budget: int, begins: Sequence[State], random: np.random.Generator
+) -> bool:
+    """Disturb schedules at random that take too much, and descend, until one fits or the limit."""
+    while walk.left > 0 and begins:
+        walk.go(begins[int(random.integers(len(begins)))])
+        _disturb(walk, budget, random)
+        if walk.fit(budget, patience=_PATIENCE):
+            return True
+    return False
+
+
+def kick(walk: Walk, budget: int, random: np.random.Generator) -> State:
+    """The best after disturbing at random, descending, keeping what costs no more, to the limit."""
     best = now = walk.state
     while walk.left > 0 and best.extra:
-        walk.left -= len(walk.line.entries)
-        if random.random() < _ADDED:
-            _add_some(walk, budget, random)
-        else:
-            _take_some(walk.line, random)
+        walk.line.begin()
+        _disturb(walk, budget, random)
         if walk.fit(budget, now.extra * _SLACK + 1, trials=_TRIALS):
             trim(walk, budget)
             if walk.line.extra <= now.extra:
+                walk.line.commit()
                 now = walk.state
                 best = min(best, now, key=lambda s: (s.extra, s.peak))
                 continue
-        walk.go(now)
-    walk.go(best)
+        walk.line.rollback()
+    return best
+
+
+def _disturb(walk: Walk, budget: int, random: np.random.Generator) -> None:
+    walk.left -= len(walk.line.entries)
+    if random.random() < _ADDED:
+        _add_some(walk, budget, random)
+    else:
+        _take_some(walk.line, random)
 
 
 def _take_some(line: Line, random: np.random.Generator) -> None:

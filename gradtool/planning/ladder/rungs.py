@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gradtool.planning.ladder.improve import kick, trim
+from gradtool.planning.ladder.improve import kick, reach, trim
 from gradtool.planning.ladder.walk import State, Walk
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
@@ -30,12 +30,13 @@ RUNGS, RUNGS_OF_MANY = 24, 12
 _MANY = 1_000  # steps of a program with fewer rungs
 _HALVINGS = 5
 _LIMIT = 3_000_000
-_PER_STEP = 8_000
+_PER_STEP = 20_000
 _CUTS = 0.3  # of the effort of a rung
 _CUT = 8  # entries that a cut counts for each step
 _INSTANTS = 4
 _PATIENCE = 40
 _LOWER = 2
+_UPWARD = 0.5  # of the effort of a rung, on the way up
 
 
 class Ladder:
@@ -82,30 +83,53 @@ class Ladder:
     def states(self) -> list[State]:
         """All schedules found on the rungs, down and up again, and those known from elsewhere."""
         found = [self.plain, *self._recipes]
-        walked = []
+        walked = list[int]()
         for done, (above, budget) in enumerate(zip(self.budgets, self.budgets[1:], strict=False)):
-            start = cheapest(found, above) or self.plain
-            state = self._search(budget, start, cheapest(found, budget))
-            self._on_rung(done + 1, self.count)
-            if state is None or self._stop():
+            if not self._stepped(budget, above, found):
+                walked += self._lowest(budget, above, found)
                 break
-            found.append(state)
             walked.append(budget)
+            self._on_rung(done + 1, self.count)
+            if self._stop():
+                break
         for budget in reversed(walked):
             found.append(self._loosened(budget, found))
+        self._on_rung(self.count, self.count)
         return found
+
+    def _stepped(self, budget: int, above: int, found: list[State]) -> bool:
+        """Whether a rung was reached from the one above; what is there is added."""
+        start = cheapest(found, above) or self.plain
+        state = self._search(budget, start, cheapest(found, budget))
+        found += [state] if state is not None else []
+        return state is not None
+
+    def _lowest(self, low: int, high: int, found: list[State]) -> list[int]:
+        """The rungs between one that was not reached and the one above it, halved towards it."""
+        reached = list[int]()
+        for _ in range(_HALVINGS):
+            half = (low + high) // 2
+            if not low < half < high or self._stop():
+                break
+            if self._stepped(half, high, found):
+                reached.append(half)
+                high = half
+            else:
+                low = half
+        return reached
 
     def _loosened(self, budget: int, found: list[State]) -> State:
         """The best of what schedules of less memory become where there is more of it."""
         walk, best = self._walk, cheapest(found, budget)
         assert best is not None  # noqa: S101 - a rung that was reached
         lower = sorted((s for s in found if s.peak <= budget), key=_price)[:_LOWER]
+        walk.left = int(_UPWARD * self._share)
         for state in lower:
-            walk.left = self._share // _LOWER
             walk.go(state)
             trim(walk, budget)
             best = min(best, walk.state, key=_price)
-        return best
+        walk.go(best)
+        return kick(walk, budget, np.random.default_rng((self._seed, budget, 1)))
 
     # ------------------------------------------------------------------ questions
 
@@ -189,19 +213,23 @@ class Ladder:
         walk = self._walk
         walk.left = self._share
         best = known
+        near: list[State] = []
+        random = np.random.default_rng((self._seed, budget))
         for begin in self._begin(budget, start):
             walk.go(begin)
             if walk.fit(budget, None if best is None else best.extra, _PATIENCE):
                 trim(walk, budget)
                 best = min((s for s in (best, walk.state) if s), key=_price)
+            else:
+                near += (begin, walk.state)
             if walk.left <= self._share // 2:
                 break
-        if best is None:
+        if best is not None:
+            walk.go(best)
+        elif not reach(walk, budget, near, random):
             return None
-        walk.go(best)
         trim(walk, budget)
-        kick(walk, budget, np.random.default_rng((self._seed, budget)))
-        return walk.state
+        return kick(walk, budget, random)
 
     def _begin(self, budget: int, start: State) -> Iterator[State]:
         """Where searches begin: above, at cuts, at segments, and where nothing runs again."""
