@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from gradtool.planning.plan import ALWAYS_LIVE, Buffer, Region
+from gradtool.planning.schedule import original
 from gradtool.planning.tenants import REGIONS, Tenants
 from gradtool.program import Program, Step
 from gradtool.program.in_place import donors
+
+_WORKSPACE = " (workspace)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,13 @@ def workspaces(program: Program) -> Iterator[Lifetime]:
 
 def workspace_name(step: str) -> str:
     """What the workspace of a step is called."""
-    return f"{step} (workspace)"
+    return f"{step}{_WORKSPACE}"
+
+
+def first_instance(name: str) -> str:
+    """What a buffer is the first instance of by its name, which may be that of a workspace."""
+    step = name.removesuffix(_WORKSPACE)
+    return original(step) if step == name else workspace_name(original(step))
 
 
 def workspace_bytes(program: Program, step: Step) -> int:

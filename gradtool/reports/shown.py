@@ -17,7 +17,7 @@ from gradtool.workloads.plans import Planned
 if TYPE_CHECKING:
     from gradtool.comparison import Comparison
     from gradtool.planning.plan import Plan
-    from gradtool.planning.recompute.explain import Facts
+    from gradtool.planning.recompute.facts import Facts
 
 TOP = 12
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from gradtool.planning.recompute.explain import Again, Facts, Reader
+from gradtool.planning.recompute.facts import Again, Facts, Reader
 from gradtool.planning.recompute.mirror import Why
 from gradtool.planning.recompute.outcome import Work
 from gradtool.reports import explanation

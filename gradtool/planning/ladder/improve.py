@@ -54,9 +54,7 @@ def _has_room(line: Line, entry: int, budget: int) -> bool:
     return True
 
 
-def reach(
-    walk: Walk, budget: int, begins: Sequence[State], random: np.random.Generator
-) -> bool:
+def reach(walk: Walk, budget: int, begins: Sequence[State], random: np.random.Generator) -> bool:
     """Disturb schedules at random that take too much, and descend, until one fits or the limit."""
     while walk.left > 0 and begins:
         walk.go(begins[int(random.integers(len(begins)))])
