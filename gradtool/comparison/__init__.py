@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gradtool.comparison.metrics import Tensor, renamed
+from gradtool.comparison.metrics import Tensor, called_as
 from gradtool.errors import UsageError
 from gradtool.text.words import some
 
@@ -128,8 +128,7 @@ def _numbers(before: Mapping[str, int], now: Mapping[str, int]) -> tuple[Moved, 
 def _tensors(before: Snapshot, now: Snapshot) -> tuple[tuple[Moved, ...], int]:
     """The tensors of which more or less is held at the peak, and how many were renamed."""
     old, new = before.tensors or {}, now.tensors or {}
-    names = renamed(old, new)
-    old = {names.get(name, name): tensor for name, tensor in old.items()}
+    old = called_as(old, new)
     rows = []
     for name in dict.fromkeys([*old, *new]):
         was, is_now = old.get(name), new.get(name)

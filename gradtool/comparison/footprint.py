@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,9 @@ def tensors_of(plan: Plan) -> tuple[dict[str, Tensor], int]:
     """The largest tensors by name, and how many are not among them."""
     found = all_tensors(plan)
     largest = sorted(found, key=lambda n: (-found[n].bytes, -found[n].held, n))[:MOST_TENSORS]
-    return {short(name): found[name] for name in sorted(largest)}, len(found) - len(largest)
+    listed = {short(name): found[name] for name in sorted(largest)}
+    listed = {n: replace(t, also=tuple(map(short, t.also))) for n, t in listed.items()}
+    return listed, len(found) - len(largest)
 
 
 def name_of(plan: Plan, buffer: Buffer) -> str:

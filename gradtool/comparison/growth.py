@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Literal
 
-from gradtool.comparison.metrics import Metrics, Operator, Tensor, renamed
+from gradtool.comparison.metrics import Metrics, Operator, Tensor, called_as
 from gradtool.planning.breakdown import COMPUTED
 from gradtool.planning.plan import TEMPORARIES
 from gradtool.text.words import count
@@ -76,10 +76,10 @@ def _size_for(metric: str) -> Size:
 
 def _tensors(before: Metrics, now: Metrics, size: Size) -> Iterator[Grown]:
     unlisted = _unlisted(before)
-    former = {new: old for old, new in renamed(before.tensors, now.tensors).items()}
-    gone = _gone(before, now, former)
+    tensors = called_as(before.tensors, now.tensors)
+    gone = Counter(t.likeness for name, t in tensors.items() if name not in now.tensors)
     for name, tensor in now.tensors.items():
-        old = before.tensors.get(former.get(name, name))
+        old = tensors.get(name)
         taken = size(old) if old else 0
         if size(tensor) <= taken:
             continue
@@ -88,8 +88,6 @@ def _tensors(before: Metrics, now: Metrics, size: Size) -> Iterator[Grown]:
             if gone[alike] or tensor.bytes <= unlisted:
                 gone[alike] -= 1
                 continue
-        if old is not None and name in former:
-            old = replace(old, op=tensor.op)  # that of another value in the same place
         yield Grown(name, "tensor", taken, size(tensor), _why(name, tensor, old, before, now))
 
 
@@ -98,12 +96,6 @@ def _unlisted(before: Metrics) -> int:
     if not before.left_out:
         return 0
     return min((tensor.bytes for tensor in before.tensors.values()), default=0)
-
-
-def _gone(before: Metrics, now: Metrics, former: Mapping[str, str]) -> Counter[tuple[object, ...]]:
-    """Tensors that are gone, by all that tells them but their names."""
-    still = {*now.tensors, *former.values()}
-    return Counter(t.likeness for name, t in before.tensors.items() if name not in still)
 
 
 def _why(name: str, tensor: Tensor, old: Tensor | None, before: Metrics, now: Metrics) -> str:

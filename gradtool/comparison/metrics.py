@@ -6,7 +6,7 @@ All numbers are whole and the same on every machine, but for those that are meas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -91,17 +91,32 @@ class Tensor:
         return self.op, region, self.shape, self.dtype, self.held
 
 
-def renamed(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[str, str]:
-    """By name before, the name now of each storage that is called by another of its values."""
+def called_as(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors before, each storage called by the value in it that it is called by now.
+
+    What that value is computed by is taken from now, too.
+    """
+    names = _renamed(before, now)
+    return {
+        names.get(name, name): replace(tensor, op=now[names[name]].op) if name in names else tensor
+        for name, tensor in before.items()
+    }
+
+
+def _renamed(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[str, str]:
+    """By name before, the name now, which no other storage has; of those only that changed."""
+    gone, new = before.keys() - now.keys(), now.keys() - before.keys()
     found: dict[str, str] = {}
-    for name in (n for n in now if n not in before):
-        for other in now[name].also:
-            if other in before and other not in now:
-                found.setdefault(other, name)
-    for name in (n for n in before if n not in now):
-        for other in before[name].also:
-            if other in now and other not in before and other not in found.values():
-                found.setdefault(name, other)
+    for name in (n for n in now if n in new):
+        other = next((o for o in now[name].also if o in gone and o not in found), None)
+        if other is not None:
+            found[other] = name
+    taken = set(found.values())
+    for name in (n for n in before if n in gone and n not in found):
+        other = next((o for o in before[name].also if o in new and o not in taken), None)
+        if other is not None:
+            found[name] = other
+            taken.add(other)
     return found
 
 
@@ -117,9 +132,6 @@ class Operator:
     flops: int
     extra_flops: int
     held: int
-
-
-_RECORDED = ("op", "region", "shape", "dtype", "bytes", "held", "again")
 
 
 @dataclass(frozen=True)
@@ -148,10 +160,7 @@ class Metrics:
             "left_out": self.left_out,
             "metrics": {n: v for n, v in self.values.items() if not METRICS[n].measured},
             "operators": {name: asdict(found) for name, found in self.operators.items()},
-            "tensors": {
-                name: {key: getattr(found, key) for key in _RECORDED} | {"shape": list(found.shape)}
-                for name, found in self.tensors.items()
-            },
+            "tensors": {name: _document(found) for name, found in self.tensors.items()},
         }
 
     @classmethod
@@ -178,13 +187,19 @@ def _wholes(table: Mapping[str, Any]) -> dict[str, int]:
     return {name: value for name, value in table.items() if is_whole(value)}
 
 
+def _document(tensor: Tensor) -> dict[str, Any]:
+    """A tensor for JSON; values that share its place stand there only if there are any."""
+    found = asdict(tensor) | {"shape": list(tensor.shape), "also": list(tensor.also)}
+    return found if tensor.also else {key: found[key] for key in found if key != "also"}
+
+
 def _tensor(table: Mapping[str, Any]) -> Tensor:
-    shape = table["shape"]
+    shape, also = table["shape"], table.get("also", [])
     texts = [table[key] for key in ("op", "region", "dtype")]
-    if not all(map(is_text, texts)) or not all(map(is_whole, shape)):
+    if not all(map(is_text, (*texts, *also))) or not all(map(is_whole, shape)):
         raise ValueError("a tensor of other fields")
     numbers = {key: table[key] for key in ("bytes", "held", "again")}
     if not all(map(is_whole, numbers.values())):
         raise ValueError("a tensor of other numbers")
     op, region, dtype = texts
-    return Tensor(op, region, tuple(shape), dtype, **numbers)
+    return Tensor(op, region, tuple(shape), dtype, **numbers, also=tuple(also))

@@ -22,6 +22,7 @@ SCHEMA_VERSION = 1
 PLANNED = "planned, not measured (gradtool run --measure).  not counted: "
 FOOTER = f"{PLANNED}optimiser state, CUDA context"
 BESIDE: tuple[Region, ...] = ("activations", TEMPORARIES, "parameters", "gradients")
+SHORT: Mapping[Region, str] = {TEMPORARIES: "temporaries"}  # where there is little room
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = " .,-=+*#"
 
@@ -117,7 +118,7 @@ def plans_table(plans: Sequence[Plan], names: Sequence[str]) -> Table:
         columns=(
             Column("model", kind="name"),
             Column("peak", "right", "number"),
-            *(Column(region, "right", "number") for region in BESIDE),
+            *(Column(SHORT.get(region, region), "right", "number") for region in BESIDE),
             Column("steps", "right", "number"),
         ),
         rows=tuple(_plan_row(plan, name) for plan, name in zip(plans, names, strict=True)),
@@ -170,7 +171,7 @@ def _alive_row(plan: Plan, buffer: Buffer) -> tuple[str, ...]:
     unknown = "?" if buffer.values else ""
     return (
         buffer.name,
-        buffer.region,
+        SHORT.get(buffer.region, buffer.region),
         unknown if spec is None else "x".join(map(str, spec.shape)) or "scalar",
         unknown if spec is None else spec.dtype.name,
         format_bytes(buffer.bytes),

@@ -16,6 +16,7 @@ FACTS = Facts(
     value="relu",
     storage="relu",
     kind="activation",
+    region="activations",
     bytes=4096,
     producer="Relu_1",
     op="Relu",
@@ -50,7 +51,7 @@ def test_all_that_is_known_is_a_line_each_and_steps_count_from_one():
 
 def test_what_is_always_alive_has_no_life():
     lines = said(
-        kind="parameter", producer=None, op=None, stage=None, born=None, last=None,
+        kind="parameter", region="parameters", producer=None, op=None, stage=None, born=None, last=None,
         mirrored=None, why=None, again=None, obstacle="no step computes it: it is always alive",
     )  # fmt: skip
 
