@@ -102,7 +102,8 @@ def _why(name: str, tensor: Tensor, old: Tensor | None, before: Metrics, now: Me
     if old is None:
         if tensor.op and tensor.op not in before.operators:
             return f"new operator {tensor.op}{_because(name, now)}"
-        return f"new{_because(name, now)}"
+        host = next((n for n, t in before.tensors.items() if name in t.also), None)
+        return f"new{_because(name, now)}" if host is None else _split(host, before, now)
     reasons = []
     if old.op != tensor.op:
         reasons.append(f"{old.op or 'none'} → {tensor.op or 'none'}")
@@ -115,6 +116,15 @@ def _why(name: str, tensor: Tensor, old: Tensor | None, before: Metrics, now: Me
     if not reasons:
         reasons.append(HELD_LONGER if old.held else HELD_NOW)
     return "; ".join(reasons)
+
+
+def _split(host: str, before: Metrics, now: Metrics) -> str:
+    """Why a value has a place of its own that lay in that of another one before."""
+    said = f"no longer in the place of {host}"
+    old, new = before.tensors[host], now.tensors.get(host)
+    if new is None or old.op == new.op:
+        return said
+    return f"{said}, {old.op or 'none'} → {new.op or 'none'}{_because(host, now)}"
 
 
 def _because(name: str, now: Metrics) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gates import metrics, operator, tensor
 
 from gradtool.comparison.growth import HELD_LONGER, HELD_NOW, growth
+from gradtool.comparison.metrics import called_as
 
 
 def why(before, now, metric="peak"):
@@ -62,6 +63,44 @@ def test_each_reason_has_its_words():
         "new": "new",
         "first": "new operator Erf: it draws at random",
     }
+
+
+def test_what_has_a_place_of_its_own_now_says_whose_it_was_in():
+    before = metrics(
+        {"t": tensor(64, op="Tanh", also=("h",)), "s": tensor(64, also=("g",))},
+        {"Relu": operator(), "Tanh": operator()},
+    )  # fmt: skip
+    now = metrics(
+        {"t": tensor(64, op="Noise"), "h": tensor(64), "s": tensor(64), "g": tensor(64)},
+        kept={"t": "it draws at random"},
+    )
+
+    assert why(before, now) == {
+        "h": "no longer in the place of t, Tanh → Noise: it draws at random",
+        "g": "no longer in the place of s",
+    }
+
+
+def test_a_place_that_another_of_its_values_names_did_not_grow():
+    """The busiest step moved; `b` and `c` lie where `a` did, which a baseline need not say."""
+    for also in ((), ("b", "c")):
+        before = tensors(a=tensor(64, op="Conv", also=also))
+        now = tensors(b=tensor(64, also=("a", "c")))
+
+        assert why(before, now) == {}
+    grown = tensors(b=tensor(128, shape=(9,), also=("a", "c")))
+    assert list(why(before, grown).values()) == ["4 → 9"]
+
+
+def test_each_place_is_renamed_once():
+    """Two tensors of a baseline lie in one place now: none of them is lost."""
+    before = tensors(a=tensor(64), b=tensor(64))
+    now = tensors(c=tensor(64, also=("a", "b")))
+
+    found = called_as(before.tensors, now.tensors)
+
+    assert sorted(found) == ["b", "c"]
+    assert sum(each.held for each in found.values()) == 128
 
 
 def test_causes_come_before_what_only_happens_to_be_held():
