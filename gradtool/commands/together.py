@@ -166,7 +166,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Apart((given("max_slowdown"), chosen("strategy", *PLAIN))),
         Of("points", (given("frontier"),)),
         Of("memory", (given("max_batch"),)),
-        Of("cost time_limit solver seed", (*map(given, ("budget", "max_slowdown", "frontier")),
+        Of("cost time_limit seed", (*map(given, ("budget", "max_slowdown", "frontier")),
                                            equals("strategy", *SEARCHED))),
         Of("threads", (equals("cost", "time"),)),
         Without(given("frontier"), "writes nothing", f"output force {MODEL_FILE}"),

@@ -1,4 +1,4 @@
-"""The names that people choose by: ways to plan, optimizers, solvers.
+"""The names that people choose by: ways to plan, optimizers.
 
 Nothing heavy is imported here, so that a command can list them.
 """

@@ -31,11 +31,13 @@ class Workload:
     """A training graph ready to be planned: its nodes have names, its program known sizes.
 
     `dims` are the sizes given to what the model leaves open; the model itself keeps that open.
+    `memo` is what was found out about it before, by question.
     """
 
     model: ir.Model
     program: Program
     dims: Mapping[str, int]
+    memo: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
     _programs: dict[tuple[tuple[str, int], ...], Program] = field(
         default_factory=dict, compare=False, repr=False
     )

@@ -78,16 +78,16 @@ def checkpoints(work: Workload, *, names: Sequence[str]) -> Planned:
 
 def optimal(work: Workload) -> Planned:
     """The least peak found for no more extra work than one forward pass."""
-    from gradtool.workloads.budgets.search import one_forward
+    from gradtool.workloads.budgets.search import at_most
 
-    return one_forward(work)
+    return at_most(work, None)
 
 
 def min_cut(work: Workload) -> Planned:
     """The same, with no more search than the cuts need."""
-    from gradtool.workloads.budgets.search import CUTS, one_forward
+    from gradtool.workloads.budgets.search import CUTS, Search, at_most
 
-    return one_forward(work, "min-cut", CUTS)
+    return at_most(work, None, Search(CUTS), name="min-cut")
 
 
 def _segments(work: Workload, name: str, found: Segmented) -> Planned:

@@ -12,7 +12,8 @@ from gradtool.planning.ladder.walk import State, Walk
 _TRIALS = 6
 _KICK = 8
 _ADDED = 0.5  # of the kicks compute more again, the others less
-_SLACK = 1.1
+_SLACK = 1.5
+_DEEPER = 0.15
 _PATIENCE = 4
 
 
@@ -70,7 +71,9 @@ def kick(walk: Walk, budget: int, random: np.random.Generator) -> State:
     while walk.left > 0 and best.extra:
         walk.line.begin()
         _disturb(walk, budget, random)
-        if walk.fit(budget, now.extra * _SLACK + 1, trials=_TRIALS):
+        deep = budget - int(budget * _DEEPER * max(random.random() * 2 - 1, 0))
+        walk.fit(deep, now.extra * _SLACK + 1, trials=_TRIALS)
+        if walk.line.peak <= budget:
             trim(walk, budget)
             if walk.line.extra <= now.extra:
                 walk.line.commit()
@@ -99,11 +102,14 @@ def _take_some(line: Line, random: np.random.Generator) -> None:
 
 
 def _add_some(walk: Walk, budget: int, random: np.random.Generator) -> None:
-    """Compute again some storages that are idle where most is alive."""
-    line = walk.line
-    high = np.argsort(-line.profile, kind="stable")[: 1 + len(line.entries) // 4]
-    entry = line.entries[int(high[int(random.integers(len(high)))])]
-    idle = list(walk.reruns.idle(line, entry))
+    """Compute again some storages that are idle where much is alive."""
+    idle = list(walk.reruns.idle(walk.line, _high(walk.line, random)))
     for _ in range(min(1 + int(random.integers(_KICK // 2)), len(idle))):
         root, _, reader = idle[int(random.integers(len(idle)))]
         walk.rerun(root, reader, budget)
+
+
+def _high(line: Line, random: np.random.Generator) -> int:
+    """One of the entries at which most is alive."""
+    high = np.argsort(-line.profile, kind="stable")[: 1 + len(line.entries) // 4]
+    return line.entries[int(high[int(random.integers(len(high)))])]

@@ -84,8 +84,12 @@ class Walk:
 
     def rerun(self, root: int, reader: int, room: int | None) -> bool:
         """Compute a storage again for an entry; nothing is changed if that cannot be."""
+        return self._made(partial(self._again, self.work.maker[root], reader, room))
+
+    def _made(self, change: Change) -> bool:
+        """Make a change if it can be made."""
         self.line.begin()
-        made = self._again(self.work.maker[root], reader, room)
+        made = change()
         self.pay()
         end = self.line.commit if made else self.line.rollback
         end()

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from gradtool.errors import ModelError
 from gradtool.planning.optimizer import state_bytes
 from gradtool.workloads.budgets.prices import FLOPS
-from gradtool.workloads.budgets.search import CUTS, QUICK, Search, modest
+from gradtool.workloads.budgets.search import CUTS, Search
 from gradtool.workloads.plans import Strategy, Workload, extra_flops, largest_batch
 
 _MOST = 1 << 30  # a model that takes as much at any batch has no largest
-_SEARCHED = {"optimal": (QUICK, 1.0), "min-cut": (CUTS,)}  # efforts until a plan fits, or none does
+_SEARCHED = {"optimal": 1.0, "min-cut": CUTS}  # with their efforts
 
 Grown = Callable[[int], Workload]
 
@@ -84,17 +84,9 @@ def plan_fits(work: Workload, name: str, strategy: Strategy, memory: int) -> boo
     """
     if name not in _SEARCHED:
         return strategy(work).plan.peak <= memory
-    probes = Search().probes(work, name)
-    allowed = probes.prices.forward(work.program)
-    for effort in _SEARCHED[name]:
-        if memory < probes.least_of(allowed):
-            break
-        probes.ask(memory, modest(work, effort))
-        if probes.reached(allowed) > memory:
-            probes.cook()
-        if probes.reached(allowed) <= memory:
-            return True
-    return False
+    answers = Search(_SEARCHED[name]).answers(work)
+    allowed = answers.prices.forward(work.program)
+    return memory >= answers.known.least and answers.at_most(allowed).plan.peak <= memory
 
 
 def _room(work: Workload, memory: int, optimizer: str) -> int:
