@@ -94,13 +94,30 @@ class Tensor:
 def called_as(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors before, each storage called by the value in it that it is called by now.
 
-    What that value is computed by is taken from now, too.
+    What that value is computed by is taken from now, too.  Of instances that went by one name,
+    those that go by another now are a tensor of their own.
     """
     names = _renamed(before, now)
-    return {
+    found = {
         names.get(name, name): replace(tensor, op=now[names[name]].op) if name in names else tensor
         for name, tensor in before.items()
     }
+    for name in (n for n in now if n not in found):
+        others = (names.get(also, also) for also in now[name].also)
+        other = next((o for o in others if _lends(o, found, now, now[name])), None)
+        if other is not None:
+            rest = found[other].held - now[name].held
+            found[name] = replace(found[other], op=now[name].op, held=now[name].held)
+            found[other] = replace(found[other], held=rest)
+    return found
+
+
+def _lends(name: str, before: Mapping[str, Tensor], now: Mapping[str, Tensor], to: Tensor) -> bool:
+    """Whether so much less of a tensor is held now that another one is an instance of it before."""
+    if name not in before or name not in now:
+        return False
+    old = before[name]
+    return old.bytes >= to.bytes and old.held >= now[name].held + to.held
 
 
 def _renamed(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[str, str]:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 from gates import metrics, operator, tensor
 
+from gradtool import api
+from gradtool.comparison import Snapshot, compare
+from gradtool.comparison.footprint import all_tensors, operators_of
 from gradtool.comparison.growth import HELD_LONGER, HELD_NOW, growth
 from gradtool.comparison.metrics import called_as
+from gradtool.planning.plan import ALWAYS_LIVE, TEMPORARIES
+from gradtool.workloads import plans, strategies
+
+ROOT = Path(__file__).parents[2]
 
 
 def why(before, now, metric="peak"):
@@ -156,3 +167,33 @@ def test_extra_work_is_told_by_operators():
     assert (row.name, row.kind, row.before, row.now) == ("Relu", "operator", 0, 10)
     assert row.why == "2 computed again, before 0"
     assert why(before, now, "recomputed") == {"Relu": "2 computed again, before 0"}
+
+
+def former(plan):
+    """The tensors of a plan as they were recorded when places went by the first or last value."""
+    buffers = []
+    for buffer in plan.buffers:
+        called = len(buffer.values) - 1 if buffer.region in ("gradients", "outputs") else 0
+        if buffer.values and buffer.region not in ALWAYS_LIVE:
+            name = plan.program.values[buffer.values[called]].name
+            buffer = replace(buffer, name=name, called=called)  # noqa: PLW2901
+        if buffer.region == TEMPORARIES:
+            buffer = replace(buffer, region="activations")  # noqa: PLW2901
+        buffers.append(buffer)
+    found = all_tensors(replace(plan, buffers=tuple(buffers)))
+    return {name: replace(each, also=()) for name, each in found.items()}
+
+
+@pytest.mark.parametrize("name", ["cnn", "transformer", "lstm"])
+@pytest.mark.parametrize("strategy", ["keep", "reorder", "mirror", "sqrt", "segments"])
+def test_in_baselines_of_earlier_names_nothing_grew(name, strategy):
+    training = api.grad(api.load(ROOT / "samples" / f"{name}.onnx", dims={"batch": 4})).model
+    plan = strategies.STRATEGIES[strategy](plans.workload(training)).plan
+    now = metrics(all_tensors(plan), operators_of(plan))
+    before = metrics(former(plan), operators_of(plan))
+
+    assert (set(before.tensors) == set(now.tensors)) is (name == "lstm")
+    for metric in ("peak", "activations", "gradients", "outputs"):
+        assert [row.name for row in growth(before, now, metric) if row.kind == "tensor"] == []
+    sides = [Snapshot(name, {}, {}, each.tensors) for each in (before, now)]
+    assert compare(*sides).parts["tensor"] == ()
