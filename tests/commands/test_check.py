@@ -69,7 +69,8 @@ def test_an_activation_that_cannot_be_mirrored_is_named_with_the_reason(check, r
 
     assert found["verdict"] == "grew"
     why = {row["name"]: row["why"] for row in found["grown"]}
-    assert why["m1"] == "new: the policy runs this operator once"  # Tanh was written over it
+    other = "Tanh → LpNormalization: the policy runs this operator once"
+    assert why["m1"] == f"no longer in the place of t1, {other}"
     assert why["LpNormalization"] == "new: 6 nodes"
 
 
