@@ -181,7 +181,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("frontier", _DRAWN[:1]),
         *(Without(each, "is of plans", "by top") for each in _DRAWN),
         Without(JSON, "has everything in it", "by top"),
-        Without(chosen("by", "region", "op", "phase", "module"), "shows all rows", "top"),
+        Without(chosen("by", "region", "op", "phase"), "shows all rows", "top"),
         Without(CSV_TOTALS, "without {by} shows regions", "top"),
     ),
     "run": (

@@ -10,7 +10,7 @@ from gradtool.planning.breakdown import activation_bytes, held
 from gradtool.reports.memory import footer, summary, timeline
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes, format_percent
-from gradtool.workloads.names import LIGHT
+from gradtool.workloads.names import LIGHT, REORDER
 from gradtool.workloads.proofs import proof_json
 
 if TYPE_CHECKING:
@@ -110,16 +110,19 @@ def one_line(rows: Sequence[Row]) -> str:
 
 
 def closing_lines(models: Sequence[Sequence[Row]], *, unicode: bool) -> list[str]:
-    """Below the table: the peak of the second plan and the courses of the first two.
+    """Below the table: the courses of the first plan and of one that saves, and the peak of that.
 
-    Of several models there is neither.  The last line says what is counted.
+    It is rather one that computes something again than one that only reorders.  Of several models
+    there is neither.  The last line says what is counted.
     """
     unknown = [line for rows in models if (line := unknown_line(rows))]
     counted = footer([row.plan for rows in models for row in rows])
     if len(models) > 1:
         return [*dict.fromkeys(unknown), counted]
     (rows,) = models
-    shown = [row for n, row in enumerate(rows[:2]) if not n or row.plan.peak < rows[0].plan.peak]
+    saving = [row for row in rows[1:] if row.plan.peak < rows[0].plan.peak]
+    saving.sort(key=lambda row: row.plan.name == REORDER)
+    shown = [rows[0], *saving[:1]]
     peak, _, parts = summary(shown[-1].plan).partition(": ")
     width = (WIDTH - sum(len(row.plan.name) + 3 for row in shown)) // len(shown)
     courses = [
