@@ -288,7 +288,7 @@ def test_a_report_holds_numbers_and_prints_a_table(training):
     assert found[0].peak == gt.plan(training).peak
     assert all(type(v) is int for row in found for k, v in vars_of(row).items() if k != "model")
     assert str(found).splitlines()[0].split() == [
-        "model", "peak", "activations", "parameters", "gradients", "steps"
+        "model", "peak", "activations", "temporaries", "parameters", "gradients", "steps"
     ]  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def test_modules_are_what_the_steps_say_and_the_rest_is_of_the_whole():
 
     parts = breakdown.held(no_recompute(program), "module")
 
-    assert set(parts) == {"block.one", "block.two", "(top)", "parameters"}
+    assert set(parts) == {"block.one", "block.two", "(top)", "inputs", "parameters"}
     assert (parts["block.one"], parts["block.two"]) == (64, 64)
 
 
