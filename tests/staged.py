@@ -9,6 +9,7 @@ from graphs import parse
 
 from gradtool.graph.metadata import HEADS, STAGE
 from gradtool.graph.stages import is_hoisted
+from gradtool.workloads.save_less import save_less
 
 FORWARD = "a = Exp (x) b = Tanh (x) y = Add (a, b)"
 
@@ -28,6 +29,13 @@ def staged(text: str, forward: str = "a b y") -> ir.Model:
     model.metadata_props[HEADS] = json.dumps(["g"])
     model.metadata_props["gradtool.gradients"] = json.dumps({"x": "dx"})
     return model
+
+
+def saved_less(model: ir.Model, **options: bool) -> ir.Model:
+    """A copy of a model that keeps less of forward."""
+    copy = model.clone()
+    save_less(copy, **options)
+    return copy
 
 
 def hoisted(model: ir.Model) -> list[str | None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from gradtool.graph.prune import inner_nodes
+
 RANDOM = frozenset({
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike",
@@ -15,6 +17,11 @@ def may_draw(node: ir.Node) -> bool:
     if node.domain not in ("", "ai.onnx"):
         return False
     return node.op_type in RANDOM or (node.op_type == "Dropout" and may_drop(node))
+
+
+def draws(node: ir.Node) -> bool:
+    """Whether a node may draw random numbers, or a node of its subgraphs."""
+    return may_draw(node) or (bool(node.attributes.data) and any(map(may_draw, inner_nodes(node))))
 
 
 def may_drop(node: ir.Node) -> bool:

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from gradtool import shapes
 from gradtool.errors import UsageError
-from gradtool.io import atomic, data_file, layout, valid
+from gradtool.io import atomic, data_file, layout, pieces, valid
 from gradtool.io.read import TEXT_SUFFIX
 
 STDOUT = "-"
@@ -99,12 +99,15 @@ def _to_file(
 ) -> Written:
     target = atomic.target(path, force=force)
     data = layout.arrange(model, target, external_data)
-    content = _checked(model, judge, _text if target.suffix == TEXT_SUFFIX else _bytes)
-    outputs = [atomic.Output(target, lambda file: file.write(content))]
+    content = _checked(model, judge)
+    if target.suffix == TEXT_SUFFIX:
+        content = [_text(content)]
+    outputs = [atomic.Output(target, lambda file: file.writelines(content))]
     if data.tensors:
         outputs.append(atomic.Output(data.path, data.write))
     outdated = data_file.outdated(target, plain=bool(data.tensors))
-    return Written(Path(path), tuple(outputs), len(content) + data.size, tuple(outdated))
+    size = sum(map(len, content)) + data.size
+    return Written(Path(path), tuple(outputs), size, tuple(outdated))
 
 
 def require_stdout(external_data: layout.Where) -> None:
@@ -122,30 +125,30 @@ def require_stdout(external_data: layout.Where) -> None:
 def _to_stdout(model: ir.Model, external_data: layout.Where, judge: valid.Judge) -> Written:
     require_stdout(external_data)
     layout.inline(model)
-    content = _checked(model, judge, _bytes)
-    sys.stdout.buffer.write(content)
+    content = _checked(model, judge)
+    sys.stdout.buffer.writelines(content)
     sys.stdout.buffer.flush()
-    return Written(Path(STDOUT), (), len(content))
+    return Written(Path(STDOUT), (), sum(map(len, content)))
 
 
-def _checked(
-    model: ir.Model, judge: valid.Judge, written: Callable[[onnx.ModelProto], bytes]
-) -> bytes:
-    message = [ir.serde.serialize_model(model)]
-    content = written(message[0])
-    judge.check(message.pop())  # the last reference: the checker takes as much memory again
-    return content
-
-
-def _bytes(proto: onnx.ModelProto) -> bytes:
+def _checked(model: ir.Model, judge: valid.Judge) -> list[bytes]:
+    """The bytes of a model, in pieces, if it is valid."""
+    written, weightless = pieces.Message(), valid.Parts()
     try:
-        content: bytes = proto.SerializeToString(deterministic=True)
-    except ValueError as error:
+        for part in pieces.graph_parts(model):
+            copy = onnx.GraphProto()
+            copy.CopyFrom(part)
+            written.add(part)
+            weightless.add(copy)
+        last = pieces.around(model)
+        content = pieces.model_pieces(written, onnx.ModelProto.FromString(last.SerializeToString()))
+    except pieces.TooLarge as error:
         raise UsageError(
             f"the model is too large for one protobuf ({error}); use --external-data auto"
         ) from error
+    judge.check(weightless, last)
     return content
 
 
-def _text(proto: onnx.ModelProto) -> bytes:
-    return onnx.printer.to_text(proto).encode()
+def _text(content: list[bytes]) -> bytes:
+    return onnx.printer.to_text(onnx.ModelProto.FromString(b"".join(content))).encode()

@@ -1,13 +1,15 @@
 """What is about to be written must be a valid model: for ONNX's checker, and for onnxruntime.
 
 Weights are left out of what is checked: they count as inputs.  So do scales of Resize such as 0.7,
-by which ONNX's checker makes 6 of 10 and every runtime 7.  A file that is refused for what its
-source is refused for as well has no defect of ours.
+by which ONNX's checker makes 6 of 10 and every runtime 7.  What is noted on nodes is left out as
+well, which nobody checks.  A file that is refused for what its source is refused for as well has no
+defect of ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +20,7 @@ import onnx
 
 from gradtool.errors import InvalidResult, ModelError
 from gradtool.io import read, walk
+from gradtool.io.pieces import Message, model_pieces
 from gradtool.io.stock import Answer, Session, is_installed
 from gradtool.operators.resize import fraction
 
@@ -40,14 +43,44 @@ class _Weightless:
 
     @classmethod
     def of(cls, proto: onnx.ModelProto) -> Self:
-        leave_out_weights(proto)
-        leave_out_scales(proto)
-        return cls(proto.SerializeToString(), len(proto.graph.node))
+        parts = Parts()
+        parts.add(proto.graph)
+        return cls(parts.message(proto), parts.nodes)
 
     @property
     def patience(self) -> float:
         """Seconds that loading it may take."""
         return TIME + TIME_PER_NODE * self.nodes
+
+
+class Parts:
+    """A model to check that comes in parts, of which nothing is left but what is checked."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+        self._graph = Message()
+        self._given: set[str] = set()
+        self._resizes = False
+
+    def add(self, part: onnx.GraphProto) -> None:
+        """Append a part, the inputs of the graph before its weights; it is empty then."""
+        self.nodes += len(part.node)
+        self._given |= {value.name for value in part.input}
+        self._given |= leave_out_weights(part, self._given)
+        for node in walk.nodes(part.node):
+            node.ClearField("metadata_props")
+            self._resizes |= node.op_type == "Resize"
+        self._graph.add(part)
+
+    def message(self, last: onnx.ModelProto) -> bytes:
+        """The bytes of the model with these parts and a last one; that is empty then."""
+        found = b"".join(model_pieces(self._graph, last))
+        if not self._resizes:
+            return found
+        proto = onnx.ModelProto.FromString(found)
+        leave_out_scales(proto)
+        content: bytes = proto.SerializeToString()
+        return content
 
 
 class Judge:
@@ -68,14 +101,13 @@ class Judge:
         if self._session is not None:
             self._session.close()
 
-    def check(self, proto: onnx.ModelProto) -> None:
-        """Check a message, whose weights are lost by it.
+    def check(self, parts: Parts, last: onnx.ModelProto) -> None:
+        """Check a model that is in parts.
 
         Raises:
             InvalidResult: naming the node.
         """
-        graph = _Weightless.of(proto)
-        del proto  # the checker takes twice as much memory
+        graph = _Weightless(parts.message(last), parts.nodes)
         reason = _refusal(graph)
         if reason and not self._source_is(_is_refused):
             raise InvalidResult("ONNX's checker", reason)
@@ -134,23 +166,23 @@ def _is_refused_plainly(graph: _Weightless) -> bool:
     return answer is not None and not answer.loads
 
 
-def leave_out_weights(proto: onnx.ModelProto) -> None:
-    """Make inputs of all large tensors, those of subgraphs included, and of those elsewhere."""
-    top = proto.graph
-    given = {value.name for value in top.input}
+def leave_out_weights(top: onnx.GraphProto, given: AbstractSet[str]) -> set[str]:
+    """Make inputs of all large tensors, those of subgraphs included, and of those elsewhere.
+
+    Returns their names; what is `given` is an input already.
+    """
+    made: dict[str, onnx.ValueInfoProto] = {}
     for graph in list(walk.graphs(top)):
         heavy = [tensor for tensor in graph.initializer if _is_heavy(tensor)]
         if not heavy:
             continue
         kept = [tensor for tensor in graph.initializer if not _is_heavy(tensor)]
-        made = [
-            onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims)
-            for t in heavy
-            if t.name not in given
-        ]
+        for t in heavy:
+            made[t.name] = onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims)
         del graph.initializer[:]
         graph.initializer.extend(kept)
-        top.input.extend(made)
+    top.input.extend(value for name, value in made.items() if name not in given)
+    return set(made)
 
 
 def leave_out_scales(proto: onnx.ModelProto) -> None:

@@ -135,35 +135,40 @@ def choice_bytes(node: ir.Node, choice: Choice, sizes: Sizes) -> int | None:
     return None if elements is None else elements * choice.bytes
 
 
-def open_choices(model: ir.Model, nodes: Iterable[ir.Node]) -> dict[ir.Node, str]:
+def open_choices(
+    model: ir.Model, nodes: Iterable[ir.Node]
+) -> tuple[dict[ir.Node, str], dict[ir.Value, ir.Value]]:
     """Replace composites by bodies in standard operators.
 
-    Returns, by node of a body, the name of the composite that it was.
+    Returns, by node of a body, the name of the composite that it was, and by result of a composite
+    the value that has its name and its readers now.
     """
     made: dict[ir.Node, str] = {}
+    results: dict[ir.Value, ir.Value] = {}
     opened = list(nodes)
     if not opened:
-        return made
+        return made, results
     op = Builder(model)
     for node in opened:
         start = len(op.emitted)
-        _replace(op, node)
+        results[node.outputs[0]] = _replace(op, node)
         made |= dict.fromkeys(op.emitted[start:], node.name or "")
     drop(opened)
     if not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
         model.graph.opset_imports.pop(DOMAIN, None)
-    return made
+    return made, results
 
 
-def _replace(op: Builder, node: ir.Node) -> None:
+def _replace(op: Builder, node: ir.Node) -> ir.Value:
     choice, (old,) = CHOICES[node.op_type], node.outputs
     body: Callable[..., Any] = choice.body or composites()[node.op_type].body
     source = node.metadata_props.get(SOURCE, "")
     op.near = tuple(v for v in node.inputs if v is not None)
     with op.at(node, stage="backward", source=source, prefix=node.name or ""), op.arithmetic():
-        new = body(op, *node.inputs, **arguments(node))
+        new: ir.Value = body(op, *node.inputs, **arguments(node))
     op.near = ()
     name, old.name = old.name, None
     new.name, new.type = name, old.type
     new.shape = old.shape if old.shape is not None else new.shape
     old.replace_all_uses_with(new, replace_graph_outputs=True)
+    return new

@@ -46,10 +46,10 @@ def lifetimes(program: Program) -> list[Lifetime]:
     last = last_reads(program)
     shared = in_place(program, last)
     members: dict[int, list[int]] = {}
-    for value in range(len(program.values)):
-        if program.values[value].spec is not None and program.values[value].view is None:
+    for value, datum in enumerate(program.values):
+        if datum.spec is not None and datum.view is None:
             members.setdefault(_owner(shared, value), []).append(value)
-    born = {v: i for i, step in enumerate(program.steps) for v in step.writes}
+    born = {v: i for i, step in enumerate(program.steps) for v in step.outputs}
     end = max(len(program.steps) - 1, 0)
     tenants = Tenants(program)
     found = []
@@ -114,8 +114,9 @@ def last_reads(program: Program) -> dict[int, int]:
     """The last step at which the storage of each root value is still needed."""
     last: dict[int, int] = {}
     for index, step in enumerate(program.steps):
-        for value in (*step.writes, *step.reads):
-            last[program.storage(value)] = index
+        for value in (*step.outputs, *step.inputs):
+            if value is not None:
+                last[program.storage(value)] = index
     for value in program.outputs:
         last[program.storage(value)] = max(len(program.steps) - 1, 0)
     return last
@@ -126,7 +127,7 @@ def in_place(program: Program, last: dict[int, int]) -> dict[int, int]:
     shared = {v: d.alias for v, d in enumerate(program.values) if d.alias is not None}
     results = {program.storage(v) for v in program.outputs}
     for index, step in enumerate(program.steps):
-        for root in donors(program, step, results):
+        for root in donors(program, step, results) if step.may_inplace else ():
             if last[root] == index:
                 shared[next(step.writes)] = root
                 break

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -117,11 +118,18 @@ class Program:
 
     def storage(self, value: int) -> int:
         """The value whose storage `value` lies in: itself unless it is a view."""
-        view = self.values[value].view
-        while view is not None:
-            value = view.base
-            view = self.values[value].view
-        return value
+        return self._roots[value]
+
+    @cached_property
+    def _roots(self) -> list[int]:
+        """By value, the one whose storage it lies in."""
+        roots: list[int] = []
+        for value, datum in enumerate(self.values):
+            root, view = value, datum.view
+            while view is not None:
+                root, view = view.base, self.values[view.base].view
+            roots.append(root)
+        return roots
 
     def is_dynamic(self, step: Step) -> bool:
         """Whether a step reads or writes a value whose shape depends on data."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 
-from gradtool import costs, io
+from gradtool import io
 from gradtool import kernels as registry
 from gradtool.errors import OpenSizes, UsageError
 from gradtool.functions.calls import expand
@@ -25,13 +25,13 @@ from gradtool.graph.families import full_name
 from gradtool.graph.metadata import GRADIENTS, LOSS, SOURCE, STAGE, STATE
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_used
-from gradtool.graph.prune import inner_nodes
-from gradtool.graph.randomness import may_draw
+from gradtool.graph.randomness import draws
 from gradtool.graph.reads import free
 from gradtool.graph.specs import Spec, contiguous, least_of, spec_of
 from gradtool.kernels import Kernel
 from gradtool.passes.update_order import changing
 from gradtool.program import Kind, Program, Step, Value, View
+from gradtool.program.declarations import Call, Declarations
 from gradtool.program.declared import operand
 from gradtool.program.kinds import Kinds
 from gradtool.program.modules import Modules
@@ -54,10 +54,12 @@ def flatten(
     open_sizes = io.symbols(model)
     if open_sizes:
         raise OpenSizes(open_sizes)
-    if any(n.domain == DOMAIN and not _has_kernel(n.op_type) for n in walk.nodes(model.graph)):
+    counts = _operators(model)
+    if any(domain == DOMAIN and not _has_kernel(op) for domain, op in counts):
         model = model.clone()
         expand(model, _has_kernel)
-    _require_kernels(model)
+        counts = _operators(model)
+    _require_kernels(model, counts)
     gradients = json.loads(model.metadata_props.get(GRADIENTS, "{}"))
     state = json.loads(model.metadata_props.get(STATE, "{}"))
     loss = model.metadata_props.get(LOSS)
@@ -70,10 +72,14 @@ def _has_kernel(composite: str) -> bool:
     return registry.find(DOMAIN, composite, 1) is not None
 
 
-def _require_kernels(model: ir.Model) -> None:
+def _operators(model: ir.Model) -> Counter[tuple[str, str]]:
+    """How many nodes there are of each operator, by domain and name."""
+    return Counter((node.domain, node.op_type) for node in walk.nodes(model.graph))
+
+
+def _require_kernels(model: ir.Model, counts: Mapping[tuple[str, str], int]) -> None:
     """Raise UsageError naming all operators without a kernel."""
     missing: dict[str, int] = {}
-    counts = Counter((n.domain, n.op_type) for n in walk.nodes(model.graph))
     for (domain, op), count in counts.items():
         version = model.graph.opset_imports.get(domain, 1)
         if op != "Constant" and registry.find(domain, op, version) is None:
@@ -86,6 +92,36 @@ def _require_kernels(model: ir.Model) -> None:
 
 # The program of a branch that is never taken.
 NOTHING = Program((), (), (), (), MappingProxyType({}))
+_NO_ATTRIBUTES: Mapping[str, Any] = MappingProxyType({})
+
+
+class _Operator(NamedTuple):
+    """What there is to know of an operator in a model: its full name, its opset, its kernel."""
+
+    name: str
+    version: int
+    kernel: Kernel | None
+
+
+class _Operators:
+    """The operators of a model, each looked up once."""
+
+    def __init__(self, versions: Mapping[str, int]) -> None:
+        self._versions = versions
+        self._known: dict[tuple[str, str], _Operator] = {}
+
+    def of(self, node: ir.Node) -> _Operator:
+        """The operator of a node."""
+        domain, op = key = node.domain, node.op_type
+        if key not in self._known:
+            version = self._versions.get(domain, 1)
+            found = registry.find(domain, op, version)
+            self._known[key] = _Operator(full_name(domain, op), version, found)
+        return self._known[key]
+
+    def kernel(self, node: ir.Node) -> Kernel | None:
+        """The kernel of a node."""
+        return self.of(node).kernel
 
 
 class _Flat:
@@ -103,13 +139,16 @@ class _Flat:
     ) -> None:
         self.model = model
         self.graph = graph
-        self.views = Views(graph, self._kernel) if views else None
+        self.operators = _Operators(model.graph.opset_imports)
+        self.views = Views(graph, self.operators.kernel) if views else None
         moving = changing(graph, state) if state else frozenset[ir.Value]()
-        self.kinds = Kinds(self._kernel, gradients, trained, moving)
+        self.kinds = Kinds(self.operators.kernel, gradients, trained, moving)
         self.modules = Modules(graph)
         self.values: list[Value] = []
         self.numbers: dict[ir.Value, int] = {}
         self.specs: dict[ir.Value, Spec | None] = {}
+        self.alike: dict[Hashable, Spec | None] = {}
+        self.declarations = Declarations()
         self.constants: dict[int, np.ndarray[Any, Any]] = {}
         self.steps: list[Step] = []
 
@@ -126,8 +165,7 @@ class _Flat:
                 self._number(value, "input")
         inputs = tuple(range(len(self.values)))
         self._initializers()
-        for node in self.graph:
-            self._node(node)
+        self._nodes()
         names = {d.name: i for i, d in enumerate(self.values)}
         later = {names[k]: names[v] for k, v in state.items() if k in names and v in names}
         program = Program(
@@ -157,8 +195,7 @@ class _Flat:
         inputs = tuple(range(len(inner.values)))
         for value in (*constants, *graph.initializers.values()):
             inner._constant(value, inner.kinds.of_constant(value))
-        for node in graph:
-            inner._node(node)
+        inner._nodes()
         program = Program(
             values=tuple(inner.values),
             steps=tuple(inner.steps),
@@ -179,8 +216,13 @@ class _Flat:
         return index
 
     def _spec(self, value: ir.Value) -> Spec | None:
+        """The spec of a value: one object for all that are equal."""
         if value not in self.specs:
-            self.specs[value] = spec_of(value)
+            shape, kind = value.shape, value.type
+            alike = None if shape is None else shape.dims, type(kind), value.dtype
+            if alike not in self.alike:
+                self.alike[alike] = spec_of(value)
+            self.specs[value] = self.alike[alike]
         return self.specs[value]
 
     def _initializers(self) -> None:
@@ -196,15 +238,14 @@ class _Flat:
             assert value.const_value is not None  # noqa: S101 - an initializer or folded value
             self.constants[index] = io.array(value.const_value)
 
-    def _kernel(self, node: ir.Node) -> Kernel | None:
-        version = self.model.graph.opset_imports.get(node.domain, 1)
-        return registry.find(node.domain, node.op_type, version)
-
     # --------------------------------------------------------------------- nodes
 
-    def _node(self, node: ir.Node) -> None:
-        with blamed(lambda: label(node), "planning"):
-            self._planned(node)
+    def _nodes(self) -> None:
+        """Plan the nodes of the graph, in its order."""
+        node: ir.Node | None = None
+        with blamed(lambda: label(node) if node is not None else "", "planning"):
+            for node in self.graph:
+                self._planned(node)
 
     def _planned(self, node: ir.Node) -> None:
         wanted = [v for v in node.outputs if is_used(v)]
@@ -214,18 +255,11 @@ class _Flat:
             for value in filter(self.kinds.is_read, wanted):
                 self._constant(value, self.kinds.of_constant(value))
             return
-        found = self._kernel(node)
+        name, version, found = self.operators.of(node)
         if found is None:
-            raise UsageError(f"no kernel to run {full_name(node.domain, node.op_type)}")
-        values = list(node.inputs)
-        attributes = arguments(node)
-        for name, attr in sorted(node.attributes.items()):
-            if name == left(node):
-                attributes[name] = NOTHING
-            elif attr.type == ir.AttributeType.GRAPH:
-                attributes[name], captured = self.subprogram(attr.as_graph())
-                values += captured
-        inputs = tuple(None if v is None else self.numbers[v] for v in values)
+            raise UsageError(f"no kernel to run {name}")
+        attributes, captured = self._arguments(node) if node.attributes.data else ({}, [])
+        inputs = tuple([None if v is None else self.numbers[v] for v in (*node.inputs, *captured)])
         specs = [
             operand(self.values, self.constants, i, on_host=slot in found.host)
             for slot, i in enumerate(inputs)
@@ -235,30 +269,46 @@ class _Flat:
         if self._as_views(node, found, specs, wanted, attributes):
             return
         outputs = tuple(
-            self._number(v, self.kinds.of_result(v)) if v in wanted else None for v in node.outputs
+            [
+                self._number(v, self.kinds.of_result(v)) if v in wanted else None
+                for v in node.outputs
+            ]
         )
         dynamic = any(self.values[v].spec is None for v in (*inputs, *outputs) if v is not None)
-        kind = node.domain, node.op_type
-        version = self.model.graph.opset_imports.get(node.domain, 1)
+        declared = self.declarations.of(
+            Call(found, version, specs, out, whole, attributes, dynamic)
+        )
+        metadata = node.metadata_props
         self.steps.append(
             Step(
                 name=node.name or "",
-                op=full_name(node.domain, node.op_type),
+                op=name,
                 inputs=inputs,
                 outputs=outputs,
-                attributes=MappingProxyType(attributes),
-                stage=node.metadata_props.get(STAGE, "forward"),  # type: ignore[arg-type]
-                source=node.metadata_props.get(SOURCE, ""),
-                workspace=() if dynamic else found.workspace(specs, out, attributes),
-                scratch_bytes=0 if dynamic else found.scratch_bytes(specs, whole, attributes),
+                attributes=MappingProxyType(attributes) if attributes else _NO_ATTRIBUTES,
+                stage=metadata.get(STAGE, "forward"),  # type: ignore[arg-type]
+                source=metadata.get(SOURCE, ""),
+                workspace=declared.workspace,
+                scratch_bytes=declared.scratch_bytes,
                 may_inplace=found.may_inplace,
                 version=version,
-                flops=None if dynamic else costs.flops(*kind, version, specs, out, attributes),
+                flops=declared.flops,
                 module=self.modules.of(node),
-                moved=costs.moved(specs, out, op=full_name(*kind), attributes=attributes),
-                recomputable=not dynamic and not any(map(may_draw, (node, *inner_nodes(node)))),
+                moved=declared.moved,
+                recomputable=not dynamic and not draws(node),
             )
         )
+
+    def _arguments(self, node: ir.Node) -> tuple[dict[str, Any], list[ir.Value]]:
+        """The attributes of a node, bodies as programs, and the values that these capture."""
+        attributes, captured = arguments(node), list[ir.Value]()
+        for name, attr in sorted(node.attributes.items()):
+            if name == left(node):
+                attributes[name] = NOTHING
+            elif attr.type == ir.AttributeType.GRAPH:
+                attributes[name], more = self.subprogram(attr.as_graph())
+                captured += more
+        return attributes, captured
 
     def _as_views(
         self,

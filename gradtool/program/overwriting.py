@@ -19,6 +19,8 @@ def overwriting(program: Program) -> Program:
     They may where type and shape are the same and every step that reads the old value runs before
     the one that writes the new one, or is that step and its kernel works in place.
     """
+    if not program.state:
+        return program
     readers = _readers(program)
     writer = {v: i for i, step in enumerate(program.steps) for v in step.writes}
     returned = {program.storage(v) for v in program.outputs}

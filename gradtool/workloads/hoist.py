@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from gradtool.graph.metadata import HOISTED, STAGE
-from gradtool.graph.prune import inner_nodes
-from gradtool.graph.randomness import may_draw
+from gradtool.graph.randomness import draws
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import cotangents, is_backward, is_hoisted, stage
 from gradtool.passes.layouts import is_layout, storage
@@ -73,7 +72,7 @@ def _free(
         stays = stage(node) != "backward" or not may_move(node)
         stays = stays or any(v in bound for v in reads(node))
         stays = stays or any(v.is_graph_output() or sizes.bytes(v) is None for v in node.outputs)
-        if stays or any(map(may_draw, (node, *inner_nodes(node)))):
+        if stays or draws(node):
             bound.update(node.outputs)
         else:
             found[node] = None
@@ -201,12 +200,17 @@ def move(model: ir.Model, nodes: Iterable[ir.Node]) -> None:
         node.metadata_props.update({STAGE: "forward", HOISTED: "1"})
 
 
+def unmark(node: ir.Node) -> None:
+    """Make a node that was moved one of backward again; it stays where it is."""
+    del node.metadata_props[HOISTED]
+    node.metadata_props[STAGE] = "backward"
+
+
 def move_back(model: ir.Model) -> None:
     """Put the nodes that were moved back to backward, each right before its first reader there."""
     graph = model.graph
     for node in reversed([n for n in graph if is_hoisted(n)]):
-        del node.metadata_props[HOISTED]
-        node.metadata_props[STAGE] = "backward"
+        unmark(node)
         graph.remove(node)
         graph.insert_before(_first_reader(graph, node), node)
 

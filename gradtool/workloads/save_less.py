@@ -6,7 +6,7 @@ the sizes of the model or, where these are open, at those assumed: what would ra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,6 @@ from gradtool.errors import GradtoolError
 from gradtool.graph.reads import reads
 from gradtool.io import symbols
 from gradtool.passes.layouts import storage
-from gradtool.passes.masks import open_choices
 from gradtool.passes.redirect_shape_reads import asks_sizes, redirect_shape_reads
 from gradtool.passes.residuals import ASSUMED, Sizes, is_forward_result
 from gradtool.planning.liveness import lifetimes
@@ -24,7 +23,8 @@ from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.packing import load_profile
 from gradtool.planning.plan import Plan
 from gradtool.program import Program
-from gradtool.workloads.hoist import Decision, decide, move
+from gradtool.workloads.draft import Draft
+from gradtool.workloads.hoist import Decision, decide
 
 ROUNDS = 8
 
@@ -49,8 +49,8 @@ def save_less(
     hoisting: bool = True,
     any_peak: bool = False,
     dims: Mapping[str, int] | None = None,
-) -> ir.Model:
-    """A model whose backward keeps the fewest bytes of forward; the one given if it is that.
+) -> bool:
+    """Let the backward of a model keep the fewest bytes of forward; whether that changed anything.
 
     With `masks` gradients that only choose by a forward value keep the choice, with `hoisting`
     every other node that needs no gradient may move; with `any_peak` what crosses is all that
@@ -59,25 +59,30 @@ def save_less(
     """
     dims = dict.fromkeys(symbols(model), ASSUMED) | dict(dims or {})
     sizes = Sizes(dims)
-    if hoisting:
-        redirect_shape_reads(model)
+    redirected = bool(hoisting and redirect_shape_reads(model))
     scale: Scale | None = None
     barred: frozenset[str] = frozenset()
+
+    def may_move(node: ir.Node) -> bool:
+        return node.name not in barred and (hoisting or (masks and _makes_truth(node)))
+
+    def may_open(node: ir.Node) -> bool:
+        return masks and node.name not in barred
+
     for _ in range(ROUNDS):
-        changed, groups, idle = _rewritten(model, sizes, barred, masks=masks, hoisting=hoisting)
-        if idle:
-            barred |= idle
-            continue
-        if not groups:
+        first = decide(model, sizes, may_move=may_move, may_open=may_open)
+        if not first:
             break
-        if any_peak or all(group.is_of_sizes for group in groups):
-            return changed
-        scale = scale or Scale(model, dims)
-        after = scale.heavier(changed)
-        if after is None:
-            return changed
-        barred |= _at_the_peak(after, groups)
-    return model
+        weighed = not any_peak and (bool(first.opened) or not all(map(asks_sizes, first.moved)))
+        scale = scale or (Scale(model, dims) if weighed else None)
+        draft = Draft(model, first.opened)
+        groups, idle = _move(model, draft, first, sizes, may_move)
+        after = scale.heavier(model) if scale and weighed and not idle else None
+        if not idle and after is None:
+            return True
+        barred |= idle if after is None else _at_the_peak(after, groups)
+        draft.restore()
+    return redirected
 
 
 class Scale:
@@ -126,62 +131,58 @@ def _program(model: ir.Model, dims: Mapping[str, int]) -> Program | None:
         return None
 
 
-def _rewritten(
-    model: ir.Model, sizes: Sizes, barred: frozenset[str], *, masks: bool, hoisting: bool
-) -> tuple[ir.Model, list[Group], frozenset[str]]:
-    """A copy of a model with all moves but those of nodes that are barred, and the moves.
+def _move(
+    model: ir.Model,
+    draft: Draft,
+    first: Decision,
+    sizes: Sizes,
+    may_move: Callable[[ir.Node], bool],
+) -> tuple[list[Group], frozenset[str]]:
+    """Compute in forward what is decided on, of opened composites what is decided on now.
 
-    What comes last are the names of composites that were opened for nothing.
+    Returns the moves, and the names of composites that were opened for nothing: then none is made.
     """
-
-    def may_move(node: ir.Node) -> bool:
-        return node.name not in barred and (hoisting or (masks and _makes_truth(node)))
-
-    def may_open(node: ir.Node) -> bool:
-        return masks and node.name not in barred
-
-    first = decide(model, sizes, may_move=may_move, may_open=may_open)
-    if not first:
-        return model, [], frozenset()
-    changed = model.clone()
-    nodes = {node.name: node for node in changed.graph}
-    bodies = open_choices(changed, [nodes[node.name] for node in first.opened])
-    chosen = Decision(tuple(nodes[node.name] for node in first.moved), ())
+    bodies, moved = draft.bodies, first.moved
     if bodies:
-        chosen = decide(
-            changed,
+        moved = decide(
+            model,
             sizes,
             may_move=lambda node: node in bodies or may_move(node),
             may_open=lambda _: False,
-        )
-    used = {bodies[node] for node in chosen.moved if node in bodies}
+        ).moved
+    used = {bodies[node] for node in moved if node in bodies}
     idle = frozenset(node.name or "" for node in first.opened) - used
-    groups = _groups(changed, chosen, bodies)
-    move(changed, chosen.moved)
-    return changed, groups, idle
+    if idle:
+        return [], idle
+    groups = _groups(model, moved, bodies)
+    draft.move(moved)
+    return groups, idle
 
 
 def _makes_truth(node: ir.Node) -> bool:
     return all(v.dtype == ir.DataType.BOOL for v in node.outputs)
 
 
-def _groups(model: ir.Model, chosen: Decision, bodies: Mapping[ir.Node, str]) -> list[Group]:
+def _groups(
+    model: ir.Model, moved: Sequence[ir.Node], bodies: Mapping[ir.Node, str]
+) -> list[Group]:
     """The moves, those together that touch a value of forward or of each other."""
     leaders: dict[object, object] = {}
+    moves = set(moved)
 
     def leader(item: object) -> object:
         while leaders.setdefault(item, item) != item:
             item = leaders[item]
         return item
 
-    for node in chosen.moved:
+    for node in moved:
         touched = [storage(model, v) for v in reads(node)]
-        touched = [v for v in touched if is_forward_result(v) or v.producer() in chosen.moved]
+        touched = [v for v in touched if is_forward_result(v) or v.producer() in moves]
         name = bodies.get(node, node.name)
         for item in (*touched, *node.outputs):
             leaders[leader(item)] = leader(name)
     members: dict[object, list[ir.Node]] = {}
-    for node in (*chosen.moved, *(n for n in bodies if n not in chosen.moved)):
+    for node in (*moved, *(n for n in bodies if n not in moves)):
         members.setdefault(leader(bodies.get(node, node.name)), []).append(node)
     return [_group(nodes, bodies) for nodes in members.values()]
 

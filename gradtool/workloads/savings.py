@@ -52,8 +52,9 @@ def savings(
         NotDifferentiable: a forward model has no gradient.
     """
     plain = _plain(_bound(model, dims or {}), options)
-    masked = save_less(plain.clone(), hoisting=False)
-    least = save_less(plain.clone())
+    masked, least = plain.clone(), plain.clone()
+    save_less(masked, hoisting=False)
+    save_less(least)
     return (
         _row("plain", plain, plain),
         _row("masks", masked, plain),

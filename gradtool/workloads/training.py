@@ -156,7 +156,7 @@ def training_graph(
     _clear(model)
     if save_less:
         narrow_places(model, op)
-        model = saving_less(model)
+        saving_less(model)
     take_state(model)
     model.meta.update(meta)
     model.meta[INNER] = {v.name: dy.name for v, dy in made.inner.items()}

@@ -54,9 +54,10 @@ def test_weights_are_left_out_of_what_is_checked():
         [branch], "g", [helper.make_tensor_value_info("c", TensorProto.BOOL, [])], []
     )
     proto = helper.make_model(graph)
-    valid.leave_out_weights(proto)
+    names = valid.leave_out_weights(proto.graph, {"c"})
 
-    assert {value.name for value in proto.graph.input} == {"c", "w"}
+    assert names == {"w"}
+    assert [value.name for value in proto.graph.input] == ["c", "w"]
     assert proto.ByteSize() < 1000
 
 
@@ -178,3 +179,30 @@ def test_what_is_no_defect_of_the_result_is_said(write, tmp_path, monkeypatch, p
 
     assert said in heard[0]
     assert (tmp_path / "out.onnx").exists()
+
+
+def test_what_is_checked_in_parts_is_what_is_checked_at_once():
+    """Weights of subgraphs, too; what is noted on nodes is not checked."""
+    heavy = onnx.numpy_helper.from_array(np.zeros((64, 64), np.float32), "w")
+    given, made = (helper.make_tensor_value_info(n, 1, [64, 64]) for n in "wy")
+    inner = helper.make_graph([], "then", [], [given], [heavy])
+    branch = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
+    plain = helper.make_node("Neg", ["y"], ["z"])
+    for node in (branch, plain):
+        node.metadata_props.add(key="gradtool.stage", value="forward")
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    parts = valid.Parts()
+    for part in (
+        helper.make_graph([], "g", [condition], []),
+        helper.make_graph([branch], "g", [], [], value_info=[made]),
+        helper.make_graph([plain], "g", [], []),
+    ):
+        parts.add(part)
+        assert not part.ByteSize()
+    last = helper.make_model(helper.make_graph([], "g", [], []))
+    found = onnx.ModelProto.FromString(parts.message(last))
+
+    assert parts.nodes == 2
+    assert [value.name for value in found.graph.input] == ["c", "w"]
+    assert [node.op_type for node in found.graph.node] == ["If", "Neg"]
+    assert not any(node.metadata_props for node in found.graph.node)

@@ -8,51 +8,17 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 import pytest
+from choices import SOURCES, forward
 from graphs import floats, lines, parse
+from staged import saved_less
 
 import gradtool as gt
-from gradtool import shapes
 from gradtool.graph.composites import composites
 from gradtool.graph.stages import is_hoisted
 from gradtool.passes.masks import CHOICES, choice_bytes, choice_of
 from gradtool.passes.residuals import Sizes, residuals
-from gradtool.workloads.save_less import save_less
 
-# By composite: a forward graph whose gradient calls it, and reads nothing else of `h`.
-SOURCES = {
-    "AbsGrad": "y = Abs (h)",
-    "ClipGrad": "y = Clip (h, low, high)",
-    "GlobalMaxPoolGrad": "y = GlobalMaxPool (h)",
-    "HardSigmoidGrad": "y = HardSigmoid <alpha = 0.3> (h)",
-    "LeakyReluGrad": "y = LeakyRelu <alpha = -0.3> (h)",
-    "MaxGrad": "y = Max (h, zero)",
-    "MinGrad": "y = Min (h, zero)",
-    "PReluGrad": "y = PRelu (h, slope)",
-    "ReduceExtremeGrad": "y = ReduceMax (h, axes)",
-    "ReluGrad": "y = Relu (h)",
-}
 SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 1.0, -1.0, 3.0, -3.0]
-
-
-CONSTANTS = {
-    "low": np.array(-1.0), "high": np.array(1.0), "zero": np.array(0.0), "slope": np.array([0.3]),
-    "axes": np.array([2, 3]),
-}  # fmt: skip
-
-
-def forward(name: str, dtype: str = "float") -> ir.Model:
-    """`h = x + w`, then the operator; another one hides its result from the graph's outputs."""
-    names = [n for n in CONSTANTS if n in SOURCES[name]]
-    kinds = [f"int64[2] {n}" if n == "axes" else f"{dtype}[K] {n}" for n in names]
-    formal = ", ".join([f"{dtype}[N, 3, 6, 9] x", f"{dtype}[9] w", *kinds])
-    model = parse(f"g ({formal}) => (z) {{ h = Add (x, w) {SOURCES[name]} z = Neg (y) }}")
-    for value in [v for v in model.graph.inputs if v.name in names]:
-        array = CONSTANTS[value.name].astype(value.dtype.numpy())
-        model.graph.inputs.remove(value)
-        value.const_value, value.shape = ir.Tensor(array, name=value.name), ir.Shape(array.shape)
-        model.graph.register_initializer(value)
-    shapes.infer(model)
-    return model
 
 
 def special(*shape: int, seed: int, dtype: type = np.float32) -> np.ndarray:
@@ -67,7 +33,7 @@ def both(model: ir.Model, **options) -> tuple[gt.TrainingGraph, gt.TrainingGraph
     """The training graph as rules make it, and with less saved, whatever its peak."""
     options = {"head_grads": True, "input_grad": ["x"], "wrt": [], **options}
     plain = gt.grad(model, save_less=False, **options)
-    return plain, replace(plain, model=save_less(plain.model, any_peak=True))
+    return plain, replace(plain, model=saved_less(plain.model, any_peak=True))
 
 
 def calls(training: gt.TrainingGraph, name: str) -> list[ir.Node]:
@@ -155,7 +121,7 @@ def test_a_gradient_like_that_of_relu_compares_with_zero():
     before, _ = both(parse(text, "w"))
     (node,) = calls(before, "ReluGrad")
     node.replace_input_with(0, before.model.graph.node("Mul").outputs[0])
-    after = replace(before, model=save_less(before.model, any_peak=True))
+    after = replace(before, model=saved_less(before.model, any_peak=True))
     feeds = {"x": special(3, 4, seed=1), "y_grad": special(3, 4, seed=2)}
     expected = gt.run(before, feeds).gradients
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 from graphs import parse
-from staged import FORWARD, hoisted, staged
+from staged import FORWARD, hoisted, saved_less, staged
 
 import gradtool as gt
 from gradtool.graph.stages import is_backward, is_hoisted
 from gradtool.passes.redirect_shape_reads import redirect_shape_reads
 from gradtool.passes.residuals import residuals
-from gradtool.workloads.save_less import save_less
 
 
 def test_a_size_is_asked_of_a_value_that_is_kept_anyway():
@@ -48,7 +47,7 @@ def test_nothing_lives_longer_to_be_asked(order, asked):
 
     assert redirect_shape_reads(model) == asked
     assert model.graph.node("s").inputs[0].name == ("a" if asked else "b")
-    assert hoisted(save_less(model)) == ([] if asked else ["s"])
+    assert hoisted(saved_less(model)) == ([] if asked else ["s"])
 
 
 def test_part_of_a_shape_is_asked_where_it_lies():

@@ -9,13 +9,12 @@ import pytest
 from graphs import floats, lines, parse
 from hypothesis import given, settings
 from random_graphs import Recipe, assemble, recipes
-from staged import hoisted, staged
+from staged import hoisted, saved_less, staged
 
 import gradtool as gt
 from gradtool.exec.feeds import sizes
 from gradtool.passes.residuals import residuals
 from gradtool.program.bound import bound
-from gradtool.workloads.save_less import save_less
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "samples").glob("*.onnx"))
 
@@ -76,7 +75,7 @@ def test_what_would_raise_the_peak_stays_as_it_was(shape):
     plain = gt.grad(parse(text), save_less=False, **options)
     after = gt.grad(parse(text), **options)
 
-    assert hoisted(save_less(plain.model, any_peak=True))
+    assert hoisted(saved_less(plain.model, any_peak=True))
     assert lines(after.model) == lines(plain.model)
 
 
@@ -92,9 +91,9 @@ def test_moves_that_raise_the_peak_do_not_hold_back_others():
         n = Greater (p, q) dn = Where (n, g, x) m = Greater (a, b) dx = Where (m, dn, x)
     }}"""
     model = staged(text, "a b c d e f k p q r y")
-    after = save_less(model)
+    after = saved_less(model)
 
-    assert hoisted(save_less(model, any_peak=True)) == ["m", "n"]
+    assert hoisted(saved_less(model, any_peak=True)) == ["m", "n"]
     assert hoisted(after) == ["n"]
     assert gt.plan(after).total <= gt.plan(model).total
 

@@ -14,11 +14,11 @@ def load_profile(
     buffers: Iterable[Lifetime | Buffer | Span], steps: int
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Bytes of some buffers live at each step: of all, a lower bound on the arena."""
-    change = np.zeros(max(steps, 1) + 1, dtype=np.int64)
+    change = [0] * (max(steps, 1) + 1)
     for buffer in buffers:
         change[buffer.first] += buffer.bytes
         change[buffer.last + 1] -= buffer.bytes
-    return np.cumsum(change[:-1])
+    return np.cumsum(np.array(change[:-1], dtype=np.int64))
 
 
 def overlap(buffers: Sequence[Buffer]) -> tuple[Buffer, Buffer] | None:
