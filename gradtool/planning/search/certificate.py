@@ -109,11 +109,11 @@ def _around(work: CostModel, peak: int, effort: float) -> list[int]:
 def _room(work: CostModel, variables: float) -> int:
     """Instants of which an integer programme has no more than some variables."""
     steps, roots = len(work.reads), len(work.maker)
-    return max((int(variables) - steps) // (2 * steps + roots), 0)
+    return max((int(variables) - steps) // (2 * (steps + roots)), 0)
 
 
-def _merged(found: list[Instant], kept: list[dict[int, float]]) -> Drops:
+def _merged(found: list[Instant], kept: list[frozenset[int]]) -> Drops:
     drops: dict[int, frozenset[int]] = {}
-    for instant, values in zip(found, kept, strict=True):
-        drops |= instant.drops(frozenset(r for r, value in values.items() if value > 0.5))
+    for instant, roots in zip(found, kept, strict=True):
+        drops |= instant.drops(roots)
     return drops
