@@ -85,7 +85,7 @@ def pruned(program: Program, schedule: Schedule) -> Schedule:
     The first instance of a step stays if nobody reads any instance of it: it is a result.  The
     first of those that are left keeps the name of the step.
     """
-    keep = _alive(program, schedule.order)
+    keep = alive(program, schedule.order)
     kept = [p for p, alive in enumerate(keep) if alive]
     order = tuple(schedule.order[p] for p in kept)
     first = {step: p for p, step in zip(reversed(kept), reversed(order), strict=True)}
@@ -93,7 +93,8 @@ def pruned(program: Program, schedule: Schedule) -> Schedule:
     return Schedule(order, tuple("" if first[schedule.order[p]] == p else names[p] for p in kept))
 
 
-def _alive(program: Program, order: Sequence[int]) -> list[bool]:
+def alive(program: Program, order: Sequence[int]) -> list[bool]:
+    """Whether each position of an order gives a result or something that is read."""
     reads, live_out = instances(program, order)
     read = {program.storage(v) for s in program.steps for v in s.reads}
     used: set[int] = set()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gradtool.planning.schedule import alive
 from gradtool.planning.search.stages import Relaxed, Stages
 
 
@@ -19,8 +20,14 @@ class Staged(NamedTuple):
 
 
 def staged(programme: Stages, solved: Relaxed) -> Staged:
-    """The schedule of a solution; steps that the programme leaves out run as early as they can."""
-    return _Run(programme, solved).staged
+    """The schedule of a solution; steps that the programme leaves out run as early as they can.
+
+    What nobody would read is left out.
+    """
+    work, found = programme.work, _Run(programme, solved).staged
+    is_alive = alive(work.program, [work.order[place] for place in found.places])
+    kept = [entry for entry, stays in enumerate(is_alive) if stays]
+    return Staged([found.places[e] for e in kept], [found.stages[e] for e in kept])
 
 
 class _Run:
