@@ -14,14 +14,18 @@ Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 Terms: TypeAlias = Iterable[tuple[int, float]]
 _SCALE = 1e4  # the objective of one step, so that the solver's tolerances are small beside it
 _DUAL_TOLERANCE = 1e-7  # by which HiGHS lets a reduced cost be wrong
-_INFEASIBLE = 2
+_OPTIMAL, _INFEASIBLE = 0, 2  # what scipy says of the end
 
 
 class Solved(NamedTuple):
-    """A lower bound of the objective, and the columns of the best solution found, if any."""
+    """A lower bound of the objective, and the columns of the best solution found, if any.
+
+    `is_closed` says that the two are as near as was asked for.
+    """
 
     bound: float
     values: Floats | None
+    is_closed: bool
 
 
 class Programme:
@@ -83,4 +87,4 @@ class Programme:
             return None
         least = -np.inf if result.mip_dual_bound is None else result.mip_dual_bound
         least -= _DUAL_TOLERANCE * len(self._costs)
-        return Solved(least / _SCALE * self.total, result.x)
+        return Solved(least / _SCALE * self.total, result.x, result.status == _OPTIMAL)

@@ -2,7 +2,7 @@
 
 Between two instants that follow each other in every order lies a stage.  `run[s, k]` says that step
 s runs in stage k, which instant k ends; `kept[v, k]` that storage v is alive at instant k and read
-later; `held[v, k]` that an instance of it lives from instant k to the next.  Memory is counted at
+later; `held[v, k]` that an instance of it lives from instant k to the next, or is read there.  Memory is counted at
 the instants, and while some steps run between them.  The optimum is never above that of any
 schedule; how it is proven is in docs/bounds.md.
 
@@ -22,7 +22,9 @@ from gradtool.planning.search.programme import Programme
 from gradtool.planning.search.stage_bytes import Touched, at_any, at_first, runs_once
 
 _GAP = 1e-6
+_FEW = 4  # instants up to which `ever` is worth its rows: more of them say nearly as much
 _INSIDE = 3  # steps of a stage during which memory is counted: those that touch most
+_BEHIND = 24  # steps that need a watched one, of which it is asked what they read
 
 Columns: TypeAlias = dict[tuple[int, int], int]
 
@@ -31,17 +33,17 @@ class Relaxed(NamedTuple):
     """A lower bound of the extra work, and what a solution runs and keeps.
 
     `runs` are the steps of each stage, `kept` the storages at each instant; both are empty where no
-    solution was found.
+    solution was found.  `is_closed` says that the solution is as near to the bound as was asked.
     """
 
     bound: float
+    is_closed: bool
     runs: list[frozenset[int]]
     kept: list[frozenset[int]]
 
 
 class Watched(NamedTuple):
-    """A step whose memory is counted in the stage that some instant begins, with what is made
-    before it there and alive until the end of the stage."""
+    """A step whose memory is counted in the stage that some instant begins."""
 
     step: int
     after: int
@@ -66,6 +68,7 @@ class Stages:
         self.programme = Programme(work.total)
         self.roots = _large(work, ignored)
         self._reads = [[r for r in reads if r in self.roots] for reads in work.reads]
+        self._readers: dict[int, list[int]] = {}
         self.steps = self._steps()
         self._once = {s: runs_once(work, s) for s in self.steps}
         self.run: Columns = {}
@@ -87,7 +90,7 @@ class Stages:
 
     def _steps(self) -> list[int]:
         """The steps that make or read large storages, but for what runs wherever another does."""
-        readers: dict[int, list[int]] = {}
+        readers = self._readers
         for step, reads in enumerate(self._reads):
             for r in reads:
                 readers.setdefault(r, []).append(step)
@@ -117,7 +120,7 @@ class Stages:
                     self.kept[r, k] = new(integral=True)
                     if k + 1 < self.count:
                         self.held[r, k] = new()
-            for step in self.steps:
+            for step in self.steps if self.count <= _FEW else ():
                 if not self._is_done(step, k):
                     self._ever[step, k] = new()
 
@@ -133,17 +136,16 @@ class Stages:
 
     # ----------------------------------------------------------------------- rows
 
-    def _there(self, r: int, stage: int) -> list[int]:
-        """The columns one of which has to be 1 if an instance of a storage is read in a stage."""
-        found = [self.run.get((self.work.maker[r], stage)), self.kept.get((r, stage - 1))]
-        return [column for column in found if column is not None]
-
     def _add_sources(self) -> None:
-        """What a stage reads it makes or finds; what it leaves it makes or holds."""
+        """What a stage reads it makes or finds, the step at its end what was held so far; what it
+        leaves it makes or holds."""
         implies = self.programme.implies
         for (step, stage), run in self.run.items():
+            is_end = 0 < stage < self.count and step == self.instants[stage].at
+            found = self.held if is_end else self.kept
             for r in self._reads[step]:
-                implies(run, *self._there(r, stage))
+                made, there = self.run.get((self.work.maker[r], stage)), found.get((r, stage - 1))
+                implies(run, *(column for column in (made, there) if column is not None))
         for (r, k), kept in self.kept.items():
             made, held = self.run.get((self.work.maker[r], k)), self.held.get((r, k - 1))
             implies(kept, *(column for column in (made, held) if column is not None))
@@ -233,31 +235,66 @@ class Stages:
             self._add_bytes(touched, run, held)
 
     def _watch(self, step: int, after: int) -> None:
-        """While a step runs, what its stage makes for it and leaves is alive beside it.
+        """While a step runs for the first time in a stage, what is used behind it is alive.
 
-        That is so unless some of the path from there to the step was kept, or the maker runs twice.
+        That is what the stage has made for it and leaves at its end, and what the stage has found
+        and reads in a step that needs this one.
         """
         places = [instant.at for instant in self.instants]
         stage = places.index(after) + 1 if after in places else 0
         run = self.run.get((step, stage))
         if run is None or not 0 < stage < self.count:
             return
-        programme, work, end = self.programme, self.work, self.instants[stage].at
         alive = {r: self.held.get((r, stage - 1)) for r in self.roots}
-        for r, path in self._paths(step, stage).items():
+        self._leave(step, stage, alive)
+        self._find(step, stage, alive)
+        self._add_bytes(at_any(self.work, step), run, alive)
+
+    def _leave(self, step: int, stage: int, alive: dict[int, int | None]) -> None:
+        """What a step needs and its stage leaves: unless some of the path from there to the step
+        was kept before, or the maker runs twice."""
+        programme, work, end = self.programme, self.work, self.instants[stage].at
+        for r, path in self._needs(step, stage).items():
             left = self.kept.get((r, stage))
-            is_read = r in work.reads[end]
-            if left is None and not is_read:
+            if left is None and r not in work.reads[end]:
                 continue
-            there, again = programme.column(), self._again(work.maker[r], stage)
-            if alive[r] is not None:
-                programme.implies(alive[r], there)
-            known = [self.kept.get((v, stage - 1)) for v in path]
-            missing = [(column, -1) for column in known if column is not None]
-            needs = [(run, 1)] if is_read or left is None else [(run, 1), (left, 1)]
-            programme.row([*needs, (there, -1), (again, -1), *missing], len(needs) - 1)
-            alive[r] = there
-        self._add_bytes(at_any(work, step), run, alive)
+            there, again = self._raised(alive, r), self._again(work.maker[r], stage)
+            asked = [self.run[step, stage]]
+            if left is not None and r not in work.reads[end]:
+                asked.append(left)
+            unless = [there, again, *self._found(path, stage)]
+            terms = [*((column, 1) for column in asked), *((column, -1) for column in unless)]
+            programme.row(terms, len(asked) - 1)
+
+    def _find(self, step: int, stage: int, alive: dict[int, int | None]) -> None:
+        """What steps that need this one read: unless the stage makes it, or some of the path from
+        the step to them was kept before."""
+        work = self.work
+        known = {*work.reads[step], *work.writes[step]}
+        for other, path in self._needed_by(step, stage).items():
+            for r in self._reads[other]:
+                kept = self.kept.get((r, stage - 1))
+                if r in path or r in known or kept is None:
+                    continue
+                made = self.run.get((work.maker[r], stage))
+                unless = [*self._found(path, stage), *([] if made is None else [made])]
+                there = self._raised(alive, r)
+                self.programme.row(
+                    [(self.run[other, stage], 1), (there, -1), *((c, -1) for c in unless)]
+                )
+
+    def _raised(self, alive: dict[int, int | None], r: int) -> int:
+        """A column that says that a storage is alive, if it is held or for another reason."""
+        held, there = alive[r], self.programme.column()
+        if held is not None:
+            self.programme.implies(held, there)
+        alive[r] = there
+        return there
+
+    def _found(self, path: list[int], stage: int) -> list[int]:
+        """The columns that say that a stage finds some of these storages."""
+        found = [self.kept.get((r, stage - 1)) for r in path]
+        return [column for column in found if column is not None]
 
     def _again(self, step: int, stage: int) -> int:
         """Whether a step runs more than once in a stage."""
@@ -265,7 +302,7 @@ class Stages:
             self._more[step, stage] = self.programme.column(self.work.costs[step])
         return self._more[step, stage]
 
-    def _paths(self, step: int, stage: int) -> dict[int, list[int]]:
+    def _needs(self, step: int, stage: int) -> dict[int, list[int]]:
         """What a step needs that its stage may make, each with the storages on a way from there."""
         paths: dict[int, list[int]] = {}
         waiting: list[tuple[int, list[int]]] = [(step, [])]
@@ -274,6 +311,20 @@ class Stages:
                 if r not in paths and (self.work.maker[r], stage) in self.run:
                     paths[r] = [*path, r]
                     waiting.append((self.work.maker[r], paths[r]))
+        return paths
+
+    def _needed_by(self, step: int, stage: int) -> dict[int, list[int]]:
+        """The steps of a stage that need a step, each with the storages on a way there."""
+        paths: dict[int, list[int]] = {}
+        waiting: list[tuple[int, list[int]]] = [(step, [])]
+        for place, path in waiting:
+            for r in self.work.fleeting[place]:
+                for other in self._readers.get(r, ()):
+                    if other not in paths and (other, stage) in self.run:
+                        paths[other] = [*path, r]
+                        waiting.append((other, paths[other]))
+            if len(paths) >= _BEHIND:
+                break
         return paths
 
     # ------------------------------------------------------------------- solution
@@ -291,7 +342,7 @@ class Stages:
         known = sum(self.work.costs[s] for s in self.steps)
         bound = max(solved.bound - known, 0.0)
         if solved.values is None:
-            return Relaxed(bound, [], [])
+            return Relaxed(bound, solved.is_closed, [], [])
         chosen = solved.values > 0.5
         runs = [
             frozenset(s for s in self.steps if (s, k) in self.run and chosen[self.run[s, k]])
@@ -301,7 +352,7 @@ class Stages:
             frozenset(r for r in self.roots if (r, k) in self.kept and chosen[self.kept[r, k]])
             for k in range(self.count)
         ]
-        return Relaxed(bound, runs, kept)
+        return Relaxed(bound, solved.is_closed, runs, kept)
 
 
 def _large(work: CostModel, ignored: int) -> dict[int, None]:
