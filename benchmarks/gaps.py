@@ -2,12 +2,12 @@
 
     python benchmarks/gaps.py [NAME…] [--zoo DIR] [--graphs DIR] [--seconds S] [--quick]
 
-For each training graph of DIR/NAME/model.onnx the plans of least peak for 5, 10 and 20 % extra work,
-each with the bound of the budget that it takes; for each planning instance DIR/NAME.json the plans
-within 90, 80, 70 and 50 % of the given order's peak.  A proof takes S seconds at most (60); --quick
-has 10 and leaves out what has more than 700 steps.  Work is in % of one step, gaps in points of
-that; seconds are processor time.  Where a gap is above 5 points, what the bound lacks is said.  Exit
-1 if a bound is above the work of a plan.
+For each training graph of DIR/NAME/model.onnx the plans of least peak for 5, 10 and 20 % extra
+work, each with the bound of the budget that it takes; for each planning instance DIR/NAME.json the
+plans within 90, 80, 70 and 50 % of the given order's peak.  A proof takes S seconds at most (60);
+--quick has 10 and leaves out what has more than 700 steps.  Work is in % of one step, gaps in
+points of that; seconds are processor time.  Where a gap is above 5 points, what the bound lacks is
+said.  Exit 1 if a bound is above the work of a plan.
 """
 
 from __future__ import annotations

@@ -102,7 +102,8 @@ def recompute(
     graph that holds its updates has it in it).  `cost` says what extra work is: `flops`, `time`
     measured now, or a file of measured times.  A search goes deeper for `time_limit`
     seconds; without, the same question has the same answer everywhere.  With `prove`, those seconds
-    (or two minutes) go into the bound, and a plan that reaches it.  The graph given is left as it is; sizes that it leaves open stay open, `dims` are those to plan for.
+    (or two minutes) go into the bound, and a plan that reaches it.  The graph given is left as
+    it is; sizes that it leaves open stay open, `dims` are those to plan for.
 
     Raises:
         UsageError: there is no such strategy or checkpoint, sizes are open, or the graph has an

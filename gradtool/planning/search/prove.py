@@ -122,8 +122,10 @@ class _Rounds:
         return self._stages.solve(seconds=seconds, gap=self.gap)
 
     def refine(self, solved: Relaxed) -> list[int] | None:
-        """Count memory where the schedule of a solution takes too much; that schedule, if it fits
-        and is the cheapest known."""
+        """Count memory where the schedule of a solution takes too much.
+
+        Returns that schedule if it fits and is the cheapest known.
+        """
         places, stages = staged(self._stages, solved)
         profile = _profile(self.work, places)
         over = sorted((-size, e) for e, size in enumerate(profile) if size > self.budget)
@@ -142,7 +144,10 @@ class _Rounds:
             moment = self._moment(places[e], stage, is_first=first[places[e]] == e)
             if moment is not None:
                 added.add(stage)
-                _ = asked.add(moment) if isinstance(moment, int) else watched.add(moment)
+                if isinstance(moment, Watched):
+                    watched.add(moment)
+                else:
+                    asked.add(moment)
         self.is_open = bool(added)
         ordered = tuple(sorted(asked, key=self._position.__getitem__))
         self.moments = _Moments(ordered, tuple(sorted(watched)))

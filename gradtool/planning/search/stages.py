@@ -2,9 +2,9 @@
 
 Between two instants that follow each other in every order lies a stage.  `run[s, k]` says that step
 s runs in stage k, which instant k ends; `kept[v, k]` that storage v is alive at instant k and read
-later; `held[v, k]` that an instance of it lives from instant k to the next, or is read there.  Memory is counted at
-the instants, and while some steps run between them.  The optimum is never above that of any
-schedule; how it is proven is in docs/bounds.md.
+later; `held[v, k]` that an instance of it lives until the step of the next instant runs.  Memory is
+counted at the instants, and while some steps run between them.  The optimum is never above that of
+any schedule; how it is proven is in docs/bounds.md.
 
 Source: the stages and rows are those of Checkmate (Jain et al. 2020, arXiv:1910.02653), §4; unlike
 them stages are few and in no fixed order of steps, and `ever[s, k]` (step s runs after instant k)
@@ -137,8 +137,10 @@ class Stages:
     # ----------------------------------------------------------------------- rows
 
     def _add_sources(self) -> None:
-        """What a stage reads it makes or finds, the step at its end what was held so far; what it
-        leaves it makes or holds."""
+        """What a stage reads it makes or finds, its end what was held so far; so it is with kept.
+
+        What is held was kept.
+        """
         implies = self.programme.implies
         for (step, stage), run in self.run.items():
             is_end = 0 < stage < self.count and step == self.instants[stage].at
@@ -198,9 +200,7 @@ class Stages:
             ):
                 self.programme.row([(self.kept[r, k], -1) for r in passing], -1)
 
-    def _add_bytes(
-        self, touched: Touched, run: int | None, alive: dict[int, int | None]
-    ) -> None:
+    def _add_bytes(self, touched: Touched, run: int | None, alive: dict[int, int | None]) -> None:
         """What a step touches and the columns of what is alive beside it fit into the budget.
 
         `run` says whether the step runs; None stands for a step that does.
@@ -251,8 +251,10 @@ class Stages:
         self._add_bytes(at_any(self.work, step), run, alive)
 
     def _leave(self, step: int, stage: int, alive: dict[int, int | None]) -> None:
-        """What a step needs and its stage leaves: unless some of the path from there to the step
-        was kept before, or the maker runs twice."""
+        """What a step needs and its stage leaves is alive.
+
+        Unless some of the path from there to the step was kept before, or the maker runs twice.
+        """
         programme, work, end = self.programme, self.work, self.instants[stage].at
         for r, path in self._needs(step, stage).items():
             left = self.kept.get((r, stage))
@@ -267,8 +269,10 @@ class Stages:
             programme.row(terms, len(asked) - 1)
 
     def _find(self, step: int, stage: int, alive: dict[int, int | None]) -> None:
-        """What steps that need this one read: unless the stage makes it, or some of the path from
-        the step to them was kept before."""
+        """What steps that need this one read is alive.
+
+        Unless the stage makes it, or some of the path from the step to them was kept before.
+        """
         work = self.work
         known = {*work.reads[step], *work.writes[step]}
         for other, path in self._needed_by(step, stage).items():
