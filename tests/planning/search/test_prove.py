@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from encoders import encoder_decoder
 from exhaustive import least_extra
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tight_cases import case
 
-from gradtool.planning.instances import program_of
 from gradtool.planning.ladder.planner import cheapest
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.prove import rounds
@@ -101,7 +101,7 @@ def ancestors(work, place):
 
 def test_a_schedule_that_computes_too_much_is_made_better():
     """Two steps run again for nothing: the programme finds what does without."""
-    work = encoder_decoder()
+    work = CostModel(encoder_decoder())
     places = list(work.order)
     known = [*places[:2], 0, 1, *places[2:]]
 
@@ -110,22 +110,10 @@ def test_a_schedule_that_computes_too_much_is_made_better():
     assert (bound, extra) == (0, 0)
 
 
-def encoder_decoder():
-    """A chain that narrows and widens again, with gradients that read what each step read."""
-    sizes = [64, 64, 64, 32, 32, 32, 8, 8, 8, 32, 32, 32, 64, 64, 64]
-    nodes = [{"bytes": b, "cost": b * (1 + i % 3)} for i, b in enumerate(sizes)]
-    edges = [(i, i + 1) for i in range(len(sizes) - 1)]
-    for i in reversed(range(1, len(sizes))):
-        nodes.append({"bytes": sizes[i - 1], "cost": 2 * sizes[i], "backward": True})
-        last = len(nodes) - 1
-        edges += [(last - 1, last), (i - 1, last)] + ([] if i == last - 1 else [(i, last)])
-    return CostModel(program_of(nodes, edges))
-
-
 @pytest.mark.parametrize("percent", [70, 60, 50])
 def test_an_encoder_and_decoder_is_planned_and_proven(percent):
     """One instant says a small part of what all of them say together."""
-    work = encoder_decoder()
+    work = CostModel(encoder_decoder())
     budget = work.simulator.peak(work.order) * percent // 100
     answer = cheapest(work.program, budget, order=work.order)
     known = list(answer.schedule.order)
