@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import cast
+from typing import TypeAlias, cast
 
 from gradtool.errors import OverBudget
 from gradtool.planning.search.context import SearchContext
@@ -30,7 +30,7 @@ PROVING = 120.0  # seconds for a thorough proof
 _GROWTH = 4
 
 Question = Callable[[Answers], Planned | None]
-Price = Callable[[Planned], tuple[int, int]]
+Goal: TypeAlias = "type[LeastWork | LeastPeak]"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def within(
     if arena is None:
         found = _least_peak(work, None, search)
     else:
-        asked = _asked(work, search, lambda answers: _proven_within(answers, arena), _work_first)
+        asked = _asked(work, search, lambda answers: _proven_within(answers, arena), LeastWork)
         if asked is None:
             raise _unreachable(search.answers(work), arena, budget.state(work))
         found = _settled(work, search, asked, arena)
@@ -122,7 +122,7 @@ def _least_peak(work: Workload, allowed: int | None, search: Search) -> Planned:
             answers.prove(found.plan.peak, PROOF)
         return answers.at_most(allowed)
 
-    found = _asked(work, search, least, _peak_first)
+    found = _asked(work, search, least, LeastPeak)
     assert found is not None  # noqa: S101 - keeping everything is a plan
     return _settled(work, search, found, found.plan.peak)
 
@@ -136,11 +136,11 @@ def _proven_within(answers: Answers, arena: int) -> Planned | None:
     return answers.within(arena)
 
 
-def _asked(work: Workload, search: Search, question: Question, price: Price) -> Planned | None:
+def _asked(work: Workload, search: Search, question: Question, goal: Goal) -> Planned | None:
     """The answer of the ladder, or the best of those of deeper ones while time is left."""
     deeper = search.deeper(work)
     best = question(search.answers(work))
-    if search.seconds is None or search.prove or (best is not None and _is_proven(best)):
+    if search.seconds is None or search.prove or (best is not None and goal.is_proven(best)):
         return best
     for answers, left in deeper:
         try:
@@ -148,8 +148,9 @@ def _asked(work: Workload, search: Search, question: Question, price: Price) -> 
                 found = question(answers)
         except (KeyboardInterrupt, TimeIsUp):
             break
-        best = min((each for each in (best, found) if each is not None), key=price, default=None)
-        if best is not None and _is_proven(best):
+        known = (each for each in (best, found) if each is not None)
+        best = min(known, key=goal.price, default=None)
+        if best is not None and goal.is_proven(best):
             return best
     return best and _cut_short(best)
 
@@ -165,20 +166,33 @@ def _settled(work: Workload, search: Search, found: Planned, budget: int) -> Pla
     return replace(settled, proof=kept)
 
 
-def _work_first(found: Planned) -> tuple[int, int]:
-    return work_of(found), found.plan.peak
+class LeastWork:
+    """What a budget asks for."""
+
+    @staticmethod
+    def price(found: Planned) -> tuple[int, int]:
+        """What the best plan has least of."""
+        return work_of(found), found.plan.peak
+
+    @staticmethod
+    def is_proven(found: Planned) -> bool:
+        """Whether no plan within the budget does less work."""
+        return found.proof is not None and not found.proof.gap
 
 
-def _peak_first(found: Planned) -> tuple[int, int]:
-    return found.plan.peak, work_of(found)
+class LeastPeak:
+    """What an amount of work asks for."""
 
+    @staticmethod
+    def price(found: Planned) -> tuple[int, int]:
+        """What the best plan has least of."""
+        return found.plan.peak, work_of(found)
 
-def _is_proven(found: Planned) -> bool:
-    """Whether nothing better exists: no less work within the budget, no less memory."""
-    proof = found.proof
-    if proof is None or proof.gap:
-        return False
-    return proof.allowed is None or found.plan.peak <= proof.least
+    @staticmethod
+    def is_proven(found: Planned) -> bool:
+        """Whether no plan of so much work takes less, and none of that peak does less."""
+        proof = found.proof
+        return proof is not None and not proof.gap and found.plan.peak <= proof.least
 
 
 def _cut_short(found: Planned) -> Planned:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
+import numpy as np
 import pytest
 from exhaustive import least_extra
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mountains import chain, model, mountains
+from random_steps import steps
 
+from gradtool.graph.specs import Spec
 from gradtool.planning.ladder.ladder import Ladder, peak_of
 from gradtool.planning.ladder.rungs import Rungs, cheapest
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.work_bound import least_budget
+from gradtool.program import Program, Step, Value
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 
@@ -89,6 +95,37 @@ def test_no_schedule_is_better_than_the_optimum_and_each_is_as_it_says(drawn, pe
         assert found.extra == work.work_again(found.places)
         assert optimum is not None
         assert found.extra >= optimum
+
+
+@st.composite
+def pools(draw):
+    """A chain whose steps give a value and a mask, that may be a result and is read on, or back."""
+    count = draw(st.integers(3, 6))
+    spec = [Spec((draw(st.integers(1, 6)),), np.dtype(np.uint8)) for _ in range(3 * count)]
+    values = [Value(f"v{i}", s, "activation") for i, s in enumerate(spec)]
+    made = [((2 * i - 2,) if i else (), (2 * i, 2 * i + 1)) for i in range(count)]
+    for k, i in enumerate(reversed(range(count))):
+        above = 2 * count + k - 1 if k else 2 * i
+        made.append(((above, 2 * i + 1), (2 * count + k,)))
+    costs = [draw(st.integers(1, 5)) for _ in made]
+    ran = tuple(
+        Step(f"s{n}", "Node", reads, writes, MappingProxyType({}), flops=cost)
+        for n, ((reads, writes), cost) in enumerate(zip(made, costs, strict=True))
+    )
+    results = {2 * i for i in range(count) if draw(st.booleans())}
+    outputs = (*sorted(results), 3 * count - 1)
+    return Program(tuple(values), ran, (), outputs, MappingProxyType({}), alignment=1)
+
+
+@settings(max_examples=150, **EXAMPLES)
+@given(st.one_of(steps(9), pools()), st.integers(0, 3))
+def test_every_schedule_of_the_ladder_can_run_and_takes_what_it_says(made, seed):
+    rungs = Rungs(made, SearchContext(effort=0.02, seed=seed), range(len(made.steps)))
+
+    for state in rungs.states:
+        assert rungs.work.runs(state.places)
+        assert state.peak == rungs.work.simulator.peak(state.places)
+        assert state.extra == rungs.work.work_again(state.places)
 
 
 @pytest.mark.parametrize("length", [3, 5, 8, 12])

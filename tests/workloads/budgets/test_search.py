@@ -120,7 +120,7 @@ def test_time_that_is_left_deepens_the_search(monkeypatch):
         return asked(self, arena)
 
     monkeypatch.setattr(Answers, "within", within_)
-    monkeypatch.setattr(search, "_is_proven", lambda _: len(efforts) > 3)
+    monkeypatch.setattr(search.LeastWork, "is_proven", lambda _: len(efforts) > 3)
     within(layers(), Budget.of("75%"), Search(0.1, seconds=3600.0))
 
     assert sorted(set(efforts)) == [0.1, 0.4]
@@ -136,7 +136,7 @@ def test_an_end_of_a_deeper_search_leaves_the_best_so_far_and_says_so(monkeypatc
         return asked(self, arena)
 
     monkeypatch.setattr(Answers, "within", within_)
-    monkeypatch.setattr(search, "_is_proven", lambda _: False)
+    monkeypatch.setattr(search.LeastWork, "is_proven", lambda _: False)
     found = within(layers(6), Budget.of("75%"), Search(0.1, seconds=3600.0))
 
     assert found.proof.cut_short
