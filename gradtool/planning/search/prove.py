@@ -61,7 +61,7 @@ def rounds(
         if solved is None:
             yield Round(None, "")
             return
-        bound = min(rounded(work, solved.bound), search.extra)
+        bound = rounded(work, solved.bound)
         how = f"integer programme of {len(search.moments.places)} instants"
         before = search.moments
         found = search.refine(solved) if solved.runs else None
