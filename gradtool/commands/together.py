@@ -168,6 +168,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("memory", (given("max_batch"),)),
         Of("cost time_limit seed", (*map(given, ("budget", "max_slowdown", "frontier")),
                                            equals("strategy", *SEARCHED))),
+        Of("prove", (given("budget"), given("max_slowdown"), equals("strategy", *SEARCHED))),
         Of("threads", (equals("cost", "time"),)),
         Without(given("frontier"), "writes nothing", f"output force {MODEL_FILE}"),
         Without(given("max_batch"), "writes nothing", f"output force {MODEL_FILE}"),

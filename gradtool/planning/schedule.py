@@ -85,27 +85,28 @@ def pruned(program: Program, schedule: Schedule) -> Schedule:
     The first instance of a step stays if nobody reads any instance of it: it is a result.  The
     first of those that are left keeps the name of the step.
     """
-    keep = _alive(program, schedule.order)
-    kept = [p for p, alive in enumerate(keep) if alive]
+    keep = alive(program, schedule.order)
+    kept = [p for p, stays in enumerate(keep) if stays]
     order = tuple(schedule.order[p] for p in kept)
     first = {step: p for p, step in zip(reversed(kept), reversed(order), strict=True)}
     names = schedule.suffixes
     return Schedule(order, tuple("" if first[schedule.order[p]] == p else names[p] for p in kept))
 
 
-def _alive(program: Program, order: Sequence[int]) -> list[bool]:
+def alive(program: Program, order: Sequence[int]) -> list[bool]:
+    """Whether each position of an order gives a result or something that is read."""
     reads, live_out = instances(program, order)
     read = {program.storage(v) for s in program.steps for v in s.reads}
     used: set[int] = set()
-    alive = [False] * len(order)
+    found = [False] * len(order)
     first = {step: p for p, step in reversed(list(enumerate(order)))}
     for position in range(len(order) - 1, -1, -1):
         writes = list(program.steps[order[position]].writes)
         result = any(v in live_out for v in writes) or not any(v in read for v in writes)
         if position in used or (result and first[order[position]] == position):
-            alive[position] = True
+            found[position] = True
             used.update(reads[position].values())
-    return alive
+    return found
 
 
 def replay(program: Program, schedule: Schedule) -> Program:

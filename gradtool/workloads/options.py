@@ -143,6 +143,9 @@ class RecomputeOptions:
     time_limit: float | None = _option(
         "seconds", None, "Search harder, until the command has taken this long: reading and "
         "writing count, and leave a tenth of it at least.", metavar="30s")  # fmt: skip
+    prove: bool = _option(
+        "flag", False, "Prove how little work any plan could compute again, and look for a plan of "
+        "that; for two minutes at most, or until --time-limit.")  # fmt: skip
 
     def plans(self) -> Strategy:
         """How to plan a training graph.
@@ -230,7 +233,7 @@ class RecomputeOptions:
 
 _SEARCH = "it is of a budget, a slowdown, min-cut and optimal"
 _SEARCHING: Mapping[str, str] = {
-    "cost": _SEARCH, "seed": _SEARCH, "time_limit": _SEARCH,
+    "cost": _SEARCH, "seed": _SEARCH, "time_limit": _SEARCH, "prove": _SEARCH,
     "optimizer": "the graph holds its gradients",
 }  # fmt: skip
 
@@ -277,4 +280,4 @@ class _Searching:
         from gradtool.workloads.budgets.search import CUTS, Search
 
         asked, effort = self.asked, CUTS if self.asked.strategy == "min-cut" else 1.0
-        return Search(effort, asked.seed, asked.time_limit, self.prices(work))
+        return Search(effort, asked.seed, asked.time_limit, self.prices(work), asked.prove)

@@ -91,6 +91,7 @@ def recompute(
     cost: str = "flops",
     seed: int = 0,
     time_limit: float | None = None,
+    prove: bool = False,
     dims: Mapping[str, int] | None = None,
 ) -> Rewritten:
     """A training graph that computes parts of forward again: the same bits in less memory.
@@ -100,7 +101,8 @@ def recompute(
     by the `strategy` `optimal`, or by `min-cut`.  The state of `optimizer` is part of a budget (a
     graph that holds its updates has it in it).  `cost` says what extra work is: `flops`, `time`
     measured now, or a file of measured times.  A search goes deeper for `time_limit`
-    seconds; without, the same question has the same answer everywhere.  The graph given is left as
+    seconds; without, the same question has the same answer everywhere.  With `prove`, those seconds
+    (or two minutes) go into the bound, and a plan that reaches it.  The graph given is left as
     it is; sizes that it leaves open stay open, `dims` are those to plan for.
 
     Raises:
@@ -117,6 +119,7 @@ def recompute(
         cost=cost,
         seed=seed,
         time_limit=time_limit,
+        prove=prove,
     )
     return _rewritten(graph, asked.plans(), dims)
 

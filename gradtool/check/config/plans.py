@@ -11,8 +11,10 @@ from gradtool.text.words import suggest
 from gradtool.workloads.names import PLANS, current
 from gradtool.workloads.options import Option, RecomputeOptions, options_of
 
-# A plan in a file is a text, not a table; times and their files are of one machine.
-ASKED = {o.key: o for o in options_of(RecomputeOptions).values() if o.key not in ("plan", "cost")}
+# A plan in a file is a text, not a table; times and their files are of one machine, and how far a
+# proof gets as well.
+_ELSEWHERE = ("plan", "cost", "prove")
+ASKED = {o.key: o for o in options_of(RecomputeOptions).values() if o.key not in _ELSEWHERE}
 MIRROR = ("policy", "keep", "drop")
 FORMER = ("solver",)  # keys that say nothing any more
 KEYS = (*ASKED, *MIRROR, *FORMER)

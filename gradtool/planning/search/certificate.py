@@ -1,18 +1,17 @@
-"""How little extra work a budget leaves open, and what is kept where it pinches most.
+"""How little extra work a budget leaves open, quickly: `prove` takes longer and says more.
 
 Bound c is computed at instants around the peak of the order without recompute: by cuts first, at
-many instants; then, if the program is small, by the integer programme of the tightest.  Their
-solutions are where the search for a plan begins.
+many instants; then, if the program is small, by the integer programme of the tightest.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from gradtool.planning.search.cost_model import CostModel, Drops
-from gradtool.planning.search.mincut import Breakpoint, Instant
+from gradtool.planning.search.cost_model import CostModel
+from gradtool.planning.search.mincut import Instant
 from gradtool.planning.search.stages import Stages
 from gradtool.planning.search.work_bound import chain, instants, least_budget, rounded
 
@@ -28,17 +27,10 @@ _SEVERAL = "integer programme of several instants"
 
 @dataclass(frozen=True)
 class Certificate:
-    """Extra work that every schedule within a budget needs.
-
-    `how` says which bound it is.  `pinching` are the instants of the strongest bounds with the
-    choices there, strongest first; `solution` is what the integer programme lets go, if it found
-    anything.
-    """
+    """Extra work that every schedule within a budget needs; `how` says which bound it is."""
 
     bound: int
     how: str
-    pinching: tuple[tuple[Instant, Breakpoint], ...] = ()
-    solution: Drops | None = None
 
 
 def certificates(work: CostModel, budget: int, effort: float = 1.0) -> Iterator[Certificate | None]:
@@ -66,15 +58,13 @@ def by_cuts(work: CostModel, budget: int, peak: int, effort: float) -> Certifica
     if len(known) < len(asked):
         return None
     known.sort(key=lambda pair: -pair[1].bound)
-    pinching = tuple(known[:_PINCHING])
-    cut = Certificate(rounded(work, known[0][1].bound), "cut at one instant", pinching)
-    some = [i for i, _ in pinching[: _room(work, effort * _MOST_VARIABLES)]]
-    if not some:
+    cut = Certificate(rounded(work, known[0][1].bound), "cut at one instant")
+    most = min(_room(work, effort * _MOST_VARIABLES), _PINCHING)
+    if not most:
         return cut
-    exact = _by_programme(work, budget, sorted(some, key=lambda i: i.at), effort)
-    if exact is None or exact.bound > cut.bound:
-        return exact and replace(exact, pinching=pinching)
-    return replace(cut, solution=exact.solution)
+    pinching = sorted((i for i, _ in known[:most]), key=lambda i: i.at)
+    exact = _by_programme(work, budget, pinching, effort)
+    return exact if exact is None or exact.bound > cut.bound else cut
 
 
 def _by_programme(
@@ -83,9 +73,8 @@ def _by_programme(
     solved = Stages(work, found, budget).solve(int(_NODES * effort))
     if solved is None:
         return None
-    solution = _merged(found, solved.kept) if solved.kept else None
     how = "integer programme of one instant" if len(found) == 1 else _SEVERAL
-    return Certificate(rounded(work, solved.bound), how, (), solution)
+    return Certificate(rounded(work, solved.bound), how)
 
 
 def _around(work: CostModel, peak: int, effort: float) -> list[int]:
@@ -105,11 +94,4 @@ def _around(work: CostModel, peak: int, effort: float) -> list[int]:
 def _room(work: CostModel, variables: float) -> int:
     """Instants of which an integer programme has no more than some variables."""
     steps, roots = len(work.reads), len(work.maker)
-    return max((int(variables) - steps) // (2 * steps + roots), 0)
-
-
-def _merged(found: list[Instant], kept: list[dict[int, float]]) -> Drops:
-    drops: dict[int, frozenset[int]] = {}
-    for instant, values in zip(found, kept, strict=True):
-        drops |= instant.drops(frozenset(r for r, value in values.items() if value > 0.5))
-    return drops
+    return max((int(variables) - steps) // (2 * (steps + roots)), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from gradtool.planning.schedule import Schedule
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.proof import Proof
+from gradtool.planning.search.prove import rounds
 from gradtool.workloads.budgets.known import Known
 from gradtool.workloads.budgets.prices import FLOPS, Prices
 from gradtool.workloads.plans import Planned, Workload, planned
@@ -106,6 +108,21 @@ class Answers:
         """Learn what work every plan within a budget does."""
         if budget < self.kept.plan.peak:
             self.known.prove(budget, effort)
+
+    def settled(self, found: Planned, budget: int, seconds: float) -> Planned:
+        """The plan or a cheaper one, with the bound of a budget that some seconds can prove."""
+        place = {step: p for p, step in enumerate(self.order)}
+        places = [place[s] for s in found.schedule.order]
+        said = rounds(self.known.work, budget, places, seconds, self.work.listener.rung)
+        with suppress(KeyboardInterrupt):
+            for each in said:
+                self.known.learn(budget, each.bound, each.how)
+                if each.found is not None:
+                    steps = [self.order[p] for p in each.found]
+                    other = self._plan(steps, "integer programme")
+                    if other.plan.peak <= budget:
+                        found = min(found, other, key=work_of)
+        return self.proven(found, budget)
 
     def proven(self, found: Planned, budget: int) -> Planned:
         """A plan with the strongest bound that is known of a budget."""

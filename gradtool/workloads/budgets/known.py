@@ -51,7 +51,12 @@ class Known:
             return
         self._proved.add((budget, effort))
         for certificate in certificates(self.work, budget, effort):
-            if certificate is None:
-                self._excluded = max(self._excluded, budget)
-            else:
-                self.bounds.append(Bound(budget, certificate.bound, certificate.how))
+            known = (None, "") if certificate is None else (certificate.bound, certificate.how)
+            self.learn(budget, *known)
+
+    def learn(self, budget: int, work: int | None, how: str) -> None:
+        """Note what every plan within a budget does; None if there is none."""
+        if work is None:
+            self._excluded = max(self._excluded, budget)
+        else:
+            self.bounds.append(Bound(budget, work, how))

@@ -26,6 +26,7 @@ from gradtool.workloads.proofs import details, lines
 
 CUTS = 0.05  # of the effort: hardly more is done than the cuts say
 PROOF = 0.1  # of the effort that proves a bound
+PROVING = 120.0  # seconds for a thorough proof
 _GROWTH = 4
 
 Question = Callable[[Answers], Planned | None]
@@ -37,13 +38,15 @@ class Search:
     """How far to search.
 
     `effort` scales the counted work, `seed` decides its random part.  With `seconds`, deeper
-    ladders are walked for as long as they last; `prices` are what running a step again costs.
+    ladders are walked for as long as they last; `prices` are what running a step again costs.  To
+    `prove` takes those seconds for the bound instead.
     """
 
     effort: float = 1.0
     seed: int = 0
     seconds: float | None = None
     prices: Prices = FLOPS
+    prove: bool = False
 
     def answers(self, work: Workload) -> Answers:
         """The ladder of a training graph: the same one whoever asks."""
@@ -86,7 +89,7 @@ def within(
         asked = _asked(work, search, lambda answers: _proven_within(answers, arena), LeastWork)
         if asked is None:
             raise _unreachable(search.answers(work), arena, budget.state(work))
-        found = asked
+        found = _settled(work, search, asked, arena)
     return _told(found, name, budget, work)
 
 
@@ -121,7 +124,7 @@ def _least_peak(work: Workload, allowed: int | None, search: Search) -> Planned:
 
     found = _asked(work, search, least, LeastPeak)
     assert found is not None  # noqa: S101 - keeping everything is a plan
-    return found
+    return _settled(work, search, found, found.plan.peak)
 
 
 def _proven_within(answers: Answers, arena: int) -> Planned | None:
@@ -137,7 +140,7 @@ def _asked(work: Workload, search: Search, question: Question, goal: Goal) -> Pl
     """The answer of the ladder, or the best of those of deeper ones while time is left."""
     deeper = search.deeper(work)
     best = question(search.answers(work))
-    if search.seconds is None or (best is not None and goal.is_proven(best)):
+    if search.seconds is None or search.prove or (best is not None and goal.is_proven(best)):
         return best
     for answers, left in deeper:
         try:
@@ -150,6 +153,17 @@ def _asked(work: Workload, search: Search, question: Question, goal: Goal) -> Pl
         if best is not None and goal.is_proven(best):
             return best
     return best and _cut_short(best)
+
+
+def _settled(work: Workload, search: Search, found: Planned, budget: int) -> Planned:
+    """The plan, or a cheaper one, with what a thorough proof says of its budget, if it is asked."""
+    proof = found.proof
+    if not search.prove or proof is None or not proof.gap:
+        return found
+    settled = search.answers(work).settled(found, budget, search.seconds or PROVING)
+    assert settled.proof is not None  # noqa: S101 - every answer has one
+    kept = replace(settled.proof, least=proof.least, allowed=proof.allowed)
+    return replace(settled, proof=kept)
 
 
 class LeastWork:

@@ -18,8 +18,6 @@ def test_the_first_certificate_of_a_small_program_is_exact_where_one_instant_pin
     first = next(certificates(work, peak(work) - 64))
 
     assert first.bound == 1
-    assert first.pinching
-    assert any(first.solution.values())
 
 
 def test_a_budget_below_a_single_step_is_refuted_at_once():

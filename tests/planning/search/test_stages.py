@@ -31,8 +31,8 @@ def test_the_solution_says_what_is_kept():
     solved = Stages(problem, instants(problem, [3]), 192 + 64).solve(10)
     a, b = problem.writes[0][0], problem.writes[1][0]
 
-    assert solved.kept[0][a] == pytest.approx(1)
-    assert solved.kept[0][b] == pytest.approx(0)
+    assert a in solved.kept[0]
+    assert b not in solved.kept[0]
 
 
 def test_several_instants_are_no_weaker_than_each_of_them():

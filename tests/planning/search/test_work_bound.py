@@ -4,30 +4,16 @@ from dataclasses import replace
 
 import pytest
 from exhaustive import least_extra
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import program
-from random_programs import programs
-from random_steps import steps
+from tight_cases import case
 
 from gradtool.planning.search.certificate import certificates
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.work_bound import chain, instants, least_budget, rounded
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
-
-
-def case(data):
-    """A small program and a budget below the peak of its order."""
-    made = data.draw(st.one_of(steps(7), programs(6)))
-    costs = [
-        index % 4 if s.flops is None and s.op != "Node" else s.flops
-        for index, s in enumerate(made.steps)
-    ]
-    work = CostModel(made, costs)
-    least, plain = least_budget(work), work.simulator.peak(work.order)
-    assume(least < plain)
-    return work, data.draw(st.integers(least - 1, plain - 1))
 
 
 def check(data):

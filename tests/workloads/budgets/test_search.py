@@ -4,6 +4,7 @@ import dataclasses
 from fractions import Fraction
 
 import pytest
+from encoders import encoder_decoder
 from layered import layers, workload_of
 
 from gradtool.errors import OverBudget
@@ -150,3 +151,26 @@ def test_an_interrupt_before_the_first_plan_is_an_interrupt(monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         within(layers(), Budget.of("75%"))
+
+
+@pytest.mark.parametrize("percent", [72, 80, 90])
+def test_a_proof_that_is_asked_for_raises_the_bound_and_never_the_work(percent):
+    plain = within(layers(), Budget.of(f"{percent}%"), QUICK)
+    proven = within(layers(), Budget.of(f"{percent}%"), dataclasses.replace(QUICK, prove=True))
+
+    assert proven.plan.peak <= proven.proof.budget == plain.proof.budget
+    assert proven.proof.extra <= plain.proof.extra
+    assert proven.proof.bound >= min(plain.proof.bound, proven.proof.extra)
+    assert proven.proof.gap <= plain.proof.gap
+
+
+def test_a_proof_finds_the_plan_that_nothing_beats():
+    work = workload_of(encoder_decoder())
+    plain = at_most(work, 0.2, QUICK)
+    found = at_most(work, 0.2, dataclasses.replace(QUICK, prove=True))
+
+    assert plain.proof.gap > found.proof.gap == 0
+    assert found.proof.how == "integer programme"
+    assert found.plan.peak <= plain.plan.peak
+    assert found.proof.allowed == plain.proof.allowed
+    assert found.proof.least >= plain.proof.least

@@ -1,0 +1,90 @@
+"""A linear or mixed-integer programme, grown column by column and row by row, for HiGHS in scipy.
+
+All rows are Σ factor · column ≤ limit; the objective, a sum of work, is minimised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+Terms: TypeAlias = Iterable[tuple[int, float]]
+_SCALE = 1e4  # the objective of one step, so that the solver's tolerances are small beside it
+_DUAL_TOLERANCE = 1e-7  # by which HiGHS lets a reduced cost be wrong
+_OPTIMAL, _INFEASIBLE = 0, 2  # what scipy says of the end
+
+
+class Solved(NamedTuple):
+    """A lower bound of the objective, and the columns of the best solution found, if any.
+
+    `is_closed` says that the two are as near as was asked for.
+    """
+
+    bound: float
+    values: Floats | None
+    is_closed: bool
+
+
+class Programme:
+    """Columns between 0 and 1; costs are in units of `total`."""
+
+    def __init__(self, total: int) -> None:
+        self.total = max(total, 1)
+        self.upper: list[float] = []
+        self.lower: list[float] = []
+        self._costs: list[float] = []
+        self._integral: list[bool] = []
+        self._columns: list[int] = []
+        self._factors: list[float] = []
+        self._starts = [0]
+        self._limits: list[float] = []
+
+    def column(self, cost: int = 0, *, integral: bool = False) -> int:
+        """A new column, and what one of it costs."""
+        self.lower.append(0)
+        self.upper.append(1)
+        self._costs.append(cost / self.total * _SCALE)
+        self._integral.append(integral)
+        return len(self._costs) - 1
+
+    def row(self, terms: Terms, limit: float = 0) -> None:
+        """Σ factor · column ≤ limit."""
+        for column, factor in terms:
+            self._columns.append(column)
+            self._factors.append(factor)
+        self._starts.append(len(self._columns))
+        self._limits.append(limit)
+
+    def implies(self, need: int, *makers: int) -> None:
+        """`need` is no more than the sum of its makers."""
+        self.row([(need, 1), *((maker, -1) for maker in makers)])
+
+    def solve(
+        self, gap: float, nodes: int | None = None, seconds: float | None = None
+    ) -> Solved | None:
+        """The least work to a relative gap, or as far as some nodes or seconds lead.
+
+        None if there is no solution.  A reduced cost may be wrong by the solver's tolerance in
+        every column, which is taken off.
+        """
+        from scipy.optimize import Bounds, LinearConstraint, milp
+        from scipy.sparse import csr_array
+
+        shape = (len(self._limits), len(self._costs))
+        matrix = csr_array((self._factors, self._columns, self._starts), shape)
+        options = {"node_limit": nodes, "time_limit": seconds, "mip_rel_gap": gap}
+        result = milp(
+            self._costs,
+            integrality=np.array(self._integral, dtype=np.int8),
+            bounds=Bounds(self.lower, self.upper),
+            constraints=LinearConstraint(matrix, -np.inf, self._limits),
+            options={key: value for key, value in options.items() if value is not None},
+        )
+        if result.status == _INFEASIBLE:
+            return None
+        least = -np.inf if result.mip_dual_bound is None else result.mip_dual_bound
+        least -= _DUAL_TOLERANCE * len(self._costs)
+        return Solved(least / _SCALE * self.total, result.x, result.status == _OPTIMAL)
