@@ -203,7 +203,9 @@ class Line:
         np.add.at(change, born, held)
         np.subtract.at(change, np.array(last, dtype=np.int64) + 1, held)
         beside = np.array([work.beside[p] for p in places], dtype=np.int64)
-        self._bytes[: len(places)] = work.simulator.fixed + np.cumsum(change[: len(places)]) + beside
+        self._bytes[: len(places)] = (
+            work.simulator.fixed + np.cumsum(change[: len(places)]) + beside
+        )
         for i, p, target, donors in over:
             if target is None or born[target] != i:
                 continue

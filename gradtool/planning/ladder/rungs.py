@@ -20,7 +20,6 @@ from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.knapsack import fill
 from gradtool.planning.search.mincut import QUICK_ROOM, Instant
 from gradtool.planning.search.work_bound import chain, instants, least_budget
-from gradtool.program import Program
 
 RUNGS, RUNGS_OF_MANY = 32, 12
 _MANY = 1_000  # steps of a program with fewer rungs
@@ -39,30 +38,29 @@ _UPWARD = 0.5  # of the effort of a rung, on the way up
 class Rungs:
     """The schedules of a program at many budgets.
 
-    Budgets are bytes alive at once.  `order` is that in which steps first run; `recipes` are
-    schedules known from elsewhere, as places of that order.  `on_rung` is called after each rung
+    Budgets are bytes alive at once.  `recipes` are schedules known from elsewhere, as places of the
+    order in which steps first run.  `on_rung` is called after each rung
     with how many are done, and how many there are.
     """
 
     def __init__(
         self,
-        program: Program,
+        work: CostModel,
         context: SearchContext,
-        order: Sequence[int],
         recipes: Iterable[Sequence[int]] = (),
         on_rung: Callable[[int, int], object] = lambda _done, _all: None,
     ) -> None:
-        self.work = CostModel(program, context.costs, order)
-        self._walk = Walk(self.work)
+        self.work = work
+        self._walk = Walk(work)
         self._seed = context.seed
         self._stop = context.stop
-        steps = len(order)
+        steps = len(work.reads)
         self._limit = int(context.effort * min(_LIMIT, _PER_STEP * steps))
         self._on_rung = on_rung
         self.count = RUNGS if steps <= _MANY else RUNGS_OF_MANY
         self.plain = self._walk.state
         self._recipes = [self._walk.weighed(places) for places in recipes]
-        self.low = least_budget(self.work)
+        self.low = least_budget(work)
 
     @property
     def _share(self) -> int:
