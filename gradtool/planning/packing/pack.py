@@ -21,8 +21,9 @@ class Effort:
     """How far to go where placing each buffer once doesn't reach the load.
 
     `filling` is the pairs of buffers that packing outwards looks at, `repeating` those that packing
-    again and again does, `work` the buffers and sections that the search does.  `extras` uses what is installed from the extra `solver`: numba,
-    which changes nothing but the seconds.  `work` is divided by `INTERPRETED` if numba is missing.
+    again and again does, `work` the buffers and sections that the search does.  `extras` uses what
+    is installed from the extra `solver`: numba, which changes nothing but the seconds.  `work` is
+    divided by `INTERPRETED` if numba is missing.
     """
 
     work: int

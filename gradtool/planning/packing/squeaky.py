@@ -24,8 +24,8 @@ WAYS = (("S", 0.0), ("TAL", 0.25))
 def squeaky(problem: Problem, least: int, work: int) -> Numbers | None:
     """The lowest packing found before the work is spent; None if that is not enough for one.
 
-    It ends at `least`, and after `TURNS` of each way.  `work` is the pairs of buffers looked at, and `PLACE` of them for each that
-    is placed.
+    It ends at `least`, and after `TURNS` of each way.  `work` is the pairs of buffers looked at,
+    and `PLACE` of them for each that is placed.
     """
     count = len(problem.size)
     turns = min(work // (len(WAYS) * count * (count + PLACE)), TURNS)
