@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradtool.emit.builder import Builder
+from gradtool.functions._conv_weight import Form
 from gradtool.functions._sizes import dims
 from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.known import Tensor, ints, static
@@ -70,26 +71,7 @@ def conv_grad_weight(
     dilations: Sequence[int],
     pads: Sequence[int],
 ) -> Tensor:
-    """`dw[M, C/G, *kernel] = Σ x · dy`, as a convolution of x by dy.
-
-    Batch and channels trade places in it, and so do strides and dilations.
-    """
-    rest = range(2, len(x.shape))
-    plain = all(k == 1 for k in kernel_shape) and all(s == 1 for s in strides)
-    if plain and group == 1 and not any(pads):
-        order = [1, 0, *rest]  # C, N, *in
-        x = op.reshape(op.transpose(x, order), [x.shape[1], -1])
-        dy = op.reshape(op.transpose(dy, order), [dy.shape[1], -1])
-        dw = op.MatMul(dy, op.swap_axes(x, 0, 1))
-        return op.unsqueeze(dw, list(rest))
-
-    if group == 1:
-        x = op.swap_axes(x, 0, 1)  # C, N, *in
-    else:
-        parts = [x.shape[0], group, x.shape[1] // group, *x.shape[2:]]  # N, G, C/G, *in
-        x = op.transpose(op.reshape(x, parts), [2, 1, 0, *(a + 1 for a in rest)])
-        x = op.reshape(x, [x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:]])  # C/G, G·N, *in
-    dw = op.Conv(
-        x, op.swap_axes(dy, 0, 1), group=group, strides=dilations, dilations=strides, pads=pads
-    )  # C/G, M, *≥kernel
-    return op.crop(op.swap_axes(dw, 0, 1), kernel_shape, rest)
+    """`dw[M, C/G, *kernel] = Σ x · dy`, over samples and over what each tap meets."""
+    given = {"strides": strides, "dilations": dilations, "pads": pads}
+    window = Window.of(kernel_shape, (), given)
+    return Form(op, window, group)(x, dy)
