@@ -27,9 +27,8 @@ from gradtool import io
 from gradtool.errors import GradtoolError
 from gradtool.workloads import plans
 from gradtool.workloads.budgets.batches import largest_batches
-from gradtool.workloads.budgets.frontier import by_slowdown
 from gradtool.workloads.budgets.limits import Budget
-from gradtool.workloads.budgets.search import Search, probing, within
+from gradtool.workloads.budgets.search import Search, at_most, within
 from gradtool.workloads.strategies import STRATEGIES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,12 +39,12 @@ RECIPES = ("mirror", "sqrt")
 ROWS = {"peak": 1, "least": 1, "extra": 3, "bound": 3, "gap": 3}
 
 
-def curve(path: Path, effort: float | None) -> dict[str, Any]:
+def curve(path: Path, effort: float) -> dict[str, Any]:
     """Peak and extra work for each share of a step with their bounds, and what planning took."""
     work = plans.workload(gt.grad(gt.load(path)).model)
-    search = Search(probing(work) if effort is None else effort)
+    search = Search(effort)
     start = time.process_time()
-    found = by_slowdown(work, SHARES, search)
+    found = [at_most(work, share, search) for share in SHARES]
     seconds = time.process_time() - start
     points = []
     for planned in found:
@@ -143,7 +142,7 @@ def main() -> int:
     parser.add_argument("zoo", type=Path, nargs="?", default=zoo)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--batches", action="store_true")
-    parser.add_argument("--effort", type=float)
+    parser.add_argument("--effort", type=float, default=1.0)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     rows: dict[str, dict[str, Any]] = {}

@@ -33,7 +33,7 @@ def file_row(path: Path, capacity: int | None, seconds: float) -> dict[str, Any]
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     sizes, lower, upper = ([int(r[k]) for r in rows] for k in ("size", "lower", "upper"))
-    effort = Effort(int(seconds * WORK_PER_SECOND), extras=True, time=seconds / 500)
+    effort = Effort(int(seconds * WORK_PER_SECOND), extras=True)
     begun = time.perf_counter()
     packing = pack(sizes, lower, [u - 1 for u in upper], capacity=capacity, effort=effort)
     return row(path.name, len(sizes), packing, time.perf_counter() - begun)

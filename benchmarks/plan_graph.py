@@ -1,10 +1,10 @@
 """The cheapest schedule of a planning instance within a budget, with a bound on the extra work.
 
     python benchmarks/plan_graph.py FILE.json [--budget 0.8] [--effort 1] [--seed 0] [--json]
-    python benchmarks/plan_graph.py --all DIR [--effort 1] [--solver cp-sat]
+    python benchmarks/plan_graph.py --all DIR [--effort 1]
 
 A budget is a fraction of the peak of the given order, or bytes.  Work is counted, so a plan is the
-same everywhere; with `--time-limit` the planner and the annealing run side by side for as long.
+same everywhere.
 """
 
 from __future__ import annotations
@@ -15,34 +15,25 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import Any, get_args
-
-from timed_plan import timed
+from typing import Any
 
 from gradtool.errors import OverBudget
 from gradtool.planning import instances
-from gradtool.planning.search.context import SearchContext, Solver
-from gradtool.planning.search.planner import cheapest
+from gradtool.planning.ladder.planner import cheapest
+from gradtool.planning.search.context import SearchContext
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 
 FRACTIONS = (0.9, 0.8, 0.7, 0.5, 0.25)
 
 
-def row(
-    program: Program, fraction: float, effort: float, seed: int, limit: float, solver: Solver
-) -> dict[str, Any]:
+def row(program: Program, fraction: float, effort: float, seed: int) -> dict[str, Any]:
     """What one budget costs, as JSON."""
     given = Simulator(program).peak(range(len(program.steps)))
     budget = math.ceil(fraction * given) if fraction <= 1 else int(fraction)
     start = time.perf_counter()
     try:
-        if limit:
-            answer = timed(program, budget, effort, seed, limit)
-        else:
-            answer = cheapest(
-                program, budget, SearchContext(effort=effort, seed=seed, solver=solver)
-            )
+        answer = cheapest(program, budget, SearchContext(effort=effort, seed=seed))
     except OverBudget as error:
         return {"budget_bytes": budget, "error": str(error), "seconds": time.perf_counter() - start}
     return {
@@ -77,10 +68,8 @@ def main() -> int:
     parser.add_argument("file", type=Path, nargs="?")
     parser.add_argument("--all", type=Path, metavar="DIR")
     parser.add_argument("--budget", type=float, default=0.8)
-    parser.add_argument("--time-limit", type=float, default=0.0)
     parser.add_argument("--effort", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--solver", choices=get_args(Solver), default="auto")
     parser.add_argument("--json", action="store_true")
     a = parser.parse_args()
     if a.all is None and a.file is None:
@@ -94,7 +83,7 @@ def main() -> int:
     for path in files:
         program = instances.read(path)
         for fraction in FRACTIONS if a.all else (a.budget,):
-            found = row(program, fraction, a.effort, a.seed, a.time_limit, a.solver)
+            found = row(program, fraction, a.effort, a.seed)
             failed += "error" in found
             print(json.dumps(found) if a.json else show(path.stem, fraction, found), flush=True)
     return 1 if failed and not a.all else 0

@@ -26,6 +26,7 @@ from typing import Any
 import gradtool as gt
 from gradtool.errors import OverBudget
 from gradtool.planning import instances
+from gradtool.planning.ladder.planner import cheapest
 from gradtool.planning.recompute.late import late
 from gradtool.planning.recompute.mirror import decide
 from gradtool.planning.recompute.mirrored import mirrored
@@ -34,7 +35,6 @@ from gradtool.planning.recompute.policy import POLICIES
 from gradtool.planning.recompute.segment_search import sqrt_segments
 from gradtool.planning.schedule import RECOMPUTED
 from gradtool.planning.search.context import SearchContext
-from gradtool.planning.search.planner import cheapest
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 from gradtool.workloads import plans

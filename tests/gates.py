@@ -79,9 +79,9 @@ def metrics(tensors=None, operators=None, left_out=0, kept=None, **values) -> Me
 
 
 def tensor(size=64, *, op="Relu", region="activations", shape=(4,), dtype="float32", held=None,
-           again=0) -> Tensor:  # fmt: skip
+           again=0, also=()) -> Tensor:  # fmt: skip
     """A tensor that is held at the peak."""
-    return Tensor(op, region, shape, dtype, size, size if held is None else held, again)
+    return Tensor(op, region, shape, dtype, size, size if held is None else held, again, also)
 
 
 def operator(nodes=1, again=0, flops=0, extra=0, held=0) -> Operator:

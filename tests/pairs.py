@@ -105,7 +105,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "points": ["--points", "3"], "max_batch": ["--max-batch"],
          "memory": ["--memory", "128KiB"],
          "optimizer": ["--optimizer", "adam"], "cost": ["--cost", "times.json"],
-         "time_limit": ["--time-limit", "1s"], "solver": ["--solver", "native"],
+         "time_limit": ["--time-limit", "1s"],
          "seed": ["--seed", "5"], **WRITE, **BARRIER, **SIZES, **GRADIENT, **JSON},
     ),
     "report": (
@@ -156,7 +156,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
 # compared.  The operators of a model, which ops lists, depend on its sizes in few, and a check is
 # run to see that it takes what was planned.
 UNSEEN = frozenset({
-    "force", "time_limit", "solver", "seed", "jobs", "no_cache", "repeat", "check_nan",
+    "force", "time_limit", "seed", "jobs", "no_cache", "repeat", "check_nan",
     "check_arena", "max_turns", "max_dynamic", "allow_new", "fail_on_stale", "exit_zero",
     "fail_on", "opset", "ste", "barrier",
     "model",

@@ -62,4 +62,4 @@ def test_development_needs_no_extra():
     extras = PROJECT["optional-dependencies"]
     names = {each.partition(">")[0] for each in extras["dev"]}
 
-    assert names.isdisjoint({"torch", "numba", "ortools"})
+    assert names.isdisjoint({"torch", "numba"})

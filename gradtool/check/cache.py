@@ -25,7 +25,7 @@ from gradtool.text.version import VERSION
 
 FOLDER = Path(".gradtool") / "cache"
 MOST_ENTRIES = 512
-_LIBRARIES = ("numpy", "scipy", "onnx", "onnx-ir", "onnx-shape-inference", "ortools", "numba")
+_LIBRARIES = ("numpy", "scipy", "onnx", "onnx-ir", "onnx-shape-inference", "numba")
 
 
 class Cache:

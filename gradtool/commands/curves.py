@@ -17,17 +17,15 @@ BATCHED = ("keep", "mirror", "sqrt", "optimal")
 
 def frontier(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) -> None:
     """Print the least extra work of budgets from the least to that of keeping everything."""
-    from dataclasses import replace
-
     from gradtool.commands.budgeting import asked
     from gradtool.reports import frontier as reports
     from gradtool.workloads.budgets.frontier import frontier as frontier_of
     from gradtool.workloads.budgets.limits import Budget
-    from gradtool.workloads.budgets.search import probing
 
     work = opened.work
-    with reporter.bar(f"planning {opened.name}"):
-        search = replace(asked(options).search()(work), effort=probing(work))
+    with reporter.bar(f"planning {opened.name}", total=1) as shown:
+        work.listener.rung = shown.reach
+        search = asked(options).search()(work)
         found = frontier_of(work, options["points"], search)
     state = Budget(optimizer=opened.options["optimizer"]).state(work)
     form = options["form"]

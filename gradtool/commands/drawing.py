@@ -83,5 +83,6 @@ def _fill(content: bytes, file: Any) -> None:
 def _frontier(reporter: Reporter, opened: Opened) -> list[Planned]:
     from gradtool.workloads.budgets.frontier import frontier
 
-    with reporter.bar(f"budgets of {opened.name}"):
+    with reporter.bar(f"budgets of {opened.name}", total=1) as shown:
+        opened.work.listener.rung = shown.reach
         return frontier(opened.work)

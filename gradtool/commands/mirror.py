@@ -77,7 +77,7 @@ def command(
     from gradtool.commands.workloads import open_workloads
     from gradtool.planning.recompute.policy import policy_named
     from gradtool.workloads import strategies
-    from gradtool.workloads.names import KEEP
+    from gradtool.workloads.names import KEEP, LIGHT, REORDER
 
     if len(models) > 1 and not report:
         raise UsageError("several models are for --report")
@@ -94,8 +94,10 @@ def command(
         return
     listed: dict[str, Strategy] = {
         KEEP: strategies.keep,
+        REORDER: strategies.reorder,
         "mirror": chosen,
         "sqrt": strategies.sqrt,
+        LIGHT: strategies.light,
         "optimal": strategies.optimal,
     }
     if checkpoints:

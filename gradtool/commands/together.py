@@ -166,7 +166,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Apart((given("max_slowdown"), chosen("strategy", *PLAIN))),
         Of("points", (given("frontier"),)),
         Of("memory", (given("max_batch"),)),
-        Of("cost time_limit solver seed", (*map(given, ("budget", "max_slowdown", "frontier")),
+        Of("cost time_limit seed", (*map(given, ("budget", "max_slowdown", "frontier")),
                                            equals("strategy", *SEARCHED))),
         Of("threads", (equals("cost", "time"),)),
         Without(given("frontier"), "writes nothing", f"output force {MODEL_FILE}"),
@@ -181,7 +181,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("frontier", _DRAWN[:1]),
         *(Without(each, "is of plans", "by top") for each in _DRAWN),
         Without(JSON, "has everything in it", "by top"),
-        Without(chosen("by", "region", "op", "phase", "module"), "shows all rows", "top"),
+        Without(chosen("by", "region", "op", "phase"), "shows all rows", "top"),
         Without(CSV_TOTALS, "without {by} shows regions", "top"),
     ),
     "run": (

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gradtool.comparison.metrics import Tensor
+from gradtool.comparison.metrics import Tensor, called_as
 from gradtool.errors import UsageError
 from gradtool.text.words import some
 
@@ -128,21 +128,22 @@ def _numbers(before: Mapping[str, int], now: Mapping[str, int]) -> tuple[Moved, 
 def _tensors(before: Snapshot, now: Snapshot) -> tuple[tuple[Moved, ...], int]:
     """The tensors of which more or less is held at the peak, and how many were renamed."""
     old, new = before.tensors or {}, now.tensors or {}
+    old = called_as(old, new)
     rows = []
     for name in dict.fromkeys([*old, *new]):
         was, is_now = old.get(name), new.get(name)
         sizes = (was.held if was else None, is_now.held if is_now else None)
-        rows.append(Moved(name, *sizes, _why(name, before, now)))
+        rows.append(Moved(name, *sizes, _why(name, (before, was), (now, is_now))))
     rows = [row for row in rows if row.delta]
-    gone = Counter(_likeness(old[row.name]) for row in rows if row.now is None)
-    came = Counter(_likeness(new[row.name]) for row in rows if row.before is None)
+    gone = Counter(old[row.name].likeness for row in rows if row.now is None)
+    came = Counter(new[row.name].likeness for row in rows if row.before is None)
     same = gone & came
     left = {True: Counter(same), False: Counter(same)}
     kept = []
     for row in rows:
         is_new = row.before is None
         if is_new or row.now is None:
-            alike = _likeness(new[row.name] if is_new else old[row.name])
+            alike = (new[row.name] if is_new else old[row.name]).likeness
             if left[is_new][alike]:
                 left[is_new][alike] -= 1
                 continue
@@ -150,22 +151,19 @@ def _tensors(before: Snapshot, now: Snapshot) -> tuple[tuple[Moved, ...], int]:
     return _largest(kept), same.total()
 
 
-def _likeness(tensor: Tensor) -> tuple[object, ...]:
-    """All that tells a tensor but its name."""
-    return tensor.op, tensor.region, tensor.shape, tensor.dtype, tensor.held
-
-
-def _why(name: str, before: Snapshot, now: Snapshot) -> str:
+def _why(
+    name: str, before: tuple[Snapshot, Tensor | None], now: tuple[Snapshot, Tensor | None]
+) -> str:
     """What is different about a tensor, as people say it."""
-    old, new = (before.tensors or {}).get(name), (now.tensors or {}).get(name)
+    (was, old), (is_now, new) = before, now
     if old is None:
-        if name in before.in_place:
+        if name in was.in_place:
             return "no longer in place"
-        return "held now" if before.partial else "new"
+        return "held now" if was.partial else "new"
     if new is None:
-        if name in now.in_place:
+        if name in is_now.in_place:
             return "in place now"
-        return "no longer held" if now.partial else "gone"
+        return "no longer held" if is_now.partial else "gone"
     return "; ".join(_differences(old, new))
 
 

@@ -3,42 +3,90 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gradtool.comparison.metrics import Operator, Tensor
 
 if TYPE_CHECKING:
-    from gradtool.planning.plan import Buffer, Plan
+    from gradtool.planning.plan import Buffer, Plan, Region
+    from gradtool.program import Step
     from gradtool.workloads.plans import Planned, Workload
 
 MOST_TENSORS = 128
 MOST_OPERATORS = 96
 LONGEST = 160  # characters of a name
-REGIONS = ("parameters", "state", "inputs", "gradients", "outputs")
+REGIONS: Mapping[str, Region] = MappingProxyType(
+    {
+        "parameters": "parameters",
+        "state": "state",
+        "inputs": "inputs",
+        "temporaries": "backward temporaries",
+        "gradients": "gradients",
+        "outputs": "outputs",
+    }
+)
 
 
-def tensors_of(plan: Plan) -> tuple[dict[str, Tensor], int]:
-    """The largest tensors by name, and how many are not among them.
+def all_tensors(plan: Plan) -> dict[str, Tensor]:
+    """Every tensor by the name that it has where nothing is computed again.
 
     Instances of a tensor that is computed again are one; it is as large as its largest.
     """
     groups: dict[str, list[Buffer]] = {}
     for buffer in plan.buffers:
         groups.setdefault(name_of(plan, buffer), []).append(buffer)
-    found = {name: _tensor(plan, buffers) for name, buffers in groups.items()}
+    again = _repeats(plan)
+    return {name: _tensor(plan, found, again[name]) for name, found in groups.items()}
+
+
+def tensors_of(plan: Plan) -> tuple[dict[str, Tensor], int]:
+    """The largest tensors by name, and how many are not among them."""
+    found = all_tensors(plan)
     largest = sorted(found, key=lambda n: (-found[n].bytes, -found[n].held, n))[:MOST_TENSORS]
-    return {short(name): found[name] for name in sorted(largest)}, len(found) - len(largest)
+    listed = {short(name): found[name] for name in sorted(largest)}
+    listed = {n: replace(t, also=tuple(map(short, t.also))) for n, t in listed.items()}
+    return listed, len(found) - len(largest)
 
 
 def name_of(plan: Plan, buffer: Buffer) -> str:
     """The name of a buffer's tensor where nothing is computed again."""
-    step = plan.program.steps[buffer.first] if plan.program.steps else None
-    if step is None or step.stage != "recompute":
+    maker = plan.maker(buffer)
+    if maker is None:
         return buffer.name
     if not buffer.values:
-        return buffer.name.replace(step.name, step.source, 1)
-    return buffer.name.removesuffix(step.name.removeprefix(step.source))
+        return buffer.name.replace(maker.name, _original(maker), 1)
+    return _unsuffixed(buffer.name, maker)
+
+
+def first_name(plan: Plan, value: int) -> str:
+    """The name of the first instance of a value."""
+    name, maker = plan.program.values[value].name, plan.makers.get(value)
+    return name if maker is None else _unsuffixed(name, maker)
+
+
+def _original(step: Step) -> str:
+    """The name of the step that a step repeats, else its own."""
+    return step.source if step.stage == "recompute" else step.name
+
+
+def _unsuffixed(value: str, maker: Step) -> str:
+    return value.removesuffix(maker.name.removeprefix(_original(maker)))
+
+
+def _repeats(plan: Plan) -> Counter[str]:
+    """How many times tensors and workspaces are computed again, by name."""
+    from gradtool.planning.liveness import workspace_name
+
+    found = Counter[str]()
+    for step in plan.program.steps:
+        if step.stage == "recompute":
+            found.update(first_name(plan, v) for v in step.writes)
+            found[workspace_name(_original(step))] += 1
+    return found
 
 
 def short(name: str) -> str:
@@ -50,19 +98,19 @@ def short(name: str) -> str:
     return f"{name[:half]}~{mark}~{name[-half:]}"
 
 
-def _tensor(plan: Plan, buffers: list[Buffer]) -> Tensor:
+def _tensor(plan: Plan, buffers: list[Buffer], again: int) -> Tensor:
     first = buffers[0]
-    steps = plan.program.steps
-    spec = plan.program.values[first.values[0]].spec if first.values else None
-    fixed = first.region in REGIONS[:3] or first.region == "constants"
+    spec, maker = plan.spec(first), plan.maker(first)
+    also = (first_name(plan, v) for b in buffers for v in plan.also(b))
     return Tensor(
-        op="" if fixed or not steps else steps[first.first].op,
+        op="" if maker is None else maker.op,
         region=first.region,
         shape=() if spec is None else tuple(int(size) for size in spec.shape),
         dtype="" if spec is None else spec.dtype.name,
         bytes=max(int(b.bytes) for b in buffers),
         held=sum(int(b.bytes) for b in buffers if b.first <= plan.peak_step <= b.last),
-        again=0 if fixed else sum(steps[b.first].stage == "recompute" for b in buffers if steps),
+        again=again,
+        also=tuple(dict.fromkeys(also)),
     )
 
 
@@ -82,20 +130,18 @@ def operators_of(plan: Plan) -> dict[str, Operator]:
 
 
 def _held(plan: Plan) -> Iterable[tuple[str, int]]:
-    from gradtool.planning.plan import ALWAYS_LIVE
-
     for buffer in plan.live(plan.peak_step):
-        if buffer.region not in ALWAYS_LIVE:
-            yield plan.program.steps[buffer.first].op, int(buffer.bytes)
+        if (maker := plan.maker(buffer)) is not None:
+            yield maker.op, int(buffer.bytes)
 
 
 def region_peaks(plan: Plan) -> dict[str, int]:
-    """The most that each region takes at any step, in bytes."""
+    """The most that each region takes at any step, in bytes, by metric."""
     from gradtool.planning.packing import load_profile
 
     steps = len(plan.program.steps)
-    held = {r: [b for b in plan.buffers if b.region == r] for r in REGIONS}
-    return {r: int(load_profile(buffers, steps).max()) for r, buffers in held.items()}
+    held = {m: [span for span in plan.spans if span.region == r] for m, r in REGIONS.items()}
+    return {m: int(load_profile(spans, steps).max()) for m, spans in held.items()}
 
 
 def why_kept(work: Workload, found: Planned, tensors: Mapping[str, Tensor]) -> dict[str, str]:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from gradtool.comparison.metrics import Metrics, Operator, Tensor
+from gradtool.comparison.metrics import Metrics, Operator, Tensor, called_as
+from gradtool.planning.breakdown import COMPUTED
+from gradtool.planning.plan import TEMPORARIES
 from gradtool.text.words import count
 
 AT_PEAK = ("peak", "total", "load", "measured-arena", "measured-peak")
-REGIONS = {"activations": ("activations", "workspace")}
+REGIONS = {"activations": COMPUTED, "temporaries": (TEMPORARIES,)}
 HELD_NOW = "held at the peak now"
 HELD_LONGER = "more of it held at the peak"
 HELD_MORE = "holds more at the peak"
@@ -74,16 +76,17 @@ def _size_for(metric: str) -> Size:
 
 def _tensors(before: Metrics, now: Metrics, size: Size) -> Iterator[Grown]:
     unlisted = _unlisted(before)
-    renamed = _renamed(before, now)
+    tensors = called_as(before.tensors, now.tensors)
+    gone = Counter(t.likeness for name, t in tensors.items() if name not in now.tensors)
     for name, tensor in now.tensors.items():
-        old = before.tensors.get(name)
+        old = tensors.get(name)
         taken = size(old) if old else 0
         if size(tensor) <= taken:
             continue
         if old is None:
-            alike = _likeness(tensor)
-            if renamed[alike] or tensor.bytes <= unlisted:
-                renamed[alike] -= 1
+            alike = tensor.likeness
+            if gone[alike] or tensor.bytes <= unlisted:
+                gone[alike] -= 1
                 continue
         yield Grown(name, "tensor", taken, size(tensor), _why(name, tensor, old, before, now))
 
@@ -95,22 +98,12 @@ def _unlisted(before: Metrics) -> int:
     return min((tensor.bytes for tensor in before.tensors.values()), default=0)
 
 
-def _likeness(tensor: Tensor) -> tuple[object, ...]:
-    return tensor.op, tensor.region, tensor.shape, tensor.dtype, tensor.held
-
-
-def _renamed(before: Metrics, now: Metrics) -> Counter[tuple[object, ...]]:
-    """Tensors that are gone, by all that tells them but their names."""
-    return Counter(
-        _likeness(tensor) for name, tensor in before.tensors.items() if name not in now.tensors
-    )
-
-
 def _why(name: str, tensor: Tensor, old: Tensor | None, before: Metrics, now: Metrics) -> str:
     if old is None:
         if tensor.op and tensor.op not in before.operators:
             return f"new operator {tensor.op}{_because(name, now)}"
-        return f"new{_because(name, now)}"
+        host = next((n for n, t in before.tensors.items() if name in t.also), None)
+        return f"new{_because(name, now)}" if host is None else _split(host, before, now)
     reasons = []
     if old.op != tensor.op:
         reasons.append(f"{old.op or 'none'} → {tensor.op or 'none'}")
@@ -123,6 +116,15 @@ def _why(name: str, tensor: Tensor, old: Tensor | None, before: Metrics, now: Me
     if not reasons:
         reasons.append(HELD_LONGER if old.held else HELD_NOW)
     return "; ".join(reasons)
+
+
+def _split(host: str, before: Metrics, now: Metrics) -> str:
+    """Why a value has a place of its own that lay in that of another one before."""
+    said = f"no longer in the place of {host}"
+    old, new = before.tensors[host], now.tensors.get(host)
+    if new is None or old.op == new.op:
+        return said
+    return f"{said}, {old.op or 'none'} → {new.op or 'none'}{_because(host, now)}"
 
 
 def _because(name: str, now: Metrics) -> str:

@@ -6,12 +6,13 @@ All numbers are whole and the same on every machine, but for those that are meas
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole
+from gradtool.planning.plan import TEMPORARIES
 from gradtool.text.words import suggest
 
 Unit = Literal["bytes", "FLOPs", "steps"]
@@ -31,7 +32,10 @@ METRICS: Mapping[str, Metric] = MappingProxyType(
         "peak": Metric("bytes", "the arena: all that a step needs"),
         "total": Metric("bytes", "the arena and what kernels take beside it"),
         "load": Metric("bytes", "the most that is alive at once"),
-        "activations": Metric("bytes", "the most that activations and workspace take at once"),
+        "activations": Metric(
+            "bytes", "the most that activations, backward temporaries and workspace take at once"
+        ),
+        "temporaries": Metric("bytes", "the most that backward temporaries take at once"),
         "gradients": Metric("bytes", "the most that gradients take at once"),
         "outputs": Metric("bytes", "the most that other outputs take at once"),
         "parameters": Metric("bytes", "what is trained"),
@@ -64,7 +68,8 @@ class Tensor:
     """A tensor, or the workspace of a step, by its name in forward or backward.
 
     `bytes` is what it takes once, `held` what it takes at the peak step in all its instances, and
-    `again` how many times it is computed again.  A workspace has neither shape nor dtype.
+    `again` how many times it is computed again.  A workspace has neither shape nor dtype.  `also`
+    are the other values that lie in its place, where operators write in place.
     """
 
     op: str
@@ -74,6 +79,62 @@ class Tensor:
     bytes: int
     held: int
     again: int
+    also: tuple[str, ...] = ()
+
+    @property
+    def likeness(self) -> tuple[object, ...]:
+        """All that tells a tensor but its names.
+
+        What backward computes may be counted among activations in a baseline.
+        """
+        region = "activations" if self.region == TEMPORARIES else self.region
+        return self.op, region, self.shape, self.dtype, self.held
+
+
+def called_as(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors before, each storage called by the value in it that it is called by now.
+
+    What that value is computed by is taken from now, too.  Of instances that went by one name,
+    those that go by another now are a tensor of their own.
+    """
+    names = _renamed(before, now)
+    found = {
+        names.get(name, name): replace(tensor, op=now[names[name]].op) if name in names else tensor
+        for name, tensor in before.items()
+    }
+    for name in (n for n in now if n not in found):
+        others = (names.get(also, also) for also in now[name].also)
+        other = next((o for o in others if _lends(o, found, now, now[name])), None)
+        if other is not None:
+            rest = found[other].held - now[name].held
+            found[name] = replace(found[other], op=now[name].op, held=now[name].held)
+            found[other] = replace(found[other], held=rest)
+    return found
+
+
+def _lends(name: str, before: Mapping[str, Tensor], now: Mapping[str, Tensor], to: Tensor) -> bool:
+    """Whether so much less of a tensor is held now that another one is an instance of it before."""
+    if name not in before or name not in now:
+        return False
+    old = before[name]
+    return old.bytes >= to.bytes and old.held >= now[name].held + to.held
+
+
+def _renamed(before: Mapping[str, Tensor], now: Mapping[str, Tensor]) -> dict[str, str]:
+    """By name before, the name now, which no other storage has; of those only that changed."""
+    gone, new = before.keys() - now.keys(), now.keys() - before.keys()
+    found: dict[str, str] = {}
+    for name in (n for n in now if n in new):
+        other = next((o for o in now[name].also if o in gone and o not in found), None)
+        if other is not None:
+            found[other] = name
+    taken = set(found.values())
+    for name in (n for n in before if n in gone and n not in found):
+        other = next((o for o in before[name].also if o in new and o not in taken), None)
+        if other is not None:
+            found[name] = other
+            taken.add(other)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +177,7 @@ class Metrics:
             "left_out": self.left_out,
             "metrics": {n: v for n, v in self.values.items() if not METRICS[n].measured},
             "operators": {name: asdict(found) for name, found in self.operators.items()},
-            "tensors": {
-                name: asdict(found) | {"shape": list(found.shape)}
-                for name, found in self.tensors.items()
-            },
+            "tensors": {name: _document(found) for name, found in self.tensors.items()},
         }
 
     @classmethod
@@ -146,13 +204,19 @@ def _wholes(table: Mapping[str, Any]) -> dict[str, int]:
     return {name: value for name, value in table.items() if is_whole(value)}
 
 
+def _document(tensor: Tensor) -> dict[str, Any]:
+    """A tensor for JSON; values that share its place stand there only if there are any."""
+    found = asdict(tensor) | {"shape": list(tensor.shape), "also": list(tensor.also)}
+    return found if tensor.also else {key: found[key] for key in found if key != "also"}
+
+
 def _tensor(table: Mapping[str, Any]) -> Tensor:
-    shape = table["shape"]
+    shape, also = table["shape"], table.get("also", [])
     texts = [table[key] for key in ("op", "region", "dtype")]
-    if not all(map(is_text, texts)) or not all(map(is_whole, shape)):
+    if not all(map(is_text, (*texts, *also))) or not all(map(is_whole, shape)):
         raise ValueError("a tensor of other fields")
     numbers = {key: table[key] for key in ("bytes", "held", "again")}
     if not all(map(is_whole, numbers.values())):
         raise ValueError("a tensor of other numbers")
     op, region, dtype = texts
-    return Tensor(op, region, tuple(shape), dtype, **numbers)
+    return Tensor(op, region, tuple(shape), dtype, **numbers, also=tuple(also))

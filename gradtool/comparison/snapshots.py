@@ -9,17 +9,16 @@ from pathlib import PurePath
 from typing import Any
 
 from gradtool.comparison import Snapshot
-from gradtool.comparison.footprint import name_of
+from gradtool.comparison.footprint import all_tensors
 from gradtool.comparison.metrics import Metrics, Tensor
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole, read_document
 from gradtool.planning.breakdown import FRAGMENTATION, held
-from gradtool.planning.plan import Buffer, Plan
+from gradtool.planning.plan import Plan
 from gradtool.workloads.names import current
 from gradtool.workloads.plans import extra_flops, total_flops
 
 SCHEMA_VERSION = 1
-_FIXED = ("parameters", "state", "constants", "inputs")
 _PLAN_TOTALS = {
     "peak": "peak_bytes",
     "total": "total_bytes",
@@ -55,7 +54,7 @@ def of_plan(name: str, plan: Plan, kept: Plan) -> Snapshot:
             "operator": held(plan, "op"),
             "node": dict(again),
         },
-        _tensors_of(plan),
+        all_tensors(plan),
         in_place=_in_place(plan),
     )
 
@@ -123,9 +122,15 @@ def _report(model: Mapping[str, Any]) -> Snapshot:
             bytes=max(size, old.bytes if old else 0),
             held=size + (old.held if old else 0),
             again=0,
+            also=tuple(dict.fromkeys((*(old.also if old else ()), *_also(row)))),
         )
     regions = _with_gaps(_whole(model["peak_bytes"]), _wholes(model["regions"]))
     return Snapshot(str(model["model"]), _totals(model), {"region": regions}, tensors, partial=True)
+
+
+def _also(row: Mapping[str, Any]) -> list[str]:
+    """The other values in the place of a tensor of a report, which may not say."""
+    return [name for name in row.get("also", ()) if is_text(name)]
 
 
 def _plan_file(document: Mapping[str, Any], name: str) -> Snapshot:
@@ -149,33 +154,10 @@ def _baseline(document: Mapping[str, Any], name: str) -> Snapshot:
     )
 
 
-def _tensors_of(plan: Plan) -> dict[str, Tensor]:
-    """Every tensor by the name that it has where nothing is computed again."""
-    groups: dict[str, list[Buffer]] = {}
-    for buffer in plan.buffers:
-        groups.setdefault(name_of(plan, buffer), []).append(buffer)
-    return {name: _tensor(plan, buffers) for name, buffers in groups.items()}
-
-
 def _in_place(plan: Plan) -> frozenset[str]:
-    """The values that are written over another tensor."""
+    """The values that lie in the place of another tensor."""
     values = plan.program.values
-    return frozenset(values[v].name for b in plan.buffers for v in b.values[1:])
-
-
-def _tensor(plan: Plan, buffers: list[Buffer]) -> Tensor:
-    first, steps = buffers[0], plan.program.steps
-    spec = plan.program.values[first.values[0]].spec if first.values else None
-    made = [steps[b.first] for b in buffers if steps and b.region not in _FIXED]
-    return Tensor(
-        op=made[0].op if made else "",
-        region=first.region,
-        shape=() if spec is None else tuple(map(int, spec.shape)),
-        dtype="" if spec is None else spec.dtype.name,
-        bytes=max(int(b.bytes) for b in buffers),
-        held=sum(int(b.bytes) for b in buffers if b.first <= plan.peak_step <= b.last),
-        again=sum(step.stage == "recompute" for step in made),
-    )
+    return frozenset(values[v].name for b in plan.buffers for v in plan.also(b))
 
 
 def _with_gaps(peak: int, regions: Mapping[str, int]) -> dict[str, int]:

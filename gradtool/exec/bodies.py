@@ -16,7 +16,7 @@ from gradtool.exec.executor import Executor
 from gradtool.kernels.bodies import aliases
 from gradtool.planning.liveness import lifetimes
 from gradtool.planning.packing import place
-from gradtool.planning.plan import Buffer, Plan
+from gradtool.planning.plan import Plan
 from gradtool.program import Program
 
 MOST_PLANS = 64
@@ -32,10 +32,7 @@ def plan_of(body: Program) -> Plan:
         captured = set(body.inputs[body.formal :])
         needed = [b for b in lifetimes(body) if not captured.intersection(b.values)]
         packed = place(needed)
-        buffers = tuple(
-            Buffer(b.name, b.region, b.bytes, offset, b.first, b.last, b.values)
-            for b, offset in zip(needed, packed.offsets, strict=True)
-        )
+        buffers = tuple(b.placed(offset) for b, offset in zip(needed, packed.offsets, strict=True))
         scratch = max((s.scratch_bytes for s in body.steps), default=0)
         found = Plan("body", body, buffers, packed.size, packed.size, scratch, 0)
         while len(_PLANS) >= MOST_PLANS:

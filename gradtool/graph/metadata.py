@@ -1,4 +1,7 @@
-"""The keys of a model's metadata that are gradtool's; docs/architecture.md says what each holds."""
+"""The keys of metadata: gradtool's, and those by which an exporter tells where a node comes from.
+
+docs/architecture.md says what gradtool's hold.
+"""
 
 from __future__ import annotations
 
@@ -24,3 +27,9 @@ HOISTED = "gradtool.hoisted"
 CALL = "gradtool.call"
 CALLEE = "gradtool.callee"
 BARRIER = "gradtool.barrier"
+
+# Of a node, by PyTorch's exporter: the modules around it by name and by class, and lines of code.
+SCOPES = "pkg.torch.onnx.name_scopes"
+CLASSES = "pkg.torch.onnx.class_hierarchy"
+TRACE = "pkg.torch.onnx.stack_trace"
+NOTES = (SCOPES, CLASSES, TRACE)

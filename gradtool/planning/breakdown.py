@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
-from gradtool.planning.plan import ALWAYS_LIVE, Plan
+from gradtool.planning.plan import TEMPORARIES, Buffer, Plan, Region
 from gradtool.program import Program, Step
 
+COMPUTED: tuple[Region, ...] = ("activations", TEMPORARIES, "workspace")
+TOP = "(top)"  # what belongs to no part of the model
 FRAGMENTATION = "fragmentation"  # bytes of the arena that no buffer holds at the peak step
 
 
@@ -15,14 +16,15 @@ def held(plan: Plan, what: str) -> dict[str, int]:
     """Bytes at the peak step by name of operator, phase, module or tensor."""
     parts: dict[str, int] = {}
     for buffer in plan.live(plan.peak_step):
-        if what == "tensor":
-            name = buffer.name
-        elif buffer.region in ALWAYS_LIVE:
-            name = buffer.region
-        else:
-            name = _KEYS[what](plan.program.steps[buffer.first])
+        name = buffer.name if what == "tensor" else part(plan, buffer, what)
         parts[name] = parts.get(name, 0) + int(buffer.bytes)
     return parts
+
+
+def part(plan: Plan, buffer: Buffer, what: str) -> str:
+    """The operator, phase or module that computes what a buffer is called by, else its region."""
+    maker = plan.maker(buffer)
+    return buffer.region if maker is None else _KEYS[what](maker)
 
 
 def unsized(program: Program) -> dict[str, int]:
@@ -36,20 +38,16 @@ def unsized(program: Program) -> dict[str, int]:
 
 
 def activation_bytes(plan: Plan) -> int:
-    """The most that activations and workspaces take at any step, whatever else is alive."""
+    """The most that activations, backward temporaries and workspaces take together at any step."""
     from gradtool.planning.packing import load_profile
 
-    own = (b for b in plan.buffers if b.region in ("activations", "workspace"))
+    own = (span for span in plan.spans if span.region in COMPUTED)
     return int(load_profile(own, len(plan.program.steps)).max())
 
 
 def module(step: Step) -> str:
-    """The part of the model that a step is of: its forward node's name without the last part.
-
-    Two levels at most; names are split at `/` and `.`.
-    """
-    parts = [part for part in re.split(r"[/.]", step.source or step.name) if part]
-    return "/".join(parts[:-1][:2]) or "(top)"
+    """The part of the model that a step is of."""
+    return step.module or TOP
 
 
 _KEYS: dict[str, Callable[[Step], str]] = {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from gradtool.planning.plan import ALWAYS_LIVE, Region
+from gradtool.planning.plan import ALWAYS_LIVE, Buffer, Region
+from gradtool.planning.schedule import original
+from gradtool.planning.tenants import REGIONS, Tenants
 from gradtool.program import Program, Step
 from gradtool.program.in_place import donors
+
+_WORKSPACE = " (workspace)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +24,15 @@ class Lifetime:
     first: int
     last: int
     values: tuple[int, ...] = ()
+    called: int = 0
+    turn: int | None = None
+    regions: tuple[Region, ...] = ()
 
-
-_REGIONS: dict[str, Region] = {
-    "parameter": "parameters",
-    "state": "state",
-    "constant": "constants",
-    "input": "inputs",
-    "activation": "activations",
-    "gradient": "gradients",
-    "output": "outputs",
-}
+    def placed(self, offset: int) -> Buffer:
+        """The buffer that lies at an offset."""
+        lasting = (self.first, self.last, self.values)
+        own = (self.called, self.turn, self.regions)
+        return Buffer(self.name, self.region, self.bytes, offset, *lasting, *own)
 
 
 def lifetimes(program: Program) -> list[Lifetime]:
@@ -39,6 +41,7 @@ def lifetimes(program: Program) -> list[Lifetime]:
     A step holds its reads, its writes and its workspace together, but for an output that an
     operator writes in place.  Views keep their storage alive; outputs live to the end.  Next values
     of parameters and state lie where `gradtool.program.overwriting` lets them, over the old ones.
+    What several values share is called by the one that lies in it longest.
     """
     last = last_reads(program)
     shared = in_place(program, last)
@@ -48,29 +51,39 @@ def lifetimes(program: Program) -> list[Lifetime]:
             members.setdefault(_owner(shared, value), []).append(value)
     born = {v: i for i, step in enumerate(program.steps) for v in step.writes}
     end = max(len(program.steps) - 1, 0)
-    results = _results(program)
+    tenants = Tenants(program)
     found = []
     for values in members.values():
         data = [program.values[v] for v in values]
         if data[0].kind == "host" or not data[0].bytes:
             continue
-        region = _REGIONS[data[0].kind]
-        always = region in ALWAYS_LIVE
-        if not always:
-            region = _REGIONS[results.get(values[-1], data[-1].kind)]
+        always = REGIONS[data[0].kind] in ALWAYS_LIVE
         first = 0 if always else min(born[v] for v in values)
         until = end if always else max(last[v] for v in values)
+        called = 0 if always else tenants.longest(values, until)
+        region = REGIONS[data[0].kind] if always else tenants.region(values, called)
         size = program.aligned(data[0].bytes)
-        named = data[0] if always or region == "activations" else data[-1]
-        found.append(Lifetime(named.name, region, size, first, until, tuple(values)))
+        name = data[called].name
+        turn, regions = (None if always else tenants.turn(values)) or (None, ())
+        found.append(
+            Lifetime(name, region, size, first, until, tuple(values), called, turn, regions)
+        )
     found += list(workspaces(program))
     return sorted(found, key=lambda b: (b.region not in ALWAYS_LIVE, b.first, b.values))
 
 
-def _results(program: Program) -> dict[int, str]:
-    """The activations that gradients and outputs are windows on, and which of both."""
-    roots = {program.storage(v): program.values[v].kind for v in program.outputs}
-    return {v: kind for v, kind in roots.items() if program.values[v].kind == "activation"}
+def called_at(program: Program, needed: Iterable[Lifetime], step: int) -> list[Lifetime]:
+    """The lifetimes, those that are held at `step` called by what lies in them then."""
+    tenants, found = Tenants(program), []
+    for each in needed:
+        shared = len(each.values) > 1 and each.region not in ALWAYS_LIVE
+        if shared and each.first <= step <= each.last:
+            called = tenants.at(each.values, step)
+            name = program.values[each.values[called]].name
+            region = tenants.region(each.values, called)
+            each = replace(each, name=name, region=region, called=called)  # noqa: PLW2901
+        found.append(each)
+    return found
 
 
 def workspaces(program: Program) -> Iterator[Lifetime]:
@@ -78,7 +91,18 @@ def workspaces(program: Program) -> Iterator[Lifetime]:
     for index, step in enumerate(program.steps):
         size = workspace_bytes(program, step)
         if size:
-            yield Lifetime(f"{step.name} (workspace)", "workspace", size, index, index)
+            yield Lifetime(workspace_name(step.name), "workspace", size, index, index)
+
+
+def workspace_name(step: str) -> str:
+    """What the workspace of a step is called."""
+    return f"{step}{_WORKSPACE}"
+
+
+def first_instance(name: str) -> str:
+    """What a buffer is the first instance of by its name, which may be that of a workspace."""
+    step = name.removesuffix(_WORKSPACE)
+    return original(step) if step == name else workspace_name(original(step))
 
 
 def workspace_bytes(program: Program, step: Step) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtool.planning.liveness import lifetimes
+from gradtool.planning.liveness import called_at, lifetimes
 from gradtool.planning.packing import load_profile, place
-from gradtool.planning.plan import ALWAYS_LIVE, Buffer, Plan
+from gradtool.planning.plan import ALWAYS_LIVE, Plan
 from gradtool.program import Program
 
 
@@ -17,13 +17,14 @@ def no_recompute(program: Program, name: str = "keep") -> Plan:
     else is packed behind them.
     """
     needed = lifetimes(program)
+    profile = load_profile(needed, len(program.steps))
+    needed = called_at(program, needed, int(profile.argmax()))
     fixed = [b for b in needed if b.region in ALWAYS_LIVE]
     moving = [b for b in needed if b.region not in ALWAYS_LIVE]
     starts = np.cumsum([0, *(b.bytes for b in fixed)]).tolist()
     packed = place(moving)
-    profile = load_profile(needed, len(program.steps))
     buffers = [
-        Buffer(b.name, b.region, b.bytes, offset, b.first, b.last, b.values)
+        b.placed(offset)
         for b, offset in zip(
             (*fixed, *moving),
             (*starts[:-1], *(starts[-1] + o for o in packed.offsets)),

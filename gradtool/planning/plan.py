@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-from gradtool.program import Program
+from gradtool.graph.specs import Spec
+from gradtool.program import Program, Step
 
 Region = Literal[
     "parameters",
@@ -13,19 +16,34 @@ Region = Literal[
     "constants",
     "inputs",
     "activations",
+    "backward temporaries",
     "gradients",
     "outputs",
     "workspace",
 ]
 ALWAYS_LIVE: tuple[Region, ...] = ("parameters", "state", "constants", "inputs")
+TEMPORARIES: Region = "backward temporaries"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`bytes` that are of a region from step `first` to step `last`, both included."""
+
+    region: Region
+    bytes: int
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
     """`bytes` of the arena from `offset`, held from step `first` to step `last`, both included.
 
-    `values` are the values that live in it: one, or several where an operator writes in place.
-    A workspace holds none. Always-live buffers have `first = 0` and `last = len(steps) - 1`.
+    `values` are the values that lie in it, one after the other where operators write in place; it
+    has the name and the region of the one that does at the peak step (`planning/tenants.py`), which
+    is number `called` of them.  A workspace holds none.  Where backward writes over what forward
+    left, it is of another region from step `turn` on: of the second of `regions`, before of the
+    first.  Always-live buffers have `first = 0` and `last = len(steps) - 1`.
     """
 
     name: str
@@ -35,6 +53,23 @@ class Buffer:
     first: int
     last: int
     values: tuple[int, ...] = ()
+    called: int = 0
+    turn: int | None = None
+    regions: tuple[Region, ...] = ()
+
+    @property
+    def spans(self) -> Iterator[Span]:
+        """The regions that it is of, from when to when."""
+        if self.turn is None:
+            yield Span(self.region, self.bytes, self.first, self.last)
+        else:
+            yield Span(self.regions[0], self.bytes, self.first, self.turn - 1)
+            yield Span(self.regions[1], self.bytes, self.turn, self.last)
+
+    @property
+    def value(self) -> int | None:
+        """The value that it is called by; None of a workspace."""
+        return self.values[self.called] if self.values else None
 
 
 @dataclass(frozen=True)
@@ -63,6 +98,25 @@ class Plan:
         """Bytes that a step is planned to take: the arena and what adapted kernels add to it."""
         return self.peak + self.scratch
 
+    @cached_property
+    def makers(self) -> Mapping[int, Step]:
+        """By value, the step that computes it."""
+        return {value: step for step in self.program.steps for value in step.writes}
+
+    def maker(self, buffer: Buffer) -> Step | None:
+        """The step that computes what a buffer is called by; None where no step does."""
+        if buffer.value is not None:
+            return self.makers.get(buffer.value)
+        return self.program.steps[buffer.first] if buffer.region == "workspace" else None
+
+    def spec(self, buffer: Buffer) -> Spec | None:
+        """Shape and type of what a buffer is called by; None of a workspace."""
+        return None if buffer.value is None else self.program.values[buffer.value].spec
+
+    def also(self, buffer: Buffer) -> tuple[int, ...]:
+        """The other values that lie in a buffer, before or after the one that it is called by."""
+        return tuple(v for v in buffer.values if v != buffer.value)
+
     def live(self, step: int) -> tuple[Buffer, ...]:
         """The buffers held while `step` runs."""
         return tuple(b for b in self.buffers if b.first <= step <= b.last)
@@ -70,6 +124,13 @@ class Plan:
     def regions(self, step: int) -> dict[Region, int]:
         """Bytes live at `step`, by region, in the order of first appearance."""
         sizes: dict[Region, int] = {}
-        for buffer in self.live(step):
-            sizes[buffer.region] = sizes.get(buffer.region, 0) + buffer.bytes
+        for span in self.spans:
+            if span.first <= step <= span.last:
+                sizes[span.region] = sizes.get(span.region, 0) + span.bytes
         return sizes
+
+    @property
+    def spans(self) -> Iterator[Span]:
+        """The regions of all buffers, from when to when."""
+        for buffer in self.buffers:
+            yield from buffer.spans

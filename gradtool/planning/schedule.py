@@ -7,6 +7,7 @@ and what lies in their storage) are computed once: a later instance of their ste
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +16,8 @@ from gradtool.program import Program, Step, Value, View
 from gradtool.program.overwriting import overwriting
 
 RECOMPUTED = "_recompute"
+MIRRORED = "_mirror"
+_LATER = re.compile(rf"({RECOMPUTED}|{MIRRORED})(_\d+)?")
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,12 @@ class Schedule:
     def recomputed(self) -> tuple[int, ...]:
         """The steps that run again, once for every further time."""
         return tuple(s for s, suffix in zip(self.order, self.suffixes, strict=True) if suffix)
+
+
+def original(name: str) -> str:
+    """The first instance of what a plan calls `name`; `name` itself if it is no later instance."""
+    begin = max(name.rfind(RECOMPUTED), name.rfind(MIRRORED))
+    return name[:begin] if begin > 0 and _LATER.fullmatch(name, begin) else name
 
 
 def instances(program: Program, order: Sequence[int]) -> tuple[list[dict[int, int]], set[int]]:

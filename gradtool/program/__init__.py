@@ -57,7 +57,8 @@ class Step:
 
     A step that is not `recomputable` draws at random, so that it would give something else if it
     ran again, or its sizes depend on data.  `flops` are its floating-point operations, None where
-    they are not known, and `moved` the bytes that it reads and writes.
+    they are not known, and `moved` the bytes that it reads and writes.  `module` is the part of the
+    model that it is of, empty where nothing tells.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Step:
     recomputable: bool = True
     flops: int | None = None
     moved: int = 0
+    module: str = ""
 
     @property
     def reads(self) -> Iterator[int]:

@@ -34,6 +34,7 @@ from gradtool.passes.update_order import changing
 from gradtool.program import Kind, Program, Step, Value, View
 from gradtool.program.declared import operand
 from gradtool.program.kinds import Kinds
+from gradtool.program.modules import Modules
 from gradtool.program.overwriting import overwriting
 from gradtool.program.views import Views
 
@@ -105,6 +106,7 @@ class _Flat:
         self.views = Views(graph, self._kernel) if views else None
         moving = changing(graph, state) if state else frozenset[ir.Value]()
         self.kinds = Kinds(self._kernel, gradients, trained, moving)
+        self.modules = Modules(graph)
         self.values: list[Value] = []
         self.numbers: dict[ir.Value, int] = {}
         self.specs: dict[ir.Value, Spec | None] = {}
@@ -252,6 +254,7 @@ class _Flat:
                 may_inplace=found.may_inplace,
                 version=version,
                 flops=None if dynamic else costs.flops(*kind, version, specs, out, attributes),
+                module=self.modules.of(node),
                 moved=costs.moved(specs, out, op=full_name(*kind), attributes=attributes),
                 recomputable=not dynamic and not any(map(may_draw, (node, *inner_nodes(node)))),
             )

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gradtool.planning.breakdown import FRAGMENTATION, held, module
-from gradtool.planning.plan import ALWAYS_LIVE
+from gradtool.planning.breakdown import FRAGMENTATION, held, part
 from gradtool.reports.memory import alive_at_peak, by_region, footer
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
     from gradtool.planning.plan import Buffer, Plan
-    from gradtool.program import Step
 
 
-def by_operator(plan: Plan) -> Table:
-    """The operators whose results and workspaces are held at the peak, largest first."""
-    return _by(plan, "operator", lambda step: step.op)
-
-
-def by_phase(plan: Plan) -> Table:
-    """What forward and backward have left at the peak, beside what is held throughout."""
-    return _by(plan, "phase", lambda step: step.stage)
-
-
-def by_module(plan: Plan) -> Table:
-    """The parts of the model whose steps left what is held at the peak."""
-    return _by(plan, "module", module)
+TITLES = {"op": "operator"}  # of columns; others are called what they are by
 
 
 def by(plan: Plan, what: str, top: int) -> Table:
     """The table of `report --by`: `region`, `tensor`, `op`, `phase` or `module`."""
     if what == "tensor":
         return alive_at_peak(plan, top)
-    tables = {"region": by_region, "op": by_operator, "phase": by_phase, "module": by_module}
-    return tables[what](plan)
+    return by_region(plan) if what == "region" else by_part(plan, what, top)
 
 
 def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
@@ -58,7 +43,7 @@ def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
     rows.append(("peak", [plan.peak for plan in plans]))
     return Table(
         columns=(
-            Column({"op": "operator"}.get(what, what), kind="name"),
+            Column(TITLES.get(what, what), kind="name"),
             *(Column(plan.name, "right", "number") for plan in plans),
         ),
         rows=tuple((name, *map(format_bytes, sizes)) for name, sizes in rows),
@@ -66,21 +51,27 @@ def side_by_side(plans: Sequence[Plan], what: str, top: int) -> Table:
     )
 
 
-def _by(plan: Plan, title: str, key: Callable[[Step], str]) -> Table:
+def by_part(plan: Plan, what: str, top: int | None = None) -> Table:
+    """The operators, phases or modules whose steps left what is held at the peak, largest first.
+
+    Of very many modules the `top` largest, and the rest in one row.
+    """
     groups: dict[str, list[Buffer]] = {}
     for buffer in plan.live(plan.peak_step):
-        always = buffer.region in ALWAYS_LIVE
-        name = buffer.region if always else key(plan.program.steps[buffer.first])
-        groups.setdefault(name, []).append(buffer)
+        groups.setdefault(part(plan, buffer, what), []).append(buffer)
     sizes = [(name, len(held), sum(b.bytes for b in held)) for name, held in groups.items()]
     sizes.sort(key=lambda group: (-group[2], group[0]))
+    if what == "module" and top is not None and len(sizes) > top:
+        rest = sizes[top:]
+        more = (f"and {len(rest)} more", sum(n for _, n, _ in rest), sum(s for *_, s in rest))
+        sizes = [*sizes[:top], more]
     gaps = plan.peak - sum(size for *_, size in sizes)
     rows = [(name, str(count), size) for name, count, size in sizes]
     rows += [(FRAGMENTATION, "", gaps)] if gaps else []
     share = max(plan.peak, 1)
     return Table(
         columns=(
-            Column(title, kind="name"),
+            Column(TITLES.get(what, what), kind="name"),
             Column("tensors", "right", "number"),
             Column("at peak", "right", "number"),
             Column("share", "right", "number"),

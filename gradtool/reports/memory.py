@@ -9,18 +9,20 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from gradtool.planning.breakdown import FRAGMENTATION
+from gradtool.planning.breakdown import FRAGMENTATION, module
+from gradtool.planning.plan import TEMPORARIES
 from gradtool.text.names import escape
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes, format_percent
 
 if TYPE_CHECKING:
-    from gradtool.graph.specs import Spec
-    from gradtool.planning.plan import Buffer, Plan
+    from gradtool.planning.plan import Buffer, Plan, Region
 
 SCHEMA_VERSION = 1
 PLANNED = "planned, not measured (gradtool run --measure).  not counted: "
 FOOTER = f"{PLANNED}optimiser state, CUDA context"
+BESIDE: tuple[Region, ...] = ("activations", TEMPORARIES, "parameters", "gradients")
+SHORT: Mapping[Region, str] = {TEMPORARIES: "temporaries"}  # where there is little room
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = " .,-=+*#"
 
@@ -116,9 +118,7 @@ def plans_table(plans: Sequence[Plan], names: Sequence[str]) -> Table:
         columns=(
             Column("model", kind="name"),
             Column("peak", "right", "number"),
-            Column("activations", "right", "number"),
-            Column("parameters", "right", "number"),
-            Column("gradients", "right", "number"),
+            *(Column(SHORT.get(region, region), "right", "number") for region in BESIDE),
             Column("steps", "right", "number"),
         ),
         rows=tuple(_plan_row(plan, name) for plan, name in zip(plans, names, strict=True)),
@@ -130,7 +130,8 @@ def plan_json(plan: Plan, model_name: str, dims: Mapping[str, int]) -> dict[str,
     """The plan for machines: sizes are integers in bytes, steps count from 0.
 
     At the peak step, `regions` and `gap_bytes` add up to `peak_bytes`, and `alive` is everything
-    held, largest first; `shape` and `dtype` are null for a workspace and where they are unknown.
+    held, largest first; `shape` and `dtype` are null for a workspace and where they are unknown,
+    `op` and `module` where no step computes it.  `also` are values that lie there at other times.
     """
     parts = _parts(plan)
     return {
@@ -165,16 +166,12 @@ def _alive(plan: Plan) -> list[Buffer]:
     return sorted(plan.live(plan.peak_step), key=lambda b: (-b.bytes, b.name, b.offset))
 
 
-def _spec(plan: Plan, buffer: Buffer) -> Spec | None:
-    return plan.program.values[buffer.values[0]].spec if buffer.values else None
-
-
 def _alive_row(plan: Plan, buffer: Buffer) -> tuple[str, ...]:
-    spec = _spec(plan, buffer)
+    spec = plan.spec(buffer)
     unknown = "?" if buffer.values else ""
     return (
         buffer.name,
-        buffer.region,
+        SHORT.get(buffer.region, buffer.region),
         unknown if spec is None else "x".join(map(str, spec.shape)) or "scalar",
         unknown if spec is None else spec.dtype.name,
         format_bytes(buffer.bytes),
@@ -183,9 +180,12 @@ def _alive_row(plan: Plan, buffer: Buffer) -> tuple[str, ...]:
 
 
 def _alive_json(plan: Plan, buffer: Buffer) -> dict[str, Any]:
-    spec = _spec(plan, buffer)
+    spec, maker = plan.spec(buffer), plan.maker(buffer)
     return {
         "name": buffer.name,
+        "also": [plan.program.values[v].name for v in plan.also(buffer)],
+        "op": None if maker is None else maker.op,
+        "module": None if maker is None else module(maker),
         "region": buffer.region,
         "shape": None if spec is None else [int(size) for size in spec.shape],
         "dtype": None if spec is None else spec.dtype.name,
@@ -197,6 +197,6 @@ def _alive_json(plan: Plan, buffer: Buffer) -> dict[str, Any]:
 
 def _plan_row(plan: Plan, name: str) -> tuple[str, ...]:
     regions = plan.regions(plan.peak_step)
-    at_peak = (regions.get(region, 0) for region in ("activations", "parameters", "gradients"))
+    at_peak = (regions.get(region, 0) for region in BESIDE)
     steps = str(len(plan.program.steps))
     return (name, format_bytes(plan.peak), *map(format_bytes, at_peak), steps)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LONGEST = 400  # characters of a name; of a longer one the middle is left out
 NODE = ("name", "op", "stage", "source")
-TENSOR = ("name", "region", "bytes", "shape", "type")
+TENSOR = ("name", "region", "later", "bytes", "shape", "type", "also")
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ def page_data(page: Page) -> dict[str, Any]:
     """Everything the page's script reads.
 
     Columns `nodes`, `tensors` and `first` of a plan are differences to the entry before; `held` is
-    how many steps after `first` the tensor lasts.  Steps count from 0.  Of a string there is how
-    many characters it begins with are those of the string before, and the rest.
+    how many steps after `first` the tensor lasts, `turn` after how many it is of the region
+    `later`, 0 if of none.  Steps count from 0.  Of a string there is how many characters it begins
+    with are those of the string before, and the rest.
     """
     strings, nodes, tensors = Numbered(), Numbered(), Numbered()
     plans = [_plan(row, page.rows[0].plan, strings, nodes, tensors) for row in page.rows]
@@ -85,6 +86,7 @@ def _plan(
         "tensors": _differences(tensors.number(_tensor(plan, b, strings)) for b in plan.buffers),
         "first": _differences(b.first for b in plan.buffers),
         "held": [int(b.last - b.first) for b in plan.buffers],
+        "turn": [0 if b.turn is None else int(b.turn - b.first) for b in plan.buffers],
     }
 
 
@@ -94,11 +96,15 @@ def _node(step: Step, strings: Numbered) -> tuple[int, ...]:
 
 
 def _tensor(plan: Plan, buffer: Buffer, strings: Numbered) -> tuple[int, ...]:
-    spec = plan.program.values[buffer.values[0]].spec if buffer.values else None
+    spec = plan.spec(buffer)
     shape = "" if spec is None else "x".join(map(str, spec.shape)) or "scalar"
     dtype = "" if spec is None else spec.dtype.name
-    name, region = strings.number(buffer.name), strings.number(buffer.region)
-    return (name, region, int(buffer.bytes), strings.number(shape), strings.number(dtype))
+    regions = [span.region for span in buffer.spans]
+    later = "" if len(regions) == 1 else regions[1]
+    names = map(strings.number, (buffer.name, regions[0], later))
+    also = ", ".join(plan.program.values[v].name for v in plan.also(buffer))
+    texts = map(strings.number, (shape, dtype, also))
+    return (*names, int(buffer.bytes), *texts)
 
 
 def _columns(titles: Sequence[str], rows: Iterable[tuple[int, ...]]) -> dict[str, list[int]]:

@@ -24,6 +24,9 @@ class Bar:
     def advance(self, amount: int = 1) -> None:
         """Say that `amount` more is done."""
 
+    def reach(self, done: int, total: int) -> None:
+        """Say that of the next one `done` of `total` parts are done."""
+
 
 @contextmanager
 def bar(description: str, total: int | None = None, *, color: Color = "auto") -> Iterator[Bar]:
@@ -50,6 +53,7 @@ class _Shown(Bar):
         self._total = total
         self._color = color
         self._done = 0
+        self._part = 0.0
         self._ended = False
         self._lock = threading.Lock()
         self._drawn: tuple[Progress, TaskID] | None = None
@@ -57,9 +61,18 @@ class _Shown(Bar):
     def advance(self, amount: int = 1) -> None:
         with self._lock:
             self._done += amount
-            if self._drawn is not None:
-                progress, task = self._drawn
-                progress.update(task, completed=self._done)
+            self._part = 0.0
+            self._draw()
+
+    def reach(self, done: int, total: int) -> None:
+        with self._lock:
+            self._part = done / max(total, 1)
+            self._draw()
+
+    def _draw(self) -> None:
+        if self._drawn is not None:
+            progress, task = self._drawn
+            progress.update(task, completed=self._done + self._part, done=self._done)
 
     def start(self) -> None:
         """Show the bar, unless the work has ended already."""
@@ -73,16 +86,16 @@ class _Shown(Bar):
             progress = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
-                TextColumn("" if self._total is None else "{task.completed}/{task.total}"),
+                TextColumn("" if self._total is None else "{task.fields[done]}/{task.total}"),
                 TimeElapsedColumn(),
                 console=console,
                 transient=True,
                 redirect_stdout=False,  # results must not end up on stderr
             )
             short = shorten(text, WIDEST, ellipsis="…" if draws(console) else "...")
-            task = progress.add_task(short, total=self._total, completed=self._done)
+            self._drawn = progress, progress.add_task(short, total=self._total, done=self._done)
+            self._draw()
             progress.start()
-            self._drawn = progress, task
 
     def stop(self) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gradtool.planning.plan import TEMPORARIES
 from gradtool.reports import comparison, explanation, frontier, memory
 from gradtool.text.names import escape
 from gradtool.text.table import Table, html, render
@@ -16,7 +17,7 @@ from gradtool.workloads.plans import Planned
 if TYPE_CHECKING:
     from gradtool.comparison import Comparison
     from gradtool.planning.plan import Plan
-    from gradtool.planning.recompute.explain import Facts
+    from gradtool.planning.recompute.facts import Facts
 
 TOP = 12
 
@@ -53,7 +54,10 @@ class Shown(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ReportRow:
-    """A plan in numbers. Bytes, but for `steps`; all but `peak` are those at the peak step."""
+    """A plan in numbers. Bytes, but for `steps`; all but `peak` are those at the peak step.
+
+    `temporaries` are what backward computes beside gradients of parameters.
+    """
 
     model: str
     peak: int
@@ -61,6 +65,7 @@ class ReportRow:
     parameters: int
     gradients: int
     steps: int
+    temporaries: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,4 +180,5 @@ def _row(plan: Plan, name: str) -> ReportRow:
         int(regions.get("parameters", 0)),
         int(regions.get("gradients", 0)),
         len(plan.program.steps),
+        int(regions.get(TEMPORARIES, 0)),
     )

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from gradtool.planning.plan import ALWAYS_LIVE
+from gradtool.planning.plan import ALWAYS_LIVE, TEMPORARIES
 from gradtool.reports.page_data import shown
 from gradtool.reports.plans import TITLES
 
@@ -27,7 +27,7 @@ Event = dict[str, Any]
 
 STAGES = ("forward", "backward", "recompute", "update")
 PLANNED = 1.0  # microseconds that a step is drawn with where none was measured
-REGIONS = (*ALWAYS_LIVE, "gradients", "outputs", "activations", "workspace")
+REGIONS = (*ALWAYS_LIVE, "gradients", "outputs", "activations", TEMPORARIES, "workspace")
 
 
 def planned_trace(plans: Sequence[Plan], model: str) -> str:
@@ -67,8 +67,8 @@ def by_region(plan: Plan) -> dict[str, list[int]]:
     from gradtool.planning.packing import load_profile
 
     steps = len(plan.program.steps)
-    held = {r: [b for b in plan.buffers if b.region == r] for r in REGIONS}
-    found = {r: load_profile(buffers, steps).tolist()[:steps] for r, buffers in held.items()}
+    held = {r: [span for span in plan.spans if span.region == r] for r in REGIONS}
+    found = {r: load_profile(spans, steps).tolist()[:steps] for r, spans in held.items()}
     return {region: sizes for region, sizes in found.items() if any(sizes)}
 
 

@@ -11,7 +11,6 @@ from gradtool import io
 from gradtool.errors import OpenSizes, UsageError
 from gradtool.text.units import parse_bytes
 from gradtool.text.words import suggest
-from gradtool.workloads.budgets.batches import largest_batches
 from gradtool.workloads.names import current
 from gradtool.workloads.plans import workload
 from gradtool.workloads.strategies import STRATEGIES
@@ -42,6 +41,8 @@ def max_batch(
     Raises:
         UsageError: the batch is fixed, there is no such plan, or other sizes are open.
     """
+    from gradtool.workloads.budgets.batches import largest_batches
+
     plans = [current(name) for name in plans]
     unknown = [name for name in plans if name not in STRATEGIES]
     if unknown:

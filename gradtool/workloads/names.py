@@ -1,4 +1,4 @@
-"""The names that people choose by: ways to plan, optimizers, solvers.
+"""The names that people choose by: ways to plan, optimizers.
 
 Nothing heavy is imported here, so that a command can list them.
 """
@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 KEEP = "keep"
 REORDER = "reorder"
+LIGHT = "optimal 5 %"  # of the report
 SEARCHED = ("min-cut", "optimal")
 RECIPES = (REORDER, "mirror", "sqrt", "segments")
 STRATEGIES = (*RECIPES, *SEARCHED)

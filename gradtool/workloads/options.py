@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from gradtool.errors import UsageError
 from gradtool.graph.limits import DEFAULT
 from gradtool.graph.optimizers import OPTIMIZERS
-from gradtool.planning.search.context import SOLVERS, Solver
 from gradtool.text.words import suggest
 from gradtool.workloads.names import PLANS, SEARCHED, STRATEGIES, current
 
@@ -144,10 +143,6 @@ class RecomputeOptions:
     time_limit: float | None = _option(
         "seconds", None, "Search harder, until the command has taken this long: reading and "
         "writing count, and leave a tenth of it at least.", metavar="30s")  # fmt: skip
-    solver: Solver = _option(
-        "choice", "auto", "Search in compiled code, and with OR-tools as well (both of the extra "
-        "solver), which goes further; auto: compiled, with --time-limit only.",
-        choices=SOLVERS)  # fmt: skip
 
     def plans(self) -> Strategy:
         """How to plan a training graph.
@@ -157,8 +152,6 @@ class RecomputeOptions:
                 file cannot be used.
         """
         self._check()
-        if self.solver not in SOLVERS:
-            raise UsageError(f"no solver {self.solver!r}; there are {', '.join(SOLVERS)}")
         if self.plan is not None:
             from gradtool.workloads import plan_files
 
@@ -237,7 +230,7 @@ class RecomputeOptions:
 
 _SEARCH = "it is of a budget, a slowdown, min-cut and optimal"
 _SEARCHING: Mapping[str, str] = {
-    "cost": _SEARCH, "seed": _SEARCH, "time_limit": _SEARCH, "solver": _SEARCH,
+    "cost": _SEARCH, "seed": _SEARCH, "time_limit": _SEARCH,
     "optimizer": "the graph holds its gradients",
 }  # fmt: skip
 
@@ -275,20 +268,13 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class _Searching:
-    """The search for a training graph, at the prices that its steps have.
-
-    Raises, when it is called:
-        GradtoolError: the solver is not installed.
-    """
+    """The search for a training graph, at the prices that its steps have."""
 
     asked: RecomputeOptions
     prices: prices.Named
 
     def __call__(self, work: Workload) -> Search:
-        from gradtool.planning.search.local.finish import require
         from gradtool.workloads.budgets.search import CUTS, Search
 
-        require(self.asked.solver)
-        effort = CUTS if self.asked.strategy == "min-cut" else 1.0
-        asked = self.asked
-        return Search(effort, asked.seed, asked.time_limit, self.prices(work), asked.solver)
+        asked, effort = self.asked, CUTS if self.asked.strategy == "min-cut" else 1.0
+        return Search(effort, asked.seed, asked.time_limit, self.prices(work))

@@ -25,17 +25,29 @@ from gradtool.program.flatten import flatten
 from gradtool.shapes.inference import register_shapes
 from gradtool.workloads.recompute import apply, mark, prepared
 
+OnRung = Callable[[int, int], object]
+
+
+@dataclass
+class Listener:
+    """Who hears how many rungs of a search are done, and how many there are."""
+
+    rung: OnRung = lambda _done, _all: None
+
 
 @dataclass(frozen=True)
 class Workload:
     """A training graph ready to be planned: its nodes have names, its program known sizes.
 
     `dims` are the sizes given to what the model leaves open; the model itself keeps that open.
+    `memo` is what was found out about it before, by question; `listener` hears of what is going on.
     """
 
     model: ir.Model
     program: Program
     dims: Mapping[str, int]
+    memo: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
+    listener: Listener = field(default_factory=Listener, compare=False, repr=False)
     _programs: dict[tuple[tuple[str, int], ...], Program] = field(
         default_factory=dict, compare=False, repr=False
     )

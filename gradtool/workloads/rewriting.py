@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import onnx_ir as ir
@@ -11,7 +11,6 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.graph.stages import require_no_updates
 from gradtool.planning.plan import Plan
-from gradtool.planning.search.context import Solver
 from gradtool.planning.search.proof import Proof
 from gradtool.workloads.goals import Budget, Goal, options_of
 from gradtool.workloads.names import POINTS
@@ -92,7 +91,6 @@ def recompute(
     cost: str = "flops",
     seed: int = 0,
     time_limit: float | None = None,
-    solver: Solver = "auto",
     dims: Mapping[str, int] | None = None,
 ) -> Rewritten:
     """A training graph that computes parts of forward again: the same bits in less memory.
@@ -101,10 +99,9 @@ def recompute(
     `Checkpoints`, or a plan that `load_plan` read.  What a budget or a slowdown asks for is found
     by the `strategy` `optimal`, or by `min-cut`.  The state of `optimizer` is part of a budget (a
     graph that holds its updates has it in it).  `cost` says what extra work is: `flops`, `time`
-    measured now, or a file of measured times.  A search may take `time_limit` seconds; without, the
-    same question has the same answer everywhere, unless `solver` is `compiled` or `cp-sat` (up to
-    the default effort, `auto` and `native` use nothing that may be missing).  The graph given is
-    left as it is; sizes that it leaves open stay open, `dims` are those to plan for.
+    measured now, or a file of measured times.  A search goes deeper for `time_limit`
+    seconds; without, the same question has the same answer everywhere.  The graph given is left as
+    it is; sizes that it leaves open stay open, `dims` are those to plan for.
 
     Raises:
         UsageError: there is no such strategy or checkpoint, sizes are open, or the graph has an
@@ -120,7 +117,6 @@ def recompute(
         cost=cost,
         seed=seed,
         time_limit=time_limit,
-        solver=solver,
     )
     return _rewritten(graph, asked.plans(), dims)
 
@@ -143,7 +139,6 @@ def frontier(
     cost: str = "flops",
     seed: int = 0,
     time_limit: float | None = None,
-    solver: Solver = "auto",
     dims: Mapping[str, int] | None = None,
 ) -> Points:
     """The cheapest plans within several budgets, from the least peak found to keeping everything.
@@ -157,7 +152,6 @@ def frontier(
     """
     from gradtool.workloads.budgets.frontier import frontier as frontier_of
     from gradtool.workloads.budgets.limits import Budget as Limit
-    from gradtool.workloads.budgets.search import probing
 
     if optimizer != "none":
         require_no_updates(model_of(graph))
@@ -170,12 +164,10 @@ def frontier(
         cost=cost,
         seed=seed,
         time_limit=time_limit,
-        solver=solver,
     )
     asked.plans()  # which refuses what does not go together
     work = workload(model_of(graph), dims)
     search = asked.search()(work)
-    search = replace(search, effort=min(probing(work), search.effort))
     state = Limit.of("min", optimizer).state(work)
     return Points(tuple(frontier_of(work, points, search)), work.kept, state)
 

@@ -6,6 +6,7 @@ None ever gives a plan that takes more than keeping everything.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from types import MappingProxyType
 
 from gradtool.planning.recompute.mirror import decide
@@ -15,7 +16,7 @@ from gradtool.planning.recompute.segment_search import best_segments, sqrt_segme
 from gradtool.planning.recompute.segments import Segmented, checkpointed, crossing_line
 from gradtool.planning.schedule import Schedule
 from gradtool.text.words import count
-from gradtool.workloads.names import KEEP, REORDER
+from gradtool.workloads.names import KEEP, LIGHT, REORDER
 from gradtool.workloads.plans import Planned, Strategy, Workload, planned
 
 
@@ -78,16 +79,23 @@ def checkpoints(work: Workload, *, names: Sequence[str]) -> Planned:
 
 def optimal(work: Workload) -> Planned:
     """The least peak found for no more extra work than one forward pass."""
-    from gradtool.workloads.budgets.search import one_forward
+    from gradtool.workloads.budgets.search import at_most
 
-    return one_forward(work)
+    return at_most(work, None)
+
+
+def light(work: Workload) -> Planned:
+    """The least peak found for no more extra work than 5 % of a step."""
+    from gradtool.workloads.budgets.search import at_most
+
+    return at_most(work, Fraction(1, 20), name=LIGHT)
 
 
 def min_cut(work: Workload) -> Planned:
     """The same, with no more search than the cuts need."""
-    from gradtool.workloads.budgets.search import CUTS, one_forward
+    from gradtool.workloads.budgets.search import CUTS, Search, at_most
 
-    return one_forward(work, "min-cut", CUTS)
+    return at_most(work, None, Search(CUTS), name="min-cut")
 
 
 def _segments(work: Workload, name: str, found: Segmented) -> Planned:

@@ -20,7 +20,6 @@ from gradtool.graph.stages import INNER, is_backward, stage, take_state, write_h
 from gradtool.losses import attach as losses
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
-from gradtool.passes.fuse_attention import fuse_attention as fuse
 from gradtool.passes.lift_initializers import lift_initializers
 from gradtool.passes.lower_ml import Lowered, lower_ml
 from gradtool.passes.lower_sequences import lower_sequences
@@ -141,7 +140,9 @@ def training_graph(
     picked = _pick(op, cotangents, barred, leaves, wrt, input_grad)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
-    if fuse_attention and not again:
+    if fuse_attention and not again and _may_attend(model.graph):
+        from gradtool.passes.fuse_attention import fuse_attention as fuse
+
         fuse(op, frozenset((*picked.wrt, *barred, *cotangents)))
     made = differentiate(op, cotangents, picked.wrt, cut=barred, accumulate=accumulate)
     if chosen.value is not None and chosen.value not in model.graph.outputs:
@@ -195,6 +196,11 @@ def _into_training_form(op: Builder, *, train_mode: bool) -> list[str]:
     if op.ste:
         straight_through(op.model, op)
     return said
+
+
+def _may_attend(graph: ir.Graph) -> bool:
+    """Whether there is anything that attention has, so that looking for it is worth its imports."""
+    return any(n.op_type in ("Softmax", "Attention", "ScaledAttention") for n in graph)
 
 
 def _pick(

@@ -7,7 +7,6 @@ from deep import deep
 
 import gradtool as gt
 from gradtool.commands import budgeting
-from gradtool.planning.search.local import finish
 
 
 @pytest.fixture
@@ -149,25 +148,6 @@ def test_no_such_plan(run, net):
 
     assert outcome.code == 2
     assert "no plan 'optimum'; did you mean 'optimal'?" in outcome.err
-
-
-@pytest.mark.extra
-@pytest.mark.parametrize("solver", ["auto", "native", "compiled", "cp-sat"])
-def test_every_solver_meets_the_budget(run, net, solver):
-    if solver == "cp-sat":
-        pytest.importorskip("ortools", reason="cp-sat needs the extra solver")
-    keep, plan = document(recompute(run, net, "--budget", "75%", "--solver", solver))["plans"]
-
-    assert 4 * plan["peak_bytes"] <= 3 * keep["peak_bytes"]
-
-
-@pytest.mark.parametrize("goal", [("--budget", "75%"), ("--frontier",)])
-def test_a_solver_that_is_not_installed_is_one_line_and_exit_1(run, net, goal, monkeypatch):
-    monkeypatch.setattr(finish, "find_spec", lambda _: None)
-    outcome = run("recompute", net, *goal, "--solver", "cp-sat")
-
-    assert outcome.code == 1
-    assert "OR-tools is not installed: pip install 'gradtool[solver]'" in outcome.err
 
 
 @pytest.mark.parametrize(

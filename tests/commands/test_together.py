@@ -76,7 +76,7 @@ def test_rules_are_of_parameters_that_exist(command):
     assert named <= known
 
 
-SEARCH = ("--cost", "nofile.json", "--time-limit", "30s", "--seed", "5", "--solver", "cp-sat")
+SEARCH = ("--cost", "nofile.json", "--time-limit", "30s", "--seed", "5")
 REFUSED = {
     "a search of a recipe": (
         ("recompute", "net.onnx", "--strategy", "sqrt", *SEARCH, "--points", "7"),

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
 from gates import metrics, operator, tensor
 
+from gradtool import api
+from gradtool.comparison import Snapshot, compare
+from gradtool.comparison.footprint import all_tensors, operators_of
 from gradtool.comparison.growth import HELD_LONGER, HELD_NOW, growth
+from gradtool.comparison.metrics import called_as
+from gradtool.planning.plan import ALWAYS_LIVE, TEMPORARIES
+from gradtool.workloads import plans, strategies
+
+ROOT = Path(__file__).parents[2]
 
 
 def why(before, now, metric="peak"):
@@ -64,6 +76,44 @@ def test_each_reason_has_its_words():
     }
 
 
+def test_what_has_a_place_of_its_own_now_says_whose_it_was_in():
+    before = metrics(
+        {"t": tensor(64, op="Tanh", also=("h",)), "s": tensor(64, also=("g",))},
+        {"Relu": operator(), "Tanh": operator()},
+    )  # fmt: skip
+    now = metrics(
+        {"t": tensor(64, op="Noise"), "h": tensor(64), "s": tensor(64), "g": tensor(64)},
+        kept={"t": "it draws at random"},
+    )
+
+    assert why(before, now) == {
+        "h": "no longer in the place of t, Tanh → Noise: it draws at random",
+        "g": "no longer in the place of s",
+    }
+
+
+def test_a_place_that_another_of_its_values_names_did_not_grow():
+    """The busiest step moved; `b` and `c` lie where `a` did, which a baseline need not say."""
+    for also in ((), ("b", "c")):
+        before = tensors(a=tensor(64, op="Conv", also=also))
+        now = tensors(b=tensor(64, also=("a", "c")))
+
+        assert why(before, now) == {}
+    grown = tensors(b=tensor(128, shape=(9,), also=("a", "c")))
+    assert list(why(before, grown).values()) == ["4 → 9"]
+
+
+def test_each_place_is_renamed_once():
+    """Two tensors of a baseline lie in one place now: none of them is lost."""
+    before = tensors(a=tensor(64), b=tensor(64))
+    now = tensors(c=tensor(64, also=("a", "b")))
+
+    found = called_as(before.tensors, now.tensors)
+
+    assert sorted(found) == ["b", "c"]
+    assert sum(each.held for each in found.values()) == 128
+
+
 def test_causes_come_before_what_only_happens_to_be_held():
     before = tensors(big=tensor(1 << 20, held=0), small=tensor(64))
     now = tensors(big=tensor(1 << 20), small=tensor(128, shape=(8,)))
@@ -117,3 +167,33 @@ def test_extra_work_is_told_by_operators():
     assert (row.name, row.kind, row.before, row.now) == ("Relu", "operator", 0, 10)
     assert row.why == "2 computed again, before 0"
     assert why(before, now, "recomputed") == {"Relu": "2 computed again, before 0"}
+
+
+def former(plan):
+    """The tensors of a plan as they were recorded when places went by the first or last value."""
+    buffers = []
+    for buffer in plan.buffers:
+        called = len(buffer.values) - 1 if buffer.region in ("gradients", "outputs") else 0
+        if buffer.values and buffer.region not in ALWAYS_LIVE:
+            name = plan.program.values[buffer.values[called]].name
+            buffer = replace(buffer, name=name, called=called)  # noqa: PLW2901
+        if buffer.region == TEMPORARIES:
+            buffer = replace(buffer, region="activations")  # noqa: PLW2901
+        buffers.append(buffer)
+    found = all_tensors(replace(plan, buffers=tuple(buffers)))
+    return {name: replace(each, also=()) for name, each in found.items()}
+
+
+@pytest.mark.parametrize("name", ["cnn", "transformer", "lstm"])
+@pytest.mark.parametrize("strategy", ["keep", "reorder", "mirror", "sqrt", "segments"])
+def test_in_baselines_of_earlier_names_nothing_grew(name, strategy):
+    training = api.grad(api.load(ROOT / "samples" / f"{name}.onnx", dims={"batch": 4})).model
+    plan = strategies.STRATEGIES[strategy](plans.workload(training)).plan
+    now = metrics(all_tensors(plan), operators_of(plan))
+    before = metrics(former(plan), operators_of(plan))
+
+    assert (set(before.tensors) == set(now.tensors)) is (name == "lstm")
+    for metric in ("peak", "activations", "gradients", "outputs"):
+        assert [row.name for row in growth(before, now, metric) if row.kind == "tensor"] == []
+    sides = [Snapshot(name, {}, {}, each.tensors) for each in (before, now)]
+    assert compare(*sides).parts["tensor"] == ()

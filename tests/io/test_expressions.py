@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 import sympy
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gradtool.io.expressions import parse
@@ -67,6 +67,7 @@ def test_no_text_takes_long_or_raises(text):
 
 @settings(max_examples=60, deadline=None)
 @given(written, st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
+@example("((N // N) / (N // H))", 1, 1, 1)
 def test_what_is_read_has_the_value_that_python_gives_it(text, n, h, s77):
     found = parse(text)
     sizes = {"N": Fraction(n), "H": Fraction(h), "s77": Fraction(s77)}
@@ -84,10 +85,13 @@ def test_what_is_read_has_the_value_that_python_gives_it(text, n, h, s77):
 
 
 def _fractions(text):
-    """The syntax tree of a text in which whole numbers are fractions."""
+    """The syntax tree of a text in which whole numbers are fractions, quotients of them too."""
 
     class Exact(ast.NodeTransformer):
         def visit_Constant(self, node):
             return ast.Call(ast.Name("F", ast.Load()), [node], [])
+
+        def visit_BinOp(self, node):
+            return ast.Call(ast.Name("F", ast.Load()), [self.generic_visit(node)], [])
 
     return ast.fix_missing_locations(Exact().visit(ast.parse(text, mode="eval")))

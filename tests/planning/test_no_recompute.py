@@ -62,12 +62,12 @@ def test_five_nodes_worked_by_hand():
 
 
 def test_five_nodes_in_place_worked_by_hand():
-    """c dies where d is made, and d where y is made: one buffer holds all three.
+    """c dies where d is made, and d where y is made: one buffer holds all three, called by c.
 
     step               live
     0  a = Tanh x      w x a          192  (x is an input: not overwritten)
     1  b = Mul a w     w x a b        256  (a is read again)
-    2  c = Exp b       w x a b c      320  (b is read again)
+    2  c = Exp b       w x a b c      320  (b is read again) the peak
     3  d = Mul c a     w x a b cd     320
     4  y = Add d b     w x b cdy      256
     """
@@ -75,7 +75,10 @@ def test_five_nodes_in_place_worked_by_hand():
 
     assert load_profile(plan.buffers, 5).tolist() == [192, 256, 320, 320, 256]
     assert plan.peak == 320
-    assert len(buffers(plan)["y"].values) == 3
+    (shared,) = [buffer for buffer in plan.buffers if len(buffer.values) > 1]
+    assert (shared.name, shared.region, shared.first, shared.last) == ("c", "outputs", 2, 4)
+    assert [plan.program.values[v].name for v in shared.values] == ["c", "d", "y"]
+    assert [plan.program.values[v].name for v in plan.also(shared)] == ["d", "y"]
 
 
 def test_a_program_without_steps_holds_its_inputs():

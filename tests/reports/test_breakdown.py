@@ -11,7 +11,6 @@ from gradtool.planning.breakdown import FRAGMENTATION
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.recompute.late import late
 from gradtool.planning.schedule import replay
-from gradtool.program import Step
 from gradtool.reports import breakdown
 from gradtool.reports.memory import FOOTER
 
@@ -53,7 +52,7 @@ def test_gaps_are_a_row_of_their_own():
     rows = breakdown.side_by_side([wider], "op", 100).rows
 
     assert (FRAGMENTATION, "64 B") in rows
-    assert breakdown.by_operator(wider).rows[-2][:3] == (FRAGMENTATION, "", "64 B")
+    assert breakdown.by_part(wider, "op").rows[-2][:3] == (FRAGMENTATION, "", "64 B")
 
 
 def test_of_equal_parts_the_first_by_name_comes_first():
@@ -62,20 +61,26 @@ def test_of_equal_parts_the_first_by_name_comes_first():
     assert names == sorted(names)
 
 
-@pytest.mark.parametrize(
-    ("name", "source", "expected"),
-    [
-        ("layer1.0.conv1", "", "layer1/0"),
-        ("/encoder/layer.3/attn/MatMul", "", "encoder/layer"),
-        ("Conv_0", "", "(top)"),
-        ("grad_7", "head/fc/Gemm", "head/fc"),
-        ("//", "", "(top)"),
-    ],
-)
-def test_a_module_is_the_beginning_of_the_name_of_the_forward_node(name, source, expected):
-    step = Step(name, "Conv", (), (), {}, source=source)
+def test_modules_are_what_the_steps_say_and_the_rest_is_of_the_whole():
+    modules = {"h2": "block.one", "g2": "block.one", "h3": "block.two"}
+    steps = [dataclasses.replace(s, module=modules.get(s.name, "")) for s in PROGRAM.steps]
+    program = dataclasses.replace(PROGRAM, steps=tuple(steps))
 
-    assert breakdown.module(step) == expected
+    parts = breakdown.held(no_recompute(program), "module")
+
+    assert set(parts) == {"block.one", "block.two", "(top)", "inputs", "parameters"}
+    assert (parts["block.one"], parts["block.two"]) == (64, 64)
+
+
+def test_the_smallest_of_many_modules_are_one_row():
+    steps = [dataclasses.replace(s, module=f"layers.{s.name}") for s in PROGRAM.steps]
+    plan = no_recompute(dataclasses.replace(PROGRAM, steps=tuple(steps)))
+    everything, some = (breakdown.by(plan, "module", top).rows for top in (100, 2))
+
+    assert some[:2] == everything[:2]
+    assert some[2][0] == f"and {len(everything) - 3} more"
+    assert some[-1] == everything[-1]
+    assert sum(int(row[1] or 0) for row in some) == sum(int(row[1] or 0) for row in everything)
 
 
 @pytest.mark.parametrize("what", ["region", "tensor", "op", "phase", "module"])

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from gradtool.planning.recompute.explain import Again, Facts, Reader
+from gradtool.planning.recompute.decided import UNREAD
+from gradtool.planning.recompute.facts import Again, Facts, Place, Reader
 from gradtool.planning.recompute.mirror import Why
 from gradtool.planning.recompute.outcome import Work
 from gradtool.reports import explanation
@@ -16,6 +17,7 @@ FACTS = Facts(
     value="relu",
     storage="relu",
     kind="activation",
+    region="activations",
     bytes=4096,
     producer="Relu_1",
     op="Relu",
@@ -50,8 +52,9 @@ def test_all_that_is_known_is_a_line_each_and_steps_count_from_one():
 
 def test_what_is_always_alive_has_no_life():
     lines = said(
-        kind="parameter", producer=None, op=None, stage=None, born=None, last=None,
-        mirrored=None, why=None, again=None, obstacle="no step computes it: it is always alive",
+        kind="parameter", region="parameters", producer=None, op=None, stage=None,
+        born=None, last=None, mirrored=None, why=None, again=None,
+        obstacle="no step computes it: it is always alive",
     )  # fmt: skip
 
     assert lines[0] == "relu: parameter, 4.00 KiB, always alive"
@@ -98,3 +101,58 @@ def test_machines_get_the_same_and_count_from_zero():
     assert found["why"] == FACTS.why.value
     assert found["readers"][0] == {"step": "Conv_2", "op": "Conv", "stage": "forward", "index": 5}
     assert found["again"]["work"] == {"flops": 1000, "unknown": 0}
+
+
+def test_a_workspace_is_of_its_step_and_nobody_reads_it():
+    lines = said(kind=None, region="workspace", readers=(), again=None, why=None)
+
+    assert lines[0] == "relu: workspace, 4.00 KiB, of Relu 'Relu_1' (forward)"
+    assert not any("read" in line for line in lines)
+
+
+def test_an_instance_and_a_window_name_what_they_are_of():
+    instance = said(value="relu_mirror", instance_of="relu")
+    window = said(value="flat_mirror", instance_of="flat")
+
+    assert instance[1] == " it is relu, which a plan computes again"
+    assert not any("window" in line for line in instance)
+    assert window[1:3] == [
+        " it is flat, which a plan computes again",
+        " it is a window on relu, whose bytes these are",
+    ]
+
+
+def test_a_place_says_who_is_in_it_and_what_reports_call_it():
+    place = Place("relu", 3, 30, ("bn", "drelu"), at_peak=True)
+    own, other = (said(storage=name, value=name, shared=place) for name in ("relu", "bn"))
+
+    assert own[2] == (
+        " its place is held from step 4 to step 31, in turn with bn, drelu; reports call it relu"
+    )
+    assert " in turn with relu, drelu; reports call it relu" in other[2]
+
+
+def test_the_region_is_what_reports_count_it_to():
+    assert said(region="backward temporaries")[0].startswith("relu: backward temporary, 4.00 KiB")
+    assert said(region=None, kind="host")[0].startswith("relu: host, ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"through": "y"}, " its step runs again in backward, for y: "),
+        ({"through": "y", "applied": False}, " its step may run again in backward, for y: "),
+        ({"through": "y", "mirrored": False}, " kept for y, which is computed again from it: "),
+        ({"applied": False}, " may be computed again in backward: "),
+    ],
+)
+def test_what_a_decision_is_for_is_said(changes, line):
+    assert any(each.startswith(line) for each in said(**changes))
+
+
+def test_a_decision_about_what_backward_does_not_read_is_none():
+    for mirrored in (True, False):
+        lines = said(mirrored=mirrored, again=None, obstacle=UNREAD)
+
+        assert lines[-1] == f" computing it again: {UNREAD}"
+        assert not any("kept" in line or "in backward" in line for line in lines)

@@ -46,13 +46,19 @@ def read_back(text):
 
 
 def tensors_of(data, plan):
-    """Name, region, bytes, first and last of each tensor of a plan, as the script decodes them."""
+    """Name, others in its place, bytes, and the spans of regions, as the script decodes them."""
     table, strings = data["tensors"], data["strings"]
-    rows = zip(accumulate(plan["tensors"]), accumulate(plan["first"]), plan["held"], strict=True)
-    return [
-        (strings[table["name"][t]], strings[table["region"][t]], table["bytes"][t], f, f + held)
-        for t, f, held in rows
-    ]
+    rows = zip(accumulate(plan["tensors"]), accumulate(plan["first"]), plan["held"], plan["turn"],
+               strict=True)  # fmt: skip
+    found = []
+    for t, first, held, turn in rows:
+        text = {key: strings[table[key][t]] for key in ("name", "also", "region", "later")}
+        spans = [(text["region"], first, first + held)]
+        if text["later"]:
+            last = first + held
+            spans = [(text["region"], first, first + turn - 1), (text["later"], first + turn, last)]
+        found.append((text["name"], text["also"], table["bytes"][t], spans))
+    return found
 
 
 def test_the_page_holds_every_buffer_of_every_plan():
@@ -60,7 +66,12 @@ def test_the_page_holds_every_buffer_of_every_plan():
     data = read_back(html_page(page))
 
     for row, plan in zip(page.rows, data["plans"], strict=True):
-        held = [(b.name, b.region, b.bytes, b.first, b.last) for b in row.plan.buffers]
+        values = row.plan.program.values
+        held = [
+            (b.name, ", ".join(values[v].name for v in row.plan.also(b)), b.bytes,
+             [(span.region, span.first, span.last) for span in b.spans])
+            for b in row.plan.buffers
+        ]  # fmt: skip
 
         assert tensors_of(data, plan) == held
         assert plan["peak"] == row.plan.peak

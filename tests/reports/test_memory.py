@@ -174,8 +174,8 @@ def test_models_stand_side_by_side():
     table = memory.plans_table([PLAN, EMPTY], ["a.onnx", "b.onnx"])
 
     assert table.rows == (
-        ("a.onnx", "12.0 KiB", "0 B", "4.00 KiB", "6.00 KiB", "4"),
-        ("b.onnx", "0 B", "0 B", "0 B", "0 B", "0"),
+        ("a.onnx", "12.0 KiB", "0 B", "0 B", "4.00 KiB", "6.00 KiB", "4"),
+        ("b.onnx", "0 B", "0 B", "0 B", "0 B", "0 B", "0"),
     )
 
 
@@ -202,21 +202,24 @@ def test_json_holds_integers_in_bytes_and_counts_steps_from_zero():
         "regions": {"gradients": 6144, "parameters": 4096, "inputs": 1024, "workspace": 512},
         "gap_bytes": 512,
         "alive": [
-            _alive("dw", "gradients", [32, 32], "float32", 4096, 3),
-            _alive("w", "parameters", [32, 32], "float32", 4096, 0),
-            _alive("dh", "gradients", [8, 64], "float32", 2048, 2),
-            _alive("x", "inputs", [8, 32], "float32", 1024, 0),
-            _alive("MatMul_0_grad", "workspace", None, None, 512, 3),
+            _alive("dw", "MatMul", "gradients", [32, 32], "float32", 4096, 3),
+            _alive("w", None, "parameters", [32, 32], "float32", 4096, 0),
+            _alive("dh", "Mul", "gradients", [8, 64], "float32", 2048, 2),
+            _alive("x", None, "inputs", [8, 32], "float32", 1024, 0),
+            _alive("MatMul_0_grad", "MatMul", "workspace", None, None, 512, 3),
         ],
     }
     assert list(document["dims"]) == ["batch", "seq"]
     assert json.loads(json.dumps(document)) == document
 
 
-def _alive(name, region, shape, dtype, *numbers):
+def _alive(name, op, region, shape, dtype, *numbers):
     size, first = numbers
     return {
         "name": name,
+        "also": [],
+        "op": op,
+        "module": op and "(top)",
         "region": region,
         "shape": shape,
         "dtype": dtype,

@@ -14,7 +14,8 @@ from gradtool.workloads.options import Option, RecomputeOptions, options_of
 # A plan in a file is a text, not a table; times and their files are of one machine.
 ASKED = {o.key: o for o in options_of(RecomputeOptions).values() if o.key not in ("plan", "cost")}
 MIRROR = ("policy", "keep", "drop")
-KEYS = (*ASKED, *MIRROR)
+FORMER = ("solver",)  # keys that say nothing any more
+KEYS = (*ASKED, *MIRROR, *FORMER)
 SUFFIX = ".json"
 
 
@@ -104,8 +105,7 @@ def _seconds(table: Table) -> float:
 
 def _said(asked: dict[str, Any]) -> str:
     """What people call the plan: `budget 60%`, `min-cut slowdown 20%`, `checkpoints`."""
-    words = {"budget": "budget", "max_slowdown": "slowdown", "optimizer": "with", "seed": "seed",
-             "solver": "solver"}  # fmt: skip
+    words = {"budget": "budget", "max_slowdown": "slowdown", "optimizer": "with", "seed": "seed"}
     parts = [asked["strategy"]] if "strategy" in asked else []
     parts += [f"{words[key]} {asked[key]}" for key in words if key in asked]
     if "checkpoints" in asked:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gradtool.planning.ladder.line import Line
-from gradtool.planning.ladder.walk import Walk
+from gradtool.planning.ladder.walk import State, Walk
 
 _TRIALS = 6
 _KICK = 8
 _ADDED = 0.5  # of the kicks compute more again, the others less
-_SLACK = 1.1
+_SLACK = 1.5
+_DEEPER = 0.15
+_PATIENCE = 4
 
 
 def trim(walk: Walk, budget: int) -> None:
@@ -30,8 +34,8 @@ def trim(walk: Walk, budget: int) -> None:
                 return
             before = line.extra
             line.begin()
-            walk.pay()
             line.remove(entry)
+            walk.pay()
             if line.extra < before and line.peak <= budget:
                 line.commit()
                 better = True
@@ -51,23 +55,41 @@ def _has_room(line: Line, entry: int, budget: int) -> bool:
     return True
 
 
-def kick(walk: Walk, budget: int, random: np.random.Generator) -> None:
-    """Disturb the schedule at random, descend, keep what costs no more, until the limit."""
+def reach(walk: Walk, budget: int, begins: Sequence[State], random: np.random.Generator) -> bool:
+    """Disturb schedules at random that take too much, and descend, until one fits or the limit."""
+    while walk.left > 0 and begins:
+        walk.go(begins[int(random.integers(len(begins)))])
+        _disturb(walk, budget, random)
+        if walk.fit(budget, patience=_PATIENCE):
+            return True
+    return False
+
+
+def kick(walk: Walk, budget: int, random: np.random.Generator) -> State:
+    """The best after disturbing at random, descending, keeping what costs no more, to the limit."""
     best = now = walk.state
     while walk.left > 0 and best.extra:
-        walk.left -= len(walk.line.entries)
-        if random.random() < _ADDED:
-            _add_some(walk, budget, random)
-        else:
-            _take_some(walk.line, random)
-        if walk.fit(budget, now.extra * _SLACK + 1, trials=_TRIALS):
+        walk.line.begin()
+        _disturb(walk, budget, random)
+        deep = budget - int(budget * _DEEPER * max(random.random() * 2 - 1, 0))
+        walk.fit(deep, now.extra * _SLACK + 1, trials=_TRIALS)
+        if walk.line.peak <= budget:
             trim(walk, budget)
             if walk.line.extra <= now.extra:
+                walk.line.commit()
                 now = walk.state
                 best = min(best, now, key=lambda s: (s.extra, s.peak))
                 continue
-        walk.go(now)
-    walk.go(best)
+        walk.line.rollback()
+    return best
+
+
+def _disturb(walk: Walk, budget: int, random: np.random.Generator) -> None:
+    walk.left -= len(walk.line.entries)
+    if random.random() < _ADDED:
+        _add_some(walk, budget, random)
+    else:
+        _take_some(walk.line, random)
 
 
 def _take_some(line: Line, random: np.random.Generator) -> None:
@@ -80,11 +102,14 @@ def _take_some(line: Line, random: np.random.Generator) -> None:
 
 
 def _add_some(walk: Walk, budget: int, random: np.random.Generator) -> None:
-    """Compute again some storages that are idle where most is alive."""
-    line = walk.line
-    high = np.argsort(-line.profile, kind="stable")[: 1 + len(line.entries) // 4]
-    entry = line.entries[int(high[int(random.integers(len(high)))])]
-    idle = list(walk.reruns.idle(line, entry))
+    """Compute again some storages that are idle where much is alive."""
+    idle = list(walk.reruns.idle(walk.line, _high(walk.line, random)))
     for _ in range(min(1 + int(random.integers(_KICK // 2)), len(idle))):
         root, _, reader = idle[int(random.integers(len(idle)))]
         walk.rerun(root, reader, budget)
+
+
+def _high(line: Line, random: np.random.Generator) -> int:
+    """One of the entries at which most is alive."""
+    high = np.argsort(-line.profile, kind="stable")[: 1 + len(line.entries) // 4]
+    return line.entries[int(high[int(random.integers(len(high)))])]

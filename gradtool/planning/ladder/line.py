@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,15 @@ from gradtool.planning.search.cost_model import CostModel
 
 # Between two entries there is room for so many halvings.
 _SPACING = 1 << 60
+
+
+class _Mark(NamedTuple):
+    """How things stood: entries of the log, the profile, the extra work, runs that were changed."""
+
+    length: int
+    profile: Integers
+    extra: int
+    changes: int
 
 
 class Line:
@@ -41,7 +51,9 @@ class Line:
                 self.uses[r].append(entry)
         self.extra = sum(work.costs[p] for p in order) - work.total
         self._saved: dict[int, int] = {}
-        self._log: list[tuple[int, int, int]] | None = None
+        self._log: list[tuple[int, int, int]] = []
+        self._marks: list[_Mark] = []
+        self._changes = 0
         self._bytes: Integers = np.zeros(2 * len(self.entries) + 16, dtype=np.int64)
         self._weigh()
 
@@ -121,34 +133,45 @@ class Line:
         self._settle(dirty, dead)
 
     def begin(self) -> None:
-        """Remember how things stand."""
-        self._log = []
-        self._before = self.profile.copy(), self.extra, dict(self._saved)
+        """Remember how things stand, also within what was begun before."""
+        self._marks.append(_Mark(len(self._log), self.profile.copy(), self.extra, self._changes))
 
     @property
     def changes(self) -> int:
-        """How many runs were put in or taken out since."""
-        return len(self._log or ())
+        """How many runs were put in or taken out since the line was last told to begin."""
+        return self._changes - self._marks[-1].changes if self._marks else 0
 
     def commit(self) -> None:
         """Keep what was changed."""
-        self._log = None
+        self._marks.pop()
+        if not self._marks:
+            self._log.clear()
 
     def rollback(self) -> None:
         """Undo what was changed."""
-        for sign, entry, p in reversed(self._log or []):
+        length, profile, self.extra, self._changes = self._marks.pop()
+        for sign, entry, was in reversed(self._log[length:]):
+            if not sign:
+                self._saved[entry] = was
+                continue
             change = _take if sign > 0 else insort
             change(self.entries, entry)
-            change(self.runs[p], entry)
-            for r in self.work.reads[p]:
+            change(self.runs[was], entry)
+            for r in self.work.reads[was]:
                 change(self.uses[r], entry)
             if sign > 0:
                 del self.place[entry]
+                self._saved.pop(entry, None)
             else:
-                self.place[entry] = p
-        profile, self.extra, self._saved = self._before
+                self.place[entry] = was
+        del self._log[length:]
         self._bytes[: len(profile)] = profile
-        self._log = None
+
+    def _note(self, sign: int, entry: int, was: int) -> None:
+        """Log that an entry was put in (1), taken out (-1), or saved so many bytes before (0)."""
+        self._changes += abs(sign)
+        if self._marks:
+            self._log.append((sign, entry, was))
 
     # ---------------------------------------------------------------------- bytes
 
@@ -160,15 +183,16 @@ class Line:
                 if r in work.live_out:
                     change[index[runs[0]]] += work.bytes[r]
                     continue
-                for run in runs:
-                    end = self.end(r, run)
+                ends = self.uses[r][-1:] if len(runs) == 1 else [self.end(r, run) for run in runs]
+                for run, end in zip(runs, ends, strict=False):
                     if end > run:
                         change[index[run]] += work.bytes[r]
                         change[index[end] + 1] -= work.bytes[r]
         beside = np.array([work.beside[p] for p in self.place.values()], dtype=np.int64)
         self._bytes[: len(index)] = work.simulator.fixed + np.cumsum(change[:-1]) + beside
-        for entry in self.entries:
-            self._save(entry)
+        for p, runs in enumerate(self.runs):
+            for entry in runs if work.donates[p] else ():
+                self._save(entry)
 
     def _change(self, first: int, last: int, size: int) -> None:
         """Add bytes from one entry to another, both included."""
@@ -182,9 +206,11 @@ class Line:
         target, saved = work.targets[p], 0
         if self._is_made(target, entry) and any(self._ends(r, entry) for r in work.donates[p]):
             saved = work.bytes[target]
-        if saved != self._saved.get(entry, 0):
-            self._bytes[self.at(entry)] += self._saved.get(entry, 0) - saved
+        before = self._saved.get(entry, 0)
+        if saved != before:
+            self._bytes[self.at(entry)] += before - saved
             self._saved[entry] = saved
+            self._note(0, entry, before)
 
     def _is_made(self, r: int, entry: int) -> bool:
         if r in self.work.live_out:
@@ -262,8 +288,7 @@ class Line:
         for r in work.fleeting[p]:
             self._divide(r, entry, dirty, dead)
         self.extra += work.costs[p]
-        if self._log is not None:
-            self._log.append((1, entry, p))
+        self._note(1, entry, p)
 
     def _stay(self, p: int, entry: int, sign: int = 1) -> None:
         """Results live from the first run: count where a run is before all others."""
@@ -295,10 +320,9 @@ class Line:
         i, count = self.at(entry), len(self.entries)
         self._bytes[i : count - 1] = self._bytes[i + 1 : count].copy()
         del self.entries[i], self.place[entry]
-        self._saved.pop(entry, None)
+        self._note(0, entry, self._saved.pop(entry, 0))
         self.extra -= work.costs[p]
-        if self._log is not None:
-            self._log.append((-1, entry, p))
+        self._note(-1, entry, p)
 
     def _settle(self, dirty: set[int], dead: list[int]) -> None:
         """Take out what nobody reads any more, and count what is written in place."""

@@ -51,8 +51,8 @@ class Passing:
         """Let an entry run later, right before another, which nobody needs it for earlier."""
         if entry not in line.place or before not in line.place:
             return False
-        uses = (line.uses[r] for r in self.work.fleeting[line.place[entry]])
-        if before > min(u for use in uses for u in use if u > entry):
+        uses = (line.uses.get(r, ()) for r in self.work.writes[line.place[entry]])
+        if before > min((u for use in uses for u in use if u > entry), default=before):
             return False
         passed = line.entries[line.at(entry) + 1 : line.at(before)]
         return self._may_pass(line, (entry,), passed) and _move(line, entry, before)

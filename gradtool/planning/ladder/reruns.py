@@ -9,6 +9,8 @@ from gradtool.planning.ladder.line import Line
 from gradtool.planning.search.cost_model import CostModel
 
 _DEPTH = 200
+_MOST = 256  # runs that one change puts in
+_COUNTED = 64  # steps of which it is found out what they cost together
 
 
 class Reruns:
@@ -40,7 +42,7 @@ class Reruns:
                 return False
             if not self.again(line, work.maker[r], entry, room, depth + 1):
                 return False
-        if line.before(reader) is None or entry in line.place:
+        if line.before(reader) is None or entry in line.place or line.changes >= _MOST:
             return False
         line.add(entry, p)
         return True
@@ -55,21 +57,27 @@ class Reruns:
                 cost += work.costs[work.maker[r]]
         return cost
 
-    def cost(self, line: Line, p: int, reader: int, room: int, seen: set[int]) -> int:
-        """What it costs to run a step again before an entry, with what is missing there."""
+    def cost(self, line: Line, p: int, reader: int, room: int) -> int:
+        """What it costs to run a step again before an entry, with what is missing there.
+
+        Of a great many steps that are missing, some are left out.
+        """
         work = self.work
-        cost = work.costs[p]
-        seen.add(p)
-        for r in work.reads[p]:
-            maker = work.maker[r]
-            if maker in seen or not self._may_drop[r]:
-                continue
-            run = line.run(r, reader)
-            if run is not None:
-                end = line.end(r, run)
-                if end >= reader or line.most(end, reader) + work.bytes[r] <= room:
+        seen, waiting, cost = {p}, [p], 0
+        while waiting:
+            q = waiting.pop()
+            cost += work.costs[q]
+            for r in work.reads[q]:
+                maker = work.maker[r]
+                if maker in seen or not self._may_drop[r] or len(seen) >= _COUNTED:
                     continue
-            cost += self.cost(line, maker, reader, room, seen)
+                run = line.run(r, reader)
+                if run is not None:
+                    end = line.end(r, run)
+                    if end >= reader or line.most(end, reader) + work.bytes[r] <= room:
+                        continue
+                seen.add(maker)
+                waiting.append(maker)
         return cost
 
     def idle(self, line: Line, entry: int) -> Iterator[tuple[int, int, int]]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from heapq import heappop, heappush
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -29,7 +30,8 @@ Change: TypeAlias = Callable[[], bool]
 _TRIALS = 16
 _SCORED = 32
 _VAIN = 48
-_EACH = 50
+_EACH = 50  # entries that a trial counts for, and each run that it put in or took out
+_CHANGE = 15
 _ALIKE = 1.2
 
 
@@ -60,7 +62,8 @@ class Walk:
 
     def go(self, state: State) -> None:
         """Begin again at a schedule."""
-        self.line = Line(self.work, state.places)
+        if tuple(self.line.places) != state.places:
+            self.line = Line(self.work, state.places)
 
     def weighed(self, places: Sequence[int]) -> State:
         """A schedule known from elsewhere."""
@@ -81,16 +84,20 @@ class Walk:
 
     def rerun(self, root: int, reader: int, room: int | None) -> bool:
         """Compute a storage again for an entry; nothing is changed if that cannot be."""
+        return self._made(partial(self._again, self.work.maker[root], reader, room))
+
+    def _made(self, change: Change) -> bool:
+        """Make a change if it can be made."""
         self.line.begin()
-        if self._again(self.work.maker[root], reader, room):
-            self.line.commit()
-            return True
-        self.line.rollback()
-        return False
+        made = change()
+        self.pay()
+        end = self.line.commit if made else self.line.rollback
+        end()
+        return made
 
     def pay(self) -> None:
-        """Count a change that was tried."""
-        self.left -= _EACH + len(self.line.entries) // 8
+        """Count what was tried since the line was told to begin."""
+        self.left -= _EACH + len(self.line.entries) // 32 + _CHANGE * self.line.changes
 
     # -------------------------------------------------------------------- descent
 
@@ -141,11 +148,12 @@ class Walk:
         helped: list[tuple[tuple[float, int], int, Change]] = []
         line = self.line
         over = self._over(budget)
+        excess = int(over.sum())
         worst = line.entries[int(over.argmax())]
         for tried, change in enumerate(self._changes(over, worst, budget, trials)):
             if tried >= (trials if helped else _VAIN):
                 break
-            price = self._tried(change, budget)
+            price = self._tried(change, budget, excess)
             line.rollback()
             if price is not None:
                 helped.append((price, tried, change))
@@ -156,9 +164,10 @@ class Walk:
         for n, ((each, _), _, change) in enumerate(helped):
             if n and (each > most or line.peak <= budget):
                 break
-            now = self._tried(change, budget)
+            now = self._tried(change, budget, excess)
             if not n or (now is not None and now[0] <= most):
                 line.commit()
+                excess = int(self._over(budget).sum())
             else:
                 line.rollback()
         return True
@@ -182,38 +191,40 @@ class Walk:
         line = self.line
         return reader in line.place and self.reruns.again(line, p, reader, room)
 
-    def _tried(self, change: Change, budget: int) -> tuple[float, int] | None:
-        """The price of a change, which is made; None if it does not help."""
+    def _tried(self, change: Change, budget: int, excess: int) -> tuple[float, int] | None:
+        """The price of a change, which is made; None if it does not lower the excess."""
         line = self.line
-        before, extra = int(self._over(budget).sum()), line.extra
+        extra = line.extra
         line.begin()
-        self.pay()
         made = change()
+        self.pay()
         self._is_deep = line.changes > 1
         if not made:
             return None
-        gain, cost = before - int(self._over(budget).sum()), line.extra - extra
+        gain, cost = excess - int(self._over(budget).sum()), line.extra - extra
         if gain <= 0:
             return None
         return (cost / gain if cost > 0 else float(cost) * gain), -gain
 
-    def _ranked(self, over: Integers, worst: int, budget: int) -> list[tuple[int, int, int]]:
-        """Storages idle at the worst entry, their last and next touches, the cheapest first."""
+    def _ranked(self, over: Integers, worst: int, budget: int) -> Iterator[tuple[int, int, int]]:
+        """Storages idle at the worst entry, their last and next touches, the cheapest first.
+
+        What a rerun costs is found out for those that seem cheapest, one after the other.
+        """
         line, work = self.line, self.work
         above = np.concatenate([[0], np.cumsum(over > 0)]).tolist()
-        found = []
+        seeming = []
         for root, last, reader in self.reruns.idle(line, worst):
             relief = above[line.at(reader)] - above[bisect_right(line.entries, last)]
             relieved = max(relief * work.bytes[root], 1)
             cost = self.reruns.near(line, work.maker[root], reader)
-            found.append((cost / relieved, last, root, reader, relieved))
-        known = [
-            (
-                self.reruns.cost(line, work.maker[root], reader, budget, set()) / relieved,
-                last,
-                root,
-                reader,
-            )
-            for _, last, root, reader, relieved in sorted(found)[:_SCORED]
-        ]
-        return [(root, last, reader) for _, last, root, reader in sorted(known)]
+            seeming.append((cost / relieved, last, root, reader, relieved))
+        seeming.sort(reverse=True)
+        known: list[tuple[float, int, int, int]] = []
+        for _ in range(min(_SCORED, len(seeming))):
+            while seeming and not (known and known[0][0] <= seeming[-1][0]):
+                _, last, root, reader, relieved = seeming.pop()
+                cost = self.reruns.cost(line, work.maker[root], reader, budget)
+                heappush(known, (cost / relieved, last, root, reader))
+            _, last, root, reader = heappop(known)
+            yield root, last, reader

@@ -3,7 +3,7 @@
 The largest load is the least that an arena can take, and real training graphs reach it.
 `place`, which planning uses, is numpy and Python alone and stops on counted work, so a plan does
 not depend on the machine or on what is installed; `pack` with `SEARCH` goes further, compiled by
-numba and with CP-SAT where the extra `solver` has them.
+numba where the extra `solver` has it.
 """
 
 from gradtool.planning.packing.pack import PLAN, SEARCH, Effort, Packing, pack, place

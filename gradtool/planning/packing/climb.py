@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gradtool.planning.packing import cpsat
 from gradtool.planning.packing.canonical import FOUND, IMPOSSIBLE
 from gradtool.planning.packing.compiled import search
 from gradtool.planning.packing.problem import RANKS, Numbers, Problem
@@ -71,13 +70,6 @@ class Climb:
             if verdict == IMPOSSIBLE:
                 self.bound = capacity + 1
                 return
-
-    def solve(self, time: float) -> None:
-        """Let CP-SAT close what is open, for `time` of its deterministic time."""
-        if self.bound < self.size and cpsat.available(self.problem):
-            offsets, self.bound = cpsat.improve(self.problem, self.offsets, self.bound, time)
-            if offsets is not None:
-                self.improved(offsets, "CP-SAT")
 
     def improved(self, offsets: Numbers, how: str) -> None:
         """Keep a smaller packing."""

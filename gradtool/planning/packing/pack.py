@@ -21,18 +21,16 @@ class Effort:
 
     `filling` is the pairs of buffers that packing outwards looks at, `work` the buffers and
     sections that the search does.  `extras` uses what is installed from the extra `solver`: numba,
-    which changes nothing but the seconds, and then CP-SAT, for `time` of its deterministic time.
-    `work` is divided by `INTERPRETED` if numba is missing.
+    which changes nothing but the seconds.  `work` is divided by `INTERPRETED` if numba is missing.
     """
 
     work: int
     filling: int = 0
     extras: bool = False
-    time: float = 0.0
 
 
 PLAN = Effort(work=1_000_000, filling=175_000_000)
-SEARCH = Effort(work=4_000_000_000, filling=175_000_000, extras=True, time=0.2)
+SEARCH = Effort(work=4_000_000_000, filling=175_000_000, extras=True)
 INTERPRETED = 100
 HALVINGS = 2
 
@@ -107,8 +105,6 @@ def _tight(
     best = _outward(part, least, effort.filling, best)
     climb = Climb(part, best[0], least, _work(effort), effort.extras, best[1])
     climb.run(None if capacity is None else capacity // part.unit)
-    if effort.extras:
-        climb.solve(effort.time)
     bound = climb.bound if climb.bound > least else part.peak_live
     return climb.offsets, bound, climb.how
 

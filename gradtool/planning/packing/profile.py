@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gradtool.planning.liveness import Lifetime
-from gradtool.planning.plan import Buffer
+from gradtool.planning.plan import Buffer, Span
 
 
 def load_profile(
-    buffers: Iterable[Lifetime | Buffer], steps: int
+    buffers: Iterable[Lifetime | Buffer | Span], steps: int
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Bytes of some buffers live at each step: of all, a lower bound on the arena."""
     change = np.zeros(max(steps, 1) + 1, dtype=np.int64)

@@ -2,72 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 from gradtool.errors import UsageError
-from gradtool.planning.liveness import last_reads
-from gradtool.planning.recompute.mirror import Decision, Why
-from gradtool.planning.recompute.outcome import Work
-from gradtool.planning.schedule import Schedule, pruned
-from gradtool.planning.simulate import Simulator
-from gradtool.program import Kind, Program, Stage
+from gradtool.planning.liveness import (
+    Lifetime,
+    called_at,
+    first_instance,
+    last_reads,
+    lifetimes,
+    workspace_bytes,
+    workspace_name,
+)
+from gradtool.planning.packing import load_profile
+from gradtool.planning.plan import ALWAYS_LIVE, Region
+from gradtool.planning.recompute.decided import decided
+from gradtool.planning.recompute.facts import Facts, Place, Reader
+from gradtool.planning.recompute.mirror import Decision
+from gradtool.planning.schedule import Schedule
+from gradtool.planning.tenants import Tenants
+from gradtool.program import Program
 from gradtool.text.words import suggest
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """A step that reads a value; `index` is its place in the order of the file."""
-
-    step: str
-    op: str
-    stage: Stage
-    index: int
-
-
-@dataclass(frozen=True)
-class Again:
-    """What it would take to compute a value again just before its first backward reader.
-
-    `steps` are those that would have to run, in order; what they read beside is alive there anyway,
-    or in `held`, which would have to be kept longer: `held_bytes` in all.
-    """
-
-    steps: tuple[str, ...]
-    work: Work
-    held: tuple[str, ...]
-    held_bytes: int
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is to be said of one value.  Indices are places in the order of the file.
-
-    `storage` is the value whose bytes these are: itself, unless it is a view.  `born` and `last`
-    are None where no step computes it (parameters and inputs are always alive).  `at_peak` says
-    whether it is alive at the busiest step when everything is kept, `peak_step` which one that is.
-    `mirrored` and `why` are the decision about its producer, None where none was taken; `applied`
-    whether the schedule runs the producer again.  `again` is None where that is impossible or
-    pointless, and `obstacle` then says why.
-    """
-
-    value: str
-    storage: str
-    kind: Kind
-    bytes: int
-    producer: str | None
-    op: str | None
-    stage: Stage | None
-    born: int | None
-    last: int | None
-    readers: tuple[Reader, ...]
-    peak_step: str
-    at_peak: bool
-    mirrored: bool | None
-    why: Why | None
-    applied: bool
-    again: Again | None
-    obstacle: str | None
 
 
 def explain(
@@ -79,85 +35,103 @@ def explain(
 ) -> Facts:
     """The facts about the value named `tensor`, of a mirror decision and a schedule if given.
 
+    Workspaces go by the names that plans give them.  What a plan computes again is explained by the
+    value that it is an instance of.
+
     Raises:
         UsageError: the program has no such value.
     """
-    names: Mapping[str, int] = {datum.name: i for i, datum in enumerate(program.values)}
-    if tensor not in names:
-        raise UsageError(f"no value {tensor!r}{suggest(tensor, names)}")
-    root = program.storage(names[tensor])
-    producer = next((i for i, s in enumerate(program.steps) if root in s.writes), None)
-    readers = tuple(
-        Reader(step.name, step.op, step.stage, i)
-        for i, step in enumerate(program.steps)
-        if any(program.storage(v) == root for v in step.reads)
-    )
-    last = last_reads(program).get(root)
-    profile = Simulator(program).profile(range(len(program.steps)))
-    peak = max(range(len(profile)), key=lambda i: (profile[i], -i), default=0)
-    step = None if producer is None else program.steps[producer]
-    choices = {choice.step: choice for choice in (decision.choices if decision else ())}
-    choice = choices.get(step.name) if step else None
-    again, obstacle = _again(program, root, producer, readers)
+    needed, peak = _kept(program)
+    values = {value.name: number for number, value in enumerate(program.values)}
+    rooms = {
+        workspace_name(step.name): index
+        for index, step in enumerate(program.steps)
+        if workspace_bytes(program, step)
+    }
+    first = tensor if tensor in values or tensor in rooms else first_instance(tensor)
+    if first in values:
+        root = program.storage(values[first])
+        facts = decided(program, root, _life(program, root, needed, peak), decision, schedule)
+    elif first in rooms:
+        facts = _workspace(program, rooms[first], peak)
+    else:
+        raise UsageError(f"no value {tensor!r}{suggest(tensor, values)}")
+    return replace(facts, value=tensor, instance_of=None if first == tensor else first)
+
+
+def _kept(program: Program) -> tuple[list[Lifetime], int]:
+    """What is held when everything is kept, under the names of the plan, and the busiest step."""
+    needed = lifetimes(program)
+    peak = int(load_profile(needed, len(program.steps)).argmax())
+    return called_at(program, needed, peak), peak
+
+
+def _workspace(program: Program, index: int, peak: int) -> Facts:
+    step = program.steps[index]
+    name = workspace_name(step.name)
     return Facts(
-        value=tensor,
-        storage=program.values[root].name,
-        kind=program.values[root].kind,
-        bytes=program.aligned(program.values[root].bytes),
+        value=name,
+        storage=name,
+        kind=None,
+        region="workspace",
+        bytes=workspace_bytes(program, step),
+        producer=step.name,
+        op=step.op,
+        stage=step.stage,
+        born=index,
+        last=index,
+        readers=(),
+        peak_step=program.steps[peak].name,
+        at_peak=index == peak,
+    )
+
+
+def _life(program: Program, root: int, needed: Sequence[Lifetime], peak: int) -> Facts:
+    """Who computes and reads a storage, and from when to when it is alive."""
+    value = program.values[root]
+    producer = next((i for i, s in enumerate(program.steps) if root in s.writes), None)
+    step = None if producer is None else program.steps[producer]
+    last = None if producer is None else last_reads(program)[root]
+    held = next((each for each in needed if root in each.values), None)
+    place = _place(program, held, peak)
+    at_peak = producer is None or (last is not None and producer <= peak <= last)
+    if held is not None and held.region not in ALWAYS_LIVE and held.first <= peak <= held.last:
+        at_peak = held.values[held.called] == root
+    return Facts(
+        value=value.name,
+        storage=value.name,
+        kind=value.kind,
+        region=_region(program, root, held),
+        bytes=program.aligned(value.bytes) if held is None else held.bytes,
         producer=step.name if step else None,
         op=step.op if step else None,
         stage=step.stage if step else None,
         born=producer,
-        last=None if producer is None else last,
-        readers=readers,
+        last=last,
+        readers=_readers(program, root),
         peak_step=program.steps[peak].name if program.steps else "",
-        at_peak=producer is None or (last is not None and producer <= peak <= last),
-        mirrored=choice.mirrored if choice else None,
-        why=choice.why if choice else None,
-        applied=schedule is not None and producer in pruned(program, schedule).recomputed,
-        again=again,
-        obstacle=obstacle,
+        at_peak=at_peak,
+        shared=place,
     )
 
 
-def _again(
-    program: Program, root: int, producer: int | None, readers: tuple[Reader, ...]
-) -> tuple[Again | None, str | None]:
-    """What computing a storage again would take, or why there is no point."""
-    if producer is None:
-        return None, "no step computes it: it is always alive"
-    if program.steps[producer].stage != "forward":
-        return None, "it is computed in backward"
-    if root in {program.storage(v) for v in program.outputs}:
-        return None, "it is an output: it stays to the end"
-    if not program.steps[producer].recomputable:
-        return None, Why.ONCE.value
-    first = next((r.index for r in readers if r.stage != "forward"), None)
-    if first is None:
-        return None, "backward does not read it"
-    return _rerun(program, producer, first), None
+def _place(program: Program, held: Lifetime | None, peak: int) -> Place | None:
+    if held is None or len(held.values) < 2:
+        return None
+    also = tuple(program.values[v].name for v in held.values if v != held.values[held.called])
+    return Place(held.name, held.first, held.last, also, held.first <= peak <= held.last)
 
 
-def _rerun(program: Program, producer: int, first: int) -> Again:
-    """The steps to run before step `first`, back to what is alive there or may not run twice."""
-    makers = {v: i for i, step in enumerate(program.steps) for v in step.writes}
-    last = last_reads(program)
-    steps, held, waiting = {producer}, set[int](), [producer]
-    while waiting:
-        for value in program.steps[waiting.pop()].reads:
-            root = program.storage(value)
-            maker = makers.get(root)
-            if maker is None or last[root] >= first or maker in steps:
-                continue
-            if program.steps[maker].recomputable:
-                steps.add(maker)
-                waiting.append(maker)
-            else:
-                held.add(root)
-    order = sorted(steps)
-    return Again(
-        steps=tuple(program.steps[s].name for s in order),
-        work=Work.of(program, order),
-        held=tuple(program.values[v].name for v in sorted(held)),
-        held_bytes=sum(program.aligned(program.values[v].bytes) for v in held),
+def _region(program: Program, root: int, held: Lifetime | None) -> Region | None:
+    """The region of a storage while this value lies in it."""
+    if held is None or held.region in ALWAYS_LIVE:
+        return None if held is None else held.region
+    return Tenants(program).region(held.values, held.values.index(root))
+
+
+def _readers(program: Program, root: int) -> tuple[Reader, ...]:
+    return tuple(
+        Reader(step.name, step.op, step.stage, i)
+        for i, step in enumerate(program.steps)
+        if any(program.storage(v) == root for v in step.reads)
     )

@@ -8,10 +8,9 @@ from gradtool.planning.recompute.groups import best_groups
 from gradtool.planning.recompute.late import late
 from gradtool.planning.recompute.mirror import Decision
 from gradtool.planning.recompute.outcome import Outcome, outcome
+from gradtool.planning.schedule import MIRRORED
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
-
-SUFFIX = "_mirror"
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,9 @@ def mirrored(program: Program, decision: Decision) -> Mirrored:
     simulator = Simulator(program)
     numbers = {step.name: i for i, step in enumerate(program.steps)}
     groups = [[numbers[name] for name in group if name in numbers] for group in decision.groups]
-    everything = {step: SUFFIX for group in groups for step in group}
+    everything = {step: MIRRORED for group in groups for step in group}
     taken = best_groups(simulator, late(program, everything), groups)
-    found = outcome(simulator, late(program, {s: SUFFIX for g in taken for s in groups[g]}))
+    found = outcome(simulator, late(program, {s: MIRRORED for g in taken for s in groups[g]}))
     if not found.is_better:
         found = outcome(simulator, late(program, {}))
     names = tuple(program.steps[s].name for s in found.schedule.recomputed)

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gradtool.planning.search.cost_model import CostModel, Drops, Weighed
+from gradtool.planning.search.cost_model import CostModel, Drops
 from gradtool.planning.search.mincut import Breakpoint, Instant
 from gradtool.planning.search.stages import Stages
 from gradtool.planning.search.work_bound import chain, instants, least_budget, rounded
@@ -41,17 +41,12 @@ class Certificate:
     solution: Drops | None = None
 
 
-def certificates(
-    work: CostModel, budget: int, plain: Weighed, effort: float = 1.0
-) -> Iterator[Certificate | None]:
-    """One certificate after the other, from quick to thorough; None proves that nothing fits.
-
-    `plain` is the base order without recompute.
-    """
+def certificates(work: CostModel, budget: int, effort: float = 1.0) -> Iterator[Certificate | None]:
+    """One certificate after the other, from quick to thorough; None proves that nothing fits."""
     if budget < least_budget(work):
         yield None
         return
-    peak = plain.during[plain.profile.index(plain.peak)]
+    peak = work.peak_place
     yield by_cuts(work, budget, peak, effort)
     places = [p for p in chain(work) if p >= peak]
     count = min(_room(work, effort * _SPREAD_VARIABLES), len(places))
@@ -97,7 +92,8 @@ def _around(work: CostModel, peak: int, effort: float) -> list[int]:
     """Places of a longest chain, dense near the peak and sparse far away."""
     places = chain(work)
     centre = min(bisect_left(places, peak), len(places) - 1)
-    count = min(max(int(_CUT_STEPS * effort) // len(work.reads), 4), _MOST_CUTS)
+    most = max(int(_MOST_CUTS * min(2 * effort, 1)), 4)
+    count = min(max(int(_CUT_STEPS * effort) // len(work.reads), 4), most)
     found, offset = [places[centre]], 1
     while len(found) < count and offset < len(places):
         near = (centre + offset, centre - offset)

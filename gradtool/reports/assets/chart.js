@@ -86,7 +86,7 @@ class Chart {
       const sizes = this.plan.course.by.get(region);
       const roof = floor.map((below, column) => below + sizes[shown[column]]);
       if (roof.some((above, column) => above > floor[column])) {
-        draw(this.svg, "path", { class: `area ${region}`, d: this.outline(floor, roof) });
+        draw(this.svg, "path", { class: `area ${styleOf(region)}`, d: this.outline(floor, roof) });
       }
       floor = roof;
     }

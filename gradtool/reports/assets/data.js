@@ -1,8 +1,12 @@
 // The data of the report: columns of whole numbers that point into lists of names.
 
 const REGIONS = [
-  "parameters", "state", "constants", "inputs", "gradients", "outputs", "activations", "workspace",
+  "parameters", "state", "constants", "inputs", "gradients", "outputs", "activations",
+  "backward temporaries", "workspace",
 ];
+
+// The class that colours a region.
+const styleOf = (region) => region.replace(" ", "-");
 
 const summed = (differences) => {
   let at = 0;
@@ -22,8 +26,11 @@ const tensorAt = (data, plan, number) => {
     number,
     name: strings[tensors.name[tensor]],
     region: strings[tensors.region[tensor]],
+    later: strings[tensors.later[tensor]],
+    turn: plan.first[number] + plan.turn[number],
     shape: strings[tensors.shape[tensor]],
     type: strings[tensors.type[tensor]],
+    also: strings[tensors.also[tensor]],
     bytes: tensors.bytes[tensor],
     first: plan.first[number],
     last: plan.first[number] + plan.held[number],
@@ -37,13 +44,19 @@ const nodeAt = (data, plan, step) => {
   return { name: text("name"), op: text("op"), stage: text("stage"), source: text("source") };
 };
 
+// The region that a tensor is of at a step: backward may write over what forward left.
+const regionAt = ({ region, later, turn }, step) => (later && step >= turn ? later : region);
+
 // Bytes alive at each step, by region and in all.
 const courseOf = (tensors, steps) => {
   const by = new Map(REGIONS.map((region) => [region, new Float64Array(steps + 1)]));
-  for (const { region, first, last, bytes } of tensors) {
-    const change = by.get(region);
-    change[first] += bytes;
-    change[last + 1] -= bytes;
+  for (const { region, later, turn, first, last, bytes } of tensors) {
+    by.get(region)[first] += bytes;
+    if (later) {
+      by.get(region)[turn] -= bytes;
+      by.get(later)[turn] += bytes;
+    }
+    by.get(later || region)[last + 1] -= bytes;
   }
   const live = new Float64Array(steps);
   for (const change of by.values()) {
@@ -65,7 +78,8 @@ const unpacked = (data, plan) => {
   plan.list = plan.tensors.map((_, number) => tensorAt(data, plan, number));
   plan.list.sort((a, b) => b.bytes - a.bytes || a.number - b.number);
   plan.course = courseOf(plan.list, plan.steps);
-  plan.regions = REGIONS.filter((region) => plan.list.some((tensor) => tensor.region === region));
+  const used = new Set(plan.list.flatMap(({ region, later }) => [region, later]));
+  plan.regions = REGIONS.filter((region) => used.has(region));
   plan.stages = plan.nodes.map((node) => data.strings[data.nodes.stage[node]]);
   return plan;
 };

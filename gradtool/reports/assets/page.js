@@ -47,7 +47,7 @@ const legendItem = ([region, size]) => {
   const item = make("li");
   const share = state.plan.peak ? size / state.plan.peak : 0;
   item.append(
-    make("span", `swatch ${region}`),
+    make("span", `swatch ${styleOf(region)}`),
     make("span", "region", region === "gaps" ? "free in the arena" : region),
     make("span", "size", bytesText(size)),
     make("span", "share", percentText(share)),

@@ -6,7 +6,8 @@ const LONGEST_NAME = 64;
 const ORDERS = {
   bytes: () => 0,
   name: (a, b) => (a.name < b.name ? -1 : Number(a.name > b.name)),
-  region: (a, b) => REGIONS.indexOf(a.region) - REGIONS.indexOf(b.region),
+  region: (a, b, step) =>
+    REGIONS.indexOf(regionAt(a, step)) - REGIONS.indexOf(regionAt(b, step)),
   first: (a, b) => a.first - b.first || a.last - b.last,
 };
 
@@ -57,10 +58,13 @@ class TensorTable {
     const wanted = this.plan.list.filter((tensor) => {
       if (!all && (this.step < tensor.first || this.step > tensor.last)) return false;
       if (!words.length) return true;
-      const text = `${tensor.name} ${tensor.region} ${tensor.shape} ${tensor.type}`.toLowerCase();
+      const { name, also, shape, type } = tensor;
+      const region = regionAt(tensor, this.step);
+      const text = `${name} ${also} ${region} ${shape} ${type}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
-    return this.order === "bytes" ? wanted : wanted.sort(ORDERS[this.order]);
+    const order = ORDERS[this.order];
+    return this.order === "bytes" ? wanted : wanted.sort((a, b) => order(a, b, this.step));
   }
 
   fill() {
@@ -84,8 +88,12 @@ class TensorTable {
     button.setAttribute("aria-pressed", String(this.picked === tensor));
     button.addEventListener("click", () => this.pick(tensor));
     head.append(button);
+    if (tensor.also && this.picked === tensor) {
+      head.append(nameCell(make("div", "also"), `in its place at other steps: ${tensor.also}`, 200));
+    }
     const region = make("td");
-    region.append(make("span", `swatch ${tensor.region}`), make("span", "", tensor.region));
+    const now = regionAt(tensor, this.step);
+    region.append(make("span", `swatch ${styleOf(now)}`), make("span", "", now));
     row.append(
       head,
       region,

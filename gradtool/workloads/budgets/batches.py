@@ -1,17 +1,32 @@
-"""The largest batch that fits into a memory, plan by plan; every candidate is planned anew."""
+"""The largest batch that fits into a memory, plan by plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 
 from gradtool.errors import ModelError
 from gradtool.planning.optimizer import state_bytes
 from gradtool.workloads.budgets.prices import FLOPS
-from gradtool.workloads.budgets.search import CUTS, QUICK, Search, modest
-from gradtool.workloads.plans import Strategy, Workload, extra_flops, largest_batch
+from gradtool.workloads.budgets.search import CUTS, Search
+from gradtool.workloads.names import LIGHT
+from gradtool.workloads.plans import (
+    Planned,
+    Strategy,
+    Workload,
+    extra_flops,
+    largest_batch,
+    planned,
+)
 
 _MOST = 1 << 30  # a model that takes as much at any batch has no largest
-_SEARCHED = {"optimal": (QUICK, 1.0), "min-cut": (CUTS,)}  # efforts until a plan fits, or none does
+# Plans that are searched for: how far, and the work that they may do again, of a step; None for as
+# much as forward is.
+_SEARCHED: Mapping[str, tuple[float, Fraction | None]] = {
+    "optimal": (1.0, None),
+    LIGHT: (1.0, Fraction(1, 20)),
+    "min-cut": (CUTS, None),
+}
 
 Grown = Callable[[int], Workload]
 
@@ -28,7 +43,8 @@ def largest_batches(
 
     The search begins at the batch that fits when everything is kept, where a plan fits that one; a
     plan that is searched for begins at the largest of the plans before it that computes no more
-    again than it may.  `done` is called after each plan.
+    again than it may, and follows each schedule that it finds as far as that fits.  `done` is
+    called after each plan.
 
     Raises:
         ModelError: the model has no step of a batch on the way.
@@ -38,23 +54,28 @@ def largest_batches(
         work = _of(grown, size)
         return work.kept.peak <= _room(work, memory, optimizer)
 
-    def is_cheap(name: str, size: int) -> bool:
-        return name in _SEARCHED or _is_cheap(_of(grown, size), strategies[name])
-
-    def known() -> int:
+    def known(name: str) -> int:
         by_size = sorted(found.items(), key=lambda each: -each[1])
-        return next((size for name, size in by_size if size and is_cheap(name, size)), 0)
+        fits = (size for other, size in by_size if size and is_cheap(other, name, size))
+        return next(fits, 0)
+
+    def is_cheap(other: str, name: str, size: int) -> bool:
+        work = _of(grown, size)
+        extra = extra_flops(strategies[other](work).plan, work.kept)
+        return extra is not None and extra <= _allowed(work, name)
 
     def largest(name: str, strategy: Strategy) -> int:
-        least = known() if name in _SEARCHED else 0
+        if name in _SEARCHED:
+            return _largest_searched(lambda s: _of(grown, s), name, room, known(name))
 
         def fits(size: int) -> bool:
             work = _of(grown, size)
-            room = _room(work, memory, optimizer)
-            return size <= least or plan_fits(work, name, strategy, room)
+            return strategy(work).plan.peak <= room(work)
 
-        start = least or (kept if kept and fits(kept) else 1)
-        return largest_batch(fits, start=start, most=_MOST)
+        return largest_batch(fits, start=kept if kept and fits(kept) else 1, most=_MOST)
+
+    def room(work: Workload) -> int:
+        return _room(work, memory, optimizer)
 
     kept = largest_batch(keeps, most=_MOST)
     found: dict[str, int] = {}
@@ -71,30 +92,59 @@ def _of(grown: Grown, size: int) -> Workload:
         raise ModelError(f"the model cannot run with a batch of {size}: {error}") from error
 
 
-def _is_cheap(work: Workload, strategy: Strategy) -> bool:
-    """Whether a plan computes no more again than the forward pass is."""
-    extra = extra_flops(strategy(work).plan, work.kept)
-    return extra is not None and extra <= FLOPS.forward(work.program)
+def _largest_searched(grown: Grown, name: str, room: Callable[[Workload], int], least: int) -> int:
+    """The largest batch for a plan that is searched for, which fits `least`.
+
+    What is found for one batch is tried at larger ones before another search; in the end the search
+    of the batch itself has to find a plan that fits.
+    """
+    size = low = least
+    while size < _MOST:
+        found = _searched(grown(size + 1), name, room(grown(size + 1)))
+        if found is None:
+            break
+        low = size + 1
+        names = [step.name for step in grown(size + 1).program.steps]
+
+        def fits(size: int, found: Planned = found, names: Sequence[str] = names) -> bool:
+            work = grown(size)
+            if names != [step.name for step in work.program.steps]:
+                return False
+            plan = planned(work, name, found.schedule).plan
+            extra = extra_flops(plan, work.kept)
+            return plan.peak <= room(work) and extra is not None and extra <= _allowed(work, name)
+
+        size = max(largest_batch(fits, start=size + 1, most=_MOST), size + 1)
+    if size == low or _searched(grown(size), name, room(grown(size))) is not None:
+        return size
+    while size - low > 1:
+        middle = (low + size) // 2
+        does = _searched(grown(middle), name, room(grown(middle))) is not None
+        low, size = (middle, size) if does else (low, middle)
+    return low
+
+
+def _searched(work: Workload, name: str, memory: int) -> Planned | None:
+    """The plan of a batch that fits into so many bytes of arena, and does no more than it may."""
+    effort, _ = _SEARCHED[name]
+    answers = Search(effort).answers(work)
+    if memory < answers.known.least:
+        return None
+    found = answers.at_most(_allowed(work, name))
+    return found if found.plan.peak <= memory else None
+
+
+def _allowed(work: Workload, name: str) -> int:
+    """What a plan that is searched for may do again."""
+    _, share = _SEARCHED[name]
+    return FLOPS.forward(work.program) if share is None else int(share * FLOPS.total(work.program))
 
 
 def plan_fits(work: Workload, name: str, strategy: Strategy, memory: int) -> bool:
-    """Whether the arena of a plan fits into so many bytes.
-
-    A plan that is searched for may compute as much again as the forward pass is.
-    """
-    if name not in _SEARCHED:
-        return strategy(work).plan.peak <= memory
-    probes = Search().probes(work, name)
-    allowed = probes.prices.forward(work.program)
-    for effort in _SEARCHED[name]:
-        if memory < probes.least_of(allowed):
-            break
-        probes.ask(memory, modest(work, effort))
-        if probes.reached(allowed) > memory:
-            probes.cook()
-        if probes.reached(allowed) <= memory:
-            return True
-    return False
+    """Whether the arena of a plan fits into so many bytes."""
+    if name in _SEARCHED:
+        return _searched(work, name, memory) is not None
+    return strategy(work).plan.peak <= memory
 
 
 def _room(work: Workload, memory: int, optimizer: str) -> int:

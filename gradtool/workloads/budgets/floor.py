@@ -1,23 +1,23 @@
-"""How little memory a plan of some work can take, proven before anything is searched for."""
+"""How little memory a plan of some work can take, proven by what every plan must compute."""
 
 from __future__ import annotations
 
-from gradtool.workloads.budgets.probes import Probes
+from gradtool.workloads.budgets.answers import Answers
 
-_ROUNDS = 5
+_ROUNDS = 4
+_FINE = 256  # parts of what keeping everything takes that are told apart
 
 
-def raise_floor(probes: Probes, allowed: int | None, effort: float) -> None:
+def raise_floor(answers: Answers, allowed: int | None, reached: int, effort: float) -> None:
     """Halve the range between what no plan of so much work fits into and what one does.
 
-    Each budget on the way is asked what work it takes at least (bound c), which is far cheaper than
-    a search for a plan.  What is proven serves every later question.
+    Each budget on the way is asked what work it takes at least (bound c).
     """
-    low, high = probes.least_of(allowed), probes.reached(allowed)
+    low, high = answers.known.least_of(allowed), reached
     for _ in range(_ROUNDS):
-        if high - low <= probes.resolution:
+        if high - low <= answers.kept.plan.peak // _FINE:
             break
         middle = (low + high) // 2
-        probes.prove(middle, effort)
-        least = probes.least_of(allowed)
+        answers.prove(middle, effort)
+        least = answers.known.least_of(allowed)
         low, high = (least, high) if least > middle else (low, middle)

@@ -1,56 +1,56 @@
-"""The frontier of memory and work: the cheapest plans within several budgets."""
+"""The frontier of memory and work: plans where the curve bends."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
+from itertools import pairwise
 
-from gradtool.workloads.budgets.probes import Probes
-from gradtool.workloads.budgets.search import FEW_ROUNDS, Search, halved, least_known, probing
-from gradtool.workloads.budgets.stopping import TimeIsUp, time_limit
+from gradtool.workloads.budgets.answers import work_of
+from gradtool.workloads.budgets.search import PROOF, Search
 from gradtool.workloads.names import POINTS
 from gradtool.workloads.plans import Planned, Workload
 
 
 def frontier(work: Workload, points: int = POINTS, search: Search | None = None) -> list[Planned]:
-    """The cheapest plans within budgets spread evenly from the least peak found to the free one.
+    """Plans from the least peak found to that of keeping everything, with rising budgets.
 
-    The free one is the least at which nothing runs again; the last budget is that of keeping all.
-    Budgets rise; work never rises with them.  Where a search was cut short, points are missing.
+    Of all on the ladder those that hold the shape of the curve: each is the one farthest from the
+    line between its neighbours (Douglas and Peucker 1973, Algorithms for the reduction of the
+    number of points required to represent a digitized line or its caricature).
     """
-    search = search or Search(probing(work))
-    probes = search.probes(work, "optimal")
-    try:
-        with time_limit(search.seconds):
-            halved(probes, None, min(probing(work), search.effort), FEW_ROUNDS)
-            probes.ask(work.kept.peak - 1, search.effort)
-            for budget in _spread(probes, points):
-                probes.ask(budget, search.effort)
-        stopped = probes.context.stop()
-    except (KeyboardInterrupt, TimeIsUp):
-        stopped = True
-    found = [p for budget in _spread(probes, points) if (p := probes.known(budget)) is not None]
-    return [replace(p, proof=p.proof and replace(p.proof, cut_short=stopped)) for p in found]
+    search = search or Search()
+    answers = search.deepest(work)
+    curve = answers.curve()
+    chosen = [curve[i] for i in bends([(p.plan.peak, work_of(p)) for p in curve], points)]
+    for each in chosen:
+        if work_of(each):
+            answers.prove(each.plan.peak, PROOF / points)
+    found = [answers.proven(each, each.plan.peak) for each in reversed(chosen)]
+    return [_hurried(each) if search.seconds is not None else each for each in found]
 
 
-def by_slowdown(
-    work: Workload, shares: list[Fraction], search: Search | None = None
-) -> list[Planned]:
-    """The plans of least peak that compute no more than each share of a step again."""
-    search = search or Search(probing(work))
-    probes = search.probes(work, "optimal")
-    allowed = [int(share * probes.total) for share in shares]
-    for work_allowed in sorted(allowed, reverse=True):
-        halved(probes, work_allowed, search.effort)
-    for each in allowed:
-        probes.prove(probes.reached(each), search.effort)
-    return [least_known(probes, each) for each in allowed]
+def _hurried(found: Planned) -> Planned:
+    """A plan that depends on the clock, unless it is proven to be the best."""
+    proof = found.proof
+    return replace(found, proof=proof and replace(proof, cut_short=bool(proof.gap)))
 
 
-def _spread(probes: Probes, points: int) -> list[int]:
-    """Budgets from the least peak that is known to where nothing runs again, and to keeping all."""
-    least, kept = least_known(probes, None).plan.peak, probes.found[0].plan.peak
-    free = probes.reached(0)
-    count = points - 1 - (free < kept)
-    rising = {least + (free - least) * i // count for i in range(count + 1)} if count else {least}
-    return sorted(rising | {kept})
+def bends(curve: list[tuple[int, int]], count: int) -> list[int]:
+    """The places of so many points that hold the shape of a curve, its ends among them."""
+    if len(curve) <= count:
+        return list(range(len(curve)))
+    (left, low), (right, high) = curve[0], curve[-1]
+    wide, tall = max(abs(right - left), 1), max(abs(high - low), 1)
+    at = [((x - left) / wide, (y - low) / tall) for x, y in curve]
+    chosen = [0, len(curve) - 1]
+    while len(chosen) < count:
+        gaps = pairwise(chosen)
+        far = [(_height(at, a, i, b), -i) for a, b in gaps for i in range(a + 1, b)]
+        chosen = sorted([*chosen, -max(far)[1]])
+    return chosen
+
+
+def _height(at: list[tuple[float, float]], a: int, i: int, b: int) -> float:
+    """How far a point lies from the line between two others."""
+    (x0, y0), (x, y), (x1, y1) = at[a], at[i], at[b]
+    return abs((x1 - x0) * (y0 - y) - (x0 - x) * (y1 - y0))

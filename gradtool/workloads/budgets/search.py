@@ -1,70 +1,74 @@
-"""Searches over budgets: the cheapest plan within one, the least peak for some work, the frontier.
+"""The cheapest plan within a budget, and the plan of least peak for some work.
 
-Work is counted, so an answer is the same on every machine, unless a limit of time or an interrupt
-cuts the search short: then it is the best so far, and says so.
+Work is counted, so an answer is the same on every machine.  A limit of time deepens the search for
+as long as it lasts; what an interrupt cuts short is the best so far, and says so.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TypeAlias, cast
 
-from gradtool.errors import GradtoolError, OverBudget
-from gradtool.planning.search.context import SearchContext, Solver
-from gradtool.planning.search.planner import thorough
+from gradtool.errors import OverBudget
+from gradtool.planning.search.context import SearchContext
 from gradtool.text.units import format_bytes
+from gradtool.workloads.budgets.answers import Answers, work_of
 from gradtool.workloads.budgets.floor import raise_floor
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.prices import FLOPS, Prices
-from gradtool.workloads.budgets.probes import Probes, work_of
 from gradtool.workloads.budgets.stopping import TimeIsUp, deadline, time_limit
 from gradtool.workloads.plans import Planned, Workload
 from gradtool.workloads.proofs import details, lines
 
-QUICK = 0.1  # of the full effort: see `probing`
-CUTS = 0.02  # so little that hardly more is done than the cuts say
+CUTS = 0.05  # of the effort: hardly more is done than the cuts say
+PROOF = 0.1  # of the effort that proves a bound
 _GROWTH = 4
-_ROUNDS = 8
-FEW_ROUNDS = 6
-_LAST_ROUNDS = 2
-_LARGE = 2_000  # steps of a program in which a search goes as far as it can
-_DEEP = 4_000  # steps of a program in which every probe is thorough
+
+Question = Callable[[Answers], Planned | None]
+Goal: TypeAlias = "type[LeastWork | LeastPeak]"
 
 
 @dataclass(frozen=True)
 class Search:
     """How far to search.
 
-    `effort` scales the counted work, `seed` decides its random part.  With `seconds`, the effort
-    grows for as long as they last; `prices` are what running a step again costs, `solver` says
-    whether compiled code or OR-tools search, which go further (see `SearchContext`).
+    `effort` scales the counted work, `seed` decides its random part.  With `seconds`, deeper
+    ladders are walked for as long as they last; `prices` are what running a step again costs.
     """
 
     effort: float = 1.0
     seed: int = 0
     seconds: float | None = None
     prices: Prices = FLOPS
-    solver: Solver = "auto"
 
-    def probes(self, work: Workload, name: str) -> Probes:
-        """The planner for a training graph."""
-        stop = deadline(self.seconds)
-        context = SearchContext(seed=self.seed, stop=stop, solver=self.solver)
-        return Probes(work, name, self.prices, context)
+    def answers(self, work: Workload) -> Answers:
+        """The ladder of a training graph: the same one whoever asks."""
+        key = Answers, self.prices, self.seed, self.effort
+        if key not in work.memo:
+            context = SearchContext(effort=self.effort, seed=self.seed)
+            work.memo[key] = Answers(work, self.prices, context)
+        return cast("Answers", work.memo[key])
 
-    def efforts(self, work: Workload) -> Iterator[float]:
-        """Growing efforts: a first answer, then the full one, then more while there is time."""
-        start = time.perf_counter()
-        probe = min(probing(work), self.effort)
-        first = probe if self.seconds is None else min(CUTS, self.effort)
-        yield from sorted({first, probe, self.effort})
-        effort = self.effort
-        while self.seconds and (time.perf_counter() - start) * (_GROWTH + 1) < self.seconds:
-            effort *= _GROWTH
-            yield effort
+    def deeper(self, work: Workload) -> Iterator[tuple[Answers, float]]:
+        """Ladders of growing effort and the seconds left, while they are enough for another one."""
+        start, effort = time.perf_counter(), self.effort
+        while (gone := time.perf_counter() - start) * (_GROWTH + 1) < (self.seconds or 0):
+            effort, left = effort * _GROWTH, (self.seconds or 0) - gone
+            context = SearchContext(effort=effort, seed=self.seed, stop=deadline(left))
+            yield Answers(work, self.prices, context), left
+
+    def deepest(self, work: Workload) -> Answers:
+        """The ladder, or that of most effort that time was left for."""
+        best = self.answers(work)
+        for answers, left in self.deeper(work):
+            with suppress(KeyboardInterrupt, TimeIsUp), time_limit(left):
+                answers.ladder.rungs.states  # noqa: B018 - is computed now
+                best = answers
+        return best
 
 
 def within(
@@ -73,17 +77,17 @@ def within(
     """The plan within a budget that computes least again; of the least budget, the least peak.
 
     Raises:
-        GradtoolError: no such plan was found, with what can be reached; or time ended first.
+        OverBudget: no such plan was found, with what can be reached.
     """
-    search = search or Search()
-    probes, arena = search.probes(work, name), budget.arena(work)
+    search, arena = search or Search(), budget.arena(work)
     if arena is None:
-        found = _least_peak(probes, None, search)
-    elif (best := _refined(probes, arena, search)) is not None:
-        found = best
+        found = _least_peak(work, None, search)
     else:
-        raise _unreachable(probes, arena, budget.state(work), search)
-    return replace(found, notes=_said(found, budget, work), details=details(found))
+        asked = _asked(work, search, lambda answers: _proven_within(answers, arena), LeastWork)
+        if asked is None:
+            raise _unreachable(search.answers(work), arena, budget.state(work))
+        found = asked
+    return _told(found, name, budget, work)
 
 
 def at_most(
@@ -99,133 +103,97 @@ def at_most(
     Without a share, no more than the forward pass.
     """
     search = search or Search()
-    probes = search.probes(work, name)
-    forward = probes.prices.forward(work.program)
-    allowed = forward if share is None else int(share * probes.total)
-    found = _least_peak(probes, allowed, search)
-    said = _said(found, Budget(optimizer=optimizer), work)
-    return replace(found, notes=said, details=details(found))
+    forward = search.prices.forward(work.program)
+    allowed = forward if share is None else int(share * search.prices.total(work.program))
+    found = _least_peak(work, allowed, search)
+    return _told(found, name, Budget(optimizer=optimizer), work)
 
 
-def one_forward(work: Workload, name: str = "optimal", effort: float = QUICK) -> Planned:
-    """The plan of least peak that computes no more again than one forward pass is."""
-    probes = Search().probes(work, name)
-    allowed = probes.prices.forward(work.program)
-    rounds = int(modest(work, modest(work, FEW_ROUNDS)))  # both the number and its effort shrink
-    found = halved(probes, allowed, modest(work, effort), rounds)
-    return replace(found, notes=lines(found), details=details(found))
+def _least_peak(work: Workload, allowed: int | None, search: Search) -> Planned:
+    """The plan of least peak of no more work than allowed."""
+
+    def least(answers: Answers) -> Planned:
+        found = answers.at_most(allowed)
+        raise_floor(answers, allowed, found.plan.peak, PROOF)
+        if work_of(found):
+            answers.prove(found.plan.peak, PROOF)
+        return answers.at_most(allowed)
+
+    found = _asked(work, search, least, LeastPeak)
+    assert found is not None  # noqa: S101 - keeping everything is a plan
+    return found
 
 
-def probing(work: Workload) -> float:
-    """The effort of a first answer and of every probe of a search over budgets.
-
-    A tenth of the full one, or what a thorough search takes; large programs have to do without.
-    """
-    steps = len(work.program.steps)
-    return max(QUICK, thorough(steps)) if steps <= _DEEP else QUICK
-
-
-def modest(work: Workload, effort: float = QUICK) -> float:
-    """An effort, less in a large program: a schedule of more steps is more work to weigh."""
-    return effort * min(1.0, _LARGE / max(len(work.program.steps), 1))
-
-
-def _refined(probes: Probes, arena: int, search: Search) -> Planned | None:
-    """The best answer of all efforts, or of those that time and the user allowed."""
-    stopped = search.seconds is not None
-    try:
-        with time_limit(search.seconds):
-            if search.seconds is not None:
-                probes.cook()
-            for effort in search.efforts(probes.work):
-                best = probes.ask(arena, effort)
-                if best is not None and _is_optimal(best):
-                    return best
-            probes.cook()
-    except (KeyboardInterrupt, TimeIsUp) as stop:
-        stopped = True
-        if probes.known(arena) is None:
-            raise _ended(stop) from stop
-    found = probes.known(arena)
-    if found is None or not stopped or _is_optimal(found):
+def _proven_within(answers: Answers, arena: int) -> Planned | None:
+    """The plan within a budget, after a look for what any plan must compute again."""
+    found = answers.within(arena)
+    if found is None or not work_of(found):
         return found
-    return _cut_short(found)
+    answers.prove(arena, PROOF)
+    return answers.within(arena)
 
 
-def _least_peak(probes: Probes, allowed: int | None, search: Search) -> Planned:
-    """The plan of least peak of no more work than allowed: a quick search, then a full one."""
-    stopped = False
-    try:
-        with time_limit(search.seconds):
-            probe = min(probing(probes.work), search.effort)
-            halved(probes, allowed, probe)
-            if search.effort > probe:
-                halved(probes, allowed, search.effort, _LAST_ROUNDS)
-    except (KeyboardInterrupt, TimeIsUp):
-        stopped = True
-    found = least_known(probes, allowed)
-    if not (stopped or probes.context.stop()) or (_is_optimal(found) and _is_least(found)):
-        return found
-    return _cut_short(found)
-
-
-def halved(probes: Probes, allowed: int | None, effort: float, rounds: int = _ROUNDS) -> Planned:
-    """The plan of least peak of no more work than allowed, after halving the range of budgets."""
-    probes.cook()
-    raise_floor(probes, allowed, effort)
-    low = max(probes.least_of(allowed) - 1, probes.missed(allowed, effort))
-    for _ in range(rounds):
-        high = probes.reached(allowed)
-        if high - low <= probes.resolution:
+def _asked(work: Workload, search: Search, question: Question, goal: Goal) -> Planned | None:
+    """The answer of the ladder, or the best of those of deeper ones while time is left."""
+    deeper = search.deeper(work)
+    best = question(search.answers(work))
+    if search.seconds is None or (best is not None and goal.is_proven(best)):
+        return best
+    for answers, left in deeper:
+        try:
+            with time_limit(left):
+                found = question(answers)
+        except (KeyboardInterrupt, TimeIsUp):
             break
-        middle = (low + high) // 2
-        probes.ask(middle, effort)
-        if probes.reached(allowed) > middle:
-            low = middle
-        low = max(low, probes.least_of(allowed) - 1)
-    probes.ask(probes.reached(allowed), effort)
-    return least_known(probes, allowed)
+        known = (each for each in (best, found) if each is not None)
+        best = min(known, key=goal.price, default=None)
+        if best is not None and goal.is_proven(best):
+            return best
+    return best and _cut_short(best)
 
 
-def least_known(probes: Probes, allowed: int | None) -> Planned:
-    """Of the plans known of no more work than allowed, the one of least peak, then least work."""
-    fits = [p for p in probes.found if allowed is None or work_of(p) <= allowed]
-    best = min(fits, key=lambda p: (p.plan.peak, work_of(p)))
-    best = probes.known(best.plan.peak) or best
-    least = min(probes.least_of(allowed), best.plan.peak)
-    return replace(best, proof=best.proof and replace(best.proof, least=least, allowed=allowed))
+class LeastWork:
+    """What a budget asks for."""
+
+    @staticmethod
+    def price(found: Planned) -> tuple[int, int]:
+        """What the best plan has least of."""
+        return work_of(found), found.plan.peak
+
+    @staticmethod
+    def is_proven(found: Planned) -> bool:
+        """Whether no plan within the budget does less work."""
+        return found.proof is not None and not found.proof.gap
 
 
-def _is_optimal(found: Planned) -> bool:
-    """Whether a plan is proven to do the least work: then more time finds no better one."""
-    return found.proof is not None and not found.proof.gap
+class LeastPeak:
+    """What an amount of work asks for."""
 
+    @staticmethod
+    def price(found: Planned) -> tuple[int, int]:
+        """What the best plan has least of."""
+        return found.plan.peak, work_of(found)
 
-def _is_least(found: Planned) -> bool:
-    """Whether a plan is proven to take the least bytes that the work allowed can do with."""
-    return found.proof is not None and found.plan.peak <= found.proof.least
+    @staticmethod
+    def is_proven(found: Planned) -> bool:
+        """Whether no plan of so much work takes less, and none of that peak does less."""
+        proof = found.proof
+        return proof is not None and not proof.gap and found.plan.peak <= proof.least
 
 
 def _cut_short(found: Planned) -> Planned:
     return replace(found, proof=found.proof and replace(found.proof, cut_short=True))
 
 
-def _ended(stop: BaseException) -> BaseException:
-    """What to raise where the search ended without any plan."""
-    if isinstance(stop, KeyboardInterrupt):
-        return stop
-    return GradtoolError("no plan was found within --time-limit: give more time")
-
-
-def _unreachable(probes: Probes, arena: int, state: int, search: Search) -> OverBudget:
+def _unreachable(answers: Answers, arena: int, state: int) -> OverBudget:
     """What can be reached instead of a budget, and below what nothing can."""
-    with suppress(TimeIsUp), time_limit(search.seconds):
-        halved(probes, None, min(probing(probes.work), search.effort))
-    reached = least_known(probes, None).plan.peak + state
-    least = probes.least_of(None) + state
+    reached = answers.at_most(None).plan.peak
+    answers.prove(reached - 1, PROOF)
+    least = answers.known.least_of(None) + state
+    reached += state
     beside = f" (optimizer state of {format_bytes(state)} included)" if state else ""
     head = f"{format_bytes(max(arena + state, 0))} cannot be reached{beside}"
-    if arena >= probes.least_of(None):
+    if arena >= answers.known.least_of(None):
         head = f"no plan was found within {format_bytes(arena + state)}{beside}"
     if reached == least:
         said = f"{head}: the smallest budget is {reached} bytes, which is proven"
@@ -234,17 +202,16 @@ def _unreachable(probes: Probes, arena: int, state: int, search: Search) -> Over
             f"{head}: the smallest budget known to suffice is {format_bytes(reached)}"
             f" ({reached} bytes), and below {format_bytes(least)} there is none, which is proven"
         )
-    proven = arena < probes.least_of(None)
+    proven = arena < answers.known.least_of(None)
     return OverBudget(max(arena + state, 0), reached, least, proven=proven, said=said)
 
 
-def _said(found: Planned, budget: Budget, work: Workload) -> tuple[str, ...]:
-    """What people are told of a plan within a budget."""
+def _told(found: Planned, name: str, budget: Budget, work: Workload) -> Planned:
+    """A plan under its name, with what people are told of it."""
+    found = replace(found, plan=replace(found.plan, name=name))
     state = budget.state(work)
-    whole = []
+    said = list(lines(found))
     if state:
-        whole.append(
-            f"with the state of {budget.optimizer}: {format_bytes(found.plan.peak + state)} "
-            f"({format_bytes(state)} of state)"
-        )
-    return (*found.notes, *lines(found), *whole)
+        whole, of_state = format_bytes(found.plan.peak + state), format_bytes(state)
+        said.append(f"with the state of {budget.optimizer}: {whole} ({of_state} of state)")
+    return replace(found, notes=(*found.notes, *said), details=details(found))

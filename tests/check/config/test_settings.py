@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gradtool.check import config
-from gradtool.planning.search.local import finish
 
 CASE = '[[case]]\nmodel = "a.onnx"\n'
 
@@ -68,10 +67,7 @@ PLANS = {
     '"p.json"': ("file", {"plan": "p.json"}),
     '{ budget = "60%" }': ("budget 60%", {"budget": "60%"}),
     "{ budget = 4096 }": ("budget 4096", {"budget": 4096}),
-    '{ budget = "60%", solver = "cp-sat" }': (
-        "budget 60% solver cp-sat",
-        {"budget": "60%", "solver": "cp-sat"},
-    ),
+    '{ budget = "60%", solver = "cp-sat" }': ("budget 60%", {"budget": "60%"}),
     '{ strategy = "min-cut", max-slowdown = "20%" }': (
         "min-cut slowdown 20%",
         {"strategy": "min-cut", "max_slowdown": "20%"},
@@ -86,13 +82,6 @@ def test_a_plan_is_a_name_a_file_or_a_table(load, plan):
     (case,) = load(CASE + f"plan = {plan}").cases
 
     assert (case.plan.text, dict(case.plan.asked)) == PLANS[plan]
-
-
-def test_reading_a_configuration_asks_for_no_solver(load, monkeypatch):
-    monkeypatch.setattr(finish, "find_spec", lambda _: None)
-    (case,) = load(CASE + 'plan = { budget = "60%", solver = "cp-sat" }').cases
-
-    assert case.plan.text == "budget 60% solver cp-sat"
 
 
 def test_limits_are_in_the_unit_of_their_metric(load):
@@ -165,10 +154,6 @@ MISTAKES = {
     "a budget that is none": (
         CASE + "plan = {budget = '8G'}",
         "case 'a': plan: '8G' is ambiguous: write 8GiB (2^30) or 8GB (10^9)",
-    ),
-    "an unknown solver": (
-        CASE + "plan = {budget = '6%', solver = 'cpsat'}",
-        "case 'a': plan: no solver 'cpsat'; there are auto, native, compiled, cp-sat",
     ),
     "an unknown policy": (
         CASE + "plan = {policy = 'dot'}",

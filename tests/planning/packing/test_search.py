@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import OUT_OF_REACH, SEARCHED, SMALL, lasting, least, problem, problems
 
-from gradtool.planning.packing import cpsat
 from gradtool.planning.packing.canonical import FOUND, IMPOSSIBLE, STOPPED, search
 from gradtool.planning.packing.climb import Climb, height, ranks
 from gradtool.planning.packing.compiled import search as search_problem
@@ -96,21 +95,3 @@ def test_climbing_without_work_changes_nothing():
     climb = climbed(SEARCHED, 0)
 
     assert (climb.bound, climb.size, climb.how) == (7, 14, "stacked")
-
-
-@pytest.mark.extra
-def test_cp_sat_closes_what_is_open():
-    pytest.importorskip("ortools")
-    part = problem(SEARCHED)
-    offsets, bound = cpsat.improve(part, np.cumsum(part.size) - part.size, part.peak_live, time=1.0)
-
-    assert height(part, offsets) == bound == 7
-
-
-@pytest.mark.extra
-def test_cp_sat_agrees_that_the_load_is_out_of_reach():
-    pytest.importorskip("ortools")
-    part = problem(OUT_OF_REACH)
-    found = cpsat.improve(part, np.cumsum(part.size) - part.size, part.peak_live, time=1.0)
-
-    assert found[1] == height(part, found[0]) == 6

@@ -1,67 +1,64 @@
-"""The frontier: work falls as the budget rises."""
-
-from fractions import Fraction
+"""The frontier: work falls as the budget rises, and points lie where the curve bends."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from layered import layers
 
-from gradtool.workloads.budgets import frontier as module
-from gradtool.workloads.budgets.frontier import by_slowdown, frontier
-from gradtool.workloads.budgets.probes import Probes
+from gradtool.workloads.budgets.frontier import bends, frontier
+from gradtool.workloads.budgets.search import Search
+
+QUICK = Search(0.1)
 
 
-def test_work_never_rises_with_the_budget():
+def test_work_falls_as_the_budget_rises():
     work = layers()
-    found = frontier(work, 7)
+    found = frontier(work, 7, QUICK)
     extra = [p.proof.extra for p in found]
+    peaks = [p.plan.peak for p in found]
 
-    assert len(found) == 7
-    assert extra == sorted(extra, reverse=True)
-    assert extra[0] > extra[-1] == 0
-    assert all(p.plan.peak <= p.proof.budget <= work.kept.peak for p in found)
+    assert 2 < len(found) <= 7
+    assert extra == sorted(set(extra), reverse=True)
+    assert peaks == sorted(set(peaks))
+    assert extra[-1] == 0
+    assert all(p.plan.peak == p.proof.budget for p in found)
     assert not any(p.proof.cut_short for p in found)
 
 
-def test_a_frontier_that_was_cut_short_says_so(monkeypatch):
-    def stop(*_):
-        raise module.TimeIsUp
+def test_every_point_has_a_bound_of_its_work():
+    found = frontier(layers(6), 5, QUICK)
 
-    monkeypatch.setattr(module, "halved", stop)
-
-    assert all(p.proof.cut_short for p in frontier(layers(), 5))
-
-
-def test_slowdowns_share_what_is_found():
-    work = layers()
-    shares = [Fraction(0), Fraction(1, 10), Fraction(1, 3)]
-    found = by_slowdown(work, shares)
-
-    assert [p.proof.extra <= s * p.proof.total for p, s in zip(found, shares, strict=True)] == [
-        True, True, True,
-    ]  # fmt: skip
-    assert found[0].plan.peak >= found[1].plan.peak >= found[2].plan.peak
-
-
-def test_every_point_of_a_frontier_has_a_bound_of_its_peak_and_of_its_work():
-    work = layers()
-    found = by_slowdown(work, [Fraction(0), Fraction(1, 10), Fraction(1, 3)])
-    least = [p.proof.least for p in found]
-
-    assert least == sorted(least, reverse=True)
-    assert all(low <= p.plan.peak for low, p in zip(least, found, strict=True))
-    assert least[0] > least[-1]
     assert all(0 < p.proof.bound <= p.proof.extra for p in found if p.proof.extra)
 
 
 @pytest.mark.parametrize("points", [2, 3, 20])
-def test_budgets_go_from_the_least_to_keep(points):
+def test_the_ends_are_the_least_peak_found_and_keeping_everything(points):
     work = layers()
-    probes = Probes(work)
-    budgets = module._spread(probes, points)
+    found = frontier(work, points, QUICK)
+    states = QUICK.answers(work).curve()
 
-    assert budgets == [work.kept.peak]
-    probes.cook()
-    budgets = module._spread(probes, points)
-    assert budgets[-1] == work.kept.peak
-    assert budgets[0] == min(p.plan.peak for p in probes.found)
-    assert len(budgets) <= points
+    assert len(found) <= points
+    assert found[0].plan.peak == states[-1].plan.peak
+    assert found[-1].plan.peak == work.kept.peak
+
+
+def test_a_frontier_that_depends_on_the_clock_says_so():
+    found = frontier(layers(), 5, Search(0.1, seconds=1e-6))
+
+    assert [p.proof.cut_short for p in found] == [bool(p.proof.gap) for p in found]
+
+
+def test_of_a_curve_with_one_bend_that_is_the_point_between_its_ends():
+    curve = [(100, 0), (90, 1), (80, 2), (70, 3), (60, 30), (50, 60), (40, 90)]
+
+    assert bends(curve, 3) == [0, 3, 6]
+    assert bends(curve, 9) == list(range(7))
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), min_size=2), st.integers(2, 9))
+def test_points_keep_their_order_and_there_are_no_more_than_asked(curve, count):
+    found = bends(curve, count)
+
+    assert found == sorted(set(found))
+    assert len(found) == min(count, len(curve))
+    assert (found[0], found[-1]) == (0, len(curve) - 1)

@@ -4,12 +4,7 @@ import itertools
 import threading
 
 import pytest
-from graphs_of_the_literature import read
-from layered import workload_of
 
-from gradtool.workloads.budgets import search
-from gradtool.workloads.budgets.limits import Budget
-from gradtool.workloads.budgets.search import Search, within
 from gradtool.workloads.budgets.stopping import TimeIsUp, deadline, time_limit
 
 
@@ -52,25 +47,3 @@ def test_the_end_is_near_before_the_seconds_are_over():
     assert deadline(0)()
     assert not deadline(3600)()
     assert not deadline(None)()
-
-
-@pytest.mark.extra
-def test_what_was_found_before_windows_were_interrupted_is_kept(monkeypatch):
-    """Of two searches, all annealing and the windows of the first are told to stop."""
-    pytest.importorskip("ortools", reason="windows need the extra solver")
-    work = workload_of(read("rl1"))
-    asked = iter([True] * 6)
-    interrupted = []
-
-    def stop():
-        if next(asked, False):
-            return True
-        interrupted.append(True)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(search, "deadline", lambda _: stop)
-    found = within(work, Budget.of("75%"), Search(0.05, seconds=3600, solver="cp-sat"))
-
-    assert interrupted == [True]
-    assert found.proof.cut_short
-    assert 0 < found.plan.peak <= work.kept.peak * 3 // 4

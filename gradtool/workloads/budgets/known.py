@@ -1,0 +1,57 @@
+"""What is proven of all plans of a training graph: how little memory and work they can do with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradtool.planning.search.certificate import certificates
+from gradtool.planning.search.cost_model import CostModel
+from gradtool.planning.search.work_bound import least_budget
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Work that every plan of so many bytes or fewer runs again, and what proves it."""
+
+    budget: int
+    work: int
+    how: str
+
+
+class Known:
+    """The bounds that were proven so far of a program whose steps have costs."""
+
+    def __init__(self, work: CostModel) -> None:
+        self.work = work
+        self.bounds: list[Bound] = []
+        self._excluded = -1
+        self._proved: set[tuple[int, float]] = set()
+
+    @cached_property
+    def least(self) -> int:
+        """Bytes that every plan takes, whatever it computes again."""
+        return least_budget(self.work)
+
+    def least_of(self, allowed: int | None) -> int:
+        """Bytes that every plan takes that computes no more than `allowed` again."""
+        least = max(self.least, self._excluded + 1)
+        if allowed is None:
+            return least
+        return max([least, *(b.budget + 1 for b in self.bounds if b.work > allowed)])
+
+    def strongest(self, budget: int) -> Bound | None:
+        """The bound of a budget that says most."""
+        fits = (b for b in self.bounds if b.budget >= budget)
+        return max(fits, key=lambda b: b.work, default=None)
+
+    def prove(self, budget: int, effort: float) -> None:
+        """Learn what work every plan within a budget does."""
+        if (budget, effort) in self._proved:
+            return
+        self._proved.add((budget, effort))
+        for certificate in certificates(self.work, budget, effort):
+            if certificate is None:
+                self._excluded = max(self._excluded, budget)
+            else:
+                self.bounds.append(Bound(budget, certificate.bound, certificate.how))
