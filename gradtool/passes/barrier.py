@@ -17,7 +17,8 @@ even where one is the shape that the other reads.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -36,6 +37,7 @@ WEIGHTS = "clones that read weights only are constants to other runtimes"
 NOTHING_BEFORE = "clones with nothing before them that could be waited for run when they like"
 FLOAT, INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
 LAYOUTS = ("Reshape", "Squeeze", "Unsqueeze")  # that onnxruntime merges
+LARGE = 1 << 16  # bytes; waiting takes a dozen small nodes
 SIZES = (ir.DataType.INT32, ir.DataType.INT64)  # the types of shapes, axes and indices
 
 
@@ -53,7 +55,17 @@ def has_barriers(model: ir.Model) -> bool:
 
 
 def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> int:
-    """Let each connected group of clones wait, in place. Returns how many groups do.
+    """Let what runs late wait, in place: clones, and what backward makes of constants alone.
+
+    Returns how many groups of clones do.
+    """
+    count = _hold_clones(model, say)
+    _hold_constants(model)
+    return count
+
+
+def _hold_clones(model: ir.Model, say: Callable[[str], object] | None) -> int:
+    """Let each connected group of clones wait. Returns how many groups do.
 
     They wait for the deepest value before them, and for the results of the model that are computed
     between the clones before and them: runtimes put off weight gradients to the end, and hold what
@@ -69,22 +81,69 @@ def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> i
     awaited: list[ir.Value] = []
     for run in list(_runs(graph)):
         zero: ir.Value | None = None
+        waited = False
         for group in _connected(_waiting(run.clones)):
             passed = _passed(group)
             if awaited and passed:
-                with _before(op, group[0], awaited):
-                    zero = _zero(op, awaited) if zero is None else zero
+                with before(op, group[0], awaited):
+                    zero = zero_of(op, awaited) if zero is None else zero
                 for value in passed:
                     _set(op, group, value, zero, awaited)
-                count += 1
+                count, waited = count + 1, True
             else:
                 reason = NOTHING_BEFORE if passed else WEIGHTS
                 left.setdefault(reason, []).append(group[0].name or "")
-        awaited = _awaited(awaited[:1], run.after, depths)
+        awaited = _awaited(awaited[:1], [] if waited else awaited, run.after, depths)
     for reason, names in left.items():
         if say is not None:
             say(f"{reason}, so no barrier is before {some(names, 3)}")
     return count
+
+
+def _hold_constants(model: ir.Model) -> None:
+    """Let what backward makes of constants and weights alone wait for the gradient before it.
+
+    Zeros to add to, weights turned round: runtimes fold them when they load a file, and hold them
+    from then on, or compute them first of all.
+    """
+    op, depths = Builder(model), _depths(model.graph)
+    deepest: ir.Value | None = None
+    for node in list(model.graph):
+        if BARRIER in node.metadata_props:
+            continue
+        if deepest is not None and _is_made_of_constants(node, depths):
+            value = node.inputs[0]
+            assert value is not None  # noqa: S101 - it is a constant
+            with before(op, node, [deepest]):
+                same = passing(op, value, zero_of(op, [deepest]))
+            node.replace_input_with(0, same)
+            depths |= dict.fromkeys(node.outputs, 0)
+        elif any(v in depths for v in reads(node)) and node.op_type not in ("Shape", "Size"):
+            depths |= {v: depths.get(v, 0) for v in node.outputs}
+        backward = node.metadata_props.get(STAGE) not in (None, "forward")
+        able = [v for v in node.outputs if v in depths and is_float(v) and may_be_tensor(v)]
+        if backward and able and (deepest is None or depths[able[0]] >= depths[deepest]):
+            deepest = able[0]
+
+
+def _is_made_of_constants(node: ir.Node, depths: Mapping[ir.Value, int]) -> bool:
+    """Whether a node after forward makes something large of constants and weights."""
+    if node.metadata_props.get(STAGE) in (None, "forward") or node.op_type in LAYOUTS:
+        return False
+    if not node.inputs or node.inputs[0] is None or not may_be_tensor(node.inputs[0]):
+        return False
+    if any(v in depths for v in reads(node)):
+        return False
+    return sum(_bytes(v) for v in node.outputs) >= LARGE
+
+
+def _bytes(value: ir.Value) -> int:
+    """The bytes of a value, as far as they are known."""
+    dims = list(value.shape or ())
+    known = [d for d in dims if isinstance(d, int)]
+    if value.dtype is None or len(known) < len(dims):
+        return 0
+    return math.prod(known) * value.dtype.bitwidth // 8
 
 
 @dataclass(frozen=True)
@@ -170,21 +229,26 @@ def _depths(graph: ir.Graph) -> dict[ir.Value, int]:
 
 
 def _awaited(
-    before: list[ir.Value], after: list[ir.Value], depths: dict[ir.Value, int]
+    deepest_before: list[ir.Value],
+    pending: list[ir.Value],
+    after: list[ir.Value],
+    depths: dict[ir.Value, int],
 ) -> list[ir.Value]:
-    """The values to wait for: the deepest, the last of them, and the results among `after`.
+    """The values to wait for: the deepest, the last of them, and results nobody has waited for.
+
+    Results are among `after`, and among `pending` where no clone has waited since.
 
     What reads the deepest comes later, else that were deeper; and results stay.  So waiting keeps
     nothing alive.  A test for NaN needs floats.
     """
     able = [v for v in after if v in depths and is_float(v) and may_be_tensor(v)]
-    deepest = max((*reversed(able), *before), key=depths.__getitem__, default=None)
-    chosen = [v for v in able if v.is_graph_output()]
+    deepest = max((*reversed(able), *deepest_before), key=depths.__getitem__, default=None)
+    chosen = [v for v in (*pending, *able) if v.is_graph_output()]
     return chosen if deepest is None else list(dict.fromkeys([deepest, *chosen]))
 
 
 @contextmanager
-def _before(op: Builder, first: ir.Node, awaited: Sequence[ir.Value]) -> Iterator[None]:
+def before(op: Builder, first: ir.Node, awaited: Sequence[ir.Value]) -> Iterator[None]:
     """Emit before a clone, on behalf of a barrier that waits for values."""
     start = len(op.emitted)
     with op.at(first, stage="backward", source="", prefix=f"{first.name}/barrier"):
@@ -198,15 +262,15 @@ def _set(
 ) -> None:
     """Let a group of clones read a value through a barrier."""
     readers = [n for n in group if n.op_type not in LAYOUTS and value in reads(n)]
-    with _before(op, readers[0], awaited):
-        same = _passing(op, value, zero)
+    with before(op, readers[0], awaited):
+        same = passing(op, value, zero)
     members = {n for node in readers for n in (node, *inner_nodes(node))}
     for use in list(value.uses()):
         if use.node in members:
             use.node.replace_input_with(use.idx, same)
 
 
-def _passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
+def passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
     """A value, known when `zero` is."""
     if value.dtype in SIZES and (value.shape is None or len(value.shape) < 2):
         same: ir.Value = op.Add(value, op.cast(as_tensor(zero), value.dtype), like=value)
@@ -215,7 +279,7 @@ def _passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
     return same
 
 
-def _zero(op: Builder, awaited: Sequence[ir.Value]) -> ir.Value:
+def zero_of(op: Builder, awaited: Sequence[ir.Value]) -> ir.Value:
     """The scalar 0 that takes a look at one element of each value, if it has any."""
     odd = op.IsNaN(op.Concat(*(_first(op, v) for v in awaited), axis=0))
     count = op.ReduceSum(op.Cast(odd, to=INT64), keepdims=0)

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.emit.builder import Builder
 from gradtool.functions.calls import inline
+from gradtool.functions.unread import drop_unread
 from gradtool.graph import walk
 from gradtool.passes.barrier import barrier as set_barriers
 from gradtool.passes.local_functions import localise
@@ -99,6 +100,7 @@ def _finish(
         if portable:
             make_portable(model, Builder(model))
         (localise if functions else inline)(model)
+        drop_unread(model)
         plain_casts(model)
         if barrier:
             set_barriers(model, say=say)
