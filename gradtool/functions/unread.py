@@ -31,7 +31,8 @@ def drop_unread(model: ir.Model) -> int:
         for node in graph:
             call = node.metadata_props.get(CALL, "")
             if node in unread:
-                callees |= {call: t for k, t in node.metadata_props.items() if k == CALLEE}
+                if CALLEE in node.metadata_props:
+                    callees[call] = node.metadata_props[CALLEE]
             elif call in callees:
                 node.metadata_props[CALLEE] = callees.pop(call)
             if node not in unread and CALL in node.metadata_props:

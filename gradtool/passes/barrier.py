@@ -60,7 +60,8 @@ def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> i
     Returns how many groups of clones do.
     """
     count = _hold_clones(model, say)
-    _hold_constants(model)
+    if count:
+        _hold_constants(model)
     return count
 
 
