@@ -112,7 +112,7 @@ def stock(path: str, options: dict[str, Any]) -> list[int]:
     return [taken[0], taken[-1]]
 
 
-def eager(name: str, again: bool) -> int:
+def eager(name: str, *, again: bool) -> int:
     """What PyTorch has allocated at once, in eager mode or with checkpoints."""
     import stock_models
     import torch
@@ -136,7 +136,7 @@ CHILDREN: dict[str, Callable[..., Any]] = {
 }
 
 
-def child(code: Path, what: str, *arguments: Any, live: bool = False) -> Any:
+def child(code: Path, what: str, *arguments: Any, live: bool = False, **options: Any) -> Any:
     """What a function of this file returns in a process of its own, by the gradtool in `code`."""
     env = {
         **os.environ,
@@ -144,8 +144,15 @@ def child(code: Path, what: str, *arguments: Any, live: bool = False) -> Any:
         "OMP_NUM_THREADS": "1",
         **(MAPPED if live else {}),
     }
-    command = [sys.executable, "-W", "ignore", __file__, "--child", json.dumps([what, *arguments])]
-    done = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        __file__,
+        "--child",
+        json.dumps([what, arguments, options]),
+    ]
+    done = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -170,7 +177,7 @@ def _mib(number: int) -> str:
 def checkout(revision: str, folder: Path) -> Path:
     """The package as a revision has it."""
     git = ["git", "-C", str(ROOT), "archive", revision, "gradtool"]
-    packed = subprocess.run(git, check=True, stdout=subprocess.PIPE).stdout  # noqa: S603
+    packed = subprocess.run(git, check=True, stdout=subprocess.PIPE).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="data")
     return folder
@@ -187,8 +194,8 @@ def main() -> None:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        what, *given = json.loads(arguments.child)
-        print(json.dumps(CHILDREN[what](*given)))
+        what, given, options = json.loads(arguments.child)
+        print(json.dumps(CHILDREN[what](*given, **options)))
         return
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -200,7 +207,8 @@ def main() -> None:
         for name in [arguments.only] if arguments.only else LOSS:
             child(ROOT, "export", place, name)
             torch = {
-                kind: _mib(child(ROOT, "eager", name, kind == "R", live=True)) for kind in "KR"
+                kind: _mib(child(ROOT, "eager", name, again=kind == "R", live=True))
+                for kind in "KR"
             }
             for when, code in codes.items():
                 rows = child(code, "make", place, name, arguments.strategy)

@@ -95,8 +95,8 @@ def _refold_group(
     try:
         op.infer(node)
         emitted = emit_body(op, node)
-        pairs = {op.results[i]: v for i, v in outputs.items()}
-        same = same_nodes({}, needed(emitted, pairs), needed(nodes, outputs.values()), pairs)
+        pairs = {op.results[i]: v for i, v in outputs.items() if is_used(v)}
+        same = same_nodes({}, needed(emitted, pairs), needed(nodes, pairs.values()), pairs)
     except Exception:  # noqa: BLE001 - made-up metadata may ask anything of a body
         same = False
     for inner in op.emitted[start:]:
@@ -128,19 +128,20 @@ def _read_call(
 ) -> tuple[ir.Node, dict[int, ir.Value]] | None:
     """The call that the first node of a group describes, and the values it would replace.
 
-    These are by the place of its outputs; none is there for an output that nobody reads.
+    These are by the place of its outputs; none may be there for an output that nobody reads.
     """
     try:
         callee = json.loads(nodes[0].metadata_props[CALLEE])
         entry = composites()[callee["op"]]
         inputs = [values[n] if n else None for n in callee["inputs"]]
         names: list[str] = callee["outputs"]
-        found = {i: values[n] for i, n in enumerate(names) if n in values}
+        outputs = {i: values[n] for i, n in enumerate(names) if n in values}
         attributes = [attribute(k, v) for k, v in callee["attributes"].items()]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    outputs = {i: v for i, v in found.items() if is_used(v)}
-    if not outputs:
+    if any(v.producer() not in nodes for v in outputs.values()):
+        return None
+    if not any(map(is_used, outputs.values())):
         return None
     props = {k: v for k, v in nodes[0].metadata_props.items() if k not in (CALL, CALLEE)}
     node = ir.Node(

@@ -79,9 +79,11 @@ def run_lines(result: Result, where: str) -> list[str]:
         peak = format_bytes(result.ort_peak_bytes)
         lines.append(f"peak {peak} beside inputs and weights: measured, the high-water mark")
     if result.ort_live_bytes is not None:
-        lines.append(f"live {format_bytes(result.ort_live_bytes)}: measured, allocated at once")
+        live = format_bytes(result.ort_live_bytes)
+        lines.append(f"live {live} of it: measured, what is allocated at once")
     if result.ort_planned_bytes is not None:
-        lines.append(f"planned {format_bytes(result.ort_planned_bytes)} for our executor")
+        own = format_bytes(result.ort_planned_bytes)
+        lines.append(f"planned {own} for our executor: not measured")
     if result.measurement is not None:
         m = result.measurement
         share = format_percent(m.peak / m.planned) if m.planned else "-"
