@@ -201,7 +201,8 @@ def batch_normalization_grad(
     if mean is None or rstd is None:
         mean, rstd = (op.reshape(s, scale.shape) for s in moments(op, x_, axes, epsilon))
 
-    centred = x_ - channels_last(op, mean, x)
+    # The bits of x - mean, which runtimes would take from forward, and hold for it until now.
+    centred = x_ + channels_last(op, -mean, x)
     dscale = product_sums(op, dy_, centred) * rstd
     dbias = op.sum(dy_, axes)
     share = rstd * dscale / op.length(x_, axes)
@@ -217,5 +218,5 @@ def batch_normalization_grad_scale(
     """`Σ dy · (x - mean) · rstd` over all axes but the second."""
     wide = widened(x)
     mean_, rstd_ = (op.cast(v, wide) for v in (mean, rstd))
-    centred = op.cast(x, wide) - channels_last(op, mean_, x)
+    centred = op.cast(x, wide) + channels_last(op, -mean_, x)
     return op.cast(product_sums(op, op.cast(dy, wide), centred) * rstd_, mean.dtype)
