@@ -17,28 +17,22 @@ even where one is the shape that the other reads.
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import BARRIER, STAGE
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.prune import inner_nodes
 from gradtool.graph.reads import reads
+from gradtool.passes._waiting import LAYOUTS, before, depths_of, passing, zero_of
+from gradtool.passes.late import hold_constants, hold_gradients
 from gradtool.text.words import some
 
 WEIGHTS = "clones that read weights only are constants to other runtimes"
 NOTHING_BEFORE = "clones with nothing before them that could be waited for run when they like"
-FLOAT, INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
-LAYOUTS = ("Reshape", "Squeeze", "Unsqueeze")  # that onnxruntime merges
-LARGE = 1 << 16  # bytes; waiting takes a dozen small nodes
-SIZES = (ir.DataType.INT32, ir.DataType.INT64)  # the types of shapes, axes and indices
 
 
 def is_clone(node: ir.Node) -> bool:
@@ -55,13 +49,14 @@ def has_barriers(model: ir.Model) -> bool:
 
 
 def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> int:
-    """Let what runs late wait, in place: clones, and what backward makes of constants alone.
+    """Let clones wait, in place, and then what else runs late (see `late`).
 
     Returns how many groups of clones do.
     """
     count = _hold_clones(model, say)
     if count:
-        _hold_constants(model)
+        hold_constants(model)
+        hold_gradients(model)
     return count
 
 
@@ -75,7 +70,7 @@ def _hold_clones(model: ir.Model, say: Callable[[str], object] | None) -> int:
     constants.
     """
     graph = model.graph
-    depths = _depths(graph)
+    depths = depths_of(graph)
     op = Builder(model)
     count = 0
     left: dict[str, list[str]] = {}
@@ -99,52 +94,6 @@ def _hold_clones(model: ir.Model, say: Callable[[str], object] | None) -> int:
         if say is not None:
             say(f"{reason}, so no barrier is before {some(names, 3)}")
     return count
-
-
-def _hold_constants(model: ir.Model) -> None:
-    """Let what backward makes of constants and weights alone wait for the gradient before it.
-
-    Zeros to add to, weights turned round: runtimes fold them when they load a file, and hold them
-    from then on, or compute them first of all.
-    """
-    op, depths = Builder(model), _depths(model.graph)
-    deepest: ir.Value | None = None
-    for node in list(model.graph):
-        if BARRIER in node.metadata_props:
-            continue
-        if deepest is not None and _is_made_of_constants(node, depths):
-            value = node.inputs[0]
-            assert value is not None  # noqa: S101 - it is a constant
-            with before(op, node, [deepest]):
-                same = passing(op, value, zero_of(op, [deepest]))
-            node.replace_input_with(0, same)
-            depths |= dict.fromkeys(node.outputs, 0)
-        elif any(v in depths for v in reads(node)) and node.op_type not in ("Shape", "Size"):
-            depths |= {v: depths.get(v, 0) for v in node.outputs}
-        backward = node.metadata_props.get(STAGE) not in (None, "forward")
-        able = [v for v in node.outputs if v in depths and is_float(v) and may_be_tensor(v)]
-        if backward and able and (deepest is None or depths[able[0]] >= depths[deepest]):
-            deepest = able[0]
-
-
-def _is_made_of_constants(node: ir.Node, depths: Mapping[ir.Value, int]) -> bool:
-    """Whether a node after forward makes something large of constants and weights."""
-    if node.metadata_props.get(STAGE) in (None, "forward") or node.op_type in LAYOUTS:
-        return False
-    if not node.inputs or node.inputs[0] is None or not may_be_tensor(node.inputs[0]):
-        return False
-    if any(v in depths for v in reads(node)):
-        return False
-    return sum(_bytes(v) for v in node.outputs) >= LARGE
-
-
-def _bytes(value: ir.Value) -> int:
-    """The bytes of a value, as far as they are known."""
-    dims = list(value.shape or ())
-    known = [d for d in dims if isinstance(d, int)]
-    if value.dtype is None or len(known) < len(dims):
-        return 0
-    return math.prod(known) * value.dtype.bitwidth // 8
 
 
 @dataclass(frozen=True)
@@ -216,19 +165,6 @@ def _is_weight(value: ir.Value) -> bool:
     return value.is_initializer()
 
 
-def _depths(graph: ir.Graph) -> dict[ir.Value, int]:
-    """The longest chain of operators from an input of the graph to each value that depends on one.
-
-    Shapes do not: runtimes fold them where sizes are fixed, and what is computed from them.
-    """
-    depths: dict[ir.Value, int] = {v: 0 for v in graph.inputs if not v.is_initializer()}
-    for node in graph:
-        before = [depths[v] for v in reads(node) if v in depths]
-        if before and node.op_type not in ("Shape", "Size"):
-            depths |= dict.fromkeys(node.outputs, max(before) + 1)
-    return depths
-
-
 def _awaited(
     deepest_before: list[ir.Value],
     pending: list[ir.Value],
@@ -248,16 +184,6 @@ def _awaited(
     return chosen if deepest is None else list(dict.fromkeys([deepest, *chosen]))
 
 
-@contextmanager
-def before(op: Builder, first: ir.Node, awaited: Sequence[ir.Value]) -> Iterator[None]:
-    """Emit before a clone, on behalf of a barrier that waits for values."""
-    start = len(op.emitted)
-    with op.at(first, stage="backward", source="", prefix=f"{first.name}/barrier"):
-        yield
-    for node in op.emitted[start:]:
-        node.metadata_props[BARRIER] = awaited[0].name or ""
-
-
 def _set(
     op: Builder, group: list[ir.Node], value: ir.Value, zero: ir.Value, awaited: Sequence[ir.Value]
 ) -> None:
@@ -269,28 +195,3 @@ def _set(
     for use in list(value.uses()):
         if use.node in members:
             use.node.replace_input_with(use.idx, same)
-
-
-def passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
-    """A value, known when `zero` is."""
-    if value.dtype in SIZES and (value.shape is None or len(value.shape) < 2):
-        same: ir.Value = op.Add(value, op.cast(as_tensor(zero), value.dtype), like=value)
-    else:
-        same = op.Reshape(value, op.Add(op.Shape(value), zero), like=value)
-    return same
-
-
-def zero_of(op: Builder, awaited: Sequence[ir.Value]) -> ir.Value:
-    """The scalar 0 that takes a look at one element of each value, if it has any."""
-    odd = op.IsNaN(op.Concat(*(_first(op, v) for v in awaited), axis=0))
-    count = op.ReduceSum(op.Cast(odd, to=INT64), keepdims=0)
-    return op.Mul(count, op.constant(np.int64(0)))
-
-
-def _first(op: Builder, value: ir.Value) -> ir.Value:
-    """The first element of a value, or nothing of one that is empty.
-
-    The end is computed, so that no runtime takes the size of the result to be 1 whatever happens.
-    """
-    end = op.Min(op.Size(value), [1])
-    return op.Cast(op.Slice(op.Reshape(value, [-1]), [0], end), to=FLOAT)
