@@ -28,7 +28,7 @@ from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.prune import inner_nodes
 from gradtool.graph.reads import reads
 from gradtool.passes._waiting import LAYOUTS, before, depths_of, passing, zero_of
-from gradtool.passes.late import hold_constants, hold_gradients
+from gradtool.passes.late import hold_constants, hold_forward, hold_gradients
 from gradtool.text.words import some
 
 WEIGHTS = "clones that read weights only are constants to other runtimes"
@@ -57,6 +57,7 @@ def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> i
     if count:
         hold_constants(model)
         hold_gradients(model)
+        hold_forward(model)
     return count
 
 

@@ -1,8 +1,9 @@
-"""What runs late in backward waits, so that runtimes which order nodes anew run it late.
+"""Runtimes that order nodes anew run some too early and some too late: here what is next waits.
 
 Constants that only backward reads wait for the gradient before them: zeros to add to, weights
 turned round.  The gradient that backward goes on with waits for the results before it: runtimes
-put these off, and hold what they are made of.
+put these off, and hold what they are made of.  Forward waits for what it makes smaller for
+backward alone, masks and places: else these are made in backward, of what is large.
 """
 
 from __future__ import annotations
@@ -78,6 +79,51 @@ def hold_gradients(model: ir.Model) -> None:
             large = _bytes(value) >= LARGE and node.op_type not in LAYOUTS
             if large and (deepest is None or depths[value] >= depths[deepest]):
                 deepest = value
+
+
+def hold_forward(model: ir.Model) -> None:
+    """Let forward pass a barrier after it has made something smaller for backward alone."""
+    op, depths = Builder(model), depths_of(model.graph)
+    kept: list[ir.Value] = []
+    for node in list(model.graph):
+        if not _is_forward(node) or not _may_wait(node):
+            continue
+        passed = [
+            v for v in node.inputs
+            if v is not None and v in depths and is_float(v) and may_be_tensor(v)
+            and _bytes(v) >= LARGE and not _is_layout(v.producer())
+        ]  # fmt: skip
+        if kept and passed and _goes_on(node):
+            with before(op, node, kept):
+                same = passing(op, passed[0], zero_of(op, kept))
+            node.replace_input_with(node.inputs.index(passed[0]), same)
+            kept = []
+        if _is_kept(node):
+            kept.append(node.outputs[0])
+
+
+def _is_kept(node: ir.Node) -> bool:
+    """Whether a node makes something smaller that only backward reads."""
+    value = node.outputs[0]
+    if not may_be_tensor(value) or not value.uses() or _goes_on(node):
+        return False
+    largest = max((_bytes(v) for v in node.inputs if v is not None), default=0)
+    return LARGE <= _bytes(value) < largest
+
+
+def _goes_on(node: ir.Node) -> bool:
+    """Whether forward reads what a node makes, or it is returned."""
+    return any(
+        v.is_graph_output() or any(_is_forward(use.node) for use in v.uses()) for v in node.outputs
+    )
+
+
+def _is_layout(node: ir.Node | None) -> bool:
+    return node is not None and node.op_type in LAYOUTS
+
+
+def _is_forward(node: ir.Node) -> bool:
+    return node.metadata_props.get(STAGE) in (None, "forward")
 
 
 def _may_wait(node: ir.Node) -> bool:
