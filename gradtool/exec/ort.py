@@ -64,7 +64,7 @@ def execute(
         io.save(model, place / "model.onnx", finish=_finish)
         io.save_arrays(place / "inputs.npz", feeds)
         measured = _measured(place, repeat, ort_options.LEAN)
-        live = _measured(place, 1, ort_options.LEAN | LIVE) if measure else {}
+        live = _measured(place, 1, {**ort_options.LEAN, **LIVE}) if measure else {}
         with np.load(place / "outputs.npz", allow_pickle=False) as found:
             outputs = {name: found[name] for name in found.files}
     names = json.loads(model.metadata_props.get(GRADIENTS, "{}"))

@@ -19,7 +19,8 @@ LEAN: Mapping[str, Any] = {"enable_mem_pattern": False, "enable_mem_reuse": Fals
 # Without barriers, each of these alone loses what recomputing saves: elimination of common
 # subexpressions merges clones with the originals, the default order runs them before these, and
 # optimised nodes move to the end of a priority order.
-EXACT: Mapping[str, Any] = LEAN | {
+EXACT: Mapping[str, Any] = {
+    **LEAN,
     "disabled_optimizers": ["CommonSubexpressionElimination"],
     "execution_order": "PRIORITY_BASED",
     "graph_optimization_level": "ORT_DISABLE_ALL",
