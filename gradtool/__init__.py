@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from gradtool.reports.shown import Compared, Explained, Frontier, Report
     from gradtool.session import Session
     from gradtool.shapes.inference import shape
+    from gradtool.training.trainer import History, Trainer
 
 __version__ = VERSION
 
@@ -77,7 +78,9 @@ _HOMES = dict.fromkeys(
     "Explained": "gradtool.reports.shown",
     "Frontier": "gradtool.reports.shown",
     "Report": "gradtool.reports.shown",
+    "History": "gradtool.training.trainer",
     "Session": "gradtool.session",
+    "Trainer": "gradtool.training.trainer",
     "kernel": "gradtool.kernels",
     "composite": "gradtool.graph.composites",
     "gradient": "gradtool.gradients",
@@ -109,6 +112,7 @@ __all__ = [
     "Explained",
     "Frontier",
     "GradtoolError",
+    "History",
     "InvalidResult",
     "MissingData",
     "ModelError",
@@ -122,6 +126,7 @@ __all__ = [
     "Session",
     "Slowdown",
     "Split",
+    "Trainer",
     "TrainingGraph",
     "Unreachable",
     "UnsupportedGradient",

@@ -80,6 +80,7 @@ WRITE = {
 BARRIER = {"barrier": ["--no-barrier"]}
 JSON = {"form": ["--format", "json"]}
 MODEL = ["net.onnx"]
+DATA = ["--data", "train.npz", "--batch", "4"]
 
 COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "grad": (
@@ -113,6 +114,21 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
         {"by": ["--by", "tensor"], "top": ["--top", "2"], "html": ["--html", "b.html"],
          "trace": ["--trace", "b.json"], "plan": ["--plan", "segments"], "frontier": ["--frontier"],
          "force": ["--force"], **SIZES, **GRADIENT, **UPDATE, **JSON},
+    ),
+    "train": (
+        [[*MODEL, *DATA], [*MODEL, *DATA, "--eval", "test.npz"]],
+        {"evaluate": ["--eval", "made.npz"], "output": ["-o", "other.onnx"],
+         "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],
+         "force": ["--force"], "mapped": ["--map", "labels=other"], "batch": ["--batch", "3"],
+         "epochs": ["--epochs", "2"], "steps": ["--steps", "3"], "shuffle": ["--no-shuffle"],
+         "seed": ["--seed", "5"], "optimizer": ["--optimizer", "sgd"], "lr": ["--lr", "0.1"],
+         "schedule": ["--schedule", "linear"], "warmup": ["--warmup", "2"],
+         "loss_scale": ["--loss-scale", "3"], "micro_batches": ["--micro-batches", "2"],
+         "plan": ["--plan", "sqrt"], "every": ["--every", "2"], "metric": ["--metric", "accuracy:y"],
+         "patience": ["--patience", "1"], "ema": ["--ema", "0.5"],
+         "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
+         **{n: v for n, v in SIZES.items() if n != "batch"},
+         **{n: v for n, v in GRADIENT.items() if n not in ("head_grads", "grad_buffers", "input_grad")}, **JSON},
     ),
     "run": (
         [[*MODEL, "--batch", "5"], [*MODEL, "--inputs", "made.npz"], ["made.onnx", "--batch", "5"]],
@@ -193,6 +209,11 @@ class Walk:
         rng = np.random.default_rng(1)
         x = rng.standard_normal((5, 2, 8, 8)).astype(np.float32)
         np.savez(self.models / "made.npz", x=x, labels=np.arange(5) % 4)
+        for name, count in (("train.npz", 16), ("test.npz", 6)):
+            x = rng.standard_normal((count, 2, 8, 8)).astype(np.float32)
+            y = rng.integers(0, 4, (2, count))
+            target = rng.standard_normal((count, 4)).astype(np.float32)
+            np.savez(self.models / name, x=x, labels=y[0], other=y[1], target=target)
         for arguments in (
             ("-q", "recompute", "net.onnx", "--strategy", "sqrt", "-o", "made.json"),
             ("-q", "run", "net.onnx", "--batch", "1", "--profile", "times.json"),
@@ -261,8 +282,9 @@ def run(folder: Path, arguments: tuple[str, ...]) -> Seen:
 
 
 def _plain(data: bytes) -> bytes:
-    """What was printed or written, without times."""
+    """What was printed or written, without times and what is measured."""
     data = re.sub(rb"\d[\d.]* (ms|\xc2\xb5s|s)\b", b"TIME", data)
+    data = re.sub(rb"\d[\d.]* (B|[KMG]iB) measured", b"SIZE", data)
     return re.sub(rb'"(seconds|ns|ts|dur)": ?[\d.e-]+', b"TIME", data)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import click
@@ -30,11 +30,15 @@ PATH = click.Path(allow_dash=True, readable=False)
 
 model_argument = click.argument("model", required=False, type=PATH)
 
-size_options = together(
+sizes_without_batch = together(
     click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
                  help="Give a size to a symbol, wherever it occurs."),
     click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZES",
                  help="Give a shape to an input, as in x=32x3x224x224."),
+)  # fmt: skip
+
+size_options = together(
+    sizes_without_batch,
     click.option("--batch", type=click.IntRange(min=1), metavar="N",
                  help="Give a size to the leading symbol of the first input."),
 )  # fmt: skip
@@ -87,14 +91,16 @@ _TYPES: Mapping[str, Callable[[Option], click.ParamType[Any]]] = {
     "choice": lambda option: click.Choice(option.choices),
     "plan": lambda option: Named(option.choices),
     "whole": lambda option: click.IntRange(option.least, option.most),
+    "number": lambda option: click.FloatRange(option.least, option.most),
     "path": lambda _: PATH,
 }
 _CALLBACKS = {"seconds": _seconds, "bytes": memory_size}
 
 
-def flags(record: type[Any]) -> Decorator:
-    """The options of a record, in its order."""
-    return together(*map(flag, options_of(record).values()))
+def flags(record: type[Any], *, without: Collection[str] = ()) -> Decorator:
+    """The options of a record, in its order, but for some."""
+    named = options_of(record)
+    return together(*(flag(option) for name, option in named.items() if name not in without))
 
 
 grad_options = flags(GradOptions)

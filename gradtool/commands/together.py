@@ -185,6 +185,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(chosen("by", "region", "op", "phase"), "shows all rows", "top"),
         Without(CSV_TOTALS, "without {by} shows regions", "top"),
     ),
+    "train": (
+        _named("model"),
+        Apart((given("epochs"), given("steps"))),
+        Of("result every patience metric", (given("evaluate"),)),
+    ),
     "run": (
         _named("model"), _LOSS,
         Of("seed", (equals("inputs", "random"),)),
