@@ -1,0 +1,65 @@
+"""The words of a call: what a kernel of the library takes, and how it is called from Python."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gradtool.native import library
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """`struct name` of C: pointers, then sizes (64 bits), then numbers (double), in this order.
+
+    Each is named once, in one string.  Every field is a word of eight bytes.
+    """
+
+    name: str
+    pointers: str
+    sizes: str
+    numbers: str = ""
+
+    @cached_property
+    def words(self) -> type[ctypes.Structure]:
+        """The struct; an instance keeps no array alive."""
+        kinds = (
+            (self.pointers, ctypes.c_void_p),
+            (self.sizes, ctypes.c_int64),
+            (self.numbers, ctypes.c_double),
+        )
+        fields = [(field, kind) for names, kind in kinds for field in names.split()]
+        return type(self.name, (ctypes.Structure,), {"_fields_": fields})
+
+    def address(self, instructions: str | None = None) -> Any:
+        """The function in the library, of the fastest instruction set unless one is named."""
+        loaded = library.load()
+        return getattr(loaded.handle, f"gt_{self.name}_{instructions or loaded.instructions[0]}")
+
+    def __call__(self, instructions: str | None = None, **values: Array | float | None) -> None:
+        """Call it: pointers are contiguous arrays or None, the rest numbers.
+
+        Raises:
+            TypeError: a field is missing, unknown, or an array that is not contiguous.
+        """
+        names = [*self.pointers.split(), *self.sizes.split(), *self.numbers.split()]
+        if set(names) != set(values):
+            raise TypeError(f"{self.name} takes {', '.join(names)}; got {', '.join(values)}")
+        words = self.words(**dict(self._words(values)))
+        self.address(instructions)(ctypes.byref(words))
+
+    def _words(self, values: dict[str, Array | float | None]) -> Iterator[tuple[str, Any]]:
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                if not value.flags.c_contiguous:
+                    raise TypeError(f"{self.name}: {name} is not contiguous")
+                yield name, value.ctypes.data
+            else:
+                yield name, value
