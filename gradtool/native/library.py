@@ -72,7 +72,7 @@ def _find() -> Path:
     if not path.exists():
         raise Unavailable("built without native kernels (GRADTOOL_PURE, or no compiler)")
     if sources.TREE.is_dir() and not (sources.FOLDER / sources.DIGEST).read_text().startswith(
-        sources.digest()
+        sources.digest(sources.TREE)
     ):
         raise Unavailable("native/ has changed since it was built: python native/build.py")
     return path

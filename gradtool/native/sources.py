@@ -14,7 +14,7 @@ ENDINGS = {"linux": ".so", "macos": ".dylib", "windows": ".dll"}
 DIGEST = "digest.txt"  # beside the library: the digest of what it was built from
 
 
-def digest(tree: Path = TREE) -> str:
+def digest(tree: Path) -> str:
     """SHA-256 of every file that the library depends on, and of their names."""
     found = hashlib.sha256()
     for path in sorted(
