@@ -47,13 +47,13 @@ def threads(count: int) -> Iterator[None]:
 
 
 def run(
-    call: Callable[..., None],
+    bound: Callable[..., Callable[[], None]],
     *shapes: Sequence[int],
     work: int = 0,
     inputs: Sequence[np.ndarray] = (),
     start: Sequence[np.ndarray | None] = (),
 ) -> list[np.ndarray]:
-    """What `call(*outputs, work)` writes, the same bits at every thread count.
+    """What the call that `bound(*outputs, work)` returns writes, the same bits at every thread count.
 
     `work` is the size of the workspace in bytes; `start` is what outputs hold before.  Outputs and
     workspace are NaN before, and guarded; the bytes of `inputs` stay as they are.
@@ -68,7 +68,7 @@ def run(
                 room.array[...] = content
         space = Guarded((-(-work // 4),), offset=count)
         with threads(count):
-            call(*(room.array for room in rooms), space.array)
+            bound(*(room.array for room in rooms), space.array)()
         for room in (*rooms, space):
             room.check()
         results.append([room.array for room in rooms])

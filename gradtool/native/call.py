@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from gradtool.native import library
 
 Array = np.ndarray[Any, Any]
+Call = Callable[[], None]  # what the words say, once more each time
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Signature:
 
     @cached_property
     def words(self) -> type[ctypes.Structure]:
-        """The struct; an instance keeps no array alive."""
+        """The struct: addresses and numbers."""
         kinds = (
             (self.pointers, ctypes.c_void_p),
             (self.sizes, ctypes.c_int64),
@@ -43,8 +44,10 @@ class Signature:
         loaded = library.load()
         return getattr(loaded.handle, f"gt_{self.name}_{instructions or loaded.instructions[0]}")
 
-    def __call__(self, instructions: str | None = None, **values: Array | float | None) -> None:
-        """Call it: pointers are contiguous arrays or None, the rest numbers.
+    def bind(self, instructions: str | None = None, **values: Array | float | None) -> Call:
+        """A call of fixed words: pointers are contiguous arrays or None, the rest numbers.
+
+        It may be called often, and keeps its arrays alive.
 
         Raises:
             TypeError: a field is missing, unknown, or an array that is not contiguous.
@@ -53,7 +56,8 @@ class Signature:
         if set(names) != set(values):
             raise TypeError(f"{self.name} takes {', '.join(names)}; got {', '.join(values)}")
         words = self.words(**dict(self._words(values)))
-        self.address(instructions)(ctypes.byref(words))
+        words.arrays = values  # type: ignore[attr-defined]
+        return partial(self.address(instructions), ctypes.byref(words))
 
     def _words(self, values: dict[str, Array | float | None]) -> Iterator[tuple[str, Any]]:
         for name, value in values.items():

@@ -6,7 +6,7 @@ They compute what `gradtool.passes.optimizer` and `gradtool.kernels.training` do
 from __future__ import annotations
 
 from gradtool.native import SLOTS
-from gradtool.native.call import Array, Signature
+from gradtool.native.call import Array, Call, Signature
 
 SGD = Signature("sgd", "x g v new_x new_v", "count nesterov slots", "rate momentum dampened l2")
 ADAM = Signature(
@@ -22,12 +22,12 @@ def momentum(
     x: Array, g: Array, v: Array | None, new_x: Array, new_v: Array | None, *,
     rate: float, alpha: float = 0.0, beta: float = 1.0, nesterov: bool = False,
     norm_coefficient: float = 0.0, instructions: str | None = None,
-) -> None:  # fmt: skip
+) -> Call:  # fmt: skip
     """`x - rate · v`, or `x - rate · (g + alpha · v)` for Nesterov, of `v = alpha · v + beta · g`.
 
     Without `v` and `new_v` it is `x - rate · g`.
     """
-    SGD(
+    return SGD.bind(
         instructions, x=x, g=g, v=v, new_x=new_x, new_v=new_v, count=x.size,
         nesterov=int(nesterov), slots=SLOTS, rate=rate, momentum=alpha, dampened=beta,
         l2=norm_coefficient,
@@ -39,14 +39,14 @@ def adam(
     rate: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8,
     root: float = 1.0, norm_coefficient: float = 0.0, before: float = 1.0, after: float = 1.0,
     instructions: str | None = None,
-) -> None:  # fmt: skip
+) -> Call:  # fmt: skip
     """`after · (before · x - rate · v / (root · √h + epsilon))` of running means v and h.
 
     The corrections for t steps are in `rate` and `root`: `lr / (1 - beta1ᵗ)` and
     `1 / √(1 - beta2ᵗ)` are those of Kingma and Ba, `lr · √(1 - beta2ᵗ) / (1 - beta1ᵗ)` and 1 those
     of ai.onnx.preview.training.  AdamW is `before = 1 - lr · decay`.
     """
-    ADAM(
+    return ADAM.bind(
         instructions, x=x, g=g, v=v, h=h, new_x=new_x, new_v=new_v, new_h=new_h, count=x.size,
         slots=SLOTS, rate=rate, beta1=beta1, beta2=beta2, epsilon=epsilon, root=root,
         l2=norm_coefficient, before=before, after=after,
@@ -57,9 +57,9 @@ def adagrad(
     x: Array, g: Array, h: Array, new_x: Array, new_h: Array, *,
     rate: float, epsilon: float = 1e-10, norm_coefficient: float = 0.0,
     instructions: str | None = None,
-) -> None:  # fmt: skip
+) -> Call:  # fmt: skip
     """`x - rate · g / (√h + epsilon)` of `h = h + g²`."""
-    ADAGRAD(
+    return ADAGRAD.bind(
         instructions, x=x, g=g, h=h, new_x=new_x, new_h=new_h, count=x.size, slots=SLOTS,
         rate=rate, epsilon=epsilon, l2=norm_coefficient,
     )  # fmt: skip

@@ -46,7 +46,8 @@ typedef int32_t ivec_at __attribute__((vector_size(4 * LANES), aligned(4), may_a
 
 INLINE vec load(const float *at) { return *(const vec_at *)at; }
 INLINE void store(float *at, vec value) { *(vec_at *)at = value; }
-INLINE vec splat(float value) { return (vec){0} + value; }
+/* x - 0 is x, to the sign of a zero. */
+INLINE vec splat(float value) { return value - (vec){0}; }
 
 /* One lane of `chosen`, -1 or 0, takes `yes` or `no`. */
 INLINE vec choose(ivec chosen, vec yes, vec no) {

@@ -76,7 +76,7 @@ def test_one_call_runs_many_bound_steps():
 
 def test_a_call_with_a_wrong_field_is_refused():
     with pytest.raises(TypeError, match="sgd takes x, g"):
-        signatures()["sgd"](x=None)
+        signatures()["sgd"].bind(x=None)
 
 
 def in_a_fresh_process(code):

@@ -87,8 +87,8 @@ def test_a_step_in_place_has_the_bits_of_one_beside(instructions):
     x, g, v = normal(np.random.default_rng(0), 3, 40000)
     beside = [np.empty_like(x), np.empty_like(v)]
     step = {"rate": 0.1, "alpha": 0.9, "instructions": instructions}
-    optimizers.momentum(x, g, v, *beside, **step)
-    optimizers.momentum(x, g, v, x, v, **step)
+    optimizers.momentum(x, g, v, *beside, **step)()
+    optimizers.momentum(x, g, v, x, v, **step)()
 
     assert beside[0].tobytes() == x.tobytes()
     assert beside[1].tobytes() == v.tobytes()

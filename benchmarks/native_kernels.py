@@ -1,0 +1,117 @@
+"""Times of native kernels beside numpy (OpenBLAS) and PyTorch, one thread each, in one process.
+
+    python benchmarks/native_kernels.py [PART OF A NAME] [--seconds 1] [--instructions v3]
+
+Of each case every library has its turn, round after round; a time is the least processor time of
+all rounds.  A ratio below 1 is faster than the other library.  PyTorch may be absent.
+"""
+
+from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradtool.native import gemm, library
+
+try:
+    import torch
+
+    torch.set_num_threads(1)
+except ImportError:
+    torch = None
+
+Run = Callable[[], object]
+RNG = np.random.default_rng(0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One computation, by library."""
+
+    name: str
+    runs: dict[str, Run]
+    flops: float = 0.0
+    arrays: object = None  # what bound calls point into
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape, np.float32)
+
+
+def work(size: int) -> np.ndarray:
+    return np.zeros(size // 4 + 1, np.float32)
+
+
+def products(instructions: str | None) -> Iterator[Case]:
+    sizes = (
+        *((64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024)),
+        *((1024, 2048, 512), (1024, 512, 2048), (2048, 2048, 2048), (32, 1024, 1024)),
+        *((1, 1024, 1024), (4096, 64, 64), (64, 10, 128), (3136, 64, 576), (512, 4608, 49)),
+    )
+    for m, n, k in sizes:
+        for turned in ("nn", "nt", "tn"):
+            a, b, c = normal(m, k), normal(k, n), np.empty((m, n), np.float32)
+            a = np.ascontiguousarray(a.T) if turned[0] == "t" else a
+            b = np.ascontiguousarray(b.T) if turned[1] == "t" else b
+            left, right = a.T if turned[0] == "t" else a, b.T if turned[1] == "t" else b
+            room = work(gemm.work(1, m, n, k))
+            options = {"a_turned": turned[0] == "t", "b_turned": turned[1] == "t"}
+            yield Case(
+                f"gemm {m}x{n}x{k} {turned}",
+                {
+                    "native": gemm.gemm(a, b, c, room, **options, instructions=instructions),
+                    "numpy": lambda left=left, right=right, c=c: np.matmul(left, right, out=c),
+                },
+                2.0 * m * n * k,
+                (a, b, c, room),
+            )
+
+
+def best(case: Case, seconds: float) -> dict[str, float]:
+    """The least processor time of one call, by library."""
+    calls = {}
+    for name, run in case.runs.items():
+        run()
+        start = time.process_time()
+        run()
+        calls[name] = max(1, int(2e-3 / max(time.process_time() - start, 1e-7)))
+    least = dict.fromkeys(case.runs, float("inf"))
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        for name, run in case.runs.items():
+            start = time.process_time()
+            for _ in range(calls[name]):
+                run()
+            least[name] = min(least[name], (time.process_time() - start) / calls[name])
+    return least
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("name", nargs="?", default="")
+    arguments.add_argument("--seconds", type=float, default=1.0)
+    arguments.add_argument("--instructions")
+    given = arguments.parse_args()
+    print(*library.status(), sep=", ")
+    library.set_threads(1)
+    for case in (case for part in (products,) for case in part(given.instructions)):
+        if given.name not in case.name:
+            continue
+        times = best(case, given.seconds)
+        own = times.pop("native")
+        rate = f"{case.flops / own / 1e9:7.1f} GF/s" if case.flops else ""
+        ratios = "  ".join(f"/{name} {own / other:5.2f}" for name, other in times.items())
+        print(f"{case.name:36} {own * 1e6:10.1f} us {rate}  {ratios}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

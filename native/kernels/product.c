@@ -1,0 +1,117 @@
+/* A product of matrices by packed panels.
+ *
+ * For each block of DEPTH places of k and WIDTH columns of b: the block of b is packed into panels
+ * as wide as a tile, shared by all threads; then each chunk packs its HEIGHT rows of a and runs
+ * tiles over the panels.  Blocks are cut by shape alone, and k is summed in order.
+ *
+ * Source: Goto & van de Geijn 2008.  Workspace, in floats, with d = min(k, DEPTH):
+ * d (min(n, WIDTH) + 32) + slots (d min(m, HEIGHT) + 16) + 16.
+ */
+#include "gemm.h"
+#include "packing.h"
+#include "pool.h"
+#include "tiles.h"
+
+#define DEPTH 256
+#define WIDTH 3072
+#define HEIGHT 336 /* whole tiles of every instruction set */
+#define SPARE 16
+#define WIDEST 32  /* columns of the widest tile */
+#define CHUNKS 8   /* as many as a product is cut into, if it is large enough */
+
+struct block {
+    const struct product *product;
+    struct finish finish;
+    int64_t from_k, depth, from_n, width;
+    int64_t height, row_blocks, panels, column_blocks; /* panels of a block of columns */
+    float *b, *a;                                      /* packed */
+    int64_t a_room;                                    /* of one slot */
+};
+
+static void pack_b(void *argument, int64_t panel, int64_t slot) {
+    const struct block *block = argument;
+    const struct product *product = block->product;
+    const int64_t j = panel * TILE_COLUMNS, lines = least(TILE_COLUMNS, block->width - j);
+    float *to = block->b + j * block->depth;
+    (void)slot;
+    if (product->b_turned)
+        pack_lines(product->b + (block->from_n + j) * product->b_row + block->from_k,
+                   product->b_row, lines, block->depth, to, TILE_COLUMNS);
+    else
+        pack_places(product->b + block->from_k * product->b_row + block->from_n + j,
+                    product->b_row, lines, block->depth, to, TILE_COLUMNS);
+}
+
+static void pack_a(const struct block *block, int64_t from, int64_t rows, float *to) {
+    const struct product *product = block->product;
+    for (int64_t i = 0; i < rows; i += TILE_ROWS) {
+        const int64_t lines = least(TILE_ROWS, rows - i), at = from + i;
+        float *panel = to + i * block->depth;
+        if (product->a_turned)
+            pack_places(product->a + block->from_k * product->a_row + at, product->a_row, lines,
+                        block->depth, panel, lines);
+        else
+            pack_lines(product->a + at * product->a_row + block->from_k, product->a_row, lines,
+                       block->depth, panel, lines);
+    }
+}
+
+static void multiply_chunk(void *argument, int64_t chunk, int64_t slot) {
+    const struct block *block = argument;
+    const struct product *product = block->product;
+    const int64_t row = chunk / block->column_blocks * block->height;
+    const int64_t rows = least(block->height, product->m - row);
+    const int64_t step = block->panels * TILE_COLUMNS;
+    const int64_t column = chunk % block->column_blocks * step;
+    const int64_t end = least(block->width, column + step);
+    float *a = block->a + slot * block->a_room;
+    pack_a(block, row, rows, a);
+    for (int64_t j = column; j < end; j += TILE_COLUMNS) {
+        struct finish finish = block->finish;
+        if (finish.bias) finish.bias += block->from_n + j;
+        for (int64_t i = 0; i < rows; i += TILE_ROWS)
+            multiply_tile(1, least(TILE_ROWS, rows - i), block->depth, a + i * block->depth, 0,
+                          block->b + j * block->depth, TILE_COLUMNS,
+                          product->c + (row + i) * product->c_row + block->from_n + j,
+                          product->c_row, least(TILE_COLUMNS, block->width - j), &finish);
+    }
+}
+
+int64_t SHARED(multiply_work)(int64_t m, int64_t n, int64_t k, int64_t slots) {
+    const int64_t depth = least(k, DEPTH);
+    return depth * (least(n, WIDTH) + WIDEST) + slots * (depth * least(m, HEIGHT) + SPARE) + SPARE;
+}
+
+static void multiply_block(struct block *block, int64_t slots) {
+    const struct product *product = block->product;
+    const int64_t panels = parts(block->width, TILE_COLUMNS);
+    gt_parallel(panels, pack_b, block, slots);
+    block->column_blocks = least(panels, parts(CHUNKS, block->row_blocks));
+    block->panels = parts(panels, block->column_blocks);
+    block->column_blocks = parts(panels, block->panels);
+    const int first = block->from_k == 0;
+    block->finish.alpha = product->alpha;
+    block->finish.beta = first ? product->beta : 1;
+    block->finish.bias = first ? product->bias : NULL;
+    gt_parallel(block->row_blocks * block->column_blocks, multiply_chunk, block, slots);
+}
+
+void SHARED(multiply)(const struct product *product, float *work, int64_t slots) {
+    if (product->m == 0 || product->n == 0 || SHARED(multiply_thin)(product, slots)) return;
+    struct block block = {.product = product, .b = work};
+    block.row_blocks = parts(product->m, HEIGHT);
+    block.height = rounded_up(parts(product->m, block.row_blocks), TILE_ROWS);
+    block.row_blocks = parts(product->m, block.height);
+    const int64_t deepest = least(product->k, DEPTH);
+    block.a = work + deepest * (least(product->n, WIDTH) + WIDEST) + SPARE;
+    block.a_room = deepest * least(product->m, HEIGHT) + SPARE;
+    for (block.from_n = 0; block.from_n < product->n; block.from_n += WIDTH) {
+        block.width = least(WIDTH, product->n - block.from_n);
+        block.from_k = 0;
+        do { /* once for an empty sum, too */
+            block.depth = least(DEPTH, product->k - block.from_k);
+            multiply_block(&block, slots);
+            block.from_k += DEPTH;
+        } while (block.from_k < product->k);
+    }
+}

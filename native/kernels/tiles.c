@@ -1,0 +1,76 @@
+/* Every size of tile, compiled for itself: tiles.h says what it computes.  Workspace: none. */
+#include "tiles.h"
+
+#define EACH _Pragma("clang loop unroll(full)")
+
+INLINE void write_row(const vec *sums, int vectors, float *c, int64_t columns,
+                      const struct finish *finish) {
+    EACH for (int v = 0; v < vectors; v++) {
+        const int64_t count = columns - v * LANES;
+        float *at = c + v * LANES;
+        if (count >= LANES) {
+            vec value = sums[v] * finish->alpha;
+            if (finish->beta != 0) value += load(at) * finish->beta;
+            if (finish->bias) value += load(finish->bias + v * LANES);
+            store(at, value);
+            continue;
+        }
+        float lanes[LANES];
+        store(lanes, sums[v] * finish->alpha);
+        for (int64_t i = 0; i < count; i++) {
+            float value = lanes[i];
+            if (finish->beta != 0) value = __builtin_fmaf(at[i], finish->beta, value);
+            if (finish->bias) value += finish->bias[v * LANES + i];
+            at[i] = value;
+        }
+    }
+}
+
+INLINE void tile(int packed, int rows, int vectors, int64_t depth, const float *a, int64_t a_row,
+                 const float *b, int64_t b_row, float *c, int64_t c_row, int64_t columns,
+                 const struct finish *finish) {
+    vec sums[TILE_ROWS][TILE_VECTORS];
+    EACH for (int i = 0; i < rows; i++) EACH for (int v = 0; v < vectors; v++) sums[i][v] = splat(0);
+    EACH for (int i = 0; i < rows; i++) EACH for (int v = 0; v < vectors; v++)
+        __builtin_prefetch(c + i * c_row + v * LANES, 1);
+    for (int64_t k = 0; k < depth; k++) {
+        vec line[TILE_VECTORS];
+        EACH for (int v = 0; v < vectors; v++) line[v] = load(b + v * LANES);
+        EACH for (int i = 0; i < rows; i++) {
+            const vec one = splat(packed ? a[i] : a[i * a_row]);
+            EACH for (int v = 0; v < vectors; v++) sums[i][v] += one * line[v];
+        }
+        a += packed ? rows : 1;
+        b += b_row;
+    }
+    EACH for (int i = 0; i < rows; i++) write_row(sums[i], vectors, c + i * c_row, columns, finish);
+}
+
+#define TILE(packed, rows, vectors)                                                               \
+    static void tile_##packed##_##rows##_##vectors(                                               \
+        int64_t depth, const float *a, int64_t a_row, const float *b, int64_t b_row, float *c,    \
+        int64_t c_row, int64_t columns, const struct finish *finish) {                            \
+        tile(packed, rows, vectors, depth, a, a_row, b, b_row, c, c_row, columns, finish);        \
+    }
+
+#if TILE_VECTORS == 2
+#define SIZES(packed, rows) TILE(packed, rows, 1) TILE(packed, rows, 2)
+#define NAMES(packed, rows) {tile_##packed##_##rows##_1, tile_##packed##_##rows##_2},
+#else
+#define SIZES(packed, rows) TILE(packed, rows, 1) TILE(packed, rows, 2) TILE(packed, rows, 3)
+#define NAMES(packed, rows)                                                                       \
+    {tile_##packed##_##rows##_1, tile_##packed##_##rows##_2, tile_##packed##_##rows##_3},
+#endif
+
+#define TO_6(of, p) of(p, 1) of(p, 2) of(p, 3) of(p, 4) of(p, 5) of(p, 6)
+#define TO_8(of, p) TO_6(of, p) of(p, 7) of(p, 8)
+#define TO_14(of, p) TO_8(of, p) of(p, 9) of(p, 10) of(p, 11) of(p, 12) of(p, 13) of(p, 14)
+#define EVERY_COUNT(of, packed) GT_JOIN(TO, TILE_ROWS)(of, packed)
+
+EVERY_COUNT(SIZES, 0)
+EVERY_COUNT(SIZES, 1)
+
+tile_function *const SHARED(tiles)[2][TILE_ROWS][TILE_VECTORS] = {
+    {EVERY_COUNT(NAMES, 0)},
+    {EVERY_COUNT(NAMES, 1)},
+};
