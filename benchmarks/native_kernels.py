@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradtool.native import gemm, library
+from gradtool.native import gemm, library, winograd
 
 try:
     import torch
@@ -76,6 +76,49 @@ def products(instructions: str | None) -> Iterator[Case]:
             )
 
 
+def winograds(instructions: str | None) -> Iterator[Case]:
+    for n, c, h in ((8, 64, 56), (8, 128, 28), (8, 256, 14), (8, 512, 7), (2, 64, 224), (64, 32, 32)):
+        x, w, y = normal(n, h, h, c), normal(c, c, 3, 3), normal(n, h, h, c)
+        flops = 2.0 * n * h * h * c * c * 9
+        made = {"y": np.empty_like(y), "dx": np.empty_like(x), "dw": np.empty_like(w)}
+        rooms = {
+            "y": work(winograd.work(n, h, h, c, c)),
+            "dx": work(winograd.work(n, h, h, c, c)),
+            "dw": work(winograd.gradient_w_work(n, h, h, c, c)),
+        }
+        calls = {"y": (winograd.forward, x, w), "dx": (winograd.gradient_x, y, w)}
+        calls["dw"] = (winograd.gradient_w, x, y)
+        for kind, (function, *inputs) in calls.items():
+            own = function(*inputs, made[kind], rooms[kind], instructions=instructions)
+            others = _torch_conv(kind, x, w, y, {"padding": (1, 1)})
+            yield Case(f"winograd {kind} {n}x{c}x{h}", {"native": own, **others}, flops)
+
+
+def _torch_conv(
+    kind: str, x: np.ndarray, w: np.ndarray, y: np.ndarray, options: dict[str, object]
+) -> dict[str, Run]:
+    """One part of a convolution in PyTorch, channels first and channels last."""
+    if torch is None:
+        return {}
+    given = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1} | options
+    found: dict[str, Run] = {}
+    for name, form in (("torch", torch.contiguous_format), ("torch-nhwc", torch.channels_last)):
+        tx, ty = (torch.from_numpy(v).permute(0, 3, 1, 2).contiguous(memory_format=form) for v in (x, y))
+        tw = torch.from_numpy(w).contiguous(memory_format=form)
+        mask = (kind == "dx", kind == "dw", False)
+        rest = (*(given[key] for key in ("stride", "padding", "dilation")), False, (0, 0))
+
+        def backward(ty=ty, tx=tx, tw=tw, rest=rest, mask=mask) -> object:  # noqa: ANN001
+            return torch.ops.aten.convolution_backward(
+                ty, tx, tw, None, *rest, given["groups"], mask
+            )
+
+        found[name] = backward
+        if kind == "y":
+            found[name] = lambda tx=tx, tw=tw: torch.conv2d(tx, tw, **given)
+    return found
+
+
 def best(case: Case, seconds: float) -> dict[str, float]:
     """The least processor time of one call, by library."""
     calls = {}
@@ -103,7 +146,7 @@ def main() -> None:
     given = arguments.parse_args()
     print(*library.status(), sep=", ")
     library.set_threads(1)
-    for case in (case for part in (products,) for case in part(given.instructions)):
+    for case in (case for part in (products, winograds) for case in part(given.instructions)):
         if given.name not in case.name:
             continue
         times = best(case, given.seconds)

@@ -70,8 +70,8 @@ static void multiply_chunk(void *argument, int64_t chunk, int64_t slot) {
         struct finish finish = block->finish;
         if (finish.bias) finish.bias += block->from_n + j;
         for (int64_t i = 0; i < rows; i += TILE_ROWS)
-            multiply_tile(1, least(TILE_ROWS, rows - i), block->depth, a + i * block->depth, 0,
-                          block->b + j * block->depth, TILE_COLUMNS,
+            multiply_tile(1, least(TILE_ROWS, rows - i), block->depth, a + i * block->depth,
+                          least(TILE_ROWS, rows - i), block->b + j * block->depth, TILE_COLUMNS,
                           product->c + (row + i) * product->c_row + block->from_n + j,
                           product->c_row, least(TILE_COLUMNS, block->width - j), &finish);
     }

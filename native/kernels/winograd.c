@@ -1,0 +1,114 @@
+/* Convolution 3 x 3 of stride 1, channels last, by F(4x4, 3x3): y, dx and dw.
+ *
+ * Weights are transformed once; then, for one block of tiles after the other, tiles are
+ * transformed, the 36 points are multiplied as matrices [tiles, channels] x [channels, outputs], and
+ * the result is transformed back.  dx is y of dy by the turned weights.  For dw the matrices are
+ * [channels, tiles] x [tiles, outputs], summed over blocks in order.
+ *
+ * Source: Lavin & Gray 2015.  Error: docs in gradtool/native/winograd.py.
+ * Workspace in bytes: gradtool.native.winograd.work and gradient_work.
+ */
+#include "pool.h"
+#include "tiles.h"
+#include "winograd.h"
+
+struct winograd {
+    const float *x, *w, *bias;
+    float *y, *work;
+    int64_t batch, height, width, channels, out_height, out_width, out_channels;
+    int64_t top, left, flipped, tiles, slots; /* `tiles` of a block */
+};
+
+struct winograd_dw {
+    const float *x, *dy;
+    float *dw, *work;
+    int64_t batch, height, width, channels, out_height, out_width, out_channels;
+    int64_t top, left, tiles, slots;
+};
+
+struct products {
+    struct plane left, right, sums;
+    const float *panels;
+    int64_t tiles, in, out;
+    int first;
+};
+
+static struct plane plane_of(float **work, int64_t rows, int64_t columns) {
+    const struct plane plane = {*work, rows * (columns + PAD), columns + PAD};
+    *work += POINTS * plane.per_point;
+    return plane;
+}
+
+/* sums[tiles, out] = left[tiles, in] panels[in, out] of one point. */
+static void forward_point(void *argument, int64_t point, int64_t slot) {
+    const struct products *at = argument;
+    const struct finish finish = {1, 0, NULL};
+    const int64_t panels = parts(at->out, TILE_COLUMNS);
+    const float *b = at->panels + point * panels * at->in * TILE_COLUMNS;
+    const float *a = at->left.at + point * at->left.per_point;
+    float *c = at->sums.at + point * at->sums.per_point;
+    (void)slot;
+    for (int64_t panel = 0; panel < panels; panel++)
+        for (int64_t t = 0; t < at->tiles; t += TILE_ROWS)
+            multiply_tile(0, least(TILE_ROWS, at->tiles - t), at->in, a + t * at->left.row,
+                          at->left.row, b + panel * at->in * TILE_COLUMNS, TILE_COLUMNS,
+                          c + t * at->sums.row + panel * TILE_COLUMNS, at->sums.row,
+                          least(TILE_COLUMNS, at->out - panel * TILE_COLUMNS), &finish);
+}
+
+/* sums[in, out] += left[tiles, in]' right[tiles, out] of one point. */
+static void gradient_point(void *argument, int64_t point, int64_t slot) {
+    const struct products *at = argument;
+    const struct finish finish = {1, at->first ? 0 : 1, NULL};
+    const float *a = at->left.at + point * at->left.per_point;
+    const float *b = at->right.at + point * at->right.per_point;
+    float *c = at->sums.at + point * at->sums.per_point;
+    (void)slot;
+    for (int64_t j = 0; j < at->out; j += TILE_COLUMNS)
+        for (int64_t i = 0; i < at->in; i += TILE_ROWS)
+            multiply_tile(1, least(TILE_ROWS, at->in - i), at->tiles, a + i, at->left.row, b + j,
+                          at->right.row, c + i * at->sums.row + j, at->sums.row,
+                          least(TILE_COLUMNS, at->out - j), &finish);
+}
+
+KERNEL(winograd)(const struct winograd *call) {
+    const int64_t rows = parts(call->out_height, 4), columns = parts(call->out_width, 4);
+    const struct grid source = {call->batch, call->height, call->width, call->channels,
+                                rows,        columns,      call->top,   call->left};
+    const struct grid target = {
+        call->batch, call->out_height, call->out_width, call->out_channels, rows, columns, 0, 0};
+    struct products at = {.in = call->channels, .out = call->out_channels};
+    float *work = call->work;
+    at.left = plane_of(&work, call->tiles, call->channels);
+    at.sums = plane_of(&work, call->tiles, call->out_channels);
+    at.panels = work;
+    SHARED(winograd_weights)(call->w, at.in, at.out, call->flipped != 0, work, call->slots);
+    const int64_t all = call->batch * rows * columns;
+    for (int64_t first = 0; first < all; first += call->tiles) {
+        at.tiles = least(call->tiles, all - first);
+        SHARED(winograd_source)(&source, call->x, first, at.tiles, &at.left, call->slots);
+        gt_parallel(POINTS, forward_point, &at, call->slots);
+        SHARED(winograd_target)(&target, call->y, call->bias, first, at.tiles, &at.sums, call->slots);
+    }
+}
+
+KERNEL(winograd_dw)(const struct winograd_dw *call) {
+    const int64_t rows = parts(call->out_height, 4), columns = parts(call->out_width, 4);
+    const struct grid source = {call->batch, call->height, call->width, call->channels,
+                                rows,        columns,      call->top,   call->left};
+    const struct grid target = {
+        call->batch, call->out_height, call->out_width, call->out_channels, rows, columns, 0, 0};
+    struct products at = {.in = call->channels, .out = call->out_channels, .first = 1};
+    float *work = call->work;
+    at.left = plane_of(&work, call->tiles, call->channels);
+    at.right = plane_of(&work, call->tiles, call->out_channels);
+    at.sums = plane_of(&work, call->channels, call->out_channels);
+    const int64_t all = call->batch * rows * columns;
+    for (int64_t first = 0; first < all; first += call->tiles, at.first = 0) {
+        at.tiles = least(call->tiles, all - first);
+        SHARED(winograd_source)(&source, call->x, first, at.tiles, &at.left, call->slots);
+        SHARED(winograd_cotangent)(&target, call->dy, first, at.tiles, &at.right, call->slots);
+        gt_parallel(POINTS, gradient_point, &at, call->slots);
+    }
+    SHARED(winograd_gradient)(&at.sums, at.in, at.out, call->dw, call->slots);
+}
