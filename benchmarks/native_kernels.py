@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradtool.native import gemm, library, winograd
+from gradtool.native import conv, gemm, library, winograd
 
 try:
     import torch
@@ -77,7 +77,14 @@ def products(instructions: str | None) -> Iterator[Case]:
 
 
 def winograds(instructions: str | None) -> Iterator[Case]:
-    for n, c, h in ((8, 64, 56), (8, 128, 28), (8, 256, 14), (8, 512, 7), (2, 64, 224), (64, 32, 32)):
+    for n, c, h in (
+        (8, 64, 56),
+        (8, 128, 28),
+        (8, 256, 14),
+        (8, 512, 7),
+        (2, 64, 224),
+        (64, 32, 32),
+    ):
         x, w, y = normal(n, h, h, c), normal(c, c, 3, 3), normal(n, h, h, c)
         flops = 2.0 * n * h * h * c * c * 9
         made = {"y": np.empty_like(y), "dx": np.empty_like(x), "dw": np.empty_like(w)}
@@ -94,6 +101,34 @@ def winograds(instructions: str | None) -> Iterator[Case]:
             yield Case(f"winograd {kind} {n}x{c}x{h}", {"native": own, **others}, flops)
 
 
+def convolutions(instructions: str | None) -> Iterator[Case]:
+    """`(batch, channels, height, outputs, kernel, stride, group)`."""
+    table = (
+        *((8, 3, 224, 64, 7, 2, 1), (8, 64, 56, 256, 1, 1, 1), (8, 256, 56, 64, 1, 1, 1)),
+        *((8, 64, 56, 128, 1, 2, 1), (8, 64, 56, 128, 3, 2, 1), (8, 256, 14, 512, 3, 2, 1)),
+        *((8, 64, 56, 64, 3, 1, 1), (64, 3, 32, 32, 3, 1, 1), (8, 128, 28, 128, 3, 1, 32)),
+    )
+    for n, c, h, m, k, stride, group in table:
+        window = conv.Window((stride,) * 2, pads=(k // 2,) * 2, group=group)
+        out = (h + 2 * (k // 2) - k) // stride + 1
+        x, w, y = normal(n, h, h, c), normal(m, c // group, k, k), normal(n, out, out, m)
+        sizes = (x.shape, w.shape, y.shape, window)
+        rooms = {
+            "y": work(conv.work(*sizes)),
+            "dx": work(conv.work(*sizes, backward=True)),
+            "dw": work(conv.gradient_w_work(x.shape, w.shape, window)),
+        }
+        made = {"y": np.empty_like(y), "dx": np.empty_like(x), "dw": np.empty_like(w)}
+        calls = {"y": (conv.forward, x, w), "dx": (conv.gradient_x, y, w)}
+        calls["dw"] = (conv.gradient_w, x, y)
+        options = {"padding": (k // 2,) * 2, "stride": (stride,) * 2, "groups": group}
+        for kind, (function, *inputs) in calls.items():
+            own = function(*inputs, made[kind], rooms[kind], window, instructions=instructions)
+            others = _torch_conv(kind, x, w, y, options)
+            name = f"conv {kind} {n}x{c}x{h} to {m} by {k} /{stride} of {group}"
+            yield Case(name, {"native": own, **others}, 2.0 * y.size * w[0].size)
+
+
 def _torch_conv(
     kind: str, x: np.ndarray, w: np.ndarray, y: np.ndarray, options: dict[str, object]
 ) -> dict[str, Run]:
@@ -103,7 +138,9 @@ def _torch_conv(
     given = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1} | options
     found: dict[str, Run] = {}
     for name, form in (("torch", torch.contiguous_format), ("torch-nhwc", torch.channels_last)):
-        tx, ty = (torch.from_numpy(v).permute(0, 3, 1, 2).contiguous(memory_format=form) for v in (x, y))
+        tx, ty = (
+            torch.from_numpy(v).permute(0, 3, 1, 2).contiguous(memory_format=form) for v in (x, y)
+        )
         tw = torch.from_numpy(w).contiguous(memory_format=form)
         mask = (kind == "dx", kind == "dw", False)
         rest = (*(given[key] for key in ("stride", "padding", "dilation")), False, (0, 0))
@@ -146,7 +183,9 @@ def main() -> None:
     given = arguments.parse_args()
     print(*library.status(), sep=", ")
     library.set_threads(1)
-    for case in (case for part in (products, winograds) for case in part(given.instructions)):
+    for case in (
+        case for part in (products, winograds, convolutions) for case in part(given.instructions)
+    ):
         if given.name not in case.name:
             continue
         times = best(case, given.seconds)

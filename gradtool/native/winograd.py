@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
+from gradtool.native.conv import sizes
 
 _SIZES = "batch height width channels out_height out_width out_channels top left"
 WINOGRAD = Signature("winograd", "x w bias y work", f"{_SIZES} flipped tiles slots")
@@ -38,7 +39,9 @@ def work(batch: int, out_height: int, out_width: int, channels: int, out_channel
     """Bytes of workspace of `forward`; of `gradient_x` with its sizes in place of those of y."""
     both = channels + out_channels
     tiles = _tiles(batch, out_height, out_width, both, ROOM, FEWEST)
-    return 4 * (_planes(tiles, channels, out_channels) + POINTS * channels * (out_channels + WIDEST))
+    return 4 * (
+        _planes(tiles, channels, out_channels) + POINTS * channels * (out_channels + WIDEST)
+    )
 
 
 def gradient_w_work(
@@ -72,11 +75,10 @@ def gradient_w(
     instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """`dw` of `forward` with these pads."""
-    sizes = _sizes(x, dy)
     both = x.shape[3] + dy.shape[3]
     tiles = _tiles(*dy.shape[:3], both, DW_ROOM, DW_FEWEST)
     return WINOGRAD_DW.bind(
-        instructions, x=x, dy=dy, dw=dw, work=work, **sizes, top=top, left=left, tiles=tiles,
+        instructions, x=x, dy=dy, dw=dw, work=work, **sizes(x, dy), top=top, left=left, tiles=tiles,
         slots=SLOTS,
     )  # fmt: skip
 
@@ -87,15 +89,6 @@ def _bind(
 ) -> Call:  # fmt: skip
     tiles = _tiles(*y.shape[:3], x.shape[3] + y.shape[3], ROOM, FEWEST)
     return WINOGRAD.bind(
-        instructions, x=x, w=w, bias=bias, y=y, work=work, **_sizes(x, y), top=top, left=left,
+        instructions, x=x, w=w, bias=bias, y=y, work=work, **sizes(x, y), top=top, left=left,
         flipped=flipped, tiles=tiles, slots=SLOTS,
     )  # fmt: skip
-
-
-def _sizes(x: Array, y: Array) -> dict[str, int]:
-    batch, height, width, channels = x.shape
-    _, out_height, out_width, out_channels = y.shape
-    return {
-        "batch": batch, "height": height, "width": width, "channels": channels,
-        "out_height": out_height, "out_width": out_width, "out_channels": out_channels,
-    }  # fmt: skip
