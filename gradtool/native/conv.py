@@ -59,7 +59,7 @@ def work(
     return 4 * (lines + window.group * taps * sources * (targets + WIDEST))
 
 
-def gradient_w_work(x: Sequence[int], w: Sequence[int], window: Window) -> int:
+def gradient_w_work(w: Sequence[int]) -> int:
     """Bytes of workspace of `gradient_w`."""
     taps, inputs = w[2] * w[3], w[1]
     columns = min(taps, DW_COLUMNS // inputs) * inputs if inputs <= DW_COLUMNS else DW_COLUMNS
