@@ -106,7 +106,7 @@ def of_instance(path: Path, seconds: float, most: float) -> Iterator[Row]:
     if len(program.steps) > most:
         return
     given = Simulator(program).peak(range(len(program.steps)))
-    rungs = Rungs(program, SearchContext(), best_order(program).order)
+    rungs = Rungs(CostModel(program, None, best_order(program).order), SearchContext())
     ladder = Ladder(rungs)
     for percent in BUDGETS:
         start = time.process_time()

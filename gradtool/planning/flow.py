@@ -35,72 +35,57 @@ class Cut(NamedTuple):
 
 def min_cut(
     nodes: int,
-    arcs: Iterable[tuple[int, int, int | None]] | tuple[Integers, Integers, Integers],
+    arcs: Iterable[tuple[int, int, int | None]],
     source: int,
     sink: int,
 ) -> Cut:
     """The least cut of `arcs` (tail, head, capacity), where None is more than any cut.
 
-    Arcs may also be three int64 arrays, in which -1 stands for None.
-
     Raises:
         ValueError: source and sink are not separated by any arcs of known capacity.
         UsageError: the capacities add up to 2^60 or more.
     """
+    rows = [(tail, head, -1 if c is None else c) for tail, head, c in arcs]
     try:
-        tails, heads, capacities = _arrays(arcs)
+        table = np.array(rows, dtype=np.int64).reshape(-1, 3)
     except OverflowError:
         raise UsageError(_TOO_MUCH) from None
-    known = capacities >= 0
-    if int(np.sum(capacities[known], dtype=object)) >= _LIMIT:
-        raise UsageError(_TOO_MUCH)
-    merged = _merge(nodes, tails, heads, np.where(known, capacities, _INFINITE))
-    residual = _Residual(nodes, *merged, source, sink)
-    value = residual.saturate()
-    return Cut(value, residual.reached())
+    return Network(nodes, table[:, 0], table[:, 1]).cut(table[:, 2], source, sink)
 
 
-def _arrays(arcs: Any) -> tuple[Integers, Integers, Integers]:
-    if isinstance(arcs, tuple) and len(arcs) == 3 and all(isinstance(a, np.ndarray) for a in arcs):
-        return arcs
-    rows = [(tail, head, -1 if c is None else c) for tail, head, c in arcs]
-    table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    return table[:, 0], table[:, 1], table[:, 2]
+class Network:
+    """Nodes and arcs, of which least cuts are asked for several capacities."""
 
+    def __init__(self, nodes: int, tails: Integers, heads: Integers) -> None:
+        self.nodes = nodes
+        keys = np.concatenate([tails * nodes + heads, heads * nodes + tails])
+        keys, places = np.unique(keys, return_inverse=True)
+        self._is_loop = keys // nodes == keys % nodes
+        self._place = places[: len(tails)]
+        self.keys = keys[~self._is_loop]
+        self.tails, self.heads = self.keys // nodes, self.keys % nodes
+        self.starts = np.searchsorted(self.tails, np.arange(nodes + 1)).astype(np.int32)
 
-def _merge(
-    nodes: int, tails: Integers, heads: Integers, capacities: Integers
-) -> tuple[Integers, Integers, Integers]:
-    """One arc per pair of nodes in either direction, sorted, so that each has its reverse."""
-    keys = np.concatenate([tails * nodes + heads, heads * nodes + tails])
-    keys, places = np.unique(keys, return_inverse=True)
-    total = np.zeros(len(keys), dtype=np.int64)
-    infinite = np.zeros(len(keys), dtype=bool)
-    forward = places[: len(tails)]
-    finite = capacities < _INFINITE
-    np.add.at(total, forward[finite], capacities[finite])
-    infinite[forward[~finite]] = True
-    total[infinite] = _INFINITE
-    loops = keys // nodes == keys % nodes
-    return (keys // nodes)[~loops], (keys % nodes)[~loops], total[~loops]
+    def cut(self, capacities: Integers, source: int, sink: int) -> Cut:
+        """The least cut; a capacity of -1 is more than any cut. Raises as `min_cut`."""
+        known = capacities >= 0
+        if int(np.sum(capacities[known], dtype=object)) >= _LIMIT:
+            raise UsageError(_TOO_MUCH)
+        total = np.zeros(len(self._is_loop), dtype=np.int64)
+        np.add.at(total, self._place[known], capacities[known])
+        total[self._place[~known]] = _INFINITE
+        residual = _Residual(self, total[~self._is_loop], source, sink)
+        value = residual.saturate()
+        return Cut(value, residual.reached())
 
 
 class _Residual:
-    """What is left of the capacity of each arc; `opposite` is the place of an arc's reverse."""
+    """What is left of the capacity of each arc between two nodes."""
 
-    def __init__(
-        self,
-        nodes: int,
-        tails: Integers,
-        heads: Integers,
-        capacities: Integers,
-        source: int,
-        sink: int,
-    ) -> None:
-        self.nodes, self.source, self.sink = nodes, source, sink
-        self.tails, self.heads, self.left = tails, heads, capacities.copy()
-        self.opposite = np.lexsort((tails, heads))
-        self.starts = np.searchsorted(tails, np.arange(nodes + 1)).astype(np.int32)
+    def __init__(self, network: Network, capacities: Integers, source: int, sink: int) -> None:
+        self.nodes, self.source, self.sink = network.nodes, source, sink
+        self.keys, self.tails, self.heads = network.keys, network.tails, network.heads
+        self.starts, self.left = network.starts, capacities
 
     def saturate(self) -> int:
         """Push a maximum flow and return its value."""
@@ -141,9 +126,7 @@ class _Residual:
         result = maximum_flow(graph, self.source, self.sink)
         flow = result.flow
         tails = np.repeat(np.arange(self.nodes), np.diff(flow.indptr))
-        places = np.searchsorted(
-            self.tails * self.nodes + self.heads, tails * self.nodes + flow.indices
-        )
+        places = np.searchsorted(self.keys, tails * self.nodes + flow.indices)
         self.left[places] -= flow.data.astype(np.int64) << shift
         return int(result.flow_value)
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradtool.errors import UsageError
-from gradtool.planning.flow import min_cut
+from gradtool.planning.flow import Network, min_cut
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 
@@ -47,10 +47,11 @@ def test_the_cut_is_the_least_of_all_cuts_and_the_smallest_of_these(network):
     assert across(arcs, cut.source_side) == cut.value
 
 
-def test_arcs_may_be_arrays():
-    arrays = (np.array([0, 1]), np.array([1, 2]), np.array([-1, 2**40 + 1]))
+def test_a_network_is_asked_for_several_capacities():
+    network = Network(3, np.array([0, 1]), np.array([1, 2]))
 
-    assert min_cut(3, arrays, 0, 2).value == 2**40 + 1
+    for most in (2**40 + 1, 5, 0):
+        assert network.cut(np.array([-1, most]), 0, 2).value == most
 
 
 def test_capacities_that_could_wrap_are_an_error():

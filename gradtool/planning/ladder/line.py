@@ -79,7 +79,7 @@ class Line:
     def most(self, after: int, before: int) -> int:
         """The most bytes alive at an entry between two others; 0 if there is none."""
         i, j = bisect_right(self.entries, after), self.at(before)
-        return int(self._bytes[i:j].max()) if i < j else 0
+        return int(np.maximum.reduce(self._bytes[i:j])) if i < j else 0
 
     # ------------------------------------------------------------------ instances
 
@@ -176,23 +176,43 @@ class Line:
     # ---------------------------------------------------------------------- bytes
 
     def _weigh(self) -> None:
-        work, index = self.work, {e: i for i, e in enumerate(self.entries)}
-        change = np.zeros(len(index) + 1, dtype=np.int64)
-        for p, runs in enumerate(self.runs):
+        """Count all bytes anew, and what is saved by writing in place."""
+        work, places = self.work, list(self.place.values())
+        born, last, sizes = list[int](), list[int](), list[int]()
+        latest: dict[int, int] = {}
+        over: list[tuple[int, int, int | None, list[int]]] = []
+        for i, p in enumerate(places):
+            for r in work.reads[p]:
+                last[latest[r]] = i
+            donors = [latest[r] for r in work.donates[p]]
             for r in work.writes[p]:
-                if r in work.live_out:
-                    change[index[runs[0]]] += work.bytes[r]
+                stays = r in work.live_out
+                if stays and r in latest:
                     continue
-                ends = self.uses[r][-1:] if len(runs) == 1 else [self.end(r, run) for run in runs]
-                for run, end in zip(runs, ends, strict=False):
-                    if end > run:
-                        change[index[run]] += work.bytes[r]
-                        change[index[end] + 1] -= work.bytes[r]
-        beside = np.array([work.beside[p] for p in self.place.values()], dtype=np.int64)
-        self._bytes[: len(index)] = work.simulator.fixed + np.cumsum(change[:-1]) + beside
-        for p, runs in enumerate(self.runs):
-            for entry in runs if work.donates[p] else ():
-                self._save(entry)
+                latest[r] = len(born)
+                born.append(i)
+                last.append(i)
+                sizes.append(work.bytes[r])
+            if donors:
+                over.append((i, p, latest.get(work.targets[p]), donors))
+        for r in filter(work.live_out.__contains__, latest):
+            last[latest[r]] = len(places)
+        change = np.zeros(len(places) + 2, dtype=np.int64)
+        counted = np.array(last, dtype=np.int64) > np.array(born, dtype=np.int64)
+        held = np.where(counted, np.array(sizes, dtype=np.int64), 0)
+        np.add.at(change, born, held)
+        np.subtract.at(change, np.array(last, dtype=np.int64) + 1, held)
+        beside = np.array([work.beside[p] for p in places], dtype=np.int64)
+        self._bytes[: len(places)] = (
+            work.simulator.fixed + np.cumsum(change[: len(places)]) + beside
+        )
+        for i, p, target, donors in over:
+            if target is None or born[target] != i:
+                continue
+            made = work.targets[p] not in work.simulator.read or last[target] > i
+            if made and any(last[d] == i for d in donors):
+                self._bytes[i] -= work.bytes[work.targets[p]]
+                self._saved[self.entries[i]] = work.bytes[work.targets[p]]
 
     def _change(self, first: int, last: int, size: int) -> None:
         """Add bytes from one entry to another, both included."""

@@ -16,6 +16,7 @@ from gradtool.planning.orders.best import best_order
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.search.certificate import Certificate, certificates
 from gradtool.planning.search.context import SearchContext
+from gradtool.planning.search.cost_model import CostModel
 from gradtool.program import Program
 
 
@@ -87,7 +88,7 @@ def frontier(
 def _ladder(program: Program, context: SearchContext, order: Sequence[int] | None) -> Ladder:
     if order is None:
         order = best_order(program, effort=max(int(context.effort), 1)).order
-    return Ladder(Rungs(program, context, order))
+    return Ladder(Rungs(CostModel(program, context.costs, order), context))
 
 
 def _within(ladder: Ladder, budget: int, context: SearchContext) -> Answer:

@@ -20,18 +20,18 @@ from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.knapsack import fill
 from gradtool.planning.search.mincut import QUICK_ROOM, Instant
 from gradtool.planning.search.work_bound import chain, instants, least_budget
-from gradtool.program import Program
 
 RUNGS, RUNGS_OF_MANY = 32, 12
 _MANY = 1_000  # steps of a program with fewer rungs
 HALVINGS = 3
-_LIMIT = 2_000_000
-_PER_STEP = 12_000
+_LIMIT, _LIMIT_OF_MANY = 2_000_000, 700  # entries that are looked at; of many steps, for each
+_PER_STEP = 12_000  # of few steps
 _CUTS = 0.3  # of the effort of a rung
 _CUT = 8  # entries that a cut counts for each step
 _INSTANTS = 4
 _PATIENCE = 40
-_LOWER, _MANY_LOWER = 2, 8
+_LOWER = 2
+_LOOSENED, _LOOSENED_OF_MANY = 8, 2  # schedules of less memory, on the way up
 _MISSED = 1  # rungs in a row that are passed over
 _UPWARD = 0.5  # of the effort of a rung, on the way up
 
@@ -39,30 +39,32 @@ _UPWARD = 0.5  # of the effort of a rung, on the way up
 class Rungs:
     """The schedules of a program at many budgets.
 
-    Budgets are bytes alive at once.  `order` is that in which steps first run; `recipes` are
-    schedules known from elsewhere, as places of that order.  `on_rung` is called after each rung
+    Budgets are bytes alive at once.  `recipes` are schedules known from elsewhere, as places of the
+    order in which steps first run.  `on_rung` is called after each rung
     with how many are done, and how many there are.
     """
 
     def __init__(
         self,
-        program: Program,
+        work: CostModel,
         context: SearchContext,
-        order: Sequence[int],
         recipes: Iterable[Sequence[int]] = (),
         on_rung: Callable[[int, int], object] = lambda _done, _all: None,
     ) -> None:
-        self.work = CostModel(program, context.costs, order)
-        self._walk = Walk(self.work)
+        self.work = work
+        self._walk = Walk(work)
         self._seed = context.seed
         self._stop = context.stop
-        steps = len(order)
-        self._limit = int(context.effort * min(_LIMIT, _PER_STEP * steps))
+        steps = len(work.reads)
+        limit = min(max(_LIMIT, _LIMIT_OF_MANY * steps), _PER_STEP * steps)
+        self._limit = int(context.effort * limit)
         self._on_rung = on_rung
-        self.count = RUNGS if steps <= _MANY else RUNGS_OF_MANY
+        self.count, self._loosens = RUNGS, _LOOSENED
+        if steps > _MANY:
+            self.count, self._loosens = RUNGS_OF_MANY, _LOOSENED_OF_MANY
         self.plain = self._walk.state
         self._recipes = [self._walk.weighed(places) for places in recipes]
-        self.low = least_budget(self.work)
+        self.low = least_budget(work)
 
     @property
     def _share(self) -> int:
@@ -118,7 +120,7 @@ class Rungs:
         """The best of what schedules of less memory become where there is more of it."""
         walk, best = self._walk, cheapest(found, budget)
         assert best is not None  # noqa: S101 - a rung that was reached
-        lower = sorted((s for s in found if s.peak <= budget), key=price)[:_MANY_LOWER]
+        lower = sorted((s for s in found if s.peak <= budget), key=price)[: self._loosens]
         walk.left = int(_UPWARD * self._share)
         for state in lower:
             walk.go(state)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradtool.planning.flow import Integers, Mask, min_cut
+from gradtool.planning.flow import Integers, Mask, Network
 from gradtool.planning.orders.graph import StepGraph
 
 FREE, RUN, WAITS = 0, 1, 2
@@ -145,13 +145,13 @@ def _cut(graph: StepGraph, sides: Integers, touched: Mask) -> tuple[int, Mask]:
     inner = (sides[earlier] == FREE) & (sides[later] == FREE)
     makers = node[graph.makers]
     never = np.full(int(fans.sum()) + int(inner.sum()), -1)
-    arcs = (
-        np.concatenate([makers[kill], makers[single], target[storage[fans]], node[later[inner]]]),
-        np.concatenate(
-            [np.ones_like(kill), target[single], node[reader[fans]], node[earlier[inner]]]
-        ),
-        np.concatenate([graph.sizes[kill], graph.sizes[single], never]),
+    tails = np.concatenate(
+        [makers[kill], makers[single], target[storage[fans]], node[later[inner]]]
     )
-    cut = min_cut(nodes + len(shared), arcs, 0, 1)
+    heads = np.concatenate(
+        [np.ones_like(kill), target[single], node[reader[fans]], node[earlier[inner]]]
+    )
+    sizes = np.concatenate([graph.sizes[kill], graph.sizes[single], never])
+    cut = Network(nodes + len(shared), tails, heads).cut(sizes, 0, 1)
     run = run | ((sides == FREE) & cut.source_side[node])
     return total + cut.value, run

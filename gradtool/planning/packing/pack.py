@@ -13,24 +13,27 @@ from gradtool.planning.packing.climb import Climb, height
 from gradtool.planning.packing.greedy import greedy
 from gradtool.planning.packing.outward import outward
 from gradtool.planning.packing.problem import Numbers, Problem, parts
+from gradtool.planning.packing.squeaky import squeaky
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How far to go where placing each buffer once doesn't reach the load.
 
-    `filling` is the pairs of buffers that packing outwards looks at, `work` the buffers and
-    sections that the search does.  `extras` uses what is installed from the extra `solver`: numba,
-    which changes nothing but the seconds.  `work` is divided by `INTERPRETED` if numba is missing.
+    `filling` is the pairs of buffers that packing outwards looks at, `repeating` those that packing
+    again and again does, `work` the buffers and sections that the search does.  `extras` uses what
+    is installed from the extra `solver`: numba, which changes nothing but the seconds.  `work` is
+    divided by `INTERPRETED` if numba is missing.
     """
 
     work: int
     filling: int = 0
+    repeating: int = 0
     extras: bool = False
 
 
-PLAN = Effort(work=1_000_000, filling=175_000_000)
-SEARCH = Effort(work=4_000_000_000, filling=175_000_000, extras=True)
+PLAN = Effort(work=250_000, filling=30_000_000, repeating=80_000_000)
+SEARCH = Effort(4_000_000_000, filling=175_000_000, repeating=100_000_000, extras=True)
 INTERPRETED = 100
 HALVINGS = 2
 
@@ -103,6 +106,10 @@ def _tight(
             return best[0], part.peak_live, best[1]
     assert best is not None  # noqa: S101 - there is always an order
     best = _outward(part, least, effort.filling, best)
+    if height(part, best[0]) > least:
+        again = squeaky(part, least, effort.repeating)
+        if again is not None and height(part, again) < height(part, best[0]):
+            best = again, "squeaky"
     climb = Climb(part, best[0], least, _work(effort), effort.extras, best[1])
     climb.run(None if capacity is None else capacity // part.unit)
     bound = climb.bound if climb.bound > least else part.peak_live

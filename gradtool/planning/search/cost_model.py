@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.simulate import Simulator
@@ -42,6 +42,7 @@ class CostModel:
         ]
         self._count_storages()
         self.total = sum(self.costs)
+        self.instants: dict[tuple[int, int], Any] = {}  # see `work_bound.instants`
 
     def _count_storages(self) -> None:
         """What weighing asks of a step: outputs that pass, bytes that stay or are never read.
@@ -63,6 +64,20 @@ class CostModel:
             self.staying.append(sum(self.bytes[r] for r in staying))
             self.beside.append(simulator.work[step] + sum(self.bytes[r] for r in unread))
             self.is_result.append(bool(staying) or simulator.read.isdisjoint(writes))
+
+    @cached_property
+    def makers(self) -> list[list[int]]:
+        """By place, the places that make what its step reads."""
+        return [[self.maker[r] for r in reads] for reads in self.reads]
+
+    @cached_property
+    def readers(self) -> list[list[int]]:
+        """By place, the places that read what its step makes."""
+        readers: list[list[int]] = [[] for _ in self.reads]
+        for place, reads in enumerate(self.reads):
+            for root in dict.fromkeys(reads):
+                readers[self.maker[root]].append(place)
+        return readers
 
     @cached_property
     def peak_place(self) -> int:

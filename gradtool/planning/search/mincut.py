@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradtool.planning.flow import min_cut
+from gradtool.planning.flow import Network
 from gradtool.planning.search.cost_model import CostModel, Drops
 
 ROOM = 2**58
@@ -165,7 +165,8 @@ class _Graph:
         always = [(0, storage[r]) for r in instant.needed]
         always += [(runs[s], storage[r]) for s in self.steps for r in work.reads[s] if r in storage]
         ends = np.array([*keep, *again, *always], dtype=np.int64).reshape(-1, 2)
-        self.tails, self.heads = ends[:, 0].copy(), ends[:, 1].copy()
+        self.network = Network(self.nodes, ends[:, 0], ends[:, 1])
+        self.known: dict[Fraction | None, tuple[Choice, Fraction]] = {}
         self.bytes = [work.bytes[r] for r in self.roots]
         self.costs = [self._cost(s, is_early=s in instant.early) for s in self.steps]
         self.unlimited = np.full(len(always), -1, dtype=np.int64)
@@ -176,6 +177,11 @@ class _Graph:
         return self.work.costs[step] if self.work.repeatable[step] else None
 
     def cut(self, price: Fraction | None) -> tuple[Choice, Fraction]:
+        if price not in self.known:
+            self.known[price] = self._cut(price)
+        return self.known[price]
+
+    def _cut(self, price: Fraction | None) -> tuple[Choice, Fraction]:
         work = sum(c for c in self.costs if c is not None)
         byte, unit = (Fraction(1), Fraction(0)) if price is None else (price, Fraction(1))
         scale = Fraction(self.room) / max(byte * sum(self.bytes) + unit * work, Fraction(1))
@@ -184,7 +190,7 @@ class _Graph:
             *_rounded(self.costs, unit * scale),
         ]
         arcs = np.concatenate([np.array(capacities, dtype=np.int64), self.unlimited])
-        value, side = min_cut(self.nodes, (self.tails, self.heads, arcs), 0, 1)
+        value, side = self.network.cut(arcs, 0, 1)
         return self._choice(side), Fraction(value) / scale
 
     def _choice(self, side: np.ndarray[Any, np.dtype[np.bool_]]) -> Choice:

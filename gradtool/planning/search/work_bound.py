@@ -65,13 +65,15 @@ def chain(work: CostModel) -> list[int]:
 
 
 def instants(work: CostModel, places: Sequence[int], room: int = ROOM) -> list[Instant]:
-    """The instants of some places, with what runs before and after them in every order."""
-    readers: list[list[int]] = [[] for _ in work.reads]
-    for place, reads in enumerate(work.reads):
-        for root in dict.fromkeys(reads):
-            readers[work.maker[root]].append(place)
-    makers = [[work.maker[r] for r in reads] for reads in work.reads]
-    return [Instant(work, p, _closure(p, makers), _closure(p, readers), room) for p in places]
+    """The instants of some places, with what runs before and after them in every order.
+
+    The same ones each time that they are asked for, as their choices hold for all budgets.
+    """
+    for place in places:
+        if (place, room) not in work.instants:
+            before, after = _closure(place, work.makers), _closure(place, work.readers)
+            work.instants[place, room] = Instant(work, place, before, after, room)
+    return [work.instants[place, room] for place in places]
 
 
 def _closure(place: int, neighbours: list[list[int]]) -> frozenset[int]:

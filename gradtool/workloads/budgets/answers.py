@@ -64,9 +64,9 @@ class Answers:
         """The schedules at all budgets, which simple recipes are among."""
         place = {step: p for p, step in enumerate(self.order)}
         recipes = [[place[s] for s in recipe.order] for recipe in self._recipes()]
-        runnable = [places for places in recipes if self.known.work.runs(places)]
-        program = self.work.program
-        rungs = Rungs(program, self.context, self.order, runnable, self.work.listener.rung)
+        model = self.known.work
+        runnable = [places for places in recipes if model.runs(places)]
+        rungs = Rungs(model, self.context, runnable, self.work.listener.rung)
         return Ladder(rungs, lambda state: self._planned(state).plan.peak)
 
     @cached_property

@@ -16,6 +16,7 @@ from gradtool.graph.specs import Spec
 from gradtool.planning.ladder.ladder import Ladder, peak_of
 from gradtool.planning.ladder.rungs import Rungs, cheapest
 from gradtool.planning.search.context import SearchContext
+from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.work_bound import least_budget
 from gradtool.program import Program, Step, Value
 
@@ -30,7 +31,7 @@ def packed(state):
 def ladder(drawn, effort=0.02, size=peak_of, **context):
     made, costs = drawn
     told = SearchContext(costs=tuple(costs), effort=effort, **context)
-    return Ladder(Rungs(made, told, range(len(made.steps))), size)
+    return Ladder(Rungs(CostModel(made, told.costs), told), size)
 
 
 @pytest.mark.parametrize("size", [peak_of, packed])
@@ -120,7 +121,7 @@ def pools(draw):
 @settings(max_examples=150, **EXAMPLES)
 @given(st.one_of(steps(9), pools()), st.integers(0, 3))
 def test_every_schedule_of_the_ladder_can_run_and_takes_what_it_says(made, seed):
-    rungs = Rungs(made, SearchContext(effort=0.02, seed=seed), range(len(made.steps)))
+    rungs = Rungs(CostModel(made), SearchContext(effort=0.02, seed=seed))
 
     for state in rungs.states:
         assert rungs.work.runs(state.places)
@@ -150,7 +151,11 @@ def test_every_rung_is_heard_of_and_an_end_leaves_what_is_known():
     made, costs = chain(10)
     heard = []
     context = SearchContext(costs=tuple(costs), stop=lambda: len(heard) == 3)
-    asked = Rungs(made, context, range(20), on_rung=lambda done, most: heard.append((done, most)))
+    asked = Rungs(
+        CostModel(made, context.costs),
+        context,
+        on_rung=lambda done, most: heard.append((done, most)),
+    )
     states = asked.states
 
     assert heard == [(1, 32), (2, 32), (3, 32), (32, 32)]
@@ -162,7 +167,7 @@ def test_recipes_that_fit_are_answers_too():
     known = ladder((made, costs), effort=1)
     best = min(known.rungs.states, key=lambda s: (s.peak, s.extra))
     context = SearchContext(costs=tuple(costs), effort=1e-6)
-    asked = Ladder(Rungs(made, context, range(12), recipes=[best.places]))
+    asked = Ladder(Rungs(CostModel(made, context.costs), context, recipes=[best.places]))
 
     assert asked.within(best.peak).extra <= best.extra
     assert asked.rungs.low == least_budget(asked.rungs.work)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packings import SEARCHED, columns, lasting
+
+from gradtool.planning.packing import Effort, pack
+from gradtool.planning.packing.problem import parts
+from gradtool.planning.packing.squeaky import PLACE, WAYS, lowest_gaps, squeaky
+
+EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
+SPANS = st.lists(
+    st.tuples(st.integers(1, 90), st.integers(0, 20), st.integers(0, 12)), min_size=1, max_size=40
+)
+PLENTY = 10**7
+
+
+def problems(spans):
+    sizes, first, last = (np.array(c, dtype=np.int64) for c in columns(spans))
+    return list(parts(first, last, sizes))
+
+
+def overlap(part, found, among=slice(None)):
+    """Whether two of the buffers share bytes and a section."""
+    start, stop, size, low = (c[among] for c in (part.start, part.stop, part.size, found))
+    high = low + size
+    both = (start[:, None] < stop) & (start < stop[:, None])
+    both &= (low[:, None] < high) & (low < high[:, None])
+    np.fill_diagonal(both, val=False)
+    return both.any()
+
+
+@given(SPANS.map(lasting))
+@settings(max_examples=100, **EXAMPLES)
+def test_each_buffer_lies_in_the_lowest_gap(spans):
+    for part in problems(spans):
+        found = lowest_gaps(part, np.arange(len(part.size)))
+
+        assert not overlap(part, found)
+        for item, offset in enumerate(found.tolist()):
+            lower = found.copy()
+            for to in range(offset):
+                lower[item] = to
+                assert overlap(part, lower, slice(item + 1))
+
+
+@given(SPANS.map(lasting))
+@settings(max_examples=100, **EXAMPLES)
+def test_more_turns_pack_no_worse(spans):
+    for part in problems(spans):
+        turn = len(WAYS) * len(part.size) * (len(part.size) + PLACE)
+        tops = []
+        for turns in (1, 2, 8):
+            found = squeaky(part, part.peak_live, turns * turn)
+            assert not overlap(part, found)
+            tops.append(int((found + part.size).max()))
+
+        assert tops[0] >= tops[1] >= tops[2] >= part.peak_live
+
+
+def test_without_work_for_one_turn_there_is_nothing():
+    (part,) = problems(SEARCHED)
+
+    assert squeaky(part, part.peak_live, PLACE) is None
+
+
+def test_what_had_no_room_comes_first_the_next_time():
+    packing = pack(*columns(SEARCHED), effort=Effort(work=0, repeating=PLENTY))
+
+    assert (packing.size, packing.how) == (7, "squeaky")
