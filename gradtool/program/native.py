@@ -1,0 +1,130 @@
+"""A program made for native kernels: which steps they run, and how images lie.
+
+Both follow from shapes, types, operators and attributes alone, before anything is planned: so bits
+depend on no plan.  An image lies channels last where all that touches it takes that and something
+wants it; values that elementwise steps tie together lie alike, and so do a value and what computes
+it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+
+from gradtool.graph.families import split_name
+from gradtool.kernels import native
+from gradtool.kernels.native import Native
+from gradtool.program import Program, Step, Value
+from gradtool.program.declared import operand
+
+_IMAGE = 4  # axes
+
+
+def natively(program: Program) -> Program:
+    """The program with native kernels where they fit."""
+    found = [_fitting(program, step) for step in program.steps]
+    last = _last(program, found)
+    values = tuple(
+        dataclasses.replace(v, channels_last=True) if i in last else v
+        for i, v in enumerate(program.values)
+    )
+    laid = dataclasses.replace(program, values=values)
+    steps = tuple(
+        step if kernel is None else dataclasses.replace(
+            step, is_native=True, workspace=workspace(laid, step, kernel), scratch_bytes=0
+        )
+        for step, kernel in zip(program.steps, found, strict=True)
+    )  # fmt: skip
+    return dataclasses.replace(laid, steps=steps)
+
+
+def workspace(program: Program, step: Step, kernel: Native) -> tuple[native.Spec, ...]:
+    """What a native kernel needs as `work`."""
+    inputs, out = _specs(program, step)
+    return tuple(kernel.work(*inputs, out=out, **step.attributes))
+
+
+def _fitting(program: Program, step: Step) -> Native | None:
+    kernel = native.find(*split_name(step.op), step.version)
+    if kernel is None or program.is_dynamic(step):
+        return None
+    inputs, out = _specs(program, step)
+    return kernel if kernel.fits(*inputs, out=out, **step.attributes) else None
+
+
+def _specs(program: Program, step: Step) -> tuple[list[object], list[object]]:
+    """What declarations get: specs, known numbers as arrays, absent ones as None."""
+    values, constants = program.values, program.constants
+    inputs = [
+        None if v is None else operand(values, constants, v, on_host=values[v].kind == "host")
+        for v in step.inputs
+    ]
+    return inputs, [None if v is None else values[v].spec for v in step.outputs]
+
+
+# --------------------------------------------------------------------------- layouts
+
+
+def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
+    """The values that lie channels last."""
+    values, ties = program.values, _Ties(len(program.values))
+    barred, wanted = set(_fixed(program)), set[int]()
+    originals = {step.name: step for step in program.steps if step.name}
+    for step, kernel in zip(program.steps, kernels, strict=True):
+        images = [v for v in (*step.reads, *step.writes) if _is_image(values[v])]
+        if kernel is None or kernel.layouts == "rows":
+            barred.update(images)
+        elif kernel.layouts == "last":
+            wanted.update(images)
+        elif len({values[v].spec.shape for v in images}) > 1 or not _all_images(values, step):
+            barred.update(images)
+        else:
+            ties.join(images)
+        source = originals.get(step.source)
+        if source is not None and step.stage == "recompute":
+            for pair in zip(step.outputs, source.outputs, strict=True):
+                ties.join([v for v in pair if v is not None])
+    lost = {ties.of(v) for v in barred}
+    kept = {ties.of(v) for v in wanted} - lost
+    return {v for v in range(len(values)) if _is_image(values[v]) and ties.of(v) in kept}
+
+
+def _all_images(values: Sequence[Value], step: Step) -> bool:
+    """Whether a step reads and writes nothing but images and single numbers."""
+    touched = [values[v] for v in (*step.reads, *step.writes)]
+    return all(_is_image(v) or (v.spec is not None and v.spec.bytes <= 8) for v in touched)
+
+
+def _is_image(value: Value) -> bool:
+    return value.spec is not None and len(value.spec.shape) == _IMAGE
+
+
+def _fixed(program: Program) -> Iterator[int]:
+    """Values that lie rows first: what others see, what is looked at through views, weights."""
+    yield from program.inputs
+    yield from program.outputs
+    for v, value in enumerate(program.values):
+        if value.view is not None:
+            yield from (v, value.view.base)
+        if value.alias is not None or value.kind in ("parameter", "state", "constant", "host"):
+            yield v
+
+
+class _Ties:
+    """Sets of values that lie alike."""
+
+    def __init__(self, count: int) -> None:
+        self._above = list(range(count))
+
+    def of(self, value: int) -> int:
+        """The one that stands for a set."""
+        while self._above[value] != value:
+            self._above[value] = self._above[self._above[value]]
+            value = self._above[value]
+        return value
+
+    def join(self, values: Iterable[int]) -> None:
+        """Put values into one set."""
+        tied = sorted({self.of(value) for value in values})
+        for value in tied:
+            self._above[value] = tied[0]
