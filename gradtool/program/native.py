@@ -12,8 +12,10 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 from gradtool.graph.families import split_name
+from gradtool.graph.specs import Spec
 from gradtool.kernels import native
 from gradtool.kernels.native import Native
+from gradtool.kernels.native.images import Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
 
@@ -38,7 +40,7 @@ def natively(program: Program) -> Program:
     return dataclasses.replace(laid, steps=steps)
 
 
-def workspace(program: Program, step: Step, kernel: Native) -> tuple[native.Spec, ...]:
+def workspace(program: Program, step: Step, kernel: Native) -> tuple[Spec, ...]:
     """What a native kernel needs as `work`."""
     inputs, out = _specs(program, step)
     return tuple(kernel.work(*inputs, out=out, **step.attributes))
@@ -59,7 +61,16 @@ def _specs(program: Program, step: Step) -> tuple[list[object], list[object]]:
         None if v is None else operand(values, constants, v, on_host=values[v].kind == "host")
         for v in step.inputs
     ]
-    return inputs, [None if v is None else values[v].spec for v in step.outputs]
+    inputs = [
+        _laid(values[v]) if v is not None and values[v].channels_last else given
+        for v, given in zip(step.inputs, inputs, strict=True)
+    ]
+    return inputs, [None if v is None else _laid(values[v]) for v in step.outputs]
+
+
+def _laid(value: Value) -> Spec | None:
+    spec = value.spec
+    return Laid(spec.shape, spec.dtype) if spec is not None and value.channels_last else spec
 
 
 # --------------------------------------------------------------------------- layouts
@@ -75,7 +86,7 @@ def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
         if kernel is None or kernel.layouts == "rows":
             barred.update(images)
         elif kernel.layouts == "last":
-            wanted.update(images)
+            wanted.update(images)  # weights among them, which stay as they are: see `_fixed`
         elif len({values[v].spec.shape for v in images}) > 1 or not _all_images(values, step):
             barred.update(images)
         else:

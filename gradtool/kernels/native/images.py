@@ -1,0 +1,56 @@
+"""Images as the library wants them: channels last, through the workspace where they do not lie so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from gradtool.graph.specs import Spec
+from gradtool.kernels.native import Bound, in_turn
+from gradtool.kernels.types import Array
+
+
+@dataclass(frozen=True)
+class Laid(Spec):
+    """The spec of an image that lies channels last."""
+
+
+def turned(*images: Spec | None) -> int:
+    """Bytes of workspace for those that do not lie channels last."""
+    return sum(i.bytes for i in images if i is not None and not isinstance(i, Laid))
+
+
+class Turns:
+    """Cuts a workspace into arrays, and copies images into it and out of it."""
+
+    def __init__(self, work: Array) -> None:
+        self._work, self._used = work, 0
+        self._before: list[Bound] = []
+        self._after: list[Bound] = []
+
+    def read(self, image: Array) -> Array:
+        """An image `[N, H, W, C]` to be read."""
+        return self._turned(image, self._before, is_read=True)
+
+    def write(self, image: Array) -> Array:
+        """An image `[N, H, W, C]` to be written."""
+        return self._turned(image, self._after, is_read=False)
+
+    def rest(self) -> Array:
+        """What is left of the workspace."""
+        return self._work[self._used :]
+
+    def around(self, call: Bound) -> Bound:
+        """A call with the copies before and after it."""
+        return in_turn(*self._before, call, *self._after)
+
+    def _turned(self, image: Array, calls: list[Bound], *, is_read: bool) -> Array:
+        last = image.transpose(0, 2, 3, 1)
+        if last.flags.c_contiguous:
+            return last
+        made = self._work[self._used : self._used + image.size].reshape(last.shape)
+        self._used += image.size
+        calls.append(partial(np.copyto, made, last) if is_read else partial(np.copyto, last, made))
+        return made
