@@ -44,7 +44,7 @@ static struct plane plane_of(float **work, int64_t rows, int64_t columns) {
 /* sums[tiles, out] = left[tiles, in] panels[in, out] of one point. */
 static void forward_point(void *argument, int64_t point, int64_t slot) {
     const struct products *at = argument;
-    const struct finish finish = {1, 0, NULL};
+    const struct finish finish = {.alpha = 1};
     const int64_t panels = parts(at->out, TILE_COLUMNS);
     const float *b = at->panels + point * panels * at->in * TILE_COLUMNS;
     const float *a = at->left.at + point * at->left.per_point;
@@ -61,7 +61,7 @@ static void forward_point(void *argument, int64_t point, int64_t slot) {
 /* sums[in, out] += left[tiles, in]' right[tiles, out] of one point. */
 static void gradient_point(void *argument, int64_t point, int64_t slot) {
     const struct products *at = argument;
-    const struct finish finish = {1, at->first ? 0 : 1, NULL};
+    const struct finish finish = {.alpha = 1, .beta = at->first ? 0 : 1};
     const float *a = at->left.at + point * at->left.per_point;
     const float *b = at->right.at + point * at->right.per_point;
     float *c = at->sums.at + point * at->sums.per_point;
