@@ -16,45 +16,47 @@ from gradtool.native.call import Array, Call, Signature
 from gradtool.native.conv import sizes
 
 _SIZES = "batch height width channels out_height out_width out_channels top left"
-WINOGRAD = Signature("winograd", "x w bias y work", f"{_SIZES} flipped tiles slots")
-WINOGRAD_DW = Signature("winograd_dw", "x dy dw work", f"{_SIZES} tiles slots")
+WINOGRAD = Signature("winograd", "x w bias y work", f"{_SIZES} flipped tiles outputs slots")
+WINOGRAD_DW = Signature("winograd_dw", "x dy dw work", f"{_SIZES} tiles outputs slots")
 POINTS, PAD = 36, 16
 WIDEST = 32  # columns of the widest tile of native/kernels/tiles.h
 FEWEST_CHANNELS = 16  # of the widest vector
-ROOM, FEWEST = 2 << 20, 32  # bytes of a block of tiles, and its least tiles
-DW_ROOM, DW_FEWEST = 4 << 20, 64  # its sums are read and written once a block: larger ones
+ROOM = 2 << 20  # bytes of a block of tiles, or of outputs
 
 
-def _tiles(image: Sequence[int], channels: int, room: int, fewest: int) -> int:
-    """Tiles of a block of an image `[N, H, W, …]`: all blocks are about as large."""
+def blocks(image: Sequence[int], channels: int, out_channels: int) -> tuple[int, int]:
+    """Tiles and outputs of a block, of an output image `[N, H, W, …]`: one of them is all there are.
+
+    What lies between the steps is the least so; all blocks are about as large.
+    """
     batch, height, width = image[:3]
-    every = batch * -(-height // 4) * -(-width // 4)
-    most = max(fewest, room // (4 * POINTS * channels))
-    blocks = max(1, -(-every // most))
-    return -(-every // blocks)
+    tiles = batch * -(-height // 4) * -(-width // 4)
+    at_once = max(32, ROOM // (4 * POINTS * (channels + out_channels)))
+    outputs_at_once = max(WIDEST, ROOM // (4 * POINTS * channels) // WIDEST * WIDEST)
+    by_tiles = (_even(tiles, at_once), out_channels)
+    by_outputs = (tiles, _even(out_channels, outputs_at_once))
+    return min(by_tiles, by_outputs, key=lambda block: _floats(block, channels))
 
 
-def _planes(rows: int, channels: int, others: int) -> int:
-    return POINTS * rows * (channels + others + 2 * PAD)
+def _even(count: int, at_once: int) -> int:
+    """Of a block, of as few as may be, each of about the same size."""
+    return -(-count // max(1, -(-count // at_once)))
+
+
+def _floats(block: tuple[int, int], channels: int) -> int:
+    """Transformed tiles, their products, and as much as the weights."""
+    tiles, outputs = block
+    planes = tiles * (channels + outputs + 2 * PAD)
+    return POINTS * (planes + channels * (outputs + WIDEST))
 
 
 def work(batch: int, out_height: int, out_width: int, channels: int, out_channels: int) -> int:
-    """Bytes of workspace of `forward`; of `gradient_x` with its sizes in place of those of y."""
-    both = channels + out_channels
-    tiles = _tiles((batch, out_height, out_width), both, ROOM, FEWEST)
-    return 4 * (
-        _planes(tiles, channels, out_channels) + POINTS * channels * (out_channels + WIDEST)
-    )
+    """Bytes of workspace of `forward` and `gradient_w`, by the sizes of y.
 
-
-def gradient_w_work(
-    batch: int, out_height: int, out_width: int, channels: int, out_channels: int
-) -> int:
-    """Bytes of workspace of `gradient_w`."""
-    both = channels + out_channels
-    tiles = _tiles((batch, out_height, out_width), both, DW_ROOM, DW_FEWEST)
-    sums = POINTS * channels * (out_channels + PAD)
-    return 4 * (_planes(tiles, channels, out_channels) + sums)
+    Of `gradient_x`, by those of dx: its channels are the outputs.
+    """
+    block = blocks((batch, out_height, out_width), channels, out_channels)
+    return 4 * _floats(block, channels)
 
 
 def forward(
@@ -78,10 +80,9 @@ def gradient_w(
     instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """`dw` of `forward` with these pads."""
-    both = x.shape[3] + dy.shape[3]
-    tiles = _tiles(dy.shape, both, DW_ROOM, DW_FEWEST)
+    tiles, outputs = blocks(dy.shape, x.shape[3], dy.shape[3])
     return WINOGRAD_DW.bind(
-        instructions, x=x, dy=dy, dw=dw, work=work, **sizes(x, dy), top=top, left=left, tiles=tiles,
+        instructions, x=x, dy=dy, dw=dw, work=work, **sizes(x, dy), top=top, left=left, tiles=tiles, outputs=outputs,
         slots=SLOTS,
     )  # fmt: skip
 
@@ -90,8 +91,8 @@ def _bind(
     x: Array, w: Array, y: Array, work: Array, bias: Array | None, top: int, left: int,
     flipped: int, instructions: str | None,
 ) -> Call:  # fmt: skip
-    tiles = _tiles(y.shape, x.shape[3] + y.shape[3], ROOM, FEWEST)
+    tiles, outputs = blocks(y.shape, x.shape[3], y.shape[3])
     return WINOGRAD.bind(
         instructions, x=x, w=w, bias=bias, y=y, work=work, **sizes(x, y), top=top, left=left,
-        flipped=flipped, tiles=tiles, slots=SLOTS,
+        flipped=flipped, tiles=tiles, outputs=outputs, slots=SLOTS,
     )  # fmt: skip

@@ -1,8 +1,9 @@
 /* Convolutions of any kernel, stride, dilation and group, channels last: y and dx.
  *
  * For PIXELS targets at a time, what a block of taps reads is gathered into lines, which are
- * multiplied by panels of weights; sums over blocks of taps go on in y.  A 1 x 1 kernel of stride 1
- * without pads is one product of matrices.  dx is a convolution of dy for each residue of the
+ * multiplied by panels of weights; sums over blocks of taps go on in y.  Where what the taps of a row
+ * of the kernel read lies in a row, and rows are long, they are multiplied where they lie, without
+ * lines.  A 1 x 1 kernel of stride 1 without pads is one product of matrices.  dx is a convolution of dy for each residue of the
  * strides, whose targets are collected first and spread afterwards.
  *
  * Source: Chellapilla et al. 2006 (convolution as a product), by blocks that stay in cache.
@@ -14,6 +15,7 @@
 #include "tiles.h"
 
 #define PIXELS 84 /* whole tiles of x86-64 */
+#define LONG 24   /* columns that are multiplied where they lie */
 #define DEPTH 384 /* of a block of taps, if one tap is not deeper */
 
 struct pass {
@@ -40,7 +42,9 @@ static void multiply_group(const struct pass *pass, int64_t group, int64_t first
         for (int64_t p = 0; p < per_group; p++) {
             const int64_t j = p * TILE_COLUMNS;
             const struct finish finish = {
-                1, tap > 0, bias && tap == 0 ? bias + group * pass->targets + j : NULL};
+                .alpha = 1,
+                .beta = tap > 0,
+                .bias = bias && tap == 0 ? bias + group * pass->targets + j : NULL};
             const float *b = pass->panels + (group * per_group + p) * panel +
                              tap * pass->sources * TILE_COLUMNS;
             for (int64_t i = 0; i < pixels; i += TILE_ROWS)
@@ -85,6 +89,66 @@ static void pixels_chunk(void *argument, int64_t chunk, int64_t slot) {
     }
 }
 
+/* Columns whose taps are all inside of a row; the others are gathered. */
+struct range {
+    int64_t from, to;
+};
+
+static struct range interior(const struct axis *columns) {
+    const int64_t last = columns->size - columns->taps - columns->offset;
+    const int64_t from = columns->offset < 0 ? parts(-columns->offset, columns->stride) : 0;
+    const int64_t to = last < 0 ? 0 : least(columns->count, last / columns->stride + 1);
+    return (struct range){least(from, columns->count), most(to, from)};
+}
+
+static int by_rows(const struct pass *pass) {
+    const struct axis *columns = &pass->window.columns;
+    const struct range range = interior(columns);
+    return pass->call->group == 1 && columns->delta == 1 && !pass->spread && columns->taps > 0 &&
+           range.to <= columns->count && range.to - range.from >= LONG;
+}
+
+static void multiply_interior(const struct pass *pass, int64_t n, int64_t row, struct range range,
+                              float *c) {
+    const struct conv *call = pass->call;
+    const struct axis *rows = &pass->window.rows, *columns = &pass->window.columns;
+    const int64_t line = columns->size * pass->sources, run = columns->taps * pass->sources;
+    int64_t first = 0, end = rows->taps;
+    while (first < end && !inside(rows, source_of(rows, row, first))) first++;
+    while (end > first && !inside(rows, source_of(rows, row, end - 1))) end--;
+    const int64_t x = source_of(columns, range.from, 0), step = columns->stride * pass->sources;
+    const float *a = call->x + (n * rows->size + source_of(rows, row, first)) * line + x * pass->sources;
+    const int64_t depth = first < end ? run : 0, panel = pass->taps * pass->sources;
+    for (int64_t j = 0; j < pass->targets; j += TILE_COLUMNS) {
+        const struct finish finish = {.alpha = 1,
+                                      .bias = call->bias ? call->bias + j : NULL,
+                                      .more = most(0, end - first - 1),
+                                      .a_jump = rows->delta * line - run};
+        const float *b = pass->panels + j * panel + first * run * TILE_COLUMNS;
+        for (int64_t i = range.from; i < range.to; i += TILE_ROWS)
+            multiply_tile(0, least(TILE_ROWS, range.to - i), depth, a + (i - range.from) * step, step,
+                          b, TILE_COLUMNS, c + i * call->out_channels + j, call->out_channels,
+                          least(TILE_COLUMNS, pass->targets - j), &finish);
+    }
+}
+
+static void row_chunk(void *argument, int64_t chunk, int64_t slot) {
+    const struct pass *pass = argument;
+    const struct axis *rows = &pass->window.rows;
+    const int64_t width = pass->window.columns.count, channels = pass->call->out_channels;
+    const struct range range = interior(&pass->window.columns);
+    float *lines = pass->lines + slot * pass->per_slot;
+    float *c = pass->call->y + chunk * width * channels;
+    multiply_interior(pass, chunk / rows->count, chunk % rows->count, range, c);
+    for (int64_t j = 0; j < width;) {
+        if (j == range.from) j = range.to;
+        const int64_t end = j < range.from ? range.from : width, pixels = least(PIXELS, end - j);
+        if (pixels > 0)
+            multiply_group(pass, 0, chunk * width + j, pixels, lines, c + j * channels, channels);
+        j += pixels;
+    }
+}
+
 static int is_product(const struct conv *call) {
     return call->kernel_height * call->kernel_width * call->group * call->stride_y *
                    call->stride_x == 1 &&
@@ -117,7 +181,10 @@ static void one_residue(const struct conv *call, int64_t y, int64_t x) {
     pass.panels = panels;
     SHARED(conv_weights)(call, &pass.window, panels);
     const int64_t all = call->batch * pass.window.rows.count * pass.window.columns.count;
-    gt_parallel(parts(all, PIXELS), pixels_chunk, &pass, call->slots);
+    if (by_rows(&pass))
+        gt_parallel(call->batch * pass.window.rows.count, row_chunk, &pass, call->slots);
+    else
+        gt_parallel(parts(all, PIXELS), pixels_chunk, &pass, call->slots);
 }
 
 KERNEL(conv)(const struct conv *call) {

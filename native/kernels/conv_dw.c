@@ -51,7 +51,7 @@ static void block_chunk(void *argument, int64_t chunk, int64_t slot) {
     for (int64_t first = 0; first < all; first += PIXELS) {
         const int64_t pixels = least(PIXELS, all - first);
         const float *dy = call->dy + first * call->out_channels + group * pass->outputs + m;
-        const struct finish finish = {1, first > 0, NULL};
+        const struct finish finish = {.alpha = 1, .beta = first > 0};
         gather(&pass->window, &pass->image, &taps, first, pixels, lines, stride);
         for (int64_t j = 0; j < columns; j += TILE_COLUMNS)
             for (int64_t i = 0; i < rows; i += TILE_ROWS)

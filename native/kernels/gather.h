@@ -37,16 +37,16 @@ INLINE void zero_run(float *to, int64_t n) {
 }
 
 INLINE void gather_pixel(const struct window *window, const struct image *image,
-                         const struct taps *taps, int64_t n, int64_t row, int64_t column,
-                         float *line) {
+                         const struct taps *taps, int64_t n, int64_t row, int64_t column, int64_t i,
+                         int64_t b, float *line) {
     const struct axis *rows = &window->rows, *columns = &window->columns;
     const int64_t channels = taps->to - taps->from;
     const int whole = columns->delta == 1 && channels == image->channels;
-    int64_t tap = taps->from_tap;
-    while (tap < taps->to_tap) {
-        const int64_t b = tap % columns->taps, y = source_of(rows, row, tap / columns->taps);
-        const int64_t run = whole ? least(columns->taps - b, taps->to_tap - tap) : 1;
-        const int64_t x = source_of(columns, column, b);
+    const float *from = image->at + n * rows->size * columns->size * image->channels + taps->from;
+    int64_t left_over = taps->to_tap - taps->from_tap;
+    while (left_over > 0) {
+        const int64_t y = source_of(rows, row, i), x = source_of(columns, column, b);
+        const int64_t run = whole ? least(columns->taps - b, left_over) : 1;
         /* Of the run, the taps before `left` and from `right` on lie outside. */
         int64_t left = run, right = run;
         if (inside(rows, y)) {
@@ -54,25 +54,30 @@ INLINE void gather_pixel(const struct window *window, const struct image *image,
             right = most(left, least(run, columns->size - x));
         }
         if (left > 0) zero_run(line, left * channels);
-        if (right > left) {
-            const int64_t pixel = (n * rows->size + y) * columns->size + x + left;
-            copy_run(line + left * channels, image->at + pixel * image->channels + taps->from,
+        if (right > left)
+            copy_run(line + left * channels, from + (y * columns->size + x + left) * image->channels,
                      (right - left) * channels, image->end);
-        }
         if (run > right) zero_run(line + right * channels, (run - right) * channels);
         line += run * channels;
-        tap += run;
+        left_over -= run;
+        b += run;
+        if (b == columns->taps) b = 0, i++;
     }
 }
 
 /* Pixels first to first + count of the targets, in order of image, row and column. */
 INLINE void gather(const struct window *window, const struct image *image, const struct taps *taps,
                    int64_t first, int64_t count, float *lines, int64_t stride) {
+    if (taps->to_tap == taps->from_tap) return;
     const int64_t width = window->columns.count, height = window->rows.count;
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t pixel = first + i;
-        gather_pixel(window, image, taps, pixel / width / height, pixel / width % height,
-                     pixel % width, lines + i * stride);
+    const int64_t i = taps->from_tap / window->columns.taps, b = taps->from_tap % window->columns.taps;
+    int64_t column = first % width, row = first / width % height, n = first / width / height;
+    for (int64_t pixel = 0; pixel < count; pixel++) {
+        gather_pixel(window, image, taps, n, row, column, i, b, lines + pixel * stride);
+        if (++column == width) {
+            column = 0;
+            if (++row == height) row = 0, n++;
+        }
     }
 }
 

@@ -96,32 +96,48 @@ INLINE void average_pixel(const struct pooling *call, int64_t n, int64_t row, in
     store_some(call->y + at, sum * share(call, &rows, &columns, row, column), count);
 }
 
-/* The targets of one axis whose tap reads place `at`; -1 where there is none. */
-INLINE int64_t target_of(const struct axis *axis, int64_t at, int64_t tap) {
-    const int64_t moved = at - axis->offset - tap * axis->delta;
-    if (moved < 0 || moved % axis->stride != 0) return -1;
-    return moved / axis->stride < axis->count ? moved / axis->stride : -1;
-}
-
-INLINE void gradient_pixel(const struct pooling *call, int max, int64_t n, int64_t y, int64_t x,
+/* `rows` and `columns` are those of what x was read by: backward axes, windows upwards. */
+INLINE void gradient_pixel(const struct pooling *call, int max, const struct axis *rows,
+                           const struct axis *columns, int64_t n, int64_t row, int64_t column,
                            int64_t c, int64_t count) {
-    const struct axis rows = rows_of(call), columns = columns_of(call);
+    const struct axis down = rows_of(call), across = columns_of(call);
     vec sum = splat(0);
-    for (int64_t i = rows.taps - 1; i >= 0; i--) {
-        const int64_t row = target_of(&rows, y, i);
-        if (row < 0) continue;
-        for (int64_t j = columns.taps - 1; j >= 0; j--) {
-            const int64_t column = target_of(&columns, x, j);
-            if (column < 0) continue;
-            const int64_t at =
-                ((n * call->out_height + row) * call->out_width + column) * call->channels + c;
+    for (int64_t i = 0; i < rows->taps; i++) {
+        const int64_t y = source_of(rows, row, i), a = rows->first + i * rows->step;
+        if (!inside(rows, y)) continue;
+        for (int64_t j = 0; j < columns->taps; j++) {
+            const int64_t x = source_of(columns, column, j), b = columns->first + j * columns->step;
+            if (!inside(columns, x)) continue;
+            const int64_t at = ((n * call->out_height + y) * call->out_width + x) * call->channels + c;
             const vec dy = load_some(call->y + at, count);
-            const ivec tap = (ivec){0} + (int32_t)(i * columns.taps + j);
+            const ivec tap = (ivec){0} + (int32_t)(a * call->kernel_width + b);
             sum += max ? choose(load_taken(call->taken + at, count) == tap, dy, splat(0))
-                       : dy * share(call, &rows, &columns, row, column);
+                       : dy * share(call, &down, &across, y, x);
         }
     }
+    const int64_t y = rows->start + row * rows->pitch, x = columns->start + column * columns->pitch;
     store_some(call->x + ((n * call->height + y) * call->width + x) * call->channels + c, sum, count);
+}
+
+/* One row of dx: its pixels by residue of the stride, which are in the windows of the same taps. */
+INLINE void gradient_row(const struct pooling *call, int max, int64_t line) {
+    const int64_t n = line / call->height, y = line % call->height, channels = call->channels;
+    const struct axis rows =
+        backward_axis(call->out_height, call->height, call->kernel_height, call->stride_y,
+                      call->dilation_y, call->top, y % call->stride_y);
+    for (int64_t residue = 0; residue < call->stride_x; residue++) {
+        const struct axis columns =
+            backward_axis(call->out_width, call->width, call->kernel_width, call->stride_x,
+                          call->dilation_x, call->left, residue);
+        for (int64_t column = 0; column < columns.count; column++) {
+            int64_t c = 0;
+            for (; c + LANES <= channels; c += LANES)
+                gradient_pixel(call, max, &rows, &columns, n, y / call->stride_y, column, c, LANES);
+            if (c < channels)
+                gradient_pixel(call, max, &rows, &columns, n, y / call->stride_y, column, c,
+                               channels - c);
+        }
+    }
 }
 
 #define EACH_VECTOR(width, body)                                                                  \
@@ -147,18 +163,14 @@ static void average_chunk(void *argument, int64_t chunk, int64_t slot) {
 #undef BODY
 }
 
-static void max_gradient_chunk(void *argument, int64_t chunk, int64_t slot) {
-#define BODY(count)                                                                               \
-    gradient_pixel(call, 1, chunk / call->height, chunk % call->height, column, c, count)
-    EACH_VECTOR(call->width, BODY)
-#undef BODY
+static void max_gradient_chunk(void *argument, int64_t line, int64_t slot) {
+    (void)slot;
+    gradient_row(argument, 1, line);
 }
 
-static void average_gradient_chunk(void *argument, int64_t chunk, int64_t slot) {
-#define BODY(count)                                                                               \
-    gradient_pixel(call, 0, chunk / call->height, chunk % call->height, column, c, count)
-    EACH_VECTOR(call->width, BODY)
-#undef BODY
+static void average_gradient_chunk(void *argument, int64_t line, int64_t slot) {
+    (void)slot;
+    gradient_row(argument, 0, line);
 }
 
 KERNEL(max_pool)(const struct pooling *call) {

@@ -33,15 +33,19 @@ INLINE void tile(int turned, int rows, int vectors, int64_t depth, const float *
     EACH for (int i = 0; i < rows; i++) EACH for (int v = 0; v < vectors; v++) sums[i][v] = splat(0);
     EACH for (int i = 0; i < rows; i++) EACH for (int v = 0; v < vectors; v++)
         __builtin_prefetch(c + i * c_row + v * LANES, 1);
-    for (int64_t k = 0; k < depth; k++) {
-        vec line[TILE_VECTORS];
-        EACH for (int v = 0; v < vectors; v++) line[v] = load(b + v * LANES);
-        EACH for (int i = 0; i < rows; i++) {
-            const vec one = splat(turned ? a[i] : a[i * a_row]);
-            EACH for (int v = 0; v < vectors; v++) sums[i][v] += one * line[v];
+    for (int64_t run = 0; run <= finish->more; run++) {
+        for (int64_t k = 0; k < depth; k++) {
+            vec line[TILE_VECTORS];
+            EACH for (int v = 0; v < vectors; v++) line[v] = load(b + v * LANES);
+            EACH for (int i = 0; i < rows; i++) {
+                const vec one = splat(turned ? a[i] : a[i * a_row]);
+                EACH for (int v = 0; v < vectors; v++) sums[i][v] += one * line[v];
+            }
+            a += turned ? a_row : 1;
+            b += b_row;
         }
-        a += turned ? a_row : 1;
-        b += b_row;
+        a += finish->a_jump;
+        b += finish->b_jump;
     }
     EACH for (int i = 0; i < rows; i++) write_row(sums[i], vectors, c + i * c_row, columns, finish);
 }

@@ -27,6 +27,8 @@
 struct finish {
     float alpha, beta;
     const float *bias; /* of the first column, or NULL */
+    /* k may run in as many further runs: before each, a and b move on by so many floats. */
+    int64_t more, a_jump, b_jump;
 };
 
 /* a: rows `a_row` floats apart; or `turned`, columns `a_row` floats apart.  b: rows `b_row` floats

@@ -1,29 +1,31 @@
 /* Convolution 3 x 3 of stride 1, channels last, by F(4x4, 3x3): y, dx and dw.
  *
- * Weights are transformed once; then, for one block of tiles after the other, tiles are
- * transformed, the 36 points are multiplied as matrices [tiles, channels] x [channels, outputs], and
- * the result is transformed back.  dx is y of dy by the turned weights.  For dw the matrices are
- * [channels, tiles] x [tiles, outputs], summed over blocks in order.
+ * Tiles are transformed, the 36 points are multiplied as matrices [tiles, channels] x [channels,
+ * outputs], and the result is transformed back.  dx is y of dy by the turned weights.  For dw the
+ * matrices are [channels, tiles] x [tiles, outputs].  This goes by blocks of tiles where there are
+ * many, summed in order for dw, or by blocks of outputs where there are many weights, so that what
+ * passes from one to the next stays in cache.
  *
  * Source: Lavin & Gray 2015.  Error: docs in gradtool/native/winograd.py.
- * Workspace in bytes: gradtool.native.winograd.work and gradient_work.
+ * Workspace in bytes: gradtool.native.winograd.work.
  */
 #include "pool.h"
 #include "tiles.h"
 #include "winograd.h"
 
+/* `tiles` and `outputs` of a block: at least one of them is all there are. */
 struct winograd {
     const float *x, *w, *bias;
     float *y, *work;
     int64_t batch, height, width, channels, out_height, out_width, out_channels;
-    int64_t top, left, flipped, tiles, slots; /* `tiles` of a block */
+    int64_t top, left, flipped, tiles, outputs, slots;
 };
 
 struct winograd_dw {
     const float *x, *dy;
     float *dw, *work;
     int64_t batch, height, width, channels, out_height, out_width, out_channels;
-    int64_t top, left, tiles, slots;
+    int64_t top, left, tiles, outputs, slots;
 };
 
 struct products {
@@ -42,7 +44,7 @@ static struct plane plane_of(float **work, int64_t rows, int64_t columns) {
 /* sums[tiles, out] = left[tiles, in] panels[in, out] of one point. */
 static void forward_point(void *argument, int64_t point, int64_t slot) {
     const struct products *at = argument;
-    const struct finish finish = {1, 0, NULL};
+    const struct finish finish = {.alpha = 1};
     const int64_t panels = parts(at->out, TILE_COLUMNS);
     const float *b = at->panels + point * panels * at->in * TILE_COLUMNS;
     const float *a = at->left.at + point * at->left.per_point;
@@ -59,7 +61,7 @@ static void forward_point(void *argument, int64_t point, int64_t slot) {
 /* sums[in, out] += left[tiles, in]' right[tiles, out] of one point. */
 static void gradient_point(void *argument, int64_t point, int64_t slot) {
     const struct products *at = argument;
-    const struct finish finish = {1, at->first ? 0 : 1, NULL};
+    const struct finish finish = {.alpha = 1, .beta = at->first ? 0 : 1};
     const float *a = at->left.at + point * at->left.per_point;
     const float *b = at->right.at + point * at->right.per_point;
     float *c = at->sums.at + point * at->sums.per_point;
@@ -73,42 +75,53 @@ static void gradient_point(void *argument, int64_t point, int64_t slot) {
 
 KERNEL(winograd)(const struct winograd *call) {
     const int64_t rows = parts(call->out_height, 4), columns = parts(call->out_width, 4);
-    const struct grid source = {call->batch, call->height, call->width, call->channels,
-                                rows,        columns,      call->top,   call->left};
-    const struct grid target = {
-        call->batch, call->out_height, call->out_width, call->out_channels, rows, columns, 0, 0};
-    struct products at = {.in = call->channels, .out = call->out_channels};
+    const int64_t all = call->batch * rows * columns, slots = call->slots;
+    const struct grid source = {call->batch, call->height, call->width, call->channels, rows,
+                                columns,     call->top,    call->left,  call->channels};
+    const struct filters filters = {call->w, call->channels, call->out_channels, call->flipped != 0};
+    struct products at = {.in = call->channels};
     float *work = call->work;
     at.left = plane_of(&work, call->tiles, call->channels);
-    at.sums = plane_of(&work, call->tiles, call->out_channels);
+    at.sums = plane_of(&work, call->tiles, call->outputs);
     at.panels = work;
-    SHARED(winograd_weights)(call->w, at.in, at.out, call->flipped != 0, work, call->slots);
-    const int64_t all = call->batch * rows * columns;
-    for (int64_t first = 0; first < all; first += call->tiles) {
-        at.tiles = least(call->tiles, all - first);
-        SHARED(winograd_source)(&source, call->x, first, at.tiles, &at.left, call->slots);
-        gt_parallel(POINTS, forward_point, &at, call->slots);
-        SHARED(winograd_target)(&target, call->y, call->bias, first, at.tiles, &at.sums, call->slots);
+    for (int64_t o = 0; o < call->out_channels; o += call->outputs) {
+        at.out = least(call->outputs, call->out_channels - o);
+        const struct grid target = {call->batch, call->out_height, call->out_width,
+                                    call->out_channels, rows, columns, 0, 0, at.out};
+        const float *bias = call->bias ? call->bias + o : NULL;
+        SHARED(winograd_weights)(&filters, o, at.out, work, slots);
+        for (int64_t first = 0; first < all; first += call->tiles) {
+            at.tiles = least(call->tiles, all - first);
+            if (o == 0 || call->tiles < all)
+                SHARED(winograd_source)(&source, call->x, first, at.tiles, &at.left, slots);
+            gt_parallel(POINTS, forward_point, &at, slots);
+            SHARED(winograd_target)(&target, call->y + o, bias, first, at.tiles, &at.sums, slots);
+        }
     }
 }
 
 KERNEL(winograd_dw)(const struct winograd_dw *call) {
     const int64_t rows = parts(call->out_height, 4), columns = parts(call->out_width, 4);
-    const struct grid source = {call->batch, call->height, call->width, call->channels,
-                                rows,        columns,      call->top,   call->left};
-    const struct grid target = {
-        call->batch, call->out_height, call->out_width, call->out_channels, rows, columns, 0, 0};
-    struct products at = {.in = call->channels, .out = call->out_channels, .first = 1};
+    const int64_t all = call->batch * rows * columns, slots = call->slots;
+    const struct grid source = {call->batch, call->height, call->width, call->channels, rows,
+                                columns,     call->top,    call->left,  call->channels};
+    struct products at = {.in = call->channels};
     float *work = call->work;
     at.left = plane_of(&work, call->tiles, call->channels);
-    at.right = plane_of(&work, call->tiles, call->out_channels);
-    at.sums = plane_of(&work, call->channels, call->out_channels);
-    const int64_t all = call->batch * rows * columns;
-    for (int64_t first = 0; first < all; first += call->tiles, at.first = 0) {
-        at.tiles = least(call->tiles, all - first);
-        SHARED(winograd_source)(&source, call->x, first, at.tiles, &at.left, call->slots);
-        SHARED(winograd_cotangent)(&target, call->dy, first, at.tiles, &at.right, call->slots);
-        gt_parallel(POINTS, gradient_point, &at, call->slots);
+    at.right = plane_of(&work, call->tiles, call->outputs);
+    at.sums = plane_of(&work, call->channels, call->outputs);
+    for (int64_t o = 0; o < call->out_channels; o += call->outputs) {
+        at.out = least(call->outputs, call->out_channels - o);
+        const struct grid target = {call->batch, call->out_height, call->out_width,
+                                    call->out_channels, rows, columns, 0, 0, at.out};
+        for (int64_t first = 0; first < all; first += call->tiles) {
+            at.tiles = least(call->tiles, all - first);
+            at.first = first == 0;
+            if (o == 0 || call->tiles < all)
+                SHARED(winograd_source)(&source, call->x, first, at.tiles, &at.left, slots);
+            SHARED(winograd_cotangent)(&target, call->dy + o, first, at.tiles, &at.right, slots);
+            gt_parallel(POINTS, gradient_point, &at, slots);
+        }
+        SHARED(winograd_gradient)(&at.sums, at.in, at.out, call->dw + o * at.in * 9, slots);
     }
-    SHARED(winograd_gradient)(&at.sums, at.in, at.out, call->dw, call->slots);
 }

@@ -15,8 +15,9 @@
 
 /* Tiles of an image, channels last; a tile's source begins `top` above and `left` of it. */
 struct grid {
-    int64_t batch, height, width, channels; /* of the image */
-    int64_t rows, columns, top, left;       /* tiles of one image */
+    int64_t batch, height, width, pixel; /* of the image; floats from a pixel to the next */
+    int64_t rows, columns, top, left;    /* tiles of one image */
+    int64_t channels;                    /* those at work, from the image's address on */
 };
 
 /* Where what is computed of tile t and channel c lies: at + point * per_point + t * row + c. */
@@ -33,10 +34,17 @@ void SHARED(winograd_cotangent)(const struct grid *grid, const float *dy, int64_
 void SHARED(winograd_target)(const struct grid *grid, float *y, const float *bias, int64_t first,
                              int64_t count, const struct plane *plane, int64_t slots);
 
-/* Panels of G w G' as tiles read them: of w[out, in], or for dx of w[in, out] with its taps turned.
- * One panel has `in` rows of TILE_COLUMNS; a point has `panels` of them. */
-void SHARED(winograd_weights)(const float *w, int64_t in, int64_t out, int flipped, float *panels,
-                              int64_t slots);
+/* Weights w[out, in], or for dx w[in, out] whose taps are turned. */
+struct filters {
+    const float *w;
+    int64_t in, out;
+    int flipped;
+};
+
+/* Panels of G w G' as tiles read them, of outputs first to first + count: one panel has `in` rows of
+ * TILE_COLUMNS, a point parts(count, TILE_COLUMNS) panels. */
+void SHARED(winograd_weights)(const struct filters *filters, int64_t first, int64_t count,
+                              float *panels, int64_t slots);
 /* dw[out, in] of sums[point][in][row of out]. */
 void SHARED(winograd_gradient)(const struct plane *sums, int64_t in, int64_t out, float *dw,
                                int64_t slots);

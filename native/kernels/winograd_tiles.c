@@ -28,7 +28,7 @@ static void find(const struct grid *grid, const float *image, int64_t tile, int6
             const int64_t y = top + i, x = left + j;
             const int inside = y >= 0 && y < grid->height && x >= 0 && x < grid->width;
             at[i * size + j] =
-                inside ? image + ((n * grid->height + y) * grid->width + x) * grid->channels : NULL;
+                inside ? image + ((n * grid->height + y) * grid->width + x) * grid->pixel : NULL;
         }
 }
 

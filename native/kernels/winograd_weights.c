@@ -11,60 +11,77 @@
 #define EACH _Pragma("clang loop unroll(full)")
 
 struct weights {
-    const float *w;
-    float *panels, *dw;
-    const struct plane *sums;
-    int64_t in, out;
-    int flipped;
+    const struct filters *filters;
+    int64_t first, count;
+    float *panels;
 };
 
-/* Taps of `inputs` inputs from `i` on and `outputs` outputs from `o` on. */
-static void read_taps(const struct weights *call, int64_t i, int64_t inputs, int64_t o,
-                      int64_t outputs, float *taps) {
-    if (!call->flipped) {
-        pack_lines(call->w + (o * call->in + i) * 9, call->in * 9, outputs, inputs * 9, taps, LANES);
-        return;
-    }
-    for (int64_t input = 0; input < inputs; input++) {
-        const float *from = call->w + ((i + input) * call->out + o) * 9;
+/* Nine taps of LANES outputs of one input, backwards: of 9 floats in a row for each output. */
+static void turn_taps(const float *from, const float *end, int64_t outputs, float *taps) {
+    if (from + LANES * 9 + LANES > end || outputs < LANES) {
         for (int64_t tap = 0; tap < 9; tap++)
             for (int64_t output = 0; output < LANES; output++)
-                taps[(input * 9 + tap) * LANES + output] =
-                    output < outputs ? from[output * 9 + 8 - tap] : 0;
+                taps[tap * LANES + output] = output < outputs ? from[output * 9 + 8 - tap] : 0;
+        return;
+    }
+    for (int64_t tap = 0; tap < 9; tap += LANES) {
+        vec rows[LANES];
+        for (int r = 0; r < LANES; r++) rows[r] = load(from + r * 9 + tap);
+        transpose(rows);
+        for (int r = 0; r < LANES && tap + r < 9; r++) store(taps + (8 - tap - r) * LANES, rows[r]);
     }
 }
 
-/* One chunk is LANES outputs of one panel. */
+/* Taps of `inputs` inputs from `i` on and `outputs` outputs from `o` on. */
+static void read_taps(const struct filters *filters, int64_t i, int64_t inputs, int64_t o,
+                      int64_t outputs, float *taps) {
+    if (!filters->flipped) {
+        pack_lines(filters->w + (o * filters->in + i) * 9, filters->in * 9, outputs, inputs * 9, taps,
+                   LANES);
+        return;
+    }
+    for (int64_t input = 0; input < inputs; input++)
+        turn_taps(filters->w + ((i + input) * filters->out + o) * 9,
+                  filters->w + filters->in * filters->out * 9, outputs, taps + input * 9 * LANES);
+}
+
+/* One chunk is LANES outputs of one panel and LANES inputs. */
 static void weights_chunk(void *argument, int64_t chunk, int64_t slot) {
     const struct weights *call = argument;
-    const int64_t o = chunk * LANES, outputs = most(0, least(LANES, call->out - o));
-    const int64_t panels = parts(call->out, TILE_COLUMNS), step = panels * call->in * TILE_COLUMNS;
-    float *to = call->panels + o / TILE_COLUMNS * call->in * TILE_COLUMNS + o % TILE_COLUMNS;
+    const struct filters *filters = call->filters;
+    const int64_t blocks = parts(filters->in, LANES);
+    const int64_t o = chunk / blocks * LANES, outputs = most(0, least(LANES, call->count - o));
+    const int64_t panel = filters->in * TILE_COLUMNS;
+    const int64_t step = parts(call->count, TILE_COLUMNS) * panel;
+    const int64_t i = chunk % blocks * LANES, inputs = least(LANES, filters->in - i);
+    float *to = call->panels + o / TILE_COLUMNS * panel + o % TILE_COLUMNS;
+    float taps[LANES * 9 * LANES + LANES];
     (void)slot;
-    for (int64_t i = 0; i < call->in; i += LANES) {
-        const int64_t inputs = least(LANES, call->in - i);
-        float taps[LANES * 9 * LANES + LANES];
-        read_taps(call, i, inputs, o, outputs, taps);
-        for (int64_t input = 0; input < inputs; input++) {
-            vec half[6][3];
-            for (int x = 0; x < 3; x++) {
-                vec g[3], u[6];
-                EACH for (int y = 0; y < 3; y++)
-                    g[y] = load(taps + (input * 9 + y * 3 + x) * LANES);
-                times_g(g, u);
-                EACH for (int y = 0; y < 6; y++) half[y][x] = u[y];
-            }
-            for (int y = 0; y < 6; y++) {
-                vec u[6];
-                times_g(half[y], u);
-                EACH for (int x = 0; x < 6; x++)
-                    store(to + (6 * y + x) * step + (i + input) * TILE_COLUMNS, u[x]);
-            }
+    read_taps(filters, i, inputs, call->first + o, outputs, taps);
+    for (int64_t input = 0; input < inputs; input++) {
+        vec half[6][3];
+        for (int x = 0; x < 3; x++) {
+            vec g[3], u[6];
+            EACH for (int y = 0; y < 3; y++) g[y] = load(taps + (input * 9 + y * 3 + x) * LANES);
+            times_g(g, u);
+            EACH for (int y = 0; y < 6; y++) half[y][x] = u[y];
+        }
+        for (int y = 0; y < 6; y++) {
+            vec u[6];
+            times_g(half[y], u);
+            EACH for (int x = 0; x < 6; x++)
+                store(to + (6 * y + x) * step + (i + input) * TILE_COLUMNS, u[x]);
         }
     }
 }
 
-static void write_taps(const struct weights *call, int64_t i, int64_t inputs, int64_t o,
+struct gradient {
+    const struct plane *sums;
+    int64_t in, out;
+    float *dw;
+};
+
+static void write_taps(const struct gradient *call, int64_t i, int64_t inputs, int64_t o,
                        int64_t outputs, const float *taps) {
     const int64_t row = call->in * 9, count = inputs * 9, whole = count / LANES * LANES;
     float *to = call->dw + o * row + i * 9;
@@ -80,7 +97,7 @@ static void write_taps(const struct weights *call, int64_t i, int64_t inputs, in
 }
 
 static void gradient_chunk(void *argument, int64_t chunk, int64_t slot) {
-    const struct weights *call = argument;
+    const struct gradient *call = argument;
     const struct plane *sums = call->sums;
     const int64_t blocks = parts(call->in, LANES);
     const int64_t o = chunk / blocks * LANES, outputs = least(LANES, call->out - o);
@@ -105,14 +122,15 @@ static void gradient_chunk(void *argument, int64_t chunk, int64_t slot) {
     write_taps(call, i, inputs, o, outputs, taps);
 }
 
-void SHARED(winograd_weights)(const float *w, int64_t in, int64_t out, int flipped, float *panels,
-                              int64_t slots) {
-    struct weights call = {.w = w, .panels = panels, .in = in, .out = out, .flipped = flipped};
-    gt_parallel(parts(out, TILE_COLUMNS) * TILE_VECTORS, weights_chunk, &call, slots);
+void SHARED(winograd_weights)(const struct filters *filters, int64_t first, int64_t count,
+                              float *panels, int64_t slots) {
+    struct weights call = {filters, first, count, panels};
+    const int64_t vectors = parts(count, TILE_COLUMNS) * TILE_VECTORS;
+    gt_parallel(vectors * parts(filters->in, LANES), weights_chunk, &call, slots);
 }
 
 void SHARED(winograd_gradient)(const struct plane *sums, int64_t in, int64_t out, float *dw,
                                int64_t slots) {
-    struct weights call = {.sums = sums, .in = in, .out = out, .dw = dw};
+    struct gradient call = {sums, in, out, dw};
     gt_parallel(parts(in, LANES) * parts(out, LANES), gradient_chunk, &call, slots);
 }

@@ -22,6 +22,8 @@ def drawn(seed):
         int(rng.integers(max(1, d * (k - 1) + 1), d * (k - 1) + 12))
         for k, d in zip(kernel, dilations, strict=True)
     )
+    if seed % 5 == 0:  # rows that are multiplied where they lie
+        width, group = width * 4, 1
     shape = (int(rng.integers(1, 4)), height, width, group * inputs)
     made = Convolution(shape, (group * outputs, inputs, *kernel), strides, dilations, pads, group)
     window = conv.Window(strides, dilations, pads[:2], group)
