@@ -120,9 +120,9 @@ def _weight_work(x: Spec, dy: Spec, *, out: Specs, **given: Any) -> list[Spec]:
         size = depthwise.work(w.shape)
     elif found == "winograd":
         n, outputs, height, width = dy.shape
-        size = winograd.gradient_w_work(n, height, width, x.shape[1], outputs)
+        size = winograd.work(n, height, width, x.shape[1], outputs)
     else:
-        size = conv.gradient_w_work(_last(x.shape), w.shape, window)
+        size = conv.gradient_w_work(w.shape)
     return room(turned(x, dy) + size)
 
 
