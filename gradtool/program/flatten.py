@@ -45,13 +45,14 @@ def flatten(
     *,
     dims: Mapping[str, int] | None = None,
     views: bool = True,
-    native: bool = True,
+    native: bool = False,
 ) -> Program:
     """The program of a model whose input sizes are all known.
 
     Composites without a kernel are expanded first; the model itself is left as it is.  Without
     `views` every node is a step, also those that only lay a value out again: that is for looking
-    at the graph, not for running it.  Without `native` numpy's kernels run everything.
+    at the graph, not for running it.  With `native` the kernels of the native library run what they
+    can, and need the workspace for it.
 
     Raises:
         UsageError: an input size is open, or an operator has no kernel.

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 from gradtool.graph.families import split_name
-from gradtool.graph.specs import Spec
+from gradtool.graph.specs import Spec, is_contiguous
 from gradtool.kernels import native
 from gradtool.kernels.native import Native
 from gradtool.kernels.native.images import Laid
@@ -50,8 +50,15 @@ def _fitting(program: Program, step: Step) -> Native | None:
     kernel = native.find(*split_name(step.op), step.version)
     if kernel is None or program.is_dynamic(step):
         return None
+    if not kernel.strided and not all(_lies_in_rows(program, v) for v in step.reads):
+        return None
     inputs, out = _specs(program, step)
     return kernel if kernel.fits(*inputs, out=out, **step.attributes) else None
+
+
+def _lies_in_rows(program: Program, value: int) -> bool:
+    spec = program.values[value].spec
+    return spec is not None and is_contiguous(spec, program.strides(value))
 
 
 def _specs(program: Program, step: Step) -> tuple[list[object], list[object]]:

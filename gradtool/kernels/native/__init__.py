@@ -19,6 +19,7 @@ from gradtool.graph.specs import Spec
 from gradtool.kernels.types import Specs
 
 Bound = Callable[[], object]
+Kernels = Literal["numpy", "native"]
 Layouts = Literal["rows", "alike", "last"]
 
 
@@ -30,7 +31,8 @@ class Native:
     called; `fits(*inputs, out, **attributes)` says of specs whether it can, and
     `work(*inputs, out, **attributes)` the arrays that it then needs.  Of layouts it takes `rows`
     alone, the last axis innermost; or any, if all arrays of the output's shape have it (`alike`);
-    or wants channels `last` in images and takes them as they come.
+    or wants channels `last` in images and takes them as they come.  A `strided` one takes views
+    with any strides.
     """
 
     domain: str
@@ -40,6 +42,7 @@ class Native:
     fits: Callable[..., bool]
     work: Callable[..., Specs]
     layouts: Layouts = "rows"
+    strided: bool = False
 
 
 NATIVE = Registry[Native]("gradtool.kernels.native")
@@ -52,11 +55,12 @@ def native(
     work: Callable[..., Specs] = lambda *_inputs, **_rest: (),
     since: int = 1,
     layouts: Layouts = "rows",
+    strided: bool = False,
 ) -> Callable[[Callable[..., Bound]], Callable[..., Bound]]:
     """Register the decorated function as what binds the native kernel of operator `name`."""
 
     def register(bind: Callable[..., Bound]) -> Callable[..., Bound]:
-        NATIVE.add(Native(*split_name(name), since, bind, fits, work, layouts))
+        NATIVE.add(Native(*split_name(name), since, bind, fits, work, layouts, strided))
         return bind
 
     return register

@@ -106,7 +106,7 @@ def _matmul_work(a: Spec, b: Spec, *, out: Specs) -> list[Spec]:
     return room(_sizes(m, n, a.shape[-1], math.prod(lead)))
 
 
-@native("MatMul", fits=_are_matrices, work=_matmul_work)
+@native("MatMul", fits=_are_matrices, work=_matmul_work, strided=True)
 def matmul(a: Array, b: Array, *, out: Arrays, work: Arrays) -> Bound:
     """`y[..., M, N] = a[..., M, K] @ b[..., K, N]`."""
     return bound_product(a, b, out[0], work[0])
@@ -122,7 +122,7 @@ def _gemm_work(
     return room(_sizes(*out[0].shape, a.shape[0 if transA else 1], 1))
 
 
-@native("Gemm", fits=_gemm_fits, work=_gemm_work)
+@native("Gemm", fits=_gemm_fits, work=_gemm_work, strided=True)
 def gemm(
     a: Array, b: Array, c: Array | None = None, *,
     out: Arrays, work: Arrays, alpha: float = 1.0, beta: float = 1.0, transA: int = 0,
