@@ -20,6 +20,7 @@ from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
 
 _IMAGE = 4  # axes
+_NUMBER = 8  # bytes
 
 
 def natively(program: Program) -> Program:
@@ -94,7 +95,7 @@ def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
             barred.update(images)
         elif kernel.layouts == "last":
             wanted.update(images)  # weights among them, which stay as they are: see `_fixed`
-        elif len({values[v].spec.shape for v in images}) > 1 or not _all_images(values, step):
+        elif not _are_alike(values, step, images, kernel.layouts):
             barred.update(images)
         else:
             ties.join(images)
@@ -107,10 +108,14 @@ def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
     return {v for v in range(len(values)) if _is_image(values[v]) and ties.of(v) in kept}
 
 
-def _all_images(values: Sequence[Value], step: Step) -> bool:
-    """Whether a step reads and writes nothing but images and single numbers."""
-    touched = [values[v] for v in (*step.reads, *step.writes)]
-    return all(_is_image(v) or (v.spec is not None and v.spec.bytes <= 8) for v in touched)
+def _are_alike(
+    values: Sequence[Value], step: Step, images: Sequence[int], layouts: native.Layouts
+) -> bool:
+    """Whether the images of a step have one shape, and it touches nothing else but numbers."""
+    shapes = {spec.shape for v in images if (spec := values[v].spec) is not None}
+    others = [values[v] for v in (*step.reads, *step.writes) if not _is_image(values[v])]
+    numbers = all(v.spec is not None and v.spec.bytes <= _NUMBER for v in others)
+    return len(shapes) == 1 and (numbers or layouts == "channels")
 
 
 def _is_image(value: Value) -> bool:

@@ -20,7 +20,7 @@ from gradtool.kernels.types import Specs
 
 Bound = Callable[[], object]
 Kernels = Literal["numpy", "native"]
-Layouts = Literal["rows", "alike", "last"]
+Layouts = Literal["rows", "alike", "channels", "last"]
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Native:
     `bind(*inputs, out, work, **attributes)` gives what runs it on those arrays, as often as it is
     called; `fits(*inputs, out, **attributes)` says of specs whether it can, and
     `work(*inputs, out, **attributes)` the arrays that it then needs.  Of layouts it takes `rows`
-    alone, the last axis innermost; or any, if all arrays of the output's shape have it (`alike`);
-    or wants channels `last` in images and takes them as they come.  A `strided` one takes views
+    alone, the last axis innermost; any that all arrays have (`alike`); any that all images have,
+    beside vectors of `channels`; or it wants channels `last` in images and takes them as they come.  A `strided` one takes views
     with any strides.
     """
 

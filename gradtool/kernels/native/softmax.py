@@ -1,0 +1,31 @@
+"""Softmax, its logarithm and their gradients; softmax cross-entropy and its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradtool.graph.specs import Spec
+from gradtool.kernels.native import Bound, are_floats, native, room
+from gradtool.kernels.types import Array, Arrays, Specs
+from gradtool.native import cross_entropy as losses
+from gradtool.native import softmax as library
+
+SINCE = 13  # softmax is over one axis from here on
+
+
+def _floats(*specs: Spec | None, out: Specs, **_: Any) -> bool:
+    return are_floats(*specs, *out) and out[0] is not None and 0 not in out[0].shape
+
+
+@native("Softmax", fits=_floats, since=SINCE)
+def softmax(x: Array, *, out: Arrays, work: Arrays, axis: int = -1) -> Bound:
+    """`y = exp(x) / Σ exp(x)` along an axis."""
+    return library.softmax(x, out[0], axis=axis)
+
+
+@native("LogSoftmax", fits=_floats, since=SINCE)
+def log_softmax(x: Array, *, out: Arrays, work: Arrays, axis: int = -1) -> Bound:
+    """`y = x - log Σ exp(x)` along an axis."""
+    return library.softmax(x, out[0], axis=axis, log=True)
