@@ -71,7 +71,7 @@ def test_dw_is_that_of_float64(instructions, seed):
     (found,) = run(
         lambda dw, work: conv.gradient_w(x, dy, dw, work, window, instructions=instructions),
         w.shape,
-        work=conv.gradient_w_work(w.shape),
+        work=conv.gradient_w_work(x.shape, w.shape, made.y_shape, window),
         inputs=(x, dy),
     )
 
@@ -92,7 +92,7 @@ def test_channels_beyond_a_block_are_those_of_float64(instructions, channels, ou
         run(lambda dx, work: conv.gradient_x(dy, w, dx, work, window, **on), made.x_shape,
             work=conv.work(*sizes, backward=True)),
         run(lambda dw, work: conv.gradient_w(x, dy, dw, work, window, **on), made.w_shape,
-            work=conv.gradient_w_work(made.w_shape)),
+            work=conv.gradient_w_work(*sizes)),
     ]  # fmt: skip
     for (got,), exact in zip(found, (made.y(x, w), made.dx(dy, w), made.dw(x, dy)), strict=True):
         assert relative_error(got, exact) < tolerance(9 * 400)
