@@ -43,9 +43,7 @@ class Window:
         }  # fmt: skip
 
 
-def _is_product(
-    x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Window
-) -> bool:
+def _is_product(x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Window) -> bool:
     """A 1 x 1 kernel that reads each pixel once: one product of matrices."""
     one = w[2] * w[3] * window.group * window.strides[0] * window.strides[1] == 1
     return one and window.pads == (0, 0) and tuple(x[:3]) == tuple(y[:3])
@@ -66,9 +64,7 @@ def work(
     return 4 * (lines + window.group * taps * sources * (targets + WIDEST))
 
 
-def gradient_w_work(
-    x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Window
-) -> int:
+def gradient_w_work(x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Window) -> int:
     """Bytes of workspace of `gradient_w`."""
     taps, inputs = w[2] * w[3], w[1]
     if _is_product(x, w, y, window):
