@@ -125,7 +125,7 @@ def convolutions(instructions: str | None) -> Iterator[Case]:
         rooms = {
             "y": work(conv.work(*sizes)),
             "dx": work(conv.work(*sizes, backward=True)),
-            "dw": work(conv.gradient_w_work(w.shape)),
+            "dw": work(conv.gradient_w_work(*sizes)),
         }
         made = {"y": np.empty_like(y), "dx": np.empty_like(x), "dw": np.empty_like(w)}
         calls = {"y": (conv.forward, x, w), "dx": (conv.gradient_x, y, w)}

@@ -43,6 +43,12 @@ class Window:
         }  # fmt: skip
 
 
+def _is_product(x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Window) -> bool:
+    """A 1 x 1 kernel that reads each pixel once: one product of matrices."""
+    one = w[2] * w[3] * window.group * window.strides[0] * window.strides[1] == 1
+    return one and window.pads == (0, 0) and tuple(x[:3]) == tuple(y[:3])
+
+
 def work(
     x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Window, *, backward: bool = False
 ) -> int:
@@ -50,8 +56,7 @@ def work(
     source, target = (y, x) if backward else (x, y)
     sources, targets = source[3] // window.group, target[3] // window.group
     taps = w[2] * w[3]
-    one = taps * window.group * window.strides[0] * window.strides[1] == 1
-    if one and window.pads == (0, 0) and x[:3] == y[:3]:
+    if _is_product(x, w, y, window):
         return 4 * product_floats(x[0] * x[1] * x[2], target[3], source[3])
     deepest = min(taps, max(1, DEPTH // max(1, sources))) * sources + PAD
     spread = targets + PAD if backward and max(window.strides) > 1 else 0
@@ -59,10 +64,13 @@ def work(
     return 4 * (lines + window.group * taps * sources * (targets + WIDEST))
 
 
-def gradient_w_work(w: Sequence[int]) -> int:
+def gradient_w_work(x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Window) -> int:
     """Bytes of workspace of `gradient_w`."""
     taps, inputs = w[2] * w[3], w[1]
+    if _is_product(x, w, y, window):
+        return 4 * product_floats(w[0], inputs, x[0] * x[1] * x[2])
     columns = min(taps, DW_COLUMNS // inputs) * inputs if inputs <= DW_COLUMNS else DW_COLUMNS
+    columns = max(columns, w[3] * inputs)
     return 4 * (w[0] * taps * inputs + SLOTS * DW_PIXELS * (columns + PAD) + PAD)
 
 

@@ -47,4 +47,18 @@ INLINE int64_t source_of(const struct axis *axis, int64_t j, int64_t i) {
 
 INLINE int inside(const struct axis *axis, int64_t at) { return at >= 0 && at < axis->size; }
 
+#define LONG 24 /* targets of a row that are multiplied where they lie */
+
+/* Columns whose taps are all inside of a row; the others are gathered. */
+struct range {
+    int64_t from, to;
+};
+
+INLINE struct range interior(const struct axis *columns) {
+    const int64_t last = columns->size - columns->taps - columns->offset;
+    const int64_t from = columns->offset < 0 ? parts(-columns->offset, columns->stride) : 0;
+    const int64_t to = last < 0 ? 0 : least(columns->count, last / columns->stride + 1);
+    return (struct range){least(from, columns->count), most(to, from)};
+}
+
 #endif

@@ -15,7 +15,6 @@
 #include "tiles.h"
 
 #define PIXELS 84 /* whole tiles of x86-64 */
-#define LONG 24   /* columns that are multiplied where they lie */
 #define DEPTH 384 /* of a block of taps, if one tap is not deeper */
 
 struct pass {
@@ -87,18 +86,6 @@ static void pixels_chunk(void *argument, int64_t chunk, int64_t slot) {
             multiply_group(pass, group, first, pixels, lines, c, call->out_channels);
         }
     }
-}
-
-/* Columns whose taps are all inside of a row; the others are gathered. */
-struct range {
-    int64_t from, to;
-};
-
-static struct range interior(const struct axis *columns) {
-    const int64_t last = columns->size - columns->taps - columns->offset;
-    const int64_t from = columns->offset < 0 ? parts(-columns->offset, columns->stride) : 0;
-    const int64_t to = last < 0 ? 0 : least(columns->count, last / columns->stride + 1);
-    return (struct range){least(from, columns->count), most(to, from)};
 }
 
 static int by_rows(const struct pass *pass) {

@@ -7,33 +7,15 @@
  *
  * Workspace in bytes: gradtool.native.conv.gradient_w_work.
  */
-#include "conv.h"
+#include "conv_dw.h"
+#include "gemm.h"
 #include "pool.h"
 #include "tiles.h"
 
-#define PIXELS 128
 #define COLUMNS 128 /* of a block, if one tap has not fewer channels than that */
-#define ROWS 84
-
-struct conv_dw {
-    const float *x, *dy;
-    float *dw, *work;
-    int64_t batch, height, width, channels, out_height, out_width, out_channels;
-    int64_t kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x, top, left;
-    int64_t group, slots;
-};
-
-struct pass {
-    const struct conv_dw *call;
-    struct window window;
-    struct image image;
-    float *sums, *lines;
-    int64_t inputs, outputs, taps, row; /* of a group; floats of a row of sums */
-    int64_t tap_block, channel_block, row_blocks, tap_blocks, channel_blocks;
-};
 
 static void block_chunk(void *argument, int64_t chunk, int64_t slot) {
-    const struct pass *pass = argument;
+    const struct dw_pass *pass = argument;
     const struct conv_dw *call = pass->call;
     const int64_t m = chunk % pass->row_blocks * ROWS, rows = least(ROWS, pass->outputs - m);
     chunk /= pass->row_blocks;
@@ -63,7 +45,7 @@ static void block_chunk(void *argument, int64_t chunk, int64_t slot) {
 
 /* dw[output, input, tap] of sums[output][tap, input]. */
 static void order_chunk(void *argument, int64_t output, int64_t slot) {
-    const struct pass *pass = argument;
+    const struct dw_pass *pass = argument;
     const float *sums = pass->sums + output * pass->row;
     float *dw = pass->call->dw + output * pass->inputs * pass->taps;
     const int empty = pass->call->batch * pass->call->out_height * pass->call->out_width == 0;
@@ -73,8 +55,30 @@ static void order_chunk(void *argument, int64_t output, int64_t slot) {
             dw[c * pass->taps + t] = empty ? 0 : sums[t * pass->inputs + c];
 }
 
+static int is_product(const struct conv_dw *call) {
+    return call->kernel_height * call->kernel_width * call->group * call->stride_y *
+                   call->stride_x == 1 &&
+           call->top == 0 && call->left == 0 && call->height == call->out_height &&
+           call->width == call->out_width;
+}
+
+/* dw[output, input] of a 1 x 1 kernel. */
+static void multiply_all(const struct conv_dw *call) {
+    const struct product product = {
+        .a = call->dy, .b = call->x, .c = call->dw,
+        .m = call->out_channels, .n = call->channels,
+        .k = call->batch * call->height * call->width,
+        .a_row = call->out_channels, .b_row = call->channels, .c_row = call->channels,
+        .a_turned = 1, .alpha = 1};
+    SHARED(multiply)(&product, call->work, call->slots);
+}
+
 KERNEL(conv_dw)(const struct conv_dw *call) {
-    struct pass pass = {
+    if (is_product(call)) {
+        multiply_all(call);
+        return;
+    }
+    struct dw_pass pass = {
         .call = call,
         .window = {forward_axis(call->height, call->out_height, call->kernel_height, call->stride_y,
                                 call->dilation_y, call->top),
@@ -93,6 +97,7 @@ KERNEL(conv_dw)(const struct conv_dw *call) {
     pass.row_blocks = parts(pass.outputs, ROWS);
     pass.sums = call->work;
     pass.lines = call->work + call->out_channels * pass.row;
+    if (SHARED(conv_dw_rows)(&pass)) return;
     gt_parallel(call->group * pass.tap_blocks * pass.channel_blocks * pass.row_blocks, block_chunk,
                 &pass, call->slots);
     gt_parallel(call->out_channels, order_chunk, &pass, call->slots);

@@ -71,18 +71,27 @@ def test_dw_is_that_of_float64(instructions, seed):
     (found,) = run(
         lambda dw, work: conv.gradient_w(x, dy, dw, work, window, instructions=instructions),
         w.shape,
-        work=conv.gradient_w_work(w.shape),
+        work=conv.gradient_w_work(x.shape, w.shape, made.y_shape, window),
         inputs=(x, dy),
     )
 
     assert relative_error(found, made.dw(x, dy)) < tolerance(dy[..., 0].size)
 
 
-@pytest.mark.parametrize(("channels", "outputs"), [(130, 90), (400, 40), (40, 400)])
-def test_channels_beyond_a_block_are_those_of_float64(instructions, channels, outputs):
+@pytest.mark.parametrize(
+    ("channels", "outputs", "width", "kernel", "stride"),
+    [
+        *((130, 90, 10, 3, 2), (400, 40, 10, 3, 2), (40, 400, 10, 3, 2)),  # beyond a block
+        *((32, 48, 10, 1, 1), (20, 30, 40, 1, 1), (300, 16, 9, 1, 1)),  # products of matrices
+        *((3, 64, 90, 7, 2), (64, 96, 40, 3, 1), (5, 112, 70, 5, 2), (20, 16, 300, 3, 1)),  # rows
+        *((3, 20, 90, 7, 2), (40, 16, 27, 3, 1), (64, 64, 64, 1, 2)),
+    ],
+)
+def test_every_way_gives_what_float64_gives(instructions, channels, outputs, width, kernel, stride):
     rng = np.random.default_rng(channels)
-    made = Convolution((2, 9, 10, channels), (outputs, channels, 3, 3), (2, 2), pads=(1,) * 4)
-    window = conv.Window((2, 2), pads=(1, 1))
+    shape, pad = (2, 9, width, channels), kernel // 2
+    made = Convolution(shape, (outputs, channels, kernel, kernel), (stride,) * 2, pads=(pad,) * 4)
+    window = conv.Window((stride,) * 2, pads=(pad,) * 2)
     x, w, dy = (normal(rng, *shape) for shape in (made.x_shape, made.w_shape, made.y_shape))
     on = {"instructions": instructions}
     sizes = (made.x_shape, made.w_shape, made.y_shape, window)
@@ -92,7 +101,7 @@ def test_channels_beyond_a_block_are_those_of_float64(instructions, channels, ou
         run(lambda dx, work: conv.gradient_x(dy, w, dx, work, window, **on), made.x_shape,
             work=conv.work(*sizes, backward=True)),
         run(lambda dw, work: conv.gradient_w(x, dy, dw, work, window, **on), made.w_shape,
-            work=conv.gradient_w_work(made.w_shape)),
+            work=conv.gradient_w_work(*sizes)),
     ]  # fmt: skip
     for (got,), exact in zip(found, (made.y(x, w), made.dx(dy, w), made.dw(x, dy)), strict=True):
         assert relative_error(got, exact) < tolerance(9 * 400)
