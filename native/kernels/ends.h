@@ -1,0 +1,53 @@
+/* Vectors at the end of an array, where fewer than LANES floats are left, and loops over arrays. */
+#ifndef GRADTOOL_ENDS_H
+#define GRADTOOL_ENDS_H
+
+#include "gradtool.h"
+
+/* `count` floats below LANES, the other lanes `fill`. */
+INLINE vec load_some(const float *at, int64_t count, float fill) {
+    float lanes[LANES];
+    store(lanes, splat(fill));
+    for (int64_t i = 0; i < count; i++) lanes[i] = at[i];
+    return load(lanes);
+}
+
+INLINE void store_some(float *at, vec value, int64_t count) {
+    float lanes[LANES];
+    store(lanes, value);
+    for (int64_t i = 0; i < count; i++) at[i] = lanes[i];
+}
+
+/* As many as are left of `count` from `i` on, at most LANES. */
+INLINE vec load_left(const float *at, int64_t i, int64_t count, float fill) {
+    return i + LANES <= count ? load(at + i) : load_some(at + i, count - i, fill);
+}
+
+INLINE void store_left(float *at, vec value, int64_t i, int64_t count) {
+    if (i + LANES <= count)
+        store(at + i, value);
+    else
+        store_some(at + i, value, count - i);
+}
+
+/* out[i] = f(a[i], b[i]); the arrays may be the same.  f is known where this is inlined. */
+INLINE void map(const float *a, const float *b, float *out, int64_t count, vec (*f)(vec, vec)) {
+    const int64_t whole = count / LANES * LANES;
+    int64_t i = 0;
+    _Pragma("clang loop unroll_count(2)") /* hides the latency of a chain */
+    for (; i < whole; i += LANES) store(out + i, f(load(a + i), load(b + i)));
+    if (i < count)
+        store_some(out + i, f(load_some(a + i, count - i, 1), load_some(b + i, count - i, 1)),
+                   count - i);
+}
+
+/* The greatest lane; NaN if one is. */
+INLINE float max_lanes(vec value) {
+    float lanes[LANES], most_of = -__builtin_inff();
+    store(lanes, value);
+    for (int i = 0; i < LANES; i++)
+        most_of = lanes[i] > most_of || lanes[i] != lanes[i] ? lanes[i] : most_of;
+    return most_of;
+}
+
+#endif
