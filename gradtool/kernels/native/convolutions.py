@@ -122,7 +122,7 @@ def _weight_work(x: Spec, dy: Spec, *, out: Specs, **given: Any) -> list[Spec]:
         n, outputs, height, width = dy.shape
         size = winograd.work(n, height, width, x.shape[1], outputs)
     else:
-        size = conv.gradient_w_work(w.shape)
+        size = conv.gradient_w_work(_last(x.shape), w.shape, _last(dy.shape), window)
     return room(turned(x, dy) + size)
 
 
