@@ -165,7 +165,7 @@ def run(
     """
     if engine == "ort":
         ignored = {
-            "device": device not in ("cpu", "auto"), "measure": measure, "check_nan": check_nan,
+            "device": device not in ("cpu", "auto"), "check_nan": check_nan,
             "check_arena": check_arena, "max_turns": max_turns is not None,
             "max_dynamic": max_dynamic is not None,
         }  # fmt: skip
@@ -193,6 +193,7 @@ def step(
     engine: Literal["arena", "ort"] = "arena",
     *,
     repeat: int = 1,
+    measure: bool = False,
     **options: Any,
 ) -> Result:
     """Run what `fed` returned; `arrays` is emptied as they go into the arena.
@@ -204,8 +205,9 @@ def step(
     if engine == "ort":
         from gradtool.exec import ort
 
-        return ort.execute(bound(model, feeds.sizes(model, arrays)), arrays, repeat=repeat)
-    return execute(model, arrays, repeat=repeat, release=True, **options)
+        sized = bound(model, feeds.sizes(model, arrays))
+        return ort.execute(sized, arrays, repeat=repeat, measure=measure)
+    return execute(model, arrays, repeat=repeat, measure=measure, release=True, **options)
 
 
 def fed(

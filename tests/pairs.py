@@ -77,7 +77,7 @@ WRITE = {
     "output": ["-o", "other.onnx"], "force": ["--force"], "functions": ["--functions"],
     "external_data": ["--external-data", "always"], "portable": ["--portable"],
 }  # fmt: skip
-BARRIER = {"barrier": ["--barrier"]}
+BARRIER = {"barrier": ["--no-barrier"]}
 JSON = {"form": ["--format", "json"]}
 MODEL = ["net.onnx"]
 

@@ -338,7 +338,6 @@ def test_graphs_and_plans_have_short_names(path):
     ("options", "named"),
     [
         ({"device": "cuda"}, "device"),
-        ({"measure": True}, "measure"),
         ({"check_nan": True}, "check_nan"),
         ({"check_arena": True}, "check_arena"),
         ({"max_turns": 3}, "max_turns"),

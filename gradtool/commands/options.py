@@ -141,7 +141,7 @@ write_options = together(
     click.option("--external-data", type=click.Choice(["auto", "always", "never"]),
                  default="auto", show_default=True, help="Write weights to a file of their own."),
     click.option("--functions", is_flag=True, help="Write fused operators as local functions."),
-    click.option("--barrier", is_flag=True,
+    click.option("--barrier/--no-barrier", default=True, show_default=True,
                  help="Make other runtimes compute again what the plan does, whatever their "
                       "options."),
     portable_option,

@@ -34,7 +34,7 @@ def write(
         _show(reporter, both, (target, size), options["form"])
         return
     model = plans.write(opened.work, found)
-    hint = "" if options["barrier"] else how_to_load(model)
+    hint = how_to_load(model, barrier=options["barrier"])
     path, size = save(
         model,
         target,

@@ -1,12 +1,14 @@
 """The written graph in stock onnxruntime, in a process of its own: native code may die.
 
-Its memory is measured there, never promised.  Options are its defaults, except for a graph that
-computes values again: then those that let it, in the order of the file.
+Its memory is measured there, never promised: the high-water mark of what is resident, and if asked
+for, in another process, the bytes that were live at once.  Options are those that take least (see
+`ort_options`); a graph that computes values again has barriers.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,18 +27,32 @@ from gradtool.exec import ort_memory
 from gradtool.exec.feeds import require
 from gradtool.exec.given import as_numpy
 from gradtool.exec.results import Result
+from gradtool.exec.run import planned
 from gradtool.functions.calls import inline
+from gradtool.functions.unread import drop_unread
 from gradtool.graph.metadata import GRADIENTS, LOSS
+from gradtool.passes.barrier import barrier
+from gradtool.passes.plain_casts import plain_casts
 from gradtool.workloads import ort_options
+
+# What is resident is what is live, where no arena holds memory and malloc gives all back at once.
+LIVE = {"enable_cpu_mem_arena": False}
+MMAP = "65536"  # bytes: what is larger is mapped on its own
 
 WARM_UP = """<ir_version: 8, opset_import: ["" : 18]>
 warm (float[64, 64] x) => (float[64, 64] y) { y = MatMul (x, x) }"""
 
 
 def execute(
-    model: ir.Model, arrays: Mapping[str, np.ndarray[Any, Any]], *, repeat: int = 1
+    model: ir.Model,
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+    *,
+    repeat: int = 1,
+    measure: bool = False,
 ) -> Result:
     """Run a training graph in onnxruntime on the CPU. `arrays` holds every input, by name.
+
+    With `measure`, a second process runs it once for the bytes that are live, beside the plan.
 
     Raises:
         GradtoolError: onnxruntime is not installed.
@@ -45,18 +61,10 @@ def execute(
     feeds = {name: as_numpy(array) for name, array in require(model, arrays, "inputs").items()}
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         place = Path(folder)
-        io.save(model, place / "model.onnx", finish=inline)
+        io.save(model, place / "model.onnx", finish=_finish)
         io.save_arrays(place / "inputs.npz", feeds)
-        options = json.dumps(ort_options.needed_options(model))
-        command = [sys.executable, "-m", __name__, folder, str(repeat), options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-        if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if line.strip()]
-            reason = lines[-1][:300] if lines else f"it died (exit {done.returncode})"
-            if "No module named 'onnxruntime'" in reason:
-                raise GradtoolError("onnxruntime is not installed: pip install 'gradtool[ort]'")
-            raise DeviceError(f"onnxruntime: {reason}")
-        measured = json.loads(done.stdout.splitlines()[-1])
+        measured = _measured(place, repeat, ort_options.LEAN)
+        live = _measured(place, 1, {**ort_options.LEAN, **LIVE}) if measure else {}
         with np.load(place / "outputs.npz", allow_pickle=False) as found:
             outputs = {name: found[name] for name in found.files}
     names = json.loads(model.metadata_props.get(GRADIENTS, "{}"))
@@ -69,7 +77,34 @@ def execute(
         plan=None,
         seconds=measured["seconds"],
         ort_peak_bytes=measured["peak_bytes"],
+        ort_live_bytes=live.get("peak_bytes"),
+        ort_planned_bytes=planned(model, {}).beside_given if measure else None,
     )
+
+
+def _finish(model: ir.Model) -> None:
+    """What the command line writes for stock runtimes."""
+    inline(model)
+    drop_unread(model)
+    plain_casts(model)
+    barrier(model)
+
+
+def _measured(place: Path, repeat: int, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a process that runs the files in a folder says of time and memory."""
+    command = [sys.executable, "-m", __name__, str(place), str(repeat), json.dumps(dict(options))]
+    malloc = {} if options.get("enable_cpu_mem_arena", True) else {"MALLOC_MMAP_THRESHOLD_": MMAP}
+    done = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, check=False, env={**os.environ, **malloc}
+    )
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        reason = lines[-1][:300] if lines else f"it died (exit {done.returncode})"
+        if "No module named 'onnxruntime'" in reason:
+            raise GradtoolError("onnxruntime is not installed: pip install 'gradtool[ort]'")
+        raise DeviceError(f"onnxruntime: {reason}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def _work(folder: str, repeat: int, options: Mapping[str, Any]) -> None:

@@ -24,7 +24,8 @@ class Result:
     Arrays are copies, or with `copy=False` views of the arena, which lives as long as one of them.
 
     `ort_peak_bytes` is what stock onnxruntime took beside inputs and weights, where that was run
-    and could be measured.
+    and could be measured; `ort_live_bytes` and `ort_planned_bytes` are beside it where that was
+    asked for: the most that was allocated at once, and the same of the plan.
     """
 
     loss: float | None
@@ -34,6 +35,8 @@ class Result:
     seconds: float
     measurement: Measurement | None = None
     ort_peak_bytes: int | None = None
+    ort_live_bytes: int | None = None
+    ort_planned_bytes: int | None = None
 
 
 def counted(result: Result) -> str:

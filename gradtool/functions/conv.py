@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from gradtool.emit.builder import Builder
+from gradtool.functions._conv_weight import Form
 from gradtool.functions._sizes import dims
 from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.known import Tensor, ints, static
@@ -30,7 +32,10 @@ def conv_grad_input(
 ) -> Tensor:
     """`dx` of shape `sizes`: the transposed convolution of dy by w.
 
-    Where a size is unknown, dx is made as large as it can be and cut at run time.
+    Without strides that is a convolution by w turned round, in which runtimes copy less: a
+    transposed one is a product whose result has all taps of all places.  Where w is larger than
+    that, turning it round costs more.  Where a size is unknown, dx is made as large as it can be
+    and cut at run time.
     """
     given = {"strides": strides, "dilations": dilations, "pads": pads}
     window = Window.of(ints(w.shape[2:]), (), given)
@@ -38,6 +43,9 @@ def conv_grad_input(
     spread = {"group": group, "strides": strides, "dilations": dilations}
     out = dy.shape[2:]
     if static(spatial) and static(out):
+        flat = all(s == 1 for s in window.strides)
+        if flat and static(w.shape) and math.prod(ints(out)) > w.shape[0] // group:
+            return _turned(op, dy, w, window, group, ints(spatial))
         reach = zip(window.covered(out), window.begin, spatial, strict=True)
         ends = [covered - begin - size for covered, begin, size in reach]
         return op.ConvTranspose(
@@ -50,6 +58,33 @@ def conv_grad_input(
     starts = op.constant(list(window.begin))
     axes = list(range(2, len(dy.shape)))
     return op.Slice(full, starts, op.Add(op.Slice(sizes, [2], [len(dy.shape)]), starts), axes)
+
+
+def _turned(
+    op: Builder, dy: Tensor, w: Tensor, window: Window, group: int, spatial: Sequence[int]
+) -> Tensor:
+    """The transposed convolution with strides of 1, as a convolution by w turned round."""
+    maps, each, *kernel = ints(w.shape)
+    rest = range(2, len(w.shape))
+    for axis in rest:
+        if w.shape[axis] != 1:
+            w = op.Gather(w, op.constant(list(range(kernel[axis - 2]))[::-1]), axis=axis)
+    if group == 1:
+        w = op.swap_axes(w, 0, 1)
+    else:
+        w = op.reshape(w, [group, maps // group, each, *kernel])
+        w = op.transpose(w, [0, 2, 1, *(axis + 1 for axis in rest)])
+        w = op.reshape(w, [group * each, maps // group, *kernel])
+    begin = [extent - 1 - b for extent, b in zip(window.extent, window.begin, strict=True)]
+    sizes = zip(spatial, ints(dy.shape[2:]), window.extent, begin, strict=True)
+    end = [size - count + extent - 1 - b for size, count, extent, b in sizes]
+    pads = [max(0, p) for p in (*begin, *end)]
+    dx = op.Conv(dy, w, group=group, dilations=window.dilations, pads=pads)
+    if min(*begin, *end) >= 0:
+        return dx
+    starts = [max(0, -b) for b in begin]
+    ends = [start + size for start, size in zip(starts, spatial, strict=True)]
+    return op.Slice(dx, starts, ends, list(rest))
 
 
 def _weight_shapes(
@@ -70,26 +105,7 @@ def conv_grad_weight(
     dilations: Sequence[int],
     pads: Sequence[int],
 ) -> Tensor:
-    """`dw[M, C/G, *kernel] = Σ x · dy`, as a convolution of x by dy.
-
-    Batch and channels trade places in it, and so do strides and dilations.
-    """
-    rest = range(2, len(x.shape))
-    plain = all(k == 1 for k in kernel_shape) and all(s == 1 for s in strides)
-    if plain and group == 1 and not any(pads):
-        order = [1, 0, *rest]  # C, N, *in
-        x = op.reshape(op.transpose(x, order), [x.shape[1], -1])
-        dy = op.reshape(op.transpose(dy, order), [dy.shape[1], -1])
-        dw = op.MatMul(dy, op.swap_axes(x, 0, 1))
-        return op.unsqueeze(dw, list(rest))
-
-    if group == 1:
-        x = op.swap_axes(x, 0, 1)  # C, N, *in
-    else:
-        parts = [x.shape[0], group, x.shape[1] // group, *x.shape[2:]]  # N, G, C/G, *in
-        x = op.transpose(op.reshape(x, parts), [2, 1, 0, *(a + 1 for a in rest)])
-        x = op.reshape(x, [x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:]])  # C/G, G·N, *in
-    dw = op.Conv(
-        x, op.swap_axes(dy, 0, 1), group=group, strides=dilations, dilations=strides, pads=pads
-    )  # C/G, M, *≥kernel
-    return op.crop(op.swap_axes(dw, 0, 1), kernel_shape, rest)
+    """`dw[M, C/G, *kernel] = Σ x · dy`, over samples and over what each tap meets."""
+    given = {"strides": strides, "dilations": dilations, "pads": pads}
+    window = Window.of(kernel_shape, (), given)
+    return Form(op, window, group)(x, dy)

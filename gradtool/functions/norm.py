@@ -20,14 +20,36 @@ def moments(op: Builder, x: Tensor, axes: Sequence[int], epsilon: float) -> tupl
     return mean, inverse_root(op, op.mean(centred * centred, axes), epsilon)
 
 
-def layer_gradient(op: Builder, n: Tensor, dn: Tensor, rstd: Tensor, axes: Sequence[int]) -> Tensor:
-    """`dx = rstd · (d - mean(d))` with `d = dn - n · mean(dn · n)` and `n = (x - mean) · rstd`.
+def product_sums(op: Builder, a: Tensor, b: Tensor) -> Tensor:
+    """`Σ a · b` of each channel, over all axes but the second: a product of a row by a column.
 
-    The mean is taken off last, so that `Σ dx` is zero to rounding, as it is in mathematics: the
-    gradient of a bias before a normalisation is that sum.
+    Nothing as large as a is made.
     """
-    d = dn - n * op.mean(dn * n, axes)
-    return rstd * (d - op.mean(d, axes))
+    if len(a.shape) == 2:
+        return op.sum(a * b, [0])
+    n, c, *_ = a.shape
+    found = op.MatMul(op.reshape(a, [n, c, 1, -1]), op.reshape(b, [n, c, -1, 1]))
+    return op.sum(found, [0, 2, 3])
+
+
+def layer_gradient(
+    op: Builder,
+    n: Tensor,
+    p: Tensor,
+    dy: Tensor,
+    scale: Tensor,
+    rstd: Tensor,
+    axes: Sequence[int],
+) -> Tensor:
+    """`dx = rstd · (d - mean(d))` with `d = dn - n · mean(dn · n)` and `dn = dy · scale`.
+
+    Here `n = (x - mean) · rstd` and `p = dy · n`, of which the caller has taken its sums: each is
+    read here for the last time.  The mean is taken off last, so that `Σ dx` is zero to rounding, as
+    it is in mathematics: the gradient of a bias before a normalisation is that sum.
+    """
+    share = op.mean(p * scale, axes)
+    d = dy * scale - n * share
+    return (d - op.mean(d, axes)) * rstd
 
 
 @composite("LayerNormalizationGrad", like=(0, 1, 1))
@@ -55,8 +77,9 @@ def layer_normalization_grad(
         mean, rstd = moments(op, x_, axes, epsilon)
 
     n = (x_ - mean) * rstd
-    dx = layer_gradient(op, n, dy_ * scale_, rstd, axes)
-    dscale, dbias = op.sum(dy_ * n, lead), op.sum(dy_, lead)
+    p = dy_ * n
+    dscale, dbias = op.sum(p, lead), op.sum(dy_, lead)
+    dx = layer_gradient(op, n, p, dy_, scale_, rstd, axes)
     return op.cast(dx, x.dtype), op.cast(dscale, scale.dtype), op.cast(dbias, scale.dtype)
 
 
@@ -73,9 +96,11 @@ def rms_normalization_grad(
     rstd = inverse_root(op, op.mean(x_ * x_, axes), epsilon)
 
     n = x_ * rstd
-    dn = dy_ * scale_
-    dx = rstd * (dn - n * op.mean(dn * n, axes))
-    return op.cast(dx, x.dtype), op.cast(op.sum(dy_ * n, lead), scale.dtype)
+    p = dy_ * n
+    dscale = op.sum(p, lead)
+    share = op.mean(p * scale_, axes)
+    dx = (dy_ * scale_ - n * share) * rstd
+    return op.cast(dx, x.dtype), op.cast(dscale, scale.dtype)
 
 
 @composite("GroupNormalizationGrad", like=(0, 1, 1))
@@ -92,10 +117,12 @@ def group_normalization_grad(
     each = [num_groups, 1 if per_group else parts[2], 1]
     mean, rstd = moments(op, x_, (2, 3), epsilon)
 
-    n = (x_ - mean) * rstd
-    dx = layer_gradient(op, n, dy_ * op.reshape(op.cast(scale, wide), each), rstd, (2, 3))
     over = (0, 2, 3) if per_group else (0, 3)
-    sums = (op.reshape(op.sum(s, over), scale.shape) for s in (dy_ * n, dy_))
+    scale_ = op.reshape(op.cast(scale, wide), each)
+    n = (x_ - mean) * rstd
+    p = dy_ * n
+    sums = [op.reshape(op.sum(s, over), scale.shape) for s in (p, dy_)]
+    dx = layer_gradient(op, n, p, dy_, scale_, rstd, (2, 3))
     return op.cast(op.reshape_like(dx, x), x.dtype), *(op.cast(s, scale.dtype) for s in sums)
 
 
@@ -137,12 +164,13 @@ def batch_normalization_training(
     x_ = op.cast(x, wide)
     m = op.mean(x_, axes)
     centred = x_ - m
-    v = op.mean(centred * centred, axes)
+    v = product_sums(op, centred, centred) / op.length(x_, axes)
     rstd = inverse_root(op, v, epsilon)
 
-    scale_, bias_ = (channels_last(op, op.cast(p, wide), x) for p in (scale, bias))
-    y = op.cast(centred * rstd * scale_ + bias_, x.dtype)
-    m, v, rstd = (op.reshape(s, scale.shape) for s in (m, v, rstd))
+    scale_, bias_ = (op.cast(p, wide) for p in (scale, bias))
+    factor, offset = (channels_last(op, p, x) for p in (rstd * scale_, bias_))
+    y = op.cast(centred * factor + offset, x.dtype)
+    m = op.reshape(m, scale.shape)
     new_mean, new_var = (
         op.cast(op.cast(old, wide) * momentum + new * (1 - momentum), old.dtype)
         for old, new in ((mean, m), (var, v))
@@ -163,19 +191,23 @@ def batch_normalization_grad(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """With `n = (x - mean) · rstd`, sums and means over all axes but the second.
 
-    dx = scale · rstd · (dy - mean(dy) - n · mean(dy · n))
+    dx = scale · rstd · (d - mean(d)) with d = dy - n · mean(dy · n)
     dscale = Σ dy · n        dbias = Σ dy
+
+    The sums come first, and d takes the place of what it is made of.
     """
     axes, wide = [0, *range(2, len(x.shape))], widened(x)
     x_, dy_, scale_ = (op.cast(v, wide) for v in (x, dy, scale))
     if mean is None or rstd is None:
-        mean, rstd = moments(op, x_, axes, epsilon)
-    else:
-        mean, rstd = channels_last(op, mean, x), channels_last(op, rstd, x)
+        mean, rstd = (op.reshape(s, scale.shape) for s in moments(op, x_, axes, epsilon))
 
-    n = (x_ - mean) * rstd
-    dx = channels_last(op, scale_, x) * layer_gradient(op, n, dy_, rstd, axes)
-    dscale, dbias = op.sum(dy_ * n, axes), op.sum(dy_, axes)
+    # The bits of x - mean, which runtimes would take from forward, and hold for it until now.
+    centred = x_ + channels_last(op, -mean, x)
+    dscale = product_sums(op, dy_, centred) * rstd
+    dbias = op.sum(dy_, axes)
+    share = rstd * dscale / op.length(x_, axes)
+    d = dy_ - centred * channels_last(op, share, x)
+    dx = (d - op.mean(d, axes)) * channels_last(op, scale_ * rstd, x)
     return op.cast(dx, x.dtype), op.cast(dscale, scale.dtype), op.cast(dbias, scale.dtype)
 
 
@@ -184,7 +216,7 @@ def batch_normalization_grad_scale(
     op: Builder, x: Tensor, mean: Tensor, rstd: Tensor, dy: Tensor
 ) -> Tensor:
     """`Σ dy · (x - mean) · rstd` over all axes but the second."""
-    axes, wide = [0, *range(2, len(x.shape))], widened(x)
-    mean_, rstd_ = (channels_last(op, op.cast(v, wide), x) for v in (mean, rstd))
-    n = (op.cast(x, wide) - mean_) * rstd_
-    return op.cast(op.sum(op.cast(dy, wide) * n, axes), mean.dtype)
+    wide = widened(x)
+    mean_, rstd_ = (op.cast(v, wide) for v in (mean, rstd))
+    centred = op.cast(x, wide) + channels_last(op, -mean_, x)
+    return op.cast(product_sums(op, op.cast(dy, wide), centred) * rstd_, mean.dtype)

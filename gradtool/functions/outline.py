@@ -10,11 +10,13 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.functions.calls import emit_body, return_instead, take_over
 from gradtool.functions.sameness import same_nodes
+from gradtool.functions.unread import needed
 from gradtool.graph import walk
 from gradtool.graph.attributes import attribute
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.devices import place_like
 from gradtool.graph.metadata import CALL, CALLEE
+from gradtool.graph.predicates import is_used
 from gradtool.graph.prune import detach, drop, inner_nodes
 
 
@@ -22,7 +24,7 @@ def outline(model: ir.Model) -> int:
     """Put composite calls back where `inline` replaced them. Returns how many were.
 
     Metadata is not believed: the body is emitted again, and a group of nodes that differs from it
-    in anything stays as it is.
+    in anything stays as it is.  What nobody reads counts for neither.
     """
     _lift_constants(model)
     groups = _groups(model)
@@ -83,7 +85,7 @@ def _refold_group(
     The nodes that then serve nobody go to `discarded`, what takes over a value to `moved`.
     """
     made = _read_call(nodes, values)
-    if made is None or not _is_closed(nodes, made[1]):
+    if made is None or not _is_closed(nodes, list(made[1].values())):
         return False
     node, outputs = made
     graph = nodes[0].graph
@@ -93,8 +95,8 @@ def _refold_group(
     try:
         op.infer(node)
         emitted = emit_body(op, node)
-        pairs = dict(zip(op.results[: len(outputs)], outputs, strict=True))
-        same = same_nodes({}, emitted, nodes, pairs)
+        pairs = {op.results[i]: v for i, v in outputs.items() if is_used(v)}
+        same = same_nodes({}, needed(emitted, pairs), needed(nodes, pairs.values()), pairs)
     except Exception:  # noqa: BLE001 - made-up metadata may ask anything of a body
         same = False
     for inner in op.emitted[start:]:
@@ -103,8 +105,9 @@ def _refold_group(
     if not same:
         discarded.append(node)
         return False
-    take_over(outputs, node.outputs)
-    moved |= zip(outputs, node.outputs, strict=False)
+    made_again = [node.outputs[i] for i in outputs]
+    take_over(list(outputs.values()), made_again)
+    moved |= zip(outputs.values(), made_again, strict=True)
     values |= {v.name: v for v in node.outputs}
     discarded += nodes
     op.model.graph.opset_imports.setdefault(DOMAIN, 1)
@@ -122,17 +125,23 @@ def _is_closed(nodes: list[ir.Node], outputs: list[ir.Value]) -> bool:
 
 def _read_call(
     nodes: list[ir.Node], values: dict[str | None, ir.Value]
-) -> tuple[ir.Node, list[ir.Value]] | None:
-    """The call that the first node of a group describes, and the values it would replace."""
+) -> tuple[ir.Node, dict[int, ir.Value]] | None:
+    """The call that the first node of a group describes, and the values it would replace.
+
+    These are by the place of its outputs; none may be there for an output that nobody reads.
+    """
     try:
         callee = json.loads(nodes[0].metadata_props[CALLEE])
         entry = composites()[callee["op"]]
         inputs = [values[n] if n else None for n in callee["inputs"]]
-        outputs = [values[n] for n in callee["outputs"]]
+        names: list[str] = callee["outputs"]
+        outputs = {i: values[n] for i, n in enumerate(names) if n in values}
         attributes = [attribute(k, v) for k, v in callee["attributes"].items()]
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    if not outputs:
+    if any(v.producer() not in nodes for v in outputs.values()):
+        return None
+    if not any(map(is_used, outputs.values())):
         return None
     props = {k: v for k, v in nodes[0].metadata_props.items() if k not in (CALL, CALLEE)}
     node = ir.Node(
@@ -140,9 +149,11 @@ def _read_call(
         entry.name,
         inputs,
         attributes,
-        num_outputs=len(outputs),
+        num_outputs=len(names),
         name=nodes[0].metadata_props[CALL],
         metadata_props=props,
     )
+    for name, value in zip(names, node.outputs, strict=True):
+        value.name = name if name not in values else None
     place_like(node, nodes[0], {})
     return node, outputs

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.functions.unread import is_optional
+
 
 def same_nodes(
     known: dict[ir.Value, ir.Value],
@@ -14,13 +16,16 @@ def same_nodes(
     nodes: list[ir.Node],
     pairs: dict[ir.Value, ir.Value],
 ) -> bool:
-    """Whether two node lists compute the same, node by node; `pairs` maps results to results."""
+    """Whether two node lists compute the same, node by node; `pairs` maps results to results.
+
+    The nodes of the second may lack optional outputs at the end that no node of the first reads.
+    """
     if len(emitted) != len(nodes):
         return False
     for ours, theirs in zip(emitted, nodes, strict=True):
         if ours.op_identifier() != theirs.op_identifier():
             return False
-        if len(ours.inputs) != len(theirs.inputs) or len(ours.outputs) != len(theirs.outputs):
+        if len(ours.inputs) != len(theirs.inputs) or not _same_outputs(ours, theirs):
             return False
         if not all(
             _equal_input(known, a, b) for a, b in zip(ours.inputs, theirs.inputs, strict=True)
@@ -28,8 +33,14 @@ def same_nodes(
             return False
         if not _equal_attributes(known, ours, theirs):
             return False
-        known.update(zip(ours.outputs, theirs.outputs, strict=True))
+        known.update(zip(ours.outputs, theirs.outputs, strict=False))
     return all(known.get(mine, mine) is value for mine, value in pairs.items())
+
+
+def _same_outputs(ours: ir.Node, theirs: ir.Node) -> bool:
+    """Whether nodes have as many outputs, those aside that may be left out."""
+    mine, least = len(ours.outputs), len(theirs.outputs)
+    return mine >= least and all(is_optional(ours, i) for i in range(least, mine))
 
 
 def _equal_input(known: dict[ir.Value, ir.Value], a: ir.Value | None, b: ir.Value | None) -> bool:

@@ -59,6 +59,21 @@ def conv_transpose(op: Builder, node: Node, dy: Tensor) -> Gradients:
     return dx, dw, db
 
 
+@gradient("ai.gradtool::ConvGradWeight")
+def conv_grad_weight(op: Builder, node: Node, ddw: Tensor) -> Gradients:
+    """`dw = Σ x · dy`, which is linear in x and in dy.
+
+    Where dw is, ddw takes the place of w: x gets the transposed convolution of dy by it, dy the
+    convolution of x by it.
+    """
+    x, dy = node.inputs
+    given = arguments(node)
+    spread = {name: given[name] for name in ("group", "strides", "dilations", "pads")}
+    dx = op.ConvGradInput(dy, ddw, op.shape(x), **spread)
+    ddy = op.crop(op.Conv(x, ddw, **spread), dy.shape[2:], range(2, len(dy.shape)))
+    return dx, ddy
+
+
 def _kernel(node: Node, w: Tensor) -> tuple[int, ...]:
     kernel = w.shape[2:]
     if not static(kernel):

@@ -18,25 +18,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import BARRIER, STAGE
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.prune import inner_nodes
 from gradtool.graph.reads import reads
+from gradtool.passes._waiting import LAYOUTS, before, depths_of, passing, zero_of
+from gradtool.passes.late import hold_constants, hold_forward, hold_gradients
 from gradtool.text.words import some
 
 WEIGHTS = "clones that read weights only are constants to other runtimes"
 NOTHING_BEFORE = "clones with nothing before them that could be waited for run when they like"
-FLOAT, INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
-LAYOUTS = ("Reshape", "Squeeze", "Unsqueeze")  # that onnxruntime merges
-SIZES = (ir.DataType.INT32, ir.DataType.INT64)  # the types of shapes, axes and indices
 
 
 def is_clone(node: ir.Node) -> bool:
@@ -53,7 +49,20 @@ def has_barriers(model: ir.Model) -> bool:
 
 
 def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> int:
-    """Let each connected group of clones wait, in place. Returns how many groups do.
+    """Let clones wait, in place, and then what else runs late (see `late`).
+
+    Returns how many groups of clones do.
+    """
+    count = _hold_clones(model, say)
+    if count:
+        hold_constants(model)
+        hold_gradients(model)
+        hold_forward(model)
+    return count
+
+
+def _hold_clones(model: ir.Model, say: Callable[[str], object] | None) -> int:
+    """Let each connected group of clones wait. Returns how many groups do.
 
     They wait for the deepest value before them, and for the results of the model that are computed
     between the clones before and them: runtimes put off weight gradients to the end, and hold what
@@ -62,25 +71,26 @@ def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> i
     constants.
     """
     graph = model.graph
-    depths = _depths(graph)
+    depths = depths_of(graph)
     op = Builder(model)
     count = 0
     left: dict[str, list[str]] = {}
     awaited: list[ir.Value] = []
     for run in list(_runs(graph)):
         zero: ir.Value | None = None
+        waited = False
         for group in _connected(_waiting(run.clones)):
             passed = _passed(group)
             if awaited and passed:
-                with _before(op, group[0], awaited):
-                    zero = _zero(op, awaited) if zero is None else zero
+                with before(op, group[0], awaited):
+                    zero = zero_of(op, awaited) if zero is None else zero
                 for value in passed:
                     _set(op, group, value, zero, awaited)
-                count += 1
+                count, waited = count + 1, True
             else:
                 reason = NOTHING_BEFORE if passed else WEIGHTS
                 left.setdefault(reason, []).append(group[0].name or "")
-        awaited = _awaited(awaited[:1], run.after, depths)
+        awaited = _awaited(awaited[:1], [] if waited else awaited, run.after, depths)
     for reason, names in left.items():
         if say is not None:
             say(f"{reason}, so no barrier is before {some(names, 3)}")
@@ -156,41 +166,23 @@ def _is_weight(value: ir.Value) -> bool:
     return value.is_initializer()
 
 
-def _depths(graph: ir.Graph) -> dict[ir.Value, int]:
-    """The longest chain of operators from an input of the graph to each value that depends on one.
-
-    Shapes do not: runtimes fold them where sizes are fixed, and what is computed from them.
-    """
-    depths: dict[ir.Value, int] = {v: 0 for v in graph.inputs if not v.is_initializer()}
-    for node in graph:
-        before = [depths[v] for v in reads(node) if v in depths]
-        if before and node.op_type not in ("Shape", "Size"):
-            depths |= dict.fromkeys(node.outputs, max(before) + 1)
-    return depths
-
-
 def _awaited(
-    before: list[ir.Value], after: list[ir.Value], depths: dict[ir.Value, int]
+    deepest_before: list[ir.Value],
+    pending: list[ir.Value],
+    after: list[ir.Value],
+    depths: dict[ir.Value, int],
 ) -> list[ir.Value]:
-    """The values to wait for: the deepest, the last of them, and the results among `after`.
+    """The values to wait for: the deepest, the last of them, and results nobody has waited for.
+
+    Results are among `after`, and among `pending` where no clone has waited since.
 
     What reads the deepest comes later, else that were deeper; and results stay.  So waiting keeps
     nothing alive.  A test for NaN needs floats.
     """
     able = [v for v in after if v in depths and is_float(v) and may_be_tensor(v)]
-    deepest = max((*reversed(able), *before), key=depths.__getitem__, default=None)
-    chosen = [v for v in able if v.is_graph_output()]
+    deepest = max((*reversed(able), *deepest_before), key=depths.__getitem__, default=None)
+    chosen = [v for v in (*pending, *able) if v.is_graph_output()]
     return chosen if deepest is None else list(dict.fromkeys([deepest, *chosen]))
-
-
-@contextmanager
-def _before(op: Builder, first: ir.Node, awaited: Sequence[ir.Value]) -> Iterator[None]:
-    """Emit before a clone, on behalf of a barrier that waits for values."""
-    start = len(op.emitted)
-    with op.at(first, stage="backward", source="", prefix=f"{first.name}/barrier"):
-        yield
-    for node in op.emitted[start:]:
-        node.metadata_props[BARRIER] = awaited[0].name or ""
 
 
 def _set(
@@ -198,34 +190,9 @@ def _set(
 ) -> None:
     """Let a group of clones read a value through a barrier."""
     readers = [n for n in group if n.op_type not in LAYOUTS and value in reads(n)]
-    with _before(op, readers[0], awaited):
-        same = _passing(op, value, zero)
+    with before(op, readers[0], awaited):
+        same = passing(op, value, zero)
     members = {n for node in readers for n in (node, *inner_nodes(node))}
     for use in list(value.uses()):
         if use.node in members:
             use.node.replace_input_with(use.idx, same)
-
-
-def _passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
-    """A value, known when `zero` is."""
-    if value.dtype in SIZES and (value.shape is None or len(value.shape) < 2):
-        same: ir.Value = op.Add(value, op.cast(as_tensor(zero), value.dtype), like=value)
-    else:
-        same = op.Reshape(value, op.Add(op.Shape(value), zero), like=value)
-    return same
-
-
-def _zero(op: Builder, awaited: Sequence[ir.Value]) -> ir.Value:
-    """The scalar 0 that takes a look at one element of each value, if it has any."""
-    odd = op.IsNaN(op.Concat(*(_first(op, v) for v in awaited), axis=0))
-    count = op.ReduceSum(op.Cast(odd, to=INT64), keepdims=0)
-    return op.Mul(count, op.constant(np.int64(0)))
-
-
-def _first(op: Builder, value: ir.Value) -> ir.Value:
-    """The first element of a value, or nothing of one that is empty.
-
-    The end is computed, so that no runtime takes the size of the result to be 1 whatever happens.
-    """
-    end = op.Min(op.Size(value), [1])
-    return op.Cast(op.Slice(op.Reshape(value, [-1]), [0], end), to=FLOAT)

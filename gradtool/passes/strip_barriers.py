@@ -6,7 +6,7 @@ import onnx_ir as ir
 
 from gradtool.graph.metadata import BARRIER
 from gradtool.graph.prune import detach
-from gradtool.passes.barrier import SIZES
+from gradtool.passes._waiting import SIZES
 
 
 def strip_barriers(model: ir.Model) -> int:

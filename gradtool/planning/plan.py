@@ -98,6 +98,11 @@ class Plan:
         """Bytes that a step is planned to take: the arena and what adapted kernels add to it."""
         return self.peak + self.scratch
 
+    @property
+    def beside_given(self) -> int:
+        """Of these, what is beside weights, state and inputs, which are there before a step."""
+        return self.total - sum(b.bytes for b in self.buffers if b.region in ALWAYS_LIVE)
+
     @cached_property
     def makers(self) -> Mapping[int, Step]:
         """By value, the step that computes it."""

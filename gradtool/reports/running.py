@@ -77,7 +77,13 @@ def run_lines(result: Result, where: str) -> list[str]:
         lines.append(summary(result.plan))
     if result.ort_peak_bytes is not None:
         peak = format_bytes(result.ort_peak_bytes)
-        lines.append(f"peak {peak} beside inputs and weights: measured, not planned")
+        lines.append(f"peak {peak} beside inputs and weights: measured, the high-water mark")
+    if result.ort_live_bytes is not None:
+        live = format_bytes(result.ort_live_bytes)
+        lines.append(f"live {live} of it: measured, what is allocated at once")
+    if result.ort_planned_bytes is not None:
+        own = format_bytes(result.ort_planned_bytes)
+        lines.append(f"planned {own} for our executor: not measured")
     if result.measurement is not None:
         m = result.measurement
         share = format_percent(m.peak / m.planned) if m.planned else "-"
@@ -112,6 +118,10 @@ def run_json(result: Result, where: str, *, fetched: bool = False) -> dict[str, 
         document["adapted_bytes"] = result.plan.scratch
     if result.ort_peak_bytes is not None:
         document["ort_peak_bytes"] = result.ort_peak_bytes
+    if result.ort_live_bytes is not None:
+        document["ort_live_bytes"] = result.ort_live_bytes
+    if result.ort_planned_bytes is not None:
+        document["ort_planned_bytes"] = result.ort_planned_bytes
     if result.measurement is not None:
         m = result.measurement
         document["measured"] = {

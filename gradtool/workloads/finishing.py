@@ -12,10 +12,12 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.emit.builder import Builder
 from gradtool.functions.calls import inline
+from gradtool.functions.unread import drop_unread
 from gradtool.graph import walk
 from gradtool.passes.barrier import barrier as set_barriers
 from gradtool.passes.local_functions import localise
 from gradtool.passes.lower_updates import is_update, lower_updates
+from gradtool.passes.plain_casts import plain_casts
 from gradtool.passes.portable import portable as make_portable
 from gradtool.passes.split import Split
 from gradtool.workloads import ort_options
@@ -98,6 +100,8 @@ def _finish(
         if portable:
             make_portable(model, Builder(model))
         (localise if functions else inline)(model)
+        drop_unread(model)
+        plain_casts(model)
         if barrier:
             set_barriers(model, say=say)
         ort_options.mark(model)

@@ -253,7 +253,9 @@ class RunOptions:
     repeat: int = _option(
         "whole", 1, "Steps to run; the time is their median.  --profile times at least 5, --trace "
         "at least 3.", least=1, metavar="N")  # fmt: skip
-    measure: bool = _option("flag", False, "Measure the peak against the plan.")
+    measure: bool = _option(
+        "flag", False, "Measure the peak against the plan, in onnxruntime also what is allocated "
+        "at once.")  # fmt: skip
     check_nan: bool = _option("flag", False, "Name the first node whose result has a NaN.")
     check_arena: bool = _option(
         "flag", False, "Overwrite every buffer when it dies; gradients must keep their bits."

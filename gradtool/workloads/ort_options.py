@@ -11,13 +11,17 @@ import onnx_ir as ir
 from gradtool.graph.metadata import LOAD
 from gradtool.passes.barrier import has_barriers, is_clone
 
-# Each of these alone loses what recomputing saves: elimination of common subexpressions merges
-# clones with the originals, the default order runs them before these, optimised nodes move to the
-# end of a priority order, and the arena never gives memory back.
+# Patterns of memory hold a second arena from the second run on; what is put in the place of a dead
+# value of one size, however much later, holds that place until then.  The arena stays: without it,
+# malloc takes two to four times as much (benchmarks/stock.py).
+LEAN: Mapping[str, Any] = {"enable_mem_pattern": False, "enable_mem_reuse": False}
+
+# Without barriers, each of these alone loses what recomputing saves: elimination of common
+# subexpressions merges clones with the originals, the default order runs them before these, and
+# optimised nodes move to the end of a priority order.
 EXACT: Mapping[str, Any] = {
+    **LEAN,
     "disabled_optimizers": ["CommonSubexpressionElimination"],
-    "enable_cpu_mem_arena": False,
-    "enable_mem_pattern": False,
     "execution_order": "PRIORITY_BASED",
     "graph_optimization_level": "ORT_DISABLE_ALL",
 }
@@ -29,21 +33,27 @@ ARGUMENTS = ("disabled_optimizers",)  # of the session; the rest are of its opti
 
 
 def needed_options(model: ir.Model) -> dict[str, Any]:
-    """What keeps the memory of a model as planned: its defaults, where nothing runs twice."""
-    return dict(EXACT) if any(map(is_clone, model.graph)) else {}
+    """What keeps the memory of a model as near to its plan as stock onnxruntime can."""
+    return dict(EXACT if _may_merge(model) else LEAN)
 
 
-def how_to_load(model: ir.Model) -> str:
-    """One line for people about a file's options in stock onnxruntime; empty if it needs none."""
-    options = {} if has_barriers(model) else needed_options(model)
-    if not options:
+def how_to_load(model: ir.Model, *, barrier: bool = False) -> str:
+    """One line for people about the options of a file in stock onnxruntime.
+
+    It is empty where nothing is computed again.  With `barrier`, the file will have barriers.
+    """
+    if not any(map(is_clone, model.graph)):
         return ""
-    said = [f"options.{name} = {_literal(name, options[name])}" for name in _settings(options)]
-    passed = [f"{name}={_literal(name, options[name])}" for name in ARGUMENTS]
+    exact = _may_merge(model) and not barrier
+    options = EXACT if exact else LEAN
+    said = ", ".join(f"options.{n} = {_literal(n, options[n])}" for n in _settings(options))
+    if not exact:
+        return f"stock onnxruntime takes least with {said}"
+    passed = ", ".join(f"{name}={_literal(name, options[name])}" for name in ARGUMENTS)
     return (
         "stock onnxruntime merges recomputed nodes with the originals unless it is loaded as "
-        f"InferenceSession(path, options, {', '.join(passed)}) with {', '.join(said)}; "
-        "a file with barriers needs no options"
+        f"InferenceSession(path, options, {passed}) with {said}; "
+        "a file with barriers keeps them at any options"
     )
 
 
@@ -52,6 +62,11 @@ def mark(model: ir.Model) -> None:
     model.metadata_props.pop(LOAD, None)
     if how_to_load(model):
         model.metadata_props[LOAD] = json.dumps(needed_options(model), sort_keys=True)
+
+
+def _may_merge(model: ir.Model) -> bool:
+    """Whether runtimes may take what is computed again for what was computed before."""
+    return any(map(is_clone, model.graph)) and not has_barriers(model)
 
 
 def session(model: str | bytes, options: Mapping[str, Any]) -> Any:

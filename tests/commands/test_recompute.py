@@ -158,7 +158,7 @@ def test_the_same_bytes_every_time(shell, net, tmp_path):
 
 def test_onnxruntime_runs_a_file_with_barriers(run, net):
     pytest.importorskip("onnxruntime")
-    assert run("recompute", net, "--strategy", "sqrt", "--barrier").code == 0
+    assert run("recompute", net, "--strategy", "sqrt").code == 0
 
     outcome = run("run", "deep.recompute.onnx", "--verify", "ort", "--device", "cpu")
 

@@ -73,8 +73,8 @@ def test_a_file_says_which_options_keep_its_clones(tmp_path):
 
     assert options == {
         "disabled_optimizers": ["CommonSubexpressionElimination"],
-        "enable_cpu_mem_arena": False,
         "enable_mem_pattern": False,
+        "enable_mem_reuse": False,
         "execution_order": "PRIORITY_BASED",
         "graph_optimization_level": "ORT_DISABLE_ALL",
     }
@@ -82,7 +82,7 @@ def test_a_file_says_which_options_keep_its_clones(tmp_path):
     assert opened.run(["h0_grad"], {"h0": floats(8)})[0].shape == (8,)
 
 
-def test_a_file_with_barriers_or_without_clones_needs_no_options(tmp_path):
+def test_a_file_with_barriers_names_those_that_take_least(tmp_path):
     training = chain(8)
     model = recomputed(training)
     gt.save(model, tmp_path / "plain.onnx")
@@ -90,10 +90,14 @@ def test_a_file_with_barriers_or_without_clones_needs_no_options(tmp_path):
     gt.save(again, tmp_path / "barred.onnx", barrier=True)
     gt.save(training, tmp_path / "keep.onnx")
 
-    for name in ("barred", "keep"):
-        written = ir.load(tmp_path / f"{name}.onnx")
-        assert "gradtool.load" not in written.metadata_props
-        assert how_to_load(written) == ""
+    barred, keep = (ir.load(tmp_path / f"{name}.onnx") for name in ("barred", "keep"))
+    options = json.loads(barred.metadata_props["gradtool.load"])
+    assert options == {"enable_mem_pattern": False, "enable_mem_reuse": False}
+    said = "options.enable_mem_pattern = False, options.enable_mem_reuse = False"
+    assert how_to_load(barred) == how_to_load(model, barrier=True)
+    assert how_to_load(barred) == f"stock onnxruntime takes least with {said}"
+    assert "gradtool.load" not in keep.metadata_props
+    assert how_to_load(keep) == ""
 
 
 def test_people_are_told_the_options():
@@ -102,11 +106,39 @@ def test_people_are_told_the_options():
     assert said == (
         "stock onnxruntime merges recomputed nodes with the originals unless it is loaded as "
         "InferenceSession(path, options, disabled_optimizers=['CommonSubexpressionElimination']) "
-        "with options.enable_cpu_mem_arena = False, options.enable_mem_pattern = False, "
+        "with options.enable_mem_pattern = False, options.enable_mem_reuse = False, "
         "options.execution_order = ExecutionOrder.PRIORITY_BASED, "
         "options.graph_optimization_level = GraphOptimizationLevel.ORT_DISABLE_ALL; "
-        "a file with barriers needs no options"
+        "a file with barriers keeps them at any options"
     )
+
+
+def test_what_is_allocated_at_once_is_measured_beside_the_plan():
+    training = chain()
+    model = recomputed(training)
+
+    found = gt.run(model, {"h0": floats(SIZE)}, engine="ort", measure=True)
+
+    plan = gt.plan(model)
+    held = sum(b.bytes for b in plan.buffers if b.region in ("inputs", "constants"))
+    assert found.ort_planned_bytes == plan.beside_given == plan.total - held
+    assert held >= 4 * MIB
+    if found.ort_live_bytes is None:
+        pytest.skip("this system does not reset the high-water mark of a process")
+    assert 0.9 * plan.beside_given < found.ort_live_bytes < 1.5 * plan.beside_given
+
+
+def test_the_command_prints_what_was_measured_beside_the_plan(run, tiny_model, tiny_inputs):
+    outcome = run("run", tiny_model, "--inputs", tiny_inputs, "--engine", "ort", "--measure")
+    document = json.loads(run("run", tiny_model, "--inputs", tiny_inputs, "--engine", "ort",
+                              "--measure", "--format", "json").out)  # fmt: skip
+
+    assert outcome.code == 0
+    if "ort_live_bytes" not in document:
+        pytest.skip("this system does not reset the high-water mark of a process")
+    assert "measured, what is allocated at once\n" in outcome.out
+    assert "for our executor: not measured\n" in outcome.out
+    assert document["ort_planned_bytes"] > 0
 
 
 def test_the_command_says_that_the_peak_is_measured(run, tiny_model, tiny_inputs):
@@ -117,5 +149,5 @@ def test_the_command_says_that_the_peak_is_measured(run, tiny_model, tiny_inputs
     assert outcome.code == 0
     if "ort_peak_bytes" not in document:
         pytest.skip("this system does not reset the high-water mark of a process")
-    assert "beside inputs and weights: measured, not planned\n" in outcome.out
+    assert "beside inputs and weights: measured, the high-water mark\n" in outcome.out
     assert json.loads(document)["ort_peak_bytes"] >= 0

@@ -1,0 +1,66 @@
+"""What lets a value wait for others: parts of barriers (see `barrier`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.emit.builder import Builder
+from gradtool.graph.known import as_tensor
+from gradtool.graph.metadata import BARRIER
+from gradtool.graph.reads import reads
+
+FLOAT, INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
+LAYOUTS = ("Reshape", "Squeeze", "Unsqueeze")  # that onnxruntime merges
+SIZES = (ir.DataType.INT32, ir.DataType.INT64)  # the types of shapes, axes and indices
+
+
+@contextmanager
+def before(op: Builder, first: ir.Node, awaited: Sequence[ir.Value]) -> Iterator[None]:
+    """Emit before a clone, on behalf of a barrier that waits for values."""
+    start = len(op.emitted)
+    with op.at(first, stage="backward", source="", prefix=f"{first.name}/barrier"):
+        yield
+    for node in op.emitted[start:]:
+        node.metadata_props[BARRIER] = awaited[0].name or ""
+
+
+def passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
+    """A value, known when `zero` is."""
+    if value.dtype in SIZES and (value.shape is None or len(value.shape) < 2):
+        same: ir.Value = op.Add(value, op.cast(as_tensor(zero), value.dtype), like=value)
+    else:
+        same = op.Reshape(value, op.Add(op.Shape(value), zero), like=value)
+    return same
+
+
+def zero_of(op: Builder, awaited: Sequence[ir.Value]) -> ir.Value:
+    """The scalar 0 that takes a look at one element of each value, if it has any."""
+    odd = op.IsNaN(op.Concat(*(_first(op, v) for v in awaited), axis=0))
+    count = op.ReduceSum(op.Cast(odd, to=INT64), keepdims=0)
+    return op.Mul(count, op.constant(np.int64(0)))
+
+
+def _first(op: Builder, value: ir.Value) -> ir.Value:
+    """The first element of a value, or nothing of one that is empty.
+
+    The end is computed, so that no runtime takes the size of the result to be 1 whatever happens.
+    """
+    end = op.Min(op.Size(value), [1])
+    return op.Cast(op.Slice(op.Reshape(value, [-1]), [0], end), to=FLOAT)
+
+
+def depths_of(graph: ir.Graph) -> dict[ir.Value, int]:
+    """The longest chain of operators from an input of the graph to each value that depends on one.
+
+    Shapes do not: runtimes fold them where sizes are fixed, and what is computed from them.
+    """
+    depths: dict[ir.Value, int] = {v: 0 for v in graph.inputs if not v.is_initializer()}
+    for node in graph:
+        before = [depths[v] for v in reads(node) if v in depths]
+        if before and node.op_type not in ("Shape", "Size"):
+            depths |= dict.fromkeys(node.outputs, max(before) + 1)
+    return depths
