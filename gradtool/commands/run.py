@@ -115,10 +115,12 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     chosen = _planned(reporter, training, options["plan"], arrays)
     verify, profile, trace = options["verify"], options["profile"], options["trace"]
     later = dict(arrays) if verify or profile or trace else {}
+    kernels = _kernels(reporter, options["kernels"])
     kept = ("repeat", "measure", "check_nan", "check_arena")
     result = api.step(
-        chosen, arrays, engine, device=where, copy=False, **{name: options[name] for name in kept}
-    )
+        chosen, arrays, engine, device=where, kernels=kernels, copy=False,
+        **{name: options[name] for name in kept},
+    )  # fmt: skip
     _write(options["save_grads"], result.gradients)
     _write(options["save_outputs"], result.outputs)
     place = where if engine == "arena" else "onnxruntime"
@@ -176,6 +178,18 @@ def _place(options: Mapping[str, Any]) -> str:
 
         return open_device(options["device"]).name
     return "cpu"
+
+
+def _kernels(reporter: Reporter, asked: str) -> str:
+    """The kernels that run: numpy's, with a line, where the library asked for is not there."""
+    if asked == "native":
+        from gradtool.native import library
+
+        found, remark = library.status()
+        if found is None:
+            reporter.say(f"kernels: numpy ({remark})")
+            return "numpy"
+    return asked
 
 
 def _write(path: str | None, arrays: Any) -> None:

@@ -188,7 +188,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
     "run": (
         _named("model"), _LOSS,
         Of("seed", (equals("inputs", "random"),)),
-        Of("device trace check_nan check_arena max_turns max_dynamic threads",
+        Of("device kernels trace check_nan check_arena max_turns max_dynamic threads",
            (equals("engine", "arena"),)),
         Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace")))),
     ),

@@ -103,7 +103,7 @@ class Executor:
         except COMPLAINTS as error:
             raise failed(self._failed(calls), "its kernel", error) from error
 
-    def _failed(self, calls: Iterator[Callable[[], None]]) -> str:
+    def _failed(self, calls: Iterator[Callable[[], object]]) -> str:
         """The label of the step whose call was the last that was taken."""
         return self._label(len(self.calls) - length_hint(calls) - 1)
 

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.errors import DeviceError
 from gradtool.exec import feeds
 from gradtool.exec import measure as measuring
 from gradtool.exec.binding import Bindings
-from gradtool.exec.device import open_device
+from gradtool.exec.device import Device, open_device
 from gradtool.exec.results import Arrays, Result, result_of
 from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
@@ -39,6 +40,18 @@ def sized_and_planned(
     return sized, no_recompute(flatten(sized, dims=dims, native=kernels == "native"), name)
 
 
+def require(kernels: Kernels, device: Device) -> None:
+    """Refuse native kernels where none can be called. Raises DeviceError."""
+    if kernels == "native":
+        from gradtool.native import library
+
+        if device.xp is not np:
+            raise DeviceError(f"native kernels run on the CPU, not on {device.name}")
+        found, remark = library.status()
+        if found is None:
+            raise DeviceError(f"no native kernels: {remark}")
+
+
 def execute(
     model: ir.Model,
     arrays: Arrays,
@@ -62,6 +75,7 @@ def execute(
         GradtoolError: `check_nan` found a NaN; the node is named.
     """
     opened = open_device(device)
+    require(kernels, opened)
     sized, plan = sized_and_planned(model, feeds.sizes(model, arrays), kernels=kernels)
     binding = Bindings(Store(opened)).add(plan, sized)
     executor = binding.enter()

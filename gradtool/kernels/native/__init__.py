@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -29,10 +29,11 @@ class Native:
 
     `bind(*inputs, out, work, **attributes)` gives what runs it on those arrays, as often as it is
     called; `fits(*inputs, out, **attributes)` says of specs whether it can, and
-    `work(*inputs, out, **attributes)` the arrays that it then needs.  Of layouts it takes `rows`
-    alone, the last axis innermost; any that all arrays have (`alike`); any that all images have,
-    beside vectors of `channels`; or it wants channels `last` in images and takes them as they come.  A `strided` one takes views
-    with any strides.
+    `work(*inputs, out, **attributes)` the arrays that it then needs.
+
+    Of layouts it takes `rows` alone, the last axis innermost; any that all arrays have (`alike`);
+    any that all images have, beside vectors of `channels`; or it wants channels `last` in images
+    and takes them as they come.  A `strided` one takes views with any strides.
     """
 
     domain: str

@@ -18,7 +18,8 @@ def _is_last(x: Array) -> bool:
     return not x.flags.c_contiguous
 
 
-def _lying(x: Array | None) -> Array | None:
+def _lying(x: Array) -> Array:
+    """An array as it lies in memory; None if it is None."""
     return x.transpose(0, 2, 3, 1) if x is not None and _is_last(x) else x
 
 
@@ -40,10 +41,10 @@ def by_the_batch(
     out: Arrays, work: Arrays, epsilon: float, momentum: float,
 ) -> Bound:  # fmt: skip
     """`(y, mean, variance, saved mean, saved 1/std)`, by the statistics of the batch."""
-    y, *statistics = (*out, *[None] * 5)[:5]
+    y, new_mean, new_variance, saved_mean, saved_rstd = (*out, *[None] * 5)[:5]
     return library.batch_norm(
-        _lying(x), scale, bias, mean, variance, _lying(y), *statistics, work[0], training=True,
-        last=_is_last(x), epsilon=epsilon, momentum=momentum,
+        _lying(x), scale, bias, mean, variance, _lying(y), new_mean, new_variance, saved_mean,
+        saved_rstd, work[0], training=True, last=_is_last(x), epsilon=epsilon, momentum=momentum,
     )  # fmt: skip
 
 

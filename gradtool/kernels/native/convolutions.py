@@ -35,7 +35,7 @@ def _last(shape: Sequence[int]) -> tuple[int, ...]:
     return n, h, w, c
 
 
-def _fits(*specs: Spec | None, out: Specs, **_: Any) -> bool:
+def _fits(*specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
     images = [s for s in (*specs, *out) if s is not None and s.dtype.kind == "f"]
     return (
         are_floats(*images)

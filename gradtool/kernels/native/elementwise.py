@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gradtool.graph.specs import Spec
 from gradtool.kernels.native import Bound, are_floats, native, room
 from gradtool.kernels.types import Array, Arrays, Specs
@@ -42,14 +44,14 @@ def _runs(*specs: Spec, out: Specs, **_: Any) -> bool:
 
 def _work(*specs: Spec, out: Specs, **_: Any) -> list[Spec]:
     code = [("add", len(specs), *range(len(specs)))]
-    return room(library.work(code, _shapes(specs), out[0].shape))  # type: ignore[arg-type]
+    return room(library.work(code, _shapes(specs), out[0].shape))
 
 
 def _bound(step: str, inputs: Arrays, out: Arrays, work: Arrays) -> Bound:
     """One step of the library on arrays that all lie alike."""
     code = [(step, len(inputs), *range(len(inputs)))]
-    spare = work[0] if work else None
-    return library.run(code, [_flat(a) for a in inputs], [_flat(out[0])], spare)  # type: ignore[arg-type]
+    spare = work[0] if work else np.empty(0, np.float32)
+    return library.run(code, [_flat(a) for a in inputs], [_flat(out[0])], spare)
 
 
 def _register(op: str, step: str, since: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""Images as the library wants them: channels last, through the workspace where they do not lie so."""
+"""Images as the library wants them: channels last, through the workspace if they lie otherwise."""
 
 from __future__ import annotations
 

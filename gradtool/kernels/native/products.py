@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,11 @@ def _matrix(a: Array) -> _Matrix | None:
 
 def _sizes(m: int, n: int, k: int, batch: int) -> int:
     """Bytes of workspace of a stack of products, however it is cut."""
-    cuts = (library.work(1, m, n, k), library.work(batch, m, n, k), library.work(1, m * batch, n, k))
+    cuts = (
+        library.work(1, m, n, k),
+        library.work(batch, m, n, k),
+        library.work(1, m * batch, n, k),
+    )
     return max(cuts)
 
 
@@ -50,7 +55,7 @@ def bound_product(a: Array, b: Array, y: Array, work: Array, **more: Any) -> Bou
         a, y = a.reshape(-1, a.shape[-1]), y.reshape(-1, y.shape[-1])
     lead = y.shape[:-2]
     a, b = (np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))
-    calls = []
+    calls: list[Bound] = []
     for one, other, result, batch in _stacks(a, b, y):
         left, right = (_matrix(x[(0,) * (x.ndim - 2)]) for x in (one, other))
         if left is None or right is None:
@@ -78,7 +83,7 @@ def _stacks(a: Array, b: Array, y: Array) -> Iterator[tuple[Array, Array, Array,
         return
     if all(_is_even(x) for x in (a, b, y)):
         flat = [_flattened(x) for x in (a, b, y)]
-        yield (*flat, math.prod(lead))  # type: ignore[misc]
+        yield (*flat, math.prod(lead))
         return
     for index in range(lead[0]):
         yield from _stacks(a[index], b[index], y[index])
@@ -87,7 +92,7 @@ def _stacks(a: Array, b: Array, y: Array) -> Iterator[tuple[Array, Array, Array,
 def _is_even(a: Array) -> bool:
     """Whether the leading axes step evenly through memory."""
     lead = [(n, s) for n, s in zip(a.shape[:-2], a.strides[:-2], strict=True) if n > 1]
-    return all(s == n1 * s1 for (_, s), (n1, s1) in zip(lead, lead[1:], strict=False))
+    return all(s == n1 * s1 for (_, s), (n1, s1) in pairwise(lead))
 
 
 def _flattened(a: Array) -> Array:
@@ -119,7 +124,8 @@ def _gemm_fits(a: Spec, b: Spec, c: Spec | None = None, *, out: Specs, **_: Any)
 def _gemm_work(
     a: Spec, b: Spec, c: Spec | None = None, *, out: Specs, transA: int = 0, **_: Any
 ) -> list[Spec]:
-    return room(_sizes(*out[0].shape, a.shape[0 if transA else 1], 1))
+    m, n = out[0].shape
+    return room(_sizes(m, n, a.shape[0 if transA else 1], 1))
 
 
 @native("Gemm", fits=_gemm_fits, work=_gemm_work, strided=True)

@@ -1,21 +1,19 @@
-"""Softmax, its logarithm and their gradients; softmax cross-entropy and its own."""
+"""Softmax, its logarithm and their gradients."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from gradtool.graph.specs import Spec
-from gradtool.kernels.native import Bound, are_floats, native, room
-from gradtool.kernels.types import Array, Arrays, Specs
-from gradtool.native import cross_entropy as losses
+from gradtool.kernels.native import Bound, are_floats, native
+from gradtool.kernels.types import Array, Arrays
 from gradtool.native import softmax as library
 
 SINCE = 13  # softmax is over one axis from here on
 
 
-def _floats(*specs: Spec | None, out: Specs, **_: Any) -> bool:
+def _floats(*specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
     return are_floats(*specs, *out) and out[0] is not None and 0 not in out[0].shape
 
 
