@@ -85,7 +85,7 @@ def test_its_gradient_is_that_of_float64(instructions, seed, known):
     d = dy.astype(float) if y is None else np.where(y <= 0, 0, dy).astype(float)
     n = (wide - m.reshape(per)) * rstd.reshape(per)
     ds, db = (d * n).sum(axes), d.sum(axes)
-    dx = (d - (db / count).reshape(per) - n * (ds / count).reshape(per))
+    dx = d - (db / count).reshape(per) - n * (ds / count).reshape(per)
     dx = dx * (scale * rstd).reshape(per)
     assert made[3].tobytes() == d.astype(np.float32).tobytes()
     for found, exact in zip(made, (dx, ds, db), strict=False):
