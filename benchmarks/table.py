@@ -8,7 +8,8 @@ For each training graph of DIR/NAME/model.onnx the least peak found for at most 
 each planning instance DIR/NAME.json the extra work within 90, 80, 50, 35 and 25 %.  With
 `--against` also what is worse by more than half a point than in an earlier file, and exit 1 if
 anything is.  `benchmarks/table.json` holds the figures of the planner that searched anew for every
-budget.  Each budget is asked as by a command of its own; the shares are asked of one ladder.
+budget, of graphs that keep the probabilities of attention: so these are planned here.  Each budget
+is asked as by a command of its own; the shares are asked of one ladder.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Figures = dict[str, float | None]
 
 def of_model(path: Path) -> Figures:
     """The figures of one training graph."""
-    work = plans.workload(gt.grad(gt.load(path)).model)
+    work = plans.workload(gt.grad(gt.load(path), fuse_attention=False).model)
     figures: Figures = {"steps": len(work.program.steps), "keep MiB": work.kept.peak / 2**20}
     start = time.process_time()
     found = [at_most(work, Fraction(share, 100)) for share in SHARES]
