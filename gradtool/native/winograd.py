@@ -1,8 +1,8 @@
 """Convolutions 3 x 3 of stride 1 by F(4x4, 3x3): `y`, `dx` and `dw`, in 36 of 144 products.
 
 Images are `[N, H, W, C]`, weights `[M, C, 3, 3]` as in ONNX.  There are at least 16 channels on
-either side.  What is rounded is larger than what is computed.  The largest error, relative to the
-largest result, of normal numbers and 64 to 512 channels: 7e-6 to 2e-5 for y and dx, 2e-6 to 5e-6 for
+either side.  What is rounded is larger than what is computed.  The largest error of normal numbers
+and 64 to 512 channels, relative to the largest result: 7e-6 to 2e-5 for y and dx, 2e-6 to 5e-6 for
 dw.  A direct convolution has 3e-7 to 2e-6.
 
 Source: Lavin and Gray 2015 (arXiv:1509.09308), section 4.1.
