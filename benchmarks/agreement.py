@@ -1,6 +1,6 @@
 """Every plan of every small model, run: equal bits, and the memory that was planned.
 
-    python benchmarks/agreement.py [DIR] [NAME…] [--plans NAME,NAME…] [--ort]
+    python benchmarks/agreement.py [DIR] [NAME…] [--plans NAME,NAME…] [--ort] [--kernels native]
 
 DIR holds a folder per model with `model.onnx`, `inputs.npz` and `grads.npz`; the samples come
 first.  Each plan is written into a model, saved, loaded and run: gradients must have the bits of
@@ -60,14 +60,14 @@ def cases(zoo: Path, names: list[str]) -> list[tuple[str, Path, Path, list[str] 
 
 
 def check(
-    model: Path, data: Path, wrt: list[str] | None, chosen: list[str], *, ort: bool
+    model: Path, data: Path, wrt: list[str] | None, chosen: list[str], *, ort: bool, kernels: str
 ) -> list[str]:
     """One short text per plan."""
     with np.load(data) as loaded:
         feeds = {n: loaded[n] for n in loaded.files}
     forward = gt.load(model)
     training = gt.grad(bound(forward, sizes(forward, feeds)), wrt=wrt).model
-    expected = gt.run(training, feeds)
+    expected = gt.run(training, feeds, kernels=kernels)
     work = plans.workload(training)
     said = []
     for name in chosen:

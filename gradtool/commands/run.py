@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.output import Reporter
+    from gradtool.kernels.native import Kernels
 
     Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -71,6 +72,11 @@ FILES = ("save_grads", "save_outputs", "profile", "trace")
     metavar="FILE.json",
     type=PATH,
     help="Write the time of each node, everything kept, for gradtool recompute --cost FILE.json.",
+)
+@click.option(
+    "--explain-kernels",
+    is_flag=True,
+    help="Say what would run each step, how its images lie, and why; nothing runs.",
 )
 @click.option(
     "--trace",
@@ -116,6 +122,9 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     verify, profile, trace = options["verify"], options["profile"], options["trace"]
     later = dict(arrays) if verify or profile or trace else {}
     kernels = _kernels(reporter, options["kernels"])
+    if options["explain_kernels"]:
+        _explain(reporter, chosen, arrays, kernels, options["form"])
+        return
     kept = ("repeat", "measure", "check_nan", "check_arena")
     result = api.step(
         chosen, arrays, engine, device=where, kernels=kernels, copy=False,
@@ -180,7 +189,7 @@ def _place(options: Mapping[str, Any]) -> str:
     return "cpu"
 
 
-def _kernels(reporter: Reporter, asked: str) -> str:
+def _kernels(reporter: Reporter, asked: Kernels) -> Kernels:
     """The kernels that run: numpy's, with a line, where the library asked for is not there."""
     if asked == "native":
         from gradtool.native import library
@@ -190,6 +199,20 @@ def _kernels(reporter: Reporter, asked: str) -> str:
             reporter.say(f"kernels: numpy ({remark})")
             return "numpy"
     return asked
+
+
+def _explain(reporter: Reporter, model: ir.Model, arrays: Arrays, kernels: Kernels, form: str) -> None:
+    """Say what would run each step."""
+    from gradtool.exec.feeds import sizes
+    from gradtool.exec.run import sized_and_planned
+    from gradtool.reports import kernels as reports
+
+    plan = sized_and_planned(model, sizes(model, arrays), kernels=kernels)[1]
+    if form == "json":
+        steps = reports.kernels_json(plan.program)
+        reporter.json({"schema_version": reports.SCHEMA_VERSION, "steps": steps})
+    else:
+        reporter.table(reports.kernels_table(plan.program), form)
 
 
 def _write(path: str | None, arrays: Any) -> None:

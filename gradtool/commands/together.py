@@ -191,6 +191,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("device kernels trace check_nan check_arena max_turns max_dynamic threads",
            (equals("engine", "arena"),)),
         Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace")))),
+        Of("explain_kernels", (equals("engine", "arena"),)),
+        Without(given("explain_kernels"), "runs nothing", "repeat measure check_nan check_arena "
+                "verify profile trace save_grads save_outputs max_turns max_dynamic"),
     ),
     "check": (
         Of("only_improved", (given("update"),)),

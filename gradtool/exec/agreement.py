@@ -13,6 +13,7 @@ from gradtool.errors import GradtoolError
 from gradtool.exec import feeds
 from gradtool.exec.results import Result, counted
 from gradtool.exec.run import execute
+from gradtool.kernels.native import Kernels
 from gradtool.workloads.names import KEEP
 from gradtool.workloads.plans import Planned, Workload, workload, write
 from gradtool.workloads.strategies import STRATEGIES
@@ -51,11 +52,16 @@ class Agreement:
 def check(work: Workload, found: Planned, arrays: Arrays, expected: Result) -> Agreement:
     """Run the model of a plan, dead buffers overwritten, and compare it with a run of the original.
 
+    The kernels are those of that run.  Plans are made for numpy's: of native ones only what the
+    written model is planned to take is compared with what it takes.
+
     Raises:
         GradtoolError: a gradient or an output has other bits, or the memory is not as planned.
     """
     model = write(work, found)
-    result = execute(model, arrays, measure=True, check_arena=True, copy=False)
+    is_native = expected.plan is not None and expected.plan.program.is_native
+    kernels: Kernels = "native" if is_native else "numpy"
+    result = execute(model, arrays, kernels=kernels, measure=True, check_arena=True, copy=False)
     for ours, theirs in (
         (result.gradients, expected.gradients),
         (result.outputs, expected.outputs),
@@ -67,7 +73,7 @@ def check(work: Workload, found: Planned, arrays: Arrays, expected: Result) -> A
     measured = result.measurement
     agreement = Agreement(
         plan=found.name,
-        planned=found.plan.peak,
+        planned=result.plan.peak if is_native else found.plan.peak,
         arena=result.plan.peak,
         high_water=measured.high_water,
         outside=measured.outside - measured.dynamic,

@@ -135,6 +135,11 @@ class Program:
             roots.append(root)
         return roots
 
+    @property
+    def is_native(self) -> bool:
+        """Whether kernels of the native library run some of its steps."""
+        return any(step.is_native for step in self.steps)
+
     def is_dynamic(self, step: Step) -> bool:
         """Whether a step reads or writes a value whose shape depends on data."""
         return any(self.values[v].spec is None for v in (*step.reads, *step.writes))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, is_contiguous
@@ -25,7 +26,7 @@ _NUMBER = 8  # bytes
 
 def natively(program: Program) -> Program:
     """The program with native kernels where they fit."""
-    found = [_fitting(program, step) for step in program.steps]
+    found = [_fitting(program, step)[0] for step in program.steps]
     last = _last(program, found)
     values = tuple(
         dataclasses.replace(v, channels_last=True) if i in last else v
@@ -47,14 +48,48 @@ def workspace(program: Program, step: Step, kernel: Native) -> tuple[Spec, ...]:
     return tuple(kernel.work(*inputs, out=out, **step.attributes))
 
 
-def _fitting(program: Program, step: Step) -> Native | None:
+class Choice(NamedTuple):
+    """What runs a step: `numpy` or `native`, by which method, how its images lie, and why."""
+
+    step: Step
+    provider: native.Kernels
+    method: str
+    layout: str
+    why: str
+
+
+def choices(program: Program) -> Iterator[Choice]:
+    """What runs each step of a program, in order."""
+    for step in program.steps:
+        method, why = "", "the program is for numpy"
+        if step.is_native:
+            kernel = native.find(*split_name(step.op), step.version)
+            assert kernel is not None  # noqa: S101 - see `natively`
+            inputs, out = _specs(program, step)
+            method, why = kernel.method(*inputs, out=out, **step.attributes), "it fits"
+        else:
+            why = _fitting(program, step)[1]
+        touched = [program.values[v] for v in (*step.reads, *step.writes)]
+        images = [v for v in touched if _is_image(v)]
+        laid = ["channels last"] * any(v.channels_last for v in images)
+        laid += ["rows"] * any(not v.channels_last for v in images)
+        provider: native.Kernels = "native" if step.is_native else "numpy"
+        yield Choice(step, provider, method, " and ".join(laid), why)
+
+
+def _fitting(program: Program, step: Step) -> tuple[Native | None, str]:
+    """The native kernel that runs a step, if there is one, and why there is none."""
     kernel = native.find(*split_name(step.op), step.version)
-    if kernel is None or program.is_dynamic(step):
-        return None
+    if kernel is None:
+        return None, "the library has no such kernel"
+    if program.is_dynamic(step):
+        return None, "its sizes depend on data"
     if not kernel.strided and not all(_lies_in_rows(program, v) for v in step.reads):
-        return None
+        return None, "it reads a view whose elements lie apart"
     inputs, out = _specs(program, step)
-    return kernel if kernel.fits(*inputs, out=out, **step.attributes) else None
+    if not kernel.fits(*inputs, out=out, **step.attributes):
+        return None, "types, sizes or attributes are not those of the library"
+    return kernel, ""
 
 
 def _lies_in_rows(program: Program, value: int) -> bool:

@@ -33,7 +33,8 @@ class Native:
 
     Of layouts it takes `rows` alone, the last axis innermost; any that all arrays have (`alike`);
     any that all images have, beside vectors of `channels`; or it wants channels `last` in images
-    and takes them as they come.  A `strided` one takes views with any strides.
+    and takes them as they come.  A `strided` one takes views with any strides.  `method`, asked as
+    `fits`, names how it computes, where there are several ways.
     """
 
     domain: str
@@ -44,6 +45,7 @@ class Native:
     work: Callable[..., Specs]
     layouts: Layouts = "rows"
     strided: bool = False
+    method: Callable[..., str] = lambda *_inputs, **_rest: ""
 
 
 NATIVE = Registry[Native]("gradtool.kernels.native")
@@ -57,11 +59,12 @@ def native(
     since: int = 1,
     layouts: Layouts = "rows",
     strided: bool = False,
+    method: Callable[..., str] = lambda *_inputs, **_rest: "",
 ) -> Callable[[Callable[..., Bound]], Callable[..., Bound]]:
     """Register the decorated function as what binds the native kernel of operator `name`."""
 
     def register(bind: Callable[..., Bound]) -> Callable[..., Bound]:
-        NATIVE.add(Native(*split_name(name), since, bind, fits, work, layouts, strided))
+        NATIVE.add(Native(*split_name(name), since, bind, fits, work, layouts, strided, method))
         return bind
 
     return register

@@ -45,6 +45,18 @@ def _fits(*specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
     )
 
 
+def _method(x: Spec, w: Spec, *_rest: Any, out: Specs, **given: Any) -> str:
+    return way(x.shape, w.shape, out[0].shape, _window(w.shape, x.shape, given))
+
+
+def _input_method(dy: Spec, w: Spec, *_rest: Any, out: Specs, **given: Any) -> str:
+    return way(out[0].shape, w.shape, dy.shape, _window(w.shape, out[0].shape, given))
+
+
+def _weight_method(x: Spec, dy: Spec, *, out: Specs, **given: Any) -> str:
+    return way(x.shape, out[0].shape, dy.shape, _window(out[0].shape, x.shape, given))
+
+
 # ------------------------------------------------------------------------------ forward
 
 
@@ -70,7 +82,7 @@ def _forward_work(
     return room(turned(x, out[0]) + _forward_bytes(x, w, out[0], window))
 
 
-@native("Conv", fits=_fits, work=_forward_work, layouts="last")
+@native("Conv", fits=_fits, work=_forward_work, layouts="last", method=_method)
 def convolve(
     x: Array, w: Array, bias: Array | None = None, *, out: Arrays, work: Arrays, **given: Any
 ) -> Bound:
@@ -95,7 +107,9 @@ def _input_work(dy: Spec, w: Spec, _sizes: Any, *, out: Specs, **given: Any) -> 
     return room(turned(dy, out[0]) + _forward_bytes(out[0], w, dy, window, backward=True))
 
 
-@native("ai.gradtool::ConvGradInput", fits=_fits, work=_input_work, layouts="last")
+@native(
+    "ai.gradtool::ConvGradInput", fits=_fits, work=_input_work, layouts="last", method=_input_method
+)
 def gradient_input(
     dy: Array, w: Array, _: Array, *, out: Arrays, work: Arrays, **given: Any
 ) -> Bound:
@@ -126,7 +140,13 @@ def _weight_work(x: Spec, dy: Spec, *, out: Specs, **given: Any) -> list[Spec]:
     return room(turned(x, dy) + size)
 
 
-@native("ai.gradtool::ConvGradWeight", fits=_fits, work=_weight_work, layouts="last")
+@native(
+    "ai.gradtool::ConvGradWeight",
+    fits=_fits,
+    work=_weight_work,
+    layouts="last",
+    method=_weight_method,
+)
 def gradient_weight(x: Array, dy: Array, *, out: Arrays, work: Arrays, **given: Any) -> Bound:
     """`dw` of `convolve`."""
     (dw,) = out
