@@ -16,7 +16,16 @@ import torch
 from native_kernels import Case, best, normal, work
 from torch.nn import functional
 
-from gradtool.native import batch_norm, cross_entropy, elementwise, library, softmax
+from gradtool.native import (
+    attention,
+    batch_norm,
+    cross_entropy,
+    elementwise,
+    library,
+    norms,
+    softmax,
+)
+from gradtool.operators.attention import shape_of
 
 Aten = torch.ops.aten
 
@@ -140,6 +149,103 @@ def batch_norms(isa: str | None) -> Iterator[Case]:
                 yield Case(f"bn + relu grad {name}", runs, arrays=keep)
 
 
+def layer_norms(isa: str | None) -> Iterator[Case]:
+    for rows, n in ((1024, 512), (4096, 768), (256, 4096)):
+        x, dy, residual = normal(rows, n), normal(rows, n), normal(rows, n)
+        one, zero = np.ones(n, np.float32), np.zeros(n, np.float32)
+        y, total, dx, ds, db = (np.empty_like(a) for a in (x, x, x, one, one))
+        mean, rstd = (np.empty((rows, 1), np.float32) for _ in range(2))
+        room = work(norms.layer_work(x.shape))
+        u, g, w, b, r = (tensor(a) for a in (x, dy, one, zero, residual))
+        keep = (x, dy, residual, one, zero, y, total, dx, ds, db, mean, rstd, room)
+        forward = norms.layer_norm(x, one, zero, y, mean, rstd, instructions=isa)
+
+        def other(u=u, n=n, w=w, b=b):
+            return torch.native_layer_norm(u, (n,), w, b, 1e-5)
+
+        yield Case(f"layer norm {rows}x{n}", {"native": forward, "torch": other}, arrays=keep)
+        joined = norms.layer_norm(
+            x, one, zero, y, mean, rstd, residual=residual, total=total, instructions=isa
+        )
+        runs = {"native": joined, "torch": lambda u=u, r=r, other=other: other(u + r)}
+        yield Case(f"layer norm of a sum {rows}x{n}", runs, arrays=keep)
+        forward()
+        _, m, s = other()
+        backward = norms.layer_norm_grad(
+            x, one, mean, rstd, dy, dx, ds, db, room, instructions=isa
+        )
+
+        def other_grad(g=g, u=u, n=n, m=m, s=s, w=w, b=b):
+            return Aten.native_layer_norm_backward(g, u, (n,), m, s, w, b, [True, True, True])
+
+        runs = {"native": backward, "torch": other_grad}
+        yield Case(f"layer norm grad {rows}x{n}", runs, arrays=keep)
+    x, dy = normal(8, 128, 28, 28), normal(8, 128, 28, 28)
+    one, zero = np.ones(128, np.float32), np.zeros(128, np.float32)
+    y, dx, ds, db = (np.empty_like(a) for a in (x, x, one, one))
+    room = work(norms.group_work(x.shape))
+    u, g, w, b = (tensor(a) for a in (x, dy, one, zero))
+    sizes = (8, 128, 784, 32)
+    _, m, s = torch.native_group_norm(u, w, b, *sizes, 1e-5)
+    yield Case(
+        "group norm 8x128x28x28",
+        {
+            "native": norms.group_norm(x, one, zero, y, groups=32, instructions=isa),
+            "torch": lambda: torch.native_group_norm(u, w, b, *sizes, 1e-5),
+        },
+        arrays=(x, one, zero, y),
+    )
+    yield Case(
+        "group norm grad 8x128x28x28",
+        {
+            "native": norms.group_norm_grad(
+                x, one, dy, dx, ds, db, room, groups=32, instructions=isa
+            ),
+            "torch": lambda: Aten.native_group_norm_backward(
+                g, u, m, s, w, *sizes, [True, True, True]
+            ),
+        },
+        arrays=(x, one, dy, dx, ds, db, room),
+    )
+
+
+def attentions(isa: str | None) -> Iterator[Case]:
+    for b, h, s, d in ((4, 8, 256, 64), (1, 12, 1024, 64), (8, 4, 64, 32)):
+        for causal in (False, True):
+            q, k, v, dy = (normal(b, h, s, d) for _ in range(4))
+            y, lse = np.empty_like(q), np.empty((b, h, s, 1), np.float32)
+            dq, dk, dv = (np.empty_like(q) for _ in range(3))
+            n = shape_of(q, k, v, is_causal=int(causal))
+            room, back = work(attention.work(n)), work(attention.grad_work(n))
+            tensors = [tensor(each).requires_grad_() for each in (q, k, v)]
+            g = tensor(dy)
+            forward = attention.attention(
+                q, k, v, [], y, lse, room, is_causal=int(causal), instructions=isa
+            )
+            backward = attention.attention_grad(
+                q, k, v, lse, dy, None, [], dq, dk, dv, back, is_causal=int(causal),
+                instructions=isa,
+            )  # fmt: skip
+
+            def other(tensors=tensors, causal=causal):
+                with torch.no_grad():
+                    functional.scaled_dot_product_attention(*tensors, is_causal=causal)
+
+            def both(tensors=tensors, g=g, causal=causal):
+                found = functional.scaled_dot_product_attention(*tensors, is_causal=causal)
+                torch.autograd.grad(found, tensors, g)
+
+            name = f"{b}x{h}x{s}x{d}{' causal' if causal else ''}"
+            keep = (q, k, v, dy, y, lse, dq, dk, dv, room, back)
+            runs = {"native": forward, "torch": other}
+            yield Case(f"attention {name}", runs, 4.0 * b * h * s * s * d, keep)
+            runs = {
+                "native": lambda forward=forward, backward=backward: (forward(), backward()),
+                "torch": both,
+            }
+            yield Case(f"attention fwd + bwd {name}", runs, 14.0 * b * h * s * s * d, keep)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("name", nargs="?", default="")
@@ -149,7 +255,7 @@ def main() -> None:
     print(*library.status(), sep=", ")
     library.set_threads(1)
     families: tuple[Callable[[str | None], Iterator[Case]], ...]
-    families = (activations, softmaxes, batch_norms)
+    families = (activations, softmaxes, batch_norms, layer_norms, attentions)
     for case in (case for family in families for case in family(given.instructions)):
         if given.name not in case.name:
             continue
