@@ -53,7 +53,7 @@ def run(
     inputs: Sequence[np.ndarray] = (),
     start: Sequence[np.ndarray | None] = (),
 ) -> list[np.ndarray]:
-    """What the call that `bound(*outputs, work)` returns writes, the same bits at every thread count.
+    """What the call of `bound(*outputs, work)` writes, the same bits at every thread count.
 
     `work` is the size of the workspace in bytes; `start` is what outputs hold before.  Outputs and
     workspace are NaN before, and guarded; the bytes of `inputs` stay as they are.

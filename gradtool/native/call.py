@@ -56,7 +56,7 @@ class Signature:
         if set(names) != set(values):
             raise TypeError(f"{self.name} takes {', '.join(names)}; got {', '.join(values)}")
         words = self.words(**dict(self._words(values)))
-        words.arrays = values  # type: ignore[attr-defined]
+        words.arrays = values
         return partial(self.address(instructions), ctypes.byref(words))
 
     def _words(self, values: dict[str, Array | float | None]) -> Iterator[tuple[str, Any]]:

@@ -41,8 +41,9 @@ def gemm(
     a or b with none, which every product shares.  With `beta` 0, c is written and never read.
     """
     m, n = c.shape[-2:]
+    batch = c[..., :1, :1].size if m * n else 0
     return GEMM.bind(
-        instructions, a=a, b=b, bias=bias, c=c, work=work, batch=c[..., :1, :1].size if m * n else 0,
+        instructions, a=a, b=b, bias=bias, c=c, work=work, batch=batch,
         m=m, n=n, k=a.shape[-2 if a_turned else -1], a_row=a.shape[-1], b_row=b.shape[-1], c_row=n,
         a_step=a.shape[-1] * a.shape[-2] if a.ndim > 2 else 0,
         b_step=b.shape[-1] * b.shape[-2] if b.ndim > 2 else 0,

@@ -46,6 +46,24 @@ typedef int32_t ivec_at __attribute__((vector_size(4 * LANES), aligned(4), may_a
 
 INLINE vec load(const float *at) { return *(const vec_at *)at; }
 INLINE void store(float *at, vec value) { *(vec_at *)at = value; }
+/* The first `count` floats, the other lanes 0. */
+INLINE vec load_some(const float *at, int64_t count) {
+    if (count >= LANES) return load(at);
+    float lanes[LANES] = {0};
+    for (int64_t i = 0; i < count; i++) lanes[i] = at[i];
+    return load(lanes);
+}
+
+INLINE void store_some(float *at, vec value, int64_t count) {
+    if (count >= LANES) {
+        store(at, value);
+        return;
+    }
+    float lanes[LANES];
+    store(lanes, value);
+    for (int64_t i = 0; i < count; i++) at[i] = lanes[i];
+}
+
 /* x - 0 is x, to the sign of a zero. */
 INLINE vec splat(float value) { return value - (vec){0}; }
 

@@ -58,19 +58,27 @@ INLINE void pack_lines(const float *from, int64_t stride, int64_t lines, int64_t
             panel[k * width + i] = i < lines ? from[i * stride + k] : 0;
 }
 
-/* Of a matrix whose places lie `stride` apart, each with its lines beside each other. */
-INLINE void pack_places(const float *from, int64_t stride, int64_t lines, int64_t depth,
-                        float *panel, int64_t width) {
-    /* A vector across the end of a line reads into the next place, and is written over. */
-    const int64_t across = rounded_up(lines, LANES) <= stride + lines && lines == width;
-    for (int64_t k = 0; k < depth; k++) {
+/* Of a matrix whose places lie `stride` apart, each with its lines beside each other: all panels of
+ * `width` lines, from place `first` to `end` of `depth`.  The last panel is as wide as its lines, or
+ * with `filled` as wide as the others. */
+INLINE void pack_places(const float *from, int64_t stride, int64_t lines, int64_t first, int64_t end,
+                        int64_t depth, float *panels, int64_t width, int filled) {
+    for (int64_t k = first; k < end; k++) {
         const float *line = from + k * stride;
-        float *at = panel + k * width;
-        const int64_t end = across && k + 1 < depth ? rounded_up(lines, LANES) : lines;
-        int64_t i = 0;
-        for (; i + LANES <= end; i += LANES) store(at + i, load(line + i));
-        for (; i < lines; i++) at[i] = line[i];
-        for (; i < width; i++) at[i] = 0;
+        for (int64_t i = 0; i < lines; i += width) {
+            const int64_t count = least(width, lines - i), wide = filled ? width : count;
+            float *at = panels + i * depth + k * wide;
+            int64_t c = 0;
+            for (; c + LANES <= count; c += LANES) store(at + c, load(line + i + c));
+            if (c == count) continue;
+            /* A vector across the end is written over by the next place, and reads into it. */
+            if (k + 1 < end && count == wide && i + c + LANES <= stride + lines) {
+                store(at + c, load(line + i + c));
+                continue;
+            }
+            for (; c < count; c++) at[c] = line[i + c];
+            for (; c < wide; c++) at[c] = 0;
+        }
     }
 }
 

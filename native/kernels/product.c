@@ -15,6 +15,7 @@
 #define DEPTH 256
 #define WIDTH 3072
 #define HEIGHT 336 /* whole tiles of every instruction set */
+#define PLACES 64 /* of a chunk of packing */
 #define SPARE 16
 #define WIDEST 32  /* columns of the widest tile */
 #define CHUNKS 8   /* as many as a product is cut into, if it is large enough */
@@ -28,31 +29,37 @@ struct block {
     int64_t a_room;                                    /* of one slot */
 };
 
-static void pack_b(void *argument, int64_t panel, int64_t slot) {
+/* One panel of lines of b. */
+static void pack_panel(void *argument, int64_t panel, int64_t slot) {
     const struct block *block = argument;
     const struct product *product = block->product;
     const int64_t j = panel * TILE_COLUMNS, lines = least(TILE_COLUMNS, block->width - j);
-    float *to = block->b + j * block->depth;
     (void)slot;
-    if (product->b_turned)
-        pack_lines(product->b + (block->from_n + j) * product->b_row + block->from_k,
-                   product->b_row, lines, block->depth, to, TILE_COLUMNS);
-    else
-        pack_places(product->b + block->from_k * product->b_row + block->from_n + j,
-                    product->b_row, lines, block->depth, to, TILE_COLUMNS);
+    pack_lines(product->b + (block->from_n + j) * product->b_row + block->from_k, product->b_row,
+               lines, block->depth, block->b + j * block->depth, TILE_COLUMNS);
+}
+
+/* Some places of b, in all panels. */
+static void pack_rows(void *argument, int64_t chunk, int64_t slot) {
+    const struct block *block = argument;
+    const struct product *product = block->product;
+    const int64_t first = chunk * PLACES, end = least(block->depth, first + PLACES);
+    (void)slot;
+    pack_places(product->b + block->from_k * product->b_row + block->from_n, product->b_row,
+                block->width, first, end, block->depth, block->b, TILE_COLUMNS, 1);
 }
 
 static void pack_a(const struct block *block, int64_t from, int64_t rows, float *to) {
     const struct product *product = block->product;
+    if (product->a_turned) {
+        pack_places(product->a + block->from_k * product->a_row + from, product->a_row, rows, 0,
+                    block->depth, block->depth, to, TILE_ROWS, 0);
+        return;
+    }
     for (int64_t i = 0; i < rows; i += TILE_ROWS) {
-        const int64_t lines = least(TILE_ROWS, rows - i), at = from + i;
-        float *panel = to + i * block->depth;
-        if (product->a_turned)
-            pack_places(product->a + block->from_k * product->a_row + at, product->a_row, lines,
-                        block->depth, panel, lines);
-        else
-            pack_lines(product->a + at * product->a_row + block->from_k, product->a_row, lines,
-                       block->depth, panel, lines);
+        const int64_t lines = least(TILE_ROWS, rows - i);
+        pack_lines(product->a + (from + i) * product->a_row + block->from_k, product->a_row, lines,
+                   block->depth, to + i * block->depth, lines);
     }
 }
 
@@ -70,8 +77,8 @@ static void multiply_chunk(void *argument, int64_t chunk, int64_t slot) {
         struct finish finish = block->finish;
         if (finish.bias) finish.bias += block->from_n + j;
         for (int64_t i = 0; i < rows; i += TILE_ROWS)
-            multiply_tile(1, least(TILE_ROWS, rows - i), block->depth, a + i * block->depth, 0,
-                          block->b + j * block->depth, TILE_COLUMNS,
+            multiply_tile(1, least(TILE_ROWS, rows - i), block->depth, a + i * block->depth,
+                          least(TILE_ROWS, rows - i), block->b + j * block->depth, TILE_COLUMNS,
                           product->c + (row + i) * product->c_row + block->from_n + j,
                           product->c_row, least(TILE_COLUMNS, block->width - j), &finish);
     }
@@ -85,7 +92,10 @@ int64_t SHARED(multiply_work)(int64_t m, int64_t n, int64_t k, int64_t slots) {
 static void multiply_block(struct block *block, int64_t slots) {
     const struct product *product = block->product;
     const int64_t panels = parts(block->width, TILE_COLUMNS);
-    gt_parallel(panels, pack_b, block, slots);
+    if (product->b_turned)
+        gt_parallel(panels, pack_panel, block, slots);
+    else
+        gt_parallel(parts(block->depth, PLACES), pack_rows, block, slots);
     block->column_blocks = least(panels, parts(CHUNKS, block->row_blocks));
     block->panels = parts(panels, block->column_blocks);
     block->column_blocks = parts(panels, block->panels);

@@ -26,46 +26,50 @@ INLINE void write_row(const vec *sums, int vectors, float *c, int64_t columns,
     }
 }
 
-INLINE void tile(int packed, int rows, int vectors, int64_t depth, const float *a, int64_t a_row,
+INLINE void tile(int turned, int rows, int vectors, int64_t depth, const float *a, int64_t a_row,
                  const float *b, int64_t b_row, float *c, int64_t c_row, int64_t columns,
                  const struct finish *finish) {
     vec sums[TILE_ROWS][TILE_VECTORS];
     EACH for (int i = 0; i < rows; i++) EACH for (int v = 0; v < vectors; v++) sums[i][v] = splat(0);
     EACH for (int i = 0; i < rows; i++) EACH for (int v = 0; v < vectors; v++)
         __builtin_prefetch(c + i * c_row + v * LANES, 1);
-    for (int64_t k = 0; k < depth; k++) {
-        vec line[TILE_VECTORS];
-        EACH for (int v = 0; v < vectors; v++) line[v] = load(b + v * LANES);
-        EACH for (int i = 0; i < rows; i++) {
-            const vec one = splat(packed ? a[i] : a[i * a_row]);
-            EACH for (int v = 0; v < vectors; v++) sums[i][v] += one * line[v];
+    for (int64_t run = 0; run <= finish->more; run++) {
+        for (int64_t k = 0; k < depth; k++) {
+            vec line[TILE_VECTORS];
+            EACH for (int v = 0; v < vectors; v++) line[v] = load(b + v * LANES);
+            EACH for (int i = 0; i < rows; i++) {
+                const vec one = splat(turned ? a[i] : a[i * a_row]);
+                EACH for (int v = 0; v < vectors; v++) sums[i][v] += one * line[v];
+            }
+            a += turned ? a_row : 1;
+            b += b_row;
         }
-        a += packed ? rows : 1;
-        b += b_row;
+        a += finish->a_jump;
+        b += finish->b_jump;
     }
     EACH for (int i = 0; i < rows; i++) write_row(sums[i], vectors, c + i * c_row, columns, finish);
 }
 
-#define TILE(packed, rows, vectors)                                                               \
-    static void tile_##packed##_##rows##_##vectors(                                               \
+#define TILE(turned, rows, vectors)                                                               \
+    static void tile_##turned##_##rows##_##vectors(                                               \
         int64_t depth, const float *a, int64_t a_row, const float *b, int64_t b_row, float *c,    \
         int64_t c_row, int64_t columns, const struct finish *finish) {                            \
-        tile(packed, rows, vectors, depth, a, a_row, b, b_row, c, c_row, columns, finish);        \
+        tile(turned, rows, vectors, depth, a, a_row, b, b_row, c, c_row, columns, finish);        \
     }
 
 #if TILE_VECTORS == 2
-#define SIZES(packed, rows) TILE(packed, rows, 1) TILE(packed, rows, 2)
-#define NAMES(packed, rows) {tile_##packed##_##rows##_1, tile_##packed##_##rows##_2},
+#define SIZES(turned, rows) TILE(turned, rows, 1) TILE(turned, rows, 2)
+#define NAMES(turned, rows) {tile_##turned##_##rows##_1, tile_##turned##_##rows##_2},
 #else
-#define SIZES(packed, rows) TILE(packed, rows, 1) TILE(packed, rows, 2) TILE(packed, rows, 3)
-#define NAMES(packed, rows)                                                                       \
-    {tile_##packed##_##rows##_1, tile_##packed##_##rows##_2, tile_##packed##_##rows##_3},
+#define SIZES(turned, rows) TILE(turned, rows, 1) TILE(turned, rows, 2) TILE(turned, rows, 3)
+#define NAMES(turned, rows)                                                                       \
+    {tile_##turned##_##rows##_1, tile_##turned##_##rows##_2, tile_##turned##_##rows##_3},
 #endif
 
 #define TO_6(of, p) of(p, 1) of(p, 2) of(p, 3) of(p, 4) of(p, 5) of(p, 6)
 #define TO_8(of, p) TO_6(of, p) of(p, 7) of(p, 8)
 #define TO_14(of, p) TO_8(of, p) of(p, 9) of(p, 10) of(p, 11) of(p, 12) of(p, 13) of(p, 14)
-#define EVERY_COUNT(of, packed) GT_JOIN(TO, TILE_ROWS)(of, packed)
+#define EVERY_COUNT(of, turned) GT_JOIN(TO, TILE_ROWS)(of, turned)
 
 EVERY_COUNT(SIZES, 0)
 EVERY_COUNT(SIZES, 1)

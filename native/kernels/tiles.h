@@ -27,20 +27,22 @@
 struct finish {
     float alpha, beta;
     const float *bias; /* of the first column, or NULL */
+    /* k may run in as many further runs: before each, a and b move on by so many floats. */
+    int64_t more, a_jump, b_jump;
 };
 
-/* a: rows of `a_row` floats between them, columns beside each other; or `packed` columns of `rows`
- * floats.  b: rows of at least whole vectors, `b_row` floats between them. */
+/* a: rows `a_row` floats apart; or `turned`, columns `a_row` floats apart.  b: rows `b_row` floats
+ * apart, of whole vectors: what they hold beyond `columns` goes nowhere. */
 typedef void tile_function(int64_t depth, const float *a, int64_t a_row, const float *b,
                            int64_t b_row, float *c, int64_t c_row, int64_t columns,
                            const struct finish *finish);
 
 extern tile_function *const SHARED(tiles)[2][TILE_ROWS][TILE_VECTORS];
 
-INLINE void multiply_tile(int packed, int64_t rows, int64_t depth, const float *a, int64_t a_row,
+INLINE void multiply_tile(int turned, int64_t rows, int64_t depth, const float *a, int64_t a_row,
                           const float *b, int64_t b_row, float *c, int64_t c_row, int64_t columns,
                           const struct finish *finish) {
-    SHARED(tiles)[packed][rows - 1][(columns - 1) / LANES](depth, a, a_row, b, b_row, c, c_row,
+    SHARED(tiles)[turned][rows - 1][(columns - 1) / LANES](depth, a, a_row, b, b_row, c, c_row,
                                                           columns, finish);
 }
 
