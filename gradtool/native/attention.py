@@ -13,7 +13,7 @@ import numpy as np
 
 from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
-from gradtool.native.gemm import product_floats
+from gradtool.native.gemm import SPARE, WIDEST
 from gradtool.operators.attention import Shape, shape_of
 
 SIZES = "batch groups heads queries keys size value_size"
@@ -34,23 +34,33 @@ ATTENTION_GRAD = Signature(
 )
 ROWS, CAUSAL_ROWS, KEYS = 256, 64, 256  # of native/kernels/attention.c
 SCORES, FEWEST, MOST = 131072, 32, 256  # of native/kernels/attention_grad.c
+WHOLE = 16  # floats: whole vectors for every instruction set
+
+
+def panel_floats(depth: int, columns: int) -> int:
+    """Floats of packed panels of a matrix."""
+    return depth * (columns + WIDEST) + SPARE
+
+
+def places_floats(depth: int, columns: int) -> int:
+    """The same of one that is read where it lies, if its rows are whole vectors everywhere."""
+    return panel_floats(depth, columns) if columns % WHOLE else 0
 
 
 def work(n: Shape) -> int:
     """Bytes of workspace of the forward pass."""
     rows, keys = min(CAUSAL_ROWS if n.causal else ROWS, max(n.queries, 1)), min(KEYS, n.keys)
-    product = max(
-        product_floats(rows, keys, n.size, 1), product_floats(rows, n.value_size, keys, 1)
-    )
-    return 4 * SLOTS * (rows * (keys + 2) + product)
+    panels = panel_floats(n.size, keys) + places_floats(keys, n.value_size)
+    return 4 * SLOTS * (rows * (keys + 2) + panels)
 
 
 def grad_work(n: Shape) -> int:
     """Bytes of workspace of the gradients."""
     rows = min(MOST, max(FEWEST, SCORES // max(n.keys, 1)), max(n.queries, 1))
     t, d, e = n.keys, n.size, n.value_size
-    sizes = ((rows, t, d), (rows, t, e), (t, d, rows), (t, e, rows), (rows, d, t))
-    return 4 * SLOTS * (2 * rows * t + max(product_floats(*size, 1) for size in sizes))
+    lines = panel_floats(d, t) + panel_floats(e, t)
+    places = places_floats(t, d) + places_floats(rows, d) + places_floats(rows, e)
+    return 4 * SLOTS * (2 * rows * t + lines + places)
 
 
 def _steps(name: str, shape: Sequence[int], heads: int) -> dict[str, int]:

@@ -29,6 +29,12 @@ static int64_t rows_at_once(const struct attention *call) {
     return least(call->causal ? CAUSAL_ROWS : ROWS, most(call->queries, 1));
 }
 
+static int64_t slot_room(const struct attention *call) {
+    const int64_t keys = least(KEYS, call->keys);
+    return rows_at_once(call) * (keys + 2) + panel_room(call->size, keys) +
+           places_room(keys, call->value_size);
+}
+
 /* Scores become exp(score - top), and y what it is by the new top. */
 static void soften(float *scores, int64_t columns, int first, float *top, float *total, float *y,
                    int64_t size) {
@@ -67,7 +73,7 @@ static void some_rows(void *argument, int64_t chunk, int64_t slot) {
     const struct layout y = {call->y_batch, call->y_head, call->y_row};
     const struct layout lse = {call->lse_batch, call->lse_head, call->lse_row};
     const struct scores s = {call->masks,   call->mask_count,   call->causal,     call->size,
-                             call->q_row, call->k_row, (float)call->scale, (float)call->fill};
+                             call->q_row, (float)call->scale, (float)call->fill};
     const int64_t size = rows_at_once(call), blocks = parts(call->queries, size);
     const int64_t keys_at_once = least(KEYS, call->keys), all = call->groups * call->heads;
     struct block at = {.batch = chunk / blocks / all, .head = chunk / blocks % all};
@@ -75,29 +81,26 @@ static void some_rows(void *argument, int64_t chunk, int64_t slot) {
     at.rows = least(size, call->queries - at.row);
     const int64_t group = at.head / call->heads;
     const int64_t end = reach(&s, at.row + at.rows, call->keys);
-    const int64_t product = most(
-        SHARED(multiply_work)(size, keys_at_once, call->size, 1),
-        SHARED(multiply_work)(size, call->value_size, keys_at_once, 1));
-    float *scores = call->work + slot * (size * (keys_at_once + 2) + product);
-    float *top = scores + size * keys_at_once, *total = top + size, *work = total + size;
+    float *scores = call->work + slot * slot_room(call);
+    float *top = scores + size * keys_at_once, *total = top + size;
+    float *key_panels = total + size, *value_panels = key_panels + panel_room(call->size, keys_at_once);
     float *to = call->y ? call->y + head_at(&y, at.batch, at.head) + at.row * y.row_step : NULL;
     const float *queries = call->q + head_at(&q, at.batch, at.head) + at.row * q.row_step;
     for (int64_t i = 0; i < at.rows; i++) top[i] = LOWEST, total[i] = 0;
     for (; at.column < end; at.column += KEYS) {
         at.columns = least(KEYS, end - at.column);
         const int first = at.column == 0;
+        const float *keys = call->k + head_at(&k, at.batch, group) + at.column * k.row_step;
         score(&s, &at, queries,
-              call->k + head_at(&k, at.batch, group) + at.column * k.row_step, scores, work);
+              panels_of_lines(keys, k.row_step, call->size, at.columns, key_panels), scores);
         for (int64_t i = 0; i < at.rows; i++)
             soften(scores + i * at.columns, at.columns, first, top + i, total + i,
                    to ? to + i * y.row_step : NULL, call->value_size);
         if (to == NULL) continue;
-        const struct product sum = {
-            .a = scores, .b = call->v + head_at(&v, at.batch, group) + at.column * v.row_step,
-            .c = to, .m = at.rows, .n = call->value_size, .k = at.columns, .a_row = at.columns,
-            .b_row = v.row_step, .c_row = y.row_step, .alpha = 1, .beta = !first,
-        };
-        SHARED(multiply)(&sum, work, 1);
+        const float *values = call->v + head_at(&v, at.batch, group) + at.column * v.row_step;
+        by_panels(at.rows, call->value_size, at.columns, scores, at.columns, 0,
+                  panels_of_places(values, v.row_step, at.columns, call->value_size, value_panels),
+                  to, y.row_step, 1, !first);
     }
     for (int64_t i = 0; i < at.rows; i++)
         finish(call, top[i], total[i], to ? to + i * y.row_step : NULL,

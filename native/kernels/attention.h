@@ -2,7 +2,7 @@
 #ifndef GRADTOOL_ATTENTION_H
 #define GRADTOOL_ATTENTION_H
 
-#include "gemm.h"
+#include "panels.h"
 
 #define LOWEST (-3.40282347e38f)
 
@@ -19,7 +19,7 @@ struct layout {
 
 struct scores {
     const struct mask *masks;
-    int64_t mask_count, causal, size, q_row, k_row;
+    int64_t mask_count, causal, size, q_row;
     float scale, fill;
 };
 
@@ -49,14 +49,10 @@ INLINE void put_mask(const struct mask *mask, const struct block *at, float fill
     }
 }
 
-/* q: the first of the rows; k: the first of the columns.  to: [rows, columns]. */
-INLINE void score(const struct scores *s, const struct block *at, const float *q, const float *k,
-                  float *to, float *work) {
-    const struct product product = {
-        .a = q, .b = k, .c = to, .m = at->rows, .n = at->columns, .k = s->size, .a_row = s->q_row,
-        .b_row = s->k_row, .c_row = at->columns, .b_turned = 1, .alpha = s->scale,
-    };
-    SHARED(multiply)(&product, work, 1);
+/* q: the first of the rows; k: panels of the columns.  to: [rows, columns]. */
+INLINE void score(const struct scores *s, const struct block *at, const float *q, struct panels k,
+                  float *to) {
+    by_panels(at->rows, at->columns, s->size, q, s->q_row, 0, k, to, at->columns, s->scale, 0);
     for (int64_t i = 0; i < s->mask_count; i++) put_mask(s->masks + i, at, s->fill, to);
     if (!s->causal || at->column + at->columns <= at->row + 1) return;
     for (int64_t i = 0; i < at->rows; i++)

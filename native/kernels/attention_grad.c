@@ -32,23 +32,19 @@ static int64_t rows_at_once(const struct attention_grad *call) {
     return least(rows, most(call->queries, 1));
 }
 
-static int64_t product_room(const struct attention_grad *call) {
+/* Floats of each part of a slot, in the order in which they lie there. */
+struct rooms {
+    int64_t scores, keys, values, key_places, query_places, dy_places;
+};
+
+static struct rooms rooms_of(const struct attention_grad *call) {
     const int64_t r = rows_at_once(call), t = call->keys, d = call->size, e = call->value_size;
-    const int64_t forward = most(SHARED(multiply_work)(r, t, d, 1),
-                                 SHARED(multiply_work)(r, t, e, 1));
-    const int64_t back = most(SHARED(multiply_work)(t, d, r, 1), SHARED(multiply_work)(t, e, r, 1));
-    return most(most(forward, back), SHARED(multiply_work)(r, d, t, 1));
+    return (struct rooms){r * t, panel_room(d, t), panel_room(e, t), places_room(t, d),
+                          places_room(r, d), places_room(r, e)};
 }
 
-/* c = alpha op(a) op(b), or added to it. */
-static void multiply(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int a_turned,
-                     const float *b, int64_t b_row, int b_turned, float *c, int64_t c_row,
-                     float alpha, float beta, float *work) {
-    const struct product product = {
-        .a = a, .b = b, .c = c, .m = m, .n = n, .k = k, .a_row = a_row, .b_row = b_row,
-        .c_row = c_row, .a_turned = a_turned, .b_turned = b_turned, .alpha = alpha, .beta = beta,
-    };
-    SHARED(multiply)(&product, work, 1);
+static int64_t slot_room(const struct rooms *r) {
+    return 2 * r->scores + r->keys + r->values + r->key_places + r->query_places + r->dy_places;
 }
 
 /* p = exp(s - lse), where s is. */
@@ -79,14 +75,20 @@ static void one_head(void *argument, int64_t chunk, int64_t slot) {
     const struct layout y = {call->y_batch, call->y_head, call->y_row};
     const struct layout lse = {call->lse_batch, call->lse_head, call->lse_row};
     const struct scores s = {call->masks, call->mask_count, call->causal, call->size,
-                             q.row_step,  k.row_step, (float)call->scale, (float)call->fill};
+                             q.row_step,  (float)call->scale, (float)call->fill};
     const int64_t rows = rows_at_once(call), d = call->size, e = call->value_size;
     const int64_t batch = chunk / call->groups, group = chunk % call->groups;
     const int64_t keys_at = head_at(&k, batch, group), values_at = head_at(&v, batch, group);
     const float *keys = call->k + keys_at, *values = call->v + values_at;
     float *dk = call->dk ? call->dk + keys_at : NULL, *dv = call->dv ? call->dv + values_at : NULL;
-    float *p = call->work + slot * (2 * rows * call->keys + product_room(call));
-    float *ds = p + rows * call->keys, *work = ds + rows * call->keys;
+    const struct rooms room = rooms_of(call);
+    float *p = call->work + slot * slot_room(&room), *ds = p + room.scores, *work = ds + room.scores;
+    const struct panels key_lines = panels_of_lines(keys, k.row_step, d, call->keys, work);
+    const struct panels value_lines =
+        panels_of_lines(values, v.row_step, e, call->keys, work += room.keys);
+    const struct panels key_places =
+        panels_of_places(keys, k.row_step, call->keys, d, work += room.values);
+    float *query_room = work + room.key_places, *dy_room = query_room + room.query_places;
     if (dk) clear(dk, call->keys, k.row_step, d);
     if (dv) clear(dv, call->keys, v.row_step, e);
     struct block at = {.batch = batch, .head = group * call->heads};
@@ -99,22 +101,25 @@ static void one_head(void *argument, int64_t chunk, int64_t slot) {
             const float *dy = call->dy + head_at(&y, batch, at.head) + at.row * y.row_step;
             const int64_t stat = head_at(&lse, batch, at.head) + at.row * lse.row_step;
             const int64_t m = at.rows, n = at.columns;
-            score(&s, &at, queries, keys, p, work);
+            score(&s, &at, queries, key_lines, p);
             for (int64_t i = 0; i < m; i++) weigh(p + i * n, n, call->lse[stat + i * lse.row_step]);
-            if (dv) multiply(n, e, m, p, n, 1, dy, y.row_step, 0, dv, v.row_step, 1, 1, work);
+            if (dv)
+                by_panels(n, e, m, p, n, 1, panels_of_places(dy, y.row_step, m, e, dy_room), dv,
+                          v.row_step, 1, 1);
             if (!dk && !call->dq) continue;
-            multiply(m, n, e, dy, y.row_step, 0, values, v.row_step, 1, ds, n, 1, 0, work);
+            by_panels(m, n, e, dy, y.row_step, 0, value_lines, ds, n, 1, 0);
             for (int64_t i = 0; i < m; i++)
                 slope(p + i * n, ds + i * n, n,
                       call->dlse ? call->dlse[stat + i * lse.row_step] : 0);
             for (int64_t i = 0; i < s.mask_count; i++)
                 if (s.masks[i].flags) put_mask(s.masks + i, &at, 0, ds);
             if (dk)
-                multiply(n, d, m, ds, n, 1, queries, q.row_step, 0, dk, k.row_step, s.scale, 1,
-                         work);
+                by_panels(n, d, m, ds, n, 1,
+                          panels_of_places(queries, q.row_step, m, d, query_room), dk, k.row_step,
+                          s.scale, 1);
             if (call->dq)
-                multiply(m, d, n, ds, n, 0, keys, k.row_step, 0, call->dq + queries_at, q.row_step,
-                         s.scale, 0, work);
+                by_panels(m, d, n, ds, n, 0, key_places, call->dq + queries_at, q.row_step,
+                          s.scale, 0);
         }
 }
 

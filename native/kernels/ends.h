@@ -5,22 +5,16 @@
 #include "gradtool.h"
 
 /* `count` floats below LANES, the other lanes `fill`. */
-INLINE vec load_some(const float *at, int64_t count, float fill) {
+INLINE vec load_filled(const float *at, int64_t count, float fill) {
     float lanes[LANES];
     store(lanes, splat(fill));
     for (int64_t i = 0; i < count; i++) lanes[i] = at[i];
     return load(lanes);
 }
 
-INLINE void store_some(float *at, vec value, int64_t count) {
-    float lanes[LANES];
-    store(lanes, value);
-    for (int64_t i = 0; i < count; i++) at[i] = lanes[i];
-}
-
 /* As many as are left of `count` from `i` on, at most LANES. */
 INLINE vec load_left(const float *at, int64_t i, int64_t count, float fill) {
-    return i + LANES <= count ? load(at + i) : load_some(at + i, count - i, fill);
+    return i + LANES <= count ? load(at + i) : load_filled(at + i, count - i, fill);
 }
 
 INLINE void store_left(float *at, vec value, int64_t i, int64_t count) {
@@ -37,7 +31,7 @@ INLINE void map(const float *a, const float *b, float *out, int64_t count, vec (
     _Pragma("clang loop unroll_count(2)") /* hides the latency of a chain */
     for (; i < whole; i += LANES) store(out + i, f(load(a + i), load(b + i)));
     if (i < count)
-        store_some(out + i, f(load_some(a + i, count - i, 1), load_some(b + i, count - i, 1)),
+        store_some(out + i, f(load_filled(a + i, count - i, 1), load_filled(b + i, count - i, 1)),
                    count - i);
 }
 
