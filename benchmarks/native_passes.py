@@ -23,6 +23,7 @@ from gradtool.native import (
     elementwise,
     library,
     norms,
+    recurrent,
     softmax,
 )
 from gradtool.operators.attention import shape_of
@@ -246,6 +247,54 @@ def attentions(isa: str | None) -> Iterator[Case]:
             yield Case(f"attention fwd + bwd {name}", runs, 14.0 * b * h * s * s * d, keep)
 
 
+def recurrences(isa: str | None) -> Iterator[Case]:
+    for t, b, i, h in ((64, 32, 256, 256), (32, 8, 64, 128)):
+        for name, gates in (("lstm", 4), ("gru", 3)):
+            x, dy = normal(t, b, i), normal(t, b, h)
+            w, r, bias = normal(1, gates * h, i), normal(1, gates * h, h), normal(1, 2 * gates * h)
+            w, r, bias = (each * np.float32(h**-0.5) for each in (w, r, bias))
+            y, y_h, y_c = (np.empty(s, np.float32) for s in ((t, 1, b, h), (1, b, h), (1, b, h)))
+            dx, dw, dr, db = (np.empty_like(each) for each in (x, w, r, bias))
+            g, nothing = dy.reshape(y.shape), [None] * 2
+            if gates == 4:
+                n = recurrent.lstm_shape(x, r)
+                room, back = work(recurrent.lstm_work(n)), work(recurrent.lstm_grad_work(n))
+                forward = recurrent.lstm(
+                    x, w, r, bias, *nothing, *nothing, y, y_h, y_c, room, instructions=isa
+                )
+                backward = recurrent.lstm_grad(
+                    x, w, r, bias, *nothing, *nothing, y, g, *nothing, dx, dw, dr, db, *nothing,
+                    None, back, instructions=isa,
+                )  # fmt: skip
+            else:
+                n = recurrent.gru_shape(x, r)
+                room, back = work(recurrent.gru_work(n)), work(recurrent.gru_grad_work(n))
+                options = {"linear_before_reset": 1, "instructions": isa}
+                forward = recurrent.gru(x, w, r, bias, *nothing, y, y_h, room, **options)
+                backward = recurrent.gru_grad(
+                    x, w, r, bias, *nothing, y, g, None, dx, dw, dr, db, None, back, **options
+                )
+            module = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[name](i, h)
+            u, v = tensor(x).requires_grad_(), tensor(dy)
+
+            def other(module=module, u=u):
+                with torch.no_grad():
+                    module(u)
+
+            def both(module=module, u=u, v=v):
+                found, _ = module(u)
+                torch.autograd.grad(found, [u, *module.parameters()], v)
+
+            keep = (x, dy, w, r, bias, y, y_h, y_c, dx, dw, dr, db, g, room, back)
+            size = f"T{t} B{b} I{i} H{h}"
+            yield Case(f"{name} {size}", {"native": forward, "torch": other}, arrays=keep)
+            runs = {
+                "native": lambda forward=forward, backward=backward: (forward(), backward()),
+                "torch": both,
+            }
+            yield Case(f"{name} fwd + bwd {size}", runs, arrays=keep)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("name", nargs="?", default="")
@@ -255,7 +304,7 @@ def main() -> None:
     print(*library.status(), sep=", ")
     library.set_threads(1)
     families: tuple[Callable[[str | None], Iterator[Case]], ...]
-    families = (activations, softmaxes, batch_norms, layer_norms, attentions)
+    families = (activations, softmaxes, batch_norms, layer_norms, attentions, recurrences)
     for case in (case for family in families for case in family(given.instructions)):
         if given.name not in case.name:
             continue

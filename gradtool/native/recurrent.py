@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.native import SLOTS
-from gradtool.native.attention import panel_floats, places_floats
+from gradtool.native.attention import panel_floats
 from gradtool.native.call import Array, Call, Signature
 from gradtool.native.gemm import product_floats
 from gradtool.operators.recurrence import Recurrence, recurrence
@@ -91,14 +91,14 @@ def lstm_grad_work(n: Recurrence) -> int:
     """Bytes of workspace of `lstm_grad`: gates, cell states and hidden states of all times."""
     state, rows = n.batch * n.hidden, n.times * n.batch
     held = rows * (n.rows + n.hidden + n.inputs * n.layout) + (n.times + 3) * state
-    return 4 * (n.rows + held + places_floats(n.rows, n.hidden) + _products(n))
+    return 4 * (n.rows + held + panel_floats(n.rows, n.hidden) + _products(n))
 
 
 def gru_grad_work(n: Recurrence) -> int:
     """Bytes of workspace of `gru_grad`: gates, q and hidden states of all times."""
     state, rows, size = n.batch * n.hidden, n.times * n.batch, n.hidden
     held = rows * (n.rows + 2 * size + n.inputs * n.layout) + 2 * state
-    places = places_floats(2 * size, size) + places_floats(size, size)
+    places = panel_floats(2 * size, size) + panel_floats(size, size)
     return 4 * (n.rows + held + places + _products(n))
 
 

@@ -167,8 +167,8 @@ KERNEL(gru_grad)(const struct gru_grad *call) {
     float *bias = call->work, *dh = bias + gates, *slab = dh + 2 * state, *q = slab + all * gates;
     float *before = q + all * size, *rows = before + all * size;
     float *places = rows + (n.layout ? all * n.inputs : 0);
-    float *new_places = places + places_room(2 * size, size);
-    float *work = new_places + places_room(size, size);
+    float *new_places = places + panel_room(2 * size, size);
+    float *work = new_places + panel_room(size, size);
     for (int64_t d = 0; d < n.directions; d++) {
         const float *w = call->w + d * gates * n.inputs, *r = call->r + d * gates * size;
         struct walk walk = {.call = call, .n = &n, .slab = slab, .q = q, .dh = dh, .d = d,
@@ -181,8 +181,8 @@ KERNEL(gru_grad)(const struct gru_grad *call) {
         read_state(&n, call->dy_h, d, dh);
         for (int64_t b = 0; b < n.batch; b++)
             if (over(&n, 0, b)) copy(dh + b * size, NULL, size);
-        walk.gates_r = panels_of_places(r, size, 2 * size, size, places);
-        walk.new_r = panels_of_places(r + 2 * size * size, size, size, size, new_places);
+        walk.gates_r = packed_places(r, size, 2 * size, size, places);
+        walk.new_r = packed_places(r + 2 * size * size, size, size, size, new_places);
         walk_back(&walk);
         write_state(&n, dh, d, call->dh0, 0);
         if (call->dw)

@@ -132,7 +132,7 @@ KERNEL(lstm_grad)(const struct lstm_grad *call) {
     float *bias = call->work, *dh = bias + gates, *dc = dh + state, *slab = dc + state;
     float *cells = slab + all * gates, *before = cells + (n.times + 1) * state;
     float *rows = before + all * size, *places = rows + (n.layout ? all * n.inputs : 0);
-    float *work = places + places_room(gates, size);
+    float *work = places + panel_room(gates, size);
     for (int64_t d = 0; d < n.directions; d++) {
         const float *w = call->w + d * gates * n.inputs, *r = call->r + d * gates * size;
         struct walk walk = {.call = call, .n = &n, .slab = slab, .cells = cells, .dh = dh, .dc = dc,
@@ -149,7 +149,7 @@ KERNEL(lstm_grad)(const struct lstm_grad *call) {
         read_state(&n, call->dy_c, d, dc);
         for (int64_t b = 0; b < n.batch; b++)
             if (over(&n, 0, b)) copy(dh + b * size, NULL, size), copy(dc + b * size, NULL, size);
-        walk.r = panels_of_places(r, size, gates, size, places);
+        walk.r = packed_places(r, size, gates, size, places);
         for (walk.k = n.times - 1; walk.k >= -1; walk.k--)
             gt_parallel(parts(size, TILE_COLUMNS), strip, &walk, n.slots);
         write_state(&n, dh, d, call->dh0, 0);

@@ -25,12 +25,18 @@ INLINE int64_t places_room(int64_t depth, int64_t columns) {
     return columns % WHOLE ? panel_room(depth, columns) : 0;
 }
 
-/* b stored [depth, columns]: read where it lies, if its rows are whole vectors. */
+/* b stored [depth, columns]. */
+INLINE struct panels packed_places(const float *b, int64_t row, int64_t depth, int64_t columns,
+                                   float *work) {
+    pack_places(b, row, columns, 0, depth, depth, work, TILE_COLUMNS, 1);
+    return (struct panels){work, depth * TILE_COLUMNS, TILE_COLUMNS};
+}
+
+/* The same, read where it lies if its rows are whole vectors. */
 INLINE struct panels panels_of_places(const float *b, int64_t row, int64_t depth, int64_t columns,
                                       float *work) {
     if (columns % WHOLE == 0) return (struct panels){b, TILE_COLUMNS, row};
-    pack_places(b, row, columns, 0, depth, depth, work, TILE_COLUMNS, 1);
-    return (struct panels){work, depth * TILE_COLUMNS, TILE_COLUMNS};
+    return packed_places(b, row, depth, columns, work);
 }
 
 /* b stored [columns, depth]. */

@@ -111,14 +111,21 @@ INLINE void both_biases(const struct recurrence *n, const float *b, int64_t d, i
 /* to[j] = sum over rows of a[row, j], or of a[row, j] b[row, j]. */
 INLINE void sum_rows(const float *a, int64_t a_row, const float *b, int64_t b_row, int64_t rows,
                      int64_t columns, float *to) {
-    for (int64_t j = 0; j < columns; j += LANES) {
-        vec sums[4] = {splat(0), splat(0), splat(0), splat(0)};
-        for (int64_t i = 0; i < rows; i++) {
-            const vec one = load_left(a + i * a_row, j, columns, 0);
-            sums[i % 4] += b ? one * load_left(b + i * b_row, j, columns, 0) : one;
-        }
-        store_left(to, (sums[0] + sums[1]) + (sums[2] + sums[3]), j, columns);
+    int64_t j = 0;
+#define SUM(vectors)                                                                              \
+    for (; j + (vectors - 1) * LANES < columns; j += vectors * LANES) {                           \
+        vec sums[vectors];                                                                        \
+        for (int v = 0; v < vectors; v++) sums[v] = splat(0);                                     \
+        for (int64_t i = 0; i < rows; i++)                                                        \
+            for (int v = 0; v < vectors; v++) {                                                   \
+                const vec one = load_left(a + i * a_row, j + v * LANES, columns, 0);              \
+                sums[v] += b ? one * load_left(b + i * b_row, j + v * LANES, columns, 0) : one;   \
+            }                                                                                     \
+        for (int v = 0; v < vectors; v++) store_left(to, sums[v], j + v * LANES, columns);        \
     }
+    SUM(8)
+    SUM(1)
+#undef SUM
 }
 
 /* dX of direction d from the gradients of gates, added after the first direction. */
