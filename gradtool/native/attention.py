@@ -130,7 +130,7 @@ def attention_grad(
     masks: Sequence[Array], dq: Array | None, dk: Array | None, dv: Array | None, work: Array, *,
     fill: float = -np.inf, safe: int = 0, instructions: str | None = None, **attributes: Any,
 ) -> Call:  # fmt: skip
-    """Gradients by q, k and v; of forward only `lse` is read, which has the rows of `safe` in it."""
+    """Gradients by q, k and v; of forward only `lse` is read, which tells what `safe` did."""
     del safe
     n = shape_of(q, k, v, **attributes)
     values = _values(n, q, k, v, _like(q, n, n.value_size), _like(q, n, 1), masks, fill)

@@ -12,9 +12,7 @@ from gradtool.native.call import Array, Call, Signature
 
 SIZES = "count classes after wide ignores ignored reduction slots"
 CROSS_ENTROPY = Signature("cross_entropy", "x labels weights loss log_prob work", SIZES)
-CROSS_ENTROPY_GRAD = Signature(
-    "cross_entropy_grad", "x labels weights dy dlog_prob dx work", SIZES
-)
+CROSS_ENTROPY_GRAD = Signature("cross_entropy_grad", "x labels weights dy dlog_prob dx work", SIZES)
 SCORES = 16384  # of a chunk
 REDUCTIONS = ("none", "sum", "mean")
 
@@ -26,9 +24,7 @@ def work(shape: tuple[int, ...]) -> int:
     return 16 * (-(-n // lines) if after == 1 else n * -(-after // lines))
 
 
-def _values(
-    x: Array, labels: Array, reduction: str, ignore_index: int | None
-) -> dict[str, Any]:
+def _values(x: Array, labels: Array, reduction: str, ignore_index: int | None) -> dict[str, Any]:
     if labels.dtype not in (np.int32, np.int64):
         raise TypeError(f"labels of {labels.dtype}: int32 and int64 are known")
     return {

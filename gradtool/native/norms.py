@@ -18,7 +18,9 @@ LAYER_NORM_GRAD = Signature(
     "epsilon",
 )
 GROUP_SIZES = "images channels pixels groups scales"
-GROUP_NORM = Signature("group_norm", "x scale bias residual y", f"{GROUP_SIZES} relu slots", "epsilon")
+GROUP_NORM = Signature(
+    "group_norm", "x scale bias residual y", f"{GROUP_SIZES} relu slots", "epsilon"
+)
 GROUP_NORM_GRAD = Signature(
     "group_norm_grad",
     "x scale dy y dx dscale dbias dresidual work",

@@ -9,7 +9,7 @@ SEEDS = range(40)
 
 
 def drawn(seed):
-    """`(rng, shape, last, axes, per)`: the axes that are summed, the shape of a channel's number."""
+    """`(rng, shape, last, axes, per)`: what is summed, and the shape of numbers per channel."""
     rng = np.random.default_rng(seed)
     last = bool(rng.integers(2))
     images, channels = int(rng.choice((1, 2, 5, 33))), int(rng.choice((1, 3, 8, 16, 17, 40, 130)))
@@ -85,7 +85,7 @@ def test_its_gradient_is_that_of_float64(instructions, seed, known):
     d = dy.astype(float) if y is None else np.where(y <= 0, 0, dy).astype(float)
     n = (wide - m.reshape(per)) * rstd.reshape(per)
     ds, db = (d * n).sum(axes), d.sum(axes)
-    dx = (d - (db / count).reshape(per) - n * (ds / count).reshape(per))
+    dx = d - (db / count).reshape(per) - n * (ds / count).reshape(per)
     dx = dx * (scale * rstd).reshape(per)
     assert made[3].tobytes() == d.astype(np.float32).tobytes()
     for found, exact in zip(made, (dx, ds, db), strict=False):

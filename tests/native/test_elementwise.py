@@ -113,7 +113,11 @@ def test_infinities_and_nan_come_out_as_in_numpy(instructions, name):
     else:
         elementwise.binary(name, a, b, y, instructions=instructions)()
         exact = BINARY[name](a.astype(float), b.astype(float))
-    plain = np.isfinite(a) & np.isfinite(b) if name.endswith(("gelu_grad", "u_tanh_grad", "lu", "silu_grad", "tanh")) else np.full(a.shape, True)  # noqa: E501
+    plain = (
+        np.isfinite(a) & np.isfinite(b)
+        if name.endswith(("gelu_grad", "u_tanh_grad", "lu", "silu_grad", "tanh"))
+        else np.full(a.shape, True)
+    )
 
     np.testing.assert_allclose(y[plain], exact[plain].astype(np.float32), rtol=1e-5, atol=1e-6)
 
@@ -130,7 +134,9 @@ def broadcast_shapes(rng, whole):
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs_are_those_of_float64(instructions, seed):
     rng = np.random.default_rng(seed)
-    whole = tuple(int(rng.choice([0, 1, 2, 3, 7, 16, 33, 64, 129])) for _ in range(rng.integers(1, 4)))
+    whole = tuple(
+        int(rng.choice([0, 1, 2, 3, 7, 16, 33, 64, 129])) for _ in range(rng.integers(1, 4))
+    )
     inputs = [normal(rng, *broadcast_shapes(rng, whole)) for _ in range(rng.integers(1, 5))]
     outputs = int(rng.integers(1, 3))
     count, first = int(rng.integers(outputs, 8)), len(inputs) + outputs
@@ -141,7 +147,11 @@ def test_random_programs_are_those_of_float64(instructions, seed):
         left = count - step
         to = len(inputs) + outputs - left if left <= outputs else first + step
         binary = bool(rng.integers(2))
-        names = ["add", "sub", "mul", "min", "max"] if binary else ["neg", "abs", "tanh", "sigmoid", "erf", "relu"]  # noqa: E501
+        names = (
+            ["add", "sub", "mul", "min", "max"]
+            if binary
+            else ["neg", "abs", "tanh", "sigmoid", "erf", "relu"]
+        )
         name = str(rng.choice(names))
         chosen = [int(rng.integers(len(values))) for _ in range(1 + binary)]
         code.append((name, to, *(numbers[i] for i in chosen)))
@@ -168,6 +178,6 @@ def test_a_program_may_write_over_an_input_it_has_read(instructions):
     assert x.tobytes() == expected.tobytes()
 
 
-def test_a_broadcast_of_two_strides_is_refused(instructions):
+def test_a_broadcast_of_two_strides_is_refused(instructions):  # noqa: ARG001 - of the module
     with pytest.raises(ValueError, match="no single stride"):
         elementwise.pattern((2, 1, 3), (2, 5, 3))

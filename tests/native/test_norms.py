@@ -108,7 +108,14 @@ def test_group_normalisation_is_that_of_float64(instructions, seed):
     residual = normal(rng, *shape) if rng.integers(2) else None
     (y,) = run(
         lambda y, _: norms.group_norm(
-            x, scale, bias, y, groups=groups, residual=residual, relu=relu, epsilon=0.1,
+            x,
+            scale,
+            bias,
+            y,
+            groups=groups,
+            residual=residual,
+            relu=relu,
+            epsilon=0.1,
             instructions=instructions,
         ),
         shape,
@@ -139,9 +146,13 @@ def test_the_gradient_of_groups_is_that_of_float64(instructions, seed):
     n, _, rstd = normalised(x.astype(float).reshape(view), 2, 0.1)
     dn = d * np.repeat(scale, shape[1] // scales).reshape(per)
     axes, many = (0, *range(2, len(shape))), np.sqrt(x.size / scales)
-    ds, db = (v.reshape(shape).sum(axes).reshape(scales, -1).sum(1) for v in (d * n.reshape(shape), d))
+    ds, db = (
+        v.reshape(shape).sum(axes).reshape(scales, -1).sum(1) for v in (d * n.reshape(shape), d)
+    )
     assert made[3].tobytes() == d.astype(np.float32).tobytes()
-    assert relative_error(made[0], gradient(n, dn.reshape(view), rstd, 2).reshape(shape), 4.0) < 3e-6
+    assert (
+        relative_error(made[0], gradient(n, dn.reshape(view), rstd, 2).reshape(shape), 4.0) < 3e-6
+    )
     assert relative_error(made[1], ds, least=many) < 3e-6
     assert relative_error(made[2], db, least=many) < 3e-6
 

@@ -93,9 +93,7 @@ def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed):
     rng, inputs, attributes = drawn_lstm(seed)
     y_shape, state = shapes(inputs, attributes["layout"])
     (y,) = exact("", "LSTM", inputs, (y_shape,), attributes)
-    given = [
-        normal(rng, *shape) if rng.integers(4) else None for shape in (y_shape, state, state)
-    ]
+    given = [normal(rng, *shape) if rng.integers(4) else None for shape in (y_shape, state, state)]
     x, w, r, b, _, _, _, p = inputs
     wanted = [x.shape, w.shape, r.shape, b, state, state, p]
     wanted = [a.shape if isinstance(a, np.ndarray) else a for a in wanted]
@@ -109,9 +107,7 @@ def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed):
             *operands, *outputs, next(rest), instructions=instructions, **attributes
         )
 
-    made = run(
-        bound, *there(wanted), work=recurrent.lstm_grad_work(n), inputs=there(operands)
-    )
+    made = run(bound, *there(wanted), work=recurrent.lstm_grad_work(n), inputs=there(operands))
     expected = exact("ai.gradtool", "LSTMGrad", operands, wanted, attributes)
     compare(made, there(expected), 1e-5)
 
@@ -160,7 +156,10 @@ def test_gradients_of_gru_are_those_of_numpy_in_float64(instructions, seed, line
 def test_sequences_of_nothing_touch_nothing(instructions, shape):
     times, batch, inputs, hidden = shape
     x = np.zeros((times, batch, inputs), np.float32)
-    w, r = np.zeros((1, 4 * hidden, inputs), np.float32), np.zeros((1, 4 * hidden, hidden), np.float32)
+    w, r = (
+        np.zeros((1, 4 * hidden, inputs), np.float32),
+        np.zeros((1, 4 * hidden, hidden), np.float32),
+    )
     y, state = (times, 1, batch, hidden), (1, batch, hidden)
     n = recurrent.lstm_shape(x, r)
     run(
@@ -181,7 +180,7 @@ def test_sequences_of_nothing_touch_nothing(instructions, shape):
     assert not any(each.any() for each in made)
 
 
-def test_other_activations_are_refused(instructions):
+def test_other_activations_are_refused(instructions):  # noqa: ARG001 - of the module
     x, r = np.zeros((1, 1, 1)), np.zeros((1, 4, 1))
     with pytest.raises(ValueError, match="no activations but"):
         recurrent.lstm_shape(x, r, activations=["Relu", "Tanh", "Tanh"])

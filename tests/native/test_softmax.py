@@ -38,7 +38,9 @@ def test_its_gradient_is_that_of_float64(instructions, seed, log):
     y = np.log(p) if log else p
     dy = normal(rng, *shape)
     (dx,) = run(
-        lambda dx, _: softmax.softmax_grad(y, dy, dx, axis=axis, log=log, instructions=instructions),
+        lambda dx, _: softmax.softmax_grad(
+            y, dy, dx, axis=axis, log=log, instructions=instructions
+        ),
         shape,
         inputs=(y, dy),
     )
