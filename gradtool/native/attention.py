@@ -32,8 +32,8 @@ ATTENTION_GRAD = Signature(
     f"{SIZES} {STEPS} mask_count causal slots",
     "scale fill",
 )
-ROWS, CAUSAL_ROWS, KEYS = 256, 64, 256  # of native/kernels/attention.c
-SCORES, FEWEST, MOST = 131072, 32, 256  # of native/kernels/attention_grad.c
+ROWS, STRIP, KEYS = 256, 56, 256  # of native/kernels/attention.c
+SCORES, MOST = 32768, 224  # of native/kernels/attention_grad.c
 WHOLE = 16  # floats: whole vectors for every instruction set
 
 
@@ -49,14 +49,15 @@ def places_floats(depth: int, columns: int) -> int:
 
 def work(n: Shape) -> int:
     """Bytes of workspace of the forward pass."""
-    rows, keys = min(CAUSAL_ROWS if n.causal else ROWS, max(n.queries, 1)), min(KEYS, n.keys)
+    rows, keys = min(ROWS, max(n.queries, 1)), min(KEYS, n.keys)
     panels = panel_floats(n.size, keys) + places_floats(keys, n.value_size)
-    return 4 * SLOTS * (rows * (keys + 2) + panels)
+    return 4 * SLOTS * (STRIP * keys + 2 * rows + panels)
 
 
 def grad_work(n: Shape) -> int:
     """Bytes of workspace of the gradients."""
-    rows = min(MOST, max(FEWEST, SCORES // max(n.keys, 1)), max(n.queries, 1))
+    rows = max(1, SCORES // max(n.keys, 1) // STRIP) * STRIP
+    rows = min(MOST, rows, max(n.queries, 1))
     t, d, e = n.keys, n.size, n.value_size
     lines = panel_floats(d, t) + panel_floats(e, t)
     places = places_floats(t, d) + places_floats(rows, d) + places_floats(rows, e)

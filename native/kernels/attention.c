@@ -1,7 +1,8 @@
 /* Attention: y = softmax(masked(scale q k^T)) v and lse = log sum exp of the scores of a row.
  *
- * A chunk is ROWS rows of a head, against KEYS keys after the other: the greatest score and the sum
- * so far are kept per row, and y is scaled when the former moves.  `heads` heads of queries read
+ * A chunk is ROWS rows of a head, against KEYS keys after the other, STRIP rows at a time while their
+ * scores are in cache: the greatest score and the sum so far are kept per row, and y is scaled when
+ * the former moves.  `heads` heads of queries read
  * each of `groups` heads of keys.  A row that sees nothing is NaN; with `safe` it is 0 and its lse
  * infinite.  y and lse may each be NULL.
  * Source: Dao 2023, FlashAttention-2, algorithm 1.  Workspace: gradtool.native.attention.work.
@@ -11,7 +12,7 @@
 #include "softmax.h"
 
 #define ROWS 256
-#define CAUSAL_ROWS 64
+#define STRIP 56
 #define KEYS 256
 
 struct attention {
@@ -26,12 +27,12 @@ struct attention {
 };
 
 static int64_t rows_at_once(const struct attention *call) {
-    return least(call->causal ? CAUSAL_ROWS : ROWS, most(call->queries, 1));
+    return least(ROWS, most(call->queries, 1));
 }
 
 static int64_t slot_room(const struct attention *call) {
     const int64_t keys = least(KEYS, call->keys);
-    return rows_at_once(call) * (keys + 2) + panel_room(call->size, keys) +
+    return STRIP * keys + 2 * rows_at_once(call) + panel_room(call->size, keys) +
            places_room(keys, call->value_size);
 }
 
@@ -65,6 +66,20 @@ static void finish(const struct attention *call, float top, float total, float *
     *lse = nothing ? (call->safe ? __builtin_inff() : none) : top + scalar_log(total);
 }
 
+/* Some rows against some keys: what they add to y, by way of `scores`. */
+static void strip(const struct attention *call, const struct scores *s, const struct block *at,
+                  const float *q, struct panels keys, struct panels values, float *scores,
+                  float *top, float *total, float *y) {
+    const int first = at->column == 0;
+    score(s, at, q, keys, scores);
+    for (int64_t i = 0; i < at->rows; i++)
+        soften(scores + i * at->columns, at->columns, first, top + i, total + i,
+               y ? y + i * call->y_row : NULL, call->value_size);
+    if (y)
+        by_panels(at->rows, call->value_size, at->columns, scores, at->columns, 0, values, y,
+                  call->y_row, 1, !first);
+}
+
 static void some_rows(void *argument, int64_t chunk, int64_t slot) {
     const struct attention *call = argument;
     const struct layout q = {call->q_batch, call->q_head, call->q_row};
@@ -72,41 +87,39 @@ static void some_rows(void *argument, int64_t chunk, int64_t slot) {
     const struct layout v = {call->v_batch, call->v_head, call->v_row};
     const struct layout y = {call->y_batch, call->y_head, call->y_row};
     const struct layout lse = {call->lse_batch, call->lse_head, call->lse_row};
-    const struct scores s = {call->masks,   call->mask_count,   call->causal,     call->size,
-                             call->q_row, (float)call->scale, (float)call->fill};
+    const struct scores s = {call->masks, call->mask_count, call->causal, call->size, call->q_row,
+                             (float)call->scale, (float)call->fill};
     const int64_t size = rows_at_once(call), blocks = parts(call->queries, size);
     const int64_t keys_at_once = least(KEYS, call->keys), all = call->groups * call->heads;
-    struct block at = {.batch = chunk / blocks / all, .head = chunk / blocks % all};
-    at.row = chunk % blocks * size;
-    at.rows = least(size, call->queries - at.row);
-    const int64_t group = at.head / call->heads;
-    const int64_t end = reach(&s, at.row + at.rows, call->keys);
-    float *scores = call->work + slot * slot_room(call);
-    float *top = scores + size * keys_at_once, *total = top + size;
-    float *key_panels = total + size, *value_panels = key_panels + panel_room(call->size, keys_at_once);
-    float *to = call->y ? call->y + head_at(&y, at.batch, at.head) + at.row * y.row_step : NULL;
-    const float *queries = call->q + head_at(&q, at.batch, at.head) + at.row * q.row_step;
-    for (int64_t i = 0; i < at.rows; i++) top[i] = LOWEST, total[i] = 0;
-    for (; at.column < end; at.column += KEYS) {
-        at.columns = least(KEYS, end - at.column);
-        const int first = at.column == 0;
-        const float *keys = call->k + head_at(&k, at.batch, group) + at.column * k.row_step;
-        score(&s, &at, queries,
-              panels_of_lines(keys, k.row_step, call->size, at.columns, key_panels), scores);
-        for (int64_t i = 0; i < at.rows; i++)
-            soften(scores + i * at.columns, at.columns, first, top + i, total + i,
-                   to ? to + i * y.row_step : NULL, call->value_size);
-        if (to == NULL) continue;
-        const float *values = call->v + head_at(&v, at.batch, group) + at.column * v.row_step;
-        by_panels(at.rows, call->value_size, at.columns, scores, at.columns, 0,
-                  panels_of_places(values, v.row_step, at.columns, call->value_size, value_panels),
-                  to, y.row_step, 1, !first);
+    const int64_t batch = chunk / blocks / all, head = chunk / blocks % all;
+    const int64_t group = head / call->heads, from = chunk % blocks * size;
+    const int64_t end = least(call->queries, from + size), seen = reach(&s, end, call->keys);
+    float *scores = call->work + slot * slot_room(call), *top = scores + STRIP * keys_at_once;
+    float *total = top + size, *key_room = total + size;
+    float *value_room = key_room + panel_room(call->size, keys_at_once);
+    float *to = call->y ? call->y + head_at(&y, batch, head) : NULL;
+    for (int64_t i = 0; i < end - from; i++) top[i] = LOWEST, total[i] = 0;
+    for (int64_t column = 0; column < seen; column += KEYS) {
+        const int64_t columns = least(KEYS, seen - column);
+        const float *keys = call->k + head_at(&k, batch, group) + column * k.row_step;
+        const float *values = call->v + head_at(&v, batch, group) + column * v.row_step;
+        const struct panels key_panels =
+            panels_of_lines(keys, k.row_step, call->size, columns, key_room);
+        const struct panels value_panels =
+            panels_of_places(values, v.row_step, columns, call->value_size, value_room);
+        for (int64_t row = from; row < end; row += STRIP) {
+            const int64_t rows = least(STRIP, end - row);
+            const int64_t here = least(columns, reach(&s, row + rows, call->keys) - column);
+            const struct block at = {batch, head, row, rows, column, here};
+            if (here > 0)
+                strip(call, &s, &at, call->q + head_at(&q, batch, head) + row * q.row_step,
+                      key_panels, value_panels, scores, top + row - from, total + row - from,
+                      to ? to + row * y.row_step : NULL);
+        }
     }
-    for (int64_t i = 0; i < at.rows; i++)
-        finish(call, top[i], total[i], to ? to + i * y.row_step : NULL,
-               call->lse ? call->lse + head_at(&lse, at.batch, at.head) +
-                               (at.row + i) * lse.row_step
-                         : NULL);
+    for (int64_t row = from; row < end; row++)
+        finish(call, top[row - from], total[row - from], to ? to + row * y.row_step : NULL,
+               call->lse ? call->lse + head_at(&lse, batch, head) + row * lse.row_step : NULL);
 }
 
 KERNEL(attention)(const struct attention *call) {

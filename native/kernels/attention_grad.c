@@ -12,9 +12,9 @@
 #include "pool.h"
 #include "softmax.h"
 
-#define SCORES 131072 /* of a block */
-#define FEWEST 32     /* rows */
-#define MOST 256
+#define SCORES 32768 /* of a block, about */
+#define STRIP 56     /* rows come in multiples of it, for tiles */
+#define MOST 224
 
 struct attention_grad {
     const float *q, *k, *v, *lse, *dy, *dlse;
@@ -28,8 +28,8 @@ struct attention_grad {
 };
 
 static int64_t rows_at_once(const struct attention_grad *call) {
-    const int64_t rows = least(MOST, most(FEWEST, SCORES / most(call->keys, 1)));
-    return least(rows, most(call->queries, 1));
+    const int64_t rows = most(1, SCORES / most(call->keys, 1) / STRIP) * STRIP;
+    return least(least(MOST, rows), most(call->queries, 1));
 }
 
 /* Floats of each part of a slot, in the order in which they lie there. */
