@@ -128,11 +128,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--plans", default=",".join(STRATEGIES))
     parser.add_argument("--ort", action="store_true")
+    parser.add_argument("--kernels", choices=("numpy", "native"), default="numpy")
     arguments = parser.parse_args()
     passed = failed = 0
     for name, model, data, wrt in cases(arguments.zoo, arguments.names):
         try:
-            said = check(model, data, wrt, arguments.plans.split(","), ort=arguments.ort)
+            chosen = arguments.plans.split(",")
+            said = check(model, data, wrt, chosen, ort=arguments.ort, kernels=arguments.kernels)
         except Exception as error:  # noqa: BLE001 - whatever went wrong is the row
             failed += 1
             print(f"{name:<20} FAILED {type(error).__name__}: {str(error)[:160]}", flush=True)

@@ -2,6 +2,9 @@
 
     python benchmarks/native_passes.py [PART OF A NAME] [--seconds 1] [--instructions v3]
 
+Here are elementwise kernels and softmax; normalisation is in native_norms.py, attention and
+recurrent operators are in native_sequences.py, which take the same arguments.
+
 As benchmarks/native_kernels.py: a time is the least processor time of interleaved rounds, and a
 ratio below 1 is faster than PyTorch.
 """
@@ -16,9 +19,10 @@ import torch
 from native_kernels import Case, best, normal, work
 from torch.nn import functional
 
-from gradtool.native import batch_norm, cross_entropy, elementwise, library, softmax
+from gradtool.native import cross_entropy, elementwise, library, softmax
 
 Aten = torch.ops.aten
+Families = tuple[Callable[[str | None], Iterator[Case]], ...]
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:
@@ -61,14 +65,12 @@ def softmaxes(isa: str | None) -> Iterator[Case]:
         y, u, g = np.empty_like(x), tensor(x), tensor(dy)
         for log in (False, True):
             name, f = ("log_softmax", torch.log_softmax) if log else ("softmax", torch.softmax)
-            slope = Aten._log_softmax_backward_data if log else Aten._softmax_backward_data
+            slope = getattr(Aten, f"_{name}_backward_data")
             v = f(u, axis)
             forward = softmax.softmax(x, y, axis=axis, log=log, instructions=isa)
             runs = {"native": forward, "torch": lambda f=f, u=u, axis=axis: f(u, axis)}
             yield Case(f"{name} {shape}", runs, arrays=(x, y))
-            backward = softmax.softmax_grad(
-                v.numpy(), dy, y, axis=axis, log=log, instructions=isa
-            )
+            backward = softmax.softmax_grad(v.numpy(), dy, y, axis=axis, log=log, instructions=isa)
             runs = {
                 "native": backward,
                 "torch": lambda slope=slope, g=g, v=v, axis=axis: slope(g, v, axis, torch.float32),
@@ -93,63 +95,15 @@ def softmaxes(isa: str | None) -> Iterator[Case]:
     )
 
 
-def batch_norms(isa: str | None) -> Iterator[Case]:
-    for n, c, s in ((8, 64, 56), (8, 256, 14), (8, 512, 7)):
-        for last in (True, False):
-            shape = (n, s, s, c) if last else (n, c, s, s)
-            x, dy, dx = normal(*shape), normal(*shape), np.empty(shape, np.float32)
-            y, dr, residual = np.empty_like(x), np.empty_like(x), normal(*shape)
-            one, zero = np.ones(c, np.float32), np.zeros(c, np.float32)
-            small = [np.empty(c, np.float32) for _ in range(6)]
-            room = work(batch_norm.work(shape, last=last))
-            u, g, r = (
-                tensor(each).permute(0, 3, 1, 2) if last else tensor(each)
-                for each in (x, dy, residual)
-            )
-            w, b = tensor(one), tensor(zero)
-            for added in (None, residual):
-                forward = batch_norm.batch_norm(
-                    x, one, zero, zero, one, y, *small[:4], room, residual=added, relu=True,
-                    training=True, last=last, instructions=isa,
-                )  # fmt: skip
-
-                def other(u=u, r=r, added=added, w=w, b=b):
-                    out, mean, rstd = torch.native_batch_norm(u, w, b, b, w, True, 0.0, 1e-5)
-                    return torch.relu(out if added is None else out + r), mean, rstd
-
-                order = "nhwc" if last else "nchw"
-                name = f"{order} {n}x{c}x{s}x{s}"
-                name += "" if added is None else " + residual"
-                keep = (x, dy, dx, y, dr, residual, one, zero, small, room)
-                yield Case(f"bn + relu {name}", {"native": forward, "torch": other}, arrays=keep)
-                forward()
-                v, mean, rstd = other()
-                backward = batch_norm.batch_norm_grad(
-                    x, one, small[2], small[3], dy, dx, *small[4:], room, y=y,
-                    dresidual=None if added is None else dr, last=last, instructions=isa,
-                )
-
-                def other_grad(u=u, g=g, v=v, mean=mean, rstd=rstd, w=w, b=b):
-                    d = Aten.threshold_backward(g, v, 0)
-                    mask = [True, True, True]
-                    return Aten.native_batch_norm_backward(
-                        d, u, w, b, w, mean, rstd, True, 1e-5, mask
-                    )
-
-                runs = {"native": backward, "torch": other_grad}
-                yield Case(f"bn + relu grad {name}", runs, arrays=keep)
-
-
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def report(description: str, families: Families) -> None:
+    """Times of all cases whose name has what the command line says."""
+    arguments = argparse.ArgumentParser(description=description.splitlines()[0])
     arguments.add_argument("name", nargs="?", default="")
     arguments.add_argument("--seconds", type=float, default=1.0)
     arguments.add_argument("--instructions")
     given = arguments.parse_args()
     print(*library.status(), sep=", ")
     library.set_threads(1)
-    families: tuple[Callable[[str | None], Iterator[Case]], ...]
-    families = (activations, softmaxes, batch_norms)
     for case in (case for family in families for case in family(given.instructions)):
         if given.name not in case.name:
             continue
@@ -159,4 +113,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    report(__doc__, (activations, softmaxes))

@@ -35,9 +35,8 @@ def sizes(shape: tuple[int, ...], *, last: bool = False) -> dict[str, int]:
     """Images, channels and pixels; one pixel per image is both, and runs as channels last."""
     channels = shape[-1 if last else 1]
     pixels = math.prod(shape[1:-1] if last else shape[2:])
-    return {
-        "images": shape[0], "channels": channels, "pixels": pixels, "last": int(last or pixels == 1),
-    }  # fmt: skip
+    rows = int(last or pixels == 1)
+    return {"images": shape[0], "channels": channels, "pixels": pixels, "last": rows}
 
 
 def batch_norm(

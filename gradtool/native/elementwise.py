@@ -41,7 +41,7 @@ def work(code: Sequence[Step], shapes: Sequence[tuple[int, ...]], shape: tuple[i
 
 
 def pattern(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, int]:
-    """`(repeat, period)` with which an array of `shape` is broadcast to `whole`; (1, 0) if it is not.
+    """`(repeat, period)` of an array of `shape` that is broadcast to `whole`; (1, 0) if it is not.
 
     Raises:
         ValueError: its axes larger than one do not lie beside each other.

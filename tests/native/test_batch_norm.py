@@ -9,7 +9,7 @@ SEEDS = range(40)
 
 
 def drawn(seed):
-    """`(rng, shape, last, axes, per)`: the axes that are summed, the shape of a channel's number."""
+    """`(rng, shape, last, axes, per)`: what is summed, and the shape of numbers per channel."""
     rng = np.random.default_rng(seed)
     last = bool(rng.integers(2))
     images, channels = int(rng.choice((1, 2, 5, 33))), int(rng.choice((1, 3, 8, 16, 17, 40, 130)))

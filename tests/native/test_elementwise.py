@@ -117,7 +117,7 @@ def test_infinities_and_nan_come_out_as_in_numpy(instructions, name):
         np.isfinite(a) & np.isfinite(b)
         if name.endswith(("gelu_grad", "u_tanh_grad", "lu", "silu_grad", "tanh"))
         else np.full(a.shape, True)
-    )  # noqa: E501
+    )
 
     np.testing.assert_allclose(y[plain], exact[plain].astype(np.float32), rtol=1e-5, atol=1e-6)
 
@@ -151,7 +151,7 @@ def test_random_programs_are_those_of_float64(instructions, seed):
             ["add", "sub", "mul", "min", "max"]
             if binary
             else ["neg", "abs", "tanh", "sigmoid", "erf", "relu"]
-        )  # noqa: E501
+        )
         name = str(rng.choice(names))
         chosen = [int(rng.integers(len(values))) for _ in range(1 + binary)]
         code.append((name, to, *(numbers[i] for i in chosen)))
@@ -178,6 +178,6 @@ def test_a_program_may_write_over_an_input_it_has_read(instructions):
     assert x.tobytes() == expected.tobytes()
 
 
-def test_a_broadcast_of_two_strides_is_refused(instructions):
+def test_a_broadcast_of_two_strides_is_refused(instructions):  # noqa: ARG001 - of the module
     with pytest.raises(ValueError, match="no single stride"):
         elementwise.pattern((2, 1, 3), (2, 5, 3))
