@@ -201,7 +201,9 @@ def _kernels(reporter: Reporter, asked: Kernels) -> Kernels:
     return asked
 
 
-def _explain(reporter: Reporter, model: ir.Model, arrays: Arrays, kernels: Kernels, form: str) -> None:
+def _explain(
+    reporter: Reporter, model: ir.Model, arrays: Arrays, kernels: Kernels, form: str
+) -> None:
     """Say what would run each step."""
     from gradtool.exec.feeds import sizes
     from gradtool.exec.run import sized_and_planned

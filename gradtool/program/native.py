@@ -16,7 +16,7 @@ from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, is_contiguous
 from gradtool.kernels import native
 from gradtool.kernels.native import Native
-from gradtool.kernels.native.images import Laid
+from gradtool.kernels.native.images import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
 
@@ -105,15 +105,20 @@ def _specs(program: Program, step: Step) -> tuple[list[object], list[object]]:
         for v in step.inputs
     ]
     inputs = [
-        _laid(values[v]) if v is not None and values[v].channels_last else given
+        given if v is None or not isinstance(given, Spec) else _laid(program, v)
         for v, given in zip(step.inputs, inputs, strict=True)
     ]
-    return inputs, [None if v is None else _laid(values[v]) for v in step.outputs]
+    return inputs, [None if v is None else _laid(program, v) for v in step.outputs]
 
 
-def _laid(value: Value) -> Spec | None:
-    spec = value.spec
-    return Laid(spec.shape, spec.dtype) if spec is not None and value.channels_last else spec
+def _laid(program: Program, value: int) -> Spec | None:
+    """The spec of a value, and how it lies."""
+    spec = program.values[value].spec
+    if spec is None:
+        return None
+    if program.values[value].channels_last:
+        return Laid(spec.shape, spec.dtype)
+    return spec if _lies_in_rows(program, value) else Apart(spec.shape, spec.dtype)
 
 
 # --------------------------------------------------------------------------- layouts

@@ -1,7 +1,8 @@
-"""Images as the library wants them: channels last, through the workspace if they lie otherwise."""
+"""Operands as the library wants them, through the workspace where they lie otherwise."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +16,16 @@ from gradtool.kernels.types import Array
 @dataclass(frozen=True)
 class Laid(Spec):
     """The spec of an image that lies channels last."""
+
+
+@dataclass(frozen=True)
+class Apart(Spec):
+    """The spec of a view whose elements do not follow each other."""
+
+
+def apart(*operands: Spec | None) -> int:
+    """Bytes of workspace for copies of those whose elements do not follow each other."""
+    return sum(each.bytes for each in operands if isinstance(each, Apart))
 
 
 def turned(*images: Spec | None) -> int:
@@ -38,6 +49,14 @@ class Turns:
         """An image `[N, H, W, C]` to be written."""
         return self._turned(image, self._after, is_read=False)
 
+    def together(self, view: Array) -> Array:
+        """An array of rows to be read."""
+        if view.flags.c_contiguous:
+            return view
+        made = self._room(view.shape)
+        self._before.append(partial(np.copyto, made, view))
+        return made
+
     def rest(self) -> Array:
         """What is left of the workspace."""
         return self._work[self._used :]
@@ -50,7 +69,10 @@ class Turns:
         last = image.transpose(0, 2, 3, 1)
         if last.flags.c_contiguous:
             return last
-        made = self._work[self._used : self._used + image.size].reshape(last.shape)
-        self._used += image.size
+        made = self._room(last.shape)
         calls.append(partial(np.copyto, made, last) if is_read else partial(np.copyto, last, made))
         return made
+
+    def _room(self, shape: tuple[int, ...]) -> Array:
+        begin, self._used = self._used, self._used + math.prod(shape)
+        return self._work[begin : self._used].reshape(shape)
