@@ -50,7 +50,8 @@ class Signature:
         It may be called often, and keeps its arrays alive.
 
         Raises:
-            TypeError: a field is missing, unknown, or an array that is not contiguous or of other floats.
+            TypeError: a field is missing or unknown, or an array is not contiguous, or of other
+                floats.
         """
         names = [*self.pointers.split(), *self.sizes.split(), *self.numbers.split()]
         if set(names) != set(values):
