@@ -83,9 +83,16 @@ def gradient_w(
     """`dw` of `forward` with these pads."""
     tiles, outputs = blocks(dy.shape, x.shape[3], dy.shape[3])
     return WINOGRAD_DW.bind(
-        instructions, x=x, dy=dy, dw=dw, work=work, **sizes(x, dy), top=top, left=left, tiles=tiles,
-        outputs=outputs, slots=SLOTS,
+        instructions, x=x, dy=dy, dw=dw, work=work, **_checked(x, dy), top=top, left=left,
+        tiles=tiles, outputs=outputs, slots=SLOTS,
     )  # fmt: skip
+
+
+def _checked(x: Array, y: Array) -> dict[str, int]:
+    found = sizes(x, y)
+    if min(found["channels"], found["out_channels"]) < FEWEST_CHANNELS:
+        raise ValueError(f"Winograd takes {FEWEST_CHANNELS} channels or more on either side")
+    return found
 
 
 def _bind(
@@ -94,6 +101,6 @@ def _bind(
 ) -> Call:  # fmt: skip
     tiles, outputs = blocks(y.shape, x.shape[3], y.shape[3])
     return WINOGRAD.bind(
-        instructions, x=x, w=w, bias=bias, y=y, work=work, **sizes(x, y), top=top, left=left,
-        flipped=flipped, tiles=tiles, outputs=outputs, slots=SLOTS,
+        instructions, x=x, w=w, bias=bias, y=y, work=work, **_checked(x, y), top=top,
+        left=left, flipped=flipped, tiles=tiles, outputs=outputs, slots=SLOTS,
     )  # fmt: skip
