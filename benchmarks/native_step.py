@@ -1,4 +1,4 @@
-"""A step on native kernels, on numpy's, and in PyTorch eager (channels last too): ratios of seconds.
+"""A step on native kernels, on numpy's, and in PyTorch eager (channels last too), in seconds.
 
     python benchmarks/native_step.py [NAME…] [--threads 1] [--repeat 5]
 

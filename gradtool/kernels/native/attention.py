@@ -52,7 +52,7 @@ def _fits_grad(
     out: Outputs, of: Sequence[int] = (), **given: Any,
 ) -> bool:  # fmt: skip
     floats = are_floats(lse, dy, dlse) and not isinstance(lse, Apart)
-    return not of and floats and _fits(q, k, v, *masks, out=out, **given)
+    return not any(out[3:]) and floats and _fits(q, k, v, *masks, out=out, **given)
 
 
 def _grad_work(
@@ -67,7 +67,7 @@ def attention_grad(
     q: Array, k: Array, v: Array, lse: Array, dy: Array, dlse: Array | None, *masks: Array,
     out: Arrays, work: Arrays, of: Sequence[int] = (), **given: Any,
 ) -> Bound:  # fmt: skip
-    """Gradients by q, k and v."""
+    """Gradients by q, k and v, where none by a mask is wanted."""
     turns = Turns(work[0])
     q, k, v, dy = (turns.together(a) for a in (q, k, v, dy))
     dlse = None if dlse is None else turns.together(dlse)

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from gradtool.graph.specs import Spec
 from gradtool.kernels.native import Bound, are_floats, native, room
 from gradtool.kernels.native.images import Turns, turned
 from gradtool.kernels.types import Array, Arrays, Specs
 from gradtool.native import conv, depthwise, winograd
+from gradtool.native.choice import algorithm
 from gradtool.operators.windows import Window
-
-Way = Literal["winograd", "depthwise", "direct"]
 
 
 def _window(w: Sequence[int], x: Sequence[int], given: Mapping[str, Any]) -> conv.Window:
     window = Window.of(w[2:], x[2:], given)
     return conv.Window(window.strides, window.dilations, window.begin, given.get("group") or 1)  # type: ignore[arg-type]
-
-
-def way(x: Sequence[int], w: Sequence[int], y: Sequence[int], window: conv.Window) -> Way:
-    """How a convolution of shapes `[N, C, H, W]`, `[M, C/G, a, b]`, `[N, M, …]` is computed."""
-    channels, outputs = x[1], y[1]
-    if window.group == channels == outputs > 1:
-        return "depthwise"
-    plain = window.group == 1 and window.strides == window.dilations == (1, 1)
-    enough = min(channels, outputs) >= winograd.FEWEST_CHANNELS
-    return "winograd" if plain and enough and tuple(w[2:]) == (3, 3) else "direct"
 
 
 def _last(shape: Sequence[int]) -> tuple[int, ...]:
@@ -46,15 +35,15 @@ def _fits(*specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
 
 
 def _method(x: Spec, w: Spec, *_rest: Any, out: Specs, **given: Any) -> str:
-    return way(x.shape, w.shape, out[0].shape, _window(w.shape, x.shape, given))
+    return algorithm(w.shape, _window(w.shape, x.shape, given))
 
 
 def _input_method(dy: Spec, w: Spec, *_rest: Any, out: Specs, **given: Any) -> str:
-    return way(out[0].shape, w.shape, dy.shape, _window(w.shape, out[0].shape, given))
+    return algorithm(w.shape, _window(w.shape, out[0].shape, given))
 
 
 def _weight_method(x: Spec, dy: Spec, *, out: Specs, **given: Any) -> str:
-    return way(x.shape, out[0].shape, dy.shape, _window(out[0].shape, x.shape, given))
+    return algorithm(out[0].shape, _window(out[0].shape, x.shape, given))
 
 
 # ------------------------------------------------------------------------------ forward
@@ -64,7 +53,7 @@ def _forward_bytes(
     x: Spec, w: Spec, y: Spec, window: conv.Window, *, backward: bool = False
 ) -> int:
     """Bytes that computing y of x takes, or x of y if `backward`."""
-    found = way(x.shape, w.shape, y.shape, window)
+    found = algorithm(w.shape, window)
     if found == "depthwise":
         return depthwise.work(w.shape)
     if found == "winograd":
@@ -88,7 +77,7 @@ def convolve(
 ) -> Bound:
     """`y[N, M, *out] = Σ x[N, C, *in] · w[M, C/G, *kernel] + b[M]`."""
     window, turns = _window(w.shape, x.shape, given), Turns(work[0])
-    found = way(x.shape, w.shape, out[0].shape, window)
+    found = algorithm(w.shape, window)
     a, y = turns.read(x), turns.write(out[0])
     if found == "winograd":
         top, left = window.pads
@@ -115,7 +104,7 @@ def gradient_input(
 ) -> Bound:
     """`dx` of `convolve`."""
     window, turns = _window(w.shape, out[0].shape, given), Turns(work[0])
-    found = way(out[0].shape, w.shape, dy.shape, window)
+    found = algorithm(w.shape, window)
     a, dx = turns.read(dy), turns.write(out[0])
     if found == "winograd":
         top, left = window.pads
@@ -129,7 +118,7 @@ def gradient_input(
 def _weight_work(x: Spec, dy: Spec, *, out: Specs, **given: Any) -> list[Spec]:
     w = out[0]
     window = _window(w.shape, x.shape, given)
-    found = way(x.shape, w.shape, dy.shape, window)
+    found = algorithm(w.shape, window)
     if found == "depthwise":
         size = depthwise.work(w.shape)
     elif found == "winograd":
@@ -151,7 +140,7 @@ def gradient_weight(x: Array, dy: Array, *, out: Arrays, work: Arrays, **given: 
     """`dw` of `convolve`."""
     (dw,) = out
     window, turns = _window(dw.shape, x.shape, given), Turns(work[0])
-    found = way(x.shape, dw.shape, dy.shape, window)
+    found = algorithm(dw.shape, window)
     a, b = turns.read(x), turns.read(dy)
     if found == "winograd":
         top, left = window.pads
