@@ -289,8 +289,8 @@ def test_an_unknown_device(refused, tiny_model, device):
     assert "use auto, cpu, cuda or cuda:N" in refused(2, "run", tiny_model, "--device", device)
 
 
-def test_an_engine_that_cannot_measure(refused, tiny_model):
-    message = refused(2, "run", tiny_model, "--engine", "ort", "--measure")
+def test_an_engine_without_an_arena_to_check(refused, tiny_model):
+    message = refused(2, "run", tiny_model, "--engine", "ort", "--check-arena")
 
     assert "--engine arena" in message
 

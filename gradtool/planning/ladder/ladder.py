@@ -75,8 +75,9 @@ class Ladder:
     def _half(self, budget: int, above: int, below: int, found: list[State]) -> State | None:
         """The schedule of a rung between two rungs, which is added to what was found.
 
-        None that computes less than what has the room above, or than what has no more than that
-        below: other questions do not pass here.
+        It may be larger than the rung, if it is no larger than that above.  None that computes
+        less than what has the room above, or than what has no more than that below: other
+        questions do not pass here.
         """
         if budget not in self._halves:
             self._halves[budget] = self._between(budget, above, below, found)
@@ -89,7 +90,7 @@ class Ladder:
         high, low = self._cheapest(found, above), self._cheapest(found, below)
         start = high or min(found, key=lambda s: (s.peak, s.extra))
         state = self.rungs.search(budget, start, self._cheapest(found, budget))
-        if state is None or self.size(state) > budget:
+        if state is None or self.size(state) > above:
             return None
         if high is not None and state.extra < high.extra:
             return None
