@@ -50,7 +50,8 @@ class Signature:
         It may be called often, and keeps its arrays alive.
 
         Raises:
-            TypeError: a field is missing, unknown, or an array that is not contiguous.
+            TypeError: a field is missing or unknown, or an array is not contiguous, or of other
+                floats.
         """
         names = [*self.pointers.split(), *self.sizes.split(), *self.numbers.split()]
         if set(names) != set(values):
@@ -64,6 +65,8 @@ class Signature:
             if isinstance(value, np.ndarray):
                 if not value.flags.c_contiguous:
                     raise TypeError(f"{self.name}: {name} is not contiguous")
+                if value.dtype.kind == "f" and value.dtype != np.float32:
+                    raise TypeError(f"{self.name}: {name} is {value.dtype}, not float32")
                 yield name, value.ctypes.data
             else:
                 yield name, value

@@ -22,6 +22,7 @@ CONV_DW = Signature("conv_dw", "x dy dw work", f"{_SIZES} slots")
 PIXELS, DEPTH = 84, 384  # of native/kernels/conv.c
 DW_PIXELS, DW_COLUMNS = 128, 128  # of native/kernels/conv_dw.c
 WIDEST, PAD = 32, 16
+MERGED = 32  # channels of groups that are computed as one, of native/kernels/conv.h
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,12 @@ class Window:
         }  # fmt: skip
 
 
+def _merged(group: int, inputs: int, outputs: int) -> int:
+    """As many narrow groups are computed as one: a divisor of their number."""
+    widest = max(1, MERGED // max(1, inputs, outputs))
+    return max(many for many in range(1, min(group, widest) + 1) if group % many == 0)
+
+
 def _is_product(x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Window) -> bool:
     """A 1 x 1 kernel that reads each pixel once: one product of matrices."""
     one = w[2] * w[3] * window.group * window.strides[0] * window.strides[1] == 1
@@ -54,14 +61,16 @@ def work(
 ) -> int:
     """Bytes of workspace of `forward`, or of `gradient_x`, of shapes of x, w and y."""
     source, target = (y, x) if backward else (x, y)
-    sources, targets = source[3] // window.group, target[3] // window.group
+    merged = _merged(window.group, x[3] // window.group, y[3] // window.group)
+    groups = window.group // merged
+    sources, targets = source[3] // groups, target[3] // groups
     taps = w[2] * w[3]
     if _is_product(x, w, y, window):
         return 4 * product_floats(x[0] * x[1] * x[2], target[3], source[3])
     deepest = min(taps, max(1, DEPTH // max(1, sources))) * sources + PAD
     spread = targets + PAD if backward and max(window.strides) > 1 else 0
     lines = SLOTS * PIXELS * (deepest + spread)
-    return 4 * (lines + window.group * taps * sources * (targets + WIDEST))
+    return 4 * (lines + groups * taps * sources * (targets + WIDEST))
 
 
 def gradient_w_work(x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Window) -> int:
@@ -69,6 +78,7 @@ def gradient_w_work(x: Sequence[int], w: Sequence[int], y: Sequence[int], window
     taps, inputs = w[2] * w[3], w[1]
     if _is_product(x, w, y, window):
         return 4 * product_floats(w[0], inputs, x[0] * x[1] * x[2])
+    inputs *= _merged(window.group, inputs, w[0] // window.group)
     columns = min(taps, DW_COLUMNS // inputs) * inputs if inputs <= DW_COLUMNS else DW_COLUMNS
     columns = max(columns, w[3] * inputs)
     return 4 * (w[0] * taps * inputs + SLOTS * DW_PIXELS * (columns + PAD) + PAD)

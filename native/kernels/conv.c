@@ -23,7 +23,7 @@ struct pass {
     struct image image;
     const float *panels;
     float *lines;
-    int64_t sources, targets, taps, block, stride, per_slot, spread;
+    int64_t groups, sources, targets, taps, block, stride, per_slot, spread;
 };
 
 /* Targets first to first + pixels of one group: to c, whose lines are c_row apart. */
@@ -75,7 +75,7 @@ static void pixels_chunk(void *argument, int64_t chunk, int64_t slot) {
     const int64_t all = call->batch * pass->window.rows.count * pass->window.columns.count;
     const int64_t first = chunk * PIXELS, pixels = least(PIXELS, all - first);
     float *lines = pass->lines + slot * pass->per_slot;
-    for (int64_t group = 0; group < call->group; group++) {
+    for (int64_t group = 0; group < pass->groups; group++) {
         if (pass->spread) {
             float *c = lines + PIXELS * pass->stride;
             const int64_t row = pass->targets + LINE_PAD;
@@ -91,7 +91,7 @@ static void pixels_chunk(void *argument, int64_t chunk, int64_t slot) {
 static int by_rows(const struct pass *pass) {
     const struct axis *columns = &pass->window.columns;
     const struct range range = interior(columns);
-    return pass->call->group == 1 && columns->delta == 1 && !pass->spread && columns->taps > 0 &&
+    return pass->groups == 1 && columns->delta == 1 && !pass->spread && columns->taps > 0 &&
            range.to <= columns->count && range.to - range.from >= LONG;
 }
 
@@ -155,8 +155,11 @@ static void multiply_all(const struct conv *call) {
 
 static void one_residue(const struct conv *call, int64_t y, int64_t x) {
     struct pass pass = {.call = call, .window = window_of(call, y, x), .image = source_image(call)};
-    pass.sources = call->channels / call->group;
-    pass.targets = call->out_channels / call->group;
+    const int64_t merged =
+        merged_groups(call->group, call->channels / call->group, call->out_channels / call->group);
+    pass.groups = call->group / merged;
+    pass.sources = call->channels / pass.groups;
+    pass.targets = call->out_channels / pass.groups;
     pass.taps = pass.window.rows.taps * pass.window.columns.taps;
     pass.block = most(1, DEPTH / most(1, pass.sources));
     const int64_t deepest = least(call->kernel_height * call->kernel_width, pass.block);
@@ -166,7 +169,7 @@ static void one_residue(const struct conv *call, int64_t y, int64_t x) {
     pass.lines = call->work;
     float *panels = call->work + call->slots * pass.per_slot;
     pass.panels = panels;
-    SHARED(conv_weights)(call, &pass.window, panels);
+    SHARED(conv_weights)(call, &pass.window, merged, panels);
     const int64_t all = call->batch * pass.window.rows.count * pass.window.columns.count;
     if (by_rows(&pass))
         gt_parallel(call->batch * pass.window.rows.count, row_chunk, &pass, call->slots);

@@ -4,6 +4,8 @@
 
 #include "gather.h"
 
+#define MERGED 32 /* channels of groups that are computed as one */
+
 /* y and its bias of x and w; or with `backward` dx (in `y`) of dy (in `x`) and w. */
 struct conv {
     const float *x, *w, *bias;
@@ -33,7 +35,16 @@ INLINE struct image source_image(const struct conv *call) {
     return (struct image){call->x, call->x + size, call->channels};
 }
 
+/* As many narrow groups are computed as one: weights from one to another are zero.  A divisor. */
+INLINE int64_t merged_groups(int64_t group, int64_t inputs, int64_t outputs) {
+    int64_t merged = 1;
+    for (int64_t many = 2; many <= group; many++)
+        if (group % many == 0 && many * most(inputs, outputs) <= MERGED) merged = many;
+    return merged;
+}
+
 /* Panels of a group's weights: rows are taps and source channels, columns target channels. */
-void SHARED(conv_weights)(const struct conv *call, const struct window *window, float *panels);
+void SHARED(conv_weights)(const struct conv *call, const struct window *window, int64_t merged,
+                           float *panels);
 
 #endif

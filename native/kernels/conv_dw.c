@@ -46,11 +46,14 @@ static void block_chunk(void *argument, int64_t chunk, int64_t slot) {
 /* dw[output, input, tap] of sums[output][tap, input]. */
 static void order_chunk(void *argument, int64_t output, int64_t slot) {
     const struct dw_pass *pass = argument;
-    const float *sums = pass->sums + output * pass->row;
-    float *dw = pass->call->dw + output * pass->inputs * pass->taps;
-    const int empty = pass->call->batch * pass->call->out_height * pass->call->out_width == 0;
+    const struct conv_dw *call = pass->call;
+    const int64_t inputs = call->channels / call->group, outputs = call->out_channels / call->group;
+    const int64_t one = output % pass->outputs / outputs; /* of the groups that are computed as one */
+    const float *sums = pass->sums + output * pass->row + one * inputs;
+    float *dw = call->dw + output * inputs * pass->taps;
+    const int empty = call->batch * call->out_height * call->out_width == 0;
     (void)slot;
-    for (int64_t c = 0; c < pass->inputs; c++)
+    for (int64_t c = 0; c < inputs; c++)
         for (int64_t t = 0; t < pass->taps; t++)
             dw[c * pass->taps + t] = empty ? 0 : sums[t * pass->inputs + c];
 }
@@ -78,6 +81,8 @@ KERNEL(conv_dw)(const struct conv_dw *call) {
         multiply_all(call);
         return;
     }
+    const int64_t merged =
+        merged_groups(call->group, call->channels / call->group, call->out_channels / call->group);
     struct dw_pass pass = {
         .call = call,
         .window = {forward_axis(call->height, call->out_height, call->kernel_height, call->stride_y,
@@ -86,8 +91,9 @@ KERNEL(conv_dw)(const struct conv_dw *call) {
                                 call->dilation_x, call->left)},
         .image = {call->x, call->x + call->batch * call->height * call->width * call->channels,
                   call->channels},
-        .inputs = call->channels / call->group,
-        .outputs = call->out_channels / call->group,
+        .groups = call->group / merged,
+        .inputs = call->channels / call->group * merged,
+        .outputs = call->out_channels / call->group * merged,
         .taps = call->kernel_height * call->kernel_width};
     pass.row = pass.taps * pass.inputs;
     pass.channel_block = least(pass.inputs, COLUMNS);
@@ -98,7 +104,7 @@ KERNEL(conv_dw)(const struct conv_dw *call) {
     pass.sums = call->work;
     pass.lines = call->work + call->out_channels * pass.row;
     if (SHARED(conv_dw_rows)(&pass)) return;
-    gt_parallel(call->group * pass.tap_blocks * pass.channel_blocks * pass.row_blocks, block_chunk,
+    gt_parallel(pass.groups * pass.tap_blocks * pass.channel_blocks * pass.row_blocks, block_chunk,
                 &pass, call->slots);
     gt_parallel(call->out_channels, order_chunk, &pass, call->slots);
 }

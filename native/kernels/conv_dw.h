@@ -20,7 +20,7 @@ struct dw_pass {
     struct window window;
     struct image image;
     float *sums, *lines;
-    int64_t inputs, outputs, taps, row; /* of a group; floats of a row of sums */
+    int64_t groups, inputs, outputs, taps, row; /* of a group; floats of a row of sums */
     int64_t tap_block, channel_block, row_blocks, tap_blocks, channel_blocks;
 };
 

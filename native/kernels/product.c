@@ -15,6 +15,8 @@
 #define DEPTH 256
 #define WIDTH 3072
 #define HEIGHT 336 /* whole tiles of every instruction set */
+#define NARROW 512 /* columns for which a is not packed */
+#define SETS 4096  /* bytes after which lines fall into the same set of a first cache */
 #define PLACES 64 /* of a chunk of packing */
 #define SPARE 16
 #define WIDEST 32  /* columns of the widest tile */
@@ -63,6 +65,14 @@ static void pack_a(const struct block *block, int64_t from, int64_t rows, float 
     }
 }
 
+/* An a that is read too few times to pack it, and whose rows do not share cache sets. */
+static int lies_well(const struct block *block) {
+    const struct product *product = block->product;
+    const int64_t page = SETS / sizeof(float);
+    if (product->a_turned && product->a_row > page) return 0; /* each place on a page of its own */
+    return product->n <= NARROW && product->a_row % page != 0;
+}
+
 static void multiply_chunk(void *argument, int64_t chunk, int64_t slot) {
     const struct block *block = argument;
     const struct product *product = block->product;
@@ -72,13 +82,17 @@ static void multiply_chunk(void *argument, int64_t chunk, int64_t slot) {
     const int64_t column = chunk % block->column_blocks * step;
     const int64_t end = least(block->width, column + step);
     float *a = block->a + slot * block->a_room;
-    pack_a(block, row, rows, a);
+    const int direct = lies_well(block);
+    const int64_t line = product->a_turned ? 1 : product->a_row;
+    const float *from = product->a + row * line + block->from_k * (product->a_turned ? product->a_row : 1);
+    if (!direct) pack_a(block, row, rows, a);
     for (int64_t j = column; j < end; j += TILE_COLUMNS) {
         struct finish finish = block->finish;
         if (finish.bias) finish.bias += block->from_n + j;
         for (int64_t i = 0; i < rows; i += TILE_ROWS)
-            multiply_tile(1, least(TILE_ROWS, rows - i), block->depth, a + i * block->depth,
-                          least(TILE_ROWS, rows - i), block->b + j * block->depth, TILE_COLUMNS,
+            multiply_tile(!direct || product->a_turned, least(TILE_ROWS, rows - i), block->depth,
+                          direct ? from + i * line : a + i * block->depth,
+                          direct ? product->a_row : least(TILE_ROWS, rows - i), block->b + j * block->depth, TILE_COLUMNS,
                           product->c + (row + i) * product->c_row + block->from_n + j,
                           product->c_row, least(TILE_COLUMNS, block->width - j), &finish);
     }

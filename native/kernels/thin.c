@@ -7,7 +7,7 @@
 #include "gemm.h"
 #include "pool.h"
 
-#define STRIP 8   /* vectors of a row of c, of at most two rows; half as many of four */
+#define STRIP (LANES == 8 ? 8 : 16) /* vectors of c in registers, of one row */
 #define LINES 4   /* lines of b at a time */
 #define COLUMNS 512 /* of a chunk */
 
@@ -56,10 +56,10 @@ static void strips(void *argument, int64_t chunk, int64_t slot) {
 #define ALONG(rows, vectors)                                                                      \
     for (; j + vectors * LANES <= end; j += vectors * LANES) strip(p, rows, vectors, j)
     switch (p->m) {
-        case 1: ALONG(1, 8); ALONG(1, 1); break;
-        case 2: ALONG(2, 8); ALONG(2, 1); break;
-        case 3: ALONG(3, 4); ALONG(3, 1); break;
-        case 4: ALONG(4, 4); ALONG(4, 1); break;
+        case 1: ALONG(1, STRIP); ALONG(1, 1); break;
+        case 2: ALONG(2, STRIP / 2); ALONG(2, 1); break;
+        case 3: ALONG(3, STRIP / 4); ALONG(3, 1); break;
+        case 4: ALONG(4, STRIP / 4); ALONG(4, 1); break;
     }
     for (; j < end; j++) one_column(p, j);
 }

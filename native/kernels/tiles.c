@@ -26,6 +26,16 @@ INLINE void write_row(const vec *sums, int vectors, float *c, int64_t columns,
     }
 }
 
+INLINE void add_place(int rows, int vectors, const float *a, int64_t a_step, const float *b,
+                      vec sums[TILE_ROWS][TILE_VECTORS]) {
+    vec line[TILE_VECTORS];
+    EACH for (int v = 0; v < vectors; v++) line[v] = load(b + v * LANES);
+    EACH for (int i = 0; i < rows; i++) {
+        const vec one = splat(a[i * a_step]);
+        EACH for (int v = 0; v < vectors; v++) sums[i][v] += one * line[v];
+    }
+}
+
 INLINE void tile(int turned, int rows, int vectors, int64_t depth, const float *a, int64_t a_row,
                  const float *b, int64_t b_row, float *c, int64_t c_row, int64_t columns,
                  const struct finish *finish) {
@@ -34,16 +44,16 @@ INLINE void tile(int turned, int rows, int vectors, int64_t depth, const float *
     EACH for (int i = 0; i < rows; i++) EACH for (int v = 0; v < vectors; v++)
         __builtin_prefetch(c + i * c_row + v * LANES, 1);
     for (int64_t run = 0; run <= finish->more; run++) {
-        for (int64_t k = 0; k < depth; k++) {
-            vec line[TILE_VECTORS];
-            EACH for (int v = 0; v < vectors; v++) line[v] = load(b + v * LANES);
-            EACH for (int i = 0; i < rows; i++) {
-                const vec one = splat(turned ? a[i] : a[i * a_row]);
-                EACH for (int v = 0; v < vectors; v++) sums[i][v] += one * line[v];
-            }
-            a += turned ? a_row : 1;
-            b += b_row;
+        if (turned) {
+            _Pragma("clang loop unroll_count(4)") for (int64_t k = 0; k < depth; k++)
+                add_place(rows, vectors, a + k * a_row, 1, b + k * b_row, sums);
+            a += depth * a_row;
+        } else { /* unrolled, its addresses would take more registers than there are */
+            for (int64_t k = 0; k < depth; k++)
+                add_place(rows, vectors, a + k, a_row, b + k * b_row, sums);
+            a += depth;
         }
+        b += depth * b_row;
         a += finish->a_jump;
         b += finish->b_jump;
     }

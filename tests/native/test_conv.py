@@ -11,7 +11,7 @@ pytestmark = [needs_library, each_instruction_set]
 def drawn(seed):
     """A convolution of any attributes, its window, and its x, w and dy."""
     rng = np.random.default_rng(seed)
-    group = int(rng.choice([1, 1, 2, 3]))
+    group = int(rng.choice([1, 1, 2, 3, 8, 12]))
     inputs, outputs = (int(n) for n in rng.choice([1, 3, 5, 16, 20, 33, 50], 2))
     kernel = tuple(int(n) for n in rng.choice([1, 2, 3, 5], 2))
     strides, dilations = (tuple(rng.integers(1, 4, 2).tolist()) for _ in range(2))

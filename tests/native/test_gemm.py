@@ -59,6 +59,9 @@ def test_batches_are_those_of_float64(instructions, seed):
         (340, 3080, 260),
         (1, 1100, 300),
         (1030, 1, 300),
+        (30, 40, 1024),
+        (1024, 70, 20),
+        (1100, 40, 30),
     ],
 )
 @pytest.mark.parametrize("a_turned", [False, True])

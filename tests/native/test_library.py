@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from native_calls import FOUND, needs_library
 
@@ -58,8 +59,6 @@ def test_every_kernel_is_there_for_every_instruction_set():
 
 @needs_library
 def test_one_call_runs_many_bound_steps():
-    import numpy as np
-
     from gradtool.native import optimizers
 
     class Step(ctypes.Structure):
@@ -78,6 +77,18 @@ def test_one_call_runs_many_bound_steps():
 def test_a_call_with_a_wrong_field_is_refused():
     with pytest.raises(TypeError, match="sgd takes x, g"):
         signatures()["sgd"].bind(x=None)
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [(np.zeros((4, 6), np.float32)[:, ::2], "not contiguous"), (np.zeros(4), "float64")],
+)
+def test_an_array_that_a_kernel_would_misread_is_refused(wrong, why):
+    values = dict.fromkeys(["g", "v", "new_x", "new_v"])
+    numbers = {"count": 0, "nesterov": 0, "slots": 8, "rate": 0, "momentum": 0, "dampened": 0}
+    with pytest.raises(TypeError, match=f"^sgd: x (is )?{why}"):
+        signatures()["sgd"].bind(x=wrong, **values, **numbers, l2=0)
 
 
 def in_a_fresh_process(code):

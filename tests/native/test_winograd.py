@@ -72,3 +72,13 @@ def test_dw_is_that_of_a_direct_convolution_in_float64(instructions, seed):
     )
 
     assert relative_error(found, conv.dw(x, dy)) < ERROR
+
+
+def test_fewer_channels_than_a_vector_are_refused(instructions):
+    x, w, y = (
+        np.zeros(shape, np.float32) for shape in ((1, 4, 4, 15), (16, 15, 3, 3), (1, 4, 4, 16))
+    )
+    with pytest.raises(ValueError, match="16 channels or more"):
+        winograd.forward(x, w, y, np.zeros(1, np.float32), instructions=instructions)
+    with pytest.raises(ValueError, match="16 channels or more"):
+        winograd.gradient_w(x, y, w, np.zeros(1, np.float32), instructions=instructions)
