@@ -53,7 +53,7 @@ INLINE vec vec_exp_within(vec x) {
     return p * (vec)(((ivec)rounded << 23) + 0x3f800000);
 }
 
-/* The same for x <= 0, of which what is below exp(-87) is 0, for sums of which the greatest is 1. */
+/* The same for x <= 0; 0 below exp(-87), for sums whose greatest term is 1. */
 INLINE vec vec_exp_below(vec x) {
     return choose(x < -87.0f, splat(0), vec_exp_within(at_least(x, -87.0f)));
 }
