@@ -16,7 +16,7 @@ struct pass {
     float *parts, *spare;
 };
 
-/* to[c] = sum over rows of x[c], or of (x[c] - mean[c])^2, of `vectors` vectors from channel j on. */
+/* to[c] = sum over rows of x[c], or of (x[c] - mean[c])^2, for `vectors` vectors from j on. */
 INLINE void add_strip(const float *x, int64_t rows, int64_t channels, const float *mean, float *to,
                       int64_t j, int vectors) {
     vec sums[4], others[4], centre[4];
