@@ -11,7 +11,7 @@ from native_kernels import Case, normal, work
 from native_passes import Aten, report, tensor
 from torch import Tensor
 
-from gradtool.native import batch_norm, norms
+from gradtool.native import batch_norm, group_norm, layer_norm
 
 EVERY = [True, True, True]
 
@@ -86,34 +86,36 @@ def layer_norms(isa: str | None) -> Iterator[Case]:
         one, zero = np.ones(n, np.float32), np.zeros(n, np.float32)
         y, total, dx, ds, db = (np.empty_like(a) for a in (x, x, x, one, one))
         mean, rstd = (np.empty((rows, 1), np.float32) for _ in range(2))
-        room = work(norms.layer_work(x.shape))
+        room = work(layer_norm.layer_work(x.shape))
         u, g, w, b, r = (tensor(a) for a in (x, dy, one, zero, residual))
         keep = (x, dy, residual, one, zero, y, total, dx, ds, db, mean, rstd, room)
-        forward = norms.layer_norm(x, one, zero, y, mean, rstd, instructions=isa)
+        forward = layer_norm.layer_norm(x, one, zero, y, mean, rstd, instructions=isa)
         other = partial(torch.native_layer_norm, u, (n,), w, b, 1e-5)
         yield Case(f"layer norm {rows}x{n}", {"native": forward, "torch": other}, arrays=keep)
-        joined = norms.layer_norm(
+        joined = layer_norm.layer_norm(
             x, one, zero, y, mean, rstd, residual=residual, total=total, instructions=isa
         )
         runs = {"native": joined, "torch": partial(layer_norm_of_sum, u, r, w, b)}
         yield Case(f"layer norm of a sum {rows}x{n}", runs, arrays=keep)
         forward()
         _, m, s = other()
-        backward = norms.layer_norm_grad(x, one, mean, rstd, dy, dx, ds, db, room, instructions=isa)
+        backward = layer_norm.layer_norm_grad(
+            x, one, mean, rstd, dy, dx, ds, db, room, instructions=isa
+        )
         other = partial(Aten.native_layer_norm_backward, g, u, (n,), m, s, w, b, EVERY)
         runs = {"native": backward, "torch": other}
         yield Case(f"layer norm grad {rows}x{n}", runs, arrays=keep)
     x, dy = normal(8, 128, 28, 28), normal(8, 128, 28, 28)
     one, zero = np.ones(128, np.float32), np.zeros(128, np.float32)
     y, dx, ds, db = (np.empty_like(a) for a in (x, x, one, one))
-    room = work(norms.group_work(x.shape))
+    room = work(group_norm.work(x.shape))
     u, g, w, b = (tensor(a) for a in (x, dy, one, zero))
     sizes = (8, 128, 784, 32)
     _, m, s = torch.native_group_norm(u, w, b, *sizes, 1e-5)
     yield Case(
         "group norm 8x128x28x28",
         {
-            "native": norms.group_norm(x, one, zero, y, groups=32, instructions=isa),
+            "native": group_norm.group_norm(x, one, zero, y, room, groups=32, instructions=isa),
             "torch": lambda: torch.native_group_norm(u, w, b, *sizes, 1e-5),
         },
         arrays=(x, one, zero, y),
@@ -121,7 +123,7 @@ def layer_norms(isa: str | None) -> Iterator[Case]:
     yield Case(
         "group norm grad 8x128x28x28",
         {
-            "native": norms.group_norm_grad(
+            "native": group_norm.group_norm_grad(
                 x, one, dy, dx, ds, db, room, groups=32, instructions=isa
             ),
             "torch": lambda: Aten.native_group_norm_backward(g, u, m, s, w, *sizes, EVERY),

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from gradtool.native import attention, recurrent
 from gradtool.operators.attention import shape_of
+from gradtool.operators.recurrence import recurrence
 
 
 def each(*calls: Callable[[], None]) -> None:
@@ -47,12 +48,9 @@ def attentions(isa: str | None) -> Iterator[Case]:
             room, back = work(attention.work(n)), work(attention.grad_work(n))
             tensors = [tensor(each).requires_grad_() for each in (q, k, v)]
             g = tensor(dy)
-            forward = attention.attention(
-                q, k, v, [], y, lse, room, is_causal=int(causal), instructions=isa
-            )
+            forward = attention.attention(n, q, k, v, [], y, lse, room, instructions=isa)
             backward = attention.attention_grad(
-                q, k, v, lse, dy, None, [], dq, dk, dv, back, is_causal=int(causal),
-                instructions=isa,
+                n, q, k, v, lse, dy, None, [], dq, dk, dv, back, instructions=isa
             )  # fmt: skip
             name = f"{b}x{h}x{s}x{d}{' causal' if causal else ''}"
             keep = (q, k, v, dy, y, lse, dq, dk, dv, room, back)
@@ -75,22 +73,22 @@ def recurrences(isa: str | None) -> Iterator[Case]:
             dx, dw, dr, db = (np.empty_like(each) for each in (x, w, r, bias))
             g, nothing = dy.reshape(y.shape), [None] * 2
             if gates == 4:
-                n = recurrent.lstm_shape(x, r)
+                n = recurrence(x, r, 4, ("Sigmoid", "Tanh", "Tanh"))
                 room, back = work(recurrent.lstm_work(n)), work(recurrent.lstm_grad_work(n))
                 forward = recurrent.lstm(
-                    x, w, r, bias, *nothing, *nothing, y, y_h, y_c, room, instructions=isa
+                    n, x, w, r, bias, *nothing, *nothing, y, y_h, y_c, room, instructions=isa
                 )
                 backward = recurrent.lstm_grad(
-                    x, w, r, bias, *nothing, *nothing, y, g, *nothing, dx, dw, dr, db, *nothing,
+                    n, x, w, r, bias, *nothing, *nothing, y, g, *nothing, dx, dw, dr, db, *nothing,
                     None, back, instructions=isa,
                 )  # fmt: skip
             else:
-                n = recurrent.gru_shape(x, r)
+                n = recurrence(x, r, 3, ("Sigmoid", "Tanh"))
                 room, back = work(recurrent.gru_work(n)), work(recurrent.gru_grad_work(n))
                 options = {"linear_before_reset": 1, "instructions": isa}
-                forward = recurrent.gru(x, w, r, bias, *nothing, y, y_h, room, **options)
+                forward = recurrent.gru(n, x, w, r, bias, *nothing, y, y_h, room, **options)
                 backward = recurrent.gru_grad(
-                    x, w, r, bias, *nothing, y, g, None, dx, dw, dr, db, None, back, **options
+                    n, x, w, r, bias, *nothing, y, g, None, dx, dw, dr, db, None, back, **options
                 )
             module = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU}[name](i, h)
             u, v = tensor(x).requires_grad_(), tensor(dy)

@@ -1,20 +1,19 @@
 """Scaled dot product attention by blocks, and its gradients: the matrix of scores never exists.
 
-Operands are `[B, H, S, D]`, or `[B, S, H·D]`; what it means is said in
-`gradtool.kernels._fused_attention`.  Gradients of masks are not computed here.
+Operands are `[B, H, S, D]`, or `[B, S, H·D]`; what it means, `gradtool.kernels._fused_attention`
+says.  Gradients of masks are not computed here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
 from gradtool.native.gemm import SPARE, WIDEST
-from gradtool.operators.attention import Shape, shape_of
 
 SIZES = "batch groups heads queries keys size value_size"
 STEPS = " ".join(
@@ -35,6 +34,35 @@ ATTENTION_GRAD = Signature(
 ROWS, STRIP, KEYS = 256, 56, 256  # of native/kernels/attention.c
 SCORES, MOST = 32768, 224  # of native/kernels/attention_grad.c
 WHOLE = 16  # floats: whole vectors for every instruction set
+
+
+class Shape(Protocol):
+    """Sizes and options, those of `gradtool.operators.attention.Shape`."""
+
+    @property
+    def batch(self) -> int: ...
+    @property
+    def groups(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def queries(self) -> int: ...
+    @property
+    def keys(self) -> int: ...
+    @property
+    def past(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def value_size(self) -> int: ...
+    @property
+    def scale(self) -> float: ...
+    @property
+    def causal(self) -> bool: ...
+    @property
+    def softcap(self) -> float: ...
+    @property
+    def window(self) -> tuple[int, int]: ...
 
 
 def panel_floats(depth: int, columns: int) -> int:
@@ -114,12 +142,11 @@ def _like(q: Array, n: Shape, size: int) -> tuple[int, ...]:
 
 
 def attention(
-    q: Array, k: Array, v: Array, masks: Sequence[Array], y: Array | None, lse: Array | None,
-    work: Array, *, fill: float = -np.inf, safe: int = 0, instructions: str | None = None,
-    **attributes: Any,
+    n: Shape, q: Array, k: Array, v: Array, masks: Sequence[Array], y: Array | None,
+    lse: Array | None, work: Array, *, fill: float = -np.inf, safe: int = 0,
+    instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """`y = p v` and `lse = log Σ exp s`, with `s = masked(q kᵀ · scale)` and `p = exp(s - lse)`."""
-    n = shape_of(q, k, v, **attributes)
     values = _values(n, q, k, v, _like(q, n, n.value_size), _like(q, n, 1), masks, fill)
     found = ATTENTION.bind(instructions, y=y, lse=lse, work=work, safe=int(safe), **values)
     found.operands = tuple(masks)  # type: ignore[attr-defined]
@@ -127,13 +154,14 @@ def attention(
 
 
 def attention_grad(
-    q: Array, k: Array, v: Array, lse: Array, dy: Array, dlse: Array | None,
+    n: Shape, q: Array, k: Array, v: Array, lse: Array, dy: Array, dlse: Array | None,
     masks: Sequence[Array], dq: Array | None, dk: Array | None, dv: Array | None, work: Array, *,
-    fill: float = -np.inf, safe: int = 0, instructions: str | None = None, **attributes: Any,
+    fill: float = -np.inf, instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """Gradients by q, k and v; of forward only `lse` is read, which tells what `safe` did."""
-    del safe
-    n = shape_of(q, k, v, **attributes)
+    """Gradients by q, k and v; of forward only `lse` is read, which tells what `safe` did.
+
+    Where the latter is 0, rows that see nothing make NaN.
+    """
     values = _values(n, q, k, v, _like(q, n, n.value_size), _like(q, n, 1), masks, fill)
     found = ATTENTION_GRAD.bind(
         instructions, lse=lse, dy=dy, dlse=dlse, dq=dq, dk=dk, dv=dv, work=work, **values

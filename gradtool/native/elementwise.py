@@ -73,8 +73,9 @@ def run(
     held = temporaries(code, len(inputs), len(outputs))
     if len(inputs) + len(outputs) + held > REGISTERS:
         raise ValueError(f"a program has at most {REGISTERS} registers")
-    if not all(each.flags.c_contiguous for each in (*inputs, *outputs)):
-        raise TypeError("an operand is not contiguous")
+    for each in (*inputs, *outputs):
+        if not each.flags.c_contiguous or each.dtype != np.float32:
+            raise TypeError("an operand is not contiguous float32")
     words = [(OPERATORS.index(step[0]), *step[1:], step[-1])[:4] for step in code]
     patterns = [pattern(each.shape, shape) for each in inputs]
     found = ELEMENTWISE.bind(

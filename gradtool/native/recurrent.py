@@ -6,7 +6,8 @@ both layouts, lengths, initial states, peepholes, coupled gates, `linear_before_
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from gradtool.native import SLOTS
 from gradtool.native.attention import panel_floats
 from gradtool.native.call import Array, Call, Signature
 from gradtool.native.gemm import product_floats
-from gradtool.operators.recurrence import Recurrence, recurrence
 
 SIZES = "times batch inputs hidden directions reverse layout"
 LSTM = Signature("lstm", "x w r b lens h0 c0 p y y_h y_c work", f"{SIZES} coupled slots")
@@ -30,32 +30,39 @@ GRU_GRAD = Signature(
     f"{SIZES} linear slots",
 )
 SAMPLES = 512  # rows of X that are multiplied at once in forward
-LSTM_ACTIVATIONS, GRU_ACTIVATIONS = ("Sigmoid", "Tanh", "Tanh"), ("Sigmoid", "Tanh")
+LSTM_ACTIVATIONS, GRU_ACTIVATIONS = ("sigmoid", "tanh", "tanh"), ("sigmoid", "tanh")
 
 
-def lstm_shape(x: Any, r: Any, **attributes: Any) -> Recurrence:
-    """The sizes of an LSTM node.
+class Activation(Protocol):
+    """One of `gradtool.operators.activations`."""
 
-    Raises:
-        ValueError: its activations are others, or are clipped.
-    """
-    return _plain(recurrence(x, r, 4, LSTM_ACTIVATIONS, **attributes), LSTM_ACTIVATIONS)
+    @property
+    def name(self) -> str: ...
 
 
-def gru_shape(x: Any, r: Any, **attributes: Any) -> Recurrence:
-    """The sizes of a GRU node.
+class Recurrence(Protocol):
+    """Sizes and options, those of `gradtool.operators.recurrence.Recurrence`."""
 
-    Raises:
-        ValueError: its activations are others, or are clipped.
-    """
-    return _plain(recurrence(x, r, 3, GRU_ACTIVATIONS, **attributes), GRU_ACTIVATIONS)
-
-
-def _plain(n: Recurrence, expected: tuple[str, ...]) -> Recurrence:
-    names = tuple(name.lower() for name in expected)
-    if n.clip is not None or any(tuple(a.name for a in acts) != names for acts in n.acts):
-        raise ValueError(f"no clipping and no activations but {', '.join(expected)} here")
-    return n
+    @property
+    def times(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def inputs(self) -> int: ...
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def gates(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def layout(self) -> int: ...
+    @property
+    def backwards(self) -> tuple[bool, ...]: ...
+    @property
+    def acts(self) -> Sequence[tuple[Activation, ...]]: ...
+    @property
+    def clip(self) -> float | None: ...
 
 
 def _forward_work(n: Recurrence, states: int) -> int:
@@ -103,6 +110,9 @@ def gru_grad_work(n: Recurrence) -> int:
 
 
 def _sizes(n: Recurrence, lens: Array | None) -> dict[str, Any]:
+    expected = LSTM_ACTIVATIONS if n.gates == 4 else GRU_ACTIVATIONS
+    if n.clip is not None or any(tuple(a.name for a in acts) != expected for acts in n.acts):
+        raise ValueError(f"no clipping and no activations but {', '.join(expected)} here")
     if lens is not None and lens.dtype != np.int32:
         raise TypeError(f"lengths of {lens.dtype}: int32 is known")
     return {
@@ -113,53 +123,59 @@ def _sizes(n: Recurrence, lens: Array | None) -> dict[str, Any]:
 
 
 def lstm(
-    x: Array, w: Array, r: Array, b: Array | None, lens: Array | None, h0: Array | None,
-    c0: Array | None, p: Array | None, y: Array | None, y_h: Array | None, y_c: Array | None,
-    work: Array, *, input_forget: int = 0, instructions: str | None = None, **attributes: Any,
+    n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
+    h0: Array | None, c0: Array | None, p: Array | None, y: Array | None, y_h: Array | None,
+    y_c: Array | None, work: Array, *, input_forget: int = 0, instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """`(Y, Y_h, Y_c)`, each where it is wanted."""
+    """`(Y, Y_h, Y_c)`, each where it is wanted.
+
+    Raises:
+        ValueError: activations are others, or are clipped; so for all of these.
+    """
     return LSTM.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, y_h=y_h, y_c=y_c, work=work,
-        coupled=int(input_forget), **_sizes(lstm_shape(x, r, **attributes), lens),
+        coupled=int(input_forget), **_sizes(n, lens),
     )  # fmt: skip
 
 
 def lstm_grad(
-    x: Array, w: Array, r: Array, b: Array | None, lens: Array | None, h0: Array | None,
-    c0: Array | None, p: Array | None, y: Array, dy: Array | None, dy_h: Array | None,
-    dy_c: Array | None, dx: Array | None, dw: Array | None, dr: Array | None, db: Array | None,
-    dh0: Array | None, dc0: Array | None, dp: Array | None, work: Array, *, input_forget: int = 0,
-    instructions: str | None = None, **attributes: Any,
+    n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
+    h0: Array | None, c0: Array | None, p: Array | None, y: Array, dy: Array | None,
+    dy_h: Array | None, dy_c: Array | None, dx: Array | None, dw: Array | None, dr: Array | None,
+    db: Array | None, dh0: Array | None, dc0: Array | None, dp: Array | None, work: Array, *,
+    input_forget: int = 0, instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """Gradients by X, W, R, B, the initial states and P, each where it is wanted."""
     return LSTM_GRAD.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, dy=dy, dy_h=dy_h, dy_c=dy_c,
         dx=dx, dw=dw, dr=dr, db=db, dh0=dh0, dc0=dc0, dp=dp if p is not None else None, work=work,
-        coupled=int(input_forget), **_sizes(lstm_shape(x, r, **attributes), lens),
+        coupled=int(input_forget), **_sizes(n, lens),
     )  # fmt: skip
 
 
 def gru(
-    x: Array, w: Array, r: Array, b: Array | None, lens: Array | None, h0: Array | None,
+    n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
+    h0: Array | None,
     y: Array | None, y_h: Array | None, work: Array, *, linear_before_reset: int = 0,
-    instructions: str | None = None, **attributes: Any,
+    instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """`(Y, Y_h)`, each where it is wanted."""
     return GRU.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, y=y, y_h=y_h, work=work,
-        linear=int(bool(linear_before_reset)), **_sizes(gru_shape(x, r, **attributes), lens),
+        linear=int(bool(linear_before_reset)), **_sizes(n, lens),
     )  # fmt: skip
 
 
 def gru_grad(
-    x: Array, w: Array, r: Array, b: Array | None, lens: Array | None, h0: Array | None,
+    n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
+    h0: Array | None,
     y: Array, dy: Array | None, dy_h: Array | None, dx: Array | None, dw: Array | None,
     dr: Array | None, db: Array | None, dh0: Array | None, work: Array, *,
-    linear_before_reset: int = 0, instructions: str | None = None, **attributes: Any,
+    linear_before_reset: int = 0, instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """Gradients by X, W, R, B and the initial state, each where it is wanted."""
     return GRU_GRAD.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, y=y, dy=dy, dy_h=dy_h, dx=dx, dw=dw, dr=dr, db=db,
         dh0=dh0, work=work, linear=int(bool(linear_before_reset)),
-        **_sizes(gru_shape(x, r, **attributes), lens),
+        **_sizes(n, lens),
     )  # fmt: skip

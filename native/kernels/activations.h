@@ -14,10 +14,10 @@ INLINE vec vec_silu(vec x) { return x * vec_sigmoid(x); }
 /* The normal distribution at x, to an error of 1.2e-7; `bell` is exp(-x^2 / 2).
  *
  * For x < 0 it is bell times a polynomial of |x| - 2 in place of erfcx(|x| / sqrt 2) / 2, fitted up
- * to 5.5: least greatest error of the product.  Beyond 14 the bell counts as at 14: nothing. */
+ * to 5.5: least greatest error of the product.  Beyond 13 the bell counts as at 13: nothing. */
 INLINE vec normal_of(vec x, vec *bell) {
-    const vec u = at_most(magnitude(x), 14.0f), q = at_most(u, 5.5f) - 2.0f;
-    *bell = vec_exp_below(u * u * -0.5f);
+    const vec u = at_most(magnitude(x), 13.0f), q = at_most(u, 5.5f) - 2.0f;
+    *bell = vec_exp_within(u * u * -0.5f);
     vec p = q * 2.6764054084083e-8f - 2.2064561733e-7f;
     p = p * q + 5.5969906043e-7f;
     p = p * q - 1.1638820752e-6f;
@@ -53,7 +53,7 @@ INLINE vec silu_grad(vec x, vec dy) {
 
 INLINE vec gelu_grad(vec x, vec dy) {
     vec bell;
-    const vec normal = normal_of(x, &bell), near = at_least(at_most(x, 14.0f), -14.0f);
+    const vec normal = normal_of(x, &bell), near = at_least(at_most(x, 13.0f), -13.0f);
     return (normal + bell * near * DENSITY) * dy;
 }
 

@@ -1,8 +1,8 @@
 /* Attention: y = softmax(masked(scale q k^T)) v and lse = log sum exp of the scores of a row.
  *
- * A chunk is ROWS rows of a head, against KEYS keys after the other, STRIP rows at a time while their
- * scores are in cache: the greatest score and the sum so far are kept per row, and y is scaled when
- * the former moves.  `heads` heads of queries read
+ * A chunk is ROWS rows of a head, against KEYS keys after the other, STRIP rows at a time while
+ * their scores are in cache: the greatest score and the sum so far are kept per row, and y is scaled
+ * when the former moves.  `heads` heads of queries read
  * each of `groups` heads of keys.  A row that sees nothing is NaN; with `safe` it is 0 and its lse
  * infinite.  y and lse may each be NULL.
  * Source: Dao 2023, FlashAttention-2, algorithm 1.  Workspace: gradtool.native.attention.work.

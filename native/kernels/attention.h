@@ -12,7 +12,7 @@ struct mask {
     int64_t flags, batch_step, head_step, row_step, column_step;
 };
 
-/* Where the rows of an operand lie: head h of batch b begins b batch_step + h head_step floats on. */
+/* Where rows of an operand lie: head h of batch b begins b batch_step + h head_step floats on. */
 struct layout {
     int64_t batch_step, head_step, row_step;
 };

@@ -6,7 +6,8 @@
  * other against all keys they see, so that what they add to dk and dv is added in order.  Each
  * output may be NULL, and dlse.
  * Source: Dao 2023, FlashAttention-2, algorithm 2; unlike there, y is not read: a block has all
- * scores of its rows, and sum p dp is taken from it.  Workspace: gradtool.native.attention.grad_work.
+ * scores of its rows, and sum p dp is taken from it.
+ * Workspace: gradtool.native.attention.grad_work.
  */
 #include "attention.h"
 #include "pool.h"
@@ -82,7 +83,8 @@ static void one_head(void *argument, int64_t chunk, int64_t slot) {
     const float *keys = call->k + keys_at, *values = call->v + values_at;
     float *dk = call->dk ? call->dk + keys_at : NULL, *dv = call->dv ? call->dv + values_at : NULL;
     const struct rooms room = rooms_of(call);
-    float *p = call->work + slot * slot_room(&room), *ds = p + room.scores, *work = ds + room.scores;
+    float *p = call->work + slot * slot_room(&room), *ds = p + room.scores;
+    float *work = ds + room.scores;
     const struct panels key_lines = panels_of_lines(keys, k.row_step, d, call->keys, work);
     const struct panels value_lines =
         panels_of_lines(values, v.row_step, e, call->keys, work += room.keys);

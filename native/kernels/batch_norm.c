@@ -76,7 +76,9 @@ static void one_channel(void *argument, int64_t c, int64_t slot) {
     }
 }
 
-static int64_t rows_at_once(const struct batch_norm *call) { return most(1, CHUNK / call->channels); }
+static int64_t rows_at_once(const struct batch_norm *call) {
+    return most(1, CHUNK / call->channels);
+}
 
 static void some_rows(void *argument, int64_t chunk, int64_t slot) {
     const struct batch_norm *call = argument;

@@ -14,6 +14,7 @@
 #include "pool.h"
 
 #define CHUNK 16384 /* floats */
+#define BLOCK 4096  /* floats whose sums stay in registers */
 
 struct batch_norm_grad {
     const float *x, *scale, *mean, *rstd, *dy, *y;
@@ -92,22 +93,44 @@ static void one_channel(void *argument, int64_t c, int64_t slot) {
             write(call, (image * call->channels + c) * n, i, n, mean, shift, slope, factor);
 }
 
+/* Add the sums over some rows of d and of d (x - mean), of `vectors` vectors from channel j on. */
+INLINE void add_strip(const struct batch_norm_grad *call, int64_t first, int64_t end, float *sums,
+                      float *products, int64_t j, int vectors) {
+    const int64_t n = call->channels;
+    const float *mean = row_of(call, MEAN);
+    vec sum[2], product[2];
+    for (int v = 0; v < vectors; v++) {
+        sum[v] = load(sums + j + v * LANES);
+        product[v] = load(products + j + v * LANES);
+    }
+    for (int64_t at = first * n; at < end * n; at += n)
+        for (int v = 0; v < vectors; v++) {
+            const int64_t i = j + v * LANES;
+            const vec d = given(call, at, i, n);
+            sum[v] += d;
+            product[v] += d * (load_left(call->x + at, i, n, 0) - load(mean + i));
+        }
+    for (int v = 0; v < vectors; v++) {
+        store(sums + j + v * LANES, sum[v]);
+        store(products + j + v * LANES, product[v]);
+    }
+}
+
 static void one_part(void *argument, int64_t part, int64_t slot) {
     const struct batch_norm_grad *call = argument;
     const struct images images = images_of(call);
     const int64_t n = call->channels, room = channel_room(n), size = rows_of_part(&images);
     const int64_t end = least(call->images * call->pixels, (part + 1) * size);
+    const int64_t rows = most(4, BLOCK / n);
     float *sums = row_of(call, ROWS) + 2 * part * room, *products = sums + room;
-    const float *mean = row_of(call, MEAN);
     (void)slot;
     for (int64_t j = 0; j < 2 * room; j++) sums[j] = 0;
-    for (int64_t at = part * size * n; at < end * n; at += n)
-        for (int64_t j = 0; j < n; j += LANES) {
-            const vec d = given(call, at, j, n);
-            const vec c = load_left(call->x + at, j, n, 0) - load(mean + j);
-            store(sums + j, load(sums + j) + d);
-            store(products + j, load(products + j) + d * c);
-        }
+    for (int64_t r = part * size; r < end; r += rows) {
+        const int64_t last = least(end, r + rows);
+        int64_t j = 0;
+        for (; j + 2 * LANES <= n; j += 2 * LANES) add_strip(call, r, last, sums, products, j, 2);
+        for (; j < n; j += LANES) add_strip(call, r, last, sums, products, j, 1);
+    }
 }
 
 static int64_t rows_at_once(const struct batch_norm_grad *call) {

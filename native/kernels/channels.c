@@ -16,23 +16,34 @@ struct pass {
     float *parts, *spare;
 };
 
-/* to[c] += sum over rows of x[c], or of (x[c] - mean[c])^2. */
-INLINE void add_rows(const float *x, int64_t rows, int64_t channels, const float *mean, float *to) {
-    for (int64_t j = 0; j < channels; j += LANES) {
-        const vec centre = mean ? load(mean + j) : splat(0);
-        vec sums[2] = {splat(0), splat(0)};
-        int64_t r = 0;
-        for (; r + 2 <= rows; r += 2)
-            for (int k = 0; k < 2; k++) {
-                const vec c = load_left(x + (r + k) * channels, j, channels, 0) - centre;
-                sums[k] += mean ? c * c : c;
-            }
-        for (; r < rows; r++) {
-            const vec c = load_left(x + r * channels, j, channels, 0) - centre;
-            sums[0] += mean ? c * c : c;
-        }
-        store(to + j, sums[0] + sums[1]);
+/* to[c] = sum over rows of x[c], or of (x[c] - mean[c])^2, for `vectors` vectors from j on. */
+INLINE void add_strip(const float *x, int64_t rows, int64_t channels, const float *mean, float *to,
+                      int64_t j, int vectors) {
+    vec sums[4], others[4], centre[4];
+    for (int v = 0; v < vectors; v++) {
+        sums[v] = others[v] = splat(0);
+        centre[v] = mean ? load(mean + j + v * LANES) : splat(0);
     }
+    int64_t r = 0;
+    for (; r + 2 <= rows; r += 2)
+        for (int v = 0; v < vectors; v++) {
+            const float *at = x + r * channels;
+            const vec c = load_left(at, j + v * LANES, channels, 0) - centre[v];
+            const vec d = load_left(at + channels, j + v * LANES, channels, 0) - centre[v];
+            sums[v] += mean ? c * c : c;
+            others[v] += mean ? d * d : d;
+        }
+    for (int v = 0; r < rows && v < vectors; v++) {
+        const vec c = load_left(x + r * channels, j + v * LANES, channels, 0) - centre[v];
+        sums[v] += mean ? c * c : c;
+    }
+    for (int v = 0; v < vectors; v++) store(to + j + v * LANES, sums[v] + others[v]);
+}
+
+INLINE void add_rows(const float *x, int64_t rows, int64_t channels, const float *mean, float *to) {
+    int64_t j = 0;
+    for (; j + 4 * LANES <= channels; j += 4 * LANES) add_strip(x, rows, channels, mean, to, j, 4);
+    for (; j < channels; j += LANES) add_strip(x, rows, channels, mean, to, j, 1);
 }
 
 /* Merge the moments of `more` rows, given as mean and squares, into those of `count` rows. */

@@ -82,7 +82,8 @@ static loop *const loops[] = {
 };
 
 /* What elements `from` to `from + count` see of a broadcast operand, in `room` where it must. */
-static const float *spread(const struct operand *operand, int64_t from, int64_t count, float *room) {
+static const float *spread(const struct operand *operand, int64_t from, int64_t count,
+                           float *room) {
     const int64_t repeat = operand->repeat, period = operand->period;
     if (period == 0) return operand->at + from;
     int64_t index = from / repeat % period, left = repeat - from % repeat;

@@ -46,13 +46,16 @@ INLINE vec vec_exp(vec x) {
     return p * (vec)((half + 127) << 23) * (vec)((n - half + 127) << 23);
 }
 
-/* The same for x <= 0, of which what is below exp(-87.3) is 0, for sums of which the greatest is 1. */
-INLINE vec vec_exp_below(vec x) {
+/* The same for -87 <= x <= 88 alone. */
+INLINE vec vec_exp_within(vec x) {
     vec rounded;
-    const vec r = reduced(at_least(x, -87.33f), &rounded);
-    const vec p = exp_less_one(r) + 1.0f;
-    const vec power = (vec)(((ivec)rounded << 23) + 0x3f800000);
-    return choose(x < -87.33f, splat(0), p * power);
+    const vec p = exp_less_one(reduced(x, &rounded)) + 1.0f;
+    return p * (vec)(((ivec)rounded << 23) + 0x3f800000);
+}
+
+/* The same for x <= 0; 0 below exp(-87), for sums whose greatest term is 1. */
+INLINE vec vec_exp_below(vec x) {
+    return choose(x < -87.0f, splat(0), vec_exp_within(at_least(x, -87.0f)));
 }
 
 INLINE vec vec_log(vec x) {
@@ -98,7 +101,7 @@ INLINE vec vec_erf(vec x) {
     far = far * t - 1.06777877e-1f;
     far = far * t - 6.34846687e-1f;
     far = far * t - 1.28717512e-1f;
-    far = 1.0f - vec_exp_below(far * t - t);
+    far = 1.0f - vec_exp_within(far * t - t);
     vec near = s * -5.96761703e-4f + 4.99119423e-3f;
     near = near * s - 2.67681349e-2f;
     near = near * s + 1.12819925e-1f;

@@ -132,8 +132,8 @@ static void again(struct walk *walk, const float *x, const float *w, const float
     const struct recurrence *n = walk->n;
     const int64_t size = n->hidden, all = n->times * n->batch, linear = walk->call->linear;
     const float *last = r + 2 * size * size;
-    multiply_all(n, all, 3 * size, n->inputs, x, n->inputs, 0, w, n->inputs, 1, walk->slab, 3 * size,
-                 0, bias, work);
+    multiply_all(n, all, 3 * size, n->inputs, x, n->inputs, 0, w, n->inputs, 1, walk->slab,
+                 3 * size, 0, bias, work);
     multiply_all(n, all, 2 * size, size, walk->before, size, 0, r, size, 1, walk->slab, 3 * size, 1,
                  NULL, work);
     if (linear)
@@ -141,8 +141,8 @@ static void again(struct walk *walk, const float *x, const float *w, const float
                      NULL, work);
     gt_parallel(all, gates_of, walk, n->slots);
     if (linear) return;
-    multiply_all(n, all, size, size, walk->q, size, 0, last, size, 1, walk->slab + 2 * size, 3 * size,
-                 1, NULL, work);
+    multiply_all(n, all, size, size, walk->q, size, 0, last, size, 1, walk->slab + 2 * size,
+                 3 * size, 1, NULL, work);
     gt_parallel(all, bend, walk, n->slots);
 }
 
@@ -190,10 +190,10 @@ KERNEL(gru_grad)(const struct gru_grad *call) {
                          call->dw + d * gates * n.inputs, n.inputs, 0, NULL, work);
         if (call->dr) {
             float *dr = call->dr + d * gates * size, *last = dr + 2 * size * size;
-            multiply_all(&n, 2 * size, size, all, slab, gates, 1, before, size, 0, dr, size, 0, NULL,
-                         work);
-            multiply_all(&n, size, size, all, linear ? q : slab + 2 * size, linear ? size : gates, 1,
-                         linear ? before : q, size, 0, last, size, 0, NULL, work);
+            multiply_all(&n, 2 * size, size, all, slab, gates, 1, before, size, 0, dr, size, 0,
+                         NULL, work);
+            multiply_all(&n, size, size, all, linear ? q : slab + 2 * size, linear ? size : gates,
+                         1, linear ? before : q, size, 0, last, size, 0, NULL, work);
         }
         if (call->db) {
             float *db = call->db + 2 * d * gates;

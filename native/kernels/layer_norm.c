@@ -5,8 +5,8 @@
  *     dscale = sum dy n        dbias = sum dy
  *
  * `root` is for the root mean square: mean is 0.  `sum` takes s, where it is wanted.  In backward x
- * is s, and `mean` and `rstd` may be NULL: they are computed again.  Every output may be NULL; y may
- * be x or the residual, dx any input of its size.  The gradient of the residual is dx.
+ * is s, and `mean` and `rstd` may be NULL: they are computed again.  Every output may be NULL; y
+ * may be x or the residual, dx any input of its size.  The gradient of the residual is dx.
  * Source: gradtool's numpy kernels.  Workspace of backward in floats: 2 channel_room(n) parts.
  */
 #include "channels.h"
@@ -65,7 +65,8 @@ static void some_rows(void *argument, int64_t chunk, int64_t slot) {
         if (call->mean) call->mean[row] = mean;
         if (call->rstd) call->rstd[row] = rstd;
         for (int64_t i = 0; y && i < n; i += LANES) {
-            const vec part = (load_left(x, i, n, 0) - mean) * rstd * load_left(call->scale, i, n, 0);
+            const vec c = load_left(x, i, n, 0) - mean;
+            const vec part = c * rstd * load_left(call->scale, i, n, 0);
             store_left(y, call->bias ? part + load_left(call->bias, i, n, 0) : part, i, n);
         }
     }

@@ -49,8 +49,8 @@ INLINE struct panels panels_of_lines(const float *b, int64_t row, int64_t depth,
 }
 
 /* c = alpha op(a) b + beta c: c is [m, n], a is [m, depth] or, turned, [depth, m]. */
-INLINE void by_panels(int64_t m, int64_t n, int64_t depth, const float *a, int64_t a_row, int turned,
-                      struct panels b, float *c, int64_t c_row, float alpha, float beta) {
+INLINE void by_panels(int64_t m, int64_t n, int64_t depth, const float *a, int64_t a_row,
+                      int turned, struct panels b, float *c, int64_t c_row, float alpha, float beta) {
     const struct finish finish = {.alpha = alpha, .beta = beta};
     for (int64_t j = 0; j < n; j += TILE_COLUMNS)
         for (int64_t i = 0; i < m; i += TILE_ROWS)

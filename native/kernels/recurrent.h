@@ -15,7 +15,8 @@
 
 #define SAMPLES 512 /* rows of X that are multiplied at once in forward */
 
-/* Layout 0: X [T, B, I], Y [T, D, B, H], states [D, B, H]; 1: [B, T, I], [B, T, D, H], [B, D, H]. */
+/* Layout 0: X [T, B, I], Y [T, D, B, H], states [D, B, H].
+ * Layout 1: X [B, T, I], Y [B, T, D, H], states [B, D, H]. */
 struct recurrence {
     int64_t times, batch, inputs, hidden, directions, reverse, layout, slots;
     const int32_t *lens; /* of each sample, or NULL */

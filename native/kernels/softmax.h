@@ -22,7 +22,8 @@ INLINE float row_exp(const float *x, float top, int64_t n, float *out) {
     vec sum = splat(0), other = sum;
     int64_t i = 0;
     for (; i + 2 * LANES <= n; i += 2 * LANES) {
-        const vec e = vec_exp_below(load(x + i) - top), f = vec_exp_below(load(x + i + LANES) - top);
+        const vec e = vec_exp_below(load(x + i) - top);
+        const vec f = vec_exp_below(load(x + i + LANES) - top);
         sum += e;
         other += f;
         if (out) store(out + i, e), store(out + i + LANES, f);
@@ -37,7 +38,7 @@ INLINE float row_exp(const float *x, float top, int64_t n, float *out) {
 
 INLINE float scalar_log(float x) { return vec_log(splat(x))[0]; }
 
-/* LANES columns beside each other, `here` of them there; a line is `step` floats below the other. */
+/* LANES columns beside each other, `here` of them there; lines lie `step` floats apart. */
 INLINE vec column_max(const float *x, int64_t n, int64_t step, int64_t here) {
     vec top = splat(-__builtin_inff());
     for (int64_t i = 0; i < n; i++) top = vec_max(load_left(x + i * step, 0, here, 0), top);

@@ -38,6 +38,10 @@ def drawn(seed):
     return rng, q, k, v, masks, attributes
 
 
+def asked(attributes):
+    return {name: attributes[name] for name in ("fill", "safe")}
+
+
 def flat(a):
     return np.ascontiguousarray(a.swapaxes(1, 2)).reshape(a.shape[0], a.shape[2], -1)
 
@@ -79,7 +83,7 @@ def test_attention_is_that_of_float64(instructions, seed):
     y, lse = shaped(p @ values, q), shaped(lse, q)
     found = run(
         lambda y, lse, room: attention.attention(
-            q, k, v, masks, y, lse, room, instructions=instructions, **attributes
+            n, q, k, v, masks, y, lse, room, instructions=instructions, **asked(attributes)
         ),
         y.shape, lse.shape, work=attention.work(n), inputs=(q, k, v, *masks),
     )  # fmt: skip
@@ -114,7 +118,7 @@ def test_its_gradients_are_those_of_float64(instructions, seed):
     given.append(None if dlse is None else np.ascontiguousarray(shaped(dlse, q)))
     found = run(
         lambda *to: attention.attention_grad(
-            q, k, v, *given, masks, *to, instructions=instructions, **attributes
+            n, q, k, v, *given, masks, *to, fill=attributes["fill"], instructions=instructions
         ),
         *[each.shape for each in expected], work=attention.grad_work(n), inputs=(q, k, v, *masks),
     )  # fmt: skip
@@ -135,7 +139,18 @@ def test_a_gradient_that_is_not_wanted_changes_no_other(instructions, absent):
     some = [None if i == absent else np.empty_like(a) for i, a in enumerate((q, k, v))]
     for to in (whole, some):
         attention.attention_grad(
-            q, k, v, lse, dy, None, masks, *to, room, instructions=instructions, **attributes
+            n,
+            q,
+            k,
+            v,
+            lse,
+            dy,
+            None,
+            masks,
+            *to,
+            room,
+            fill=attributes["fill"],
+            instructions=instructions,
         )()
     for made, right in zip(some, whole, strict=True):
         assert made is None or made.tobytes() == right.tobytes()
@@ -148,13 +163,13 @@ def test_attention_of_nothing_touches_nothing(instructions, shape):
     rows = (*shape[:3], 1)
     y, lse = run(
         lambda y, lse, room: attention.attention(
-            q, q, q, [], y, lse, room, scale=1.0, instructions=instructions
+            n, q, q, q, [], y, lse, room, instructions=instructions
         ),
         shape, rows, work=attention.work(n),
     )  # fmt: skip
     run(
         lambda *to: attention.attention_grad(
-            q, q, q, lse, y, None, [], *to, scale=1.0, instructions=instructions
+            n, q, q, q, lse, y, None, [], *to, instructions=instructions
         ),
         shape, shape, shape, work=attention.grad_work(n),
     )  # fmt: skip
@@ -166,7 +181,7 @@ def test_no_keys_are_a_row_that_sees_nothing(instructions):
     for safe, expected in ((0, np.nan), (1, 0.0)):
         y, _ = run(
             lambda y, lse, room, safe=safe: attention.attention(
-                q, k, k, [], y, lse, room, safe=safe, instructions=instructions
+                n, q, k, k, [], y, lse, room, safe=safe, instructions=instructions
             ),
             q.shape, (1, 1, 5, 1), work=attention.work(n),
         )  # fmt: skip

@@ -181,3 +181,9 @@ def test_a_program_may_write_over_an_input_it_has_read(instructions):
 def test_a_broadcast_of_two_strides_is_refused(instructions):  # noqa: ARG001 - of the module
     with pytest.raises(ValueError, match="no single stride"):
         elementwise.pattern((2, 1, 3), (2, 5, 3))
+
+
+@pytest.mark.parametrize("x", [np.zeros(4), np.zeros((4, 4), np.float32)[:, :2]])
+def test_an_operand_that_would_be_misread_is_refused(instructions, x):
+    with pytest.raises(TypeError, match="not contiguous float32"):
+        elementwise.unary("exp", x, np.empty(x.shape, np.float32), instructions=instructions)

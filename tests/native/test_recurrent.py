@@ -5,6 +5,7 @@ from native_calls import each_instruction_set, needs_library, normal, relative_e
 from gradtool.graph.specs import Spec
 from gradtool.kernels import call, find
 from gradtool.native import recurrent
+from gradtool.operators.recurrence import recurrence
 
 pytestmark = [needs_library, each_instruction_set]
 SEEDS = range(40)
@@ -62,6 +63,18 @@ def drawn_lstm(seed):
     return rng, inputs, attributes | {"input_forget": int(rng.integers(2))}
 
 
+def sizes(inputs, gates, attributes):
+    names = ("Sigmoid", "Tanh", "Tanh")[: gates - 1]
+    x, _, r = inputs[:3]
+    return recurrence(x, r, gates, names, **attributes)
+
+
+def own(attributes):
+    """What native kernels take beside the sizes."""
+    names = ("input_forget", "linear_before_reset")
+    return {name: attributes[name] for name in names if name in attributes}
+
+
 def there(arrays):
     return [a for a in arrays if a is not None]
 
@@ -75,17 +88,13 @@ def compare(made, expected, bound):
 def test_lstm_is_that_of_numpy_in_float64(instructions, seed):
     _, inputs, attributes = drawn_lstm(seed)
     y, state = shapes(inputs, attributes["layout"])
-    n = recurrent.lstm_shape(inputs[0], inputs[2], **plain(attributes))
+    n = sizes(inputs, 4, attributes)
     made = run(
-        lambda *to: recurrent.lstm(*inputs, *to, instructions=instructions, **attributes),
+        lambda *to: recurrent.lstm(n, *inputs, *to, instructions=instructions, **own(attributes)),
         y, state, state, work=recurrent.lstm_work(n), inputs=there(inputs),
     )  # fmt: skip
 
     compare(made, exact("", "LSTM", inputs, (y, state, state), attributes), 3e-6)
-
-
-def plain(attributes):
-    return {k: v for k, v in attributes.items() if k in ("direction", "layout")}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -98,13 +107,13 @@ def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed):
     wanted = [x.shape, w.shape, r.shape, b, state, state, p]
     wanted = [a.shape if isinstance(a, np.ndarray) else a for a in wanted]
     operands = [*inputs, y.astype(np.float32), *given]
-    n = recurrent.lstm_shape(x, r, **plain(attributes))
+    n = sizes(inputs, 4, attributes)
 
     def bound(*made):
         rest = iter(made)
         outputs = [None if shape is None else next(rest) for shape in wanted]
         return recurrent.lstm_grad(
-            *operands, *outputs, next(rest), instructions=instructions, **attributes
+            n, *operands, *outputs, next(rest), instructions=instructions, **own(attributes)
         )
 
     made = run(bound, *there(wanted), work=recurrent.lstm_grad_work(n), inputs=there(operands))
@@ -118,9 +127,9 @@ def test_gru_is_that_of_numpy_in_float64(instructions, seed, linear):
     _, inputs, attributes = drawn(seed, 3)
     attributes["linear_before_reset"] = linear
     y, state = shapes(inputs, attributes["layout"])
-    n = recurrent.gru_shape(inputs[0], inputs[2], **plain(attributes))
+    n = sizes(inputs, 3, attributes)
     made = run(
-        lambda *to: recurrent.gru(*inputs, *to, instructions=instructions, **attributes),
+        lambda *to: recurrent.gru(n, *inputs, *to, instructions=instructions, **own(attributes)),
         y, state, work=recurrent.gru_work(n), inputs=there(inputs),
     )  # fmt: skip
 
@@ -138,13 +147,13 @@ def test_gradients_of_gru_are_those_of_numpy_in_float64(instructions, seed, line
     x, w, r, b, *_ = inputs
     wanted = [x.shape, w.shape, r.shape, None if b is None else b.shape, state]
     operands = [*inputs, y.astype(np.float32), *given]
-    n = recurrent.gru_shape(x, r, **plain(attributes))
+    n = sizes(inputs, 3, attributes)
 
     def bound(*made):
         rest = iter(made)
         outputs = [None if shape is None else next(rest) for shape in wanted]
         return recurrent.gru_grad(
-            *operands, *outputs, next(rest), instructions=instructions, **attributes
+            n, *operands, *outputs, next(rest), instructions=instructions, **own(attributes)
         )
 
     made = run(bound, *there(wanted), work=recurrent.gru_grad_work(n), inputs=there(operands))
@@ -161,17 +170,17 @@ def test_sequences_of_nothing_touch_nothing(instructions, shape):
         np.zeros((1, 4 * hidden, hidden), np.float32),
     )
     y, state = (times, 1, batch, hidden), (1, batch, hidden)
-    n = recurrent.lstm_shape(x, r)
+    n = recurrence(x, r, 4, ("Sigmoid", "Tanh", "Tanh"))
     run(
         lambda *to: recurrent.lstm(
-            x, w, r, None, None, None, None, None, *to, instructions=instructions
+            n, x, w, r, None, None, None, None, None, *to, instructions=instructions
         ),
         y, state, state, work=recurrent.lstm_work(n),
     )  # fmt: skip
     given = (np.zeros(y, np.float32), np.zeros(y, np.float32), None, None)
     made = run(
         lambda dx, dw, dr, room: recurrent.lstm_grad(
-            x, w, r, None, None, None, None, None, *given, dx, dw, dr, None, None, None, None, room,
+            n, x, w, r, *[None] * 5, *given, dx, dw, dr, *[None] * 4, room,
             instructions=instructions,
         ),
         x.shape, w.shape, r.shape, work=recurrent.lstm_grad_work(n),
@@ -180,9 +189,10 @@ def test_sequences_of_nothing_touch_nothing(instructions, shape):
     assert not any(each.any() for each in made)
 
 
-def test_other_activations_are_refused(instructions):  # noqa: ARG001 - of the module
-    x, r = np.zeros((1, 1, 1)), np.zeros((1, 4, 1))
+@pytest.mark.parametrize("options", [{"activations": ["Relu", "Tanh"]}, {"clip": 3.0}])
+def test_what_only_numpy_does_is_refused(instructions, options):
+    x, w = np.zeros((1, 1, 1), np.float32), np.zeros((1, 3, 1), np.float32)
+    n = recurrence(x, w, 3, ("Sigmoid", "Tanh"), **options)
+    room = np.empty(recurrent.gru_work(n), np.int8)
     with pytest.raises(ValueError, match="no activations but"):
-        recurrent.lstm_shape(x, r, activations=["Relu", "Tanh", "Tanh"])
-    with pytest.raises(ValueError, match="no clipping"):
-        recurrent.gru_shape(x, r, clip=3.0)
+        recurrent.gru(n, x, w, w, None, None, None, x, None, room, instructions=instructions)

@@ -1,4 +1,4 @@
-"""Layer, root-mean-square, group and instance normalisation, and their gradients."""
+"""Layer and root-mean-square normalisation, and their gradients."""
 
 from __future__ import annotations
 
@@ -15,16 +15,6 @@ LAYER_NORM_GRAD = Signature(
     "layer_norm_grad",
     "x scale mean rstd dy dsum dx dscale dbias work",
     "rows n root slots",
-    "epsilon",
-)
-GROUP_SIZES = "images channels pixels groups scales"
-GROUP_NORM = Signature(
-    "group_norm", "x scale bias residual y", f"{GROUP_SIZES} relu slots", "epsilon"
-)
-GROUP_NORM_GRAD = Signature(
-    "group_norm_grad",
-    "x scale dy y dx dscale dbias dresidual work",
-    f"{GROUP_SIZES} slots",
     "epsilon",
 )
 
@@ -66,42 +56,4 @@ def layer_norm_grad(
         instructions, x=x, scale=scale, mean=mean, rstd=rstd, dy=dy, dsum=dtotal, dx=dx,
         dscale=dscale, dbias=dbias, work=work, rows=math.prod(x.shape[:axis]),
         n=math.prod(x.shape[axis:]), root=int(root), slots=SLOTS, epsilon=epsilon,
-    )  # fmt: skip
-
-
-def group_work(shape: tuple[int, ...]) -> int:
-    """Bytes of workspace of `group_norm_grad`; the forward pass has none."""
-    return 8 * shape[0] * shape[1]
-
-
-def _group(x: Array, scale: Array, groups: int) -> dict[str, int]:
-    return {
-        "images": x.shape[0], "channels": x.shape[1], "pixels": math.prod(x.shape[2:]),
-        "groups": groups, "scales": scale.size, "slots": SLOTS,
-    }  # fmt: skip
-
-
-def group_norm(
-    x: Array, scale: Array, bias: Array, y: Array, *, groups: int, residual: Array | None = None,
-    relu: bool = False, epsilon: float = 1e-5, instructions: str | None = None,
-) -> Call:  # fmt: skip
-    """Each group of channels of each image by itself; as many groups as channels for instances.
-
-    Scale and bias are per channel or per group.
-    """
-    return GROUP_NORM.bind(
-        instructions, x=x, scale=scale, bias=bias, residual=residual, y=y, relu=int(relu),
-        epsilon=epsilon, **_group(x, scale, groups),
-    )  # fmt: skip
-
-
-def group_norm_grad(
-    x: Array, scale: Array, dy: Array, dx: Array | None, dscale: Array | None,
-    dbias: Array | None, work: Array, *, groups: int, y: Array | None = None,
-    dresidual: Array | None = None, epsilon: float = 1e-5, instructions: str | None = None,
-) -> Call:  # fmt: skip
-    """Gradients by x, scale, bias and residual; `y` is the result where ReLU followed."""
-    return GROUP_NORM_GRAD.bind(
-        instructions, x=x, scale=scale, dy=dy, y=y, dx=dx, dscale=dscale, dbias=dbias,
-        dresidual=dresidual, work=work, epsilon=epsilon, **_group(x, scale, groups),
     )  # fmt: skip
