@@ -116,9 +116,10 @@ def _laid(program: Program, value: int) -> Spec | None:
     spec = program.values[value].spec
     if spec is None:
         return None
-    if program.values[value].channels_last:
-        return Laid(spec.shape, spec.dtype)
-    return spec if _lies_in_rows(program, value) else Apart(spec.shape, spec.dtype)
+    if _lies_in_rows(program, value):  # one that has one channel or pixel lies both ways
+        return spec
+    is_image = program.values[value].channels_last
+    return (Laid if is_image else Apart)(spec.shape, spec.dtype)
 
 
 # --------------------------------------------------------------------------- layouts

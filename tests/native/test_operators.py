@@ -16,7 +16,8 @@ from gradtool.exec import measure
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
-from gradtool.graph.families import FAMILIES
+from gradtool.graph.families import FAMILIES, split_name
+from gradtool.kernels.native import find
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.flatten import flatten
 
@@ -41,13 +42,17 @@ def executed(model, feeds, *, native):
     return executor
 
 
+def made(case):
+    """The model of a case with its gradient, if it has one, and what it is fed."""
+    with np.errstate(all="ignore"):
+        return (differentiated if case.gradient else build)(case, np.float32)[:2]
+
+
 @needs_library
 @pytest.mark.parametrize("case", cases.CASES, ids=lambda c: c.id)
 def test_results_and_gradients_are_those_of_numpy(case):
-    with np.errstate(all="ignore"):
-        made = differentiated if case.gradient else build
-        model, feeds = made(case, np.float32)[:2]
-        ours = executed(model, feeds, native=True)
+    model, feeds = made(case)
+    ours = executed(model, feeds, native=True)
     if ours is None:
         pytest.skip("nothing of it is native")
     theirs = executed(model, feeds, native=False).outputs()
@@ -57,3 +62,59 @@ def test_results_and_gradients_are_those_of_numpy(case):
         else:
             np.testing.assert_allclose(found, theirs[name], rtol=1e-4, atol=1e-5, err_msg=name)
     measure.check_arena(ours)
+
+
+@needs_library
+@pytest.mark.parametrize("case", cases.CASES, ids=lambda c: c.id)
+def test_a_kernel_writes_over_what_plans_let_it(case):
+    executor = executed(*made(case), native=True)
+    if executor is None:
+        pytest.skip("nothing of it is native")
+    executor.rewind()
+    tried = 0
+    with np.errstate(all="ignore"):
+        for index, step in enumerate(executor.program.steps):
+            tried += step.is_native and overwritten(executor, step)
+            executor.call(index)
+    if not tried:
+        pytest.skip("nothing of it may be overwritten")
+
+
+def overwritten(executor, step):
+    """Over how many of its inputs a step can write; it gives the same bits then."""
+    values = executor.program.values
+    found = find(*split_name(step.op), step.version)
+    result = values[step.outputs[0]] if step.outputs[0] is not None else None
+    slots = [
+        slot
+        for slot in step.may_inplace
+        if result is not None
+        and slot < len(step.inputs)
+        and (over := step.inputs[slot]) is not None
+        and values[over].kind != "host"
+        and values[over].view is None
+        and values[over].spec == result.spec
+        and step.inputs.count(over) == 1
+    ]
+    for slot in slots:
+        kept, over = (bits(executor, step, found, into) for into in (None, slot))
+        assert kept == over, (step.op, slot)
+    return len(slots)
+
+
+def bits(executor, step, found, into):
+    """What a step writes, its first output over the input `into` if one is given."""
+
+    def copied(value):
+        held = None if value is None else executor.value(value)
+        return held if held is None else np.array(held, order="K")
+
+    inputs, out = [copied(v) for v in step.inputs], [copied(v) for v in step.outputs]
+    work = [np.full(spec.shape, np.nan, spec.dtype) for spec in step.workspace]
+    for array in out:
+        if array is not None:
+            array.fill(0)
+    if into is not None:
+        out[0] = inputs[into]
+    found.bind(*inputs, out=out, work=work, **step.attributes)()
+    return [None if array is None else array.tobytes() for array in out]

@@ -17,10 +17,27 @@ from gradtool.kernels.types import Array
 class Laid(Spec):
     """The spec of an image that lies channels last."""
 
+    @property
+    def lying(self) -> tuple[int, ...]:
+        """Its shape as it lies in memory."""
+        return self.shape[0], *self.shape[2:], self.shape[1]
+
 
 @dataclass(frozen=True)
 class Apart(Spec):
     """The spec of a view whose elements do not follow each other."""
+
+
+def is_last(image: Array) -> bool:
+    """Whether an array that has no gaps lies channels last."""
+    return not image.flags.c_contiguous
+
+
+def lying(image: Array | None) -> Array | None:
+    """An array without gaps as it lies in memory; None if it is None."""
+    if image is None or not is_last(image):
+        return image
+    return image.transpose(0, 2, 3, 1)
 
 
 def apart(*operands: Spec | None) -> int:
@@ -30,7 +47,12 @@ def apart(*operands: Spec | None) -> int:
 
 def turned(*images: Spec | None) -> int:
     """Bytes of workspace for those that do not lie channels last."""
-    return sum(i.bytes for i in images if i is not None and not isinstance(i, Laid))
+    return sum(i.bytes for i in images if i is not None and not _lies_last(i))
+
+
+def _lies_last(image: Spec) -> bool:
+    """Whether it lies channels last, perhaps because rows would lie alike."""
+    return isinstance(image, Laid) or 1 in (image.shape[1], math.prod(image.shape[2:]))
 
 
 class Turns:
