@@ -1,4 +1,4 @@
-"""Compiles the library of native kernels: `python native/build.py [PLATFORM]`.
+"""Compiles the library of native kernels: `python native/build.py [PLATFORM | --is-built]`.
 
 The compiler is the clang of the package ziglang, which builds for every platform on every
 platform. Files of `base/` are compiled once, for any processor of their kind; files of `kernels/`
@@ -77,17 +77,28 @@ def build(name: str, folder: Path | None = None) -> Path:
     target = PLATFORMS[name]
     folder = folder or sources.FOLDER
     library = folder / f"libgradtool{sources.ENDINGS[target.system]}"
-    stamp = folder / sources.DIGEST
-    made_from = f"{sources.digest(HERE)} {name}\n"
-    if library.exists() and stamp.exists() and stamp.read_text() == made_from:
+    if is_built(name, folder):
         return library
     with tempfile.TemporaryDirectory() as work:
         made = _compile(target, Path(work))
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         shutil.copyfile(made, library)
-    stamp.write_text(made_from)
+    (folder / sources.DIGEST).write_text(_made_from(name))
     return library
+
+
+def is_built(name: str, folder: Path | None = None) -> bool:
+    """Whether the library for a platform is there, made of these sources."""
+    sources = _sources()
+    folder = folder or sources.FOLDER
+    library = folder / f"libgradtool{sources.ENDINGS[PLATFORMS[name].system]}"
+    stamp = folder / sources.DIGEST
+    return library.exists() and stamp.exists() and stamp.read_text() == _made_from(name)
+
+
+def _made_from(name: str) -> str:
+    return f"{_sources().digest(HERE)} {name}\n"
 
 
 def _compile(target: Platform, work: Path) -> Path:
@@ -136,6 +147,8 @@ def _sources():  # noqa: ANN202 - a module
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--is-built"]:
+        sys.exit((name := here()) is not None and not is_built(name))
     name = sys.argv[1] if len(sys.argv) > 1 else here()
     if name not in PLATFORMS:
         sys.exit(f"native/build.py: no library for {name or 'this platform'}; there is one for "

@@ -61,14 +61,14 @@ class Choice(NamedTuple):
 def choices(program: Program) -> Iterator[Choice]:
     """What runs each step of a program, in order."""
     for step in program.steps:
-        method, why = "", "the program is for numpy"
+        method = ""
         if step.is_native:
             kernel = native.find(*split_name(step.op), step.version)
             assert kernel is not None  # noqa: S101 - see `natively`
             inputs, out = _specs(program, step)
             method, why = kernel.method(*inputs, out=out, **step.attributes), "it fits"
         else:
-            why = _fitting(program, step)[1]
+            why = _fitting(program, step)[1] or "it fits, but numpy is asked for"
         touched = [program.values[v] for v in (*step.reads, *step.writes)]
         images = [v for v in touched if _is_image(v)]
         laid = ["channels last"] * any(v.channels_last for v in images)
