@@ -33,7 +33,7 @@ def is_last(image: Array) -> bool:
     return not image.flags.c_contiguous
 
 
-def lying(image: Array | None) -> Array | None:
+def lying(image: Array) -> Array:
     """An array without gaps as it lies in memory; None if it is None."""
     if image is None or not is_last(image):
         return image

@@ -32,9 +32,7 @@ def _fits(op: str, *specs: Spec | None, out: Outputs, **given: Any) -> bool:
     floats = are_floats(*(s for s in specs if s is not lengths), *out)
     if x is None or r is None or not floats or 0 in x.shape:
         return False
-    return library.knows(_sizes(op, x, r, given)) and (
-        lengths is None or lengths.dtype == np.int32
-    )
+    return library.knows(_sizes(op, x, r, given)) and (lengths is None or lengths.dtype == np.int32)
 
 
 def _work(
