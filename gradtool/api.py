@@ -136,6 +136,7 @@ def run(
     *,
     device: str = "cpu",
     engine: Literal["arena", "ort"] = "arena",
+    kernels: Literal["numpy", "native"] = "numpy",
     seed: int = 0,
     repeat: int = 1,
     measure: bool = False,
@@ -153,7 +154,8 @@ def run(
     Gradient buffers that are not given are zero.  With `fetch`, names or globs of any values, only
     those are computed and returned.  A step stops after `max_turns` turns of loops, and before
     values whose sizes depend on data take more than `max_dynamic` bytes; `docs/limits.md` has the
-    defaults.  Results are copies; with `copy=False` those of our executor on the CPU are views of
+    defaults.  With `native` kernels the library computes what it can (docs/running.md).  Results
+    are copies; with `copy=False` those of our executor on the CPU are views of
     the arena, which lives as long as one of them.
 
     Raises:
@@ -165,7 +167,8 @@ def run(
     """
     if engine == "ort":
         ignored = {
-            "device": device not in ("cpu", "auto"), "check_nan": check_nan,
+            "device": device not in ("cpu", "auto"), "kernels": kernels != "numpy",
+            "check_nan": check_nan,
             "check_arena": check_arena, "max_turns": max_turns is not None,
             "max_dynamic": max_dynamic is not None,
         }  # fmt: skip
@@ -179,6 +182,7 @@ def run(
             arrays,
             engine,
             device=device,
+            kernels=kernels,
             repeat=repeat,
             measure=measure,
             check_nan=check_nan,

@@ -35,6 +35,7 @@ from gradtool.exec.hooks import Hooks, OnEnd, OnGradient, OnNode, OnStart, Share
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.resident import Resident
 from gradtool.exec.results import Result
+from gradtool.exec.run import require
 from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
@@ -42,6 +43,7 @@ from gradtool.graph.metadata import GRADIENTS, STATE
 from gradtool.graph.stages import seed_of, stage
 from gradtool.io import original
 from gradtool.kernels.allowance import limited
+from gradtool.kernels.native import Kernels
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.kept_gradients import keep_gradients, separate_gradients
 from gradtool.planning.plan import Plan
@@ -65,6 +67,7 @@ class Session:
         graph: Graph,
         *,
         device: str = "cpu",
+        kernels: Kernels = "numpy",
         keep_gradients: Sequence[str] = (),
         check_nan: bool = False,
         most_plans: int = MOST_PLANS,
@@ -73,7 +76,8 @@ class Session:
     ) -> None:
         """Bind a graph to a device; planned now if its sizes are known, else by the first step.
 
-        `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  `keep_gradients` are names or globs of
+        `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  With `native` kernels the library computes
+        what it can on the CPU.  `keep_gradients` are names or globs of
         values inside of the graph, and of parameters that it updates, whose gradients are results
         as well.  With `check_nan` (an attribute, too) a step ends at the first node with a NaN.
         Of the plans for different sizes the latest `most_plans` are kept.  A step stops after
@@ -83,12 +87,14 @@ class Session:
         Raises:
             MissingData: a weight is absent.
             UsageError: an operator has no kernel, or there is no such gradient.
-            DeviceError: the device is missing or out of memory.
+            DeviceError: the device is missing or out of memory, or has no native kernels.
         """
         self._model = model_of(graph)
         self._limits = max_turns, max_dynamic
         self._most_plans = most_plans
+        self._kernels = kernels
         self._store = Store(open_device(device), self._model.graph.initializers)
+        require(kernels, self._store.device)
         self._hooks = Hooks()
         self._gradients = gradients_of(self._model)
         self._train = self._resident(self._keeping(keep_gradients))
@@ -100,7 +106,7 @@ class Session:
             self._train.plan_ahead()
 
     def _resident(self, model: ir.Model) -> Resident:
-        return Resident(model, self._store, "train", self._most_plans)
+        return Resident(model, self._store, "train", self._most_plans, self._kernels)
 
     def _keeping(self, patterns: Sequence[str]) -> ir.Model:
         """The graph that also returns the gradients that match."""
@@ -169,7 +175,9 @@ class Session:
     def _evaluation(self, *, loss: bool) -> Resident:
         if loss not in self._evaluated:
             model = evaluation(self._model, loss=loss)
-            self._evaluated[loss] = Resident(model, self._store, "evaluate", self._most_plans)
+            self._evaluated[loss] = Resident(
+                model, self._store, "evaluate", self._most_plans, self._kernels
+            )
         return self._evaluated[loss]
 
     def _run(self, run: Callable[[], None]) -> float:

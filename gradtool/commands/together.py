@@ -124,6 +124,7 @@ FILES = When(
 )
 A_FILE = When(f"FILE{SUFFIX}", lambda s: any(n.endswith(SUFFIX) for n in s.values["sources"]))
 CSV_TOTALS = When("{form} csv", lambda s: s.values["form"] == "csv" and s.values["by"] is None)
+ON_CUDA = When("{device} cuda", lambda s: s.values["device"].startswith("cuda"))
 RECORDS_ALL = When("{update}", lambda s: s.values["update"] and not s.values["only_improved"])
 GOALS = ("plan", "frontier", "max_batch", "checkpoints", "budget", "max_slowdown")
 
@@ -188,9 +189,13 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
     "run": (
         _named("model"), _LOSS,
         Of("seed", (equals("inputs", "random"),)),
-        Of("device trace check_nan check_arena max_turns max_dynamic threads",
+        Of("device kernels trace check_nan check_arena max_turns max_dynamic threads",
            (equals("engine", "arena"),)),
         Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace")))),
+        Of("explain_kernels", (equals("engine", "arena"),)),
+        Apart((equals("kernels", "native"), ON_CUDA)),
+        Without(given("explain_kernels"), "runs nothing", "repeat measure check_nan check_arena "
+                "verify profile trace save_grads save_outputs max_turns max_dynamic"),
     ),
     "check": (
         Of("only_improved", (given("update"),)),

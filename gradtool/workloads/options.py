@@ -250,6 +250,9 @@ class RunOptions:
     engine: str = _option(
         "choice", "arena", "Our executor, or stock onnxruntime.", choices=("arena", "ort")
     )
+    kernels: str = _option(
+        "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",
+        choices=("numpy", "native"))  # fmt: skip
     repeat: int = _option(
         "whole", 1, "Steps to run; the time is their median.  --profile times at least 5, --trace "
         "at least 3.", least=1, metavar="N")  # fmt: skip
