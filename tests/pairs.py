@@ -84,8 +84,8 @@ MODEL = ["net.onnx"]
 COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "grad": (
         [[*MODEL], [*MODEL, "-o", "-"]],
-        {**WRITE, "split": ["--split"], "opset": ["--opset", "21"], **SIZES, **GRADIENT, **UPDATE,
-         **JSON},
+        {**WRITE, "split": ["--split"], "params_as_inputs": ["--params-as-inputs"],
+         "opset": ["--opset", "21"], **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "mirror": (
         [[*MODEL], [*MODEL, "--report"], [*MODEL, "--explain", "t"], [*MODEL, "-o", "plan.json"],
@@ -124,6 +124,15 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "save_outputs": ["--save-outputs", "o.npz"], "fetch": ["--fetch", "h"],
          "max_turns": ["--max-turns", "7"], "max_dynamic": ["--max-dynamic", "1MiB"],
          "force": ["--force"], **GRADIENT, **UPDATE, **JSON},
+    ),
+    "kit": (
+        [[*MODEL]],
+        {"output": ["-o", "other.kit"], "force": ["--force"], "plan": ["--plan", "sqrt"],
+         "portable": ["--portable"], **SIZES, **GRADIENT, **UPDATE, **JSON},
+    ),
+    "kit merge": (
+        [["made.kit", "made.kit/state.safetensors"]],
+        {"output": ["-o", "other.onnx"], "force": ["--force"], "model": ["--model", "net.onnx"]},
     ),
     "check": (
         [[], ["--update"], ["--base", "HEAD"], ["--list"]],
@@ -197,6 +206,7 @@ class Walk:
             ("-q", "recompute", "net.onnx", "--strategy", "sqrt", "-o", "made.json"),
             ("-q", "run", "net.onnx", "--batch", "1", "--profile", "times.json"),
             ("-q", "grad", "net.onnx", "-o", "made.onnx"),
+            ("-q", "kit", "net.onnx", "-o", "made.kit"),
         ):
             assert run(self.models, arguments).code == 0, arguments
         for name, batch in (("one.json", "1"), ("two.json", "2")):
@@ -210,8 +220,7 @@ class Walk:
     def __call__(self, *arguments: str) -> Seen:
         if arguments not in self.seen:
             with tempfile.TemporaryDirectory() as folder:
-                for path in self.models.iterdir():
-                    os.link(path, Path(folder) / path.name)
+                shutil.copytree(self.models, folder, copy_function=os.link, dirs_exist_ok=True)
                 self.seen[arguments] = run(Path(folder), arguments)
         return self.seen[arguments]
 
@@ -246,7 +255,7 @@ class Walk:
 def run(folder: Path, arguments: tuple[str, ...]) -> Seen:
     """A command line in a folder, and the files that it wrote there."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    before = {path.name for path in folder.iterdir()}
+    before = set(folder.rglob("*"))
     with (
         contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
     ):  # fmt: skip
@@ -254,7 +263,7 @@ def run(folder: Path, arguments: tuple[str, ...]) -> Seen:
     written = tuple(
         (str(path.relative_to(folder)), _plain(path.read_bytes()))
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in before and ".gradtool" not in path.parts
+        if path.is_file() and path not in before and ".gradtool" not in path.parts
     )
     shown = [_plain(stream.buffer.getvalue()).decode("utf-8", "replace") for stream in (out, err)]
     return Seen(code, shown[0], shown[1], written)

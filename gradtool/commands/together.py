@@ -192,6 +192,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
            (equals("engine", "arena"),)),
         Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace")))),
     ),
+    "kit": (_named("model"), _LOSS),
+    "kit merge": (_NO_CONFIG,),
     "check": (
         Of("only_improved", (given("update"),)),
         Apart((given("base"), given("update"))),

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeGuard
 
 import ml_dtypes
 import numpy as np
@@ -39,6 +39,7 @@ _TYPES: Mapping[str, np.dtype[Any]] = {
     "C64": np.dtype(np.complex64),
 }  # fmt: skip
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
+TYPES: Mapping[str, np.dtype[Any]] = {dtype.name: dtype for dtype in _NAMES}
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
@@ -100,7 +101,7 @@ class Writer:
 def little_endian(array: np.ndarray[Any, Any]) -> memoryview:
     """The bytes of an array as every one of our binary files has them: C order, little-endian."""
     plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    return memoryview(plain.reshape(-1).view(np.uint8))
+    return memoryview(plain.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str]) -> Tensors:
@@ -175,5 +176,5 @@ def _array(name: str, entry: Any, data: memoryview) -> np.ndarray[Any, Any]:
     return np.frombuffer(data[span[0] : span[1]], stored).reshape(shape)
 
 
-def _are_sizes(found: object) -> bool:
+def _are_sizes(found: object) -> TypeGuard[list[int]]:
     return isinstance(found, list) and all(is_whole(size) and size >= 0 for size in found)

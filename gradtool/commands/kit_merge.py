@@ -1,0 +1,55 @@
+"""The command `gradtool kit merge`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gradtool.commands.call import Call, as_command
+from gradtool.commands.options import PATH
+
+
+@as_command("kit merge")
+@click.argument("kit", type=click.Path(readable=False))
+@click.argument("state", type=click.Path(readable=False))
+@click.option(
+    "-o", "--output", metavar="FILE", type=PATH, help="Where to write; default MODEL.trained.onnx."
+)
+@click.option("--force", is_flag=True, help="Overwrite the output.")
+@click.option(
+    "--model",
+    metavar="FILE",
+    type=click.Path(readable=False),
+    help="Where the model is that KIT was made of; default: where it was.",
+)
+def command(
+    call: Call,
+    /,
+    *,
+    kit: str,
+    state: str,
+    output: str | None,
+    force: bool,
+    model: str | None,
+) -> None:
+    """Write the weights of STATE into the model that KIT was made of.
+
+    STATE is a .safetensors file, or a folder of binaries that are called as those of the kit. The
+    file's nodes, opset, names and metadata stay.
+    """
+    from gradtool.commands.writing import default_target
+    from gradtool.io import atomic
+    from gradtool.kit import manifest
+    from gradtool.kit.merge import merge_kit
+    from gradtool.text.units import format_bytes
+
+    source = model or manifest.read(Path(kit)).original
+    target = output or default_target(Path(source).name, "trained")
+    if target != "-":
+        atomic.target(target, force=force)
+    path, size = merge_kit(kit, state, target, model=model, force=force)
+    if target == "-":
+        call.reporter.say(f"wrote {path} ({format_bytes(size)})")
+    else:
+        call.reporter.line(f"wrote {path} ({format_bytes(size)})")
