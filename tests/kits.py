@@ -29,7 +29,7 @@ NETS = {
             c = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x, w1)
             n = BatchNormalization (c, scale, shift, mean, var)
             r = Softplus (n)
-            p = AveragePool <kernel_shape = [2, 2], strides = [2, 2]> (r)
+            p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (r)
             g = GlobalAveragePool (p)
             f = Flatten (g)
             y = Gemm (f, w2, b2)

@@ -14,6 +14,7 @@ from gradtool.emit.builder import Builder
 from gradtool.functions.calls import inline
 from gradtool.functions.unread import drop_unread
 from gradtool.graph import walk
+from gradtool.graph.predicates import is_used
 from gradtool.passes.barrier import barrier as set_barriers
 from gradtool.passes.local_functions import localise
 from gradtool.passes.lower_updates import is_update, lower_updates
@@ -95,6 +96,7 @@ def _finish(
     """What turns a graph into one of standard operators, on the copy that is written."""
 
     def finish(model: ir.Model) -> None:
+        before = set(_unread(model))
         if any(is_update(node) for node in walk.nodes(model.graph)):
             lower_updates(Builder(model))
         if portable:
@@ -104,6 +106,15 @@ def _finish(
         plain_casts(model)
         if barrier:
             set_barriers(model, say=say)
+        for name in _unread(model):
+            if name not in before:
+                del model.graph.initializers[name]
         ort_options.mark(model)
 
     return finish
+
+
+def _unread(model: ir.Model) -> list[str]:
+    """The initializers that nobody reads, of which runtimes warn."""
+    found = model.graph.initializers.items()
+    return [name for name, v in found if not is_used(v) and not v.is_graph_input()]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+import onnx_ir as ir
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from kits import OPTIMIZERS, PLANS, Stock, nets
 
 import gradtool as gt
 from gradtool.commands.schema import FOLDER
+from gradtool.graph.predicates import is_used
 from gradtool.io import safetensors
 from gradtool.kit.merge import merge_kit
 from gradtool.kit.write import write_kit
@@ -33,6 +35,12 @@ choices = {
 }  # fmt: skip
 
 
+def unread(path: Path) -> list[str]:
+    """The initializers of a model that no node reads: runtimes warn of them."""
+    graph = ir.load(path).graph
+    return [name for name, value in graph.initializers.items() if not is_used(value)]
+
+
 def check(drawn, optimizer: str, plan: str, folder: Path) -> None:
     content, batch, _ = drawn
     (folder / "net.onnx").write_bytes(content)
@@ -46,6 +54,8 @@ def check(drawn, optimizer: str, plan: str, folder: Path) -> None:
     kit = write_kit(planned, folder / "kit")
     schema = json.loads((FOLDER / "kit.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(kit.manifest)
+    for name in ("step.onnx", "eval.onnx"):
+        assert unread(folder / "kit" / name) == []
 
     stock = Stock(folder / "kit")
     batch[kit.manifest["optimizer"]["learning_rate"]] = np.array(0.01, np.float32)
