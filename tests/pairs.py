@@ -70,7 +70,8 @@ GRADIENT = {
     "no_grad": ["--no-grad", "g"], "input_grad": ["--input-grad", "x"],
     "head_grads": ["--head-grads"], "accumulate": ["--accumulate", "sum"],
     "train_mode": ["--train-mode"], "ste": ["--ste"], "grad_buffers": ["--grad-buffers"],
-    "fuse_attention": ["--no-fuse-attention"],
+    "lora": ["--lora", "2"], "lora_target": ["--lora-target", "w1"],
+    "lora_alpha": ["--lora-alpha", "3"], "fuse_attention": ["--no-fuse-attention"],
 }  # fmt: skip
 UPDATE = {"update": ["--optimizer", "adam"]}
 WRITE = {
@@ -132,7 +133,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     ),
     "kit merge": (
         [["made.kit", "made.kit/state.safetensors"]],
-        {"output": ["-o", "other.onnx"], "force": ["--force"], "model": ["--model", "net.onnx"]},
+        {"output": ["-o", "other.onnx"], "force": ["--force"], "model": ["--model", "net.onnx"],
+         "lora_adapter": ["--lora-adapter"]},
     ),
     "check": (
         [[], ["--update"], ["--base", "HEAD"], ["--list"]],
@@ -161,13 +163,13 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
 }  # fmt: skip
 
 # Nobody sees whether they do something here: no file is in the way of --force, nothing is quantised
-# and little computed again, a search has one answer, checks find nothing wrong, and times are not
-# compared.  The operators of a model, which ops lists, depend on its sizes in few, and a check is
-# run to see that it takes what was planned.
+# and little computed again, a search has one answer, checks find nothing wrong, times are not
+# compared, and the scale of adapters has no size.  The operators of a model, which ops lists,
+# depend on its sizes in few, and a check is run to see that it takes what was planned.
 UNSEEN = frozenset({
     "force", "time_limit", "prove", "seed", "jobs", "no_cache", "repeat", "check_nan",
     "check_arena", "max_turns", "max_dynamic", "allow_new", "fail_on_stale", "exit_zero",
-    "fail_on", "opset", "ste", "barrier",
+    "fail_on", "opset", "ste", "barrier", "lora_alpha",
     "model",
 })  # fmt: skip
 
@@ -206,7 +208,7 @@ class Walk:
             ("-q", "recompute", "net.onnx", "--strategy", "sqrt", "-o", "made.json"),
             ("-q", "run", "net.onnx", "--batch", "1", "--profile", "times.json"),
             ("-q", "grad", "net.onnx", "-o", "made.onnx"),
-            ("-q", "kit", "net.onnx", "-o", "made.kit"),
+            ("-q", "kit", "net.onnx", "--lora", "2", "-o", "made.kit"),
         ):
             assert run(self.models, arguments).code == 0, arguments
         for name, batch in (("one.json", "1"), ("two.json", "2")):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
+from gradtool.graph import lora
+from gradtool.graph.lora import Adapter
 from gradtool.graph.metadata import DEFAULTS, LOSS, OPTIMIZER, PLAN
-from gradtool.io.documents import is_text, is_whole, read_document
+from gradtool.io.documents import is_number, is_text, is_whole, read_document
 from gradtool.kit import state
 from gradtool.kit.parts import Parts
 
@@ -26,12 +29,13 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True)
 class Manifest:
-    """What merging needs of a manifest: where the model is, which one, and the state by name."""
+    """What merging needs of a manifest: where the model is, which one, the state, adapters."""
 
     folder: Path
     model: str
     sha256: str
     entries: tuple[Mapping[str, Any], ...]
+    adapters: tuple[Adapter, ...]
 
     @property
     def original(self) -> Path:
@@ -55,6 +59,7 @@ def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> Document
         },
         "loss": props.get(LOSS),
         "optimizer": {"name": told.pop("name"), "learning_rate": told.pop("lr"), **told},
+        "lora": lora.to_json(lora.adapters_of(parts.step)),
         "plan": json.loads(props[PLAN]) if PLAN in props else None,
         "onnxruntime": dict(options),
         "step": _interface(STEP, parts.step, names),
@@ -130,7 +135,24 @@ def read(folder: Path) -> Manifest:
         raise UsageError(f"{path}: is no manifest of a kit: it names no model")
     if not isinstance(entries, list) or not all(map(_is_entry, entries)):
         raise UsageError(f"{path}: is no manifest of a kit: it describes no state")
-    return Manifest(folder, model["file"], model["sha256"], tuple(entries))
+    adapters = _adapters(found.get("lora"), {entry["name"] for entry in entries})
+    if adapters is None:
+        raise UsageError(f"{path}: is no manifest of a kit: its adapters are none")
+    return Manifest(folder, model["file"], model["sha256"], tuple(entries), adapters)
+
+
+def _adapters(found: object, names: AbstractSet[str]) -> tuple[Adapter, ...] | None:
+    """The adapters that a manifest describes, whose tensors are part of the state."""
+    try:
+        adapters = lora.from_json(found)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    good = all(
+        is_whole(each.groups) and each.groups > 0 and is_number(each.scale)
+        and is_text(each.weight) and names >= {*each.names}
+        for each in adapters
+    )  # fmt: skip
+    return adapters if good else None
 
 
 def _is_entry(found: object) -> bool:

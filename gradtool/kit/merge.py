@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from gradtool import io
 from gradtool.errors import UsageError
 from gradtool.io import original
 from gradtool.kit import manifest, state
 from gradtool.text.words import some
+from gradtool.workloads import lora_files
 
 
 def merge_kit(
@@ -18,13 +20,15 @@ def merge_kit(
     path: str | os.PathLike[str],
     *,
     model: str | os.PathLike[str] | None = None,
+    adapter: bool = False,
     force: bool = False,
-) -> tuple[Path, int]:
-    """Write the original model with the weights of a state; its path and bytes.
+) -> list[tuple[Path, int]]:
+    """Write the original model with the weights of a state; the paths and bytes of files.
 
     `trained` is a safetensors file or a folder of binaries, named as those of the kit.  `model`
     says where the original file is now; by default where it was.  Nodes, opset, names and metadata
-    of the file stay, running statistics are weights as well.
+    of the file stay, running statistics are weights as well, and adapters go into theirs; with
+    `adapter` they become a file of their own (see `gradtool.workloads.lora_files`).
 
     Raises:
         MissingData: the state lacks a weight.
@@ -39,12 +43,12 @@ def merge_kit(
         raise UsageError(f"{source}: is another model than the one {folder} was made of")
     arrays = state.read(Path(trained), told.entries)
     weights = {e["name"] for e in told.entries if e["role"] != "optimizer"}
-    merged, lacking = original.with_arrays(
-        source.resolve(), {n: a for n, a in arrays.items() if n in weights}
-    )
+    arrays = {name: array for name, array in arrays.items() if name in weights}
+    if adapter:
+        return lora_files.write(source.resolve(), told.adapters, arrays, path, force=force)
+    merged, lacking = original.with_arrays(source.resolve(), arrays, told.adapters)
     if lacking:
         raise UsageError(f"{source}: the model has no tensor called {some(lacking)}")
     beside = original.has_data_file(merged)
-    return io.save(
-        merged, path, force=force, external_data="always" if beside else "auto", own=True
-    )
+    where: Literal["always", "auto"] = "always" if beside else "auto"
+    return [io.save(merged, path, force=force, external_data=where, own=True)]

@@ -16,6 +16,7 @@ from gradtool.graph.metadata import (
     DEFAULTS,
     GRADIENTS,
     HEADS,
+    LORA,
     LOSS,
     OPTIMIZER,
     PLAN,
@@ -27,7 +28,7 @@ from gradtool.passes.evaluation import evaluation
 from gradtool.passes.parameters_as_inputs import parameters_as_inputs
 
 Role = Literal["parameter", "statistic", "optimizer"]
-OF_TRAINING = (BUFFERS, DEFAULTS, GRADIENTS, HEADS, LOSS, OPTIMIZER, PLAN, STATE)
+OF_TRAINING = (BUFFERS, DEFAULTS, GRADIENTS, HEADS, LORA, LOSS, OPTIMIZER, PLAN, STATE)
 
 
 @dataclass(frozen=True)

@@ -365,3 +365,84 @@ def test_a_merge_is_what_a_session_saves(cnn, tmp_path):
     merge_kit(tmp_path / "kit", tmp_path / "t.safetensors", tmp_path / "merged.onnx")
 
     assert (tmp_path / "merged.onnx").read_bytes() == (tmp_path / "session.onnx").read_bytes()
+
+
+# --------------------------------------------------------------------------------------- adapters
+
+
+@pytest.fixture
+def adapted(run, cnn, tmp_path):
+    """A kit with adapters, and a state in which they are something."""
+    outcome = run("kit", cnn, "--lora", "2", "--lora-alpha", "6", "--train-mode", "-o", "kit")
+    assert outcome.code == 0, outcome.err
+    rng = np.random.default_rng(0)
+    first = safetensors.load(tmp_path / "kit" / "state.safetensors").arrays
+    moved = {n: a + rng.standard_normal(a.shape).astype(a.dtype) for n, a in first.items()
+             if "lora" in n or n == "mean"}  # fmt: skip
+    safetensors.save(tmp_path / "t.safetensors", {**first, **moved})
+    return tmp_path / "kit"
+
+
+def test_a_kit_of_adapters_trains_nothing_else(adapted):
+    told = manifest(adapted)
+    of = {role: [] for role in ("parameter", "statistic", "optimizer")}
+    for each in told["state"]["tensors"]:
+        of[each["role"]].append(each["name"])
+
+    assert of["parameter"] == ["w1.lora_A", "w1.lora_B", "w2.lora_A", "w2.lora_B"]
+    assert of["statistic"] == ["mean", "var"]
+    assert [(each["weight"], each["scale"]) for each in told["lora"]] == [("w1", 3.0), ("w2", 3.0)]
+    for name in ("step.onnx", "eval.onnx"):
+        assert {"w1", "w2"} <= {t.name for t in onnx.load(adapted / name).graph.initializer}
+
+
+@pytest.mark.usefixtures("adapted")
+def test_adapters_are_merged_or_written_beside_the_model(run, tmp_path):
+    ort = pytest.importorskip("onnxruntime")
+    merged = run("kit", "merge", "kit", "t.safetensors", "-o", "merged.onnx")
+    beside = run("kit", "merge", "kit", "t.safetensors", "--lora-adapter")
+    x = batch_of("cnn", SIZES)["x"]
+    adapter, how, quiet = ort.LoraAdapter(), ort.RunOptions(), ort.SessionOptions()
+    adapter.Load(str(tmp_path / "cnn.lora.onnx_adapter"))
+    how.add_active_adapter(adapter)
+    quiet.log_severity_level = 3
+    y = [
+        ort.InferenceSession(tmp_path / name, quiet).run(["y"], {"x": x}, options)[0]
+        for name, options in (("merged.onnx", None), ("cnn.lora.onnx", how), ("cnn.onnx", None))
+    ]
+
+    assert (merged.code, beside.code) == (0, 0), (merged.err, beside.err)
+    assert [line.split()[1] for line in beside.out.splitlines()] == [
+        "cnn.lora.onnx", "cnn.lora.onnx_adapter",
+    ]  # fmt: skip
+    np.testing.assert_allclose(y[0], y[1], rtol=1e-4, atol=1e-5)
+    assert np.abs(y[0] - y[2]).max() > 1e-2
+    names = [t.name for t in onnx.load(tmp_path / "merged.onnx").graph.initializer]
+    assert names == [t.name for t in onnx.load(tmp_path / "cnn.onnx").graph.initializer]
+
+
+@pytest.mark.usefixtures("kit")
+def test_without_adapters_there_is_none_to_write(run, tmp_path):
+    refused(run("kit", "merge", "kit", "kit/state", "--lora-adapter"), "no adapters to write")
+
+    assert not (tmp_path / "cnn.lora.onnx").exists()
+
+
+@pytest.mark.usefixtures("adapted")
+def test_two_files_do_not_go_to_standard_output(run):
+    outcome = run("kit", "merge", "kit", "kit/state", "--lora-adapter", "-o", "-")
+    refused(outcome, "writes two files: name them with -o FILE")
+
+
+def test_both_files_are_written_or_none(run, adapted, tmp_path):
+    (tmp_path / "cnn.lora.onnx_adapter").touch()
+    refused(run("kit", "merge", adapted, "kit/state", "--lora-adapter"), "onnx_adapter exists")
+
+    assert not (tmp_path / "cnn.lora.onnx").exists()
+
+
+def test_a_manifest_with_wrong_adapters_is_refused(run, adapted):
+    good = manifest(adapted)
+    for bad in (3, [3], [{}], [good["lora"][0] | {"a": "w9"}], [good["lora"][0] | {"groups": 0}]):
+        (adapted / "manifest.json").write_text(json.dumps(good | {"lora": bad}))
+        refused(run("kit", "merge", "kit", "kit/state"), "its adapters are none")

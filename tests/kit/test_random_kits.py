@@ -32,6 +32,7 @@ EVERYTHING = {
 }  # fmt: skip
 choices = {
     "drawn": nets(), "optimizer": st.sampled_from(OPTIMIZERS), "plan": st.sampled_from(PLANS),
+    "rank": st.sampled_from((None, None, 1, 3)),
 }  # fmt: skip
 
 
@@ -41,11 +42,11 @@ def unread(path: Path) -> list[str]:
     return [name for name, value in graph.initializers.items() if not is_used(value)]
 
 
-def check(drawn, optimizer: str, plan: str, folder: Path) -> None:
+def check(drawn, optimizer: str, plan: str, rank: int | None, folder: Path) -> None:
     content, batch, _ = drawn
     (folder / "net.onnx").write_bytes(content)
     training = gt.grad(
-        gt.load(folder / "net.onnx"), loss="ce", optimizer=optimizer, train_mode=True
+        gt.load(folder / "net.onnx"), loss="ce", optimizer=optimizer, train_mode=True, lora=rank
     )
     dims = {"batch": len(batch["labels"])}
     planned = training if plan == "keep" else gt.recompute(training, plan, dims=dims)
@@ -77,7 +78,9 @@ def check(drawn, optimizer: str, plan: str, folder: Path) -> None:
         )
 
     safetensors.save(folder / "trained.safetensors", stock.state)
-    path, _ = merge_kit(folder / "kit", folder / "trained.safetensors", folder / "trained.onnx")
+    ((path, _),) = merge_kit(
+        folder / "kit", folder / "trained.safetensors", folder / "trained.onnx"
+    )
     merged = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     (y,) = merged.run(["y"], {"x": batch["x"]})
     np.testing.assert_allclose(y, evaluated["y"], rtol=1e-4, atol=1e-5)
@@ -85,12 +88,12 @@ def check(drawn, optimizer: str, plan: str, folder: Path) -> None:
 
 @settings(max_examples=24, derandomize=True, **EVERYTHING)
 @given(**choices)
-def test_a_kit_trains_as_a_session_does(tmp_path_factory, drawn, optimizer, plan):
-    check(drawn, optimizer, plan, tmp_path_factory.mktemp("kit"))
+def test_a_kit_trains_as_a_session_does(tmp_path_factory, drawn, optimizer, plan, rank):
+    check(drawn, optimizer, plan, rank, tmp_path_factory.mktemp("kit"))
 
 
 @pytest.mark.slow
 @settings(max_examples=300, **EVERYTHING)
 @given(**choices)
-def test_many_kits_train_as_a_session_does(tmp_path_factory, drawn, optimizer, plan):
-    check(drawn, optimizer, plan, tmp_path_factory.mktemp("kit"))
+def test_many_kits_train_as_a_session_does(tmp_path_factory, drawn, optimizer, plan, rank):
+    check(drawn, optimizer, plan, rank, tmp_path_factory.mktemp("kit"))
