@@ -52,7 +52,10 @@ def write_kit(
 
     def fill(made: Path) -> Kit:
         for model, name in ((parts.step, manifest.STEP), (parts.evaluation, manifest.EVALUATION)):
-            save(model, made / name, barrier=True, portable=portable, stock=stock, say=say)
+            save(
+                model, made / name, barrier=True, portable=portable, marks=False, stock=stock,
+                say=say,
+            )  # fmt: skip
         _write_state(parts, made)
         options = _options(made / manifest.STEP)
         told = manifest.document(parts, target, options)
