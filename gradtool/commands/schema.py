@@ -19,6 +19,7 @@ SCHEMAS = {
     "frontier": "recompute --frontier --format json",
     "grad": "grad --format json",
     "kernels": "run --explain-kernels --format json",
+    "kit": "manifest.json of a kit, and kit --format json",
     "max-batch": "recompute --max-batch --format json",
     "ops": "ops --format json",
     "plan": "a file that recompute -o FILE.json writes",
