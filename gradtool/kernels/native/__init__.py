@@ -20,7 +20,7 @@ from gradtool.kernels.types import Specs
 
 Bound = Callable[[], object]
 Kernels = Literal["numpy", "native"]
-Layouts = Literal["rows", "alike", "channels", "last"]
+Layouts = Literal["rows", "any", "alike", "channels", "last"]
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Native:
     called; `fits(*inputs, out, **attributes)` says of specs whether it can, and
     `work(*inputs, out, **attributes)` the arrays that it then needs.
 
-    Of layouts it takes `rows` alone, the last axis innermost; any that all arrays have (`alike`);
-    any that all images have, beside vectors of `channels`; or it wants channels `last` in images
-    and takes them as they come.  A `strided` one takes views with any strides.  `method`, asked as
+    Of layouts it takes `rows` alone, the last axis innermost, or `any`; or any, best if all images
+    of its result's shape lie `alike`; or one that all its images have, beside vectors of
+    `channels`; or any, and it wants channels `last`.  A `strided` one takes views with any strides.  `method`, asked as
     `fits`, names how it computes, where there are several ways.
     """
 
