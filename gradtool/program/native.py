@@ -136,11 +136,13 @@ def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
         if kernel is None or kernel.layouts == "rows":
             barred.update(images)
         elif kernel.layouts == "last":
-            wanted.update(images)  # weights among them, which stay as they are: see `_fixed`
+            wanted.update(images)
         elif kernel.layouts == "channels":
             ties.join(images)
         elif kernel.layouts == "alike":
             ties.join(v for v in _of_its_shape(values, step, images) if v not in fixed)
+        if kernel is not None:
+            barred.update(_in_rows(step, kernel))
         source = originals.get(step.source)
         if source is not None and step.stage == "recompute":
             for pair in zip(step.outputs, source.outputs, strict=True):
@@ -159,6 +161,14 @@ def _of_its_shape(
         spec = values[v].spec
         if spec is not None and spec.shape in shapes:
             yield v
+
+
+def _in_rows(step: Step, kernel: Native) -> Iterator[int]:
+    """What a kernel wants in rows, whatever it does with images."""
+    for slots, values in ((kernel.rows_in, step.inputs), (kernel.rows_out, step.outputs)):
+        for slot in slots:
+            if slot < len(values) and (value := values[slot]) is not None:
+                yield value
 
 
 def _is_image(value: Value) -> bool:

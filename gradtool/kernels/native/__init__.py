@@ -33,7 +33,8 @@ class Native:
 
     Of layouts it takes `rows` alone, the last axis innermost, or `any`; or any, best if all images
     of its result's shape lie `alike`; or one that all its images have, beside vectors of
-    `channels`; or any, and it wants channels `last`.  A `strided` one takes views with any strides.  `method`, asked as
+    `channels`; or any, and it wants channels `last`.  Inputs and outputs of the numbers in `rows_in`
+    and `rows_out` lie in rows all the same: weights.  A `strided` one takes views with any strides.  `method`, asked as
     `fits`, names how it computes, where there are several ways.
     """
 
@@ -45,6 +46,8 @@ class Native:
     work: Callable[..., Specs]
     layouts: Layouts = "rows"
     strided: bool = False
+    rows_in: tuple[int, ...] = ()
+    rows_out: tuple[int, ...] = ()
     method: Callable[..., str] = lambda *_inputs, **_rest: ""
 
 
@@ -59,12 +62,19 @@ def native(
     since: int = 1,
     layouts: Layouts = "rows",
     strided: bool = False,
+    rows_in: tuple[int, ...] = (),
+    rows_out: tuple[int, ...] = (),
     method: Callable[..., str] = lambda *_inputs, **_rest: "",
 ) -> Callable[[Callable[..., Bound]], Callable[..., Bound]]:
     """Register the decorated function as what binds the native kernel of operator `name`."""
 
     def register(bind: Callable[..., Bound]) -> Callable[..., Bound]:
-        NATIVE.add(Native(*split_name(name), since, bind, fits, work, layouts, strided, method))
+        NATIVE.add(
+            Native(
+                *split_name(name), since, bind, fits, work, layouts, strided, rows_in, rows_out,
+                method,
+            )
+        )  # fmt: skip
         return bind
 
     return register

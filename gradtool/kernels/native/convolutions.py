@@ -71,7 +71,9 @@ def _forward_work(
     return room(turned(x, out[0]) + _forward_bytes(x, w, out[0], window))
 
 
-@native("Conv", fits=_fits, work=_forward_work, layouts="last", method=_method)
+@native(
+    "Conv", fits=_fits, work=_forward_work, layouts="last", rows_in=(1,), method=_method
+)
 def convolve(
     x: Array, w: Array, bias: Array | None = None, *, out: Arrays, work: Arrays, **given: Any
 ) -> Bound:
@@ -97,7 +99,12 @@ def _input_work(dy: Spec, w: Spec, _sizes: Any, *, out: Specs, **given: Any) -> 
 
 
 @native(
-    "ai.gradtool::ConvGradInput", fits=_fits, work=_input_work, layouts="last", method=_input_method
+    "ai.gradtool::ConvGradInput",
+    fits=_fits,
+    work=_input_work,
+    layouts="last",
+    rows_in=(1,),
+    method=_input_method,
 )
 def gradient_input(
     dy: Array, w: Array, _: Array, *, out: Arrays, work: Arrays, **given: Any
@@ -134,6 +141,7 @@ def _weight_work(x: Spec, dy: Spec, *, out: Specs, **given: Any) -> list[Spec]:
     fits=_fits,
     work=_weight_work,
     layouts="last",
+    rows_out=(0,),
     method=_weight_method,
 )
 def gradient_weight(x: Array, dy: Array, *, out: Arrays, work: Arrays, **given: Any) -> Bound:
