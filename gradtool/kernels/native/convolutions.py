@@ -78,7 +78,7 @@ def convolve(
     x: Array, w: Array, bias: Array | None = None, *, out: Arrays, work: Arrays, **given: Any
 ) -> Bound:
     """`y[N, M, *out] = Σ x[N, C, *in] · w[M, C/G, *kernel] + b[M]`."""
-    window, turns = _window(w.shape, x.shape, given), Turns(work[0])
+    window, turns = _window(w.shape, x.shape, given), Turns(work)
     found = algorithm(w.shape, window)
     a, y = turns.read(x), turns.write(out[0])
     if found == "winograd":
@@ -110,7 +110,7 @@ def gradient_input(
     dy: Array, w: Array, _: Array, *, out: Arrays, work: Arrays, **given: Any
 ) -> Bound:
     """`dx` of `convolve`."""
-    window, turns = _window(w.shape, out[0].shape, given), Turns(work[0])
+    window, turns = _window(w.shape, out[0].shape, given), Turns(work)
     found = algorithm(w.shape, window)
     a, dx = turns.read(dy), turns.write(out[0])
     if found == "winograd":
@@ -147,7 +147,7 @@ def _weight_work(x: Spec, dy: Spec, *, out: Specs, **given: Any) -> list[Spec]:
 def gradient_weight(x: Array, dy: Array, *, out: Arrays, work: Arrays, **given: Any) -> Bound:
     """`dw` of `convolve`."""
     (dw,) = out
-    window, turns = _window(dw.shape, x.shape, given), Turns(work[0])
+    window, turns = _window(dw.shape, x.shape, given), Turns(work)
     found = algorithm(dw.shape, window)
     a, b = turns.read(x), turns.read(dy)
     if found == "winograd":
