@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from gradtool.native.elementwise import BINARY, UNARY, Step
+from gradtool.native.elementwise import Step
 
 SELU_ALPHA = 1.67326319217681884765625
 SELU_GAMMA = 1.05070102214813232421875
@@ -155,5 +155,3 @@ def _gelu(approximate: str) -> str:
 def clip(low: object, high: object) -> Formula:
     """`Clip` with the bounds that are not None."""
     return _clip(low=low is not None, high=high is not None)
-
-

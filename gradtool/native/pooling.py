@@ -19,9 +19,7 @@ _SIZES = (
 )
 MAX = Signature("max_pool", _POINTERS, _SIZES)
 MAX_DX = Signature("max_pool_dx", _POINTERS, _SIZES)
-SCATTER = Signature(
-    "scatter_places", "dy places dx", "images pixels windows channels bytes slots"
-)
+SCATTER = Signature("scatter_places", "dy places dx", "images pixels windows channels bytes slots")
 AVERAGE = Signature("average_pool", _POINTERS, _SIZES)
 AVERAGE_DX = Signature("average_pool_dx", _POINTERS, _SIZES)
 

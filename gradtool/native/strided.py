@@ -96,5 +96,3 @@ def _across(axes: Sequence[Axis]) -> int:
     if axes[-1][1] in (0, 1):
         return outer[-1]
     return min(outer, key=lambda axis: (axes[axis][1] == 0, abs(axes[axis][1])))
-
-

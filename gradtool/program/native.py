@@ -152,9 +152,7 @@ def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
     return {v for v in range(len(values)) if _is_image(values[v]) and ties.of(v) in kept}
 
 
-def _of_its_shape(
-    values: Sequence[Value], step: Step, images: Sequence[int]
-) -> Iterator[int]:
+def _of_its_shape(values: Sequence[Value], step: Step, images: Sequence[int]) -> Iterator[int]:
     """The images that have the shape of a step's result."""
     shapes = {spec.shape for v in step.writes if (spec := values[v].spec) is not None}
     for v in images:

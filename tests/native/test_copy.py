@@ -12,10 +12,10 @@ def lying(rng, shape, dtype):
     """An array of a shape that lies anyhow: axes in any order, in steps, backwards, broadcast."""
     order = rng.permutation(len(shape))
     bits = rng.integers(0, 256, (*(2 * shape[axis] for axis in order), dtype.itemsize), np.uint8)
-    whole = (bits & 1 if dtype == bool else bits).view(dtype)
+    whole = (bits & 1 if dtype.kind == "b" else bits).view(dtype)
     whole = whole.reshape(whole.shape[:-1])
     steps = {
-        0: lambda n: slice(n), 1: lambda _: slice(None, None, 2), 2: lambda _: slice(None, None, -2),
+        0: slice, 1: lambda _: slice(None, None, 2), 2: lambda _: slice(None, None, -2),
     }  # fmt: skip
     chosen = tuple(steps[int(rng.integers(3))](shape[axis]) for axis in order)
     return whole[(*chosen, ...)].transpose(np.argsort(order))

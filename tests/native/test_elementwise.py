@@ -136,9 +136,7 @@ def broadcast(rng, whole):
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs_are_those_of_float64(instructions, seed):
     rng = np.random.default_rng(seed)
-    whole = tuple(
-        int(rng.choice([0, 1, 2, 3, 7, 16, 33, 64])) for _ in range(rng.integers(1, 5))
-    )
+    whole = tuple(int(rng.choice([0, 1, 2, 3, 7, 16, 33, 64])) for _ in range(rng.integers(1, 5)))
     inputs = [broadcast(rng, whole) for _ in range(rng.integers(1, 5))]
     outputs = int(rng.integers(1, 3))
     count, first = int(rng.integers(outputs, 8)), len(inputs) + outputs

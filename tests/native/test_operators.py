@@ -160,7 +160,9 @@ def executor_results(executor, step, found, last):
             return operand(values, constants, value, on_host=True)
         return (Spec if array.flags.c_contiguous else Laid)(array.shape, array.dtype)
 
-    inputs, out = ([None if v is None else made(v) for v in vs] for vs in (step.inputs, step.outputs))
+    inputs, out = (
+        [None if v is None else made(v) for v in vs] for vs in (step.inputs, step.outputs)
+    )
     specs, wanted = (
         [None if v is None else spec(v, array) for v, array in zip(vs, arrays, strict=True)]
         for vs, arrays in ((step.inputs, inputs), (step.outputs, out))

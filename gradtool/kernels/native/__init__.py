@@ -33,9 +33,9 @@ class Native:
 
     Of layouts it takes `rows` alone, the last axis innermost, or `any`; or any, best if all images
     of its result's shape lie `alike`; or one that all its images have, beside vectors of
-    `channels`; or any, and it wants channels `last`.  Inputs and outputs of the numbers in `rows_in`
-    and `rows_out` lie in rows all the same: weights.  A `strided` one takes views with any strides.  `method`, asked as
-    `fits`, names how it computes, where there are several ways.
+    `channels`; or any, and it wants channels `last`.  Inputs and outputs of the numbers in
+    `rows_in` and `rows_out`, weights, lie in rows all the same.  A `strided` one takes views with
+    any strides.  `method`, asked as `fits`, names how it computes, where there are several ways.
     """
 
     domain: str

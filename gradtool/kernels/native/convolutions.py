@@ -121,13 +121,14 @@ def _input_work(dy: Spec, w: Spec, _sizes: Any, *, out: Specs, **given: Any) -> 
 
 
 def _gradient(dy: Array, w: Array, dx: Array, work: Array, window: conv.Window) -> Bound:
-    """dx of dy, both channels last."""
+    """What computes dx of dy, both channels last."""
     found = algorithm(w.shape, window)
     if found == "winograd":
         top, left = window.pads
         return winograd.gradient_x(dy, w, dx, work, top=top, left=left)
-    module = depthwise if found == "depthwise" else conv
-    return module.gradient_x(dy, w, dx, work, window)
+    if found == "depthwise":
+        return depthwise.gradient_x(dy, w, dx, work, window)
+    return conv.gradient_x(dy, w, dx, work, window)
 
 
 @native(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ MASKED = {"Where": (0,), "ai.gradtool::MaskGrad": (0,)}  # inputs that are boole
 MASKS = ("Greater", "Less", "Equal")  # operators whose result is
 
 
-def _fits(op: str, *specs: Spec | None, out: Specs, **_: Any) -> bool:
+def _fits(op: str, *specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
     y = out[0]
     if y is None or 0 in y.shape or len(y.shape) > AXES:
         return False

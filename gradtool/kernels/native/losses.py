@@ -31,7 +31,7 @@ def _checked(labels: Array, classes: int, ignored: int | None) -> Bound:
 
     def check() -> None:
         least, most = labels.min(), labels.max()
-        if 0 <= least and most < classes:
+        if least >= 0 and most < classes:
             return
         counted = labels if ignored is None else labels[labels != ignored]
         if counted.size and not 0 <= counted.min() <= counted.max() < classes:
