@@ -9,7 +9,7 @@ import cases
 import numpy as np
 import pytest
 from checkers import build, differentiated
-from native_calls import needs_library
+from native_calls import Guarded, needs_library
 
 from gradtool.errors import OpenSizes
 from gradtool.exec import measure
@@ -17,8 +17,11 @@ from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.graph.families import FAMILIES, split_name
+from gradtool.graph.specs import Spec
 from gradtool.kernels.native import NATIVE, find
+from gradtool.kernels.native.images import Laid
 from gradtool.planning.no_recompute import no_recompute
+from gradtool.program.declared import operand
 from gradtool.program.flatten import flatten
 
 for family in FAMILIES:
@@ -75,6 +78,7 @@ def test_results_are_those_of_numpy_also_over_inputs(case):
         for index, step in enumerate(ours.program.steps):
             if step.is_native:
                 check_overwriting(ours, step)
+                check_layouts(ours, step)
             ours.call(index)
 
 
@@ -115,3 +119,61 @@ def bits(executor, step, found, into):
         out[0] = inputs[into]
     found.bind(*inputs, out=out, work=work, **step.attributes)()
     return [None if array is None else array.tobytes() for array in out]
+
+
+def check_layouts(executor, step):
+    """A step gives the same where images lie otherwise, in a workspace of the bytes it asks for."""
+    values, rng = executor.program.values, np.random.default_rng(0)
+    found = find(*split_name(step.op), step.version)
+    images = {v for v in (*step.reads, *step.writes) if is_image(values[v])}
+    images -= {step.inputs[slot] for slot in found.rows_in}
+    images -= {step.outputs[slot] for slot in found.rows_out}
+    if found.layouts == "rows" or not images:
+        return
+    expected = executor_results(executor, step, found, frozenset())
+    for _ in range(6):
+        last = {v for v in sorted(images) if rng.integers(2)}
+        if found.layouts == "channels":
+            last = images if last else set()
+        results = executor_results(executor, step, found, last)
+        for array, exact in zip(results or (), expected, strict=True):
+            if array is not None:
+                np.testing.assert_allclose(array, exact, rtol=1e-4, atol=1e-5, err_msg=step.op)
+
+
+def is_image(value):
+    return value.spec is not None and len(value.spec.shape) == 4 and value.kind != "host"
+
+
+def executor_results(executor, step, found, last):
+    """What a step writes where the values `last` lie channels last; None if it does not fit."""
+    values, constants = executor.program.values, executor.program.constants
+
+    def made(value):
+        held = np.array(executor.value(value))
+        if value in last:
+            held = np.ascontiguousarray(held.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+        return held
+
+    def spec(value, array):
+        if values[value].kind == "host":
+            return operand(values, constants, value, on_host=True)
+        return (Spec if array.flags.c_contiguous else Laid)(array.shape, array.dtype)
+
+    inputs, out = (
+        [None if v is None else made(v) for v in vs] for vs in (step.inputs, step.outputs)
+    )
+    specs, wanted = (
+        [None if v is None else spec(v, array) for v, array in zip(vs, arrays, strict=True)]
+        for vs, arrays in ((step.inputs, inputs), (step.outputs, out))
+    )
+    if not found.fits(*specs, out=wanted, **step.attributes):
+        return None
+    rooms = [Guarded(s.shape) for s in found.work(*specs, out=wanted, **step.attributes)]
+    for array in out:
+        if array is not None:
+            array.fill(1)
+    found.bind(*inputs, out=out, work=[r.array for r in rooms], **step.attributes)()
+    for each in rooms:
+        each.check()
+    return out

@@ -42,7 +42,7 @@ def attention(
     fill: float = -np.inf, safe: int = 0, **given: Any,
 ) -> Bound:  # fmt: skip
     """`Y = p v` and `lse = log Σ exp s`."""
-    n, turns = shape_of(q, k, v, **given), Turns(work[0])
+    n, turns = shape_of(q, k, v, **given), Turns(work)
     q, k, v = (turns.together(a) for a in (q, k, v))
     y, lse = (*out, None)[:2]
     call = library.attention(n, q, k, v, masks, y, lse, turns.rest(), fill=fill, safe=safe)
@@ -70,7 +70,7 @@ def attention_grad(
     out: Arrays, work: Arrays, fill: float = -np.inf, of: Sequence[int] = (), **given: Any,
 ) -> Bound:  # fmt: skip
     """Gradients by q, k and v, where none by a mask is wanted."""
-    n, turns = shape_of(q, k, v, **given), Turns(work[0])
+    n, turns = shape_of(q, k, v, **given), Turns(work)
     q, k, v, dy = (turns.together(a) for a in (q, k, v, dy))
     dlse = None if dlse is None else turns.together(dlse)
     dq, dk, dv = (*out, None, None)[:3]
