@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from gradtool.gradients import gradient
     from gradtool.graph.composites import composite
     from gradtool.kernels import kernel
+    from gradtool.kit.merge import merge_kit
+    from gradtool.kit.write import write_kit
     from gradtool.losses.kinds import loss
     from gradtool.reports.shown import Compared, Explained, Frontier, Report
     from gradtool.session import Session
@@ -82,6 +84,8 @@ _HOMES = dict.fromkeys(
     "Session": "gradtool.session",
     "Trainer": "gradtool.training.trainer",
     "kernel": "gradtool.kernels",
+    "merge_kit": "gradtool.kit.merge",
+    "write_kit": "gradtool.kit.write",
     "composite": "gradtool.graph.composites",
     "gradient": "gradtool.gradients",
     "loss": "gradtool.losses.kinds",
@@ -142,6 +146,7 @@ __all__ = [
     "load_plan",
     "loss",
     "max_batch",
+    "merge_kit",
     "mirror",
     "plan",
     "recompute",
@@ -152,4 +157,5 @@ __all__ = [
     "shape",
     "split",
     "verify",
+    "write_kit",
 ]

@@ -36,8 +36,8 @@ Kind = Literal[
 class Option:
     """A field that people give: how they write it, and what it does.
 
-    `least` bounds a number; `texts` may be given several times; a `switch` has a flag for yes and
-    one for no; `shown` is the default as
+    `least` and `most` bound a number, and are among what it may be; `above` is not.  `texts` may be
+    given several times; a `switch` has a flag for yes and one for no; `shown` is the default as
     people read it, where that is not its value.
     """
 
@@ -48,6 +48,7 @@ class Option:
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     least: int | None = None
+    above: float | None = None
     most: int | None = None
     shown: str = ""
 
@@ -108,6 +109,15 @@ class GradOptions:
     grad_buffers: bool = option(
         "flag", False, "Add each gradient to an input of its shape (micro-batches)."
     )
+    lora: int | None = option(
+        "whole", None, "Train adapters of this rank beside weights of MatMul, Gemm and Conv, and "
+        "what --wrt names; the weights stay.", least=1, metavar="RANK")  # fmt: skip
+    lora_target: Sequence[str] = option(
+        "texts", (), "The weights that have an adapter; default: every one that can.",
+        metavar="GLOB|@FILE")  # fmt: skip
+    lora_alpha: float | None = option(
+        "number", None, "Scale adapters by this over their rank.", above=0, metavar="ALPHA",
+        shown="RANK")  # fmt: skip
     fuse_attention: bool = option(
         "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
         "plain operators compute.")  # fmt: skip
@@ -256,6 +266,9 @@ class RunOptions:
     engine: str = option(
         "choice", "arena", "Our executor, or stock onnxruntime.", choices=("arena", "ort")
     )
+    kernels: str = option(
+        "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",
+        choices=("numpy", "native"))  # fmt: skip
     repeat: int = option(
         "whole", 1, "Steps to run; the time is their median.  --profile times at least 5, --trace "
         "at least 3.", least=1, metavar="N")  # fmt: skip
