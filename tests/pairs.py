@@ -82,6 +82,7 @@ WRITE = {
 BARRIER = {"barrier": ["--no-barrier"]}
 JSON = {"form": ["--format", "json"]}
 MODEL = ["net.onnx"]
+NOT_OF_TRAIN = ("head_grads", "grad_buffers", "input_grad")
 DATA = ["--data", "train.npz", "--batch", "4"]
 
 COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
@@ -126,11 +127,13 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "seed": ["--seed", "5"], "optimizer": ["--optimizer", "sgd"], "lr": ["--lr", "0.1"],
          "schedule": ["--schedule", "linear"], "warmup": ["--warmup", "2"],
          "loss_scale": ["--loss-scale", "3"], "micro_batches": ["--micro-batches", "2"],
-         "plan": ["--plan", "sqrt"], "every": ["--every", "2"], "metric": ["--metric", "accuracy:y"],
+         "plan": ["--plan", "sqrt"], "every": ["--every", "2"],
+         "metric": ["--metric", "accuracy:y"],
          "patience": ["--patience", "1"], "ema": ["--ema", "0.5"],
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
-         **{n: v for n, v in SIZES.items() if n != "batch"},
-         **{n: v for n, v in GRADIENT.items() if n not in ("head_grads", "grad_buffers", "input_grad")}, **JSON},
+         "kernels": ["--kernels", "native"], "lora_adapter": ["--lora-adapter"],
+         "dims": SIZES["dims"], "shapes": SIZES["shapes"],
+         **{n: v for n, v in GRADIENT.items() if n not in NOT_OF_TRAIN}, **JSON},
     ),
     "run": (
         [[*MODEL, "--batch", "5"], [*MODEL, "--inputs", "made.npz"], ["made.onnx", "--batch", "5"]],

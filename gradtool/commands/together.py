@@ -193,6 +193,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         _named("model"),
         Apart((given("epochs"), given("steps"))),
         Of("result every patience metric", (given("evaluate"),)),
+        Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
+        Apart((equals("kernels", "native"), ON_CUDA)),
     ),
     "run": (
         _named("model"), *_GRADIENT,

@@ -57,6 +57,7 @@ class Setup:
                 "shuffle": options.shuffle,
                 "seed": options.seed,
                 "ema": options.ema,
+                "kernels": options.kernels,
                 "evaluation": self._evaluation(),
             },
             "data": self.data[0].described(),

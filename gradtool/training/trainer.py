@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from gradtool import api
 from gradtool.errors import UsageError
 from gradtool.session import Session
@@ -77,8 +79,8 @@ class Trainer:
         loaded = api.load(model) if isinstance(model, str | os.PathLike) else model_of(model)
         require_forward(loaded)
         rest = {name: value for name, value in options.items() if name not in own}
-        chosen = {name: value for name, value in options.items() if name in own}
-        self._set(partial(api.grad, loaded, **rest), TrainOptions(**chosen))
+        chosen = TrainOptions(**{name: value for name, value in options.items() if name in own})
+        self._set(partial(api.grad, loaded, **{"lora_seed": chosen.seed, **rest}), chosen)
 
     @classmethod
     def of(cls, differentiate: Differentiate, options: TrainOptions) -> Self:
@@ -146,7 +148,9 @@ class Trainer:
             setup.graphs.put(found.arrays)
             progress = found.progress
         model, update = setup.graphs.model, setup.graphs.update
-        self._session = session = Session(model, update=update, device=options.device)
+        self._session = session = Session(
+            model, update=update, device=options.place, kernels=options.kernels
+        )
         reduction = _reduction(setup, session, watcher)
         self._loop = loop = Loop(
             session=session,
@@ -206,12 +210,21 @@ class Trainer:
             UsageError: nothing is trained, the best weights are not kept, or the output exists.
         """
         session = self.session
-        values = None
-        if best:
-            values = self._best().arrays
-        elif self._loop is not None and not session.steps:
-            values = session.values(copy=False)
-        return session.save(path, averages=averages, values=values, force=force)
+        return session.save(path, averages=averages, values=self._values(best=best), force=force)
+
+    def save_adapter(
+        self, path: str | os.PathLike[str], *, best: bool = False, force: bool = False
+    ) -> list[tuple[Path, int]]:
+        """Write the adapters for themselves; see `gradtool.Session.save_adapter`.
+
+        Raises:
+            UsageError: there are none, nothing is trained, the best weights are not kept, or an
+                output exists.
+        """
+        return self.session.save_adapter(path, values=self._values(best=best), force=force)
+
+    def _values(self, *, best: bool) -> Mapping[str, np.ndarray[Any, Any]]:
+        return self._best().arrays if best else self.session.values(copy=False)
 
     def _best(self) -> Checkpoint:
         found = self._loop.progress.best if self._loop is not None else None

@@ -49,6 +49,14 @@ def test_the_newest_stay_and_the_best(tmp_path, keep):
     assert tensors == [f"step-{step:08}" for step in folder.steps()]
 
 
+def loaded(folder):
+    """What is said, or the checkpoint."""
+    try:
+        return "", folder.load(7)
+    except UsageError as error:
+        return str(error), None
+
+
 @pytest.mark.parametrize("suffix", [".safetensors", ".json"])
 def test_damage_is_found_wherever_it_is(tmp_path, suffix):
     """Each byte changed, and each length shorter; of the JSON, what still reads as the same may."""
@@ -60,13 +68,12 @@ def test_damage_is_found_wherever_it_is(tmp_path, suffix):
     for place in range(0, len(good), 3):
         for bad in (good[:place], good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]):
             path.write_bytes(bad)
-            try:
-                found = folder.load(7)
-            except UsageError as error:
-                assert "\n" not in str(error)
-                assert str(tmp_path) in str(error)
-                continue
-            missed.append(found.progress != before.progress)
+            said, found = loaded(folder)
+            if found is None:
+                assert "\n" not in said
+                assert str(tmp_path) in said
+            else:
+                missed.append(found.progress != before.progress)
     if suffix == ".safetensors":
         assert missed == []
 
