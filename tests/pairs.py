@@ -119,7 +119,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "force": ["--force"], **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "train": (
-        [[*MODEL, *DATA], [*MODEL, *DATA, "--eval", "test.npz"]],
+        [[*MODEL, *DATA, "--steps", "12"],
+         [*MODEL, *DATA, "--epochs", "3", "--lr", "0.05", "--eval", "test.npz", "--every", "1"]],
         {"evaluate": ["--eval", "made.npz"], "output": ["-o", "other.onnx"],
          "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],
          "force": ["--force"], "mapped": ["--map", "labels=other"], "batch": ["--batch", "3"],
