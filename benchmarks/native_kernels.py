@@ -169,11 +169,11 @@ def passes(instructions: str | None) -> Iterator[Case]:
     """Kernels of one pass over memory."""
     on = {"instructions": instructions}
     x, y = normal(8, 112, 112, 64), normal(8, 56, 56, 64)
-    taken, dx = np.zeros(y.shape, np.int32), np.empty_like(x)
+    places, dx = np.zeros(y.shape, np.uint16), np.empty_like(x)
     window = pooling.Window((3, 3), (2, 2), pads=(1, 1, 1, 1))
-    own = pooling.max_pool(x, y, taken, window, **on)
+    own = pooling.max_pool(x, y, places, window, **on)
     yield Case("max_pool 8x64x112 3/2", {"native": own, **_torch_pool(x, y, "y")})
-    own = pooling.max_pool_gradient(y, taken, dx, window, **on)
+    own = pooling.max_pool_gradient(y, places, dx, window, **on)
     yield Case("max_pool dx 8x64x112 3/2", {"native": own, **_torch_pool(x, y, "dx")})
     small, mean = normal(8, 7, 7, 512), np.empty((8, 1, 1, 512), np.float32)
     own = pooling.average_pool(small, mean, pooling.Window((7, 7)), **on)

@@ -71,6 +71,10 @@ def grad(
     grad_buffers: bool = False,
     loss_seed: bool = False,
     optimizer: str = "none",
+    lora: int | None = None,
+    lora_target: Sequence[str] = (),
+    lora_alpha: float | None = None,
+    lora_seed: int = 0,
     save_less: bool = True,
     fuse_attention: bool = True,
     on_node: OnNode | None = None,
@@ -91,7 +95,10 @@ def grad(
     Dropout to training, `ste` lets gradients straight through quantisation, `grad_buffers` adds
     each gradient to an input of its shape.  With an `optimizer` (`sgd`, `momentum`, `adam`, `adamw`
     or `adagrad`) the graph is a whole training step: next values of parameters and state are
-    outputs in place of the parameters' gradients.  With `save_less`, backward keeps as few bytes of
+    outputs in place of the parameters' gradients.  With a rank `lora`, adapters beside weights of
+    MatMul, Gemm and Conv (those that match `lora_target`, scaled by `lora_alpha` over the rank,
+    drawn by `lora_seed`) are trained in place of the parameters, and what `wrt` names is as well.
+    With `save_less`, backward keeps as few bytes of
     forward as it can without computing anything twice; with `fuse_attention` it keeps one number
     per row of attention and computes the probabilities again.  `on_node` is called with every node
     that a rule emits.
@@ -114,6 +121,10 @@ def grad(
         grad_buffers=grad_buffers,
         loss_seed=loss_seed,
         optimizer=optimizer,
+        lora=lora,
+        lora_target=lora_target,
+        lora_alpha=lora_alpha,
+        lora_seed=lora_seed,
         save_less=save_less,
         fuse_attention=fuse_attention,
         on_node=on_node,

@@ -39,6 +39,7 @@ from gradtool.exec.run import require
 from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
+from gradtool.graph.lora import adapters_of
 from gradtool.graph.metadata import GRADIENTS, STATE
 from gradtool.graph.stages import seed_of, stage
 from gradtool.io import original
@@ -311,7 +312,8 @@ class Session:
         """Write the model that was loaded with the weights as they are now; path and bytes.
 
         Its nodes, opset, names and metadata are those of the file; running statistics are weights
-        as well.  What only training needs, the state of an optimizer, is not part of it.
+        as well, and adapters go into theirs.  What only training needs, the state of an optimizer,
+        is not part of it.
 
         Raises:
             UsageError: the output exists and `force` is not given, or cannot be written; a weight
@@ -321,7 +323,7 @@ class Session:
         source = original.source_of(self._model.meta)
         names = [name for name in self._model.graph.initializers if name in self._store.layout]
         arrays = {name: self._value(name, copy=False) for name in names}
-        model, lacking = original.with_arrays(source, arrays)
+        model, lacking = original.with_arrays(source, arrays, adapters_of(self._model))
         lost = [name for name in lacking if self._is_trained_weight(name)]
         if lost:
             raise UsageError(
@@ -331,6 +333,28 @@ class Session:
         if external_data == "auto" and original.has_data_file(model):
             external_data = "always"
         return io.save(model, path, force=force, external_data=external_data, own=True)
+
+    def save_adapter(
+        self, path: str | os.PathLike[str], *, force: bool = False
+    ) -> list[tuple[Path, int]]:
+        """Write the adapters that were trained for themselves; paths and bytes of two files.
+
+        The model that was loaded goes to `path`, with a place for them that is zero by default,
+        and they to a file for onnxruntime's `LoraAdapter`, whose name ends in `.onnx_adapter`.
+
+        Raises:
+            UsageError: there are none, an output exists and `force` is not given, or cannot be
+                written; or the session is closed.
+        """
+        from gradtool.workloads import lora_files
+
+        self._require_open()
+        source = original.source_of(self._model.meta)
+        weights = {
+            name: array for name, array in self.values(copy=False).items()
+            if not self._is_only_updated(name)
+        }  # fmt: skip
+        return lora_files.write(source, adapters_of(self._model), weights, path, force=force)
 
     def close(self) -> None:
         """Let go of the arena; results that were not copied keep it."""
@@ -356,11 +380,15 @@ class Session:
 
     def _is_trained_weight(self, name: str) -> bool:
         """Whether forward reads an initializer that has other numbers than at first."""
-        value = self._model.graph.initializers[name]
-        if all(stage(use.node) == "update" for use in value.uses()):
+        if self._is_only_updated(name):
             return False
         first = parameters_of(self._model)(name)
         return bool(first.tobytes() != self._value(name, copy=False).tobytes())
+
+    def _is_only_updated(self, name: str) -> bool:
+        """Whether nothing but the optimizer reads an initializer."""
+        uses = self._model.graph.initializers[name].uses()
+        return all(stage(use.node) == "update" for use in uses)
 
     def _require_open(self) -> None:
         if not self._is_open:

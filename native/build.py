@@ -1,4 +1,7 @@
-"""Compiles the library of native kernels: `python native/build.py [PLATFORM]`.
+"""Compiles the library of native kernels: `python native/build.py [PLATFORM | --is-built]`.
+
+`--sanitize address` and `--sanitize thread` compile it for scripts/sanitize, which runs it with
+the runtimes of gcc.
 
 The compiler is the clang of the package ziglang, which builds for every platform on every
 platform. Files of `base/` are compiled once, for any processor of their kind; files of `kernels/`
@@ -16,7 +19,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -24,6 +27,12 @@ FLAGS = (
     *("-std=gnu11", "-O3", "-g0", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fno-sanitize=undefined"),
 )
+WATCHED = ("-O1", "-g", "-fno-omit-frame-pointer", "-Wno-pass-failed")
+# What the runtimes of gcc know of each; those of threads see memset and its like by themselves.
+SANITIZERS = {
+    "address": ("-fsanitize=address", "-fsanitize=undefined"),
+    "thread": ("-fsanitize=thread", "-mllvm", "-tsan-instrument-memintrinsics=0"),
+}
 X86 = {"v3": ("-mcpu=x86_64_v3",), "v4": ("-mcpu=x86_64_v4", "-mprefer-vector-width=512")}
 ARM = {"neon": ()}
 
@@ -35,6 +44,7 @@ class Platform:
     target: str
     tag: str
     instructions: dict[str, tuple[str, ...]]
+    sanitizers: tuple[str, ...] = ()
 
     @property
     def system(self) -> str:
@@ -77,24 +87,39 @@ def build(name: str, folder: Path | None = None) -> Path:
     target = PLATFORMS[name]
     folder = folder or sources.FOLDER
     library = folder / f"libgradtool{sources.ENDINGS[target.system]}"
-    stamp = folder / sources.DIGEST
-    made_from = f"{sources.digest(HERE)} {name}\n"
-    if library.exists() and stamp.exists() and stamp.read_text() == made_from:
+    if is_built(name, folder):
         return library
     with tempfile.TemporaryDirectory() as work:
         made = _compile(target, Path(work))
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         shutil.copyfile(made, library)
-    stamp.write_text(made_from)
+    (folder / sources.DIGEST).write_text(_made_from(name))
     return library
+
+
+def is_built(name: str, folder: Path | None = None) -> bool:
+    """Whether the library for a platform is there, made of these sources."""
+    sources = _sources()
+    folder = folder or sources.FOLDER
+    library = folder / f"libgradtool{sources.ENDINGS[PLATFORMS[name].system]}"
+    stamp = folder / sources.DIGEST
+    return library.exists() and stamp.exists() and stamp.read_text() == _made_from(name)
+
+
+def _made_from(name: str) -> str:
+    return f"{_sources().digest(HERE)} {name}\n"
 
 
 def _compile(target: Platform, work: Path) -> Path:
     with ThreadPoolExecutor() as pool:
         objects = list(pool.map(lambda unit: _object(target, work, *unit), _units(target)))
     library = work / f"libgradtool{_sources().ENDINGS[target.system]}"
-    threads = () if target.system == "windows" else ("-lpthread",)
+    threads = () if target.system == "windows" else ("-lpthread", "-lm")
+    if target.sanitizers:
+        flags = [flag for flag in target.sanitizers if flag.startswith("-f")]
+        _run(["gcc", *flags, "-shared", "-o", str(library), *map(str, objects), *threads])
+        return library
     _zig(target, "-shared", "-s", "-o", str(library), *map(str, objects), *threads)
     return library
 
@@ -110,6 +135,8 @@ def _units(target: Platform) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
 
 def _object(target: Platform, work: Path, path: Path, name: str, flags: tuple[str, ...]) -> Path:
     made = work / f"{path.stem}_{name}.o"
+    if target.sanitizers:
+        flags = (*flags, *target.sanitizers, *WATCHED)
     include = ("-I", str(HERE / "include"), f"-DGT_ISA={name}")
     _zig(target, *FLAGS, *flags, *include, "-c", str(path), "-o", str(made))
     return made
@@ -117,6 +144,10 @@ def _object(target: Platform, work: Path, path: Path, name: str, flags: tuple[st
 
 def _zig(target: Platform, *arguments: str) -> None:
     command = [sys.executable, "-m", "ziglang", "cc", "-target", target.target, *arguments]
+    _run(command)
+
+
+def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         if importlib.util.find_spec("ziglang") is None:
@@ -136,6 +167,12 @@ def _sources():  # noqa: ANN202 - a module
 
 
 def main() -> None:
+    if sys.argv[1:] == ["--is-built"]:
+        sys.exit((name := here()) is not None and not is_built(name))
+    if sys.argv[1:2] == ["--sanitize"] and (name := here()) is not None:
+        PLATFORMS[name] = replace(PLATFORMS[name], sanitizers=SANITIZERS[sys.argv[2]])
+        print(build(name))
+        return
     name = sys.argv[1] if len(sys.argv) > 1 else here()
     if name not in PLATFORMS:
         sys.exit(f"native/build.py: no library for {name or 'this platform'}; there is one for "

@@ -27,7 +27,8 @@ from gradtool.commands.group import group
 
 NET = """net (float[batch, 2, 8, 8] x) => (float[batch, 4] y, float[batch, 2, 4, 4] p) {
     n = BatchNormalization <epsilon = 0.001> (x, scale, bias, mean, var)
-    d, kept = Dropout (n, ratio)
+    c = MatMul (n, w0)
+    d, kept = Dropout (c, ratio)
     s = Sigmoid (d)
     p = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (s)
     t = Tanh (p)
@@ -58,7 +59,7 @@ def net(width=16):
     ones = np.ones(2, np.float32)
     return build(
         NET, scale=ones, bias=ones, mean=0 * ones, var=ones, ratio=np.float32(0.25),
-        w1=drawn(32, width), w2=drawn(width, 4), w3=drawn(4),
+        w0=drawn(8, 8), w1=drawn(32, width), w2=drawn(width, 4), w3=drawn(4),
     )  # fmt: skip
 
 
@@ -70,7 +71,8 @@ GRADIENT = {
     "no_grad": ["--no-grad", "g"], "input_grad": ["--input-grad", "x"],
     "head_grads": ["--head-grads"], "accumulate": ["--accumulate", "sum"],
     "train_mode": ["--train-mode"], "ste": ["--ste"], "grad_buffers": ["--grad-buffers"],
-    "fuse_attention": ["--no-fuse-attention"],
+    "lora": ["--lora", "2"], "lora_target": ["--lora-target", "w1"],
+    "lora_alpha": ["--lora-alpha", "3"], "fuse_attention": ["--no-fuse-attention"],
 }  # fmt: skip
 UPDATE = {"update": ["--optimizer", "adam"]}
 WRITE = {
@@ -84,8 +86,8 @@ MODEL = ["net.onnx"]
 COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "grad": (
         [[*MODEL], [*MODEL, "-o", "-"]],
-        {**WRITE, "split": ["--split"], "opset": ["--opset", "21"], **SIZES, **GRADIENT, **UPDATE,
-         **JSON},
+        {**WRITE, "split": ["--split"], "params_as_inputs": ["--params-as-inputs"],
+         "opset": ["--opset", "21"], **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "mirror": (
         [[*MODEL], [*MODEL, "--report"], [*MODEL, "--explain", "t"], [*MODEL, "-o", "plan.json"],
@@ -118,12 +120,23 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
         [[*MODEL, "--batch", "5"], [*MODEL, "--inputs", "made.npz"], ["made.onnx", "--batch", "5"]],
         {"inputs": ["--inputs", "made.npz"], "seed": ["--seed", "5"], "engine": ["--engine", "ort"],
          "plan": ["--plan", "mirror"], "repeat": ["--repeat", "2"], "measure": ["--measure"],
+         "kernels": ["--kernels", "native"], "explain_kernels": ["--explain-kernels"],
          "verify": ["--verify", "plans"], "profile": ["--profile", "p.json"],
          "trace": ["--trace", "t.json"], "check_nan": ["--check-nan"],
          "check_arena": ["--check-arena"], "save_grads": ["--save-grads", "g.npz"],
          "save_outputs": ["--save-outputs", "o.npz"], "fetch": ["--fetch", "h"],
          "max_turns": ["--max-turns", "7"], "max_dynamic": ["--max-dynamic", "1MiB"],
          "force": ["--force"], **GRADIENT, **UPDATE, **JSON},
+    ),
+    "kit": (
+        [[*MODEL]],
+        {"output": ["-o", "other.kit"], "force": ["--force"], "plan": ["--plan", "sqrt"],
+         "portable": ["--portable"], **SIZES, **GRADIENT, **UPDATE, **JSON},
+    ),
+    "kit merge": (
+        [["made.kit", "made.kit/state.safetensors"]],
+        {"output": ["-o", "other.onnx"], "force": ["--force"], "model": ["--model", "net.onnx"],
+         "lora_adapter": ["--lora-adapter"]},
     ),
     "check": (
         [[], ["--update"], ["--base", "HEAD"], ["--list"]],
@@ -152,15 +165,19 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
 }  # fmt: skip
 
 # Nobody sees whether they do something here: no file is in the way of --force, nothing is quantised
-# and little computed again, a search has one answer, checks find nothing wrong, and times are not
-# compared.  The operators of a model, which ops lists, depend on its sizes in few, and a check is
-# run to see that it takes what was planned.
+# and little computed again, a search has one answer, checks find nothing wrong, times are not
+# compared, and the scale of adapters has no size.  The operators of a model, which ops lists,
+# depend on its sizes in few, and a check is run to see that it takes what was planned.
 UNSEEN = frozenset({
     "force", "time_limit", "prove", "seed", "jobs", "no_cache", "repeat", "check_nan",
     "check_arena", "max_turns", "max_dynamic", "allow_new", "fail_on_stale", "exit_zero",
-    "fail_on", "opset", "ste", "barrier",
+    "fail_on", "opset", "ste", "barrier", "lora_alpha",
     "model",
 })  # fmt: skip
+
+
+# Without parameters the model has no tensor that is large enough to lie beside it.
+SMALL = frozenset({("external_data", "params_as_inputs")})
 
 
 @dataclass(frozen=True)
@@ -197,6 +214,7 @@ class Walk:
             ("-q", "recompute", "net.onnx", "--strategy", "sqrt", "-o", "made.json"),
             ("-q", "run", "net.onnx", "--batch", "1", "--profile", "times.json"),
             ("-q", "grad", "net.onnx", "-o", "made.onnx"),
+            ("-q", "kit", "net.onnx", "--lora", "2", "-o", "made.kit"),
         ):
             assert run(self.models, arguments).code == 0, arguments
         for name, batch in (("one.json", "1"), ("two.json", "2")):
@@ -210,8 +228,7 @@ class Walk:
     def __call__(self, *arguments: str) -> Seen:
         if arguments not in self.seen:
             with tempfile.TemporaryDirectory() as folder:
-                for path in self.models.iterdir():
-                    os.link(path, Path(folder) / path.name)
+                shutil.copytree(self.models, folder, copy_function=os.link, dirs_exist_ok=True)
                 self.seen[arguments] = run(Path(folder), arguments)
         return self.seen[arguments]
 
@@ -226,10 +243,15 @@ class Walk:
         if both.code in (2, 3):
             return None
         for added, other in ((second, a), (first, b)):
-            if added in UNSEEN or (command, added) in {
-                ("check", "run"),
-                *(("ops", n) for n in SIZES),
-            }:
+            if (
+                added in UNSEEN
+                or (command, added)
+                in {
+                    ("check", "run"),
+                    *(("ops", n) for n in SIZES),
+                }
+                or (first, second) in SMALL
+            ):
                 continue
             alone = self(command, *base, *other)
             if alone != both:
@@ -246,7 +268,7 @@ class Walk:
 def run(folder: Path, arguments: tuple[str, ...]) -> Seen:
     """A command line in a folder, and the files that it wrote there."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    before = {path.name for path in folder.iterdir()}
+    before = set(folder.rglob("*"))
     with (
         contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err),
     ):  # fmt: skip
@@ -254,7 +276,7 @@ def run(folder: Path, arguments: tuple[str, ...]) -> Seen:
     written = tuple(
         (str(path.relative_to(folder)), _plain(path.read_bytes()))
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in before and ".gradtool" not in path.parts
+        if path.is_file() and path not in before and ".gradtool" not in path.parts
     )
     shown = [_plain(stream.buffer.getvalue()).decode("utf-8", "replace") for stream in (out, err)]
     return Seen(code, shown[0], shown[1], written)
@@ -267,10 +289,11 @@ def _plain(data: bytes) -> bytes:
 
 
 def pairs() -> Iterator[tuple[str, list[str], str, str]]:
-    """Every pair of options of every command, on top of each of its uses."""
+    """Every pair of options of every command, on top of each of its uses that has neither."""
     for command, (bases, options) in COMMANDS.items():
         for base in bases:
-            for first, second in itertools.combinations(options, 2):
+            added = [name for name, words in options.items() if not set(words) <= set(base)]
+            for first, second in itertools.combinations(added, 2):
                 yield command, base, first, second
 
 

@@ -87,6 +87,7 @@ _TYPES: Mapping[str, Callable[[Option], click.ParamType[Any]]] = {
     "choice": lambda option: click.Choice(option.choices),
     "plan": lambda option: Named(option.choices),
     "whole": lambda option: click.IntRange(option.least, option.most),
+    "number": lambda _: click.FloatRange(min=0, min_open=True),
     "path": lambda _: PATH,
 }
 _CALLBACKS = {"seconds": _seconds, "bytes": memory_size}

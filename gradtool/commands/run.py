@@ -137,10 +137,10 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     if running.is_flat(result):
         reporter.say(f"warning: {running.FLAT}")
     _verify(reporter, verify, training, later, result)
-    _profile(profile, training, later, options["repeat"], force=options["force"])
+    _profile(profile, training, later, options["repeat"], kernels, force=options["force"])
     if trace is not None:
         repeat, measured = options["repeat"], result.measurement
-        drawn = _traced(chosen, later, where, repeat, measured, asked.source)
+        drawn = _traced(chosen, later, where, kernels, repeat, measured, asked.source)
         drawing.save({trace: drawn}, force=options["force"])
 
 
@@ -182,7 +182,9 @@ def _require_targets(options: Mapping[str, Any]) -> None:
 
 def _place(options: Mapping[str, Any]) -> str:
     """The device that was meant. Raises DeviceError if it is missing, before any work is done."""
-    if options["engine"] == "arena":
+    if options["engine"] == "arena" and not (
+        options["kernels"] == "native" and options["device"] == "auto"
+    ):
         from gradtool.exec.device import open_device
 
         return open_device(options["device"]).name
@@ -211,8 +213,7 @@ def _explain(
 
     plan = sized_and_planned(model, sizes(model, arrays), kernels=kernels)[1]
     if form == "json":
-        steps = reports.kernels_json(plan.program)
-        reporter.json({"schema_version": reports.SCHEMA_VERSION, "steps": steps})
+        reporter.json(reports.kernels_json(plan.program))
     else:
         reporter.table(reports.kernels_table(plan.program), form)
 
@@ -225,8 +226,9 @@ def _write(path: str | None, arrays: Any) -> None:
 
 
 def _profile(
-    path: str | None, training: ir.Model, arrays: Any, repeat: int, *, force: bool
-) -> None:
+    path: str | None, training: ir.Model, arrays: Any, repeat: int, kernels: Kernels, *,
+    force: bool,
+) -> None:  # fmt: skip
     if path is not None:
         from gradtool.costs import profile
         from gradtool.exec import timing
@@ -235,17 +237,19 @@ def _profile(
 
         work = workload(training, sizes(training, arrays))
         repeats = max(repeat, profile.REPEATS)
-        profile.save(timing.profile(work, arrays, repeats), path, force=force)
+        profile.save(timing.profile(work, arrays, repeats, kernels), path, force=force)
 
 
 def _traced(
-    model: ir.Model, arrays: Any, device: str, repeat: int, measured: Any, name: str
-) -> str:
+    model: ir.Model, arrays: Any, device: str, kernels: Kernels, repeat: int, measured: Any,
+    name: str,
+) -> str:  # fmt: skip
     """The steps of a run as a trace, each with its own time."""
     from gradtool.exec.step_costs import REPEATS, step_costs
     from gradtool.reports.trace import measured_trace
 
-    costs = step_costs(model, arrays, device=device, repeats=max(repeat, REPEATS))
+    repeats = max(repeat, REPEATS)
+    costs = step_costs(model, arrays, device=device, kernels=kernels, repeats=repeats)
     return measured_trace(costs, name, measured)
 
 

@@ -14,9 +14,9 @@ def _code(name: str) -> list[elementwise.Step]:
     return [("add", 3, 0, 1), (name, 2, 3)]
 
 
-def work(shape: tuple[int, ...]) -> int:
-    """Bytes of workspace of `bias` for x of `shape`."""
-    return elementwise.work(_code("gelu"), [shape, shape[-1:]], shape)
+def work() -> int:
+    """Bytes of workspace of `bias`."""
+    return elementwise.work(_code("gelu"), inputs=2, held=1)
 
 
 def grad_work(shape: tuple[int, ...]) -> int:

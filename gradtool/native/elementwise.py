@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gradtool.native import SLOTS
+from gradtool.native import SLOTS, strided
 from gradtool.native.call import Array, Call, Signature
 
 ELEMENTWISE = Signature(
@@ -19,10 +19,11 @@ REGISTERS = 64
 BINARY = (
     *("add", "sub", "mul", "div", "min", "max"),
     *("relu_grad", "sigmoid_grad", "tanh_grad", "gelu_grad", "gelu_tanh_grad", "silu_grad"),
+    *("hard_swish_grad", "pow", "greater", "equal", "both", "but", "either"),
 )
 UNARY = (
     *("neg", "abs", "sqrt", "exp", "log", "tanh", "sigmoid", "erf", "relu"),
-    *("gelu", "gelu_tanh", "silu"),
+    *("gelu", "gelu_tanh", "silu", "hard_swish", "fall", "softplus", "sign", "inverse", "not"),
 )
 OPERATORS = (*BINARY, *UNARY)  # in the order of native/kernels/elementwise.c
 Step = tuple[str, int, int] | tuple[str, int, int, int]
@@ -33,31 +34,12 @@ def temporaries(code: Sequence[Step], inputs: int, outputs: int) -> int:
     return max(0, *(step[1] + 1 for step in code)) - inputs - outputs if code else 0
 
 
-def work(code: Sequence[Step], shapes: Sequence[tuple[int, ...]], shape: tuple[int, ...],
-         outputs: int = 1) -> int:  # fmt: skip
-    """Bytes of workspace of a program on inputs of `shapes`, with results of `shape`."""
-    held = sum(1 for each in shapes if pattern(each, shape)[1])
-    return 4 * SLOTS * BLOCK * (held + max(0, temporaries(code, len(shapes), outputs)))
+def work(code: Sequence[Step], inputs: int, held: int, outputs: int = 1) -> int:
+    """Bytes of workspace of a program.
 
-
-def pattern(shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[int, int]:
-    """`(repeat, period)` of an array of `shape` that is broadcast to `whole`; (1, 0) if it is not.
-
-    Raises:
-        ValueError: its axes larger than one do not lie beside each other.
+    `held` counts the inputs that do not lie as the results do, and the booleans in and out.
     """
-    shape = (1,) * (len(whole) - len(shape)) + tuple(shape)
-    if shape == tuple(whole):
-        return 1, 0
-    kept = [axis for axis, (n, m) in enumerate(zip(shape, whole, strict=True)) if n == m != 1]
-    if any(n not in (1, m) for n, m in zip(shape, whole, strict=True)):
-        raise ValueError(f"{shape} cannot be broadcast to {whole}")
-    if not kept:
-        return 1, 1
-    first, last = kept[0], kept[-1] + 1
-    if shape[first:last] != tuple(whole[first:last]):
-        raise ValueError(f"no single stride broadcasts {shape} to {whole}")
-    return int(np.prod(whole[last:], dtype=int)), int(np.prod(shape[first:last], dtype=int))
+    return 4 * SLOTS * BLOCK * (held + max(0, temporaries(code, inputs, outputs)))
 
 
 def run(
@@ -67,27 +49,31 @@ def run(
     """The call of a program of steps `(operator, to, a)` or `(operator, to, a, b)`.
 
     Registers are the inputs, the outputs, then temporaries, in this order.  Outputs have one
-    shape; inputs are broadcast to it.  An output may be an input that no later step reads.
+    shape, have no gaps and lie alike; inputs are broadcast to it, and lie as they may.  An output
+    may be an input that lies as it does and that no later step reads.  Booleans are masks in
+    registers: `greater` and `equal` give them, `both`, `but`, `either` and `not` take them.
+
+    Raises:
+        ValueError: there are too many registers, or an input has too many axes.
     """
-    shape = outputs[0].shape
     held = temporaries(code, len(inputs), len(outputs))
     if len(inputs) + len(outputs) + held > REGISTERS:
         raise ValueError(f"a program has at most {REGISTERS} registers")
-    for each in (*inputs, *outputs):
-        if not each.flags.c_contiguous or each.dtype != np.float32:
-            raise TypeError("an operand is not contiguous float32")
+    if any(each.dtype not in (np.float32, np.bool_) for each in (*inputs, *outputs)):
+        raise TypeError("an operand is neither float32 nor bool")
+    axes = strided.order(outputs[0])
+    if not all(each.transpose(axes).flags.c_contiguous for each in outputs):
+        raise TypeError("a result has gaps")
     words = [(OPERATORS.index(step[0]), *step[1:], step[-1])[:4] for step in code]
-    patterns = [pattern(each.shape, shape) for each in inputs]
+    operands = [strided.operand(each, outputs[0]) for each in inputs]
     found = ELEMENTWISE.bind(
         instructions,
         code=np.array(words, np.int32).reshape(-1, 4),
-        operands=np.array(
-            [(a.ctypes.data, *p) for a, p in zip(inputs, patterns, strict=True)], np.int64
-        ).reshape(-1, 3),
-        results=np.array([each.ctypes.data for each in outputs], np.int64),
+        operands=np.array(operands, np.int64).reshape(-1, 3 + 2 * strided.AXES),
+        results=np.array([(y.ctypes.data, y.dtype == np.bool_) for y in outputs], np.int64),
         work=work, count=outputs[0].size, steps=len(words), inputs=len(inputs),
-        outputs=len(outputs), spares=sum(1 for _, period in patterns if period), temporaries=held,
-        slots=SLOTS,
+        outputs=len(outputs), temporaries=held, slots=SLOTS,
+        spares=sum(map(strided.is_held, operands)) + sum(y.dtype == np.bool_ for y in outputs),
     )  # fmt: skip
     found.operands = (tuple(inputs), tuple(outputs))  # type: ignore[attr-defined]
     return found

@@ -47,7 +47,7 @@ def _sizes(x: Array, scale: Array, groups: int, *, last: bool) -> dict[str, int]
 
 
 def group_norm(
-    x: Array, scale: Array, bias: Array, y: Array, work: Array, *, groups: int,
+    x: Array, scale: Array, bias: Array, y: Array, work: Array | None, *, groups: int,
     residual: Array | None = None, relu: bool = False, last: bool = False, epsilon: float = 1e-5,
     instructions: str | None = None,
 ) -> Call:  # fmt: skip

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
 
-_POINTERS = "x y taken"
+_POINTERS = "x y places"
 _SIZES = (
     "batch height width channels out_height out_width kernel_height kernel_width stride_y stride_x "
-    "dilation_y dilation_x top left bottom right padded slots"
+    "dilation_y dilation_x top left bottom right padded bytes slots"
 )
 MAX = Signature("max_pool", _POINTERS, _SIZES)
 MAX_DX = Signature("max_pool_dx", _POINTERS, _SIZES)
+SCATTER = Signature("scatter_places", "dy places dx", "images pixels windows channels bytes slots")
 AVERAGE = Signature("average_pool", _POINTERS, _SIZES)
 AVERAGE_DX = Signature("average_pool_dx", _POINTERS, _SIZES)
 
@@ -33,17 +36,20 @@ class Window:
 
 
 def max_pool(
-    x: Array, y: Array, taken: Array | None, window: Window, *, instructions: str | None = None
+    x: Array, y: Array, places: Array | None, window: Window, *, instructions: str | None = None
 ) -> Call:
-    """The largest of each window, and (int32) the number of its tap: the first; a NaN if any."""
-    return _bind(MAX, x, y, taken, window, instructions)
+    """The largest of each window, and its place in its plane of x: the first, or the last NaN.
+
+    Places are uint8, uint16 or int32, and have to fit.
+    """
+    return _bind(MAX, x, y, places, window, instructions)
 
 
 def max_pool_gradient(
-    dy: Array, taken: Array, dx: Array, window: Window, *, instructions: str | None = None
+    dy: Array, places: Array, dx: Array, window: Window, *, instructions: str | None = None
 ) -> Call:
-    """`dx` of `max_pool`, of what it wrote in `taken`."""
-    return _bind(MAX_DX, dx, dy, taken, window, instructions)
+    """`dx` of `max_pool`, of what it wrote in `places`."""
+    return _bind(MAX_DX, dx, dy, places, window, instructions)
 
 
 def average_pool(x: Array, y: Array, window: Window, *, instructions: str | None = None) -> Call:
@@ -59,16 +65,28 @@ def average_pool_gradient(
 
 
 def _bind(
-    signature: Signature, x: Array, y: Array, taken: Array | None, window: Window,
+    signature: Signature, x: Array, y: Array, places: Array | None, window: Window,
     instructions: str | None,
 ) -> Call:  # fmt: skip
+    if places is not None and places.dtype not in (np.uint8, np.uint16, np.int32):
+        raise TypeError(f"places of {places.dtype}: uint8, uint16 and int32 are known")
     batch, height, width, channels = x.shape
     top, left, bottom, right = window.pads
     return signature.bind(
-        instructions, x=x, y=y, taken=taken, batch=batch, height=height, width=width,
+        instructions, x=x, y=y, places=places, batch=batch, height=height, width=width,
         channels=channels, out_height=y.shape[1], out_width=y.shape[2],
         kernel_height=window.kernel[0], kernel_width=window.kernel[1],
         stride_y=window.strides[0], stride_x=window.strides[1],
         dilation_y=window.dilations[0], dilation_x=window.dilations[1],
-        top=top, left=left, bottom=bottom, right=right, padded=int(window.padded), slots=SLOTS,
+        top=top, left=left, bottom=bottom, right=right, padded=int(window.padded),
+        bytes=4 if places is None else places.itemsize, slots=SLOTS,
+    )  # fmt: skip
+
+
+def scatter(dy: Array, places: Array, dx: Array, *, instructions: str | None = None) -> Call:
+    """`dx` of any max pooling: dy added at the places (uint8 or uint16) of the maxima."""
+    images, height, width, channels = dx.shape
+    return SCATTER.bind(
+        instructions, dy=dy, places=places, dx=dx, images=images, pixels=height * width,
+        windows=dy.shape[1] * dy.shape[2], channels=channels, bytes=places.itemsize, slots=SLOTS,
     )  # fmt: skip

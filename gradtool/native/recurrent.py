@@ -109,10 +109,15 @@ def gru_grad_work(n: Recurrence) -> int:
     return 4 * (n.rows + held + places + _products(n))
 
 
-def _sizes(n: Recurrence, lens: Array | None) -> dict[str, Any]:
+def knows(n: Recurrence) -> bool:
+    """Whether these kernels compute it: with the activations of the standard, and no clipping."""
     expected = LSTM_ACTIVATIONS if n.gates == 4 else GRU_ACTIVATIONS
-    if n.clip is not None or any(tuple(a.name for a in acts) != expected for acts in n.acts):
-        raise ValueError(f"no clipping and no activations but {', '.join(expected)} here")
+    return n.clip is None and all(tuple(a.name for a in acts) == expected for acts in n.acts)
+
+
+def _sizes(n: Recurrence, lens: Array | None) -> dict[str, Any]:
+    if not knows(n):
+        raise ValueError("no clipping, and no activations but those of the standard here")
     if lens is not None and lens.dtype != np.int32:
         raise TypeError(f"lengths of {lens.dtype}: int32 is known")
     return {

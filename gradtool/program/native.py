@@ -61,14 +61,14 @@ class Choice(NamedTuple):
 def choices(program: Program) -> Iterator[Choice]:
     """What runs each step of a program, in order."""
     for step in program.steps:
-        method, why = "", "the program is for numpy"
+        method = ""
         if step.is_native:
             kernel = native.find(*split_name(step.op), step.version)
             assert kernel is not None  # noqa: S101 - see `natively`
             inputs, out = _specs(program, step)
             method, why = kernel.method(*inputs, out=out, **step.attributes), "it fits"
         else:
-            why = _fitting(program, step)[1]
+            why = _fitting(program, step)[1] or "it fits, but numpy is asked for"
         touched = [program.values[v] for v in (*step.reads, *step.writes)]
         images = [v for v in touched if _is_image(v)]
         laid = ["channels last"] * any(v.channels_last for v in images)
@@ -116,9 +116,10 @@ def _laid(program: Program, value: int) -> Spec | None:
     spec = program.values[value].spec
     if spec is None:
         return None
-    if program.values[value].channels_last:
-        return Laid(spec.shape, spec.dtype)
-    return spec if _lies_in_rows(program, value) else Apart(spec.shape, spec.dtype)
+    if _lies_in_rows(program, value):  # one that has one channel or pixel lies both ways
+        return spec
+    is_image = program.values[value].channels_last
+    return (Laid if is_image else Apart)(spec.shape, spec.dtype)
 
 
 # --------------------------------------------------------------------------- layouts
@@ -127,18 +128,21 @@ def _laid(program: Program, value: int) -> Spec | None:
 def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
     """The values that lie channels last."""
     values, ties = program.values, _Ties(len(program.values))
-    barred, wanted = set(_fixed(program)), set[int]()
+    fixed = frozenset(_fixed(program))
+    barred, wanted = set(fixed), set[int]()
     originals = {step.name: step for step in program.steps if step.name}
     for step, kernel in zip(program.steps, kernels, strict=True):
         images = [v for v in (*step.reads, *step.writes) if _is_image(values[v])]
         if kernel is None or kernel.layouts == "rows":
             barred.update(images)
         elif kernel.layouts == "last":
-            wanted.update(images)  # weights among them, which stay as they are: see `_fixed`
-        elif not _are_alike(values, step, images, kernel.layouts):
-            barred.update(images)
-        else:
+            wanted.update(images)
+        elif kernel.layouts == "channels":
             ties.join(images)
+        elif kernel.layouts == "alike":
+            ties.join(v for v in _of_its_shape(values, step, images) if v not in fixed)
+        if kernel is not None:
+            barred.update(_in_rows(step, kernel))
         source = originals.get(step.source)
         if source is not None and step.stage == "recompute":
             for pair in zip(step.outputs, source.outputs, strict=True):
@@ -148,14 +152,21 @@ def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
     return {v for v in range(len(values)) if _is_image(values[v]) and ties.of(v) in kept}
 
 
-def _are_alike(
-    values: Sequence[Value], step: Step, images: Sequence[int], layouts: native.Layouts
-) -> bool:
-    """Whether the images of a step have one shape, and it touches nothing else but numbers."""
-    shapes = {spec.shape for v in images if (spec := values[v].spec) is not None}
-    others = [values[v] for v in (*step.reads, *step.writes) if not _is_image(values[v])]
-    numbers = all(v.spec is not None and v.spec.bytes <= _NUMBER for v in others)
-    return len(shapes) == 1 and (numbers or layouts == "channels")
+def _of_its_shape(values: Sequence[Value], step: Step, images: Sequence[int]) -> Iterator[int]:
+    """The images that have the shape of a step's result."""
+    shapes = {spec.shape for v in step.writes if (spec := values[v].spec) is not None}
+    for v in images:
+        spec = values[v].spec
+        if spec is not None and spec.shape in shapes:
+            yield v
+
+
+def _in_rows(step: Step, kernel: Native) -> Iterator[int]:
+    """What a kernel wants in rows, whatever it does with images."""
+    for slots, values in ((kernel.rows_in, step.inputs), (kernel.rows_out, step.outputs)):
+        for slot in slots:
+            if slot < len(values) and (value := values[slot]) is not None:
+                yield value
 
 
 def _is_image(value: Value) -> bool:

@@ -9,7 +9,6 @@ from gradtool.program.native import Choice, choices
 from gradtool.text.table import Column, Table
 
 SCHEMA_VERSION = 1
-COLUMNS = ("node", "operator", "kernel", "layout", "why")
 
 
 def kernels_table(program: Program) -> Table:
@@ -18,21 +17,31 @@ def kernels_table(program: Program) -> Table:
         columns=(
             Column("node", kind="name"),
             Column("operator", kind="name"),
-            *(Column(title) for title in COLUMNS[2:]),
+            *(Column(title) for title in ("kernel", "layout", "why")),
         ),
         rows=tuple(_row(choice) for choice in choices(program)),
         footer=_footer(program),
     )
 
 
-def kernels_json(program: Program) -> list[dict[str, Any]]:
+def kernels_json(program: Program) -> dict[str, Any]:
     """The same for machines."""
-    return [dict(zip(COLUMNS, _row(choice), strict=True)) for choice in choices(program)]
+    steps = [
+        {
+            "node": choice.step.name,
+            "operator": choice.step.op,
+            "provider": choice.provider,
+            "method": choice.method,
+            "layout": choice.layout,
+            "why": choice.why,
+        }
+        for choice in choices(program)
+    ]
+    return {"schema_version": SCHEMA_VERSION, "steps": steps}
 
 
 def _row(choice: Choice) -> tuple[str, ...]:
-    method = f" {choice.method}" if choice.method else ""
-    kernel = f"{choice.provider}{method}"
+    kernel = f"{choice.provider} {choice.method}".rstrip()
     return choice.step.name, choice.step.op, kernel, choice.layout, choice.why
 
 

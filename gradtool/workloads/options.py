@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from gradtool.workloads.plan_files import PlanFile
     from gradtool.workloads.plans import Strategy, Workload
 
-Kind = Literal["flag", "text", "texts", "choice", "plan", "whole", "seconds", "bytes", "path"]
+Kind = Literal[
+    "flag", "text", "texts", "choice", "plan", "whole", "number", "seconds", "bytes", "path"
+]
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,15 @@ class GradOptions:
     grad_buffers: bool = _option(
         "flag", False, "Add each gradient to an input of its shape (micro-batches)."
     )
+    lora: int | None = _option(
+        "whole", None, "Train adapters of this rank beside weights of MatMul, Gemm and Conv, and "
+        "what --wrt names; the weights stay.", least=1, metavar="RANK")  # fmt: skip
+    lora_target: Sequence[str] = _option(
+        "texts", (), "The weights that have an adapter; default: every one that can.",
+        metavar="GLOB|@FILE")  # fmt: skip
+    lora_alpha: float | None = _option(
+        "number", None, "Scale adapters by this over their rank.", metavar="ALPHA",
+        shown="RANK")  # fmt: skip
     fuse_attention: bool = _option(
         "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
         "plain operators compute.")  # fmt: skip

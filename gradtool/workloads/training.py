@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
+from gradtool.errors import UsageError
 from gradtool.gradients.driver import Accumulate, Backward, differentiate
 from gradtool.graph import branches
-from gradtool.graph.metadata import BUFFERS, GRADIENTS, LOSS, STAGE, STATE
+from gradtool.graph.lora import Adapter
+from gradtool.graph.metadata import BUFFERS, GRADIENTS, LOSS, LOWER, STAGE, STATE
 from gradtool.graph.names import Names
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
@@ -21,6 +23,7 @@ from gradtool.losses import attach as losses
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
 from gradtool.passes.lift_initializers import lift_initializers
+from gradtool.passes.lora import Lora, attach
 from gradtool.passes.lower_ml import Lowered, lower_ml
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
@@ -93,6 +96,10 @@ def training_graph(
     grad_buffers: bool = False,
     loss_seed: bool = False,
     optimizer: str = "none",
+    lora: int | None = None,
+    lora_target: Sequence[str] = (),
+    lora_alpha: float | None = None,
+    lora_seed: int = 0,
     save_less: bool = True,
     fuse_attention: bool = True,
     on_node: OnNode | None = None,
@@ -102,7 +109,9 @@ def training_graph(
 
     A training graph is differentiated again: its gradients are values like any other, and stay
     outputs.  With an `optimizer` the parameters are updated in place of returning their gradients
-    (see `gradtool.passes.optimizer`).  With `save_less`, backward keeps as few bytes of forward as
+    (see `gradtool.passes.optimizer`).  With a rank `lora`, adapters beside the weights that match
+    `lora_target` are the parameters, and what `wrt` names (see `gradtool.passes.lora`).  With
+    `save_less`, backward keeps as few bytes of forward as
     it can without computing anything twice (see `gradtool.workloads.save_less`).  With
     `fuse_attention` it keeps no probabilities of attention (see `gradtool.passes.fuse_attention`).
 
@@ -132,12 +141,14 @@ def training_graph(
     ]
     before = len(model.graph)
     chosen, cotangents = cotangents_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
-    if chosen.loud:
-        warnings.append(f"no loss found: using {chosen.said}; name one with --loss")
+    warnings += [f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud
     appended = len(model.graph) - before
+    asked = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
+    adapters, chosen, cotangents = _adapt(op, asked, chosen, cotangents)
+    added = len(model.graph) - before - appended
     state = _publish_state(op)
     barred = cut(model.graph, no_grad)
-    picked = _pick(op, cotangents, barred, leaves, wrt, input_grad)
+    picked = _pick(op, cotangents, barred, leaves, wrt, input_grad, adapters)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
     if fuse_attention and not again and _may_attend(model.graph):
@@ -173,7 +184,7 @@ def training_graph(
         candidates=picked.candidates,
         rules=made.rules,
         warnings=(*warnings, *picked.warnings),
-        forward_nodes=forward,
+        forward_nodes=forward + added,
         loss_nodes=appended,
         backward_nodes=len(later) - later.count("update"),
         update_nodes=later.count("update"),
@@ -198,6 +209,27 @@ def _into_training_form(op: Builder, *, train_mode: bool) -> list[str]:
     return said
 
 
+def _adapt(
+    op: Builder, asked: Lora | None, loss: losses.Loss, cotangents: dict[ir.Value, ir.Value]
+) -> tuple[tuple[Adapter, ...], losses.Loss, dict[ir.Value, ir.Value]]:
+    """Adapters beside weights, if they are asked for; loss and cotangents as they are called now.
+
+    That comes after the loss was chosen: it is told by the products that outputs end in.
+    """
+    if asked is None:
+        return (), loss, cotangents
+    if LOWER in op.model.metadata_props:
+        raise UsageError("--lora: the model holds its gradients already; give the forward model")
+    found = attach(op, asked)
+    now = {v: found.moved.get(v, v) for v in cotangents}
+    value = loss.value if loss.value is None else now.get(loss.value, loss.value)
+    return (
+        found.adapters,
+        replace(loss, value=value),
+        {now[v]: dy for v, dy in cotangents.items()},
+    )
+
+
 def _may_attend(graph: ir.Graph) -> bool:
     """Whether there is anything that attention has, so that looking for it is worth its imports."""
     return any(n.op_type in ("Softmax", "Attention", "ScaledAttention") for n in graph)
@@ -210,9 +242,19 @@ def _pick(
     leaves: Sequence[ir.Value],
     wrt: Sequence[str] | None,
     input_grad: Sequence[str],
+    adapters: Sequence[Adapter],
 ) -> Selection:
-    """The values to differentiate by, among those that the heads depend on."""
+    """The values to differentiate by, among those that the heads depend on.
+
+    With adapters those are what is trained, and nothing else that is not asked for.
+    """
     reach = needed(op.graph, cotangents)
+    if adapters:
+        held = op.graph.initializers
+        reached = [name for each in adapters for name in each.names if held[name] in reach]
+        if not reached:
+            raise UsageError("--lora: the loss depends on no weight that has an adapter")
+        wrt = [*reached, *(wrt or ())]
     flows = needed(op.graph, cotangents, barred) if barred else reach
     return select(op.graph, leaves, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
 

@@ -64,4 +64,47 @@ INLINE vec gelu_tanh_grad(vec x, vec dy) {
     return ((t + 1.0f) * 0.5f + slope) * dy;
 }
 
+INLINE vec hard_swish_share(vec x) {
+    return at_most(at_least(x * (1.0f / 6.0f) + 0.5f, 0.0f), 1.0f);
+}
+INLINE vec vec_hard_swish(vec x) { return x * hard_swish_share(x); }
+
+/* The slope is 0 up to -3, 1 from 3 on. */
+INLINE vec hard_swish_grad(vec x, vec dy) {
+    const vec slope = choose(x >= 3.0f, splat(1), x * (1.0f / 3.0f) + 0.5f);
+    return choose(x <= -3.0f, splat(0), slope) * dy;
+}
+
+/* exp(x) - 1 of x <= 0. */
+INLINE vec vec_fall(vec x) {
+    vec rounded;
+    const vec r = reduced(at_least(x, -87.0f), &rounded);
+    const vec power = (vec)(((ivec)rounded << 23) + 0x3f800000);
+    return exp_less_one(r) * power + (power - 1.0f);
+}
+
+/* log(1 + exp(x)): of a small u, log(1 + u) is u less what 1 + u lost. */
+INLINE vec vec_softplus(vec x) {
+    const vec u = vec_exp(-magnitude(x)), w = u + 1.0f, d = w - 1.0f;
+    return at_least(x, 0.0f) + choose(d == 0.0f, u, vec_log(w) * (u / d));
+}
+
+INLINE vec vec_sign(vec x) {
+    return choose(x > 0.0f, splat(1), choose(x < 0.0f, splat(-1), x));
+}
+
+/* a to the power of b; one operation for the usual powers. */
+INLINE vec vec_pow(vec a, vec b) {
+    vec y = choose(b == 2.0f, a * a, a);
+    y = choose(b == 3.0f, a * a * a, y);
+    y = choose(b == 0.0f, splat(1), y);
+    y = choose(b == -1.0f, 1.0f / a, y);
+    y = choose(b == 0.5f, __builtin_elementwise_sqrt(a) + 0.0f, y);
+    const ivec usual = (ivec)(b == 0.0f) | (b == 1.0f) | (b == 2.0f) | (b == 3.0f) |
+                       (b == -1.0f) | (b == 0.5f);
+    for (int i = 0; i < LANES; i++)
+        if (!usual[i]) y[i] = __builtin_powf(a[i], b[i]);
+    return y;
+}
+
 #endif

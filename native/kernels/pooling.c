@@ -1,6 +1,7 @@
 /* Largest and average values of windows, channels last, and their gradients.
  *
- * max: y, and `taken`, the number of the tap that is it: the first of several, a NaN before all.
+ * max: y, and `places`, where in its plane of x it lies: the first of several, the last NaN before
+ * all.  Places take 1, 2 or 4 bytes.
  * average: over what lies inside of the image, or with `padded` inside of its pads, too.
  * Gradients go by pixels of x, each of which asks the windows that it is in: no two threads write
  * one place, and sums run over windows in order.  Workspace: none.
@@ -8,14 +9,14 @@
 #include "axes.h"
 #include "pool.h"
 
-/* Forward reads x and writes y and taken (NULL if nobody asks); backward reads y and taken as dy
- * and taken, and writes x as dx. */
+/* Forward reads x and writes y and places (NULL if nobody asks); backward reads y as dy, and places,
+ * and writes x as dx. */
 struct pooling {
     float *x, *y;
-    int32_t *taken; /* of max */
+    void *places; /* of max */
     int64_t batch, height, width, channels, out_height, out_width;
     int64_t kernel_height, kernel_width, stride_y, stride_x, dilation_y, dilation_x;
-    int64_t top, left, bottom, right, padded, slots;
+    int64_t top, left, bottom, right, padded, bytes, slots;
 };
 
 INLINE struct axis rows_of(const struct pooling *call) {
@@ -28,15 +29,39 @@ INLINE struct axis columns_of(const struct pooling *call) {
                         call->dilation_x, call->left);
 }
 
-INLINE ivec load_taken(const int32_t *at, int64_t count) {
-    return (ivec)load_some((const float *)at, count);
+typedef uint8_t bytes_at __attribute__((vector_size(LANES), aligned(1), may_alias));
+typedef uint16_t shorts_at __attribute__((vector_size(2 * LANES), aligned(1), may_alias));
+
+INLINE ivec load_places(const struct pooling *call, int64_t at, int64_t count) {
+    const char *from = (const char *)call->places + at * call->bytes;
+    char lanes[4 * LANES] = {0};
+    if (count < LANES) {
+        for (int64_t i = 0; i < count * call->bytes; i++) lanes[i] = from[i];
+        from = lanes;
+    }
+    if (call->bytes == 1) return __builtin_convertvector(*(const bytes_at *)from, ivec);
+    if (call->bytes == 2) return __builtin_convertvector(*(const shorts_at *)from, ivec);
+    return *(const ivec_at *)from;
+}
+
+INLINE void store_places(const struct pooling *call, ivec places, int64_t at, int64_t count) {
+    char *to = (char *)call->places + at * call->bytes;
+    char lanes[4 * LANES], *whole = count < LANES ? lanes : to;
+    if (call->bytes == 1)
+        *(bytes_at *)whole = __builtin_convertvector(places, bytes_at);
+    else if (call->bytes == 2)
+        *(shorts_at *)whole = __builtin_convertvector(places, shorts_at);
+    else
+        *(ivec_at *)whole = places;
+    if (count < LANES)
+        for (int64_t i = 0; i < count * call->bytes; i++) to[i] = lanes[i];
 }
 
 INLINE void max_pixel(const struct pooling *call, int64_t n, int64_t row, int64_t column, int64_t c,
                       int64_t count) {
     const struct axis rows = rows_of(call), columns = columns_of(call);
     vec best = splat(-__builtin_inff());
-    ivec taken = {0};
+    ivec places = {0};
     int found = 0;
     for (int64_t i = 0; i < rows.taps; i++) {
         const int64_t y = source_of(&rows, row, i);
@@ -46,17 +71,16 @@ INLINE void max_pixel(const struct pooling *call, int64_t n, int64_t row, int64_
             if (!inside(&columns, x)) continue;
             const vec value = load_some(
                 call->x + ((n * call->height + y) * call->width + x) * call->channels + c, count);
-            const ivec tap = (ivec){0} + (int32_t)(i * columns.taps + j);
-            const ivec better =
-                found ? (value > best) | ((value != value) & (best == best)) : (ivec){0} - 1;
+            const ivec place = (ivec){0} + (int32_t)(y * call->width + x);
+            const ivec better = found ? (value > best) | (value != value) : (ivec){0} - 1;
             best = choose(better, value, best);
-            taken = (better & tap) | (~better & taken);
+            places = (better & place) | (~better & places);
             found = 1;
         }
     }
     const int64_t at = ((n * call->out_height + row) * call->out_width + column) * call->channels + c;
     store_some(call->y + at, best, count);
-    if (call->taken) store_some((float *)call->taken + at, (vec)taken, count);
+    if (call->places) store_places(call, places, at, count);
 }
 
 /* 1 / the places of a window. */
@@ -101,22 +125,24 @@ INLINE void gradient_pixel(const struct pooling *call, int max, const struct axi
                            const struct axis *columns, int64_t n, int64_t row, int64_t column,
                            int64_t c, int64_t count) {
     const struct axis down = rows_of(call), across = columns_of(call);
+    const int64_t high = rows->start + row * rows->pitch;
+    const int64_t wide = columns->start + column * columns->pitch;
+    const ivec here = (ivec){0} + (int32_t)(high * call->width + wide);
     vec sum = splat(0);
     for (int64_t i = 0; i < rows->taps; i++) {
-        const int64_t y = source_of(rows, row, i), a = rows->first + i * rows->step;
+        const int64_t y = source_of(rows, row, i);
         if (!inside(rows, y)) continue;
         for (int64_t j = 0; j < columns->taps; j++) {
-            const int64_t x = source_of(columns, column, j), b = columns->first + j * columns->step;
+            const int64_t x = source_of(columns, column, j);
             if (!inside(columns, x)) continue;
             const int64_t at = ((n * call->out_height + y) * call->out_width + x) * call->channels + c;
             const vec dy = load_some(call->y + at, count);
-            const ivec tap = (ivec){0} + (int32_t)(a * call->kernel_width + b);
-            sum += max ? choose(load_taken(call->taken + at, count) == tap, dy, splat(0))
+            sum += max ? choose(load_places(call, at, count) == here, dy, splat(0))
                        : dy * share(call, &down, &across, y, x);
         }
     }
-    const int64_t y = rows->start + row * rows->pitch, x = columns->start + column * columns->pitch;
-    store_some(call->x + ((n * call->height + y) * call->width + x) * call->channels + c, sum, count);
+    store_some(call->x + ((n * call->height + high) * call->width + wide) * call->channels + c, sum,
+               count);
 }
 
 /* One row of dx: its pixels by residue of the stride, which are in the windows of the same taps. */

@@ -8,7 +8,7 @@ pytestmark = [needs_library, each_instruction_set]
 
 
 def drawn(seed):
-    """x, the shape of y, the window, and `(y place, tap, x place)` of every value that is read."""
+    """x, the shape of y, the window, and `(y place, x place)` of every value that is read."""
     rng = np.random.default_rng(seed)
     kernel = tuple(rng.integers(1, 4, 2).tolist())
     strides, dilations = (tuple(rng.integers(1, 4, 2).tolist()) for _ in range(2))
@@ -31,12 +31,12 @@ def drawn(seed):
     window = pooling.Window(kernel, strides, dilations, pads, padded=bool(rng.integers(2)))
     reads = []
     for i, j in np.ndindex(*out):
-        for tap, (a, b) in enumerate(np.ndindex(*kernel)):
+        for a, b in np.ndindex(*kernel):
             at = (
                 i * strides[0] + a * dilations[0] - pads[0],
                 j * strides[1] + b * dilations[1] - pads[1],
             )
-            reads.append(((i, j), tap, at))
+            reads.append(((i, j), at))
     return x, (x.shape[0], *out, x.shape[3]), window, reads
 
 
@@ -45,14 +45,14 @@ def within(x, at):
 
 
 def largest(x, shape, reads):
-    y, taken = np.full(shape, -np.inf), np.zeros(shape, np.int32)
+    y, taken = np.full(shape, -np.inf), np.zeros(shape, np.int64)
     seen = np.zeros(shape[1:3], bool)
-    for place, tap, at in reads:
+    for place, at in reads:
         if within(x, at):
             value, here = x[:, at[0], at[1]], (slice(None), *place)
-            better = (value > y[here]) | (np.isnan(value) & ~np.isnan(y[here])) | (not seen[place])
+            better = (value > y[here]) | np.isnan(value) | (not seen[place])
             y[here] = np.where(better, value, y[here])
-            taken[here] = np.where(better, tap, taken[here])
+            taken[here] = np.where(better, at[0] * x.shape[2] + at[1], taken[here])
             seen[place] = True
     return y, taken
 
@@ -63,20 +63,31 @@ def test_the_largest_value_and_its_gradient_are_those_of_numpy(instructions, see
     if seed % 5 == 0:
         x[:, ::3, ::2] = np.nan
     exact, place = largest(x, shape, reads)
-    y, taken = run(
-        lambda y, taken, _: pooling.max_pool(x, y, taken, window, instructions=instructions),
-        shape, shape, inputs=(x,),
+    kind = np.dtype([np.uint8, np.uint16, np.int32][seed % 3])
+    kind = kind if x[0, :, :, 0].size <= 256 else np.dtype(np.int32)
+    words = -(-int(np.prod(shape)) * kind.itemsize // 4)
+
+    def places(room):
+        return room.view(np.uint8)[: int(np.prod(shape)) * kind.itemsize].view(kind).reshape(shape)
+
+    y, room = run(
+        lambda y, room, _: pooling.max_pool(
+            x, y, places(room), window, instructions=instructions
+        ),
+        shape, (words,), inputs=(x,),
     )  # fmt: skip
     dy = normal(np.random.default_rng(seed), *shape)
-    taken = np.ascontiguousarray(taken.view(np.int32))
+    taken = places(room).copy()
     (dx,) = run(
         lambda dx, _: pooling.max_pool_gradient(dy, taken, dx, window, instructions=instructions),
         x.shape, inputs=(dy, taken),
     )  # fmt: skip
     summed = np.zeros(x.shape)
-    for (i, j), tap, at in reads:
+    for (i, j), at in reads:
         if within(x, at):
-            summed[:, at[0], at[1]] += np.where(taken[:, i, j] == tap, dy[:, i, j], 0)
+            summed[:, at[0], at[1]] += np.where(
+                taken[:, i, j] == at[0] * x.shape[2] + at[1], dy[:, i, j], 0
+            )
 
     assert np.array_equal(y, exact.astype(np.float32), equal_nan=True)
     assert np.array_equal(taken, place)
@@ -88,7 +99,7 @@ def test_the_average_and_its_gradient_are_those_of_numpy(instructions, seed):
     x, shape, window, reads = drawn(seed)
     up, left, down, right = window.pads if window.padded else (0,) * 4
     exact, count = np.zeros(shape), np.zeros(shape[1:3])
-    for place, _, at in reads:
+    for place, at in reads:
         if within(x, at):
             exact[(slice(None), *place)] += x[:, at[0], at[1]]
         count[place] += -up <= at[0] < x.shape[1] + down and -left <= at[1] < x.shape[2] + right
@@ -103,7 +114,7 @@ def test_the_average_and_its_gradient_are_those_of_numpy(instructions, seed):
         x.shape, inputs=(dy,),
     )  # fmt: skip
     summed = np.zeros(x.shape)
-    for (i, j), _, at in reads:
+    for (i, j), at in reads:
         if within(x, at):
             summed[:, at[0], at[1]] += (dy / count)[:, i, j]
 

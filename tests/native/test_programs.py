@@ -56,3 +56,16 @@ def test_images_lie_channels_last_between_convolutions():
 
     assert any(v.channels_last for v in values)
     assert not any(v.channels_last for v in flatten(graph.model).values)
+
+
+@needs_library
+@pytest.mark.parametrize("seed", range(10))
+def test_a_step_updates_parameters_as_numpy_does(seed):
+    graph = gt.grad(gt.load(image_network(seed)), train_mode=True, optimizer="momentum")
+    arrays = gt.api.fed(graph.model, "random", seed)[1]
+    ours, theirs = (
+        execute(graph.model, dict(arrays), kernels=kernels, check_arena=True).outputs
+        for kernels in ("native", "numpy")
+    )
+    for name, found in ours.items():
+        np.testing.assert_allclose(found, theirs[name], rtol=1e-3, atol=1e-3, err_msg=name)

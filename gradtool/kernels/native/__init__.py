@@ -20,7 +20,7 @@ from gradtool.kernels.types import Specs
 
 Bound = Callable[[], object]
 Kernels = Literal["numpy", "native"]
-Layouts = Literal["rows", "alike", "channels", "last"]
+Layouts = Literal["rows", "any", "alike", "channels", "last"]
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,11 @@ class Native:
     called; `fits(*inputs, out, **attributes)` says of specs whether it can, and
     `work(*inputs, out, **attributes)` the arrays that it then needs.
 
-    Of layouts it takes `rows` alone, the last axis innermost; any that all arrays have (`alike`);
-    any that all images have, beside vectors of `channels`; or it wants channels `last` in images
-    and takes them as they come.  A `strided` one takes views with any strides.  `method`, asked as
-    `fits`, names how it computes, where there are several ways.
+    Of layouts it takes `rows` alone, the last axis innermost, or `any`; or any, best if all images
+    of its result's shape lie `alike`; or one that all its images have, beside vectors of
+    `channels`; or any, and it wants channels `last`.  Inputs and outputs of the numbers in
+    `rows_in` and `rows_out`, weights, lie in rows all the same.  A `strided` one takes views with
+    any strides.  `method`, asked as `fits`, names how it computes, where there are several ways.
     """
 
     domain: str
@@ -45,6 +46,8 @@ class Native:
     work: Callable[..., Specs]
     layouts: Layouts = "rows"
     strided: bool = False
+    rows_in: tuple[int, ...] = ()
+    rows_out: tuple[int, ...] = ()
     method: Callable[..., str] = lambda *_inputs, **_rest: ""
 
 
@@ -59,12 +62,19 @@ def native(
     since: int = 1,
     layouts: Layouts = "rows",
     strided: bool = False,
+    rows_in: tuple[int, ...] = (),
+    rows_out: tuple[int, ...] = (),
     method: Callable[..., str] = lambda *_inputs, **_rest: "",
 ) -> Callable[[Callable[..., Bound]], Callable[..., Bound]]:
     """Register the decorated function as what binds the native kernel of operator `name`."""
 
     def register(bind: Callable[..., Bound]) -> Callable[..., Bound]:
-        NATIVE.add(Native(*split_name(name), since, bind, fits, work, layouts, strided, method))
+        NATIVE.add(
+            Native(
+                *split_name(name), since, bind, fits, work, layouts, strided, rows_in, rows_out,
+                method,
+            )
+        )  # fmt: skip
         return bind
 
     return register

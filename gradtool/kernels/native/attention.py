@@ -38,13 +38,15 @@ def _work(q: Spec, k: Spec, v: Spec, *_masks: Spec, out: Outputs, **given: Any) 
 
 @native("ai.gradtool::FusedAttention", fits=_fits, work=_work, strided=True)
 def attention(
-    q: Array, k: Array, v: Array, *masks: Array, out: Arrays, work: Arrays, **given: Any
-) -> Bound:
+    q: Array, k: Array, v: Array, *masks: Array, out: Arrays, work: Arrays,
+    fill: float = -np.inf, safe: int = 0, **given: Any,
+) -> Bound:  # fmt: skip
     """`Y = p v` and `lse = log Σ exp s`."""
-    turns = Turns(work[0])
+    n, turns = shape_of(q, k, v, **given), Turns(work)
     q, k, v = (turns.together(a) for a in (q, k, v))
     y, lse = (*out, None)[:2]
-    return turns.around(library.attention(q, k, v, masks, y, lse, turns.rest(), **given))
+    call = library.attention(n, q, k, v, masks, y, lse, turns.rest(), fill=fill, safe=safe)
+    return turns.around(call)
 
 
 def _fits_grad(
@@ -65,12 +67,14 @@ def _grad_work(
 @native("ai.gradtool::FusedAttentionGrad", fits=_fits_grad, work=_grad_work, strided=True)
 def attention_grad(
     q: Array, k: Array, v: Array, lse: Array, dy: Array, dlse: Array | None, *masks: Array,
-    out: Arrays, work: Arrays, of: Sequence[int] = (), **given: Any,
+    out: Arrays, work: Arrays, fill: float = -np.inf, of: Sequence[int] = (), **given: Any,
 ) -> Bound:  # fmt: skip
     """Gradients by q, k and v, where none by a mask is wanted."""
-    turns = Turns(work[0])
+    n, turns = shape_of(q, k, v, **given), Turns(work)
     q, k, v, dy = (turns.together(a) for a in (q, k, v, dy))
     dlse = None if dlse is None else turns.together(dlse)
     dq, dk, dv = (*out, None, None)[:3]
-    call = library.attention_grad(q, k, v, lse, dy, dlse, masks, dq, dk, dv, turns.rest(), **given)
+    call = library.attention_grad(
+        n, q, k, v, lse, dy, dlse, masks, dq, dk, dv, turns.rest(), fill=fill
+    )
     return turns.around(call)

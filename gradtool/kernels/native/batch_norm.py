@@ -7,20 +7,11 @@ from typing import Any
 
 from gradtool.graph.specs import Spec
 from gradtool.kernels.native import Bound, are_floats, native, room
-from gradtool.kernels.native.images import Laid
+from gradtool.kernels.native.images import Laid, is_last, lying
 from gradtool.kernels.types import Array, Arrays, Specs
 from gradtool.native import batch_norm as library
 
 Outputs = Sequence[Spec | None]
-
-
-def _is_last(x: Array) -> bool:
-    return not x.flags.c_contiguous
-
-
-def _lying(x: Array) -> Array:
-    """An array as it lies in memory; None if it is None."""
-    return x.transpose(0, 2, 3, 1) if x is not None and _is_last(x) else x
 
 
 def _fits(*specs: Spec | None, out: Specs, training_mode: int = 0, **_: Any) -> bool:
@@ -29,10 +20,9 @@ def _fits(*specs: Spec | None, out: Specs, training_mode: int = 0, **_: Any) -> 
 
 
 def _work(x: Spec, *_rest: Spec | None, out: Outputs, **_: Any) -> list[Spec]:
-    shape, last = x.shape, isinstance(x, Laid)
-    if last:
-        shape = (shape[0], *shape[2:], shape[1])
-    return room(library.work(shape, last=last))
+    if isinstance(x, Laid):
+        return room(library.work(x.lying, last=True))
+    return room(library.work(x.shape, last=False))
 
 
 @native("ai.gradtool::BatchNormalizationTraining", fits=_fits, work=_work, layouts="channels")
@@ -43,8 +33,8 @@ def by_the_batch(
     """`(y, mean, variance, saved mean, saved 1/std)`, by the statistics of the batch."""
     y, new_mean, new_variance, saved_mean, saved_rstd = (*out, *[None] * 5)[:5]
     return library.batch_norm(
-        _lying(x), scale, bias, mean, variance, _lying(y), new_mean, new_variance, saved_mean,
-        saved_rstd, work[0], training=True, last=_is_last(x), epsilon=epsilon, momentum=momentum,
+        lying(x), scale, bias, mean, variance, lying(y), new_mean, new_variance, saved_mean,
+        saved_rstd, work[0], training=True, last=is_last(x), epsilon=epsilon, momentum=momentum,
     )  # fmt: skip
 
 
@@ -56,8 +46,8 @@ def batch_normalization(
     """By the running statistics, or in training by those of the batch, which move the others."""
     y, new_mean, new_variance = (*out, None, None)[:3]
     return library.batch_norm(
-        _lying(x), scale, bias, mean, variance, _lying(y), new_mean, new_variance, None, None,
-        work[0], training=bool(training_mode), last=_is_last(x), epsilon=epsilon,
+        lying(x), scale, bias, mean, variance, lying(y), new_mean, new_variance, None, None,
+        work[0], training=bool(training_mode), last=is_last(x), epsilon=epsilon,
         momentum=momentum,
     )  # fmt: skip
 
@@ -70,6 +60,6 @@ def gradient(
     """`(dx, dscale, dbias)` by the statistics of the batch."""
     dx, dscale, dbias = (*out, None, None)[:3]
     return library.batch_norm_grad(
-        _lying(x), scale, mean, rstd, _lying(dy), _lying(dx), dscale, dbias, work[0],
-        last=_is_last(x), epsilon=epsilon,
+        lying(x), scale, mean, rstd, lying(dy), lying(dx), dscale, dbias, work[0],
+        last=is_last(x), epsilon=epsilon,
     )  # fmt: skip

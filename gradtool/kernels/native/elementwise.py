@@ -1,83 +1,77 @@
-"""Elementwise operators by the library's loops: arithmetic, activations and their gradients."""
+"""Elementwise operators by the library's programs, of arrays that lie anyhow."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from gradtool.graph.specs import Spec
-from gradtool.kernels.native import Bound, are_floats, native, room
+from gradtool.kernels.native import Bound, native, room
+from gradtool.kernels.native.images import Laid
 from gradtool.kernels.types import Array, Arrays, Specs
 from gradtool.native import elementwise as library
+from gradtool.native import formulas
+from gradtool.native.formulas import Formula
+from gradtool.native.strided import AXES
 
-# By operator: the step of the library, and the opset from which on the operator broadcasts.
-UNARY = {
-    "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh", "Neg": "neg", "Abs": "abs",
-    "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Erf": "erf",
-}  # fmt: skip
-BINARY = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
-SLOPES = {"ReluGrad": "relu_grad", "SigmoidGrad": "sigmoid_grad", "TanhGrad": "tanh_grad"}
-BROADCASTS = 7
-
-
-def _flat(a: Array) -> Array:
-    """The elements in the order in which they lie: of an image that is channels last, too."""
-    return a if a.flags.c_contiguous else a.transpose(0, 2, 3, 1)
+FLOAT, BOOL = np.dtype(np.float32), np.dtype(bool)
+BROADCASTS = 7  # the opset from which on operators broadcast
+MASKED = {"Where": (0,), "ai.gradtool::MaskGrad": (0,)}  # inputs that are booleans
+MASKS = ("Greater", "Less", "Equal")  # operators whose result is
 
 
-def _shapes(specs: Specs) -> list[tuple[int, ...]]:
-    return [spec.shape for spec in specs]
-
-
-def _runs(*specs: Spec, out: Specs, **_: Any) -> bool:
-    """Whether all are floats and lie in the result as the library broadcasts them."""
-    if not are_floats(*specs, *out) or out[0] is None:
+def _fits(op: str, *specs: Spec | None, out: Sequence[Spec | None], **_: Any) -> bool:
+    y = out[0]
+    if y is None or 0 in y.shape or len(y.shape) > AXES:
         return False
-    try:
-        for shape in _shapes(specs):
-            library.pattern(shape, out[0].shape)
-    except ValueError:
-        return False
-    return 0 not in out[0].shape
+    wanted = [BOOL if slot in MASKED.get(op, ()) else FLOAT for slot in range(len(specs))]
+    kinds = all(s is None or s.dtype == kind for s, kind in zip(specs, wanted, strict=True))
+    return kinds and y.dtype == (BOOL if op in MASKS else FLOAT)
 
 
-def _work(*specs: Spec, out: Specs, **_: Any) -> list[Spec]:
-    code = [("add", len(specs), *range(len(specs)))]
-    return room(library.work(code, _shapes(specs), out[0].shape))
+def _work(of: Callable[..., Formula], *specs: Spec | None, out: Specs, **given: Any) -> list[Spec]:
+    inputs, found = [s for s in specs if s is not None], of(*specs, **given)
+    held = sum(not _lies_as(s, out[0]) for s in inputs) + len(found.numbers)
+    held += out[0].dtype == BOOL
+    return room(library.work(found.code, len(inputs) + len(found.numbers), held))
 
 
-def _bound(step: str, inputs: Arrays, out: Arrays, work: Arrays) -> Bound:
-    """One step of the library on arrays that all lie alike."""
-    code = [(step, len(inputs), *range(len(inputs)))]
-    spare = work[0] if work else np.empty(0, np.float32)
-    return library.run(code, [_flat(a) for a in inputs], [_flat(out[0])], spare)
+def _lies_as(x: Spec, y: Spec) -> bool:
+    """Whether floats lie as those of the result."""
+    alike = type(x) is type(y) and type(y) in (Spec, Laid)
+    return x.dtype == FLOAT and alike and x.shape == y.shape
 
 
-def _register(op: str, step: str, since: int = 1) -> None:
-    @native(op, fits=_runs, work=_work, since=since, layouts="alike")
-    def bind(*inputs: Array, out: Arrays, work: Arrays) -> Bound:
-        return _bound(step, inputs, out, work)
-
-
-for _op, _step in UNARY.items():
-    _register(_op, _step)
-for _op, _step in BINARY.items():
-    _register(_op, _step, BROADCASTS)
-for _op, _step in SLOPES.items():
-    _register(f"ai.gradtool::{_op}", _step)
-
-
-@native("Gelu", fits=_runs, work=_work, layouts="alike")
-def gelu(x: Array, *, out: Arrays, work: Arrays, approximate: str = "none") -> Bound:
-    """`x Φ(x)`, or its approximation by tanh."""
-    return _bound("gelu_tanh" if approximate == "tanh" else "gelu", [x], out, work)
-
-
-@native("ai.gradtool::GeluGrad", fits=_runs, work=_work, layouts="alike")
-def gelu_grad(
-    x: Array, dy: Array, *, out: Arrays, work: Arrays, approximate: str = "none"
+def _bind(
+    of: Callable[..., Formula], *inputs: Array | None, out: Arrays, work: Arrays, **given: Any
 ) -> Bound:
-    """`dx` of `gelu`."""
-    step = "gelu_tanh_grad" if approximate == "tanh" else "gelu_grad"
-    return _bound(step, [x, dy], out, work)
+    found = of(*inputs, **given)
+    numbers = [np.array(number, np.float32) for number in found.numbers]
+    operands = [x for x in inputs if x is not None]
+    spare = work[0] if work else np.empty(0, np.float32)
+    return library.run(found.code, [*operands, *numbers], [out[0]], spare)
+
+
+def _register(op: str, of: Callable[..., Formula]) -> None:
+    """An operator whose formula is of its inputs and attributes."""
+    since = BROADCASTS if op in ("Add", "Sub", "Mul", "Div", "Pow") else 1
+    options: dict[str, Any] = {"since": since, "layouts": "alike", "strided": True}
+    native(op, fits=partial(_fits, op), work=partial(_work, of), **options)(partial(_bind, of))
+
+
+def _of_attributes(simple: Callable[..., Formula]) -> Callable[..., Formula]:
+    return lambda *_inputs, **given: simple(**given)
+
+
+def _of_count(varied: Callable[[int], Formula]) -> Callable[..., Formula]:
+    return lambda *inputs: varied(len(inputs))
+
+
+for _op, _simple in formulas.SIMPLE.items():
+    _register(_op, _of_attributes(_simple))
+for _op, _varied in formulas.VARIED.items():
+    _register(_op, _of_count(_varied))
+_register("Clip", lambda _x, low=None, high=None: formulas.clip(low, high))

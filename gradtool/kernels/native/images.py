@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.kernels.native import Bound, in_turn
-from gradtool.kernels.types import Array
+from gradtool.kernels.types import Array, Arrays
+from gradtool.native import strided
 
 
 @dataclass(frozen=True)
 class Laid(Spec):
     """The spec of an image that lies channels last."""
 
+    @property
+    def lying(self) -> tuple[int, ...]:
+        """Its shape as it lies in memory."""
+        return self.shape[0], *self.shape[2:], self.shape[1]
+
 
 @dataclass(frozen=True)
 class Apart(Spec):
     """The spec of a view whose elements do not follow each other."""
+
+
+def is_last(image: Array) -> bool:
+    """Whether an array that has no gaps lies channels last."""
+    return not image.flags.c_contiguous
+
+
+def lying(image: Array) -> Array:
+    """An array without gaps as it lies in memory; None if it is None."""
+    if image is None or not is_last(image):
+        return image
+    return image.transpose(0, 2, 3, 1)
 
 
 def apart(*operands: Spec | None) -> int:
@@ -30,14 +47,20 @@ def apart(*operands: Spec | None) -> int:
 
 def turned(*images: Spec | None) -> int:
     """Bytes of workspace for those that do not lie channels last."""
-    return sum(i.bytes for i in images if i is not None and not isinstance(i, Laid))
+    return sum(4 * -(-i.bytes // 4) for i in images if i is not None and not _lies_last(i))
+
+
+def _lies_last(image: Spec) -> bool:
+    """Whether it lies channels last, perhaps because rows would lie alike."""
+    return isinstance(image, Laid) or 1 in (image.shape[1], math.prod(image.shape[2:]))
 
 
 class Turns:
     """Cuts a workspace into arrays, and copies images into it and out of it."""
 
-    def __init__(self, work: Array) -> None:
-        self._work, self._used = work, 0
+    def __init__(self, work: Arrays) -> None:
+        """`work` holds one array of floats, or none."""
+        self._work, self._used = work[0] if work else np.empty(0, np.float32), 0
         self._before: list[Bound] = []
         self._after: list[Bound] = []
 
@@ -53,8 +76,8 @@ class Turns:
         """An array of rows to be read."""
         if view.flags.c_contiguous:
             return view
-        made = self._room(view.shape)
-        self._before.append(partial(np.copyto, made, view))
+        made = self._room(view)
+        self._before.append(strided.copy(view, made))
         return made
 
     def rest(self) -> Array:
@@ -69,10 +92,12 @@ class Turns:
         last = image.transpose(0, 2, 3, 1)
         if last.flags.c_contiguous:
             return last
-        made = self._room(last.shape)
-        calls.append(partial(np.copyto, made, last) if is_read else partial(np.copyto, last, made))
+        made = self._room(last)
+        calls.append(strided.copy(last, made) if is_read else strided.copy(made, last))
         return made
 
-    def _room(self, shape: tuple[int, ...]) -> Array:
-        begin, self._used = self._used, self._used + math.prod(shape)
-        return self._work[begin : self._used].reshape(shape)
+    def _room(self, like: Array) -> Array:
+        """Room for an array of the shape and type of another."""
+        begin, self._used = self._used, self._used + -(-like.nbytes // 4)
+        room = self._work[begin : self._used].view(np.uint8)[: like.nbytes]
+        return room.view(like.dtype).reshape(like.shape)

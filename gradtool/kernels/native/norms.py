@@ -1,4 +1,4 @@
-"""Layer, root-mean-square, group and instance normalisation, and their gradients."""
+"""Layer and root-mean-square normalisation, and their gradients."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 from gradtool.graph.specs import Spec
 from gradtool.kernels.native import Bound, are_floats, native, room
 from gradtool.kernels.types import Array, Arrays
-from gradtool.native import norms as library
+from gradtool.native import layer_norm as library
 
 Outputs = Sequence[Spec | None]
-GROUPED = 21  # from this opset on scale and bias of groups are per channel
 
 
 def _fits_layer(
@@ -82,24 +81,3 @@ def root_mean_square_grad(
     return library.layer_norm_grad(
         x, scale, None, None, dy, dx, dscale, None, work[0], root=True, axis=axis, epsilon=epsilon
     )
-
-
-def _fits_groups(*specs: Spec | None, out: Outputs, **_: Any) -> bool:
-    return are_floats(*specs, *out) and specs[0] is not None and 0 not in specs[0].shape
-
-
-@native("GroupNormalization", fits=_fits_groups, since=GROUPED)
-def groups(
-    x: Array, scale: Array, bias: Array, *, out: Arrays, work: Arrays, num_groups: int,
-    epsilon: float = 1e-5, stash_type: int = 1,
-) -> Bound:  # fmt: skip
-    """Each group of channels of each image by itself."""
-    return library.group_norm(x, scale, bias, out[0], groups=num_groups, epsilon=epsilon)
-
-
-@native("InstanceNormalization", fits=_fits_groups)
-def instances(
-    x: Array, scale: Array, bias: Array, *, out: Arrays, work: Arrays, epsilon: float = 1e-5
-) -> Bound:
-    """Each channel of each image by itself."""
-    return library.group_norm(x, scale, bias, out[0], groups=x.shape[1], epsilon=epsilon)

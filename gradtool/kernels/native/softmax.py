@@ -27,3 +27,15 @@ def softmax(x: Array, *, out: Arrays, work: Arrays, axis: int = -1) -> Bound:
 def log_softmax(x: Array, *, out: Arrays, work: Arrays, axis: int = -1) -> Bound:
     """`y = x - log Σ exp(x)` along an axis."""
     return library.softmax(x, out[0], axis=axis, log=True)
+
+
+@native("ai.gradtool::SoftmaxGrad", fits=_floats)
+def softmax_grad(y: Array, dy: Array, *, out: Arrays, work: Arrays, axis: int) -> Bound:
+    """`dx = y · (dy - Σ y · dy)`."""
+    return library.softmax_grad(y, dy, out[0], axis=axis)
+
+
+@native("ai.gradtool::LogSoftmaxGrad", fits=_floats)
+def log_softmax_grad(y: Array, dy: Array, *, out: Arrays, work: Arrays, axis: int) -> Bound:
+    """`dx = dy - exp(y) · Σ dy`."""
+    return library.softmax_grad(y, dy, out[0], axis=axis, log=True)
