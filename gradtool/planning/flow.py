@@ -89,9 +89,7 @@ class Network:
         side = np.zeros(self.nodes, dtype=bool)
         work = np.empty(cuts.WORDS * self.nodes, dtype=np.int64)
         heads, starts, back = self._arcs
-        cuts.min_cut(
-            heads, starts, back, capacities, value, work, side, source=source, sink=sink
-        )()
+        cuts.min_cut(heads, starts, back, capacities, value, work, side, source=source, sink=sink)()
         if value[0] < 0:
             raise ValueError(_UNLIMITED)
         return Cut(int(value[0]), side)

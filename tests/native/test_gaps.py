@@ -52,8 +52,6 @@ def test_a_skyline_is_that_of_numpy(instructions, seed):
     rng, part = drawn(seed)
     order = rng.permutation(len(part.size))
     found, work = np.empty_like(order), np.empty(gaps.RESTING * len(order), np.int64)
-    gaps.skyline(
-        part.start, part.stop, part.size, order, found, work, instructions=instructions
-    )()
+    gaps.skyline(part.start, part.stop, part.size, order, found, work, instructions=instructions)()
 
     assert np.array_equal(found, skyline_by_numpy(part, order))
