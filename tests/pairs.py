@@ -174,8 +174,9 @@ UNSEEN = frozenset({
 })  # fmt: skip
 
 
-# Without parameters the model has no tensor that is large enough to lie beside it.
-IDLE = frozenset({("external_data", "params_as_inputs")})
+# Without parameters the model has no tensor that is large enough to lie beside it, and the sum that
+# gives h with an adapter is dropped unasked.
+IDLE = frozenset({("external_data", "params_as_inputs"), ("drop", "lora")})
 
 
 @dataclass(frozen=True)
