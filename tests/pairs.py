@@ -82,7 +82,7 @@ BARRIER = {"barrier": ["--no-barrier"]}
 JSON = {"form": ["--format", "json"]}
 MODEL = ["net.onnx"]
 NOT_OF_TRAIN = ("head_grads", "grad_buffers", "input_grad")
-DATA = ["--data", "train.npz", "--batch", "4"]
+DATA = ["--data", "train.npz", "--batch", "8"]
 
 COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "grad": (
@@ -118,8 +118,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "force": ["--force"], **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "train": (
-        [[*MODEL, *DATA, "--steps", "12"],
-         [*MODEL, *DATA, "--epochs", "3", "--lr", "0.05", "--eval", "test.npz", "--every", "1"]],
+        [[*MODEL, *DATA, "--steps", "12", "--lr", "0.05"],
+         [*MODEL, *DATA, "--epochs", "3", "--lr", "0.3", "--eval", "test.npz", "--every", "2"]],
         {"evaluate": ["--eval", "made.npz"], "output": ["-o", "other.onnx"],
          "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],
          "force": ["--force"], "mapped": ["--map", "labels=other"], "batch": ["--batch", "3"],
@@ -127,7 +127,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "seed": ["--seed", "5"], "optimizer": ["--optimizer", "sgd"], "lr": ["--lr", "0.1"],
          "schedule": ["--schedule", "linear"], "warmup": ["--warmup", "2"],
          "loss_scale": ["--loss-scale", "3"], "micro_batches": ["--micro-batches", "2"],
-         "plan": ["--plan", "sqrt"], "every": ["--every", "2"],
+         "plan": ["--plan", "sqrt"], "every": ["--every", "3"],
          "metric": ["--metric", "accuracy:y"],
          "patience": ["--patience", "1"], "ema": ["--ema", "0.5"],
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
@@ -199,6 +199,13 @@ UNSEEN = frozenset({
 # gives h with an adapter is dropped unasked.
 IDLE = frozenset({("external_data", "params_as_inputs"), ("drop", "lora")})
 
+# At two examples updates take more memory than the steps that a plan makes smaller; what is kept of
+# few checkpoints may be all, and where every evaluation writes one, no other is due.
+IDLE_IN_TRAINING = frozenset({
+    ("plan", "dims"), ("plan", "kernels"), ("plan", "fuse_attention"), ("steps", "keep"), ("evaluate", "keep"),
+    ("checkpoint_every", "keep"), ("evaluate", "checkpoint_every"), ("output", "checkpoint_every"),
+})  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -230,7 +237,7 @@ class Walk:
         rng = np.random.default_rng(1)
         x = rng.standard_normal((5, 2, 8, 8)).astype(np.float32)
         np.savez(self.models / "made.npz", x=x, labels=np.arange(5) % 4)
-        for name, count in (("train.npz", 16), ("test.npz", 6)):
+        for name, count in (("train.npz", 32), ("test.npz", 6)):
             x = rng.standard_normal((count, 2, 8, 8)).astype(np.float32)
             y = rng.integers(0, 4, (2, count))
             target = rng.standard_normal((count, 4)).astype(np.float32)
@@ -276,6 +283,7 @@ class Walk:
                     *(("ops", n) for n in SIZES),
                 }
                 or (first, second) in IDLE
+                or (command == "train" and (first, second) in IDLE_IN_TRAINING)
             ):
                 continue
             alone = self(command, *base, *other)

@@ -164,12 +164,15 @@ WRONG = {
     "--epochs and --steps do not go together": ("--epochs", "1", "--steps", "2"),
     "--patience is of --eval": ("--patience", "2"),
     "--result is of --eval": ("--result", "best"),
-    "no metric 'acuracy'": ("--eval", "test.npz", "--metric", "acuracy"),
+    "no metric 'accuracyy'": ("--eval", "test.npz", "--metric", "accuracyy"),
     "examples are less than a batch of 64": ("--batch", "64"),
     "b1 exists; pass": ("-o", "b1"),
     "--lora-adapter is of --lora": ("--lora-adapter",),
     "--kernels native and --device cuda do not go together": (
-        "--kernels", "native", "--device", "cuda",
+        "--kernels",
+        "native",
+        "--device",
+        "cuda",
     ),
 }
 
