@@ -22,12 +22,13 @@ from gradtool.graph.stages import INNER, is_backward, stage, take_state, write_h
 from gradtool.losses import attach as losses
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
+from gradtool.passes.exporters import folded, renamed
 from gradtool.passes.lift_initializers import lift_initializers
 from gradtool.passes.lora import Lora, attach
 from gradtool.passes.lower_ml import Lowered, lower_ml
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
-from gradtool.passes.merged import folded, separate_statistics
+from gradtool.passes.merged import separate_statistics
 from gradtool.passes.narrow_places import narrow_places
 from gradtool.passes.optimizer import add_updates
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
@@ -137,6 +138,7 @@ def training_graph(
     warnings = [
         *lowered.said,
         *folded(model.graph),
+        *renamed(model.graph),
         *_into_training_form(op, train_mode=train_mode),
     ]
     before = len(model.graph)
