@@ -80,13 +80,12 @@ class Session:
 
         `update` is what a graph that adds up gradients leaves to `Session.update` (see
         `gradtool.passes.accumulation`).
-                `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  With `native` kernels the library computes
-        what it can on the CPU.  `keep_gradients` are names or globs of
-        values inside of the graph, and of parameters that it updates, whose gradients are results
-        as well.  With `check_nan` (an attribute, too) a step ends at the first node with a NaN.
-        Of the plans for different sizes the latest `most_plans` are kept.  A step stops after
-        `max_turns` turns of loops, and before values whose sizes depend on data take more than
-        `max_dynamic` bytes.
+        `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  With `native` kernels the library computes
+        what it can on the CPU.  `keep_gradients` are names or globs of values inside of the graph,
+        and of parameters that it updates, whose gradients are results as well.  With `check_nan`
+        (an attribute, too) a step ends at the first node with a NaN.  Of the plans for different
+        sizes the latest `most_plans` are kept.  A step stops after `max_turns` turns of loops, and
+        before values whose sizes depend on data take more than `max_dynamic` bytes.
 
         Raises:
             MissingData: a weight is absent.

@@ -24,6 +24,7 @@ from conftest import build
 
 from gradtool import cli
 from gradtool.commands.group import group
+from gradtool.commands.train import NOT_HERE
 
 NET = """net (float[batch, 2, 8, 8] x) => (float[batch, 4] y, float[batch, 2, 4, 4] p) {
     n = BatchNormalization <epsilon = 0.001> (x, scale, bias, mean, var)
@@ -81,7 +82,7 @@ WRITE = {
 BARRIER = {"barrier": ["--no-barrier"]}
 JSON = {"form": ["--format", "json"]}
 MODEL = ["net.onnx"]
-DATA = ["--data", "train.npz", "--batch", "4"]
+DATA = ["--data", "train.npz", "--batch", "4", "--checkpoint-every", "2"]
 
 COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "grad": (
@@ -125,11 +126,13 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "seed": ["--seed", "5"], "optimizer": ["--optimizer", "sgd"], "lr": ["--lr", "0.1"],
          "schedule": ["--schedule", "linear"], "warmup": ["--warmup", "2"],
          "loss_scale": ["--loss-scale", "3"], "micro_batches": ["--micro-batches", "2"],
-         "plan": ["--plan", "sqrt"], "every": ["--every", "2"], "metric": ["--metric", "accuracy:y"],
-         "patience": ["--patience", "1"], "ema": ["--ema", "0.5"],
+         "plan": ["--plan", "sqrt"], "every": ["--every", "2"],
+         "metric": ["--metric", "accuracy:y"], "patience": ["--patience", "1"],
+         "ema": ["--ema", "0.5"],
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
+         "kernels": ["--kernels", "native"],
          **{n: v for n, v in SIZES.items() if n != "batch"},
-         **{n: v for n, v in GRADIENT.items() if n not in ("head_grads", "grad_buffers", "input_grad")}, **JSON},
+         **{n: v for n, v in GRADIENT.items() if n not in NOT_HERE}, **JSON},
     ),
     "run": (
         [[*MODEL, "--batch", "5"], [*MODEL, "--inputs", "made.npz"], ["made.onnx", "--batch", "5"]],

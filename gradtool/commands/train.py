@@ -19,6 +19,7 @@ from gradtool.commands.options import (
     sizes_without_batch,
 )
 from gradtool.commands.output import SILENT
+from gradtool.commands.providers import available
 from gradtool.training.options import TrainOptions
 from gradtool.workloads.options import GradOptions
 
@@ -107,7 +108,9 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
     folder = options["folder"] or _beside(asked.source, "train", "")
     loaded = open_model(call.reporter, asked.source, *asked.sizes)
     require_forward(loaded)
-    chosen = TrainOptions(**{each.name: options[each.name] for each in fields(TrainOptions)})
+    kernels = available(call.reporter, options["kernels"])
+    given = {each.name: options[each.name] for each in fields(TrainOptions)}
+    chosen = TrainOptions(**given | {"kernels": kernels})
     made = _Differentiate(call.reporter, loaded, asked.options)
     follower = Follower(call.reporter)
     gc.freeze()

@@ -73,6 +73,9 @@ class TrainOptions:
     keep: int = option("whole", 2, "Keep the N newest checkpoints, and the best.", least=1,
                        metavar="N")  # fmt: skip
     device: str = option("text", "auto", "Where to train.", metavar="auto|cpu|cuda[:N]")
+    kernels: str = option(
+        "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",
+        choices=("numpy", "native"))  # fmt: skip
 
     @property
     def in_two(self) -> bool:

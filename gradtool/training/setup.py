@@ -54,6 +54,7 @@ class Setup:
                 "batch": self.order.size if self.order else options.batch,
                 "micro_batches": options.micro_batches,
                 "loss_scale": options.loss_scale,
+                "kernels": options.kernels,
                 "shuffle": options.shuffle,
                 "seed": options.seed,
                 "ema": options.ema,

@@ -14,7 +14,7 @@ from functools import partial
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from gradtool import api
 from gradtool.errors import UsageError
@@ -31,6 +31,9 @@ from gradtool.training.setup import Setup, prepared
 from gradtool.training.sources import Given
 from gradtool.training.watching import Begun, Watcher
 from gradtool.workloads.rewriting import Graph, model_of
+
+if TYPE_CHECKING:
+    from gradtool.kernels.native import Kernels
 
 INEXACT = "the loss of two examples is neither the sum nor the mean of their losses: {what} by mean"
 
@@ -146,7 +149,9 @@ class Trainer:
             setup.graphs.put(found.arrays)
             progress = found.progress
         model, update = setup.graphs.model, setup.graphs.update
-        self._session = session = Session(model, update=update, device=options.device)
+        self._session = session = Session(
+            model, update=update, device=options.device, kernels=cast("Kernels", options.kernels)
+        )
         reduction = _reduction(setup, session, watcher)
         self._loop = loop = Loop(
             session=session,

@@ -52,8 +52,13 @@ def test_a_model_is_written_with_its_new_weights(run, net, tmp_path):
         np.testing.assert_array_equal(array, expected[name])
 
 
-def test_the_best_weights_are_the_result_of_an_evaluation(run, net, tmp_path):
-    evaluated = (*TRAIN, "--steps", "9", "--eval", "test.npz", "--every", "1", "--lr", "5")
+@pytest.mark.usefixtures("net")
+def test_the_best_weights_are_the_result_of_an_evaluation(run, tmp_path):
+    x, w = examples(50)["x"], weights()
+    told = (np.tanh(x @ w["w1"] + w["b1"]) @ w["w2"] + w["b2"]).argmax(1)
+    np.savez(tmp_path / "test.npz", x=x, labels=told)
+    np.savez(tmp_path / "data.npz", x=x, labels=(told + 1) % 3)  # worse with every step
+    evaluated = (*TRAIN, "--steps", "9", "--eval", "test.npz", "--every", "1")
     best = run(*evaluated, "--optimizer", "sgd", "--format", "json")
     last = run(*evaluated, "--optimizer", "sgd", "--result", "last", "-o", "last.onnx",
                "--run", "there", "--format", "json")  # fmt: skip
@@ -68,7 +73,8 @@ def test_the_best_weights_are_the_result_of_an_evaluation(run, net, tmp_path):
     )
 
 
-def test_the_journal_has_a_line_a_step(run, net, tmp_path):
+@pytest.mark.usefixtures("net")
+def test_the_journal_has_a_line_a_step(run, tmp_path):
     run(*TRAIN, "--steps", "7", "--schedule", "linear", "--eval", "test.npz")
 
     found = lines(tmp_path / "net.train" / "metrics.jsonl")
@@ -79,7 +85,8 @@ def test_the_journal_has_a_line_a_step(run, net, tmp_path):
     assert [line["step"] for line in found if "eval" in line] == [6, 7]
 
 
-def test_names_and_averages_and_verbose_lines(run, net, tmp_path):
+@pytest.mark.usefixtures("net")
+def test_names_and_averages_and_verbose_lines(run, tmp_path):
     np.savez(tmp_path / "data.npz", image=examples(16)["x"], y=examples(16)["labels"])
     outcome = run("-v", *TRAIN, "--map", "x=image", "--map", "labels=y", "--ema", "0.5")
 
@@ -89,7 +96,8 @@ def test_names_and_averages_and_verbose_lines(run, net, tmp_path):
     assert set(arrays(tmp_path / "net.ema.onnx")) == set(weights())
 
 
-def test_nothing_is_written_over(run, net, tmp_path):
+@pytest.mark.usefixtures("net")
+def test_nothing_is_written_over(run, tmp_path):
     assert run(*TRAIN).code == 0
     again = run(*TRAIN)
     resumed = run(*TRAIN, "--resume", "-o", "b.onnx")
@@ -112,14 +120,15 @@ WRONG = {
     "--epochs and --steps do not go together": ("--epochs", "1", "--steps", "2"),
     "--patience is of --eval": ("--patience", "2"),
     "--result is of --eval": ("--result", "best"),
-    "no metric 'acuracy'": ("--eval", "test.npz", "--metric", "acuracy"),
+    "no metric 'accurracy'": ("--eval", "test.npz", "--metric", "accurracy"),
     "examples are less than a batch of 64": ("--batch", "64"),
     "b1 exists; pass": ("-o", "b1"),
 }
 
 
 @pytest.mark.parametrize("said", WRONG)
-def test_what_cannot_be_trained_is_one_line(run, net, tmp_path, said):
+@pytest.mark.usefixtures("net")
+def test_what_cannot_be_trained_is_one_line(run, tmp_path, said):
     (tmp_path / "b1").write_text("mine")
     outcome = run(*TRAIN, *WRONG[said])
 
@@ -158,7 +167,8 @@ def wait_for(path, size, seconds=60):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_whoever_stops_it_is_told_how_to_go_on(long, tmp_path, number):
+@pytest.mark.usefixtures("long")
+def test_whoever_stops_it_is_told_how_to_go_on(tmp_path, number):
     more = ("--steps", "800", "--checkpoint-every", "50")
     finished(tmp_path, *more, "--run", "whole", "-o", "whole.onnx")
     child = started(tmp_path, *more)
@@ -206,12 +216,14 @@ def killed(tmp_path, times, kills, seed):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="kills as POSIX does")
-def test_a_kill_loses_nothing_but_the_steps_since_the_last_checkpoint(long, tmp_path):
+@pytest.mark.usefixtures("long")
+def test_a_kill_loses_nothing_but_the_steps_since_the_last_checkpoint(tmp_path):
     killed(tmp_path, 1, 3, 0)
 
 
 @pytest.mark.slow
-def test_many_kills_lose_no_more(long, tmp_path):
+@pytest.mark.usefixtures("long")
+def test_many_kills_lose_no_more(tmp_path):
     killed(tmp_path, 10, 5, 1)
 
 
@@ -219,7 +231,8 @@ def limit_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
 
 
-def test_a_full_disk_is_one_line_and_loses_nothing(long, tmp_path):
+@pytest.mark.usefixtures("long")
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
     """As good as full: no file may have more than 6 000 bytes."""
     more = ("--steps", "200", "--checkpoint-every", "10")
     finished(tmp_path, *more, "--run", "whole", "-o", "whole.onnx")

@@ -251,7 +251,7 @@ class Cutting(Watcher):
     def __init__(self, change):
         self.change = change
 
-    def stepped(self, step, epoch, loss, rate, planned):
+    def stepped(self, step, *_):
         if step == 2:
             self.change()
 

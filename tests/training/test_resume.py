@@ -18,7 +18,7 @@ class Stopping(Watcher):
     def __init__(self, step):
         self.step, self.now = step, 0
 
-    def stepped(self, step, epoch, loss, rate, planned):
+    def stepped(self, step, *_):
         self.now = step
 
     def stops(self):
