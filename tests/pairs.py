@@ -184,8 +184,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
 
 # Nobody sees whether they do something here: no file is in the way of --force, nothing is quantised
 # and little computed again, a search has one answer, checks find nothing wrong, times are not
-# compared, and the scale of adapters has no size.  The operators of a model, which ops lists,
-# depend on its sizes in few, and a check is run to see that it takes what was planned.
+# compared, and the scale of adapters has no size.
 UNSEEN = frozenset({
     "force", "time_limit", "prove", "seed", "jobs", "no_cache", "repeat", "check_nan",
     "check_arena", "max_turns", "max_dynamic", "allow_new", "fail_on_stale", "exit_zero",
@@ -194,9 +193,20 @@ UNSEEN = frozenset({
 })  # fmt: skip
 
 
+# The operators of a model, which ops lists, depend on its sizes in few, and a check is run to see
+# that it takes what was planned; a few steps are all better than the one before.
+QUIET = frozenset({
+    ("check", "run"), ("train", "patience"), ("train", "result"), *(("ops", n) for n in SIZES),
+})  # fmt: skip
+
 # Without parameters the model has no tensor that is large enough to lie beside it, and the sum that
-# gives h with an adapter is dropped unasked.
-IDLE = frozenset({("external_data", "params_as_inputs"), ("drop", "lora")})
+# gives h with an adapter is dropped unasked.  Two examples at a time are two parts of a batch of
+# four, in which nothing is worth computing again; of few steps the same ones keep a checkpoint.
+IDLE = frozenset({
+    ("external_data", "params_as_inputs"), ("drop", "lora"), ("micro_batches", "dims"),
+    ("micro_batches", "plan"), ("plan", "dims"), ("steps", "checkpoint_every"),
+    ("batch", "checkpoint_every"), ("checkpoint_every", "keep"),
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -267,15 +277,7 @@ class Walk:
         if both.code in (2, 3):
             return None
         for added, other in ((second, a), (first, b)):
-            if (
-                added in UNSEEN
-                or (command, added)
-                in {
-                    ("check", "run"),
-                    *(("ops", n) for n in SIZES),
-                }
-                or (first, second) in IDLE
-            ):
+            if added in UNSEEN or (command, added) in QUIET or (first, second) in IDLE:
                 continue
             alone = self(command, *base, *other)
             if alone != both:

@@ -128,10 +128,8 @@ ON_CUDA = When("{device} cuda", lambda s: s.values["device"].startswith("cuda"))
 RECORDS_ALL = When("{update}", lambda s: s.values["update"] and not s.values["only_improved"])
 GOALS = ("plan", "frontier", "max_batch", "checkpoints", "budget", "max_slowdown")
 
-_GRADIENT = (
-    Without(given("head_grads"), "is without a loss", "loss labels"),
-    Of("lora_target lora_alpha", (given("lora"),)),
-)
+_LORA = Of("lora_target lora_alpha", (given("lora"),))
+_GRADIENT = (Without(given("head_grads"), "is without a loss", "loss labels"), _LORA)
 _WRITTEN = (
     Without(STDOUT, "is for the model alone", "force form"),
     Without(PLAN_ALONE, "is the plan alone", MODEL_FILE),
@@ -190,8 +188,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(CSV_TOTALS, "without {by} shows regions", "top"),
     ),
     "train": (
-        _named("model"),
+        _named("model"), _LORA,
         Apart((given("epochs"), given("steps"))),
+        Apart((equals("kernels", "native"), ON_CUDA)),
         Of("result every patience metric", (given("evaluate"),)),
     ),
     "run": (
