@@ -71,6 +71,9 @@ GRADIENT = {
     "head_grads": ["--head-grads"], "accumulate": ["--accumulate", "sum"],
     "train_mode": ["--train-mode"], "ste": ["--ste"], "grad_buffers": ["--grad-buffers"],
     "fuse_attention": ["--no-fuse-attention"],
+    "optimizer_option": ["--optimizer-option", "weight_decay=0.5"],
+    "clip_norm": ["--clip-norm", "0.01"], "clip_value": ["--clip-value", "0.001"],
+    "no_decay": ["--no-decay", "scale"], "lr_scale": ["--lr-scale", "scale=0.5"],
 }  # fmt: skip
 UPDATE = {"update": ["--optimizer", "adam"]}
 WRITE = {

@@ -87,6 +87,7 @@ _TYPES: Mapping[str, Callable[[Option], click.ParamType[Any]]] = {
     "choice": lambda option: click.Choice(option.choices),
     "plan": lambda option: Named(option.choices),
     "whole": lambda option: click.IntRange(option.least, option.most),
+    "number": lambda _: click.FLOAT,
     "path": lambda _: PATH,
 }
 _CALLBACKS = {"seconds": _seconds, "bytes": memory_size}
@@ -103,8 +104,8 @@ optimizer_option = click.option(
     "--optimizer", "update",
     type=click.Choice(OPTIMIZERS), default="none", show_default=True,
     help="Update the parameters in place of returning their gradients. The learning rate is an "
-         "input, lr; what is else as in PyTorch: momentum 0.9, betas 0.9 and 0.999, eps 1e-8 "
-         "(adagrad 1e-10), weight decay 0.01 (adamw).",
+         "input, lr, and so are betas, momentum and weight decay; defaults and formulas are those "
+         "of torch.optim (see --optimizer-option).",
 )  # fmt: skip
 
 portable_option = click.option(

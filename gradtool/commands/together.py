@@ -18,6 +18,7 @@ GRADIENT = (
     "loss labels wrt no_grad input_grad head_grads accumulate train_mode ste grad_buffers "
     "fuse_attention"
 )
+UPDATES = "optimizer_option clip_norm clip_value no_decay lr_scale"
 MODEL_FILE = "external_data functions barrier portable"
 PLAIN = tuple(name for name in PLANS if name not in SEARCHED)
 SUFFIX = ".json"
@@ -127,6 +128,13 @@ CSV_TOTALS = When("{form} csv", lambda s: s.values["form"] == "csv" and s.values
 RECORDS_ALL = When("{update}", lambda s: s.values["update"] and not s.values["only_improved"])
 GOALS = ("plan", "frontier", "max_batch", "checkpoints", "budget", "max_slowdown")
 
+
+def _updated(parameter: str) -> Of:
+    """Options of updates, where the parameter of a command names the optimizer."""
+    is_named = When(f"{{{parameter}}}", lambda said: said.values[parameter] != "none")
+    return Of(UPDATES, (is_named,))
+
+
 _LOSS = Without(given("head_grads"), "is without a loss", "loss labels")
 _WRITTEN = (
     Without(STDOUT, "is for the model alone", "force form"),
@@ -141,9 +149,12 @@ def _named(argument: str) -> Without:
 
 
 RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
-    "grad": (_named("model"), _LOSS, Without(STDOUT, "is for the model alone", "force form")),
+    "grad": (
+        _named("model"), _LOSS, _updated("update"),
+        Without(STDOUT, "is for the model alone", "force form"),
+    ),
     "mirror": (
-        _named("models"), _LOSS,
+        _named("models"), _LOSS, _updated("update"),
         Apart((given("report"), given("explain"))),
         Without(given("report"), "writes nothing", f"output force {MODEL_FILE}"),
         Without(given("explain"), "writes nothing", f"output force {MODEL_FILE}"),
@@ -156,7 +167,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_WRITTEN,
     ),
     "recompute": (
-        _named("model"), _LOSS,
+        _named("model"), _LOSS, _updated("optimizer"),
         Apart(tuple(map(given, GOALS))),
         Apart((given("strategy"), given("plan"))),
         Apart((given("strategy"), given("frontier"))),
@@ -176,7 +187,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_WRITTEN,
     ),
     "report": (
-        _named("models"), _LOSS,
+        _named("models"), _LOSS, _updated("update"),
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
@@ -186,7 +197,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(CSV_TOTALS, "without {by} shows regions", "top"),
     ),
     "run": (
-        _named("model"), _LOSS,
+        _named("model"), _LOSS, _updated("update"),
         Of("seed", (equals("inputs", "random"),)),
         Of("device trace check_nan check_arena max_turns max_dynamic threads",
            (equals("engine", "arena"),)),
@@ -202,11 +213,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
                 "fail_on base run exit_zero no_cache"),
     ),
     "compare": (
-        _named("sources"), _LOSS,
+        _named("sources"), _LOSS, _updated("update"),
         Without(JSON, "has everything in it", "by top"),
         Without(CSV_TOTALS, "without {by} has totals", "top"),
         Of("model", (A_FILE,)),
-        Without(FILES, "hold what was planned", f"plans {SIZES} {GRADIENT} update"),
+        Without(FILES, "hold what was planned", f"plans {SIZES} {GRADIENT} {UPDATES} update"),
     ),
     "ops": (
         _NO_CONFIG,

@@ -14,6 +14,7 @@ from gradtool.emit.builder import Builder
 from gradtool.functions.calls import inline
 from gradtool.functions.unread import drop_unread
 from gradtool.graph import walk
+from gradtool.graph.defaults import write_defaults
 from gradtool.passes.barrier import barrier as set_barriers
 from gradtool.passes.local_functions import localise
 from gradtool.passes.lower_updates import is_update, lower_updates
@@ -102,6 +103,7 @@ def _finish(
         (localise if functions else inline)(model)
         drop_unread(model)
         plain_casts(model)
+        write_defaults(model)
         if barrier:
             set_barriers(model, say=say)
         ort_options.mark(model)

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from gradtool.workloads.plan_files import PlanFile
     from gradtool.workloads.plans import Strategy, Workload
 
-Kind = Literal["flag", "text", "texts", "choice", "plan", "whole", "seconds", "bytes", "path"]
+Kind = Literal[
+    "flag", "text", "texts", "choice", "plan", "whole", "number", "seconds", "bytes", "path"
+]
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,21 @@ class GradOptions:
     fuse_attention: bool = _option(
         "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
         "plain operators compute.")  # fmt: skip
+    optimizer_option: Sequence[str] = _option(
+        "texts", (), "Set a number or a switch of the optimizer, as in momentum=0.9 or nesterov.",
+        metavar="NAME[=VALUE]")  # fmt: skip
+    clip_norm: float | None = _option(
+        "number", None, "Before the update, scale all gradients together to at most this norm "
+        "(an input, clip_norm).", metavar="NUMBER")  # fmt: skip
+    clip_value: float | None = _option(
+        "number", None, "Before the update, and before --clip-norm, clip each gradient's elements "
+        "(an input, clip_value).", metavar="NUMBER")  # fmt: skip
+    no_decay: Sequence[str] = _option(
+        "texts", (), "Update these parameters without weight decay.", metavar="GLOB"
+    )
+    lr_scale: Sequence[str] = _option(
+        "texts", (), "Multiply the learning rate of these parameters; the last that matches "
+        "counts.", metavar="GLOB=FACTOR")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,9 @@ from gradtool.passes.selection import Selection, cut, select
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
+from gradtool.passes.update_groups import Scales, Updates
 from gradtool.passes.update_order import update_early
+from gradtool.passes.update_settings import Given
 from gradtool.passes.whole_windows import fit_windows
 from gradtool.shapes import infer
 from gradtool.shapes.folding import forget
@@ -93,6 +95,11 @@ def training_graph(
     grad_buffers: bool = False,
     loss_seed: bool = False,
     optimizer: str = "none",
+    optimizer_option: Given = (),
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    no_decay: Sequence[str] = (),
+    lr_scale: Scales = (),
     save_less: bool = True,
     fuse_attention: bool = True,
     on_node: OnNode | None = None,
@@ -102,14 +109,16 @@ def training_graph(
 
     A training graph is differentiated again: its gradients are values like any other, and stay
     outputs.  With an `optimizer` the parameters are updated in place of returning their gradients
-    (see `gradtool.passes.optimizer`).  With `save_less`, backward keeps as few bytes of forward as
-    it can without computing anything twice (see `gradtool.workloads.save_less`).  With
+    (see `gradtool.passes.optimizer`; the options beside it are those of
+    `gradtool.passes.update_groups.Updates`).  With `save_less`, backward keeps as few bytes of
+    forward as it can without computing anything twice (see `gradtool.workloads.save_less`).  With
     `fuse_attention` it keeps no probabilities of attention (see `gradtool.passes.fuse_attention`).
 
     Raises:
         UsageError: a name or a loss that does not exist.
         NotDifferentiable: a value asked for is unreachable, or operators have no gradient.
     """
+    asked = Updates(optimizer, optimizer_option, clip_norm, clip_value, no_decay, lr_scale)
     again = is_training_graph(model)
     if again and loss in ("auto", ["auto"], []) and not head_grads:
         require_loss(model, optimizer)
@@ -148,7 +157,7 @@ def training_graph(
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
     names, trained = _publish(op, made, buffers=grad_buffers, updated=optimizer != "none")
-    updates = {} if optimizer == "none" else add_updates(op, optimizer, trained)
+    updates = {} if optimizer == "none" else add_updates(op, asked, trained)
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state | updates)
     update_early(model)

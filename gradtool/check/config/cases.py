@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,12 +14,15 @@ from gradtool.check.config.tables import Table, is_size
 from gradtool.check.thresholds import Threshold, parse_amount, parse_threshold
 from gradtool.comparison.metrics import METRICS, metric_named
 from gradtool.errors import UsageError
-from gradtool.workloads.options import GradOptions, options_of
+from gradtool.workloads.options import GradOptions, Option, options_of
 
 GRADIENT = {option.key: option for option in options_of(GradOptions).values()}
 FLAGS = tuple(key for key, option in GRADIENT.items() if option.kind == "flag")
-CHOICES = tuple(key for key, option in GRADIENT.items() if option.kind == "choice")
-TEXTS = tuple(key for key, o in GRADIENT.items() if o.kind == "texts" and key != "labels")
+READ: Mapping[str, Callable[[Table, Option], Any]] = {
+    "texts": lambda table, option: list(table.texts(option.key)),
+    "number": lambda table, option: table.number(option.key),
+    "choice": lambda table, option: table.choice(option.key, option.choices, option.default),
+}
 KEYS = ("name", "model", "dims", "shapes", "batch", "plan", "limit", "fail-on", *GRADIENT)
 LONGEST = 100  # characters of the name of a case
 
@@ -112,13 +115,9 @@ def _gradient(table: Table) -> dict[str, Any]:
         given = table.flag(key, default=option.default)
         if given != option.default:
             found[option.name] = given
-    for key in TEXTS:
-        if key in table:
-            found[GRADIENT[key].name] = list(table.texts(key))
-    for key in CHOICES:
-        if key in table:
-            option = GRADIENT[key]
-            found[option.name] = table.choice(key, option.choices, option.default)
+    for key, option in GRADIENT.items():
+        if key in table and key != "labels" and option.kind in READ:
+            found[option.name] = READ[option.kind](table, option)
     if isinstance(table.found.get("labels"), dict):
         labels = table.named("labels")
         found["labels"] = {output: labels.text(output, "") for output in labels.found}

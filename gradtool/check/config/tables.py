@@ -71,6 +71,13 @@ class Table:
             self.refuse(key, f"a whole number, at least {least}")
         return found
 
+    def number(self, key: str) -> float:
+        """A number that is there."""
+        found = self.found[key]
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            self.refuse(key, "a number")
+        return float(found)
+
     def table(self, key: str, known: Iterable[str]) -> Table:
         """A table in this one, empty where there is none."""
         return Table(self.found.get(key, {}), f"{self.where}: {key}", known)
