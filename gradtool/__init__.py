@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from gradtool.gradients import gradient
     from gradtool.graph.composites import composite
     from gradtool.kernels import kernel
+    from gradtool.kit.merge import merge_kit
+    from gradtool.kit.write import write_kit
     from gradtool.losses.kinds import loss
     from gradtool.reports.shown import Compared, Explained, Frontier, Report
     from gradtool.session import Session
@@ -79,6 +81,8 @@ _HOMES = dict.fromkeys(
     "Report": "gradtool.reports.shown",
     "Session": "gradtool.session",
     "kernel": "gradtool.kernels",
+    "merge_kit": "gradtool.kit.merge",
+    "write_kit": "gradtool.kit.write",
     "composite": "gradtool.graph.composites",
     "gradient": "gradtool.gradients",
     "loss": "gradtool.losses.kinds",
@@ -137,6 +141,7 @@ __all__ = [
     "load_plan",
     "loss",
     "max_batch",
+    "merge_kit",
     "mirror",
     "plan",
     "recompute",
@@ -147,4 +152,5 @@ __all__ = [
     "shape",
     "split",
     "verify",
+    "write_kit",
 ]

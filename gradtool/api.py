@@ -73,6 +73,10 @@ def grad(
     grad_buffers: bool = False,
     loss_seed: bool = False,
     optimizer: str = "none",
+    lora: int | None = None,
+    lora_target: Sequence[str] = (),
+    lora_alpha: float | None = None,
+    lora_seed: int = 0,
     optimizer_option: Given = (),
     clip_norm: float | None = None,
     clip_value: float | None = None,
@@ -102,10 +106,12 @@ def grad(
     switches (`{"momentum": 0.9, "nesterov": True}`); gradients are clipped one by one to
     `clip_value`, then all together to the norm `clip_norm`; parameters that match `no_decay` have
     no weight decay, `lr_scale` (`{"backbone.*": 0.1}`) multiplies the learning rate of those that
-    match.  With `save_less`, backward keeps as few bytes of
-    forward as it can without computing anything twice; with `fuse_attention` it keeps one number
-    per row of attention and computes the probabilities again.  `on_node` is called with every node
-    that a rule emits.
+    match.  With a rank `lora`, adapters beside weights of MatMul, Gemm and Conv (those that match
+    `lora_target`, scaled by `lora_alpha` over the rank, drawn by `lora_seed`) are trained in place
+    of the parameters, and what `wrt` names is as well.  With `save_less`, backward keeps as few
+    bytes of forward as it can without computing anything twice; with `fuse_attention` it keeps one
+    number per row of attention and computes the probabilities again.  `on_node` is called with
+    every node that a rule emits.
 
     Raises:
         UsageError: a name that does not exist.
@@ -125,6 +131,10 @@ def grad(
         grad_buffers=grad_buffers,
         loss_seed=loss_seed,
         optimizer=optimizer,
+        lora=lora,
+        lora_target=lora_target,
+        lora_alpha=lora_alpha,
+        lora_seed=lora_seed,
         optimizer_option=optimizer_option,
         clip_norm=clip_norm,
         clip_value=clip_value,
@@ -152,6 +162,7 @@ def run(
     *,
     device: str = "cpu",
     engine: Literal["arena", "ort"] = "arena",
+    kernels: Literal["numpy", "native"] = "numpy",
     seed: int = 0,
     repeat: int = 1,
     measure: bool = False,
@@ -169,7 +180,8 @@ def run(
     Gradient buffers that are not given are zero.  With `fetch`, names or globs of any values, only
     those are computed and returned.  A step stops after `max_turns` turns of loops, and before
     values whose sizes depend on data take more than `max_dynamic` bytes; `docs/limits.md` has the
-    defaults.  Results are copies; with `copy=False` those of our executor on the CPU are views of
+    defaults.  With `native` kernels the library computes what it can (docs/running.md).  Results
+    are copies; with `copy=False` those of our executor on the CPU are views of
     the arena, which lives as long as one of them.
 
     Raises:
@@ -181,7 +193,8 @@ def run(
     """
     if engine == "ort":
         ignored = {
-            "device": device not in ("cpu", "auto"), "check_nan": check_nan,
+            "device": device not in ("cpu", "auto"), "kernels": kernels != "numpy",
+            "check_nan": check_nan,
             "check_arena": check_arena, "max_turns": max_turns is not None,
             "max_dynamic": max_dynamic is not None,
         }  # fmt: skip
@@ -195,6 +208,7 @@ def run(
             arrays,
             engine,
             device=device,
+            kernels=kernels,
             repeat=repeat,
             measure=measure,
             check_nan=check_nan,

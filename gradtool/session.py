@@ -35,13 +35,16 @@ from gradtool.exec.hooks import Hooks, OnEnd, OnGradient, OnNode, OnStart, Share
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.resident import Resident
 from gradtool.exec.results import Result
+from gradtool.exec.run import require
 from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
+from gradtool.graph.lora import adapters_of
 from gradtool.graph.metadata import GRADIENTS, STATE
 from gradtool.graph.stages import seed_of, stage
 from gradtool.io import original
 from gradtool.kernels.allowance import limited
+from gradtool.kernels.native import Kernels
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.kept_gradients import keep_gradients, separate_gradients
 from gradtool.planning.plan import Plan
@@ -65,6 +68,7 @@ class Session:
         graph: Graph,
         *,
         device: str = "cpu",
+        kernels: Kernels = "numpy",
         keep_gradients: Sequence[str] = (),
         check_nan: bool = False,
         most_plans: int = MOST_PLANS,
@@ -73,7 +77,8 @@ class Session:
     ) -> None:
         """Bind a graph to a device; planned now if its sizes are known, else by the first step.
 
-        `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  `keep_gradients` are names or globs of
+        `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  With `native` kernels the library computes
+        what it can on the CPU.  `keep_gradients` are names or globs of
         values inside of the graph, and of parameters that it updates, whose gradients are results
         as well.  With `check_nan` (an attribute, too) a step ends at the first node with a NaN.
         Of the plans for different sizes the latest `most_plans` are kept.  A step stops after
@@ -83,12 +88,14 @@ class Session:
         Raises:
             MissingData: a weight is absent.
             UsageError: an operator has no kernel, or there is no such gradient.
-            DeviceError: the device is missing or out of memory.
+            DeviceError: the device is missing or out of memory, or has no native kernels.
         """
         self._model = model_of(graph)
         self._limits = max_turns, max_dynamic
         self._most_plans = most_plans
+        self._kernels = kernels
         self._store = Store(open_device(device), self._model.graph.initializers)
+        require(kernels, self._store.device)
         self._hooks = Hooks()
         self._gradients = gradients_of(self._model)
         self._train = self._resident(self._keeping(keep_gradients))
@@ -100,7 +107,7 @@ class Session:
             self._train.plan_ahead()
 
     def _resident(self, model: ir.Model) -> Resident:
-        return Resident(model, self._store, "train", self._most_plans)
+        return Resident(model, self._store, "train", self._most_plans, self._kernels)
 
     def _keeping(self, patterns: Sequence[str]) -> ir.Model:
         """The graph that also returns the gradients that match."""
@@ -169,7 +176,9 @@ class Session:
     def _evaluation(self, *, loss: bool) -> Resident:
         if loss not in self._evaluated:
             model = evaluation(self._model, loss=loss)
-            self._evaluated[loss] = Resident(model, self._store, "evaluate", self._most_plans)
+            self._evaluated[loss] = Resident(
+                model, self._store, "evaluate", self._most_plans, self._kernels
+            )
         return self._evaluated[loss]
 
     def _run(self, run: Callable[[], None]) -> float:
@@ -303,7 +312,8 @@ class Session:
         """Write the model that was loaded with the weights as they are now; path and bytes.
 
         Its nodes, opset, names and metadata are those of the file; running statistics are weights
-        as well.  What only training needs, the state of an optimizer, is not part of it.
+        as well, and adapters go into theirs.  What only training needs, the state of an optimizer,
+        is not part of it.
 
         Raises:
             UsageError: the output exists and `force` is not given, or cannot be written; a weight
@@ -313,7 +323,7 @@ class Session:
         source = original.source_of(self._model.meta)
         names = [name for name in self._model.graph.initializers if name in self._store.layout]
         arrays = {name: self._value(name, copy=False) for name in names}
-        model, lacking = original.with_arrays(source, arrays)
+        model, lacking = original.with_arrays(source, arrays, adapters_of(self._model))
         lost = [name for name in lacking if self._is_trained_weight(name)]
         if lost:
             raise UsageError(
@@ -323,6 +333,28 @@ class Session:
         if external_data == "auto" and original.has_data_file(model):
             external_data = "always"
         return io.save(model, path, force=force, external_data=external_data, own=True)
+
+    def save_adapter(
+        self, path: str | os.PathLike[str], *, force: bool = False
+    ) -> list[tuple[Path, int]]:
+        """Write the adapters that were trained for themselves; paths and bytes of two files.
+
+        The model that was loaded goes to `path`, with a place for them that is zero by default,
+        and they to a file for onnxruntime's `LoraAdapter`, whose name ends in `.onnx_adapter`.
+
+        Raises:
+            UsageError: there are none, an output exists and `force` is not given, or cannot be
+                written; or the session is closed.
+        """
+        from gradtool.workloads import lora_files
+
+        self._require_open()
+        source = original.source_of(self._model.meta)
+        weights = {
+            name: array for name, array in self.values(copy=False).items()
+            if not self._is_only_updated(name)
+        }  # fmt: skip
+        return lora_files.write(source, adapters_of(self._model), weights, path, force=force)
 
     def close(self) -> None:
         """Let go of the arena; results that were not copied keep it."""
@@ -348,11 +380,15 @@ class Session:
 
     def _is_trained_weight(self, name: str) -> bool:
         """Whether forward reads an initializer that has other numbers than at first."""
-        value = self._model.graph.initializers[name]
-        if all(stage(use.node) == "update" for use in value.uses()):
+        if self._is_only_updated(name):
             return False
         first = parameters_of(self._model)(name)
         return bool(first.tobytes() != self._value(name, copy=False).tobytes())
+
+    def _is_only_updated(self, name: str) -> bool:
+        """Whether nothing but the optimizer reads an initializer."""
+        uses = self._model.graph.initializers[name].uses()
+        return all(stage(use.node) == "update" for use in uses)
 
     def _require_open(self) -> None:
         if not self._is_open:

@@ -87,7 +87,11 @@ _TYPES: Mapping[str, Callable[[Option], click.ParamType[Any]]] = {
     "choice": lambda option: click.Choice(option.choices),
     "plan": lambda option: Named(option.choices),
     "whole": lambda option: click.IntRange(option.least, option.most),
-    "number": lambda _: click.FLOAT,
+    "number": lambda option: click.FloatRange(
+        option.least if option.above is None else option.above,
+        option.most,
+        min_open=option.above is not None,
+    ),
     "path": lambda _: PATH,
 }
 _CALLBACKS = {"seconds": _seconds, "bytes": memory_size}

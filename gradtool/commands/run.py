@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.output import Reporter
+    from gradtool.kernels.native import Kernels
 
     Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -71,6 +72,11 @@ FILES = ("save_grads", "save_outputs", "profile", "trace")
     metavar="FILE.json",
     type=PATH,
     help="Write the time of each node, everything kept, for gradtool recompute --cost FILE.json.",
+)
+@click.option(
+    "--explain-kernels",
+    is_flag=True,
+    help="Say what would run each step, how its images lie, and why; nothing runs.",
 )
 @click.option(
     "--trace",
@@ -115,10 +121,15 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     chosen = _planned(reporter, training, options["plan"], arrays)
     verify, profile, trace = options["verify"], options["profile"], options["trace"]
     later = dict(arrays) if verify or profile or trace else {}
+    kernels = _kernels(reporter, options["kernels"])
+    if options["explain_kernels"]:
+        _explain(reporter, chosen, arrays, kernels, options["form"])
+        return
     kept = ("repeat", "measure", "check_nan", "check_arena")
     result = api.step(
-        chosen, arrays, engine, device=where, copy=False, **{name: options[name] for name in kept}
-    )
+        chosen, arrays, engine, device=where, kernels=kernels, copy=False,
+        **{name: options[name] for name in kept},
+    )  # fmt: skip
     _write(options["save_grads"], result.gradients)
     _write(options["save_outputs"], result.outputs)
     place = where if engine == "arena" else "onnxruntime"
@@ -126,10 +137,10 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     if running.is_flat(result):
         reporter.say(f"warning: {running.FLAT}")
     _verify(reporter, verify, training, later, result)
-    _profile(profile, training, later, options["repeat"], force=options["force"])
+    _profile(profile, training, later, options["repeat"], kernels, force=options["force"])
     if trace is not None:
         repeat, measured = options["repeat"], result.measurement
-        drawn = _traced(chosen, later, where, repeat, measured, asked.source)
+        drawn = _traced(chosen, later, where, kernels, repeat, measured, asked.source)
         drawing.save({trace: drawn}, force=options["force"])
 
 
@@ -171,11 +182,40 @@ def _require_targets(options: Mapping[str, Any]) -> None:
 
 def _place(options: Mapping[str, Any]) -> str:
     """The device that was meant. Raises DeviceError if it is missing, before any work is done."""
-    if options["engine"] == "arena":
+    if options["engine"] == "arena" and not (
+        options["kernels"] == "native" and options["device"] == "auto"
+    ):
         from gradtool.exec.device import open_device
 
         return open_device(options["device"]).name
     return "cpu"
+
+
+def _kernels(reporter: Reporter, asked: Kernels) -> Kernels:
+    """The kernels that run: numpy's, with a line, where the library asked for is not there."""
+    if asked == "native":
+        from gradtool.native import library
+
+        found, remark = library.status()
+        if found is None:
+            reporter.say(f"kernels: numpy ({remark})")
+            return "numpy"
+    return asked
+
+
+def _explain(
+    reporter: Reporter, model: ir.Model, arrays: Arrays, kernels: Kernels, form: str
+) -> None:
+    """Say what would run each step."""
+    from gradtool.exec.feeds import sizes
+    from gradtool.exec.run import sized_and_planned
+    from gradtool.reports import kernels as reports
+
+    plan = sized_and_planned(model, sizes(model, arrays), kernels=kernels)[1]
+    if form == "json":
+        reporter.json(reports.kernels_json(plan.program))
+    else:
+        reporter.table(reports.kernels_table(plan.program), form)
 
 
 def _write(path: str | None, arrays: Any) -> None:
@@ -186,8 +226,9 @@ def _write(path: str | None, arrays: Any) -> None:
 
 
 def _profile(
-    path: str | None, training: ir.Model, arrays: Any, repeat: int, *, force: bool
-) -> None:
+    path: str | None, training: ir.Model, arrays: Any, repeat: int, kernels: Kernels, *,
+    force: bool,
+) -> None:  # fmt: skip
     if path is not None:
         from gradtool.costs import profile
         from gradtool.exec import timing
@@ -196,17 +237,19 @@ def _profile(
 
         work = workload(training, sizes(training, arrays))
         repeats = max(repeat, profile.REPEATS)
-        profile.save(timing.profile(work, arrays, repeats), path, force=force)
+        profile.save(timing.profile(work, arrays, repeats, kernels), path, force=force)
 
 
 def _traced(
-    model: ir.Model, arrays: Any, device: str, repeat: int, measured: Any, name: str
-) -> str:
+    model: ir.Model, arrays: Any, device: str, kernels: Kernels, repeat: int, measured: Any,
+    name: str,
+) -> str:  # fmt: skip
     """The steps of a run as a trace, each with its own time."""
     from gradtool.exec.step_costs import REPEATS, step_costs
     from gradtool.reports.trace import measured_trace
 
-    costs = step_costs(model, arrays, device=device, repeats=max(repeat, REPEATS))
+    repeats = max(repeat, REPEATS)
+    costs = step_costs(model, arrays, device=device, kernels=kernels, repeats=repeats)
     return measured_trace(costs, name, measured)
 
 

@@ -18,6 +18,8 @@ SCHEMAS = {
     "explain": "mirror --explain TENSOR --format json",
     "frontier": "recompute --frontier --format json",
     "grad": "grad --format json",
+    "kernels": "run --explain-kernels --format json",
+    "kit": "manifest.json of a kit, and kit --format json",
     "max-batch": "recompute --max-batch --format json",
     "ops": "ops --format json",
     "plan": "a file that recompute -o FILE.json writes",

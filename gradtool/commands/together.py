@@ -16,7 +16,7 @@ from gradtool.workloads.names import PLANS, SEARCHED
 SIZES = "dims shapes batch"
 GRADIENT = (
     "loss labels wrt no_grad input_grad head_grads accumulate train_mode ste grad_buffers "
-    "fuse_attention"
+    "lora lora_target lora_alpha fuse_attention"
 )
 UPDATES = "optimizer_option clip_norm clip_value no_decay lr_scale"
 MODEL_FILE = "external_data functions barrier portable"
@@ -125,8 +125,14 @@ FILES = When(
 )
 A_FILE = When(f"FILE{SUFFIX}", lambda s: any(n.endswith(SUFFIX) for n in s.values["sources"]))
 CSV_TOTALS = When("{form} csv", lambda s: s.values["form"] == "csv" and s.values["by"] is None)
+ON_CUDA = When("{device} cuda", lambda s: s.values["device"].startswith("cuda"))
 RECORDS_ALL = When("{update}", lambda s: s.values["update"] and not s.values["only_improved"])
 GOALS = ("plan", "frontier", "max_batch", "checkpoints", "budget", "max_slowdown")
+
+_GRADIENT = (
+    Without(given("head_grads"), "is without a loss", "loss labels"),
+    Of("lora_target lora_alpha", (given("lora"),)),
+)
 
 
 def _updated(parameter: str) -> Of:
@@ -135,7 +141,6 @@ def _updated(parameter: str) -> Of:
     return Of(UPDATES, (is_named,))
 
 
-_LOSS = Without(given("head_grads"), "is without a loss", "loss labels")
 _WRITTEN = (
     Without(STDOUT, "is for the model alone", "force form"),
     Without(PLAN_ALONE, "is the plan alone", MODEL_FILE),
@@ -150,11 +155,11 @@ def _named(argument: str) -> Without:
 
 RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
     "grad": (
-        _named("model"), _LOSS, _updated("update"),
+        _named("model"), *_GRADIENT, _updated("update"),
         Without(STDOUT, "is for the model alone", "force form"),
     ),
     "mirror": (
-        _named("models"), _LOSS, _updated("update"),
+        _named("models"), *_GRADIENT, _updated("update"),
         Apart((given("report"), given("explain"))),
         Without(given("report"), "writes nothing", f"output force {MODEL_FILE}"),
         Without(given("explain"), "writes nothing", f"output force {MODEL_FILE}"),
@@ -167,7 +172,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_WRITTEN,
     ),
     "recompute": (
-        _named("model"), _LOSS, _updated("optimizer"),
+        _named("model"), *_GRADIENT, _updated("optimizer"),
         Apart(tuple(map(given, GOALS))),
         Apart((given("strategy"), given("plan"))),
         Apart((given("strategy"), given("frontier"))),
@@ -187,7 +192,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_WRITTEN,
     ),
     "report": (
-        _named("models"), _LOSS, _updated("update"),
+        _named("models"), *_GRADIENT, _updated("update"),
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
@@ -197,12 +202,18 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(CSV_TOTALS, "without {by} shows regions", "top"),
     ),
     "run": (
-        _named("model"), _LOSS, _updated("update"),
+        _named("model"), *_GRADIENT, _updated("update"),
         Of("seed", (equals("inputs", "random"),)),
-        Of("device trace check_nan check_arena max_turns max_dynamic threads",
+        Of("device kernels trace check_nan check_arena max_turns max_dynamic threads",
            (equals("engine", "arena"),)),
         Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace")))),
+        Of("explain_kernels", (equals("engine", "arena"),)),
+        Apart((equals("kernels", "native"), ON_CUDA)),
+        Without(given("explain_kernels"), "runs nothing", "repeat measure check_nan check_arena "
+                "verify profile trace save_grads save_outputs max_turns max_dynamic"),
     ),
+    "kit": (_named("model"), *_GRADIENT),
+    "kit merge": (_NO_CONFIG,),
     "check": (
         Of("only_improved", (given("update"),)),
         Apart((given("base"), given("update"))),
@@ -213,7 +224,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
                 "fail_on base run exit_zero no_cache"),
     ),
     "compare": (
-        _named("sources"), _LOSS, _updated("update"),
+        _named("sources"), *_GRADIENT, _updated("update"),
         Without(JSON, "has everything in it", "by top"),
         Without(CSV_TOTALS, "without {by} has totals", "top"),
         Of("model", (A_FILE,)),

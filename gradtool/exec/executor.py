@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import length_hint
 from typing import Any
@@ -18,7 +18,7 @@ from gradtool.exec.parameters import Parameters
 from gradtool.graph.blame import COMPLAINTS, blamed, failed
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, contiguous
-from gradtool.kernels import Kernel, allowance
+from gradtool.kernels import Kernel, allowance, native
 from gradtool.kernels.call import call, spec_of
 from gradtool.planning.plan import Plan
 from gradtool.program import Step
@@ -59,7 +59,7 @@ class Executor:
         self._replaced = [d.alias for d in self.program.values if d.alias is not None]
         self._parameters = parameters
         self.load(held)
-        self.calls: list[Callable[[], None]] = []
+        self.calls: list[Callable[[], object]] = []
         for index, step in enumerate(self.program.steps):
             with blamed(partial(self._label, index), "its kernel"):
                 self.calls.append(self._bind(index, step))
@@ -103,7 +103,7 @@ class Executor:
         except COMPLAINTS as error:
             raise failed(self._failed(calls), "its kernel", error) from error
 
-    def _failed(self, calls: Iterator[Callable[[], None]]) -> str:
+    def _failed(self, calls: Iterator[Callable[[], object]]) -> str:
         """The label of the step whose call was the last that was taken."""
         return self._label(len(self.calls) - length_hint(calls) - 1)
 
@@ -183,7 +183,7 @@ class Executor:
             offset, value = 0, index
             while (view := self.program.values[value].view) is not None:
                 offset, value = offset + view.offset, view.base
-            strides = datum.view.strides if datum.view else contiguous(datum.spec)
+            strides = self.program.strides(index)
             spec = datum.spec
             if spec.bytes and value in self._given:
                 base = self._given[value]
@@ -212,7 +212,7 @@ class Executor:
                 if datum.spec.bytes:
                     self.device.from_host(self.arrays[index], array)
 
-    def _bind(self, index: int, step: Step) -> Callable[[], None]:
+    def _bind(self, index: int, step: Step) -> Callable[[], object]:
         domain, op = split_name(step.op)
         found = registry.find(domain, op, step.version)
         if found is None:
@@ -225,6 +225,8 @@ class Executor:
             None if v is None else self._operand(v, on_host or slot in found.host)
             for slot, v in enumerate(step.inputs)
         ]
+        if step.is_native:
+            return self._bind_native(index, step, inputs, out)
         if on_host:
             return partial(_on_host, self.device, found, inputs, out, dict(step.attributes))
         if found.allocating:
@@ -235,6 +237,14 @@ class Executor:
         if any(callable(i) for i in inputs):
             return partial(_fetch_then_call, fixed, inputs)
         return partial(fixed, *inputs)
+
+    def _bind_native(
+        self, index: int, step: Step, inputs: Sequence[Any], out: Sequence[Any]
+    ) -> Callable[[], object]:
+        found = native.find(*split_name(step.op), step.version)
+        assert found is not None  # noqa: S101 - see `program/native.py`
+        work = self._workspace(index, step)
+        return found.bind(*inputs, out=out, work=work, **step.attributes)
 
     def _spec(self, value: int) -> Spec | None:
         return self.program.values[value].spec

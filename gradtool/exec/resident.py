@@ -13,6 +13,7 @@ from gradtool.exec import feeds
 from gradtool.exec.binding import Binding, Bindings
 from gradtool.exec.run import sized_and_planned
 from gradtool.exec.store import Store
+from gradtool.kernels.native import Kernels
 from gradtool.planning.plan import Plan
 
 SOURCE = "batch"
@@ -22,10 +23,13 @@ Batch = Mapping[str, Any]
 class Resident:
     """A model over a store of parameters; its plans are called `name`, `most` of them are kept."""
 
-    def __init__(self, model: ir.Model, store: Store, name: str, most: int) -> None:
+    def __init__(
+        self, model: ir.Model, store: Store, name: str, most: int, kernels: Kernels = "numpy"
+    ) -> None:
         self.model = model
         self._store = store
         self._name = name
+        self._kernels = kernels
         self._bindings = Bindings(store, most)
         self._takes = feeds.takers(model)
 
@@ -76,7 +80,7 @@ class Resident:
         return self._add(model, feeds.sizes(model, whole))
 
     def _add(self, model: ir.Model, sizes: Mapping[str, int]) -> Binding:
-        sized, plan = sized_and_planned(model, sizes, self._name)
+        sized, plan = sized_and_planned(model, sizes, self._name, self._kernels)
         defaults = feeds.defaults(sized)
         zero = feeds.buffers(sized)
         for value in sized.graph.inputs:

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.errors import DeviceError
 from gradtool.exec import feeds
 from gradtool.exec import measure as measuring
 from gradtool.exec.binding import Bindings
-from gradtool.exec.device import open_device
+from gradtool.exec.device import Device, open_device
 from gradtool.exec.results import Arrays, Result, result_of
 from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
+from gradtool.kernels.native import Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
 from gradtool.program.bound import bound
@@ -27,12 +29,27 @@ def planned(model: ir.Model, dims: Mapping[str, int]) -> Plan:
 
 
 def sized_and_planned(
-    model: ir.Model, dims: Mapping[str, int], name: str = "keep"
+    model: ir.Model, dims: Mapping[str, int], name: str = "keep", kernels: Kernels = "numpy"
 ) -> tuple[ir.Model, Plan]:
-    """A model with sizes given to its symbols, and the plan of it that keeps everything."""
+    """A model with sizes given to its symbols, and the plan of it that keeps everything.
+
+    The plan is for kernels of numpy or CuPy, or of the native library where they fit.
+    """
     register_shapes()
     sized = bound(model, dims) if dims else model
-    return sized, no_recompute(flatten(sized, dims=dims), name)
+    return sized, no_recompute(flatten(sized, dims=dims, native=kernels == "native"), name)
+
+
+def require(kernels: Kernels, device: Device) -> None:
+    """Refuse native kernels where none can be called. Raises DeviceError."""
+    if kernels == "native":
+        from gradtool.native import library
+
+        if device.xp is not np:
+            raise DeviceError(f"native kernels run on the CPU, not on {device.name}")
+        found, remark = library.status()
+        if found is None:
+            raise DeviceError(f"no native kernels: {remark}")
 
 
 def execute(
@@ -40,6 +57,7 @@ def execute(
     arrays: Arrays,
     *,
     device: str = "cpu",
+    kernels: Kernels = "numpy",
     repeat: int = 1,
     measure: bool = False,
     check_nan: bool = False,
@@ -53,10 +71,12 @@ def execute(
 
     Raises:
         MissingData: an input or a weight is absent.
+        DeviceError: the native library is asked for and cannot be called here.
         GradtoolError: `check_nan` found a NaN; the node is named.
     """
     opened = open_device(device)
-    sized, plan = sized_and_planned(model, feeds.sizes(model, arrays))
+    require(kernels, opened)
+    sized, plan = sized_and_planned(model, feeds.sizes(model, arrays), kernels=kernels)
     binding = Bindings(Store(opened)).add(plan, sized)
     executor = binding.enter()
     given = feeds.require(model, arrays, "inputs")

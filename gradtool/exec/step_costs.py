@@ -17,7 +17,8 @@ from gradtool.exec import feeds
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
-from gradtool.exec.run import planned
+from gradtool.exec.run import sized_and_planned
+from gradtool.kernels.native import Kernels
 from gradtool.planning.plan import Plan
 
 REPEATS = 3
@@ -42,6 +43,7 @@ def step_costs(
     arrays: Mapping[str, np.ndarray[Any, Any]],
     *,
     device: str = "cpu",
+    kernels: Kernels = "numpy",
     repeats: int = REPEATS,
 ) -> StepCosts:
     """Run a training graph a few times, after one run to warm up, and measure each step.
@@ -49,7 +51,7 @@ def step_costs(
     Raises:
         MissingData: an input or a weight is absent.
     """
-    plan = planned(model, feeds.sizes(model, arrays))
+    plan = sized_and_planned(model, feeds.sizes(model, arrays), kernels=kernels)[1]
     executor = Executor(plan, open_device(device), parameters_of(model))
     for name, array in feeds.require(model, arrays, "inputs").items():
         executor.set_input(name, array)

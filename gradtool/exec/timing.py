@@ -18,11 +18,17 @@ from gradtool.exec import inputs as sources
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
+from gradtool.kernels.native import Kernels
+from gradtool.planning.no_recompute import no_recompute
+from gradtool.program.native import natively
 from gradtool.workloads.plans import Workload, sized
 
 
 def profile(
-    work: Workload, arrays: Mapping[str, np.ndarray[Any, Any]], repeats: int = REPEATS
+    work: Workload,
+    arrays: Mapping[str, np.ndarray[Any, Any]],
+    repeats: int = REPEATS,
+    kernels: Kernels = "numpy",
 ) -> Profile:
     """Time each node of a training graph on the CPU, everything kept, after one step to warm up.
 
@@ -30,7 +36,8 @@ def profile(
         MissingData: a weight or an input is absent.
     """
     model = sized(work.model, work.dims)
-    executor = Executor(work.kept, open_device("cpu"), parameters_of(model))
+    kept = work.kept if kernels == "numpy" else no_recompute(natively(work.program))
+    executor = Executor(kept, open_device("cpu"), parameters_of(model))
     for name, array in arrays.items():
         executor.set_input(name, array)
     taken: list[list[float]] = [[] for _ in executor.calls]

@@ -34,7 +34,9 @@ def gradients_taken(model: ir.Model) -> dict[str, str]:
     found = {}
     for name, later in json.loads(model.metadata_props.get(STATE, "{}")).items():
         parameter, new = model.graph.initializers.get(name), outputs.get(later)
-        if parameter is None or new is None or not _is_read_before(parameter):
+        if parameter is None or new is None:
+            continue
+        if not _is_read_before(parameter) or not _is_updated(new):
             continue
         gradient = _gradient(parameter, new)
         if gradient is not None:
@@ -45,6 +47,12 @@ def gradients_taken(model: ir.Model) -> dict[str, str]:
 def _is_read_before(parameter: ir.Value) -> bool:
     """Whether anything but updates reads an initializer: then it is no state of an optimizer."""
     return any(stage(use.node) != "update" for use in parameter.uses())
+
+
+def _is_updated(new: ir.Value) -> bool:
+    """Whether an update makes a next value: forward makes those of running statistics."""
+    node = new.producer()
+    return node is not None and stage(node) == "update"
 
 
 def _gradient(parameter: ir.Value, new: ir.Value) -> ir.Value | None:

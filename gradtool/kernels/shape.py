@@ -149,13 +149,13 @@ def slice_grad(
     xp.copyto(dx[slices(extents(dx.shape, starts, ends, axes, steps))], dy)
 
 
-def _pieces(sizes: Sequence[int]) -> list[slice]:
+def pieces(sizes: Sequence[int]) -> list[slice]:
     """`start:end` of each of `sizes` laid end to end."""
     ends = list(itertools.accumulate(sizes))
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
-def _parts(length: int, sizes: Array | None, count: int) -> list[int]:
+def split_sizes(length: int, sizes: Array | None, count: int) -> list[int]:
     """The sizes of a split: those given, else equal ones, the last smaller where it must be."""
     each = -(-length // count)
     equal = [max(0, min(each, length - each * i)) for i in range(count)]
@@ -174,8 +174,8 @@ def _split_view(
     if not _host(sizes):
         return None
     axis %= len(x.shape)
-    pieces = _pieces(_parts(x.shape[axis], sizes, len(out)))
-    return [(p.start * strides[axis], strides) for p in pieces]
+    found = pieces(split_sizes(x.shape[axis], sizes, len(out)))
+    return [(p.start * strides[axis], strides) for p in found]
 
 
 @kernel("Split", strided=True, host=(1,), view=_split_view)
@@ -190,8 +190,8 @@ def split(
     num_outputs: int | None = None,
 ) -> None:
     axis %= x.ndim
-    pieces = _pieces(_parts(x.shape[axis], sizes, len(out)))
-    for y, piece in zip(out, pieces, strict=True):
+    found = pieces(split_sizes(x.shape[axis], sizes, len(out)))
+    for y, piece in zip(out, found, strict=True):
         if y is not None:
             xp.copyto(y, x[along(axis, piece)])
 
@@ -199,7 +199,7 @@ def split(
 @kernel("Concat", strided=True)
 def concat(xp: Any, *inputs: Array, out: Arrays, work: Arrays, axis: int) -> None:
     axis %= out[0].ndim
-    for x, piece in zip(inputs, _pieces([x.shape[axis] for x in inputs]), strict=True):
+    for x, piece in zip(inputs, pieces([x.shape[axis] for x in inputs]), strict=True):
         xp.copyto(out[0][along(axis, piece)], x)
 
 

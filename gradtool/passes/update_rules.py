@@ -27,7 +27,7 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """A parameter to update, by the learning rate `scale · lr`, with weight decay if it `decays`."""
+    """A parameter to update, by the rate `scale · lr`, with weight decay if it `decays`."""
 
     x: ir.Value
     scale: float = 1.0

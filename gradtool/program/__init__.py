@@ -36,6 +36,7 @@ class Value:
 
     `least` is then an array of its type and rank whose open sizes are 0, if those are known.
     `over` is the parameter or state that it replaces in the next step, where it is written over it.
+    An image that lies `channels_last` has its second axis innermost.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Value:
     view: View | None = None
     least: Spec | None = None
     alias: int | None = None
+    channels_last: bool = False
 
     @property
     def bytes(self) -> int:
@@ -59,7 +61,8 @@ class Step:
     A step that is not `recomputable` draws at random, so that it would give something else if it
     ran again, or its sizes depend on data.  `flops` are its floating-point operations, None where
     they are not known, and `moved` the bytes that it reads and writes.  `module` is the part of the
-    model that it is of, empty where nothing tells.
+    model that it is of, empty where nothing tells.  `is_native` says that a kernel of the native
+    library runs it (`program/native.py`).
     """
 
     name: str
@@ -78,6 +81,7 @@ class Step:
     flops: int | None = None
     moved: int = 0
     module: str = ""
+    is_native: bool = False
 
     @property
     def reads(self) -> Iterator[int]:
@@ -132,6 +136,11 @@ class Program:
             roots.append(root)
         return roots
 
+    @property
+    def is_native(self) -> bool:
+        """Whether kernels of the native library run some of its steps."""
+        return any(step.is_native for step in self.steps)
+
     def is_dynamic(self, step: Step) -> bool:
         """Whether a step reads or writes a value whose shape depends on data."""
         return any(self.values[v].spec is None for v in (*step.reads, *step.writes))
@@ -141,4 +150,8 @@ class Program:
         datum = self.values[value]
         if datum.spec is None:
             raise ValueError(f"{datum.name}: its shape depends on data")
+        if datum.channels_last:
+            n, c, h, w = datum.spec.shape
+            rows = contiguous(Spec((n, h, w, c), datum.spec.dtype))
+            return rows[0], rows[3], rows[1], rows[2]
         return datum.view.strides if datum.view else contiguous(datum.spec)

@@ -35,18 +35,24 @@ from gradtool.program.declarations import Call, Declarations
 from gradtool.program.declared import operand
 from gradtool.program.kinds import Kinds
 from gradtool.program.modules import Modules
+from gradtool.program.native import natively
 from gradtool.program.overwriting import overwriting
 from gradtool.program.views import Views
 
 
 def flatten(
-    model: ir.Model, *, dims: Mapping[str, int] | None = None, views: bool = True
+    model: ir.Model,
+    *,
+    dims: Mapping[str, int] | None = None,
+    views: bool = True,
+    native: bool = False,
 ) -> Program:
     """The program of a model whose input sizes are all known.
 
     Composites without a kernel are expanded first; the model itself is left as it is.  Without
     `views` every node is a step, also those that only lay a value out again: that is for looking
-    at the graph, not for running it.
+    at the graph, not for running it.  With `native` the kernels of the native library run what they
+    can, and need the workspace for it.
 
     Raises:
         UsageError: an input size is open, or an operator has no kernel.
@@ -65,7 +71,8 @@ def flatten(
     loss = model.metadata_props.get(LOSS)
     trained = {*gradients, *state}
     flat = _Flat(model, model.graph, set(gradients.values()), trained, set(state), views=views)
-    return flat.program(gradients, state, loss, dims or {})
+    program = flat.program(gradients, state, loss, dims or {})
+    return natively(program) if native else program
 
 
 def _has_kernel(composite: str) -> bool:

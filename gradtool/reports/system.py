@@ -39,6 +39,7 @@ def facts() -> list[Fact]:
         Fact("python", platform.python_version(), sys.executable),
         *(_required(name) for name in REQUIRED),
         _onnxruntime(),
+        _native(),
         *_cuda(),
         Fact("system", f"{platform.system()} {platform.machine()}", platform.release()),
         Fact("processors", str(_processors()), f"{os.cpu_count()} in the machine"),
@@ -81,6 +82,13 @@ def _onnxruntime() -> Fact:
     version = _version(*ONNXRUNTIMES)
     note = "for --engine ort and --verify ort" if version else "pip install 'gradtool[ort]'"
     return Fact("onnxruntime", version, note)
+
+
+def _native() -> Fact:
+    """The instruction set of the native kernels, or why numpy's run instead."""
+    from gradtool.native import library
+
+    return Fact("native kernels", *library.status())
 
 
 def _blas() -> str:

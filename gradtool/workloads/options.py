@@ -35,8 +35,8 @@ Kind = Literal[
 class Option:
     """A field that people give: how they write it, and what it does.
 
-    `least` bounds a whole number; `texts` may be given several times; `shown` is the default as
-    people read it, where that is not its value.
+    `least` and `most` bound a number, and are among what it may be; `above` is not.  `texts` may be
+    given several times; `shown` is the default as people read it, where that is not its value.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Option:
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     least: int | None = None
+    above: float | None = None
     most: int | None = None
     shown: str = ""
 
@@ -104,6 +105,15 @@ class GradOptions:
     grad_buffers: bool = _option(
         "flag", False, "Add each gradient to an input of its shape (micro-batches)."
     )
+    lora: int | None = _option(
+        "whole", None, "Train adapters of this rank beside weights of MatMul, Gemm and Conv, and "
+        "what --wrt names; the weights stay.", least=1, metavar="RANK")  # fmt: skip
+    lora_target: Sequence[str] = _option(
+        "texts", (), "The weights that have an adapter; default: every one that can.",
+        metavar="GLOB|@FILE")  # fmt: skip
+    lora_alpha: float | None = _option(
+        "number", None, "Scale adapters by this over their rank.", above=0, metavar="ALPHA",
+        shown="RANK")  # fmt: skip
     fuse_attention: bool = _option(
         "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
         "plain operators compute.")  # fmt: skip
@@ -112,10 +122,10 @@ class GradOptions:
         metavar="NAME[=VALUE]")  # fmt: skip
     clip_norm: float | None = _option(
         "number", None, "Before the update, scale all gradients together to at most this norm "
-        "(an input, clip_norm).", metavar="NUMBER")  # fmt: skip
+        "(an input, clip_norm).", above=0, metavar="NUMBER")  # fmt: skip
     clip_value: float | None = _option(
         "number", None, "Before the update, and before --clip-norm, clip each gradient's elements "
-        "(an input, clip_value).", metavar="NUMBER")  # fmt: skip
+        "(an input, clip_value).", above=0, metavar="NUMBER")  # fmt: skip
     no_decay: Sequence[str] = _option(
         "texts", (), "Update these parameters without weight decay.", metavar="GLOB"
     )
@@ -267,6 +277,9 @@ class RunOptions:
     engine: str = _option(
         "choice", "arena", "Our executor, or stock onnxruntime.", choices=("arena", "ort")
     )
+    kernels: str = _option(
+        "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",
+        choices=("numpy", "native"))  # fmt: skip
     repeat: int = _option(
         "whole", 1, "Steps to run; the time is their median.  --profile times at least 5, --trace "
         "at least 3.", least=1, metavar="N")  # fmt: skip

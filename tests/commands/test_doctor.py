@@ -32,6 +32,19 @@ def test_what_is_absent_comes_with_the_way_to_install_it(run, monkeypatch):
     assert any(line.startswith("cupy absent ") and "gradtool[cuda1" in line for line in lines)
 
 
+def test_native_kernels_come_with_their_instructions_or_with_the_reason_why_not(run, monkeypatch):
+    from gradtool.native import library
+
+    for value, note in (("x86-64-v3 (AVX2, FMA)", "2 threads"), (None, "built without")):
+        monkeypatch.setattr(library, "status", lambda said=(value, note): said)
+        outcome = run("doctor", "--format", "json")
+
+        found = {fact["name"]: fact for fact in json.loads(outcome.out)["facts"]}
+        assert outcome.code == 0
+        assert found["native kernels"]["value"] == value
+        assert found["native kernels"]["note"] == note
+
+
 def test_a_requirement_that_is_missing_is_exit_1(run, monkeypatch):
     monkeypatch.setattr(system, "REQUIRED", ("no-such-package",))
 

@@ -108,6 +108,9 @@ def test_explanations(run, valid, net, tensor):
 
 
 def test_curves(run, valid, net):
+    found = run("run", net, "--explain-kernels", "--kernels", "native", "--format", "json")
+    assert valid("kernels", found)["steps"]
+
     found = run("recompute", net, "--frontier", "--points", "3", "--format", "json")
     assert valid("frontier", found)["points"]
 

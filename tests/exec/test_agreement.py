@@ -82,7 +82,14 @@ def test_minus_zero_is_not_zero(run):
         agreement.check(work, strategies.keep(work), arrays, other)
 
 
-TRUE = Agreement(plan="p", planned=1 << 20, arena=1 << 20, high_water=(1 << 20) - 4, outside=0)
+TRUE = Agreement(
+    plan="p",
+    planned=1 << 20,
+    arena=1 << 20,
+    high_water=(1 << 20) - 4,
+    outside=0,
+    least=(1 << 20) - 63,
+)
 
 
 def test_a_true_plan_has_no_problem():

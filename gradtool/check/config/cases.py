@@ -17,12 +17,6 @@ from gradtool.errors import UsageError
 from gradtool.workloads.options import GradOptions, Option, options_of
 
 GRADIENT = {option.key: option for option in options_of(GradOptions).values()}
-FLAGS = tuple(key for key, option in GRADIENT.items() if option.kind == "flag")
-READ: Mapping[str, Callable[[Table, Option], Any]] = {
-    "texts": lambda table, option: list(table.texts(option.key)),
-    "number": lambda table, option: table.number(option.key),
-    "choice": lambda table, option: table.choice(option.key, option.choices, option.default),
-}
 KEYS = ("name", "model", "dims", "shapes", "batch", "plan", "limit", "fail-on", *GRADIENT)
 LONGEST = 100  # characters of the name of a case
 
@@ -110,20 +104,30 @@ def _shapes(table: Table) -> dict[str, tuple[int, ...]]:
 def _gradient(table: Table) -> dict[str, Any]:
     """Arguments of `gradtool.grad`: those that are given."""
     found: dict[str, Any] = {}
-    for key in FLAGS:
-        option = GRADIENT[key]
-        given = table.flag(key, default=option.default)
-        if given != option.default:
-            found[option.name] = given
     for key, option in GRADIENT.items():
-        if key in table and key != "labels" and option.kind in READ:
-            found[option.name] = READ[option.kind](table, option)
-    if isinstance(table.found.get("labels"), dict):
-        labels = table.named("labels")
-        found["labels"] = {output: labels.text(output, "") for output in labels.found}
-    elif "labels" in table:
-        found["labels"] = table.text("labels", "")
+        if key not in table:
+            continue
+        given = _labels(table) if key == "labels" else _READERS[option.kind](table, option)
+        if option.kind != "flag" or given != option.default:
+            found[option.name] = given
     return found
+
+
+def _labels(table: Table) -> str | dict[str, str]:
+    """The name of the labels, or one for each output."""
+    if not isinstance(table.found["labels"], dict):
+        return table.text("labels", "")
+    labels = table.named("labels")
+    return {output: labels.text(output, "") for output in labels.found}
+
+
+_READERS: Mapping[str, Callable[[Table, Option], Any]] = {
+    "flag": lambda table, option: table.flag(option.key, default=option.default),
+    "texts": lambda table, option: list(table.texts(option.key)),
+    "choice": lambda table, option: table.choice(option.key, option.choices, option.default),
+    "whole": lambda table, option: table.size(option.key, least=option.least or 0),
+    "number": lambda table, option: table.number(option.key),
+}
 
 
 def _limits(table: Table) -> dict[str, int]:

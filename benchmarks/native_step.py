@@ -1,0 +1,111 @@
+"""A step on native kernels, on numpy's, and in PyTorch eager (channels last too), in seconds.
+
+    python benchmarks/native_step.py [NAME…] [--threads 1] [--repeat 5]
+
+ResNet-18 (8 x 3 x 224 x 224), a U-Net (2 x 3 x 256 x 256) and a GPT of six layers (8 x 256), as
+PyTorch's exporter writes them.  Seconds are the least processor time of runs taken in turn in one
+process; ratios are to the faster of PyTorch's two.  Gradients are compared first, each with
+PyTorch's: the largest difference of one, relative to its norm, is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_ARGUMENTS = argparse.ArgumentParser(description=__doc__)
+_ARGUMENTS.add_argument("names", nargs="*")
+_ARGUMENTS.add_argument("--threads", type=int, default=1)
+_ARGUMENTS.add_argument("--repeat", type=int, default=5)
+GIVEN = _ARGUMENTS.parse_args()
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(GIVEN.threads))
+
+import numpy as np
+import torch
+from stock_models import SUBJECTS, Subject, export
+
+import gradtool as gt
+
+Step = Callable[[], Any]
+
+
+def ours(path: Path, subject: Subject, kernels: Any) -> tuple[Step, Callable[[], Any]]:
+    """A step of our executor, and its gradients."""
+    axis = f"@axis={subject.axis}" if subject.axis != 1 else ""
+    graph = gt.grad(gt.load(path), loss=f"ce:y{axis}", train_mode=True)
+    session = gt.Session(graph, kernels=kernels)
+    batch = {"x": subject.input(), "labels": subject.labels()}
+    return lambda: session.step(batch, copy=False), lambda: session.step(batch).gradients
+
+
+def eager(subject: Subject, layout: torch.memory_format) -> tuple[Step, Callable[[], Any]]:
+    """A step of PyTorch, and its gradients."""
+    network, x = subject.network(), torch.from_numpy(subject.input())
+    if x.ndim == 4:
+        network, x = network.to(memory_format=layout), x.to(memory_format=layout)
+    labels = torch.from_numpy(subject.labels())
+
+    def step() -> None:
+        network.zero_grad(set_to_none=True)
+        subject.loss(network, x, labels).backward()
+
+    def gradients() -> dict[str, Any]:
+        step()
+        found = network.named_parameters()
+        return {name: p.grad.contiguous().numpy() for name, p in found if p.grad is not None}
+
+    return step, gradients
+
+
+def difference(mine: dict[str, Any], theirs: dict[str, Any]) -> float:
+    """The largest of any gradient that both have, relative to its norm."""
+    whole = max(float(np.linalg.norm(g)) for g in theirs.values())
+    worst = 0.0
+    for name, g in theirs.items():
+        if name in mine and mine[name].shape == g.shape:
+            norm = max(float(np.linalg.norm(g)), 1e-3 * whole)
+            worst = max(worst, float(np.linalg.norm(mine[name] - g)) / norm)
+    return worst
+
+
+def row(name: str, subject: Subject, scratch: Path) -> str:
+    """Seconds and ratios of one network."""
+    path = scratch / "model.onnx"
+    export(subject, path)
+    ways = {
+        "native": ours(path, subject, "native"),
+        "numpy": ours(path, subject, "numpy"),
+        "eager": eager(subject, torch.contiguous_format),
+    }
+    if len(subject.shape) == 4:
+        ways["eager last"] = eager(subject, torch.channels_last)
+    error = difference(ways["native"][1](), ways["eager"][1]())
+    best = dict.fromkeys(ways, float("inf"))
+    for _ in range(GIVEN.repeat):
+        for way, (step, _) in ways.items():
+            start = time.process_time()
+            step()
+            best[way] = min(best[way], time.process_time() - start)
+    fastest = min(seconds for way, seconds in best.items() if way.startswith("eager"))
+    shown = "  ".join(f"{way} {1e3 * s:.0f} ms ({s / fastest:.2f})" for way, s in best.items())
+    return f"{name:<10} {shown}  difference {error:.1e}"
+
+
+def main() -> int:
+    """Measure and print."""
+    torch.set_num_threads(GIVEN.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, subject in SUBJECTS.items():
+            if not GIVEN.names or name in GIVEN.names:
+                print(row(name, subject, Path(folder)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

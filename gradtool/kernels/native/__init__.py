@@ -1,0 +1,105 @@
+"""Kernels of the native library, operator by operator: where they fit, and how they are bound.
+
+A program is made for them (`program/native.py`) whether or not the library is there, so that a plan
+is the same on every machine.  Which kernel an operator gets depends on its shapes, types and
+attributes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from gradtool.graph.families import split_name
+from gradtool.graph.registry import Registry
+from gradtool.graph.specs import Spec
+from gradtool.kernels.types import Specs
+
+Bound = Callable[[], object]
+Kernels = Literal["numpy", "native"]
+Layouts = Literal["rows", "any", "alike", "channels", "last"]
+
+
+@dataclass(frozen=True)
+class Native:
+    """A kernel of the library for one operator.
+
+    `bind(*inputs, out, work, **attributes)` gives what runs it on those arrays, as often as it is
+    called; `fits(*inputs, out, **attributes)` says of specs whether it can, and
+    `work(*inputs, out, **attributes)` the arrays that it then needs.
+
+    Of layouts it takes `rows` alone, the last axis innermost, or `any`; or any, best if all images
+    of its result's shape lie `alike`; or one that all its images have, beside vectors of
+    `channels`; or any, and it wants channels `last`.  Inputs and outputs of the numbers in
+    `rows_in` and `rows_out`, weights, lie in rows all the same.  A `strided` one takes views with
+    any strides.  `method`, asked as `fits`, names how it computes, where there are several ways.
+    """
+
+    domain: str
+    op: str
+    since: int
+    bind: Callable[..., Bound]
+    fits: Callable[..., bool]
+    work: Callable[..., Specs]
+    layouts: Layouts = "rows"
+    strided: bool = False
+    rows_in: tuple[int, ...] = ()
+    rows_out: tuple[int, ...] = ()
+    method: Callable[..., str] = lambda *_inputs, **_rest: ""
+
+
+NATIVE = Registry[Native]("gradtool.kernels.native")
+
+
+def native(
+    name: str,
+    *,
+    fits: Callable[..., bool],
+    work: Callable[..., Specs] = lambda *_inputs, **_rest: (),
+    since: int = 1,
+    layouts: Layouts = "rows",
+    strided: bool = False,
+    rows_in: tuple[int, ...] = (),
+    rows_out: tuple[int, ...] = (),
+    method: Callable[..., str] = lambda *_inputs, **_rest: "",
+) -> Callable[[Callable[..., Bound]], Callable[..., Bound]]:
+    """Register the decorated function as what binds the native kernel of operator `name`."""
+
+    def register(bind: Callable[..., Bound]) -> Callable[..., Bound]:
+        NATIVE.add(
+            Native(
+                *split_name(name), since, bind, fits, work, layouts, strided, rows_in, rows_out,
+                method,
+            )
+        )  # fmt: skip
+        return bind
+
+    return register
+
+
+def find(domain: str, op: str, version: int) -> Native | None:
+    """The native kernel of an operator at an opset version, or None."""
+    return NATIVE.find(domain, op, version)
+
+
+def are_floats(*specs: Spec | None) -> bool:
+    """Whether all that are there are float32, the one type of the library."""
+    return all(spec is None or spec.dtype == np.float32 for spec in specs)
+
+
+def room(size: int) -> list[Spec]:
+    """A workspace of so many bytes."""
+    return [Spec((-(-size // 4),), np.dtype(np.float32))] if size else []
+
+
+def in_turn(*calls: Bound) -> Bound:
+    """Several calls as one."""
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run if len(calls) != 1 else calls[0]

@@ -1,0 +1,186 @@
+"""LSTM and GRU of sigmoid and tanh without clipping, and their gradients.
+
+Gates lie as ONNX has them: i, o, f, c and z, r, h.  Everything else of ONNX is here: directions,
+both layouts, lengths, initial states, peepholes, coupled gates, `linear_before_reset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from gradtool.native import SLOTS
+from gradtool.native.attention import panel_floats
+from gradtool.native.call import Array, Call, Signature
+from gradtool.native.gemm import product_floats
+
+SIZES = "times batch inputs hidden directions reverse layout"
+LSTM = Signature("lstm", "x w r b lens h0 c0 p y y_h y_c work", f"{SIZES} coupled slots")
+LSTM_GRAD = Signature(
+    "lstm_grad",
+    "x w r b lens h0 c0 p y dy dy_h dy_c dx dw dr db dh0 dc0 dp work",
+    f"{SIZES} coupled slots",
+)
+GRU = Signature("gru", "x w r b lens h0 y y_h work", f"{SIZES} linear slots")
+GRU_GRAD = Signature(
+    "gru_grad",
+    "x w r b lens h0 y dy dy_h dx dw dr db dh0 work",
+    f"{SIZES} linear slots",
+)
+SAMPLES = 512  # rows of X that are multiplied at once in forward
+LSTM_ACTIVATIONS, GRU_ACTIVATIONS = ("sigmoid", "tanh", "tanh"), ("sigmoid", "tanh")
+
+
+class Activation(Protocol):
+    """One of `gradtool.operators.activations`."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Recurrence(Protocol):
+    """Sizes and options, those of `gradtool.operators.recurrence.Recurrence`."""
+
+    @property
+    def times(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def inputs(self) -> int: ...
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def gates(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def layout(self) -> int: ...
+    @property
+    def backwards(self) -> tuple[bool, ...]: ...
+    @property
+    def acts(self) -> Sequence[tuple[Activation, ...]]: ...
+    @property
+    def clip(self) -> float | None: ...
+
+
+def _forward_work(n: Recurrence, states: int) -> int:
+    many = min(n.times, -(-SAMPLES // max(n.batch, 1))) * n.batch
+    size = n.hidden
+    return 4 * (
+        n.rows + states * n.batch * size + many * (n.rows + n.inputs * n.layout)
+        + n.gates * panel_floats(size, size) + product_floats(many, n.rows, n.inputs)
+    )  # fmt: skip
+
+
+def lstm_work(n: Recurrence) -> int:
+    """Bytes of workspace of `lstm`."""
+    return _forward_work(n, 3)
+
+
+def gru_work(n: Recurrence) -> int:
+    """Bytes of workspace of `gru`."""
+    return _forward_work(n, 3)
+
+
+def _products(n: Recurrence) -> int:
+    """Floats of workspace of the largest product over all times."""
+    all_rows, rows = n.times * n.batch, n.rows
+    sizes = (
+        (all_rows, rows, n.inputs), (all_rows, rows, n.hidden), (rows, n.inputs, all_rows),
+        (rows, n.hidden, all_rows), (all_rows, n.inputs, rows),
+    )  # fmt: skip
+    return max(product_floats(*size) for size in sizes)
+
+
+def lstm_grad_work(n: Recurrence) -> int:
+    """Bytes of workspace of `lstm_grad`: gates, cell states and hidden states of all times."""
+    state, rows = n.batch * n.hidden, n.times * n.batch
+    held = rows * (n.rows + n.hidden + n.inputs * n.layout) + (n.times + 3) * state
+    return 4 * (n.rows + held + panel_floats(n.rows, n.hidden) + _products(n))
+
+
+def gru_grad_work(n: Recurrence) -> int:
+    """Bytes of workspace of `gru_grad`: gates, q and hidden states of all times."""
+    state, rows, size = n.batch * n.hidden, n.times * n.batch, n.hidden
+    held = rows * (n.rows + 2 * size + n.inputs * n.layout) + 2 * state
+    places = panel_floats(2 * size, size) + panel_floats(size, size)
+    return 4 * (n.rows + held + places + _products(n))
+
+
+def knows(n: Recurrence) -> bool:
+    """Whether these kernels compute it: with the activations of the standard, and no clipping."""
+    expected = LSTM_ACTIVATIONS if n.gates == 4 else GRU_ACTIVATIONS
+    return n.clip is None and all(tuple(a.name for a in acts) == expected for acts in n.acts)
+
+
+def _sizes(n: Recurrence, lens: Array | None) -> dict[str, Any]:
+    if not knows(n):
+        raise ValueError("no clipping, and no activations but those of the standard here")
+    if lens is not None and lens.dtype != np.int32:
+        raise TypeError(f"lengths of {lens.dtype}: int32 is known")
+    return {
+        "lens": lens, "times": n.times, "batch": n.batch, "inputs": n.inputs, "hidden": n.hidden,
+        "directions": len(n.backwards), "reverse": int(n.backwards[0]), "layout": n.layout,
+        "slots": SLOTS,
+    }  # fmt: skip
+
+
+def lstm(
+    n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
+    h0: Array | None, c0: Array | None, p: Array | None, y: Array | None, y_h: Array | None,
+    y_c: Array | None, work: Array, *, input_forget: int = 0, instructions: str | None = None,
+) -> Call:  # fmt: skip
+    """`(Y, Y_h, Y_c)`, each where it is wanted.
+
+    Raises:
+        ValueError: activations are others, or are clipped; so for all of these.
+    """
+    return LSTM.bind(
+        instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, y_h=y_h, y_c=y_c, work=work,
+        coupled=int(input_forget), **_sizes(n, lens),
+    )  # fmt: skip
+
+
+def lstm_grad(
+    n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
+    h0: Array | None, c0: Array | None, p: Array | None, y: Array, dy: Array | None,
+    dy_h: Array | None, dy_c: Array | None, dx: Array | None, dw: Array | None, dr: Array | None,
+    db: Array | None, dh0: Array | None, dc0: Array | None, dp: Array | None, work: Array, *,
+    input_forget: int = 0, instructions: str | None = None,
+) -> Call:  # fmt: skip
+    """Gradients by X, W, R, B, the initial states and P, each where it is wanted."""
+    return LSTM_GRAD.bind(
+        instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, dy=dy, dy_h=dy_h, dy_c=dy_c,
+        dx=dx, dw=dw, dr=dr, db=db, dh0=dh0, dc0=dc0, dp=dp if p is not None else None, work=work,
+        coupled=int(input_forget), **_sizes(n, lens),
+    )  # fmt: skip
+
+
+def gru(
+    n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
+    h0: Array | None,
+    y: Array | None, y_h: Array | None, work: Array, *, linear_before_reset: int = 0,
+    instructions: str | None = None,
+) -> Call:  # fmt: skip
+    """`(Y, Y_h)`, each where it is wanted."""
+    return GRU.bind(
+        instructions, x=x, w=w, r=r, b=b, h0=h0, y=y, y_h=y_h, work=work,
+        linear=int(bool(linear_before_reset)), **_sizes(n, lens),
+    )  # fmt: skip
+
+
+def gru_grad(
+    n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
+    h0: Array | None,
+    y: Array, dy: Array | None, dy_h: Array | None, dx: Array | None, dw: Array | None,
+    dr: Array | None, db: Array | None, dh0: Array | None, work: Array, *,
+    linear_before_reset: int = 0, instructions: str | None = None,
+) -> Call:  # fmt: skip
+    """Gradients by X, W, R, B and the initial state, each where it is wanted."""
+    return GRU_GRAD.bind(
+        instructions, x=x, w=w, r=r, b=b, h0=h0, y=y, dy=dy, dy_h=dy_h, dx=dx, dw=dw, dr=dr, db=db,
+        dh0=dh0, work=work, linear=int(bool(linear_before_reset)),
+        **_sizes(n, lens),
+    )  # fmt: skip

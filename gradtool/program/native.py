@@ -1,0 +1,204 @@
+"""A program made for native kernels: which steps they run, and how images lie.
+
+Both follow from shapes, types, operators and attributes alone, before anything is planned: so bits
+depend on no plan.  An image lies channels last where all that touches it takes that and something
+wants it; values that elementwise steps tie together lie alike, and so do a value and what computes
+it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from gradtool.graph.families import split_name
+from gradtool.graph.specs import Spec, is_contiguous
+from gradtool.kernels import native
+from gradtool.kernels.native import Native
+from gradtool.kernels.native.images import Apart, Laid
+from gradtool.program import Program, Step, Value
+from gradtool.program.declared import operand
+
+_IMAGE = 4  # axes
+_NUMBER = 8  # bytes
+
+
+def natively(program: Program) -> Program:
+    """The program with native kernels where they fit."""
+    found = [_fitting(program, step)[0] for step in program.steps]
+    last = _last(program, found)
+    values = tuple(
+        dataclasses.replace(v, channels_last=True) if i in last else v
+        for i, v in enumerate(program.values)
+    )
+    laid = dataclasses.replace(program, values=values)
+    steps = tuple(
+        step if kernel is None else dataclasses.replace(
+            step, is_native=True, workspace=workspace(laid, step, kernel), scratch_bytes=0
+        )
+        for step, kernel in zip(program.steps, found, strict=True)
+    )  # fmt: skip
+    return dataclasses.replace(laid, steps=steps)
+
+
+def workspace(program: Program, step: Step, kernel: Native) -> tuple[Spec, ...]:
+    """What a native kernel needs as `work`."""
+    inputs, out = _specs(program, step)
+    return tuple(kernel.work(*inputs, out=out, **step.attributes))
+
+
+class Choice(NamedTuple):
+    """What runs a step: `numpy` or `native`, by which method, how its images lie, and why."""
+
+    step: Step
+    provider: native.Kernels
+    method: str
+    layout: str
+    why: str
+
+
+def choices(program: Program) -> Iterator[Choice]:
+    """What runs each step of a program, in order."""
+    for step in program.steps:
+        method = ""
+        if step.is_native:
+            kernel = native.find(*split_name(step.op), step.version)
+            assert kernel is not None  # noqa: S101 - see `natively`
+            inputs, out = _specs(program, step)
+            method, why = kernel.method(*inputs, out=out, **step.attributes), "it fits"
+        else:
+            why = _fitting(program, step)[1] or "it fits, but numpy is asked for"
+        touched = [program.values[v] for v in (*step.reads, *step.writes)]
+        images = [v for v in touched if _is_image(v)]
+        laid = ["channels last"] * any(v.channels_last for v in images)
+        laid += ["rows"] * any(not v.channels_last for v in images)
+        provider: native.Kernels = "native" if step.is_native else "numpy"
+        yield Choice(step, provider, method, " and ".join(laid), why)
+
+
+def _fitting(program: Program, step: Step) -> tuple[Native | None, str]:
+    """The native kernel that runs a step, if there is one, and why there is none."""
+    kernel = native.find(*split_name(step.op), step.version)
+    if kernel is None:
+        return None, "the library has no such kernel"
+    if program.is_dynamic(step):
+        return None, "its sizes depend on data"
+    if not kernel.strided and not all(_lies_in_rows(program, v) for v in step.reads):
+        return None, "it reads a view whose elements lie apart"
+    inputs, out = _specs(program, step)
+    if not kernel.fits(*inputs, out=out, **step.attributes):
+        return None, "types, sizes or attributes are not those of the library"
+    return kernel, ""
+
+
+def _lies_in_rows(program: Program, value: int) -> bool:
+    spec = program.values[value].spec
+    return spec is not None and is_contiguous(spec, program.strides(value))
+
+
+def _specs(program: Program, step: Step) -> tuple[list[object], list[object]]:
+    """What declarations get: specs, known numbers as arrays, absent ones as None."""
+    values, constants = program.values, program.constants
+    inputs = [
+        None if v is None else operand(values, constants, v, on_host=values[v].kind == "host")
+        for v in step.inputs
+    ]
+    inputs = [
+        given if v is None or not isinstance(given, Spec) else _laid(program, v)
+        for v, given in zip(step.inputs, inputs, strict=True)
+    ]
+    return inputs, [None if v is None else _laid(program, v) for v in step.outputs]
+
+
+def _laid(program: Program, value: int) -> Spec | None:
+    """The spec of a value, and how it lies."""
+    spec = program.values[value].spec
+    if spec is None:
+        return None
+    if _lies_in_rows(program, value):  # one that has one channel or pixel lies both ways
+        return spec
+    is_image = program.values[value].channels_last
+    return (Laid if is_image else Apart)(spec.shape, spec.dtype)
+
+
+# --------------------------------------------------------------------------- layouts
+
+
+def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
+    """The values that lie channels last."""
+    values, ties = program.values, _Ties(len(program.values))
+    fixed = frozenset(_fixed(program))
+    barred, wanted = set(fixed), set[int]()
+    originals = {step.name: step for step in program.steps if step.name}
+    for step, kernel in zip(program.steps, kernels, strict=True):
+        images = [v for v in (*step.reads, *step.writes) if _is_image(values[v])]
+        if kernel is None or kernel.layouts == "rows":
+            barred.update(images)
+        elif kernel.layouts == "last":
+            wanted.update(images)
+        elif kernel.layouts == "channels":
+            ties.join(images)
+        elif kernel.layouts == "alike":
+            ties.join(v for v in _of_its_shape(values, step, images) if v not in fixed)
+        if kernel is not None:
+            barred.update(_in_rows(step, kernel))
+        source = originals.get(step.source)
+        if source is not None and step.stage == "recompute":
+            for pair in zip(step.outputs, source.outputs, strict=True):
+                ties.join([v for v in pair if v is not None])
+    lost = {ties.of(v) for v in barred}
+    kept = {ties.of(v) for v in wanted} - lost
+    return {v for v in range(len(values)) if _is_image(values[v]) and ties.of(v) in kept}
+
+
+def _of_its_shape(values: Sequence[Value], step: Step, images: Sequence[int]) -> Iterator[int]:
+    """The images that have the shape of a step's result."""
+    shapes = {spec.shape for v in step.writes if (spec := values[v].spec) is not None}
+    for v in images:
+        spec = values[v].spec
+        if spec is not None and spec.shape in shapes:
+            yield v
+
+
+def _in_rows(step: Step, kernel: Native) -> Iterator[int]:
+    """What a kernel wants in rows, whatever it does with images."""
+    for slots, values in ((kernel.rows_in, step.inputs), (kernel.rows_out, step.outputs)):
+        for slot in slots:
+            if slot < len(values) and (value := values[slot]) is not None:
+                yield value
+
+
+def _is_image(value: Value) -> bool:
+    return value.spec is not None and len(value.spec.shape) == _IMAGE
+
+
+def _fixed(program: Program) -> Iterator[int]:
+    """Values that lie rows first: what others see, what is looked at through views, weights."""
+    yield from program.inputs
+    yield from program.outputs
+    for v, value in enumerate(program.values):
+        if value.view is not None:
+            yield from (v, value.view.base)
+        if value.alias is not None or value.kind in ("parameter", "state", "constant", "host"):
+            yield v
+
+
+class _Ties:
+    """Sets of values that lie alike."""
+
+    def __init__(self, count: int) -> None:
+        self._above = list(range(count))
+
+    def of(self, value: int) -> int:
+        """The one that stands for a set."""
+        while self._above[value] != value:
+            self._above[value] = self._above[self._above[value]]
+            value = self._above[value]
+        return value
+
+    def join(self, values: Iterable[int]) -> None:
+        """Put values into one set."""
+        tied = sorted({self.of(value) for value in values})
+        for value in tied:
+            self._above[value] = tied[0]

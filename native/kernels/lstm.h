@@ -1,0 +1,30 @@
+/* The cell of LSTM: gates i, o, f, c of some units of a sample. */
+#ifndef GRADTOOL_LSTM_H
+#define GRADTOOL_LSTM_H
+
+#include "recurrent.h"
+
+struct cell {
+    vec i, o, f, g, next; /* activated gates and the new cell state */
+};
+
+/* From pre-activations `a`, the cell state before, and weights of peepholes or NULL. */
+INLINE struct cell activate(const float *a, vec c, const float *p, int64_t j, int64_t hidden,
+                            int64_t coupled) {
+    struct cell cell;
+    vec i = load_left(a, j, hidden, 0), o = load_left(a + hidden, j, hidden, 0);
+    vec f = load_left(a + 2 * hidden, j, hidden, 0);
+    if (p) {
+        i += c * load_left(p, j, hidden, 0);
+        f += c * load_left(p + 2 * hidden, j, hidden, 0);
+    }
+    cell.i = vec_sigmoid(i);
+    cell.f = coupled ? 1.0f - cell.i : vec_sigmoid(f);
+    cell.g = vec_tanh(load_left(a + 3 * hidden, j, hidden, 0));
+    cell.next = cell.f * c + cell.i * cell.g;
+    if (p) o += cell.next * load_left(p + hidden, j, hidden, 0);
+    cell.o = vec_sigmoid(o);
+    return cell;
+}
+
+#endif

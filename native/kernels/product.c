@@ -1,0 +1,141 @@
+/* A product of matrices by packed panels.
+ *
+ * For each block of DEPTH places of k and WIDTH columns of b: the block of b is packed into panels
+ * as wide as a tile, shared by all threads; then each chunk packs its HEIGHT rows of a and runs
+ * tiles over the panels.  Blocks are cut by shape alone, and k is summed in order.
+ *
+ * Source: Goto & van de Geijn 2008.  Workspace, in floats, with d = min(k, DEPTH):
+ * d (min(n, WIDTH) + 32) + slots (d min(m, HEIGHT) + 16) + 16.
+ */
+#include "gemm.h"
+#include "packing.h"
+#include "pool.h"
+#include "tiles.h"
+
+#define DEPTH 256
+#define WIDTH 3072
+#define HEIGHT 336 /* whole tiles of every instruction set */
+#define NARROW 512 /* columns for which a is not packed */
+#define SETS 4096  /* bytes after which lines fall into the same set of a first cache */
+#define PLACES 64 /* of a chunk of packing */
+#define SPARE 16
+#define WIDEST 32  /* columns of the widest tile */
+#define CHUNKS 8   /* as many as a product is cut into, if it is large enough */
+
+struct block {
+    const struct product *product;
+    struct finish finish;
+    int64_t from_k, depth, from_n, width;
+    int64_t height, row_blocks, panels, column_blocks; /* panels of a block of columns */
+    float *b, *a;                                      /* packed */
+    int64_t a_room;                                    /* of one slot */
+};
+
+/* One panel of lines of b. */
+static void pack_panel(void *argument, int64_t panel, int64_t slot) {
+    const struct block *block = argument;
+    const struct product *product = block->product;
+    const int64_t j = panel * TILE_COLUMNS, lines = least(TILE_COLUMNS, block->width - j);
+    (void)slot;
+    pack_lines(product->b + (block->from_n + j) * product->b_row + block->from_k, product->b_row,
+               lines, block->depth, block->b + j * block->depth, TILE_COLUMNS);
+}
+
+/* Some places of b, in all panels. */
+static void pack_rows(void *argument, int64_t chunk, int64_t slot) {
+    const struct block *block = argument;
+    const struct product *product = block->product;
+    const int64_t first = chunk * PLACES, end = least(block->depth, first + PLACES);
+    (void)slot;
+    pack_places(product->b + block->from_k * product->b_row + block->from_n, product->b_row,
+                block->width, first, end, block->depth, block->b, TILE_COLUMNS, 1);
+}
+
+static void pack_a(const struct block *block, int64_t from, int64_t rows, float *to) {
+    const struct product *product = block->product;
+    if (product->a_turned) {
+        pack_places(product->a + block->from_k * product->a_row + from, product->a_row, rows, 0,
+                    block->depth, block->depth, to, TILE_ROWS, 0);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i += TILE_ROWS) {
+        const int64_t lines = least(TILE_ROWS, rows - i);
+        pack_lines(product->a + (from + i) * product->a_row + block->from_k, product->a_row, lines,
+                   block->depth, to + i * block->depth, lines);
+    }
+}
+
+/* An a that is read too few times to pack it, and whose rows do not share cache sets. */
+static int lies_well(const struct block *block) {
+    const struct product *product = block->product;
+    const int64_t page = SETS / sizeof(float);
+    if (product->a_turned && product->a_row > page) return 0; /* each place on a page of its own */
+    return product->n <= NARROW && product->a_row % page != 0;
+}
+
+static void multiply_chunk(void *argument, int64_t chunk, int64_t slot) {
+    const struct block *block = argument;
+    const struct product *product = block->product;
+    const int64_t row = chunk / block->column_blocks * block->height;
+    const int64_t rows = least(block->height, product->m - row);
+    const int64_t step = block->panels * TILE_COLUMNS;
+    const int64_t column = chunk % block->column_blocks * step;
+    const int64_t end = least(block->width, column + step);
+    float *a = block->a + slot * block->a_room;
+    const int direct = lies_well(block);
+    const int64_t line = product->a_turned ? 1 : product->a_row;
+    const float *from = product->a + row * line + block->from_k * (product->a_turned ? product->a_row : 1);
+    if (!direct) pack_a(block, row, rows, a);
+    for (int64_t j = column; j < end; j += TILE_COLUMNS) {
+        struct finish finish = block->finish;
+        if (finish.bias) finish.bias += block->from_n + j;
+        for (int64_t i = 0; i < rows; i += TILE_ROWS)
+            multiply_tile(!direct || product->a_turned, least(TILE_ROWS, rows - i), block->depth,
+                          direct ? from + i * line : a + i * block->depth,
+                          direct ? product->a_row : least(TILE_ROWS, rows - i), block->b + j * block->depth, TILE_COLUMNS,
+                          product->c + (row + i) * product->c_row + block->from_n + j,
+                          product->c_row, least(TILE_COLUMNS, block->width - j), &finish);
+    }
+}
+
+int64_t SHARED(multiply_work)(int64_t m, int64_t n, int64_t k, int64_t slots) {
+    const int64_t depth = least(k, DEPTH);
+    return depth * (least(n, WIDTH) + WIDEST) + slots * (depth * least(m, HEIGHT) + SPARE) + SPARE;
+}
+
+static void multiply_block(struct block *block, int64_t slots) {
+    const struct product *product = block->product;
+    const int64_t panels = parts(block->width, TILE_COLUMNS);
+    if (product->b_turned)
+        gt_parallel(panels, pack_panel, block, slots);
+    else
+        gt_parallel(parts(block->depth, PLACES), pack_rows, block, slots);
+    block->column_blocks = least(panels, parts(CHUNKS, block->row_blocks));
+    block->panels = parts(panels, block->column_blocks);
+    block->column_blocks = parts(panels, block->panels);
+    const int first = block->from_k == 0;
+    block->finish.alpha = product->alpha;
+    block->finish.beta = first ? product->beta : 1;
+    block->finish.bias = first ? product->bias : NULL;
+    gt_parallel(block->row_blocks * block->column_blocks, multiply_chunk, block, slots);
+}
+
+void SHARED(multiply)(const struct product *product, float *work, int64_t slots) {
+    if (product->m == 0 || product->n == 0 || SHARED(multiply_thin)(product, slots)) return;
+    struct block block = {.product = product, .b = work};
+    block.row_blocks = parts(product->m, HEIGHT);
+    block.height = rounded_up(parts(product->m, block.row_blocks), TILE_ROWS);
+    block.row_blocks = parts(product->m, block.height);
+    const int64_t deepest = least(product->k, DEPTH);
+    block.a = work + deepest * (least(product->n, WIDTH) + WIDEST) + SPARE;
+    block.a_room = deepest * least(product->m, HEIGHT) + SPARE;
+    for (block.from_n = 0; block.from_n < product->n; block.from_n += WIDTH) {
+        block.width = least(WIDTH, product->n - block.from_n);
+        block.from_k = 0;
+        do { /* once for an empty sum, too */
+            block.depth = least(DEPTH, product->k - block.from_k);
+            multiply_block(&block, slots);
+            block.from_k += DEPTH;
+        } while (block.from_k < product->k);
+    }
+}

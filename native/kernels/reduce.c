@@ -1,0 +1,91 @@
+/* Sums over the middle axis of [before, n, after], times a factor.
+ *
+ * y[b, a] = factor * sum over i of x[b, i, a].  Parts of up to `part` are summed in floats, one
+ * vector after the other (along after, or along n where after is 1), and the parts in doubles, in
+ * order.  Workspace in floats: before * ceil(n / part) * after, none if there is one part.
+ */
+#include "ends.h"
+#include "pool.h"
+
+#define LEAST 16384 /* elements of a chunk */
+
+struct reduce_sum {
+    const float *x;
+    float *y, *work;
+    int64_t before, n, after, part, slots;
+    double factor;
+};
+
+static float line_sum(const float *x, int64_t count) {
+    vec sums[4] = {{0}, {0}, {0}, {0}};
+    int64_t i = 0;
+    for (; i + 4 * LANES <= count; i += 4 * LANES)
+        for (int k = 0; k < 4; k++) sums[k] += load(x + i + k * LANES);
+    for (; i < count; i += LANES) sums[0] += load_left(x, i, count, 0);
+    return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+/* The sums of columns over `rows` rows; pairs of rows first, so that a sum waits less. */
+static void column_sums(const float *x, int64_t rows, int64_t columns, float *y) {
+    for (int64_t c = 0; c < columns; c += LANES) {
+        vec even = splat(0), odd = splat(0);
+        int64_t i = 0;
+        for (; i + 2 <= rows; i += 2) {
+            even += load_left(x + i * columns, c, columns, 0);
+            odd += load_left(x + (i + 1) * columns, c, columns, 0);
+        }
+        if (i < rows) even += load_left(x + i * columns, c, columns, 0);
+        store_left(y, even + odd, c, columns);
+    }
+}
+
+static int64_t cuts(const struct reduce_sum *call) { return parts(call->n, call->part); }
+
+static int64_t together(const struct reduce_sum *call) {
+    return most(1, LEAST / most(1, least(call->part, call->n) * call->after));
+}
+
+static void sum_chunk(void *argument, int64_t chunk, int64_t slot) {
+    const struct reduce_sum *call = argument;
+    const int64_t all = call->before * cuts(call), first = chunk * together(call);
+    const int64_t end = least(all, first + together(call)), after = call->after;
+    (void)slot;
+    for (int64_t piece = first; piece < end; piece++) {
+        const int64_t from = piece % cuts(call) * call->part;
+        const int64_t count = least(call->part, call->n - from);
+        const float *x = call->x + (piece / cuts(call) * call->n + from) * after;
+        float *y = (cuts(call) > 1 ? call->work : call->y) + piece * after;
+        if (after == 1)
+            *y = line_sum(x, count);
+        else
+            column_sums(x, count, after, y);
+        if (cuts(call) == 1)
+            for (int64_t a = 0; a < after; a++) y[a] = (float)(y[a] * call->factor);
+    }
+}
+
+static void total_chunk(void *argument, int64_t chunk, int64_t slot) {
+    const struct reduce_sum *call = argument;
+    const int64_t all = call->before * call->after, each = most(1, LEAST / cuts(call));
+    (void)slot;
+    for (int64_t at = chunk * each; at < least(all, (chunk + 1) * each); at++) {
+        const float *sums = call->work + at / call->after * cuts(call) * call->after;
+        double total = 0;
+        for (int64_t k = 0; k < cuts(call); k++) total += sums[k * call->after + at % call->after];
+        call->y[at] = (float)(total * call->factor);
+    }
+}
+
+KERNEL(reduce_sum)(const struct reduce_sum *call) {
+    const int64_t all = call->before * call->after;
+    if (all == 0) return;
+    if (call->n == 0) {
+        for (int64_t i = 0; i < all; i++) call->y[i] = 0;
+        return;
+    }
+    gt_parallel(parts(call->before * cuts(call), together(call)), sum_chunk, (void *)call,
+                call->slots);
+    if (cuts(call) > 1)
+        gt_parallel(parts(all, most(1, LEAST / cuts(call))), total_chunk, (void *)call,
+                    call->slots);
+}

@@ -1,0 +1,147 @@
+import ctypes
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from native_calls import FOUND, needs_library
+
+import gradtool.native
+from gradtool.native import call, library, sources
+
+STRUCT = re.compile(r"^struct (\w+) \{\n(.*?)^\};", re.MULTILINE | re.DOTALL)
+KERNEL = re.compile(r"^KERNEL\((\w+)\)\(const struct (\w+) \*", re.MULTILINE)
+
+
+def signatures():
+    """Every signature of the package by its name."""
+    found = {}
+    for path in Path(gradtool.native.__file__).parent.glob("*.py"):
+        module = __import__(f"gradtool.native.{path.stem}", fromlist=["_"])
+        for value in vars(module).values():
+            if isinstance(value, call.Signature):
+                found[value.name] = value
+    return found
+
+
+def fields(body):
+    """`(pointers, sizes, numbers)` of a struct in C, in its order."""
+    found = ([], [], [])
+    for line in filter(None, (part.strip() for part in body.split(";"))):
+        kind = 0 if "*" in line else 1 if line.startswith("int64_t") else 2
+        assert kind != 2 or line.startswith("double"), line
+        found[kind].extend(re.findall(r"(\w+)(?=,|$)", line))
+        assert not any(found[kind + 1 :]), "pointers, then sizes, then numbers"
+    return tuple(" ".join(names) for names in found)
+
+
+@pytest.mark.skipif(not sources.TREE.is_dir(), reason="gradtool is installed without its C")
+def test_a_struct_in_c_has_the_fields_that_python_writes():
+    text = "\n".join(path.read_text() for path in sorted(sources.TREE.glob("kernels/*.[ch]")))
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    structs = dict(STRUCT.findall(text))
+    kernels = dict(KERNEL.findall(text))
+
+    assert kernels.keys() == signatures().keys()
+    for name, signature in signatures().items():
+        written = (signature.pointers, signature.sizes, signature.numbers)
+        assert fields(structs[kernels[name]]) == written, name
+
+
+@needs_library
+def test_every_kernel_is_there_for_every_instruction_set():
+    for signature in signatures().values():
+        for instructions in library.load().instructions:
+            assert signature.address(instructions)
+
+
+@needs_library
+def test_one_call_runs_many_bound_steps():
+    from gradtool.native import optimizers
+
+    class Step(ctypes.Structure):
+        _fields_ = (("kernel", ctypes.c_void_p), ("words", ctypes.c_void_p))
+
+    x, g = np.ones(5, np.float32), np.full(5, 0.25, np.float32)
+    address = ctypes.cast(optimizers.SGD.address(), ctypes.c_void_p)
+    at = {"x": x.ctypes.data, "g": g.ctypes.data, "new_x": x.ctypes.data}
+    words = optimizers.SGD.words(**at, count=5, slots=8, rate=1.0)
+    step = Step(address, ctypes.addressof(words))
+    library.load().handle.gt_run((Step * 3)(step, step, step), ctypes.c_int64(3))
+
+    assert x.tolist() == [0.25] * 5
+
+
+def test_a_call_with_a_wrong_field_is_refused():
+    with pytest.raises(TypeError, match="sgd takes x, g"):
+        signatures()["sgd"].bind(x=None)
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [(np.zeros((4, 6), np.float32)[:, ::2], "not contiguous"), (np.zeros(4), "float64")],
+)
+def test_an_array_that_a_kernel_would_misread_is_refused(wrong, why):
+    values = dict.fromkeys(["g", "v", "new_x", "new_v"])
+    numbers = {"count": 0, "nesterov": 0, "slots": 8, "rate": 0, "momentum": 0, "dampened": 0}
+    with pytest.raises(TypeError, match=f"^sgd: x (is )?{why}"):
+        signatures()["sgd"].bind(x=wrong, **values, **numbers, l2=0)
+
+
+def in_a_fresh_process(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def test_importing_gradtool_loads_no_library():
+    code = "import sys, gradtool; print('gradtool.native' in sys.modules)"
+
+    assert in_a_fresh_process(code) == "False"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("sources.FOLDER = Path('/nowhere')", "built without native kernels"),
+        ("sys.platform = 'plan9'", "no native kernels for plan9"),
+    ],
+)
+def test_a_missing_library_is_a_reason_in_one_line(change, reason):
+    code = f"""
+import sys
+from pathlib import Path
+from gradtool.native import library, sources
+{change}
+print(library.status())"""
+
+    assert in_a_fresh_process(code).startswith(f"(None, '{reason}")
+
+
+@pytest.mark.skipif(FOUND is None, reason="no library to be older than its sources")
+def test_a_library_older_than_its_sources_is_refused(tmp_path):
+    (tmp_path / "new.c").write_text("int one;\n")
+    code = f"""
+from pathlib import Path
+from gradtool.native import library, sources
+sources.TREE = Path({str(tmp_path)!r})
+print(library.status())"""
+
+    assert "native/ has changed" in in_a_fresh_process(code)
+
+
+@pytest.mark.skipif(FOUND is None, reason="no library beside which to put one")
+def test_a_broken_library_is_a_reason_in_one_line(tmp_path):
+    name = next(iter(sources.FOLDER.glob("libgradtool*"))).name
+    (tmp_path / name).write_bytes(b"no library")
+    (tmp_path / sources.DIGEST).write_text(sources.digest(sources.TREE))
+    code = f"""
+from pathlib import Path
+from gradtool.native import library, sources
+sources.FOLDER = Path({str(tmp_path)!r})
+print(library.status())"""
+
+    assert "does not load" in in_a_fresh_process(code)

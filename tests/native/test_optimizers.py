@@ -1,0 +1,94 @@
+import numpy as np
+import pytest
+from native_calls import each_instruction_set, needs_library, normal, relative_error, run
+
+from gradtool.native import optimizers
+
+pytestmark = [needs_library, each_instruction_set]
+SIZES = (0, 1, 15, 16385, 70001)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+def test_momentum_is_the_formula_in_float64(instructions, size, nesterov, l2):
+    x, g, v = normal(np.random.default_rng(size), 3, size)
+    found = run(
+        lambda new_x, new_v, _: optimizers.momentum(
+            x, g, v, new_x, new_v, rate=0.3, alpha=0.9, beta=0.8, nesterov=nesterov,
+            norm_coefficient=l2, instructions=instructions,
+        ),
+        (size,), (size,), inputs=(x, g, v),
+    )  # fmt: skip
+
+    x, g, v = (each.astype(float) for each in (x, g, v))
+    g = g + l2 * x
+    v = 0.9 * v + 0.8 * g
+    x = x - 0.3 * (g + 0.9 * v if nesterov else v)
+    assert relative_error(found[0], x) < 3e-7
+    assert relative_error(found[1], v) < 3e-7
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_descent_has_no_state(instructions, size):
+    x, g = normal(np.random.default_rng(size), 2, size)
+    (found,) = run(
+        lambda new_x, _: optimizers.momentum(
+            x, g, None, new_x, None, rate=0.3, norm_coefficient=0.1, instructions=instructions
+        ),
+        (size,),
+        inputs=(x, g),
+    )
+
+    assert relative_error(found, x - 0.3 * (g + 0.1 * x.astype(float))) < 3e-7
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_adam_is_the_formula_in_float64(instructions, size):
+    x, g, v, h = normal(np.random.default_rng(size), 4, size)
+    h = h * h
+    found = run(
+        lambda *made: optimizers.adam(
+            x, g, v, h, *made[:3], rate=0.3, beta1=0.9, beta2=0.99, epsilon=1e-3, root=1.7,
+            norm_coefficient=0.1, before=0.95, after=0.98, instructions=instructions,
+        ),
+        (size,), (size,), (size,), inputs=(x, g, v, h),
+    )  # fmt: skip
+
+    x, g, v, h = (each.astype(float) for each in (x, g, v, h))
+    g = g + 0.1 * x
+    v = v + 0.1 * (g - v)
+    h = h + 0.01 * (g * g - h)
+    x = 0.98 * (0.95 * x - 0.3 * v / (1.7 * np.sqrt(h) + 1e-3))
+    for got, exact in zip(found, (x, v, h), strict=True):
+        assert relative_error(got, exact) < 1e-6
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_adagrad_is_the_formula_in_float64(instructions, size):
+    x, g, h = normal(np.random.default_rng(size), 3, size)
+    h = h * h
+    found = run(
+        lambda *made: optimizers.adagrad(
+            x, g, h, *made[:2], rate=0.3, epsilon=1e-3, norm_coefficient=0.1,
+            instructions=instructions,
+        ),
+        (size,), (size,), inputs=(x, g, h),
+    )  # fmt: skip
+
+    x, g, h = (each.astype(float) for each in (x, g, h))
+    g = g + 0.1 * x
+    h = h + g * g
+    assert relative_error(found[0], x - 0.3 * g / (np.sqrt(h) + 1e-3)) < 1e-6
+    assert relative_error(found[1], h) < 3e-7
+
+
+def test_a_step_in_place_has_the_bits_of_one_beside(instructions):
+    x, g, v = normal(np.random.default_rng(0), 3, 40000)
+    beside = [np.empty_like(x), np.empty_like(v)]
+    step = {"rate": 0.1, "alpha": 0.9, "instructions": instructions}
+    optimizers.momentum(x, g, v, *beside, **step)()
+    optimizers.momentum(x, g, v, x, v, **step)()
+
+    assert beside[0].tobytes() == x.tobytes()
+    assert beside[1].tobytes() == v.tobytes()
