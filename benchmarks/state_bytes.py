@@ -62,8 +62,9 @@ def gpt2() -> ir.Model:
     for name, safe in plain.items():
         layers = layers.replace(f" {name},", f" {safe},").replace(f" {name})", f" {safe})")
     weights = ", ".join(f"float{list(shape)} {plain[name]}" for name, shape in sizes.items())
+    output = f"float[1, {TOKENS}, {WORDS}] logits"
     model = ir.from_onnx_text(f"""<ir_version: 11, opset_import: ["" : 23]>
-    gpt2 (int64[1, {TOKENS}] ids, int64[{TOKENS}] places, {weights}) => (float[1, {TOKENS}, {WORDS}] logits) {{
+    gpt2 (int64[1, {TOKENS}] ids, int64[{TOKENS}] places, {weights}) => ({output}) {{
         words = Gather (wte, ids)
         where = Gather (wpe, places)
         x0 = Add (words, where) {layers}
