@@ -113,8 +113,8 @@ optimizer_option = click.option(
     "--optimizer", "update",
     type=click.Choice(OPTIMIZERS), default="none", show_default=True,
     help="Update the parameters in place of returning their gradients. The learning rate is an "
-         "input, lr; what is else as in PyTorch: momentum 0.9, betas 0.9 and 0.999, eps 1e-8 "
-         "(adagrad 1e-10), weight decay 0.01 (adamw).",
+         "input, lr, and so are betas, momentum and weight decay; defaults and formulas are those "
+         "of torch.optim (see --optimizer-option).",
 )  # fmt: skip
 
 portable_option = click.option(

@@ -10,7 +10,7 @@ import click
 from gradtool.commands import threads
 from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import meant
-from gradtool.commands.models import differentiate, open_model
+from gradtool.commands.models import differentiate, expand, open_model
 from gradtool.commands.options import (
     PATH,
     flags,
@@ -98,8 +98,9 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
     import gc
 
     from gradtool.commands.following import Follower
+    from gradtool.passes.update_groups import Updates
     from gradtool.training.data import parse_map
-    from gradtool.training.graphs import require_forward
+    from gradtool.training.graphs import Recipe, require_forward
     from gradtool.training.trainer import Trainer
 
     sizes = (options["dims"], options["shapes"], None)
@@ -111,11 +112,13 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
     kernels = available(call.reporter, options["kernels"])
     given = {each.name: options[each.name] for each in fields(TrainOptions)}
     chosen = TrainOptions(**given | {"kernels": kernels})
-    made = _Differentiate(call.reporter, loaded, asked.options)
+    told = asked.options | {"optimizer": options["optimizer"], "lora_seed": options["seed"]}
+    updates = Updates.of(told | {"no_decay": expand(options["no_decay"])})
+    recipe = Recipe(_Differentiate(call.reporter, loaded, told), updates)
     follower = Follower(call.reporter)
     gc.freeze()
     gc.enable()
-    with Trainer.of(made, chosen) as trainer, follower.listening():
+    with Trainer.of(recipe, chosen) as trainer, follower.listening():
         history = trainer.fit(
             options["data"],
             evaluate=options["evaluate"],
@@ -143,7 +146,7 @@ class _Differentiate:
     def __init__(self, reporter: Reporter, loaded: ir.Model, options: dict[str, Any]) -> None:
         self._reporter, self._loaded, self._options = reporter, loaded, options
 
-    def __call__(self, *, optimizer: str, **how: bool) -> TrainingGraph:
+    def __call__(self, *, optimizer: str, **how: Any) -> TrainingGraph:
         from gradtool.reports.training import parameters_said
 
         model = self._loaded.clone()

@@ -121,6 +121,21 @@ class GradOptions:
     fuse_attention: bool = option(
         "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
         "plain operators compute.")  # fmt: skip
+    optimizer_option: Sequence[str] = option(
+        "texts", (), "Set a number or a switch of the optimizer, as in momentum=0.9 or nesterov.",
+        metavar="NAME[=VALUE]")  # fmt: skip
+    clip_norm: float | None = option(
+        "number", None, "Before the update, scale all gradients together to at most this norm "
+        "(an input, clip_norm).", above=0, metavar="NUMBER")  # fmt: skip
+    clip_value: float | None = option(
+        "number", None, "Before the update, and before --clip-norm, clip each gradient's elements "
+        "(an input, clip_value).", above=0, metavar="NUMBER")  # fmt: skip
+    no_decay: Sequence[str] = option(
+        "texts", (), "Update these parameters without weight decay.", metavar="GLOB"
+    )
+    lr_scale: Sequence[str] = option(
+        "texts", (), "Multiply the learning rate of these parameters; the last that matches "
+        "counts.", metavar="GLOB=FACTOR")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ WRONG = {
     "--epochs and --steps do not go together": ("--epochs", "1", "--steps", "2"),
     "--patience is of --eval": ("--patience", "2"),
     "--result is of --eval": ("--result", "best"),
-    "no metric 'accuracies'": ("--eval", "test.npz", "--metric", "precision"),
+    "no metric 'precision'": ("--eval", "test.npz", "--metric", "precision"),
     "examples are less than a batch of 64": ("--batch", "64"),
     "b1 exists; pass": ("-o", "b1"),
 }
