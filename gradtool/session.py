@@ -79,13 +79,13 @@ class Session:
         """Bind a graph to a device; planned now if its sizes are known, else by the first step.
 
         `update` is what a graph that adds up gradients leaves to `Session.update` (see
-        `gradtool.passes.accumulation`).
-        `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  With `native` kernels the library computes
-        what it can on the CPU.  `keep_gradients` are names or globs of values inside of the graph,
-        and of parameters that it updates, whose gradients are results as well.  With `check_nan`
-        (an attribute, too) a step ends at the first node with a NaN.  Of the plans for different
-        sizes the latest `most_plans` are kept.  A step stops after `max_turns` turns of loops, and
-        before values whose sizes depend on data take more than `max_dynamic` bytes.
+        `gradtool.passes.accumulation`).  `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  With
+        `native` kernels the library computes what it can on the CPU.  `keep_gradients` are names or
+        globs of values inside of the graph, and of parameters that it updates, whose gradients are
+        results as well.  With `check_nan` (an attribute, too) a step ends at the first node with a
+        NaN.  Of the plans for different sizes the latest `most_plans` are kept.  A step stops after
+        `max_turns` turns of loops, and before values whose sizes depend on data take more than
+        `max_dynamic` bytes.
 
         Raises:
             MissingData: a weight is absent.
@@ -415,12 +415,17 @@ class Session:
         return found
 
     def save_adapter(
-        self, path: str | os.PathLike[str], *, force: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        values: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        force: bool = False,
     ) -> list[tuple[Path, int]]:
         """Write the adapters that were trained for themselves; paths and bytes of two files.
 
         The model that was loaded goes to `path`, with a place for them that is zero by default,
         and they to a file for onnxruntime's `LoraAdapter`, whose name ends in `.onnx_adapter`.
+        `values` are taken for what is trained as it is now.
 
         Raises:
             UsageError: there are none, an output exists and `force` is not given, or cannot be
@@ -430,10 +435,8 @@ class Session:
 
         self._require_open()
         source = original.source_of(self._model.meta)
-        weights = {
-            name: array for name, array in self.values(copy=False).items()
-            if not self._is_only_updated(name)
-        }  # fmt: skip
+        held = self.values(copy=False) if values is None else values
+        weights = {n: array for n, array in held.items() if not self._is_only_updated(n)}
         return lora_files.write(source, adapters_of(self._model), weights, path, force=force)
 
     def close(self) -> None:
@@ -469,8 +472,8 @@ class Session:
 
     def _is_only_updated(self, name: str) -> bool:
         """Whether nothing but the optimizer reads an initializer."""
-        uses = self._model.graph.initializers[name].uses()
-        return all(stage(use.node) == "update" for use in uses)
+        value = self._model.graph.initializers.get(name)
+        return value is None or all(stage(use.node) == "update" for use in value.uses())
 
     def _require_open(self) -> None:
         if not self._is_open:

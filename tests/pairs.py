@@ -121,7 +121,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "force": ["--force"], **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "train": (
-        [[*MODEL, *DATA], [*MODEL, *DATA, "--eval", "test.npz"]],
+        [[*MODEL, *DATA, "--steps", "12"],
+         [*MODEL, *DATA, "--epochs", "3", "--lr", "0.05", "--eval", "test.npz", "--every", "1"]],
         {"evaluate": ["--eval", "made.npz"], "output": ["-o", "other.onnx"],
          "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],
          "force": ["--force"], "mapped": ["--map", "labels=other"], "batch": ["--batch", "3"],
@@ -133,7 +134,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "metric": ["--metric", "accuracy:y"], "patience": ["--patience", "1"],
          "ema": ["--ema", "0.5"],
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
-         "kernels": ["--kernels", "native"],
+         "kernels": ["--kernels", "native"], "lora_adapter": ["--lora-adapter"],
          **{n: v for n, v in SIZES.items() if n != "batch"},
          **{n: v for n, v in GRADIENT.items() if n not in NOT_HERE}, **JSON},
     ),

@@ -30,7 +30,6 @@ from gradtool.commands.options import (
     size_options,
 )
 from gradtool.commands.output import SILENT
-from gradtool.commands.providers import available
 from gradtool.errors import UsageError
 from gradtool.workloads.options import RunOptions
 
@@ -107,6 +106,7 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:
 def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> None:
     """Open the model, plan it, run a step on a device, and write and print what comes out."""
     from gradtool import api
+    from gradtool.commands.kernels import available
     from gradtool.reports import running
 
     reporter, inputs, engine = call.reporter, options["inputs"], options["engine"]

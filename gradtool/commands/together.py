@@ -129,8 +129,10 @@ ON_CUDA = When("{device} cuda", lambda s: s.values["device"].startswith("cuda"))
 RECORDS_ALL = When("{update}", lambda s: s.values["update"] and not s.values["only_improved"])
 GOALS = ("plan", "frontier", "max_batch", "checkpoints", "budget", "max_slowdown")
 
-_LORA = Of("lora_target lora_alpha", (given("lora"),))
-_GRADIENT = (Without(given("head_grads"), "is without a loss", "loss labels"), _LORA)
+_GRADIENT = (
+    Without(given("head_grads"), "is without a loss", "loss labels"),
+    Of("lora_target lora_alpha", (given("lora"),)),
+)
 
 
 def _updated(parameter: str) -> Of:
@@ -200,10 +202,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(CSV_TOTALS, "without {by} shows regions", "top"),
     ),
     "train": (
-        _named("model"), _LORA,
+        _named("model"),
         Apart((given("epochs"), given("steps"))),
-        Apart((equals("kernels", "native"), ON_CUDA)),
         Of("result every patience metric", (given("evaluate"),)),
+        Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
+        Apart((equals("kernels", "native"), ON_CUDA)),
     ),
     "run": (
         _named("model"), *_GRADIENT, _updated("update"),

@@ -19,7 +19,6 @@ from gradtool.commands.options import (
     sizes_without_batch,
 )
 from gradtool.commands.output import SILENT
-from gradtool.commands.providers import available
 from gradtool.training.options import TrainOptions
 from gradtool.workloads.options import GradOptions
 
@@ -73,6 +72,11 @@ NOT_HERE: dict[str, Any] = {"head_grads": False, "grad_buffers": False, "input_g
     type=PATH,
     help="Where checkpoints and metrics.jsonl go; default MODEL.train.",
 )
+@click.option(
+    "--lora-adapter",
+    is_flag=True,
+    help="Write the adapters of --lora for themselves as well: MODEL.lora.onnx and .onnx_adapter.",
+)
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint of --run.")
 @click.option(
     "--result",
@@ -98,6 +102,7 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
     import gc
 
     from gradtool.commands.following import Follower
+    from gradtool.commands.kernels import available
     from gradtool.passes.update_groups import Updates
     from gradtool.training.data import parse_map
     from gradtool.training.graphs import Recipe, require_forward
@@ -112,7 +117,7 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
     kernels = available(call.reporter, options["kernels"])
     given = {each.name: options[each.name] for each in fields(TrainOptions)}
     chosen = TrainOptions(**given | {"kernels": kernels})
-    told = asked.options | {"optimizer": options["optimizer"], "lora_seed": options["seed"]}
+    told = {**asked.options, **NOT_HERE, "optimizer": chosen.optimizer, "lora_seed": chosen.seed}
     updates = Updates.of(told | {"no_decay": expand(options["no_decay"])})
     recipe = Recipe(_Differentiate(call.reporter, loaded, told), updates)
     follower = Follower(call.reporter)
@@ -151,7 +156,7 @@ class _Differentiate:
 
         model = self._loaded.clone()
         model.meta.update(self._loaded.meta)
-        options = {**self._options, **NOT_HERE, **how, "update": optimizer}
+        options = {**self._options, **how, "update": optimizer}
         made = differentiate(self._reporter, model, options)
         self._reporter.say(f"loss: {made.loss_said}   parameters: {parameters_said(made)}")
         self._reporter = SILENT
@@ -162,12 +167,17 @@ def _outputs(source: str, options: dict[str, Any]) -> dict[str, str]:
     """The files to write, by what they hold; refused now if they cannot be written."""
     from gradtool.errors import UsageError
     from gradtool.io import atomic
+    from gradtool.workloads.lora_files import adapter_path
 
     if source == "-" and options["output"] is None:
         raise UsageError("the model is read from standard input: name the output with -o FILE")
     found = {"trained": options["output"] or _beside(source, "trained")}
+    stem = found["trained"].replace(".trained.onnx", ".onnx")
     if options["ema"] is not None:
-        found["ema"] = _beside(found["trained"].replace(".trained.onnx", ".onnx"), "ema")
+        found["ema"] = _beside(stem, "ema")
+    if options["lora_adapter"]:
+        found["lora"] = _beside(stem, "lora")
+        found["adapter"] = str(adapter_path(found["lora"]))
     if options["result"] == "best" and options["evaluate"] is None:
         raise UsageError("--result best takes --eval DATA: nothing tells which weights are best")
     for path in found.values():
@@ -185,13 +195,15 @@ def _write(
 ) -> dict[str, tuple[str, int, int]]:
     """Write the results: by what they hold, path, bytes, and the step that they are of."""
     best = history.best if options["result"] != "last" else None
-    made: dict[str, tuple[str, int, int]] = {}
-    for what, path in outputs.items():
-        written, size = trainer.save(
-            path, best=best is not None, averages=what == "ema", force=options["force"]
-        )
-        made[what] = str(written), size, history.step if best is None else best.step
-    return made
+    how: Any = {"best": best is not None, "force": options["force"]}
+    found = {
+        what: trainer.save(path, averages=what == "ema", **how)
+        for what, path in outputs.items() if what in ("trained", "ema")
+    }  # fmt: skip
+    if "lora" in outputs:
+        found["lora"], found["adapter"] = trainer.save_adapter(outputs["lora"], **how)
+    step = history.step if best is None else best.step
+    return {what: (str(path), size, step) for what, (path, size) in found.items()}
 
 
 def _show(

@@ -72,6 +72,13 @@ def line(now: Now) -> str:
     )
 
 
+_WRITTEN = {
+    "ema": "the means of the weights",
+    "lora": "the model with a place for the adapters",
+    "adapter": "the adapters",
+}
+
+
 def numbers(found: Mapping[str, float]) -> str:
     """`loss 0.12, accuracy 0.93`."""
     return ", ".join(f"{name} {value:.5g}" for name, value in found.items())
@@ -87,7 +94,7 @@ def history_lines(history: Summary, written: Written) -> list[str]:
         step, values = history.evaluations[-1]
         found.append(f"evaluated at step {step}: {numbers(values)}")
     for what, (path, size, step) in written.items():
-        of = "the means of the weights" if what == "ema" else "the weights"
+        of = _WRITTEN.get(what, "the weights")
         found.append(f"wrote {path} ({format_bytes(size)}): {of} of step {step}")
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gradtool.errors import UsageError
 from gradtool.graph.optimizers import OPTIMIZERS
@@ -73,9 +73,14 @@ class TrainOptions:
     keep: int = option("whole", 2, "Keep the N newest checkpoints, and the best.", least=1,
                        metavar="N")  # fmt: skip
     device: str = option("text", "auto", "Where to train.", metavar="auto|cpu|cuda[:N]")
-    kernels: str = option(
+    kernels: Literal["numpy", "native"] = option(
         "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",
         choices=("numpy", "native"))  # fmt: skip
+
+    @property
+    def place(self) -> str:
+        """The device to open: native kernels are the CPU's, where nobody says another one."""
+        return "cpu" if self.kernels == "native" and self.device == "auto" else self.device
 
     @property
     def in_two(self) -> bool:

@@ -14,7 +14,9 @@ from functools import partial
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self
+
+import numpy as np
 
 from gradtool import api
 from gradtool.errors import UsageError
@@ -32,9 +34,6 @@ from gradtool.training.setup import Setup, prepared
 from gradtool.training.sources import Given
 from gradtool.training.watching import Begun, Watcher
 from gradtool.workloads.rewriting import Graph, model_of
-
-if TYPE_CHECKING:
-    from gradtool.kernels.native import Kernels
 
 INEXACT = "the loss of two examples is neither the sum nor the mean of their losses: {what} by mean"
 
@@ -153,7 +152,7 @@ class Trainer:
             progress = found.progress
         model, update = setup.graphs.model, setup.graphs.update
         self._session = session = Session(
-            model, update=update, device=options.device, kernels=cast("Kernels", options.kernels)
+            model, update=update, device=options.place, kernels=options.kernels
         )
         reduction = _reduction(setup, session, watcher)
         self._loop = loop = Loop(
@@ -214,12 +213,21 @@ class Trainer:
             UsageError: nothing is trained, the best weights are not kept, or the output exists.
         """
         session = self.session
-        values = None
-        if best:
-            values = self._best().arrays
-        elif self._loop is not None and not session.steps:
-            values = session.values(copy=False)
-        return session.save(path, averages=averages, values=values, force=force)
+        return session.save(path, averages=averages, values=self._values(best=best), force=force)
+
+    def save_adapter(
+        self, path: str | os.PathLike[str], *, best: bool = False, force: bool = False
+    ) -> list[tuple[Path, int]]:
+        """Write the adapters for themselves; see `gradtool.Session.save_adapter`.
+
+        Raises:
+            UsageError: there are none, nothing is trained, the best weights are not kept, or an
+                output exists.
+        """
+        return self.session.save_adapter(path, values=self._values(best=best), force=force)
+
+    def _values(self, *, best: bool) -> Mapping[str, np.ndarray[Any, Any]]:
+        return self._best().arrays if best else self.session.values(copy=False)
 
     def _best(self) -> Checkpoint:
         found = self._loop.progress.best if self._loop is not None else None

@@ -16,14 +16,6 @@ ARRAYS = {
 PROGRESS = Progress(7, Place(1, 2), Best(5, 0.25), 1, 2, 2.0**-3, 9)
 
 
-def loaded(folder, step):
-    """A checkpoint, or what was said instead."""
-    try:
-        return folder.load(step), ""
-    except UsageError as error:
-        return None, str(error)
-
-
 def test_what_was_written_is_read(tmp_path):
     Folder(tmp_path, OF).save(PROGRESS, ARRAYS, 123, keep=2)
 
@@ -57,6 +49,14 @@ def test_the_newest_stay_and_the_best(tmp_path, keep):
     assert tensors == [f"step-{step:08}" for step in folder.steps()]
 
 
+def loaded(folder):
+    """What is said, or the checkpoint."""
+    try:
+        return "", folder.load(7)
+    except UsageError as error:
+        return str(error), None
+
+
 @pytest.mark.parametrize("suffix", [".safetensors", ".json"])
 def test_damage_is_found_wherever_it_is(tmp_path, suffix):
     """Each byte changed, and each length shorter; of the JSON, what still reads as the same may."""
@@ -68,7 +68,7 @@ def test_damage_is_found_wherever_it_is(tmp_path, suffix):
     for place in range(0, len(good), 3):
         for bad in (good[:place], good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :]):
             path.write_bytes(bad)
-            found, said = loaded(folder, 7)
+            said, found = loaded(folder)
             if found is None:
                 assert "\n" not in said
                 assert str(tmp_path) in said

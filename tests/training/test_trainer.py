@@ -91,7 +91,7 @@ class Said(Watcher):
     def skipped(self, step, scale):
         self.skips.append((step, scale))
 
-    def evaluated(self, step, _, *, best):
+    def evaluated(self, step, _found, *, best):
         self.found.append((step, best))
 
 

@@ -1,4 +1,4 @@
-"""What computes: the kernels that a command is asked for, where there are such."""
+"""The kernels that a command runs on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def available(reporter: Reporter, asked: Kernels) -> Kernels:
-    """The kernels that run: numpy's, with a line, where the library asked for is not there."""
+    """Those that were asked for; numpy's, with a line, where the native library is not there."""
     if asked == "native":
         from gradtool.native import library
 
