@@ -9,3 +9,4 @@ Name = Literal[
     "muon",
 ]  # fmt: skip
 OPTIMIZERS: tuple[str, ...] = get_args(Name)
+UPDATING = tuple(name for name in OPTIMIZERS if name != "none")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gradtool.errors import UsageError
 from gradtool.graph.limits import DEFAULT
-from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.graph.optimizers import OPTIMIZERS, UPDATING
 from gradtool.text.words import suggest
 from gradtool.workloads.names import PLANS, SEARCHED, STRATEGIES, current
 
@@ -165,8 +165,8 @@ class RecomputeOptions:
     )
     optimizer: str = option(
         "choice", "none", "Update the parameters in place of returning their gradients, as grad "
-        "does; of a model that holds gradients, count this optimizer's state as well.",
-        choices=OPTIMIZERS)  # fmt: skip
+        f"does ({', '.join(UPDATING)}); of a model that holds gradients, count this optimizer's "
+        "state as well.", choices=OPTIMIZERS, metavar="NAME")  # fmt: skip
     cost: str = option(
         "text", "flops", "What extra work is: FLOPs, time measured now on the CPU, or the times "
         "in a file of gradtool run --profile.", metavar="flops|time|FILE")  # fmt: skip
