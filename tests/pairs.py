@@ -121,8 +121,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "force": ["--force"], **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "train": (
-        [[*MODEL, *DATA, "--steps", "12"],
-         [*MODEL, *DATA, "--epochs", "3", "--lr", "0.05", "--eval", "test.npz", "--every", "1"]],
+        [[*MODEL, *DATA, "--steps", "12", "--lr", "0.05"],
+         [*MODEL, *DATA, "--epochs", "3", "--lr", "0.3", "--eval", "test.npz", "--every", "2"]],
         {"evaluate": ["--eval", "made.npz"], "output": ["-o", "other.onnx"],
          "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],
          "force": ["--force"], "mapped": ["--map", "labels=other"], "batch": ["--batch", "3"],
@@ -243,7 +243,7 @@ class Walk:
         rng = np.random.default_rng(1)
         x = rng.standard_normal((5, 2, 8, 8)).astype(np.float32)
         np.savez(self.models / "made.npz", x=x, labels=np.arange(5) % 4)
-        for name, count in (("train.npz", 16), ("test.npz", 6)):
+        for name, count in (("train.npz", 32), ("test.npz", 6)):
             x = rng.standard_normal((count, 2, 8, 8)).astype(np.float32)
             y = rng.integers(0, 4, (2, count))
             target = rng.standard_normal((count, 4)).astype(np.float32)
