@@ -18,6 +18,7 @@ from gradtool.graph.stages import seed_of
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.averages import add_averages
 from gradtool.passes.second_order import is_training_graph
+from gradtool.passes.update_groups import Updates
 from gradtool.training.options import TrainOptions
 from gradtool.workloads.plan_files import fingerprint
 from gradtool.workloads.training import TrainingGraph
@@ -107,17 +108,28 @@ class Graphs:
                     value.const_value = ir.Tensor(arrays[name], dtype=value.dtype, name=name)
 
 
-def graphs_of(differentiate: Differentiate, options: TrainOptions) -> Graphs:
-    """The graphs of a model that `differentiate(**options of grad)` makes training graphs of.
+@dataclass(frozen=True)
+class Recipe:
+    """What makes training graphs of a model, given options of `gradtool.grad`; and the updates."""
+
+    differentiate: Differentiate
+    updates: Updates
+
+
+def graphs_of(recipe: Recipe, options: TrainOptions) -> Graphs:
+    """The graphs of a step; that of its gradients alone where updates have to wait for them.
 
     Raises:
         UsageError: the model holds gradients already, or there is nothing to update.
     """
     if options.in_two:
-        training = differentiate(optimizer="none", grad_buffers=True, loss_seed=True)
-        update: ir.Model | None = updating(accumulating(training.model), options.optimizer)
+        none = Updates().options
+        training = recipe.differentiate(**none, grad_buffers=True, loss_seed=True)
+        update: ir.Model | None = updating(accumulating(training.model), recipe.updates)
     else:
-        training = differentiate(optimizer=options.optimizer, grad_buffers=False, loss_seed=False)
+        training = recipe.differentiate(
+            **recipe.updates.options, grad_buffers=False, loss_seed=False
+        )
         update = None
     if training.loss is None:
         raise UsageError("to train takes a loss: leave out head_grads")

@@ -164,7 +164,7 @@ WRONG = {
     "--epochs and --steps do not go together": ("--epochs", "1", "--steps", "2"),
     "--patience is of --eval": ("--patience", "2"),
     "--result is of --eval": ("--result", "best"),
-    "no metric 'accuracyy'": ("--eval", "test.npz", "--metric", "accuracyy"),
+    "no metric 'perplex'": ("--eval", "test.npz", "--metric", "perplex"),
     "examples are less than a batch of 64": ("--batch", "64"),
     "b1 exists; pass": ("-o", "b1"),
     "--lora-adapter is of --lora": ("--lora-adapter",),
