@@ -9,3 +9,4 @@ Name = Literal[
     "muon",
 ]  # fmt: skip
 OPTIMIZERS: tuple[str, ...] = get_args(Name)
+SPARSE_PREFIX = "Sparse"  # of the composites that update some rows of a table
