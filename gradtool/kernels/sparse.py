@@ -21,9 +21,9 @@ from gradtool.operators.updates import SPARSE, Update
 INT64 = np.dtype(np.int64)
 
 
-def _slots_work(indices: Spec, *, out: Specs, size: int) -> list[Spec]:
+def _slots_work(indices: Spec, *, out: Sequence[Spec | None], size: int) -> list[Spec]:
     n = indices.shape
-    return [Spec(n, INT64), Spec(n, INT64), Spec(n, np.dtype(bool))]
+    return [] if out[1] is None else [Spec(n, INT64), Spec(n, INT64), Spec(n, np.dtype(bool))]
 
 
 @kernel("ai.gradtool::RowSlots", work=_slots_work)
@@ -32,11 +32,13 @@ def row_slots(xp: Any, indices: Array, *, out: Arrays, work: Arrays, size: int) 
 
     Row and place are sorted as one number, `row · n + place`, which needs no room beside it.
     """
-    keys, order, is_new = work
-    rows = normalised(xp, indices, size, keys if out[0] is None else out[0])
     n = len(indices)
+    if out[1] is None:
+        normalised(xp, indices, size, out[0])
     if out[1] is None or not n:
         return
+    keys, order, is_new = work
+    rows = normalised(xp, indices, size, out[1] if out[0] is None else out[0])
     order.fill(n)
     order[0] = 0
     xp.cumsum(order, out=keys)  # n times 0, 1, 2, …
@@ -77,7 +79,7 @@ def _register(name: str, update: Update) -> None:
         shape = (_rows_of(x.shape, rows.shape[0]), *x.shape[1:])
         tables = [Spec(shape, x.dtype)] * len(_tables(update, inputs))
         block = Spec((math.prod(shape),), accumulator(x.dtype))
-        return [Spec(rows.shape, INT64), *tables, *([block] * rooms)]
+        return [*tables, *([block] * rooms), Spec(rows.shape, INT64)]
 
     def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **options: Any) -> None:
         _, rows, slots, sums, *_ = inputs
@@ -91,7 +93,8 @@ def _register(name: str, update: Update) -> None:
             return
         numbered = flat_numbers(update, taken, accumulator(sums.dtype))
         numbers = scalars(xp, tape, numbered)
-        row_of, *work = work
+        *work, row_of = work
+        row_of.fill(0)
         row_of[slots] = rows
         used = int(slots.max()) + 1
         parts, rooms = work[: len(tables)], work[len(tables) :]
