@@ -137,6 +137,7 @@ def differentiate(reporter: Reporter, model: ir.Model, options: dict[str, Any]) 
             lora=options["lora"],
             lora_target=expand(options["lora_target"]),
             lora_alpha=options["lora_alpha"],
+            lora_seed=options.get("lora_seed", 0),
             fuse_attention=options["fuse_attention"],
             loss_seed=options.get("loss_seed", False),
             optimizer=options.get("update", "none"),

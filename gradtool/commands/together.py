@@ -201,6 +201,13 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(chosen("by", "region", "op", "phase"), "shows all rows", "top"),
         Without(CSV_TOTALS, "without {by} shows regions", "top"),
     ),
+    "train": (
+        _named("model"),
+        Apart((given("epochs"), given("steps"))),
+        Of("result every patience metric", (given("evaluate"),)),
+        Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
+        Apart((equals("kernels", "native"), ON_CUDA)),
+    ),
     "run": (
         _named("model"), *_GRADIENT, _updated("update"),
         Of("seed", (equals("inputs", "random"),)),

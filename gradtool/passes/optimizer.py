@@ -8,7 +8,7 @@ other numbers are inputs that have a default; state is there from the start, as 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.metadata import DEFAULTS, OPTIMIZER, STATE
 from gradtool.io.zeros import Zeros
 from gradtool.passes import clipping, sparse
-from gradtool.passes.update_groups import Updates, targets
+from gradtool.passes.update_groups import Updates, is_matrix, targets
 from gradtool.passes.update_kinds import Optimizer, kind_of
 from gradtool.passes.update_numbers import LEARNING_RATE, Numbers
 from gradtool.passes.update_rules import Target
@@ -30,22 +30,28 @@ LIMITS = {"clip_value": clipping.clip_values, "clip_norm": clipping.clip_norm}
 
 
 def add_updates(
-    op: Builder, asked: Updates, gradients: Mapping[ir.Value, ir.Value]
+    op: Builder,
+    asked: Updates,
+    gradients: Mapping[ir.Value, ir.Value],
+    original: Callable[[ir.Value], ir.Value] = lambda x: x,
 ) -> tuple[dict[str, str], list[str]]:
     """Append the update of each parameter.
 
     Returns the outputs with next values, by initializer, and what people should hear about it.
 
     `gradients` maps initializers of known shape to their gradients.  The new inputs, and what they
-    are where nobody gives them, are noted in the metadata.
+    are where nobody gives them, are noted in the metadata.  What a parameter is for (a matrix, a
+    table) those tell who read its `original`, perhaps in another graph.
 
     Raises:
         UsageError: there is nothing to update, a shape is open, or what is asked for cannot be.
     """
     optimizer, setting = kind_of(asked.optimizer, asked.settings)
     _require(op.model, asked.optimizer, gradients)
-    chosen = targets(asked, gradients, decays="weight_decay" in setting)
-    whole = _whole(asked, optimizer, setting, chosen, gradients)
+    chosen = targets(asked, gradients, decays="weight_decay" in setting,
+                     matrix=lambda x: is_matrix(original(x)))  # fmt: skip
+    tables = [target for target in chosen if sparse.is_table(original(target.x))]
+    whole = _whole(asked, optimizer, setting, tables, gradients) if asked.sparse else {}
     setting = _with_limits(setting, asked)
     state: dict[str, str] = {}
     wide = any(v.dtype == ir.DataType.DOUBLE for v in gradients)
@@ -77,14 +83,14 @@ def add_updates(
 
 
 def _whole(
-    asked: Updates, optimizer: Optimizer, setting: Setting, chosen: Sequence[Target],
+    asked: Updates, optimizer: Optimizer, setting: Setting, tables: Sequence[Target],
     gradients: Mapping[ir.Value, ir.Value],
 ) -> dict[ir.Value, str | None]:  # fmt: skip
     """By table that may have rows for a gradient, why it has not; None where it has."""
-    if not asked.sparse:
-        return {}
+    if not tables:
+        raise UsageError("--sparse changes nothing: Gather reads no parameter that is updated")
     found: dict[ir.Value, str | None] = {}
-    for target in (target for target in chosen if sparse.is_table(target.x)):
+    for target in tables:
         why = None
         if optimizer.by_rows is None or "momentum" in setting:
             why = f"{asked.optimizer} moves rows without a gradient"
@@ -93,8 +99,6 @@ def _whole(
         elif asked.clip_norm is not None:
             why = "--clip-norm needs the norm of whole gradients"
         found[target.x] = why or sparse.why_whole(target.x, gradients[target.x])
-    if not found:
-        raise UsageError("--sparse changes nothing: Gather reads no parameter that is updated")
     return found
 
 

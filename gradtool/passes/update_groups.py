@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 import onnx_ir as ir
 
@@ -55,6 +56,21 @@ class Updates:
                 raise UsageError(f"{flag} changes nothing without an optimizer: name one")
         self.scales()
 
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Updates:
+        """Those that options of `gradtool.grad` ask for; others are left aside."""
+        given = {n: options[n] for n in cls().options if n in options}
+        return cls(settings=given.pop("optimizer_option", ()), **given)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The same as options of `gradtool.grad`."""
+        return {
+            "optimizer": self.optimizer, "optimizer_option": self.settings,
+            "clip_norm": self.clip_norm, "clip_value": self.clip_value, "no_decay": self.no_decay,
+            "lr_scale": self.lr_scale, "sparse": self.sparse,
+        }  # fmt: skip
+
     def scales(self) -> list[tuple[str, float]]:
         """Globs and factors of the learning rate."""
         given = self.lr_scale
@@ -74,8 +90,23 @@ class Updates:
         return found
 
 
-def targets(asked: Updates, parameters: Iterable[ir.Value], *, decays: bool) -> list[Target]:
-    """The parameters with what their groups say of them.
+def is_matrix(x: ir.Value) -> bool:
+    """Whether a parameter has two axes and is no table of embeddings, of which rows are read."""
+    looked_up = any(
+        use.node.op_type == "Gather" and use.idx == 0 and stage(use.node) != "update"
+        for use in x.uses()
+    )
+    return x.shape is not None and len(x.shape) == 2 and not looked_up
+
+
+def targets(
+    asked: Updates,
+    parameters: Iterable[ir.Value],
+    *,
+    decays: bool,
+    matrix: Callable[[ir.Value], bool] = is_matrix,
+) -> list[Target]:
+    """The parameters with what their groups say of them, and whether they are a `matrix`.
 
     Raises:
         UsageError: a glob matches none, or there is no weight decay to leave out.
@@ -99,7 +130,7 @@ def targets(asked: Updates, parameters: Iterable[ir.Value], *, decays: bool) -> 
             x,
             scale=next((f for g, f in reversed(asked.scales()) if _matches(x.name or "", g)), 1.0),
             decays=decays and not any(_matches(x.name or "", glob) for glob in asked.no_decay),
-            matrix=is_matrix(x),
+            matrix=matrix(x),
         )
         for x in values
     ]
@@ -107,12 +138,3 @@ def targets(asked: Updates, parameters: Iterable[ir.Value], *, decays: bool) -> 
 
 def _matches(name: str, glob: str) -> bool:
     return name == glob or fnmatchcase(name, glob)
-
-
-def is_matrix(x: ir.Value) -> bool:
-    """Whether a parameter has two axes and is no table of embeddings, of which rows are read."""
-    looked_up = any(
-        use.node.op_type == "Gather" and use.idx == 0 and stage(use.node) != "update"
-        for use in x.uses()
-    )
-    return x.shape is not None and len(x.shape) == 2 and not looked_up

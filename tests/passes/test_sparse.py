@@ -10,6 +10,8 @@ from updates import apart, in_stock, ours
 
 import gradtool as gt
 from gradtool.errors import UsageError
+from gradtool.passes.accumulation import accumulating, updating
+from gradtool.passes.update_groups import Updates
 
 BOUND = 1e-8
 STEPS = 100
@@ -214,6 +216,15 @@ def test_what_needs_a_whole_gradient_has_one_and_says_why(text, options, reason)
     assert said.startswith("--sparse: table has a whole gradient: ")
     assert reason in said
     assert [str(n) for n in sparse.model.graph] == [str(n) for n in whole.model.graph]
+
+
+def test_sums_of_micro_batches_are_whole():
+    first = gt.grad(table_model(), loss="ce", grad_buffers=True, loss_seed=True)
+    _, said = updating(accumulating(first.model), Updates("sgd", sparse=True))
+
+    assert said == (
+        "--sparse: table has a whole gradient: its gradient is more than rows along the first axis",
+    )
 
 
 def test_without_a_table_it_is_refused():
