@@ -19,7 +19,7 @@ GRADIENT = (
     "loss labels wrt no_grad input_grad head_grads accumulate train_mode ste grad_buffers "
     "lora lora_target lora_alpha fuse_attention"
 )
-UPDATES = "optimizer_option clip_norm clip_value no_decay lr_scale"
+UPDATES = "optimizer_option clip_norm clip_value no_decay lr_scale sparse"
 MODEL_FILE = "external_data functions barrier portable"
 PLAIN = tuple(name for name in PLANS if name not in SEARCHED)
 SUFFIX = ".json"
