@@ -20,8 +20,10 @@ def trained(run, model, tmp_path):
     """Two trainings, in the folders a and b."""
     np.savez(tmp_path / "data.npz", **examples(50))
     model(proto(), "net.onnx")
-    for name, more in (("a", ("--eval", "data.npz", "--metric", "loss", "--metric", "accuracy")),
-                       ("b", ("--loss-scale", "3e38", "--schedule", "cosine", "--loss", "1000*ce:y"))):  # fmt: skip
+    metrics = ("--metric", "loss", "--metric", "accuracy")
+    scaled = ("--loss-scale", "3e38", "--loss", "1000*ce:y")
+    each = {"a": ("--eval", "data.npz", *metrics), "b": (*scaled, "--schedule", "cosine")}
+    for name, more in each.items():
         done = run(*TRAIN, "--epochs", "2", "--run", name, "-o", f"{name}.onnx", *more)
         assert done.code == 0, done.err
     return tmp_path
