@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
+import jsonschema
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 from graphs import parse
+from kits import Stock
 from updates import apart, in_stock, ours
 
 import gradtool as gt
+from gradtool.commands.schema import FOLDER
 from gradtool.errors import UsageError
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.update_groups import Updates
@@ -162,8 +168,6 @@ def test_no_gradient_of_the_table_is_planned_or_measured(optimizer, limits):
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
 def test_the_written_file_makes_no_gradient_of_the_table(optimizer, tmp_path):
     """Of the table's size stock operators make the next values alone."""
-    import onnx
-
     path = tmp_path / "step.onnx"
     training = gt.grad(table_model(), loss="ce", optimizer=optimizer, sparse=True)
     gt.save(training, path)
@@ -181,8 +185,6 @@ def test_the_written_file_makes_no_gradient_of_the_table(optimizer, tmp_path):
 
 
 def written_state(model):
-    import json
-
     (props,) = (p.value for p in model.metadata_props if p.key == "gradtool.state")
     return json.loads(props)
 
@@ -261,3 +263,23 @@ def test_other_types_are_updated_by_rows(dtype):
             for sparse in (True, False)
         )
         np.testing.assert_array_equal(one["table_next"], two["table_next"])
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
+def test_a_kit_updates_rows(optimizer, tmp_path):
+    ir.save(table_model(50, 6, 12), tmp_path / "bags.onnx")
+    training = gt.grad(gt.load(tmp_path / "bags.onnx"), loss="ce", optimizer=optimizer, sparse=True)
+    gt.write_kit(training, tmp_path / "kit")
+    kit, rng = Stock(tmp_path / "kit"), np.random.default_rng(0)
+    schema = json.loads((FOLDER / "kit.json").read_text())
+    jsonschema.validate(kit.manifest, schema)
+    with gt.Session(training) as session:
+        for _ in range(5):
+            batch = {"i": rng.integers(-50, 50, 12), "labels": rng.integers(0, 4, 12)}
+            loss = kit.step(batch)[kit.manifest["loss"]]
+            np.testing.assert_allclose(loss, session.step(batch).loss, rtol=1e-5)
+        values = session.values()
+
+    assert kit.manifest["optimizer"]["rows"] == ["table"]
+    for name, value in kit.state.items():
+        np.testing.assert_allclose(value, values[name], rtol=1e-4, atol=1e-6)
