@@ -40,7 +40,7 @@ class Follower(Watcher):
         self._begun = begun
         spread = begun.steps or (begun.per_epoch or 1) * PLAIN
         self._every = max(spread // PLAIN, 1)
-        self._before, self._last = _resident(), time.perf_counter()
+        self._before, self._last = resident(), time.perf_counter()
 
     def stepped(self, step: int, epoch: int, loss: float, rate: float, planned: int) -> None:
         now = time.perf_counter()
@@ -50,7 +50,7 @@ class Follower(Watcher):
         is_plain = not self._line.shows and (step % self._every == 0 or step == self._begun.steps)
         if not is_plain and not self._line.is_due():
             return
-        held = _resident()
+        held = resident()
         measured = max(held - self._before, 0) if held else None
         told = line(
             Now(step, self._begun.steps, epoch, loss, rate, self._seconds, planned, measured)
@@ -102,7 +102,7 @@ class Follower(Watcher):
                 signal.signal(number, handler)
 
 
-def _resident() -> int:
+def resident() -> int:
     """The bytes of this process that are in memory and of no file; 0 where nobody tells."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,7 +58,7 @@ class Loop:
     records: Records | None = None
     progress: Progress = field(default_factory=Progress)
     reduction: Reduction = "mean"
-    losses: list[float] = field(default_factory=list)
+    losses: array[float] = field(default_factory=lambda: array("d"))
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     _saved: int = -1
 
@@ -140,18 +141,23 @@ class Loop:
         number, start = first.epoch, first.batch
         while True:
             if self.order is None:
-                batches = self.data.epoch(number, start)
+                yield from self._streamed(number, start)
             else:
-                batches = self.data.batches(self.order.epoch(number, start))
-            before: Arrays | None = None
-            for batch in batches:
-                if before is not None:
-                    yield before, False
-                before = batch
-            if before is None:
-                raise UsageError(f"{self.data.source.source}: has no batch in epoch {number}")
-            yield before, True
+                last = self.order.batches - 1
+                for place, indices in enumerate(self.order.epoch(number, start), start):
+                    yield self.data.batch(indices), place == last
             number, start = number + 1, 0
+
+    def _streamed(self, number: int, start: int) -> Iterator[tuple[Arrays, bool]]:
+        """The batches of an epoch of a stream, which only ends when there is none left."""
+        before: Arrays | None = None
+        for batch in self.data.epoch(number, start):
+            if before is not None:
+                yield before, False
+            before = batch
+        if before is None:
+            raise UsageError(f"{self.data.source.source}: has no batch in epoch {number}")
+        yield before, True
 
     # --------------------------------------------------------------- between steps
 
