@@ -45,7 +45,8 @@ NET = """net (float[batch, 2, 8, 8] x) => (float[batch, 4] y, float[batch, 2, 4,
     v = Add (i, h)
     a = Exp (v)
     r = MatMul (a, w2)
-    y = Add (r, w3)
+    b = Gather (w3, order)
+    y = Add (r, b)
 }"""
 
 
@@ -60,6 +61,7 @@ def net(width=16):
     return build(
         NET, scale=ones, bias=ones, mean=0 * ones, var=ones, ratio=np.float32(0.25),
         w1=drawn(32, width), w2=drawn(width, 4), w3=drawn(4),
+        order=np.array([2, 0, 1, 2]),
     )  # fmt: skip
 
 
@@ -76,6 +78,7 @@ GRADIENT = {
     "optimizer_option": ["--optimizer-option", "weight_decay=0.5"],
     "clip_norm": ["--clip-norm", "0.01"], "clip_value": ["--clip-value", "0.001"],
     "no_decay": ["--no-decay", "scale"], "lr_scale": ["--lr-scale", "scale=0.5"],
+    "sparse": ["--sparse"],
 }  # fmt: skip
 UPDATE = {"update": ["--optimizer", "adam"]}
 WRITE = {

@@ -107,6 +107,8 @@ def prepared(
     fitted = [Fitted(source, takes, names) for source in sources]
     for line in (line for each in fitted for line in each.said):
         watcher.said(line)
+    for line in graphs.said:
+        watcher.said(f"warning: {line}")
     order = _order(fitted[0], options)
     steps, epochs = _length(options, order)
     rate = graphs.first if options.lr is None else options.lr
