@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import sys
 import tempfile
 import time
@@ -50,6 +51,7 @@ SLOW = 10e-3  # seconds
 LIMIT = 1.02
 WIDTH = 1 << 16  # numbers of an example: 256 KiB
 MOST = 200 << 20
+COLLECT = 8  # steps between two collections
 
 
 class After(Watcher):
@@ -127,15 +129,17 @@ def show_time(steps: int, rounds: int) -> bool:
 def held(model: Path, data: Any, **options: Any) -> tuple[int, int]:
     """The most bytes that a training holds from its first step to its last, and those planned.
 
-    Collecting garbage after each step empties the interpreter's free lists, which nobody holds; a
-    few steps before have made what the interpreter makes once.
+    Collecting garbage empties the interpreter's free lists, which nobody holds; a few steps before
+    have made what the interpreter makes once.
     """
     with gt.Trainer(model, **options | {"steps": 2}) as trainer:
         trainer.fit(data)
     now: list[int] = []
+    turns = itertools.count()
 
     def look() -> None:
-        gc.collect()
+        if not next(turns) % COLLECT:
+            gc.collect()
         if not now:
             gc.freeze()
             now.append(tracemalloc.get_traced_memory()[0] - trainer.session.arena_bytes)
