@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -36,7 +37,8 @@ def _work(of: Callable[..., Formula], *specs: Spec | None, out: Specs, **given: 
     inputs, found = [s for s in specs if s is not None], of(*specs, **given)
     held = sum(not _lies_as(s, out[0]) for s in inputs) + len(found.numbers)
     held += out[0].dtype == BOOL
-    return room(library.work(found.code, len(inputs) + len(found.numbers), held))
+    count = math.prod(out[0].shape)
+    return room(library.work(found.code, len(inputs) + len(found.numbers), held, count))
 
 
 def _lies_as(x: Spec, y: Spec) -> bool:
