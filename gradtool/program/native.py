@@ -19,13 +19,14 @@ from gradtool.kernels.native import Native
 from gradtool.kernels.native.images import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
+from gradtool.program.fusion import fused
 
 _IMAGE = 4  # axes
 _NUMBER = 8  # bytes
 
 
-def natively(program: Program) -> Program:
-    """The program with native kernels where they fit."""
+def natively(program: Program, *, grouped: bool = True) -> Program:
+    """The program with native kernels where they fit; elementwise steps run as one if `grouped`."""
     found = [_fitting(program, step)[0] for step in program.steps]
     last = _last(program, found)
     values = tuple(
@@ -35,11 +36,24 @@ def natively(program: Program) -> Program:
     laid = dataclasses.replace(program, values=values)
     steps = tuple(
         step if kernel is None else dataclasses.replace(
-            step, is_native=True, workspace=workspace(laid, step, kernel), scratch_bytes=0
+            step, is_native=True, workspace=(), scratch_bytes=0
         )
         for step, kernel in zip(program.steps, found, strict=True)
     )  # fmt: skip
-    return dataclasses.replace(laid, steps=steps)
+    chosen = dataclasses.replace(laid, steps=steps)
+    return _with_workspaces(fused(chosen) if grouped else chosen)
+
+
+def _with_workspaces(program: Program) -> Program:
+    """The program whose native steps have the workspace that they need."""
+
+    def with_its_own(step: Step) -> Step:
+        kernel = native.find(*split_name(step.op), step.version) if step.is_native else None
+        if kernel is None:
+            return step
+        return dataclasses.replace(step, workspace=workspace(program, step, kernel))
+
+    return dataclasses.replace(program, steps=tuple(map(with_its_own, program.steps)))
 
 
 def workspace(program: Program, step: Step, kernel: Native) -> tuple[Spec, ...]:

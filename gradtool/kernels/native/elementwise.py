@@ -35,13 +35,13 @@ def _fits(op: str, *specs: Spec | None, out: Sequence[Spec | None], **_: Any) ->
 
 def _work(of: Callable[..., Formula], *specs: Spec | None, out: Specs, **given: Any) -> list[Spec]:
     inputs, found = [s for s in specs if s is not None], of(*specs, **given)
-    held = sum(not _lies_as(s, out[0]) for s in inputs) + len(found.numbers)
+    held = sum(not lies_as(s, out[0]) for s in inputs) + len(found.numbers)
     held += out[0].dtype == BOOL
     count = math.prod(out[0].shape)
     return room(library.work(found.code, len(inputs) + len(found.numbers), held, count))
 
 
-def _lies_as(x: Spec, y: Spec) -> bool:
+def lies_as(x: Spec, y: Spec) -> bool:
     """Whether floats lie as those of the result."""
     alike = type(x) is type(y) and type(y) in (Spec, Laid)
     return x.dtype == FLOAT and alike and x.shape == y.shape
@@ -57,8 +57,16 @@ def _bind(
     return library.run(found.code, [*operands, *numbers], [out[0]], spare)
 
 
+FORMULAS: dict[str, Callable[..., Formula]] = {}
+
+
+def formula_of(op: str) -> Callable[..., Formula] | None:
+    """The formula of an elementwise operator, by its inputs and attributes."""
+    return FORMULAS.get(op)
+
+
 def _register(op: str, of: Callable[..., Formula]) -> None:
-    """An operator whose formula is of its inputs and attributes."""
+    FORMULAS[op] = of
     since = BROADCASTS if op in ("Add", "Sub", "Mul", "Div", "Pow") else 1
     options: dict[str, Any] = {"since": since, "layouts": "alike", "strided": True}
     native(op, fits=partial(_fits, op), work=partial(_work, of), **options)(partial(_bind, of))
