@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gradtool import kernels
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, is_contiguous
 from gradtool.kernels import native
@@ -147,7 +148,9 @@ def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
     originals = {step.name: step for step in program.steps if step.name}
     for step, kernel in zip(program.steps, kernels, strict=True):
         images = [v for v in (*step.reads, *step.writes) if _is_image(values[v])]
-        if kernel is None or kernel.layouts == "rows":
+        if kernel is None:
+            barred.update(_in_numpy(values, step))
+        elif kernel.layouts == "rows":
             barred.update(images)
         elif kernel.layouts == "last":
             wanted.update(images)
@@ -172,6 +175,15 @@ def _of_its_shape(values: Sequence[Value], step: Step, images: Sequence[int]) ->
     for v in images:
         spec = values[v].spec
         if spec is not None and spec.shape in shapes:
+            yield v
+
+
+def _in_numpy(values: Sequence[Value], step: Step) -> Iterator[int]:
+    """The images that numpy wants in rows: its results, and what it reads unless strided."""
+    found = kernels.find(*split_name(step.op), step.version)
+    is_strided = found is not None and found.strided
+    for v in step.writes if is_strided else (*step.reads, *step.writes):
+        if _is_image(values[v]):
             yield v
 
 

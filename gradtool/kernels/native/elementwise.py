@@ -84,4 +84,21 @@ for _op, _simple in formulas.SIMPLE.items():
     _register(_op, _of_attributes(_simple))
 for _op, _varied in formulas.VARIED.items():
     _register(_op, _of_count(_varied))
+
+
+def _fits_cast(x: Spec, *, out: Sequence[Spec | None], **_: Any) -> bool:
+    y = out[0]
+    if y is None or 0 in y.shape or len(y.shape) > AXES:
+        return False
+    return (x.dtype, y.dtype) in ((FLOAT, BOOL), (BOOL, FLOAT))
+
+
+def _cast(x: Spec | Array, **_: Any) -> Formula:
+    return formulas.TO_BOOL if x.dtype == FLOAT else formulas.FROM_BOOL
+
+
+FORMULAS["Cast"] = _cast
+native("Cast", fits=_fits_cast, work=partial(_work, _cast), layouts="alike", strided=True)(
+    partial(_bind, _cast)
+)
 _register("Clip", lambda _x, low=None, high=None: formulas.clip(low, high))
