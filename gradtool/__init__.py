@@ -55,10 +55,13 @@ if TYPE_CHECKING:
     from gradtool.gradients import gradient
     from gradtool.graph.composites import composite
     from gradtool.kernels import kernel
+    from gradtool.kit.merge import merge_kit
+    from gradtool.kit.write import write_kit
     from gradtool.losses.kinds import loss
     from gradtool.reports.shown import Compared, Explained, Frontier, Report
     from gradtool.session import Session
     from gradtool.shapes.inference import shape
+    from gradtool.training.trainer import History, Trainer
 
 __version__ = VERSION
 
@@ -77,8 +80,12 @@ _HOMES = dict.fromkeys(
     "Explained": "gradtool.reports.shown",
     "Frontier": "gradtool.reports.shown",
     "Report": "gradtool.reports.shown",
+    "History": "gradtool.training.trainer",
     "Session": "gradtool.session",
+    "Trainer": "gradtool.training.trainer",
     "kernel": "gradtool.kernels",
+    "merge_kit": "gradtool.kit.merge",
+    "write_kit": "gradtool.kit.write",
     "composite": "gradtool.graph.composites",
     "gradient": "gradtool.gradients",
     "loss": "gradtool.losses.kinds",
@@ -109,6 +116,7 @@ __all__ = [
     "Explained",
     "Frontier",
     "GradtoolError",
+    "History",
     "InvalidResult",
     "MissingData",
     "ModelError",
@@ -122,6 +130,7 @@ __all__ = [
     "Session",
     "Slowdown",
     "Split",
+    "Trainer",
     "TrainingGraph",
     "Unreachable",
     "UnsupportedGradient",
@@ -137,6 +146,7 @@ __all__ = [
     "load_plan",
     "loss",
     "max_batch",
+    "merge_kit",
     "mirror",
     "plan",
     "recompute",
@@ -147,4 +157,5 @@ __all__ = [
     "shape",
     "split",
     "verify",
+    "write_kit",
 ]

@@ -33,6 +33,8 @@ class Browser:
         self._from, theirs_out = os.pipe()
         command = [found(), "--headless", "--remote-debugging-pipe", "--disable-gpu",
                    "--no-first-run", "--disable-extensions", "--disable-dev-shm-usage",
+                   "--disable-quic", "--disable-background-networking",
+                   "--disable-component-update", "--disable-sync",
                    "--hide-scrollbars", f"--user-data-dir={profile}"]  # fmt: skip
         if os.geteuid() == 0:
             command.append("--no-sandbox")
@@ -90,8 +92,12 @@ class Browser:
                   deviceScaleFactor=1, mobile=False)  # fmt: skip
         self.call("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": scheme}])  # fmt: skip
+        return self.visit(path.resolve().as_uri())
+
+    def visit(self, url: str):
+        """Load an address and wait until its scripts have run; returns the page."""
         self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=url)
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             self.events.append(self._read())
         return self

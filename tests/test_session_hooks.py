@@ -304,3 +304,19 @@ def test_a_kernel_that_fails_in_a_watched_step_is_named(forward):
         executor.calls[0] = fail
         with pytest.raises(GradtoolError, match="MatMul"):
             session.step(X)
+
+
+def test_running_statistics_are_no_gradients():
+    """Forward makes their next values: they are neither scaled nor shown to hooks."""
+    graph = gt.grad(gt.load(SAMPLES / "cnn.onnx"), optimizer="sgd", loss_seed=True)
+    with np.load(SAMPLES / "cnn.npz") as data:
+        batch = dict(data)
+    seen, found = [], []
+    for scale in (1.0, 1024.0):
+        with gt.Session(graph) as session:
+            session.on_gradient(lambda name, _: seen.append(name))
+            session.step(batch, loss_scale=scale)
+            found.append(session.values())
+
+    assert not [name for name in seen if "running" in name]
+    assert all(np.array_equal(found[0][name], found[1][name]) for name in found[0])

@@ -48,6 +48,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Write two files: MODEL.forward.onnx, which returns what is saved, MODEL.backward.onnx.",
 )
+@click.option(
+    "--params-as-inputs",
+    is_flag=True,
+    help="Make a pure function: parameters and state are inputs without a default.",
+)
 @click.option("--functions", is_flag=True, help="Write fused operators as local functions.")
 @portable_option
 @click.option(
@@ -66,6 +71,7 @@ def command(
     force: bool,
     external_data: Literal["auto", "always", "never"],
     split: bool,
+    params_as_inputs: bool,
     functions: bool,
     portable: bool,
     opset: int | None,
@@ -80,6 +86,7 @@ def command(
     MODEL is an ONNX file (.onnx, or .onnxtxt as text), or - for standard input.
     """
     from gradtool.commands.writing import require_models
+    from gradtool.passes.parameters_as_inputs import parameters_as_inputs
     from gradtool.passes.split import split as split_model
     from gradtool.workloads.finishing import save, save_split
 
@@ -88,6 +95,8 @@ def command(
     force = require_models(asked.source, targets, external_data, force=force)
     loaded = open_model(call.reporter, asked.source, dims, shapes, batch, opset)
     training = differentiate(call.reporter, loaded, {**asked.options, "loss_seed": split})
+    if params_as_inputs:
+        parameters_as_inputs(training.model)
     halves = split_model(training.model) if split else None
     how: dict[str, Any] = {
         "force": force,

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gradtool import __version__
 from gradtool.commands.call import everywhere
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 COMMANDS = {
     "grad": "Build the training graph: forward, loss and gradients.",
+    "train": "Train a model on data, and write it with its new weights.",
     "mirror": "Drop cheap activations, compute them again in backward.",
     "recompute": "Compute segments of forward again in backward.",
     "run": "Run forward and backward once on a device.",
+    "kit": "Write what trains a model on a stock runtime, in any language.",
+    "kit merge": "Write the weights that a kit trained into its model.",
     "report": "Show the memory that a training step is planned to take.",
     "check": "Fail if a model here takes more memory than before.",
     "compare": "Show what moved between two models, plans or reports.",
@@ -35,8 +41,13 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = import_module(f"gradtool.commands.{cmd_name}").command
+        module = cmd_name.replace(" ", "_")
+        command: click.Command = import_module(f"gradtool.commands.{module}").command
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = super().shell_complete(ctx, incomplete)
+        return [item for item in found if " " not in item.value]  # shells complete by words
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -49,6 +60,8 @@ class Commands(click.Group):
             from gradtool.text.words import suggest
 
             ctx.fail(f"no such command {args[0]!r}{suggest(args[0], COMMANDS)}")
+        if " ".join(args[:2]) in COMMANDS:  # a command of two words
+            args = [" ".join(args[:2]), *args[2:]]
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

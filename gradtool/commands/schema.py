@@ -19,6 +19,7 @@ SCHEMAS = {
     "frontier": "recompute --frontier --format json",
     "grad": "grad --format json",
     "kernels": "run --explain-kernels --format json",
+    "kit": "manifest.json of a kit, and kit --format json",
     "max-batch": "recompute --max-batch --format json",
     "ops": "ops --format json",
     "plan": "a file that recompute -o FILE.json writes",
@@ -26,6 +27,8 @@ SCHEMAS = {
     "profile": "a file that run --profile writes",
     "report": "report --format json",
     "run": "run --format json",
+    "runs": "report RUN --format json",
+    "train": "train --format json",
 }
 
 

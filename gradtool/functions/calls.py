@@ -120,6 +120,14 @@ def describe(node: ir.Node) -> str:
     )
 
 
+def inputs_of_call(node: ir.Node) -> list[str]:
+    """The inputs of the call whose body begins with a node; none where no body does."""
+    try:
+        return [name for name in json.loads(node.metadata_props[CALLEE])["inputs"] if name]
+    except (KeyError, TypeError, ValueError):
+        return []
+
+
 def is_inlined(model: ir.Model) -> bool:
     """Whether the graph holds bodies that `inline` marked."""
     return any(CALL in node.metadata_props for node in walk.nodes(model.graph))

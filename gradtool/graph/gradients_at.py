@@ -6,7 +6,9 @@ import json
 
 import onnx_ir as ir
 
+from gradtool.graph.composites import DOMAIN
 from gradtool.graph.metadata import GRADIENTS, STATE
+from gradtool.graph.optimizers import SPARSE_PREFIX
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import INNER, stage
 
@@ -34,7 +36,9 @@ def gradients_taken(model: ir.Model) -> dict[str, str]:
     found = {}
     for name, later in json.loads(model.metadata_props.get(STATE, "{}")).items():
         parameter, new = model.graph.initializers.get(name), outputs.get(later)
-        if parameter is None or new is None or not _is_read_before(parameter):
+        if parameter is None or new is None:
+            continue
+        if not _is_read_before(parameter) or not _is_updated(new):
             continue
         gradient = _gradient(parameter, new)
         if gradient is not None:
@@ -47,8 +51,17 @@ def _is_read_before(parameter: ir.Value) -> bool:
     return any(stage(use.node) != "update" for use in parameter.uses())
 
 
+def _is_updated(new: ir.Value) -> bool:
+    """Whether an update makes a next value: forward makes those of running statistics."""
+    node = new.producer()
+    return node is not None and stage(node) == "update"
+
+
 def _gradient(parameter: ir.Value, new: ir.Value) -> ir.Value | None:
-    """The value of the parameter's shape that its update reads; of several, the one called so."""
+    """The value of the parameter's shape that its update reads; of several, the one called so.
+
+    An update of some rows reads none.
+    """
     waiting, seen = [new], {new}
     found: list[ir.Value] = []
     while waiting:
@@ -56,6 +69,8 @@ def _gradient(parameter: ir.Value, new: ir.Value) -> ir.Value | None:
         node = value.producer()
         if node is None:
             continue
+        if node.domain == DOMAIN and node.op_type.startswith(SPARSE_PREFIX):
+            return None
         if stage(node) != "update":
             if value.shape == parameter.shape and value.dtype == parameter.dtype:
                 found.append(value)

@@ -1,4 +1,4 @@
-"""Several files of one folder replaced at once, by another folder in its place."""
+"""A folder, or several files of one, replaced at once, by another folder in its place."""
 
 from __future__ import annotations
 
@@ -6,14 +6,86 @@ import ctypes
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from gradtool.errors import UsageError
 from gradtool.io import atomic
 from gradtool.io.staging import alone, staging
 
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+T = TypeVar("T")
+
+
+def target(path: str | os.PathLike[str], *, force: bool) -> Path:
+    """The real folder to make or replace, links followed.
+
+    Raises:
+        UsageError: it is a file, holds something and `force` is not given, or cannot be written.
+    """
+    given = Path(path)
+    try:
+        real = given.resolve()
+        exists = os.path.lexists(given)
+        if exists and not real.is_dir():
+            raise UsageError(f"{given}: is no folder; name another one")
+        if exists and not force and any(real.iterdir()):
+            raise UsageError(f"{given} exists; pass --force to overwrite")
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{given}: cannot be written: {reason}") from error
+    if not real.parent.is_dir():
+        raise UsageError(f"{given}: there is no folder {str(real.parent)!r}")
+    if not os.access(real.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{given}: the folder it is in is read-only")
+    return real
+
+
+def put(folder: Path, fill: Callable[[Path], T], owns: Callable[[str], bool]) -> T:
+    """Make a folder whole or not at all; returns what `fill` does, which is called with its place.
+
+    Of what is in the folder already, all stays that `fill` does not make and whose name is not one
+    that the caller `owns`.
+
+    Raises:
+        UsageError: the system refused, and why.
+    """
+    try:
+        with staging(folder.parent) as stage:
+            made = stage / folder.name
+            made.mkdir()
+            result = fill(made)
+            for each in sorted(folder.iterdir()) if folder.is_dir() else ():
+                if not owns(each.name) and not (made / each.name).exists():
+                    _link(each, made / each.name)
+            _sync(made)
+            with alone(folder.parent):
+                if not _put(made, folder):
+                    folder.rename(stage / "before")
+                    made.rename(folder)
+            atomic.sync_folder(folder.parent)
+            return result
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror or error}") from error
+
+
+def _link(there: Path, here: Path) -> None:
+    if there.is_dir() and not there.is_symlink():
+        shutil.copytree(there, here, symlinks=True, copy_function=os.link)
+    else:
+        os.link(there, here, follow_symlinks=False)
+
+
+def _sync(folder: Path) -> None:
+    """Let all that is in a folder reach the disk."""
+    for each in sorted(folder.rglob("*")):
+        if each.is_file() and not each.is_symlink():
+            with each.open("rb") as file:
+                os.fsync(file.fileno())
+        elif each.is_dir():
+            atomic.sync_folder(each)
+    atomic.sync_folder(folder)
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> None:

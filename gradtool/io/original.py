@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.graph import walk
+from gradtool.graph.lora import Adapter, merge
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.tensors import array
 from gradtool.io import external, mapped, read
@@ -36,10 +37,13 @@ def source_of(meta: Mapping[str, Any]) -> Source:
     return found
 
 
-def with_arrays(source: Source, arrays: Arrays) -> tuple[ir.Model, list[str]]:
+def with_arrays(
+    source: Source, arrays: Arrays, adapters: tuple[Adapter, ...] = ()
+) -> tuple[ir.Model, list[str]]:
     """The model of a source, arrays put into tensors of their names; and the names it lacks.
 
-    Its nodes, its opset and all that is not among `arrays` are as they were.
+    What `adapters` have among the arrays goes into their weights.  Nodes, opset and all that is
+    not among the arrays are as they were.
 
     Raises:
         ModelError: the file is gone, or damaged.
@@ -47,7 +51,15 @@ def with_arrays(source: Source, arrays: Arrays) -> tuple[ir.Model, list[str]]:
     """
     model = _read(source)
     tensors = {n: v for g in walk.graphs(model.graph) for n, v in g.initializers.items()}
+
+    def weight_of(name: str) -> np.ndarray[Any, Any]:
+        held = tensors[name].const_value if name in tensors else None
+        if held is None:
+            raise UsageError(f"the original model has no tensor called {name}, which is adapted")
+        return array(held)
+
     lacking = []
+    arrays = merge(adapters, arrays, weight_of)
     for name, new in arrays.items():
         if name in tensors:
             value = tensors[name]

@@ -39,6 +39,7 @@ def save(
     own: bool = False,
     stock: bool = False,
     say: valid.Say | None = None,
+    beside: Sequence[atomic.Output] = (),
 ) -> tuple[Path, int]:
     """Write a model; return its path and the bytes written, those of its data file included.
 
@@ -47,7 +48,8 @@ def save(
     reference. The model given is not changed, unless it is our `own`: `finish` is called on the
     copy that is written.
     ONNX's checker must take it, and with `stock` onnxruntime too, where it is installed; `say` is
-    told of what they refuse for reasons of their own.
+    told of what they refuse for reasons of their own.  Outputs `beside` it are written with it, or
+    not at all.
 
     Raises:
         UsageError: the output exists and `force` is not given, or it cannot be written.
@@ -56,6 +58,7 @@ def save(
     ((written, size),) = save_together(
         [(model, path)],
         force=force, external_data=external_data, finish=finish, own=own, stock=stock, say=say,
+        beside=beside,
     )  # fmt: skip
     return written, size
 
@@ -69,6 +72,7 @@ def save_together(
     own: bool = False,
     stock: bool = False,
     say: valid.Say | None = None,
+    beside: Sequence[atomic.Output] = (),
 ) -> list[tuple[Path, int]]:
     """Write models of which one is of no use without the others, as `save` does."""
     ready = []
@@ -83,8 +87,8 @@ def save_together(
                 ready.append(_to_file(copy, path, force, external_data, judge))
     data = [output for each in ready for output in each.outputs[1:]]
     atomic.write(
-        [*data, *(output for each in ready for output in each.outputs[:1])],
-        together=len(ready) > 1,
+        [*data, *beside, *(output for each in ready for output in each.outputs[:1])],
+        together=len(ready) + len(beside) > 1,
     )
     data_file.remove_unused([path for each in ready for path in each.outdated])
     return [(each.path, each.size) for each in ready]

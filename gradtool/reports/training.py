@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from gradtool.graph.lora import adapters_of
 from gradtool.graph.metadata import DEFAULTS, OPTIMIZER
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes
@@ -37,6 +38,7 @@ def training_lines(
         f"{PurePath(source).name}  opset {graph.opset_imports.get('', 0)}{_symbols(training)}",
         f"loss: {training.loss_said}   parameters: {parameters_said(training)}",
         f"nodes: {nodes}      rules used: {len(training.rules)}, missing: none",
+        *_adapter_lines(training),
         *_update_lines(training),
         *([f"saved for backward: {len(saved)} values"] if saved else []),
         *(f"wrote {path} ({format_bytes(size)})" for path, size in files),
@@ -56,11 +58,25 @@ def _update_lines(training: TrainingGraph) -> list[str]:
     if not training.updates:
         return []
     props = training.model.metadata_props
-    told = json.loads(props[OPTIMIZER])
-    rate = json.loads(props[DEFAULTS])[told["lr"]]
-    others = "".join(f", {k} {v:g}" for k, v in told.items() if k not in ("name", "lr"))
-    which = f"optimizer: {told['name']}, {told['lr']} {rate:g} (an input){others}"
-    return [f"{which}   updates: {len(training.updates)} parameters"]
+    told, defaults = json.loads(props[OPTIMIZER]), json.loads(props[DEFAULTS])
+    fixed = {k: v for k, v in told.items() if k not in ("name", "lr", "inputs", "rows")}
+    numbers = [f"{name} {defaults[name]:g}" for name in told["inputs"].values()]
+    others = [
+        f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}".lower() for k, v in fixed.items()
+    ]
+    rest = f"; {', '.join(others)}" if others else ""
+    which = f"optimizer: {told['name']}, inputs {', '.join(numbers)}{rest}"
+    rows = f", by rows: {some(told['rows'], MOST)}" if "rows" in told else ""
+    return [f"{which}   updates: {len(training.updates)} parameters{rows}"]
+
+
+def _adapter_lines(training: TrainingGraph) -> list[str]:
+    """Which weights stay as they are, with an adapter beside them."""
+    adapters = adapters_of(training.model)
+    if not adapters:
+        return []
+    listed = some((each.weight for each in adapters), MOST)
+    return [f"adapters, scaled by {adapters[0].scale:g}, beside {len(adapters)} weights: {listed}"]
 
 
 def _symbols(training: TrainingGraph) -> str:
@@ -87,6 +103,7 @@ def training_json(
         "labels": list(training.labels),
         "gradients": dict(training.gradients),
         "updates": dict(training.updates),
+        "adapters": {each.weight: list(each.names) for each in adapters_of(training.model)},
         "zero_gradients": list(training.zeros),
         "parameters": training.candidates,
         "nodes": {

@@ -11,9 +11,12 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.emit.builder import Builder
-from gradtool.functions.calls import inline
+from gradtool.functions.calls import inline, inputs_of_call
 from gradtool.functions.unread import drop_unread
 from gradtool.graph import walk
+from gradtool.graph.defaults import write_defaults
+from gradtool.graph.metadata import CALL, CALLEE
+from gradtool.graph.predicates import is_used
 from gradtool.passes.barrier import barrier as set_barriers
 from gradtool.passes.local_functions import localise
 from gradtool.passes.lower_updates import is_update, lower_updates
@@ -33,6 +36,7 @@ def save(
     functions: bool = False,
     barrier: bool = False,
     portable: bool = False,
+    marks: bool = True,
     stock: bool = False,
     say: Callable[[str], object] | None = None,
     own: bool = False,
@@ -43,7 +47,8 @@ def save(
     `barrier`, other runtimes compute again what is recomputed whatever their options, and `say` is
     told of what they do not; else the file's metadata holds those that stock onnxruntime needs.
     With `portable`, places of maxima are computed by plain operators, for runtimes whose MaxPool
-    has one output.
+    has one output.  Without `marks` nothing says which nodes are the body of which composite: the
+    file is smaller, and gradtool itself runs it node by node.
     The graph is left as it is, unless it is the caller's `own` and of no more use: then no copy of
     it is made.
     What is written was checked: by ONNX's checker, and with `stock`, as the command line does, by
@@ -55,7 +60,9 @@ def save(
     """
     return io.save(
         model_of(graph), path, force=force, external_data=external_data,
-        finish=_finish(functions=functions, barrier=barrier, portable=portable, say=say),
+        finish=_finish(
+            functions=functions, barrier=barrier, portable=portable, marks=marks, say=say
+        ),
         own=own, stock=stock, say=say,
     )  # fmt: skip
 
@@ -90,11 +97,13 @@ def _finish(
     functions: bool,
     portable: bool,
     barrier: bool = False,
+    marks: bool = True,
     say: Callable[[str], object] | None = None,
 ) -> Callable[[ir.Model], None]:
     """What turns a graph into one of standard operators, on the copy that is written."""
 
     def finish(model: ir.Model) -> None:
+        before = set(_unread(model))
         if any(is_update(node) for node in walk.nodes(model.graph)):
             lower_updates(Builder(model))
         if portable:
@@ -102,8 +111,23 @@ def _finish(
         (localise if functions else inline)(model)
         drop_unread(model)
         plain_casts(model)
+        write_defaults(model)
         if barrier:
             set_barriers(model, say=say)
+        if not marks:
+            for node in walk.nodes(model.graph):
+                for key in (CALL, CALLEE):
+                    node.metadata_props.pop(key, None)
+        described = {name for node in walk.nodes(model.graph) for name in inputs_of_call(node)}
+        for name in _unread(model):
+            if name not in before and name not in described:
+                del model.graph.initializers[name]
         ort_options.mark(model)
 
     return finish
+
+
+def _unread(model: ir.Model) -> list[str]:
+    """The initializers that nobody reads, of which runtimes warn."""
+    found = model.graph.initializers.items()
+    return [name for name, v in found if not is_used(v) and not v.is_graph_input()]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
+from gradtool.errors import UsageError
 from gradtool.gradients.driver import Accumulate, Backward, differentiate
 from gradtool.graph import branches
-from gradtool.graph.metadata import BUFFERS, GRADIENTS, LOSS, STAGE, STATE
+from gradtool.graph.lora import Adapter
+from gradtool.graph.metadata import BUFFERS, GRADIENTS, LOSS, LOWER, STAGE, STATE
 from gradtool.graph.names import Names
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
@@ -20,11 +22,13 @@ from gradtool.graph.stages import INNER, is_backward, stage, take_state, write_h
 from gradtool.losses import attach as losses
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
+from gradtool.passes.exporters import folded, renamed
 from gradtool.passes.lift_initializers import lift_initializers
+from gradtool.passes.lora import Lora, attach
 from gradtool.passes.lower_ml import Lowered, lower_ml
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
-from gradtool.passes.merged import folded, separate_statistics
+from gradtool.passes.merged import separate_statistics
 from gradtool.passes.narrow_places import narrow_places
 from gradtool.passes.optimizer import add_updates
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
@@ -32,7 +36,9 @@ from gradtool.passes.selection import Selection, cut, select
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
+from gradtool.passes.update_groups import Scales, Updates
 from gradtool.passes.update_order import update_early
+from gradtool.passes.update_settings import Given
 from gradtool.passes.whole_windows import fit_windows
 from gradtool.shapes import infer
 from gradtool.shapes.folding import forget
@@ -93,6 +99,16 @@ def training_graph(
     grad_buffers: bool = False,
     loss_seed: bool = False,
     optimizer: str = "none",
+    lora: int | None = None,
+    lora_target: Sequence[str] = (),
+    lora_alpha: float | None = None,
+    lora_seed: int = 0,
+    optimizer_option: Given = (),
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    no_decay: Sequence[str] = (),
+    lr_scale: Scales = (),
+    sparse: bool = False,
     save_less: bool = True,
     fuse_attention: bool = True,
     on_node: OnNode | None = None,
@@ -102,22 +118,25 @@ def training_graph(
 
     A training graph is differentiated again: its gradients are values like any other, and stay
     outputs.  With an `optimizer` the parameters are updated in place of returning their gradients
-    (see `gradtool.passes.optimizer`).  With `save_less`, backward keeps as few bytes of forward as
-    it can without computing anything twice (see `gradtool.workloads.save_less`).  With
-    `fuse_attention` it keeps no probabilities of attention (see `gradtool.passes.fuse_attention`).
+    (see `gradtool.passes.optimizer`; the options beside it are those of
+    `gradtool.passes.update_groups.Updates`).  With a rank `lora`, adapters beside the weights that
+    match `lora_target` are the parameters, and what `wrt` names (see `gradtool.passes.lora`).  With
+    `save_less`, backward keeps as few bytes of forward as it can without computing anything twice
+    (see `gradtool.workloads.save_less`).  With `fuse_attention` it keeps no probabilities of
+    attention (see `gradtool.passes.fuse_attention`).
 
     Raises:
         UsageError: a name or a loss that does not exist.
         NotDifferentiable: a value asked for is unreachable, or operators have no gradient.
     """
+    updating = Updates(
+        optimizer, optimizer_option, clip_norm, clip_value, no_decay, lr_scale, sparse
+    )
     again = is_training_graph(model)
     if again and loss in ("auto", ["auto"], []) and not head_grads:
         require_loss(model, optimizer)
     meta, model = model.meta, model if own else model.clone()
-    op = Builder(model, names=Names.of(model))
-    op.ste, op.on_node = ste, on_node
-    lift_initializers(op)
-    branches.take(model, op.names)
+    op = _builder(model, on_node, ste=ste)
     if not again:
         separate_statistics(op)
     leaves = reopen(model) if again else _leaves(model.graph)
@@ -128,16 +147,19 @@ def training_graph(
     warnings = [
         *lowered.said,
         *folded(model.graph),
+        *renamed(model.graph),
         *_into_training_form(op, train_mode=train_mode),
     ]
     before = len(model.graph)
     chosen, cotangents = cotangents_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
-    if chosen.loud:
-        warnings.append(f"no loss found: using {chosen.said}; name one with --loss")
+    warnings += [f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud
     appended = len(model.graph) - before
+    adapting = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
+    adapters, chosen, cotangents = _adapt(op, adapting, chosen, cotangents)
+    added = len(model.graph) - before - appended
     state = _publish_state(op)
     barred = cut(model.graph, no_grad)
-    picked = _pick(op, cotangents, barred, leaves, wrt, input_grad)
+    picked = _pick(op, cotangents, barred, leaves, wrt, input_grad, adapters)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
     if fuse_attention and not again and _may_attend(model.graph):
@@ -148,7 +170,7 @@ def training_graph(
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
     names, trained = _publish(op, made, buffers=grad_buffers, updated=optimizer != "none")
-    updates = {} if optimizer == "none" else add_updates(op, optimizer, trained)
+    updates, said = ({}, []) if optimizer == "none" else add_updates(op, updating, trained)
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state | updates)
     update_early(model)
@@ -160,7 +182,7 @@ def training_graph(
     take_state(model)
     model.meta.update(meta)
     model.meta[INNER] = {v.name: dy.name for v, dy in made.inner.items()}
-    warnings += modes.at_random(model)
+    warnings += [*said, *modes.at_random(model)]
     later = [stage(node) for node in model.graph if is_backward(node)]
     return TrainingGraph(
         model=model,
@@ -173,11 +195,20 @@ def training_graph(
         candidates=picked.candidates,
         rules=made.rules,
         warnings=(*warnings, *picked.warnings),
-        forward_nodes=forward,
+        forward_nodes=forward + added,
         loss_nodes=appended,
         backward_nodes=len(later) - later.count("update"),
         update_nodes=later.count("update"),
     )
+
+
+def _builder(model: ir.Model, on_node: OnNode | None, *, ste: bool) -> Builder:
+    """What appends to a model, whose names are its own by then."""
+    op = Builder(model, names=Names.of(model))
+    op.ste, op.on_node = ste, on_node
+    lift_initializers(op)
+    branches.take(model, op.names)
+    return op
 
 
 def _leaves(graph: ir.Graph) -> list[ir.Value]:
@@ -198,6 +229,27 @@ def _into_training_form(op: Builder, *, train_mode: bool) -> list[str]:
     return said
 
 
+def _adapt(
+    op: Builder, asked: Lora | None, loss: losses.Loss, cotangents: dict[ir.Value, ir.Value]
+) -> tuple[tuple[Adapter, ...], losses.Loss, dict[ir.Value, ir.Value]]:
+    """Adapters beside weights, if they are asked for; loss and cotangents as they are called now.
+
+    That comes after the loss was chosen: it is told by the products that outputs end in.
+    """
+    if asked is None:
+        return (), loss, cotangents
+    if LOWER in op.model.metadata_props:
+        raise UsageError("--lora: the model holds its gradients already; give the forward model")
+    found = attach(op, asked)
+    now = {v: found.moved.get(v, v) for v in cotangents}
+    value = loss.value if loss.value is None else now.get(loss.value, loss.value)
+    return (
+        found.adapters,
+        replace(loss, value=value),
+        {now[v]: dy for v, dy in cotangents.items()},
+    )
+
+
 def _may_attend(graph: ir.Graph) -> bool:
     """Whether there is anything that attention has, so that looking for it is worth its imports."""
     return any(n.op_type in ("Softmax", "Attention", "ScaledAttention") for n in graph)
@@ -210,9 +262,19 @@ def _pick(
     leaves: Sequence[ir.Value],
     wrt: Sequence[str] | None,
     input_grad: Sequence[str],
+    adapters: Sequence[Adapter],
 ) -> Selection:
-    """The values to differentiate by, among those that the heads depend on."""
+    """The values to differentiate by, among those that the heads depend on.
+
+    With adapters those are what is trained, and nothing else that is not asked for.
+    """
     reach = needed(op.graph, cotangents)
+    if adapters:
+        held = op.graph.initializers
+        reached = [name for each in adapters for name in each.names if held[name] in reach]
+        if not reached:
+            raise UsageError("--lora: the loss depends on no weight that has an adapter")
+        wrt = [*reached, *(wrt or ())]
     flows = needed(op.graph, cotangents, barred) if barred else reach
     return select(op.graph, leaves, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -14,12 +14,9 @@ from gradtool.check.config.tables import Table, is_size
 from gradtool.check.thresholds import Threshold, parse_amount, parse_threshold
 from gradtool.comparison.metrics import METRICS, metric_named
 from gradtool.errors import UsageError
-from gradtool.workloads.options import GradOptions, options_of
+from gradtool.workloads.options import GradOptions, Option, options_of
 
 GRADIENT = {option.key: option for option in options_of(GradOptions).values()}
-FLAGS = tuple(key for key, option in GRADIENT.items() if option.kind == "flag")
-CHOICES = tuple(key for key, option in GRADIENT.items() if option.kind == "choice")
-TEXTS = tuple(key for key, o in GRADIENT.items() if o.kind == "texts" and key != "labels")
 KEYS = ("name", "model", "dims", "shapes", "batch", "plan", "limit", "fail-on", *GRADIENT)
 LONGEST = 100  # characters of the name of a case
 
@@ -107,24 +104,30 @@ def _shapes(table: Table) -> dict[str, tuple[int, ...]]:
 def _gradient(table: Table) -> dict[str, Any]:
     """Arguments of `gradtool.grad`: those that are given."""
     found: dict[str, Any] = {}
-    for key in FLAGS:
-        option = GRADIENT[key]
-        given = table.flag(key, default=option.default)
-        if given != option.default:
+    for key, option in GRADIENT.items():
+        if key not in table:
+            continue
+        given = _labels(table) if key == "labels" else _READERS[option.kind](table, option)
+        if option.kind != "flag" or given != option.default:
             found[option.name] = given
-    for key in TEXTS:
-        if key in table:
-            found[GRADIENT[key].name] = list(table.texts(key))
-    for key in CHOICES:
-        if key in table:
-            option = GRADIENT[key]
-            found[option.name] = table.choice(key, option.choices, option.default)
-    if isinstance(table.found.get("labels"), dict):
-        labels = table.named("labels")
-        found["labels"] = {output: labels.text(output, "") for output in labels.found}
-    elif "labels" in table:
-        found["labels"] = table.text("labels", "")
     return found
+
+
+def _labels(table: Table) -> str | dict[str, str]:
+    """The name of the labels, or one for each output."""
+    if not isinstance(table.found["labels"], dict):
+        return table.text("labels", "")
+    labels = table.named("labels")
+    return {output: labels.text(output, "") for output in labels.found}
+
+
+_READERS: Mapping[str, Callable[[Table, Option], Any]] = {
+    "flag": lambda table, option: table.flag(option.key, default=option.default),
+    "texts": lambda table, option: list(table.texts(option.key)),
+    "choice": lambda table, option: table.choice(option.key, option.choices, option.default),
+    "whole": lambda table, option: table.size(option.key, least=option.least or 0),
+    "number": lambda table, option: table.number(option.key),
+}
 
 
 def _limits(table: Table) -> dict[str, int]:

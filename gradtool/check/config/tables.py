@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from gradtool.errors import UsageError
 from gradtool.text.names import escape, shorten
@@ -71,6 +72,19 @@ class Table:
             self.refuse(key, f"a whole number, at least {least}")
         return found
 
+    def number(self, key: str) -> float | None:
+        """A positive number, None where there is none."""
+        found = self.found.get(key)
+        if found is None:
+            return None
+        if (
+            isinstance(found, bool)
+            or not isinstance(found, int | float)
+            or not 0 < found < math.inf
+        ):
+            self.refuse(key, "a positive number")
+        return float(found)
+
     def table(self, key: str, known: Iterable[str]) -> Table:
         """A table in this one, empty where there is none."""
         return Table(self.found.get(key, {}), f"{self.where}: {key}", known)
@@ -79,6 +93,11 @@ class Table:
         """A table in this one whose keys are the user's own names."""
         found = self.found.get(key, {})
         return Table(found, f"{self.where}: {key}", found if isinstance(found, Mapping) else ())
+
+
+def is_number(found: object) -> TypeGuard[float]:
+    """Whether a value is a finite number."""
+    return isinstance(found, int | float) and not isinstance(found, bool) and math.isfinite(found)
 
 
 def is_size(found: object, least: int = 1) -> bool:

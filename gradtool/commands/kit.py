@@ -1,0 +1,134 @@
+"""The command `gradtool kit`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradtool.commands import plan_names
+from gradtool.commands.call import Call, as_command
+from gradtool.commands.discovery import Sizes, meant
+from gradtool.commands.options import (
+    PATH,
+    format_option,
+    grad_options,
+    model_argument,
+    portable_option,
+    size_options,
+)
+from gradtool.graph.optimizers import UPDATING
+from gradtool.workloads.names import KEEP
+
+if TYPE_CHECKING:
+    from gradtool.commands.output import Reporter
+    from gradtool.kit.write import Kit
+    from gradtool.workloads.rewriting import Graph
+
+
+@as_command("kit")
+@model_argument
+@click.option(
+    "-o", "--output", metavar="FOLDER", type=PATH, help="Where to write; default MODEL.kit."
+)
+@click.option("--force", is_flag=True, help="Replace the kit that is there.")
+@click.option(
+    "--plan",
+    default=KEEP,
+    show_default=True,
+    callback=plan_names.plan_name,
+    metavar=plan_names.METAVAR,
+    help="The memory plan of the step.",
+)
+@click.option(
+    "--optimizer",
+    "update",
+    type=click.Choice(UPDATING),
+    default="adamw",
+    show_default=True,
+    metavar="NAME",
+    help=f"What the step updates parameters by: {', '.join(UPDATING)}.",
+)
+@portable_option
+@size_options
+@grad_options
+@format_option
+def command(
+    call: Call,
+    /,
+    *,
+    model: str | None,
+    output: str | None,
+    force: bool,
+    plan: str,
+    portable: bool,
+    dims: tuple[str, ...],
+    shapes: tuple[str, ...],
+    batch: int | None,
+    form: str,
+    **options: Any,
+) -> None:  # fmt: skip
+    """Write what trains MODEL on a stock runtime, in any language, as a folder.
+
+    step.onnx is a pure function from batch, state and learning rate to loss and next state,
+    eval.onnx the forward model on that state; manifest.json says how they go together.
+    """
+    from gradtool.errors import UsageError
+    from gradtool.kit.write import require_folder, write_kit
+
+    asked = meant(call, [model], (dims, shapes, batch), options)
+    if asked.source == "-":
+        raise UsageError("a kit is of a model in a file, into which its weights are written back")
+    target = output or f"{asked.source.removesuffix('.onnxtxt').removesuffix('.onnx')}.kit"
+    require_folder(target, force=force)
+    graph = _planned(call, asked.source, asked.sizes, asked.options, plan)
+    kit = write_kit(
+        graph, target, force=force, portable=portable, stock=True, say=call.reporter.say
+    )
+    _show(call.reporter, kit, form)
+
+
+def _planned(call: Call, source: str, sizes: Sizes, options: dict[str, Any], plan: str) -> Graph:
+    """The whole step in the order of a plan; what that saves is a remark."""
+    from gradtool.commands.models import open_model, training_of
+
+    if plan == KEEP:
+        return training_of(call.reporter, open_model(call.reporter, source, *sizes), options)
+    from gradtool.commands import plans
+    from gradtool.commands.workloads import open_workloads
+    from gradtool.reports.plans import one_line
+    from gradtool.workloads import strategies
+    from gradtool.workloads.plans import write
+
+    strategy = plan_names.strategy_named(plan)
+    (opened,) = open_workloads(call, [source], sizes=sizes, options=options)
+    both = plans.plan(call.reporter, opened, [strategies.keep, strategy])
+    for line in (*both.found[-1].notes, one_line(both.rows)):
+        call.reporter.say(line)
+    return write(opened.work, both.found[-1])
+
+
+def _show(reporter: Reporter, kit: Kit, form: str) -> None:
+    from gradtool.text.units import format_bytes
+
+    if form == "json":
+        reporter.json(kit.manifest)
+        return
+    for key in ("step", "eval"):
+        told = kit.manifest[key]
+        given = ", ".join(
+            f"{each['name']} {each['type']}{each['shape']}" for each in told["inputs"]
+        )
+        reporter.line(f"{told['file']}: takes {given} and {len(told['state'])} tensors of state")
+    tensors = kit.manifest["state"]["tensors"]
+    counts = [
+        f"{sum(each['role'] == role for each in tensors)} {words}"
+        for role, words in (
+            ("parameter", "parameters"), ("statistic", "statistics"),
+            ("optimizer", "of the optimizer"),
+        )
+        if any(each["role"] == role for each in tensors)
+    ]  # fmt: skip
+    reporter.line(f"state: {', '.join(counts)}")
+    reporter.line(f"wrote {kit.folder} ({format_bytes(kit.size)})")
+    reporter.say(f"next: train, then gradtool kit merge {kit.folder} STATE -o trained.onnx")

@@ -1,0 +1,89 @@
+"""Low-rank adapters: what stands beside which weight, and what a weight is with its adapter in it.
+
+Source: Hu et al. 2021 (arXiv:2106.09685).  As in PEFT (huggingface/peft), `A` is applied to what
+the weight is, `B` to the result, and their product is scaled by `alpha / rank`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.graph.metadata import LORA
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """Two tensors beside a weight, by name.
+
+    `flipped` says which way the weight is stored.  False: [in, out], with `a` [in, rank] and `b`
+    [rank, out].  True: [out, in, …], with `a` [rank · groups, in, …] and `b` [out, rank, 1 …],
+    where the outputs fall into `groups` of their own.
+    """
+
+    weight: str
+    a: str
+    b: str
+    scale: float
+    flipped: bool
+    groups: int = 1
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Both tensors."""
+        return self.a, self.b
+
+    def merged(self, weight: Array, a: Array, b: Array) -> Array:
+        """The weight plus the product, in its type."""
+        wide = np.promote_types(weight.dtype, np.float32)
+        first, second = a.astype(wide), b.astype(wide)
+        if not self.flipped:
+            product = first @ second
+        else:
+            rank = len(first) // self.groups
+            rows = first.reshape(self.groups, rank, -1)
+            product = second.reshape(self.groups, -1, rank) @ rows
+        total = weight.astype(wide) + self.scale * product.reshape(weight.shape)
+        return np.asarray(total.astype(weight.dtype))
+
+
+def adapters_of(model: ir.Model) -> tuple[Adapter, ...]:
+    """The adapters that a training graph has."""
+    return from_json(json.loads(model.metadata_props.get(LORA, "[]")))
+
+
+def note(model: ir.Model, adapters: tuple[Adapter, ...]) -> None:
+    """Write them into the metadata of a model."""
+    model.metadata_props[LORA] = json.dumps(to_json(adapters))
+
+
+def to_json(adapters: tuple[Adapter, ...]) -> list[dict[str, Any]]:
+    """Adapters as JSON has them."""
+    return [asdict(adapter) for adapter in adapters]
+
+
+def from_json(found: list[dict[str, Any]]) -> tuple[Adapter, ...]:
+    """The adapters that `to_json` wrote."""
+    return tuple(Adapter(**entry) for entry in found)
+
+
+def merge(
+    adapters: tuple[Adapter, ...], arrays: Mapping[str, Array], weight_of: Callable[[str], Array]
+) -> dict[str, Array]:
+    """Arrays in which every adapter has gone into its weight.
+
+    A weight that is not among `arrays` is the one that `weight_of` finds.
+    """
+    found = dict(arrays)
+    for adapter in adapters:
+        a, b = found.pop(adapter.a), found.pop(adapter.b)
+        weight = found[adapter.weight] if adapter.weight in found else weight_of(adapter.weight)
+        found[adapter.weight] = adapter.merged(weight, a, b)
+    return found

@@ -1,0 +1,180 @@
+"""Tensors by name in one file: a length, a JSON header, then the bytes of all, without gaps.
+
+Source: the format of github.com/huggingface/safetensors, version 0.4.  Tensors are laid in order of
+falling element size, then name, as its own writer does, so that each is aligned.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, TypeGuard
+
+import ml_dtypes
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.io import atomic
+from gradtool.io.documents import is_text, is_whole
+
+SUFFIX = ".safetensors"
+_LENGTH = struct.Struct("<Q")
+_MOST_HEADER = 100_000_000  # bytes, that of the format's own reader
+_METADATA = "__metadata__"
+_TYPES: Mapping[str, np.dtype[Any]] = {
+    "BOOL": np.dtype(np.bool_),
+    "U8": np.dtype(np.uint8), "I8": np.dtype(np.int8),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn), "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "U16": np.dtype(np.uint16), "I16": np.dtype(np.int16),
+    "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16),
+    "U32": np.dtype(np.uint32), "I32": np.dtype(np.int32), "F32": np.dtype(np.float32),
+    "U64": np.dtype(np.uint64), "I64": np.dtype(np.int64), "F64": np.dtype(np.float64),
+    "C64": np.dtype(np.complex64),
+}  # fmt: skip
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+TYPES: Mapping[str, np.dtype[Any]] = {dtype.name: dtype for dtype in _NAMES}
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """What a file holds: arrays by name, mapped and read-only, and texts about them."""
+
+    arrays: dict[str, np.ndarray[Any, Any]]
+    metadata: dict[str, str]
+
+
+def save(
+    path: str | os.PathLike[str],
+    arrays: Arrays,
+    metadata: Mapping[str, str] | None = None,
+    *,
+    force: bool = False,
+) -> int:
+    """Write arrays by name, whole or not at all; returns the bytes of the file.
+
+    Raises:
+        UsageError: the file exists without `force` or cannot be written, or the format has no
+            such type.
+    """
+    writer = Writer(arrays, metadata)
+    atomic.write([atomic.Output(atomic.target(path, force=force), writer.write)])
+    return writer.size
+
+
+class Writer:
+    """The bytes of a file, tensor after tensor: no two of them are in memory at once."""
+
+    def __init__(self, arrays: Arrays, metadata: Mapping[str, str] | None = None) -> None:
+        for name, array in arrays.items():
+            if array.dtype.newbyteorder("=") not in _NAMES:
+                raise UsageError(f"safetensors has no type {array.dtype}, which {name!r} is of")
+        self._arrays = sorted(arrays.items(), key=lambda pair: (-pair[1].dtype.itemsize, pair[0]))
+        entries: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
+        end = 0
+        for name, array in self._arrays:
+            start, end = end, end + array.nbytes
+            entries[name] = {
+                "dtype": _NAMES[array.dtype.newbyteorder("=")],
+                "shape": list(array.shape),
+                "data_offsets": [start, end],
+            }
+        header = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+        self._header = header + b" " * (-len(header) % _LENGTH.size)
+        self.size = _LENGTH.size + len(self._header) + end
+
+    def write(self, file: BinaryIO) -> None:
+        """Write everything to an open file."""
+        file.write(_LENGTH.pack(len(self._header)))
+        file.write(self._header)
+        file.writelines(little_endian(array) for _, array in self._arrays)
+
+
+def little_endian(array: np.ndarray[Any, Any]) -> memoryview:
+    """The bytes of an array as every one of our binary files has them: C order, little-endian."""
+    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return memoryview(plain.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
+
+
+def load(path: str | os.PathLike[str]) -> Tensors:
+    """What a file holds; its bytes are mapped and read when somebody looks at them.
+
+    Raises:
+        UsageError: the file cannot be read, or does not hold what its header says.
+    """
+    view = _mapped(Path(path))
+    try:
+        return _parsed(view)
+    except ValueError as error:
+        raise UsageError(f"{path}: is no safetensors file: {error}") from error
+
+
+def _mapped(path: Path) -> memoryview:
+    try:
+        with path.open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: cannot be read: {reason}") from error
+
+
+def _parsed(view: memoryview) -> Tensors:
+    if len(view) < _LENGTH.size:
+        raise ValueError("it is too short")
+    (length,) = _LENGTH.unpack(view[: _LENGTH.size])
+    if length > min(_MOST_HEADER, len(view) - _LENGTH.size):
+        raise ValueError("its header does not end in it")
+    try:
+        header = json.loads(bytes(view[_LENGTH.size : _LENGTH.size + length]))
+    except RecursionError as error:
+        raise ValueError("its header is nested too deeply") from error
+    if not isinstance(header, dict):
+        raise ValueError("its header is no JSON object")  # noqa: TRY004 - one kind of failure
+    metadata = header.pop(_METADATA, {})
+    if not isinstance(metadata, dict) or not all(map(is_text, metadata.values())):
+        raise ValueError(f"its {_METADATA} are no texts")
+    data = view[_LENGTH.size + length :]
+    arrays = {name: _array(name, entry, data) for name, entry in header.items()}
+    ends = sorted(_spans(header))
+    if any(end != start for (_, end), (start, _) in pairwise(ends)):
+        raise ValueError("its tensors overlap, or leave gaps")
+    if (ends[0][0] if ends else 0) or (ends[-1][1] if ends else 0) != len(data):
+        raise ValueError("its tensors are not all of its bytes")
+    return Tensors(arrays, metadata)
+
+
+def _spans(header: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    for entry in header.values():
+        start, end = entry["data_offsets"]
+        yield start, end
+
+
+def _array(name: str, entry: Any, data: memoryview) -> np.ndarray[Any, Any]:
+    if not isinstance(entry, dict):
+        raise ValueError(f"{name!r} is not described")  # noqa: TRY004 - one kind of failure
+    dtype = _TYPES.get(entry.get("dtype", ""))
+    shape, span = entry.get("shape"), entry.get("data_offsets")
+    if dtype is None:
+        raise ValueError(f"{name!r} is of the unknown type {entry.get('dtype')!r}")
+    if not _are_sizes(shape):
+        raise ValueError(f"{name!r} has no shape")
+    if not _are_sizes(span) or len(span) != 2 or not span[0] <= span[1] <= len(data):
+        raise ValueError(f"{name!r} does not lie in it")
+    if span[1] - span[0] != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{name!r} has {span[1] - span[0]} bytes, which is not {dtype}{shape}")
+    stored = dtype.newbyteorder("<")
+    return np.frombuffer(data[span[0] : span[1]], stored).reshape(shape)
+
+
+def _are_sizes(found: object) -> TypeGuard[list[int]]:
+    return isinstance(found, list) and all(is_whole(size) and size >= 0 for size in found)

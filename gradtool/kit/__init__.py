@@ -1,0 +1,6 @@
+"""What a program in another language needs to train a model on a stock runtime.
+
+A folder with `step.onnx` (a whole training step as a pure function), `eval.onnx` (the forward model
+on the same state), the state to begin with, and `manifest.json`, which says how they go together.
+`gradtool.schemas` has the schema of the latter, docs/kit.md a description.
+"""

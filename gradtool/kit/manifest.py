@@ -1,0 +1,168 @@
+"""`manifest.json` of a kit: the names, types and roles of what goes in and out, and its files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.graph import lora
+from gradtool.graph.lora import Adapter
+from gradtool.graph.metadata import DEFAULTS, LOSS, OPTIMIZER, PLAN
+from gradtool.io.documents import is_number, is_text, is_whole, read_document
+from gradtool.kit import state
+from gradtool.kit.parts import Parts
+
+SCHEMA_VERSION = 1
+FILE = "manifest.json"
+STEP, EVALUATION = "step.onnx", "eval.onnx"
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What merging needs of a manifest: where the model is, which one, the state, adapters."""
+
+    folder: Path
+    model: str
+    sha256: str
+    entries: tuple[Mapping[str, Any], ...]
+    adapters: tuple[Adapter, ...]
+
+    @property
+    def original(self) -> Path:
+        """The model that the kit was made of, where it was then."""
+        return self.folder / self.model
+
+
+def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> Document:
+    """The manifest of a kit that lies in a folder.
+
+    `options` are those of stock onnxruntime that keep the memory plan of the step.
+    """
+    props = parts.step.metadata_props
+    told = json.loads(props[OPTIMIZER])
+    names = [tensor.name for tensor in parts.state]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": {
+            "file": Path(os.path.relpath(parts.source, folder)).as_posix(),
+            "sha256": digest(parts.source),
+        },
+        "loss": props.get(LOSS),
+        "optimizer": {"name": told.pop("name"), "learning_rate": told.pop("lr"), **told},
+        "lora": lora.to_json(lora.adapters_of(parts.step)),
+        "plan": json.loads(props[PLAN]) if PLAN in props else None,
+        "onnxruntime": dict(options),
+        "step": _interface(STEP, parts.step, names),
+        "eval": _interface(EVALUATION, parts.evaluation, names),
+        "state": {
+            "safetensors": state.FILE,
+            "tensors": [
+                {
+                    "name": tensor.name,
+                    "next": tensor.next,
+                    "role": tensor.role,
+                    "type": tensor.first.dtype.numpy().name,
+                    "shape": list(tensor.first.shape.numpy()),
+                    "file": f"{state.FOLDER}/{file}",
+                }
+                for tensor, file in zip(parts.state, state.file_names(names), strict=True)
+            ],
+        },
+    }
+
+
+def _interface(file: str, model: ir.Model, state_names: Sequence[str]) -> Document:
+    """What a model takes besides the state, which of the state it takes, and what it returns."""
+    known = set(state_names)
+    defaults = json.loads(model.metadata_props.get(DEFAULTS, "{}"))
+    given = [v for v in model.graph.inputs if v.name not in known and not v.is_initializer()]
+    return {
+        "file": file,
+        "inputs": [
+            _described(v) | ({"default": defaults[v.name]} if v.name in defaults else {})
+            for v in given
+        ],
+        "state": [v.name for v in model.graph.inputs if v.name in known],
+        "outputs": [_described(v) for v in model.graph.outputs],
+    }
+
+
+def _described(value: ir.Value) -> Document:
+    """Name, type and shape; a size that is open is a text, one that nobody knows null."""
+    shape = None
+    if value.shape is not None:
+        shape = [d if isinstance(d, int) else d.value for d in value.shape]
+    dtype = None if value.dtype is None else value.dtype.numpy().name
+    return {"name": value.name, "type": dtype, "shape": shape}
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file, which tells one model from another.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def read(folder: Path) -> Manifest:
+    """The manifest in a folder.
+
+    Raises:
+        UsageError: there is none, or it is not what `gradtool kit` writes.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: is no folder; gradtool kit MODEL -o {folder} makes one")
+    path = folder / FILE
+    found = read_document(path, SCHEMA_VERSION)
+    model, kept = found.get("model"), found.get("state")
+    entries = kept.get("tensors") if isinstance(kept, dict) else None
+    if not isinstance(model, dict) or not all(is_text(model.get(k)) for k in ("file", "sha256")):
+        raise UsageError(f"{path}: is no manifest of a kit: it names no model")
+    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+        raise UsageError(f"{path}: is no manifest of a kit: it describes no state")
+    adapters = _adapters(found.get("lora"), {entry["name"] for entry in entries})
+    if adapters is None:
+        raise UsageError(f"{path}: is no manifest of a kit: its adapters are none")
+    return Manifest(folder, model["file"], model["sha256"], tuple(entries), adapters)
+
+
+def _adapters(found: object, names: AbstractSet[str]) -> tuple[Adapter, ...] | None:
+    """The adapters that a manifest describes, whose tensors are part of the state."""
+    try:
+        adapters = lora.from_json(found)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    good = all(
+        is_whole(each.groups) and each.groups > 0 and is_number(each.scale)
+        and is_text(each.weight) and names >= {*each.names}
+        for each in adapters
+    )  # fmt: skip
+    return adapters if good else None
+
+
+def _is_entry(found: object) -> bool:
+    if not isinstance(found, dict):
+        return False
+    texts = (found.get(key) for key in ("name", "next", "role", "type", "file"))
+    shape = found.get("shape")
+    return (
+        all(map(is_text, texts))
+        and isinstance(shape, list)
+        and all(is_whole(size) and size >= 0 for size in shape)
+        and state.is_type(found["type"])
+    )

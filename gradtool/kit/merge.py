@@ -1,0 +1,54 @@
+"""Trained weights written back into the file that a kit was made of."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from gradtool import io
+from gradtool.errors import UsageError
+from gradtool.io import original
+from gradtool.kit import manifest, state
+from gradtool.text.words import some
+from gradtool.workloads import lora_files
+
+
+def merge_kit(
+    folder: str | os.PathLike[str],
+    trained: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    model: str | os.PathLike[str] | None = None,
+    adapter: bool = False,
+    force: bool = False,
+) -> list[tuple[Path, int]]:
+    """Write the original model with the weights of a state; the paths and bytes of files.
+
+    `trained` is a safetensors file or a folder of binaries, named as those of the kit.  `model`
+    says where the original file is now; by default where it was.  Nodes, opset, names and metadata
+    of the file stay, running statistics are weights as well, and adapters go into theirs; with
+    `adapter` they become a file of their own (see `gradtool.workloads.lora_files`).
+
+    Raises:
+        MissingData: the state lacks a weight.
+        UsageError: the folder is no kit, the original is gone or another one, the state is not of
+            this kit, or the output exists without `force` or cannot be written.
+    """
+    told = manifest.read(Path(folder))
+    source = Path(model) if model is not None else told.original
+    if not source.is_file():
+        raise UsageError(f"{source}: the model of the kit is not there; say where with --model")
+    if manifest.digest(source) != told.sha256:
+        raise UsageError(f"{source}: is another model than the one {folder} was made of")
+    arrays = state.read(Path(trained), told.entries)
+    weights = {e["name"] for e in told.entries if e["role"] != "optimizer"}
+    arrays = {name: array for name, array in arrays.items() if name in weights}
+    if adapter:
+        return lora_files.write(source.resolve(), told.adapters, arrays, path, force=force)
+    merged, lacking = original.with_arrays(source.resolve(), arrays, told.adapters)
+    if lacking:
+        raise UsageError(f"{source}: the model has no tensor called {some(lacking)}")
+    beside = original.has_data_file(merged)
+    where: Literal["always", "auto"] = "always" if beside else "auto"
+    return [io.save(merged, path, force=force, external_data=where, own=True)]

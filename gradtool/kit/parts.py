@@ -1,0 +1,87 @@
+"""A training graph taken apart: a step and an evaluation as pure functions, and their state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.graph.metadata import (
+    BUFFERS,
+    DEFAULTS,
+    GRADIENTS,
+    HEADS,
+    LORA,
+    LOSS,
+    OPTIMIZER,
+    PLAN,
+    STATE,
+)
+from gradtool.graph.stages import stage
+from gradtool.io import original
+from gradtool.passes.evaluation import evaluation
+from gradtool.passes.parameters_as_inputs import parameters_as_inputs
+
+Role = Literal["parameter", "statistic", "optimizer"]
+OF_TRAINING = (BUFFERS, DEFAULTS, GRADIENTS, HEADS, LORA, LOSS, OPTIMIZER, PLAN, STATE)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the state: what it is for, what it holds at first, and its next value."""
+
+    name: str
+    next: str
+    role: Role
+    first: ir.TensorProtocol
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Two models without what they are trained on, and that; `source` is the original file."""
+
+    step: ir.Model
+    evaluation: ir.Model
+    state: tuple[Tensor, ...]
+    source: Path
+
+
+def parts_of(model: ir.Model) -> Parts:
+    """The parts of a whole training step; the model given is left as it is.
+
+    Raises:
+        UsageError: it updates nothing, or came from no file.
+    """
+    if OPTIMIZER not in model.metadata_props:
+        raise UsageError("a kit is of a whole training step: name an optimizer")
+    source = original.source_of(model.meta)
+    if not isinstance(source, Path):
+        raise UsageError("a kit is of a model in a file, into which its weights are written back")
+    roles = _roles(model)
+    evaluated = evaluation(model)
+    parameters_as_inputs(evaluated)
+    for key in OF_TRAINING:
+        evaluated.metadata_props.pop(key, None)
+    step = model.clone()
+    step.meta.update(model.meta)
+    held = parameters_as_inputs(step)
+    names = json.loads(step.metadata_props[STATE])
+    state = tuple(Tensor(n, names[n], roles[n], held[n]) for n in names)
+    return Parts(step, evaluated, state, source)
+
+
+def _roles(model: ir.Model) -> Mapping[str, Role]:
+    """What each tensor with a next value is for, by who reads it: updates, forward, or both."""
+    found: dict[str, Role] = {}
+    for name in json.loads(model.metadata_props[STATE]):
+        stages = {stage(use.node) for use in model.graph.initializers[name].uses()}
+        if stages == {"update"}:
+            found[name] = "optimizer"
+        else:
+            found[name] = "parameter" if "update" in stages else "statistic"
+    return found

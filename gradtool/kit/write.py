@@ -1,0 +1,102 @@
+"""A kit in a folder: written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradtool.errors import UsageError
+from gradtool.graph.metadata import LOAD
+from gradtool.graph.tensors import array
+from gradtool.io import folders, read, safetensors
+from gradtool.kit import manifest, state
+from gradtool.kit.parts import Parts, parts_of
+from gradtool.workloads.finishing import save
+from gradtool.workloads.rewriting import Graph, model_of
+
+
+@dataclass(frozen=True)
+class Kit:
+    """A kit that was written: its folder, its manifest, and the bytes of all its files."""
+
+    folder: Path
+    manifest: manifest.Document
+    size: int
+
+
+def write_kit(
+    graph: Graph,
+    folder: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    portable: bool = False,
+    stock: bool = False,
+    say: Callable[[str], object] | None = None,
+) -> Kit:
+    """Write what a stock runtime trains a model with: a step, an evaluation, the state.
+
+    The graph is a whole training step, made with an optimizer, perhaps planned by `recompute` or
+    `mirror`.  With `force` a kit that is there is replaced; other files in its folder stay.
+
+    Raises:
+        UsageError: the graph updates nothing or was not loaded from a file, there is a folder
+            already, or it cannot be written.
+        MissingData: a weight is absent.
+        InvalidResult: a model of the kit is not valid, and nothing was written.
+    """
+    target = require_folder(folder, force=force)
+    parts = parts_of(model_of(graph))
+
+    def fill(made: Path) -> Kit:
+        for model, name in ((parts.step, manifest.STEP), (parts.evaluation, manifest.EVALUATION)):
+            save(
+                model, made / name, barrier=True, portable=portable, marks=False, stock=stock,
+                say=say,
+            )  # fmt: skip
+        _write_state(parts, made)
+        options = _options(made / manifest.STEP)
+        told = manifest.document(parts, target, options)
+        text = json.dumps(told, indent=1, allow_nan=False)
+        (made / manifest.FILE).write_text(f"{text}\n", encoding="ascii")
+        size = sum(each.stat().st_size for each in made.rglob("*") if each.is_file())
+        return Kit(Path(folder), told, size)
+
+    return folders.put(target, fill, _is_of_a_kit)
+
+
+def require_folder(folder: str | os.PathLike[str], *, force: bool) -> Path:
+    """The real folder to write.
+
+    Raises:
+        UsageError: it exists without `force`, or is no kit, or cannot be written.
+    """
+    target = folders.target(folder, force=force)
+    if target.exists() and any(target.iterdir()) and not (target / manifest.FILE).is_file():
+        raise UsageError(f"{folder}: is a folder of something else than a kit; name another one")
+    return target
+
+
+def _is_of_a_kit(name: str) -> bool:
+    """Whether a name in a folder is one that kits give."""
+    own = (manifest.FILE, manifest.STEP, manifest.EVALUATION, state.FILE, state.FOLDER)
+    data = (f"{manifest.STEP}.", f"{manifest.EVALUATION}.")
+    return name in own or (name.startswith(data) and name.endswith(".data"))
+
+
+def _write_state(parts: Parts, made: Path) -> None:
+    arrays = {tensor.name: array(tensor.first) for tensor in parts.state}
+    (made / state.FOLDER).mkdir()
+    names = state.file_names([tensor.name for tensor in parts.state])
+    for each, file in zip(arrays.values(), names, strict=True):
+        (made / state.FOLDER / file).write_bytes(safetensors.little_endian(each))
+    safetensors.save(made / state.FILE, arrays)
+
+
+def _options(step: Path) -> dict[str, object]:
+    """The options of stock onnxruntime that a written step carries in its metadata."""
+    props = {entry.key: entry.value for entry in read.from_file(step).metadata_props}
+    found: dict[str, object] = json.loads(props.get(LOAD, "{}"))
+    return found

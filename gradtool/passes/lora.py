@@ -1,0 +1,316 @@
+"""Low-rank adapters beside the weights of MatMul, Gemm and Conv: they are trained, the weights not.
+
+    x · W         becomes   x · W + ((x · A) · s) · B
+    Conv (x, W)   becomes   Conv (x, W) + Conv (Conv (x, A) · s, B)
+
+A is drawn, B is zero: until the first update nothing changes.  The product A · B is never made,
+so that neither it nor a gradient of W takes memory.  See `gradtool.graph.lora` for shapes.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.emit.builder import Builder
+from gradtool.errors import UsageError
+from gradtool.graph import lora
+from gradtool.graph.attributes import arguments
+from gradtool.graph.lora import Adapter
+from gradtool.graph.predicates import is_float
+from gradtool.io.zeros import Zeros
+from gradtool.passes.training_forms import stand_in
+from gradtool.text.words import some, suggest
+
+MATRIX = 2  # axes
+
+
+@dataclass(frozen=True)
+class Lora:
+    """What is asked for: a rank, globs of weights, and the scale `alpha / rank` of the product.
+
+    Without targets every weight that can have an adapter gets one; `alpha` is the rank if nothing
+    is said.  `seed` is that of A.
+    """
+
+    rank: int
+    targets: Sequence[str] = ()
+    alpha: float | None = None
+    seed: int = 0
+
+    @property
+    def scale(self) -> float:
+        """What the product is multiplied by."""
+        return 1.0 if self.alpha is None else self.alpha / self.rank
+
+
+@dataclass(frozen=True)
+class Attached:
+    """The adapters of a model, and by value of the model the one that took its place."""
+
+    adapters: tuple[Adapter, ...]
+    moved: Mapping[ir.Value, ir.Value]
+
+
+def attach(op: Builder, asked: Lora) -> Attached:
+    """Put adapters beside weights of the builder's model, in place, and note them in its metadata.
+
+    Values of the graph have types and shapes.
+
+    Raises:
+        UsageError: a target matches no weight that can have an adapter.
+    """
+    moved: dict[ir.Value, ir.Value] = {}
+    adapters = []
+    for weight, uses in _targets(op.model, asked.targets).items():
+        adapter = _adapter(weight, uses, asked)
+        a, b = _drawn(op, weight, adapter, asked)
+        adapters.append(replace(adapter, a=a.name or "", b=b.name or ""))
+        for use in uses:
+            result, total = _stand_beside(op, adapter, use, a, b)
+            moved[result] = total
+    lora.note(op.model, tuple(adapters))
+    return Attached(tuple(adapters), moved)
+
+
+def attach_zeros(model: ir.Model, adapters: Sequence[Adapter], shapes: Mapping[str, Any]) -> None:
+    """Put known adapters into a model as its file has it, as inputs that are zero by default.
+
+    `shapes` are those of their tensors.  Types and shapes of values may be unknown.
+
+    Raises:
+        UsageError: a weight of theirs is read otherwise than by products, or not there.
+    """
+    op = Builder(model, stage="forward")
+    for adapter in adapters:
+        weight = model.graph.initializers.get(adapter.weight)
+        uses = None if weight is None else _uses(weight)
+        if weight is None or not isinstance(uses, list):
+            why = "is no tensor of its own there" if uses is None else uses
+            raise UsageError(f"no adapter beside {adapter.weight!r} in the file itself: it {why}")
+        assert weight.dtype is not None  # noqa: S101 - an initializer has a type
+        a, b = (
+            _register(op, Zeros(weight.dtype, tuple(shapes[name]), name)) for name in adapter.names
+        )
+        model.graph.inputs.extend((a, b))
+        unknown = ir.Value(type=ir.TensorType(weight.dtype))
+        for use in uses:
+            _stand_beside(op, adapter, use, a, b, like=unknown)
+    model.ir_version = max(model.ir_version, 4)  # before, initializers cannot be overridden
+
+
+# ------------------------------------------------------------------------------------- weights
+
+
+@dataclass(frozen=True)
+class Use:
+    """A product that reads a weight in a slot, `flipped` if both its axes are exchanged by then."""
+
+    node: ir.Node
+    slot: int
+    flipped: bool
+
+
+def _targets(model: ir.Model, patterns: Sequence[str]) -> dict[ir.Value, list[Use]]:
+    """The weights that get an adapter, and what reads them."""
+    able: dict[str, tuple[ir.Value, list[Use]]] = {}
+    unable: dict[str, str] = {}
+    for name, value in model.graph.initializers.items():
+        uses = _uses(value) if is_float(value) else "is no float"
+        if isinstance(uses, list):
+            able[name] = value, uses
+        else:
+            unable[name] = uses
+    chosen: dict[str, None] = {}
+    for pattern in patterns or ("*",):
+        exact = pattern in able or pattern in unable
+        found = [n for n in able if n == pattern or (not exact and fnmatchcase(n, pattern))]
+        if not found and pattern in unable:
+            raise UsageError(f"--lora-target {pattern}: no adapter beside it: it {unable[pattern]}")
+        if not found:
+            hint = suggest(pattern, able) or f"; there are {some(able, 5) or 'none'}"
+            flag = f"--lora-target {pattern}" if patterns else "--lora"
+            raise UsageError(f"{flag}: no such weight of a MatMul, Gemm or Conv{hint}")
+        chosen |= dict.fromkeys(found)
+    return {able[name][0]: able[name][1] for name in able if name in chosen}
+
+
+def _uses(weight: ir.Value) -> list[Use] | str:
+    """The products that read a weight, all of which can have a branch; else why there is none."""
+    found: list[Use] = []
+    waiting = [(weight, False)]
+    rank = len(weight.shape or ())
+    while waiting:
+        value, flipped = waiting.pop(0)
+        if value.is_graph_output():
+            return "is an output"
+        for use in value.uses():
+            node, slot = use.node, use.idx
+            if node.op_type == "Identity":
+                waiting.append((node.outputs[0], flipped))
+            elif node.op_type == "Transpose" and rank == MATRIX:
+                perm = node.attributes.get_ints("perm", (1, 0))
+                waiting.append((node.outputs[0], flipped != (tuple(perm) == (1, 0))))
+            elif _is_product(node, slot, rank):
+                found.append(Use(node, slot, flipped != _flips(node, slot)))
+            else:
+                return f"is read by {node.op_type} {node.name or ''}".rstrip()
+    nodes = [use.node for use in found]
+    if len(set(nodes)) < len(nodes):
+        return "is multiplied by itself"
+    return found or "is not read"
+
+
+def _is_product(node: ir.Node, slot: int, rank: int) -> bool:
+    if node.domain not in ("", "ai.onnx"):
+        return False
+    if node.op_type in ("MatMul", "Gemm"):
+        return rank == MATRIX and slot in (0, 1)
+    return node.op_type == "Conv" and rank > MATRIX and slot == 1
+
+
+def _flips(node: ir.Node, slot: int) -> bool:
+    """Whether a product exchanges the axes of what it reads."""
+    return node.op_type == "Gemm" and bool(node.attributes.get_int(("transA", "transB")[slot], 0))
+
+
+# ------------------------------------------------------------------------------------ adapters
+
+
+def _adapter(weight: ir.Value, uses: Sequence[Use], asked: Lora) -> Adapter:
+    """An adapter in the direction in which the first product reads the weight."""
+    first = uses[0]
+    groups = first.node.attributes.get_int("group", 1) if first.node.op_type == "Conv" else 1
+    flipped = first.node.op_type == "Conv" or first.flipped != (first.slot == 0)
+    name = weight.name or ""
+    return Adapter(name, "", "", asked.scale, flipped, groups)
+
+
+def _drawn(
+    op: Builder, weight: ir.Value, adapter: Adapter, asked: Lora
+) -> tuple[ir.Value, ir.Value]:
+    """New tensors A, uniform within 1 / √(inputs of an output), and B, zero.
+
+    What is drawn depends on the seed and the name of the weight alone.
+
+    Source: PEFT's `kaiming_uniform_(a=√5)`, which has these bounds.
+    """
+    assert weight.shape is not None and weight.dtype is not None  # noqa: PT018, S101 - it has both
+    sizes, rank = weight.shape.numpy(), asked.rank
+    if adapter.flipped:
+        a_sizes = (rank * adapter.groups, *sizes[1:])
+        b_sizes: tuple[int, ...] = (sizes[0], rank, *(1 for _ in sizes[2:]))
+        fan_in = int(np.prod(sizes[1:]))
+    else:
+        a_sizes, b_sizes, fan_in = (sizes[0], rank), (rank, sizes[1]), sizes[0]
+    stream = np.random.default_rng([asked.seed, zlib.crc32(adapter.weight.encode())])
+    bound = 1 / np.sqrt(max(fan_in, 1))
+    drawn = stream.uniform(-bound, bound, a_sizes).astype(weight.dtype.numpy())
+    names = (op.names.fresh(f"{adapter.weight}.lora_{which}") for which in "AB")
+    a = _register(op, ir.Tensor(drawn, dtype=weight.dtype, name=next(names)))
+    b = _register(op, Zeros(weight.dtype, b_sizes, next(names)))
+    op.folding.never([a, b])
+    return a, b
+
+
+def _register(op: Builder, tensor: ir.TensorProtocol) -> ir.Value:
+    made = ir.Value(
+        name=tensor.name,
+        shape=ir.Shape(tensor.shape.numpy()),
+        type=ir.TensorType(tensor.dtype),
+        const_value=tensor,
+    )
+    op.root.register_initializer(made)
+    return made
+
+
+# ------------------------------------------------------------------------------------ branches
+
+
+def _stand_beside(
+    op: Builder,
+    adapter: Adapter,
+    use: Use,
+    a: ir.Value,
+    b: ir.Value,
+    *,
+    like: ir.Value | None = None,
+) -> tuple[ir.Value, ir.Value]:
+    """Add the branch of an adapter to what a product gives: its result, and what that is now.
+
+    The results of new nodes are `like` a value, or inferred.
+    """
+    node = use.node
+    result = node.outputs[0]
+    given = arguments(node)
+    with op.at(node, stage="forward", source="", prefix=f"{node.name}/lora"):
+        base = op.emit(node.op_type, node.inputs, None, given, like)
+        made = base.producer()
+        assert made is not None  # noqa: S101 - it was emitted
+        made.metadata_props.update(node.metadata_props)
+        emit = _Emit(op, like, adapter.scale * _gain(node))
+        if node.op_type == "Conv":
+            branch = emit.convolution(node.inputs[0], a, b, given)
+        else:
+            branch = emit.product(_other(emit, use), _pair(emit, adapter, use, a, b), use.slot)
+        total = emit("Add", base, branch)
+    stand_in((total,), node)
+    return result, total
+
+
+def _gain(node: ir.Node) -> float:
+    return node.attributes.get_float("alpha", 1.0) if node.op_type == "Gemm" else 1.0
+
+
+class _Emit:
+    """Emits nodes whose results are `like` a value, or of whatever shape they turn out to be."""
+
+    def __init__(self, op: Builder, like: ir.Value | None, scale: float) -> None:
+        self.op, self.like, self.scale = op, like, scale
+
+    def __call__(self, op_type: str, *inputs: Any, **attributes: Any) -> Any:
+        return self.op.emit(op_type, inputs, None, attributes, self.like)
+
+    def product(self, x: Any, pair: tuple[Any, Any], slot: int) -> Any:
+        """`x · W` (or `W · x` in slot 0) for a weight that is the product of a pair."""
+        first, second = pair
+        if slot:
+            return self("MatMul", self.scaled(self("MatMul", x, first)), second)
+        return self("MatMul", first, self.scaled(self("MatMul", second, x)))
+
+    def convolution(self, x: Any, a: ir.Value, b: ir.Value, given: Mapping[str, Any]) -> Any:
+        """A convolution to as many channels as the rank, and one of size 1 to all."""
+        groups = given.get("group", 1)
+        ones = [1] * (len(b.shape or ()) - 2)
+        narrow = self("Conv", x, a, **given)
+        return self("Conv", self.scaled(narrow), b, group=groups, kernel_shape=ones)
+
+    def scaled(self, x: Any) -> Any:
+        """Times the scale, where that is not 1."""
+        if self.scale == 1:
+            return x
+        return self("Mul", x, self.op.constant(self.scale, x.dtype))
+
+
+def _other(emit: _Emit, use: Use) -> Any:
+    """The operand that the weight is multiplied with, as it is multiplied."""
+    slot = 1 - use.slot
+    x = use.node.inputs[slot]
+    return emit("Transpose", x, perm=[1, 0]) if _flips(use.node, slot) else x
+
+
+def _pair(emit: _Emit, adapter: Adapter, use: Use, a: ir.Value, b: ir.Value) -> tuple[Any, Any]:
+    """The two factors of the weight as the product reads it.
+
+    Stored, the weight is `a · b`, or `b · a` where it is flipped.
+    """
+    first, second = (b, a) if adapter.flipped else (a, b)
+    if not use.flipped:
+        return first, second
+    return emit("Transpose", second, perm=[1, 0]), emit("Transpose", first, perm=[1, 0])

@@ -1,0 +1,60 @@
+"""A training graph as a pure function: what is trained, and state, are inputs without a default.
+
+Whoever runs it feeds them, and of a whole step feeds `x` with what the step before returned as
+`x_next`.
+"""
+
+from __future__ import annotations
+
+import json
+
+import onnx_ir as ir
+
+from gradtool.graph.metadata import GRADIENTS, STATE
+from gradtool.graph.names import Names
+
+Tensors = dict[str, ir.TensorProtocol]
+
+
+def parameters_as_inputs(model: ir.Model) -> Tensors:
+    """Turn them into inputs, in place; returns what they held, by name.
+
+    They are the initializers that have a next value or a gradient; all others stay constants of
+    the graph.  The next value of `x` is called `x_next`, whatever it was called, unless an input or
+    another output has that name.
+    """
+    graph, props = model.graph, model.metadata_props
+    state: dict[str, str] = json.loads(props.get(STATE, "{}"))
+    held: Tensors = {}
+    for name in dict.fromkeys((*state, *json.loads(props.get(GRADIENTS, "{}")))):
+        value = graph.initializers.get(name)
+        if value is None or value.const_value is None:
+            continue
+        held[name] = value.const_value
+        del graph.initializers[name]
+        value.const_value = None
+        if not value.is_graph_input():
+            graph.inputs.append(value)
+    if state:
+        props[STATE] = json.dumps(_renamed(model, state))
+    return held
+
+
+def _renamed(model: ir.Model, state: dict[str, str]) -> dict[str, str]:
+    """By initializer, the name of its next value: `x_next` where that can be had."""
+    graph = model.graph
+    fixed = {v.name for v in (*graph.inputs, *graph.outputs)} | set(graph.initializers)
+    names: Names | None = None
+    outputs = {v.name: v for v in graph.outputs}
+    for old, new in state.items():
+        wanted = f"{old}_next"
+        if new == wanted or wanted in fixed or new not in outputs:
+            continue
+        names = names or Names.of(model)
+        for node in graph.all_nodes():
+            for value in node.outputs:
+                if value.name == wanted:
+                    value.name = names.fresh(wanted)
+        outputs[new].name = state[old] = wanted
+        fixed.add(wanted)
+    return state

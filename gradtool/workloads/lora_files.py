@@ -1,0 +1,61 @@
+"""Adapters as files of their own: the model with a place for them, and what goes there.
+
+`MODEL.lora.onnx` is the original file with a branch beside each adapted weight, whose tensors are
+inputs that are zero by default: without an adapter it computes what the original does.  The
+`.onnx_adapter` beside it is what stock onnxruntime's `LoraAdapter` loads into it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gradtool import io
+from gradtool.errors import UsageError
+from gradtool.graph.lora import Adapter
+from gradtool.io import atomic, onnx_adapter, original
+from gradtool.passes.lora import attach_zeros
+from gradtool.text.words import some
+
+MODEL_SUFFIX = ".lora.onnx"
+
+
+def adapter_path(path: str | os.PathLike[str]) -> Path:
+    """Where the adapter of a model that is written to a path goes."""
+    return Path(path).with_suffix(onnx_adapter.SUFFIX)
+
+
+def write(
+    source: original.Source,
+    adapters: tuple[Adapter, ...],
+    arrays: original.Arrays,
+    path: str | os.PathLike[str],
+    *,
+    force: bool = False,
+) -> list[tuple[Path, int]]:
+    """Write both files, whole or not at all; paths and bytes, the model's first.
+
+    `arrays` hold the adapters, and other tensors that were trained as well, which the model gets.
+
+    Raises:
+        UsageError: there are no adapters, a weight is read otherwise than by products in the file,
+            or an output exists without `force`, or cannot be written.
+    """
+    if not adapters:
+        raise UsageError("no adapters to write: train with --lora RANK")
+    names = [name for adapter in adapters for name in adapter.names]
+    held = {name: arrays[name] for name in names}
+    model, lacking = original.with_arrays(
+        source, {n: a for n, a in arrays.items() if n not in held}
+    )
+    if lacking:
+        raise UsageError(f"the original model has no tensor called {some(lacking)}")
+    beside = original.has_data_file(model)
+    attach_zeros(model, adapters, {name: array.shape for name, array in held.items()})
+    writer = onnx_adapter.writer(held)
+    output = atomic.Output(atomic.target(adapter_path(path), force=force), writer.write)
+    written = io.save(
+        model, path, force=force, external_data="always" if beside else "auto", own=True,
+        beside=[output],
+    )  # fmt: skip
+    return [written, (adapter_path(path), writer.size)]

@@ -1,0 +1,167 @@
+"""The worked examples of `samples/kit`: Python, Node and a browser train to the same losses."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import http.server
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browser import Browser, found
+
+import gradtool as gt
+from gradtool.io import safetensors
+
+pytest.importorskip("onnxruntime")
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+MODULES = SAMPLES / "kit" / "node_modules"
+STEPS = 50
+KITS = {"keep": (), "sqrt": ("--plan", "sqrt", "--batch", "4")}
+needs_modules = pytest.mark.skipif(
+    not (MODULES / "onnxruntime-web").is_dir(),
+    reason="no npm packages: (cd samples/kit && npm install --ignore-scripts)",
+)
+
+
+@pytest.fixture(params=KITS)
+def place(request, run, tmp_path):
+    """A folder with the examples, a kit of the transformer, and a batch."""
+    for path in (
+        *(SAMPLES / "kit").glob("*.*"),
+        SAMPLES / "transformer.onnx",
+        SAMPLES / "transformer.npz",
+    ):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "node_modules").symlink_to(MODULES)
+    made = run("kit", "transformer.onnx", *KITS[request.param])
+    assert made.code == 0, made.err
+    program("batch.py", "transformer.npz", "batch.safetensors", folder=tmp_path)
+    return tmp_path
+
+
+def program(*words, folder, of=sys.executable):
+    """The lines that a program prints."""
+    done = subprocess.run(
+        [of, *map(str, words)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def numbers(lines):
+    assert len(lines) == STEPS + 1
+    return np.array([float(line.split()[-1]) for line in lines])
+
+
+def in_python(folder):
+    return numbers(
+        program("train.py", "transformer.kit", "transformer.npz", "python", folder=folder)
+    )
+
+
+def logits(run, folder, state):
+    """What the original file with the weights of a state makes of the batch."""
+    import onnxruntime as ort
+
+    outcome = run("kit", "merge", "transformer.kit", state, "-o", "merged.onnx", "--force")
+    assert outcome.code == 0, outcome.err
+    session = ort.InferenceSession(folder / "merged.onnx")
+    with np.load(folder / "transformer.npz") as batch:
+        return session.run(["logits"], {"tokens": batch["tokens"]})[0]
+
+
+def same_state(folder, file):
+    """Whether a state is that of Python's run, to a hundredth of what it moved.
+
+    In norm, because the keys' bias has no gradient but rounding, which Adam makes steps of.
+    """
+    arrays = safetensors.load(folder / file).arrays
+    first = safetensors.load(folder / "transformer.kit" / "state.safetensors").arrays
+    assert arrays["step"] == STEPS
+    moved = distance = 0.0
+    for path in sorted((folder / "python").iterdir()):
+        name = path.name.partition("-")[2].removesuffix(".bin")
+        theirs = np.fromfile(path, arrays[name].dtype).reshape(arrays[name].shape)
+        assert (arrays[name] != first[name]).any()
+        moved += float(((theirs - first[name]) ** 2).sum())
+        distance += float(((theirs - arrays[name]) ** 2).sum())
+    assert distance < 1e-4 * moved
+
+
+def test_python_trains_as_a_session_does(run, place):
+    found = in_python(place)
+    with np.load(place / "transformer.npz") as loaded:
+        batch = dict(loaded)
+    with gt.Session(gt.grad(gt.load(place / "transformer.onnx"), optimizer="adamw")) as session:
+        losses = [float(session.step(batch).loss) for _ in range(STEPS)]
+        evaluated = session.evaluate(batch)
+
+    np.testing.assert_allclose(found, [*losses, float(evaluated.loss)], atol=1e-4, rtol=0)
+    assert found[STEPS - 1] < 0.1 * found[0]
+    assert np.isfinite(logits(run, place, "python")).all()
+
+
+@pytest.mark.extra
+@needs_modules
+@pytest.mark.skipif(shutil.which("node") is None, reason="no Node on this machine")
+def test_node_trains_as_python_does(run, place):
+    expected = in_python(place)
+    lines = program(
+        "train.mjs", "transformer.kit", "batch.safetensors", "node.safetensors",
+        folder=place, of=shutil.which("node"),
+    )  # fmt: skip
+
+    np.testing.assert_allclose(numbers(lines), expected, atol=1e-4, rtol=0)
+    same_state(place, "node.safetensors")
+    ours, theirs = logits(run, place, "node.safetensors"), logits(run, place, "python")
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+@pytest.fixture
+def address(place):
+    """Where the folder is served."""
+    handler = functools.partial(Quiet, directory=place)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_arguments):
+        pass
+
+
+@pytest.mark.extra
+@needs_modules
+@pytest.mark.skipif(found() is None, reason="no Chromium on this machine")
+def test_a_page_trains_as_python_does(run, place, address, tmp_path_factory):
+    expected = in_python(place)
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    try:
+        browser.visit(f"{address}/index.html")
+        told = browser.value("window.training")
+        shown = browser.texts("#losses li")
+        trained = browser.value("""fetch(document.querySelector("#trained").href)
+            .then((answer) => answer.bytes()).then((bytes) => bytes.toBase64())""")
+        requests, complaints = browser.requests(), browser.complaints()
+    finally:
+        browser.close()
+    (place / "page.safetensors").write_bytes(base64.b64decode(trained))
+
+    np.testing.assert_allclose([*told["losses"], told["evaluated"]], expected, atol=1e-4, rtol=0)
+    np.testing.assert_allclose([float(text) for text in shown], expected[:-1], atol=1e-4, rtol=0)
+    same_state(place, "page.safetensors")
+    ours, theirs = logits(run, place, "page.safetensors"), logits(run, place, "python")
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+    assert [c["params"] for c in complaints] == []
+    assert all(url.startswith((address, f"blob:{address}")) for url in requests)
