@@ -213,6 +213,7 @@ IDLE = frozenset({
     ("external_data", "params_as_inputs"), ("drop", "lora"), ("micro_batches", "dims"),
     ("micro_batches", "plan"), ("plan", "dims"), ("steps", "checkpoint_every"),
     ("batch", "checkpoint_every"), ("checkpoint_every", "keep"),
+    ("patience", "keep"),
 })  # fmt: skip
 
 
