@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from gradtool.native.call import Signature
 
-STEPS = "reads writes fleeting donates apart"  # several numbers of each step
-STORAGES = "maker bytes stays is_read may_drop drops made"
 LINE = Signature(
     "line",
     "reads_at reads writes_at writes fleeting_at fleeting donates_at donates apart_at apart"
@@ -20,6 +18,7 @@ STAND = (
     *("count", "extra", "used", "changes", "left", "free", "logged", "dirty", "dead", "begun"),
     *("deep", "stamp", "count_before", "extra_before", "used_before", "idle", "answer"),
 )
+SAID = ("count", "extra", "left", "answer", "idle")  # what Python looks at
 ENTRY, ITEM, CHANGE = 2, 7, 4  # words of each
 LOAD = Signature("walk_load", "line", "")
 FIT = Signature("walk_fit", "line", "budget worth patience trials")

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradtool.native import library
 from gradtool.native import walk as native
+from gradtool.native.call import Signature
 from gradtool.planning.flow import Integers
 from gradtool.planning.ladder.descent import PythonWalk
 from gradtool.planning.ladder.line import room
@@ -21,9 +22,7 @@ _LIMIT = 2**60
 _HEAVIEST = 1_000  # weights that grow with each step in vain stay below
 _UNLIMITED = 2**63 - 1
 _SLACK = 1_024  # entries that one change puts in, and more
-_COUNT, _EXTRA, _LEFT, _ANSWER, _IDLE = map(
-    native.STAND.index, ("count", "extra", "left", "answer", "idle")
-)
+_COUNT, _EXTRA, _LEFT, _ANSWER, _IDLE = map(native.STAND.index, native.SAID)
 
 
 def walk_of(work: CostModel) -> Walk:
@@ -41,8 +40,9 @@ def _fits(work: CostModel) -> bool:
 class NativeWalk(Walk):
     """A walk on a line of the native library.  Storages are numbered without gaps there."""
 
-    def __init__(self, work: CostModel) -> None:
+    def __init__(self, work: CostModel, instructions: str | None = None) -> None:
         self.work = work
+        self._instructions = instructions
         self._storages = sorted(work.maker)
         self._number = {r: i for i, r in enumerate(self._storages)}
         self._tables = {**self._of_steps(), **self._of_storages()}
@@ -53,7 +53,7 @@ class NativeWalk(Walk):
     # ----------------------------------------------------------------------- said
 
     @property
-    def left(self) -> int:  # type: ignore[override]
+    def left(self) -> int:
         return int(self._now[_LEFT])
 
     @left.setter
@@ -116,8 +116,8 @@ class NativeWalk(Walk):
     def leave_out(self, number: int, count: int) -> None:
         self._call(native.LEAVE_OUT, number=number, count=count)
 
-    def _call(self, kernel: native.Signature, **numbers: int) -> None:
-        kernel.bind(line=ctypes.addressof(self._line), **numbers)()
+    def _call(self, kernel: Signature, **numbers: int) -> None:
+        kernel.bind(self._instructions, line=ctypes.addressof(self._line), **numbers)()
 
     # --------------------------------------------------------------------- memory
 
