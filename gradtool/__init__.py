@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from gradtool.reports.shown import Compared, Explained, Frontier, Report
     from gradtool.session import Session
     from gradtool.shapes.inference import shape
+    from gradtool.training.trainer import History, Trainer
 
 __version__ = VERSION
 
@@ -79,7 +80,9 @@ _HOMES = dict.fromkeys(
     "Explained": "gradtool.reports.shown",
     "Frontier": "gradtool.reports.shown",
     "Report": "gradtool.reports.shown",
+    "History": "gradtool.training.trainer",
     "Session": "gradtool.session",
+    "Trainer": "gradtool.training.trainer",
     "kernel": "gradtool.kernels",
     "merge_kit": "gradtool.kit.merge",
     "write_kit": "gradtool.kit.write",
@@ -113,6 +116,7 @@ __all__ = [
     "Explained",
     "Frontier",
     "GradtoolError",
+    "History",
     "InvalidResult",
     "MissingData",
     "ModelError",
@@ -126,6 +130,7 @@ __all__ = [
     "Session",
     "Slowdown",
     "Split",
+    "Trainer",
     "TrainingGraph",
     "Unreachable",
     "UnsupportedGradient",

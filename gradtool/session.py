@@ -40,7 +40,7 @@ from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
 from gradtool.graph.lora import adapters_of
-from gradtool.graph.metadata import GRADIENTS, STATE
+from gradtool.graph.metadata import AVERAGES, GRADIENTS, SCALE, STATE
 from gradtool.graph.stages import seed_of, stage
 from gradtool.io import original
 from gradtool.kernels.allowance import limited
@@ -67,6 +67,7 @@ class Session:
         self,
         graph: Graph,
         *,
+        update: Graph | None = None,
         device: str = "cpu",
         kernels: Kernels = "numpy",
         keep_gradients: Sequence[str] = (),
@@ -77,11 +78,12 @@ class Session:
     ) -> None:
         """Bind a graph to a device; planned now if its sizes are known, else by the first step.
 
-        `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  With `native` kernels the library computes
-        what it can on the CPU.  `keep_gradients` are names or globs of
-        values inside of the graph, and of parameters that it updates, whose gradients are results
-        as well.  With `check_nan` (an attribute, too) a step ends at the first node with a NaN.
-        Of the plans for different sizes the latest `most_plans` are kept.  A step stops after
+        `update` is what a graph that adds up gradients leaves to `Session.update` (see
+        `gradtool.passes.accumulation`).  `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  With
+        `native` kernels the library computes what it can on the CPU.  `keep_gradients` are names or
+        globs of values inside of the graph, and of parameters that it updates, whose gradients are
+        results as well.  With `check_nan` (an attribute, too) a step ends at the first node with a
+        NaN.  Of the plans for different sizes the latest `most_plans` are kept.  A step stops after
         `max_turns` turns of loops, and before values whose sizes depend on data take more than
         `max_dynamic` bytes.
 
@@ -93,18 +95,26 @@ class Session:
         self._model = model_of(graph)
         self._limits = max_turns, max_dynamic
         self._most_plans = most_plans
+        models = [self._model, *([] if update is None else [model_of(update)])]
+        self._models = tuple(models)
+        kept = {name for model in models for name in model.graph.initializers}
+        self._store = Store(open_device(device), kept)
         self._kernels = kernels
-        self._store = Store(open_device(device), self._model.graph.initializers)
         require(kernels, self._store.device)
         self._hooks = Hooks()
         self._gradients = gradients_of(self._model)
         self._train = self._resident(self._keeping(keep_gradients))
+        self._update = (
+            None if update is None else Resident(models[1], self._store, "update", 1, kernels)
+        )
         self.check_nan = check_nan
         self._evaluated: dict[bool, Resident] = {}
         self._is_open = True
         self.steps = 0
         if not io.symbols(self._model):
             self._train.plan_ahead()
+        if self._update is not None:
+            self._update.plan_ahead()
 
     def _resident(self, model: ir.Model) -> Resident:
         return Resident(model, self._store, "train", self._most_plans, self._kernels)
@@ -130,8 +140,8 @@ class Session:
         without next values of parameters and state, which stay in the arena.  With a `loss_scale`
         the gradient of the loss is that instead of 1 (the graph needs an input for it: `loss_seed`
         of `gradtool.grad`), and each gradient is divided by it when it is final, before hooks see
-        it and before its update.  Results are copies,
-        or with `copy=False` views of the arena until the next call.
+        it and before its update; where gradients are added up, that is left to `update`.  Results
+        are copies, or with `copy=False` views of the arena until the next call.
 
         Raises:
             MissingData: an input is absent.
@@ -144,8 +154,9 @@ class Session:
         if loss_scale is not None:
             batch = self._scaled(batch, loss_scale)
         binding = self._train.feed(batch)
-        if self._hooks.watching or self.check_nan or loss_scale is not None:
-            binding, watch = self._watched(binding, batch, loss_scale)
+        divisor = loss_scale if self._update is None else None
+        if self._hooks.watching or self.check_nan or divisor is not None:
+            binding, watch = self._watched(binding, batch, divisor)
             run = watch.run
         else:
             run = binding.enter().step
@@ -158,6 +169,46 @@ class Session:
         for end in self._hooks.after:
             end(result)
         return result
+
+    def update(self, batch: Batch | None = None, *, scale: float = 1.0) -> None:
+        """Update by the sums of gradients, each times `scale`; the sums are zero afterwards.
+
+        `batch` has what else the updates take, a learning rate.
+
+        Raises:
+            UsageError: the session was opened without updates, or is closed.
+        """
+        resident = self._require_update()
+        name = resident.model.metadata_props[SCALE]
+        binding = resident.feed({**(batch or {}), name: scale})
+        self._run(binding.enter().step)
+        binding.outlets.carry()
+        self.forget_gradients()
+
+    def forget_gradients(self) -> None:
+        """Set the sums of gradients to zero, whatever they are."""
+        for held in self._sums().values():
+            held.fill(0)
+
+    def gradients_are_finite(self) -> bool:
+        """Whether no sum of gradients has an infinity or a NaN."""
+        computable = self._store.device.computable
+        return all(
+            math.isfinite(float(end))
+            for held in self._sums().values() if held.size
+            for end in (computable(held).min(), computable(held).max())
+        )  # fmt: skip
+
+    def _sums(self) -> dict[str, Any]:
+        names = json.loads(self._require_update().model.metadata_props[GRADIENTS])
+        found = {name: self._store.value(total) for name, total in names.items()}
+        return {name: held for name, held in found.items() if held is not None}
+
+    def _require_update(self) -> Resident:
+        self._require_open()
+        if self._update is None:
+            raise UsageError("the steps of this session update as they go: there are no sums")
+        return self._update
 
     def evaluate(self, batch: Batch, *, copy: bool = True) -> Result:
         """Run the forward model on the parameters as they are, in its form for inference.
@@ -275,8 +326,9 @@ class Session:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """The plans that are kept, `train` and `evaluate`; of each the one used last first."""
-        residents = (self._train, *self._evaluated.values())
+        """The plans that are kept: `train`, `update`, `evaluate`; of each the latest first."""
+        update = () if self._update is None else (self._update,)
+        residents = (self._train, *update, *self._evaluated.values())
         return tuple(plan for resident in residents for plan in resident.plans)
 
     def values(self, *patterns: str, copy: bool = True) -> dict[str, np.ndarray[Any, Any]]:
@@ -288,24 +340,34 @@ class Session:
             UsageError: a pattern matches nothing, or the session is closed.
         """
         self._require_open()
-        props = self._model.metadata_props
-        changing = {n for key in (GRADIENTS, STATE) for n in json.loads(props.get(key, "{}"))}
-        names = [name for name in self._model.graph.initializers if name in changing]
+        found = (name for model in self._models for name in _changing(model))
+        names = list(dict.fromkeys(found))
         chosen = matching(patterns, names, "parameter or state") if patterns else names
         return {name: self._value(name, copy=copy) for name in chosen}
 
     def _value(self, name: str, *, copy: bool) -> np.ndarray[Any, Any]:
         held = self._store.value(name)
         if held is None:
-            held = parameters_of(self._model)(name)
+            held = parameters_of(self._home(name))(name)
         device = self._store.device
         found: np.ndarray[Any, Any] = device.to_host(held) if copy or device.xp is not np else held
         return found
+
+    @property
+    def arena_bytes(self) -> int:
+        """The bytes of the arena in which all plans lie."""
+        return 0 if self._store.arena is None else int(self._store.arena.size)
+
+    def _home(self, name: str) -> ir.Model:
+        """The model that has an initializer."""
+        return next(model for model in self._models if name in model.graph.initializers)
 
     def save(
         self,
         path: str | os.PathLike[str],
         *,
+        averages: bool = False,
+        values: Mapping[str, np.ndarray[Any, Any]] | None = None,
         force: bool = False,
         external_data: Literal["auto", "always", "never"] = "auto",
     ) -> tuple[Path, int]:
@@ -313,7 +375,8 @@ class Session:
 
         Its nodes, opset, names and metadata are those of the file; running statistics are weights
         as well, and adapters go into theirs.  What only training needs, the state of an optimizer,
-        is not part of it.
+        is not part of it.  With `averages`, the means that the graph keeps take the places of their
+        parameters; `values` are taken for parameters and state as they are now.
 
         Raises:
             UsageError: the output exists and `force` is not given, or cannot be written; a weight
@@ -321,8 +384,12 @@ class Session:
         """
         self._require_open()
         source = original.source_of(self._model.meta)
-        names = [name for name in self._model.graph.initializers if name in self._store.layout]
-        arrays = {name: self._value(name, copy=False) for name in names}
+        held, of = values or {}, self._averages() if averages else {}
+        pairs = [(name, of.get(name, name)) for name in self._model.graph.initializers]
+        arrays = {
+            name: held[source] if source in held else self._value(source, copy=False)
+            for name, source in pairs if source in held or source in self._store.layout
+        }  # fmt: skip
         model, lacking = original.with_arrays(source, arrays, adapters_of(self._model))
         lost = [name for name in lacking if self._is_trained_weight(name)]
         if lost:
@@ -334,13 +401,31 @@ class Session:
             external_data = "always"
         return io.save(model, path, force=force, external_data=external_data, own=True)
 
+    def _averages(self) -> dict[str, str]:
+        """By parameter, the state that is its mean.
+
+        Raises:
+            UsageError: the graph keeps none.
+        """
+        found: dict[str, str] = {}
+        for model in self._models:
+            found |= json.loads(model.metadata_props.get(AVERAGES, "{}"))
+        if not found:
+            raise UsageError("the graph keeps no averages of its parameters")
+        return found
+
     def save_adapter(
-        self, path: str | os.PathLike[str], *, force: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        values: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        force: bool = False,
     ) -> list[tuple[Path, int]]:
         """Write the adapters that were trained for themselves; paths and bytes of two files.
 
         The model that was loaded goes to `path`, with a place for them that is zero by default,
         and they to a file for onnxruntime's `LoraAdapter`, whose name ends in `.onnx_adapter`.
+        `values` are taken for what is trained as it is now.
 
         Raises:
             UsageError: there are none, an output exists and `force` is not given, or cannot be
@@ -350,10 +435,8 @@ class Session:
 
         self._require_open()
         source = original.source_of(self._model.meta)
-        weights = {
-            name: array for name, array in self.values(copy=False).items()
-            if not self._is_only_updated(name)
-        }  # fmt: skip
+        held = self.values(copy=False) if values is None else values
+        weights = {n: array for n, array in held.items() if not self._is_only_updated(n)}
         return lora_files.write(source, adapters_of(self._model), weights, path, force=force)
 
     def close(self) -> None:
@@ -361,6 +444,8 @@ class Session:
         self._is_open = False
         self._store.clear()
         self._train.clear()
+        if self._update is not None:
+            self._update.clear()
         self._evaluated.clear()
 
     def __enter__(self) -> Self:
@@ -387,12 +472,19 @@ class Session:
 
     def _is_only_updated(self, name: str) -> bool:
         """Whether nothing but the optimizer reads an initializer."""
-        uses = self._model.graph.initializers[name].uses()
-        return all(stage(use.node) == "update" for use in uses)
+        value = self._model.graph.initializers.get(name)
+        return value is None or all(stage(use.node) == "update" for use in value.uses())
 
     def _require_open(self) -> None:
         if not self._is_open:
             raise UsageError("the session is closed: open another one")
+
+
+def _changing(model: ir.Model) -> list[str]:
+    """The initializers that are trained, or are state."""
+    props = model.metadata_props
+    known = {n for key in (GRADIENTS, STATE) for n in json.loads(props.get(key, "{}"))}
+    return [name for name in model.graph.initializers if name in known]
 
 
 def _added(hooks: list[T], hook: T) -> Remove:

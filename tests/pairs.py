@@ -24,6 +24,7 @@ from conftest import build
 
 from gradtool import cli
 from gradtool.commands.group import group
+from gradtool.commands.train import NOT_HERE
 
 NET = """net (float[batch, 2, 8, 8] x) => (float[batch, 4] y, float[batch, 2, 4, 4] p) {
     n = BatchNormalization <epsilon = 0.001> (x, scale, bias, mean, var)
@@ -44,7 +45,8 @@ NET = """net (float[batch, 2, 8, 8] x) => (float[batch, 4] y, float[batch, 2, 4,
     v = Add (i, h)
     a = Exp (v)
     r = MatMul (a, w2)
-    y = Add (r, w3)
+    b = Gather (w3, order)
+    y = Add (r, b)
 }"""
 
 
@@ -59,6 +61,7 @@ def net(width=16):
     return build(
         NET, scale=ones, bias=ones, mean=0 * ones, var=ones, ratio=np.float32(0.25),
         w1=drawn(32, width), w2=drawn(width, 4), w3=drawn(4),
+        order=np.array([2, 0, 1, 2]),
     )  # fmt: skip
 
 
@@ -72,6 +75,10 @@ GRADIENT = {
     "train_mode": ["--train-mode"], "ste": ["--ste"], "grad_buffers": ["--grad-buffers"],
     "lora": ["--lora", "2", "--wrt", "bias"], "lora_target": ["--lora-target", "w1"],
     "lora_alpha": ["--lora-alpha", "3"], "fuse_attention": ["--no-fuse-attention"],
+    "optimizer_option": ["--optimizer-option", "weight_decay=0.5"],
+    "clip_norm": ["--clip-norm", "0.01"], "clip_value": ["--clip-value", "0.001"],
+    "no_decay": ["--no-decay", "scale"], "lr_scale": ["--lr-scale", "scale=0.5"],
+    "sparse": ["--sparse"],
 }  # fmt: skip
 UPDATE = {"update": ["--optimizer", "adam"]}
 WRITE = {
@@ -81,6 +88,7 @@ WRITE = {
 BARRIER = {"barrier": ["--no-barrier"]}
 JSON = {"form": ["--format", "json"]}
 MODEL = ["net.onnx"]
+DATA = ["--data", "train.npz", "--batch", "4", "--checkpoint-every", "2"]
 
 COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "grad": (
@@ -114,6 +122,24 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
         {"by": ["--by", "tensor"], "top": ["--top", "2"], "html": ["--html", "b.html"],
          "trace": ["--trace", "b.json"], "plan": ["--plan", "segments"], "frontier": ["--frontier"],
          "force": ["--force"], **SIZES, **GRADIENT, **UPDATE, **JSON},
+    ),
+    "train": (
+        [[*MODEL, *DATA, "--steps", "12", "--lr", "0.05"],
+         [*MODEL, *DATA, "--epochs", "3", "--lr", "0.1", "--eval", "test.npz", "--every", "2"]],
+        {"evaluate": ["--eval", "made.npz"], "output": ["-o", "other.onnx"],
+         "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],
+         "force": ["--force"], "mapped": ["--map", "labels=other"], "batch": ["--batch", "3"],
+         "epochs": ["--epochs", "2"], "steps": ["--steps", "3"], "shuffle": ["--no-shuffle"],
+         "seed": ["--seed", "5"], "optimizer": ["--optimizer", "sgd"], "lr": ["--lr", "0.02"],
+         "schedule": ["--schedule", "linear"], "warmup": ["--warmup", "2"],
+         "loss_scale": ["--loss-scale", "3"], "micro_batches": ["--micro-batches", "2"],
+         "plan": ["--plan", "sqrt"], "every": ["--every", "2"], "memory": ["--memory", "36KiB"],
+         "metric": ["--metric", "accuracy:y"], "patience": ["--patience", "1"],
+         "ema": ["--ema", "0.5"],
+         "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
+         "kernels": ["--kernels", "native"], "lora_adapter": ["--lora-adapter"],
+         **{n: v for n, v in SIZES.items() if n != "batch"},
+         **{n: v for n, v in GRADIENT.items() if n not in NOT_HERE}, **JSON},
     ),
     "run": (
         [[*MODEL, "--batch", "5"], [*MODEL, "--inputs", "made.npz"], ["made.onnx", "--batch", "5"]],
@@ -165,8 +191,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
 
 # Nobody sees whether they do something here: no file is in the way of --force, nothing is quantised
 # and little computed again, a search has one answer, checks find nothing wrong, times are not
-# compared, and the scale of adapters has no size.  The operators of a model, which ops lists,
-# depend on its sizes in few, and a check is run to see that it takes what was planned.
+# compared, and the scale of adapters has no size.
 UNSEEN = frozenset({
     "force", "time_limit", "prove", "seed", "jobs", "no_cache", "repeat", "check_nan",
     "check_arena", "max_turns", "max_dynamic", "allow_new", "fail_on_stale", "exit_zero",
@@ -175,9 +200,21 @@ UNSEEN = frozenset({
 })  # fmt: skip
 
 
+# The operators of a model, which ops lists, depend on its sizes in few, and a check is run to see
+# that it takes what was planned; a few steps are all better than the one before.
+QUIET = frozenset({
+    ("check", "run"), ("train", "patience"), ("train", "result"), *(("ops", n) for n in SIZES),
+})  # fmt: skip
+
 # Without parameters the model has no tensor that is large enough to lie beside it, and the sum that
-# gives h with an adapter is dropped unasked.
-IDLE = frozenset({("external_data", "params_as_inputs"), ("drop", "lora")})
+# gives h with an adapter is dropped unasked.  Two examples at a time are two parts of a batch of
+# four, in which nothing is worth computing again; of few steps the same ones keep a checkpoint.
+IDLE = frozenset({
+    ("external_data", "params_as_inputs"), ("drop", "lora"), ("micro_batches", "dims"),
+    ("micro_batches", "plan"), ("plan", "dims"), ("steps", "checkpoint_every"),
+    ("batch", "checkpoint_every"), ("checkpoint_every", "keep"),
+    ("patience", "keep"),
+})  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -210,6 +247,11 @@ class Walk:
         rng = np.random.default_rng(1)
         x = rng.standard_normal((5, 2, 8, 8)).astype(np.float32)
         np.savez(self.models / "made.npz", x=x, labels=np.arange(5) % 4)
+        for name, count in (("train.npz", 32), ("test.npz", 6)):
+            x = rng.standard_normal((count, 2, 8, 8)).astype(np.float32)
+            y = rng.integers(0, 4, (2, count))
+            target = rng.standard_normal((count, 4)).astype(np.float32)
+            np.savez(self.models / name, x=x, labels=y[0], other=y[1], target=target)
         for arguments in (
             ("-q", "recompute", "net.onnx", "--strategy", "sqrt", "-o", "made.json"),
             ("-q", "run", "net.onnx", "--batch", "1", "--profile", "times.json"),
@@ -243,15 +285,7 @@ class Walk:
         if both.code in (2, 3):
             return None
         for added, other in ((second, a), (first, b)):
-            if (
-                added in UNSEEN
-                or (command, added)
-                in {
-                    ("check", "run"),
-                    *(("ops", n) for n in SIZES),
-                }
-                or (first, second) in IDLE
-            ):
+            if added in UNSEEN or (command, added) in QUIET or (first, second) in IDLE:
                 continue
             alone = self(command, *base, *other)
             if alone != both:
@@ -283,8 +317,9 @@ def run(folder: Path, arguments: tuple[str, ...]) -> Seen:
 
 
 def _plain(data: bytes) -> bytes:
-    """What was printed or written, without times."""
+    """What was printed or written, without times and what is measured."""
     data = re.sub(rb"\d[\d.]* (ms|\xc2\xb5s|s)\b", b"TIME", data)
+    data = re.sub(rb"\d[\d.]* (B|[KMG]iB) measured", b"SIZE", data)
     return re.sub(rb'"(seconds|ns|ts|dur)": ?[\d.e-]+', b"TIME", data)
 
 

@@ -137,9 +137,16 @@ def differentiate(reporter: Reporter, model: ir.Model, options: dict[str, Any]) 
             lora=options["lora"],
             lora_target=expand(options["lora_target"]),
             lora_alpha=options["lora_alpha"],
+            lora_seed=options.get("lora_seed", 0),
             fuse_attention=options["fuse_attention"],
             loss_seed=options.get("loss_seed", False),
             optimizer=options.get("update", "none"),
+            optimizer_option=options["optimizer_option"],
+            clip_norm=options["clip_norm"],
+            clip_value=options["clip_value"],
+            no_decay=expand(options["no_decay"]),
+            lr_scale=options["lr_scale"],
+            sparse=options["sparse"],
             own=True,
         )
     except Offenders as error:

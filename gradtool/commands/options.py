@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import click
 
-from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.graph.optimizers import OPTIMIZERS, UPDATING
 from gradtool.workloads.names import current
 from gradtool.workloads.options import GradOptions, Option, options_of
 
@@ -30,11 +30,15 @@ PATH = click.Path(allow_dash=True, readable=False)
 
 model_argument = click.argument("model", required=False, type=PATH)
 
-size_options = together(
+sizes_without_batch = together(
     click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
                  help="Give a size to a symbol, wherever it occurs."),
     click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZES",
                  help="Give a shape to an input, as in x=32x3x224x224."),
+)  # fmt: skip
+
+size_options = together(
+    sizes_without_batch,
     click.option("--batch", type=click.IntRange(min=1), metavar="N",
                  help="Give a size to the leading symbol of the first input."),
 )  # fmt: skip
@@ -87,25 +91,31 @@ _TYPES: Mapping[str, Callable[[Option], click.ParamType[Any]]] = {
     "choice": lambda option: click.Choice(option.choices),
     "plan": lambda option: Named(option.choices),
     "whole": lambda option: click.IntRange(option.least, option.most),
-    "number": lambda _: click.FloatRange(min=0, min_open=True),
+    "number": lambda option: click.FloatRange(
+        option.least if option.above is None else option.above,
+        option.most,
+        min_open=option.above is not None,
+    ),
     "path": lambda _: PATH,
 }
 _CALLBACKS = {"seconds": _seconds, "bytes": memory_size}
 
 
-def flags(record: type[Any]) -> Decorator:
-    """The options of a record, in its order."""
-    return together(*map(flag, options_of(record).values()))
+def flags(record: type[Any], *, without: Collection[str] = ()) -> Decorator:
+    """The options of a record, in its order, but for some."""
+    named = options_of(record)
+    return together(*(flag(option) for name, option in named.items() if name not in without))
 
 
 grad_options = flags(GradOptions)
 
 optimizer_option = click.option(
     "--optimizer", "update",
-    type=click.Choice(OPTIMIZERS), default="none", show_default=True,
-    help="Update the parameters in place of returning their gradients. The learning rate is an "
-         "input, lr; what is else as in PyTorch: momentum 0.9, betas 0.9 and 0.999, eps 1e-8 "
-         "(adagrad 1e-10), weight decay 0.01 (adamw).",
+    type=click.Choice(OPTIMIZERS), default="none", show_default=True, metavar="NAME",
+    help=f"Update the parameters in place of returning their gradients: {', '.join(UPDATING)}. "
+         "The learning rate is an "
+         "input, lr, and so are betas, momentum and weight decay; defaults and formulas are those "
+         "of torch.optim (see --optimizer-option).",
 )  # fmt: skip
 
 portable_option = click.option(

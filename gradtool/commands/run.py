@@ -106,6 +106,7 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:
 def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> None:
     """Open the model, plan it, run a step on a device, and write and print what comes out."""
     from gradtool import api
+    from gradtool.commands.kernels import available
     from gradtool.reports import running
 
     reporter, inputs, engine = call.reporter, options["inputs"], options["engine"]
@@ -121,7 +122,7 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     chosen = _planned(reporter, training, options["plan"], arrays)
     verify, profile, trace = options["verify"], options["profile"], options["trace"]
     later = dict(arrays) if verify or profile or trace else {}
-    kernels = _kernels(reporter, options["kernels"])
+    kernels = available(reporter, options["kernels"])
     if options["explain_kernels"]:
         _explain(reporter, chosen, arrays, kernels, options["form"])
         return
@@ -189,18 +190,6 @@ def _place(options: Mapping[str, Any]) -> str:
 
         return open_device(options["device"]).name
     return "cpu"
-
-
-def _kernels(reporter: Reporter, asked: Kernels) -> Kernels:
-    """The kernels that run: numpy's, with a line, where the library asked for is not there."""
-    if asked == "native":
-        from gradtool.native import library
-
-        found, remark = library.status()
-        if found is None:
-            reporter.say(f"kernels: numpy ({remark})")
-            return "numpy"
-    return asked
 
 
 def _explain(

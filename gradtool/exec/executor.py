@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from operator import length_hint
 from typing import Any
@@ -213,6 +213,8 @@ class Executor:
                     self.device.from_host(self.arrays[index], array)
 
     def _bind(self, index: int, step: Step) -> Callable[[], object]:
+        if step.is_native:
+            return self._bind_native(index, step)
         domain, op = split_name(step.op)
         found = registry.find(domain, op, step.version)
         if found is None:
@@ -225,8 +227,6 @@ class Executor:
             None if v is None else self._operand(v, on_host or slot in found.host)
             for slot, v in enumerate(step.inputs)
         ]
-        if step.is_native:
-            return self._bind_native(index, step, inputs, out)
         if on_host:
             return partial(_on_host, self.device, found, inputs, out, dict(step.attributes))
         if found.allocating:
@@ -238,11 +238,13 @@ class Executor:
             return partial(_fetch_then_call, fixed, inputs)
         return partial(fixed, *inputs)
 
-    def _bind_native(
-        self, index: int, step: Step, inputs: Sequence[Any], out: Sequence[Any]
-    ) -> Callable[[], object]:
+    def _bind_native(self, index: int, step: Step) -> Callable[[], object]:
         found = native.find(*split_name(step.op), step.version)
         assert found is not None  # noqa: S101 - see `program/native.py`
+        inputs, out = (
+            [None if v is None else self.arrays[v] for v in values]
+            for values in (step.inputs, step.outputs)
+        )
         work = self._workspace(index, step)
         return found.bind(*inputs, out=out, work=work, **step.attributes)
 

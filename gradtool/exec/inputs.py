@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def _normal(
 
 def _limit(value: ir.Value) -> int:
     """The smallest bound that readers put on an index; 2 if none does."""
-    bounds = list(_bounds([value], set()))
+    bounds = [size for _, size in readers([value])]
     return max(1, min(bounds)) if bounds else 2
 
 
@@ -133,8 +133,12 @@ _READERS: dict[str, tuple[int, Callable[[ir.Node], int | None]]] = {
 }
 
 
-def _bounds(values: Iterable[ir.Value], seen: set[ir.Value]) -> Iterable[int]:
-    for value in values:
+def readers(values: Iterable[ir.Value]) -> Iterator[tuple[ir.Node, int]]:
+    """The nodes that take integers as places on an axis, whatever moves these, and its size."""
+    seen: set[ir.Value] = set()
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop(0)
         if value in seen:
             continue
         seen.add(value)
@@ -143,6 +147,6 @@ def _bounds(values: Iterable[ir.Value], seen: set[ir.Value]) -> Iterable[int]:
             if use.idx == slot and bound is not None:
                 size = bound(use.node)
                 if size is not None:
-                    yield size
+                    yield use.node, size
             elif use.idx == 0 and use.node.op_type in _SAME_VALUES:
-                yield from _bounds(use.node.outputs, seen)
+                waiting.extend(use.node.outputs)

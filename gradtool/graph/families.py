@@ -24,6 +24,8 @@ FAMILIES = (
     "text",
     "ml",
     "training",
+    "updates",
+    "sparse",
     "quantize",
     "contrib",
 )

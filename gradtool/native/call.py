@@ -47,7 +47,8 @@ class Signature:
     def bind(self, instructions: str | None = None, **values: Array | float | None) -> Call:
         """A call of fixed words: pointers are contiguous arrays or None, the rest numbers.
 
-        It may be called often, and keeps its arrays alive.
+        It may be called often, and keeps its arrays alive.  A double may be an array of one
+        element, which is read each time.
 
         Raises:
             TypeError: a field is missing or unknown, or an array is not contiguous, or of other
@@ -56,9 +57,11 @@ class Signature:
         names = [*self.pointers.split(), *self.sizes.split(), *self.numbers.split()]
         if set(names) != set(values):
             raise TypeError(f"{self.name} takes {', '.join(names)}; got {', '.join(values)}")
-        words = self.words(**dict(self._words(values)))
+        read = {n: v for n in self.numbers.split() if isinstance(v := values[n], np.ndarray)}
+        words = self.words(**dict(self._words(values | dict.fromkeys(read, 0.0))))
         words.arrays = values
-        return partial(self.address(instructions), ctypes.byref(words))
+        call = partial(self.address(instructions), ctypes.byref(words))
+        return partial(_with_numbers, call, words, read) if read else call
 
     def _words(self, values: dict[str, Array | float | None]) -> Iterator[tuple[str, Any]]:
         for name, value in values.items():
@@ -70,3 +73,9 @@ class Signature:
                 yield name, value.ctypes.data
             else:
                 yield name, value
+
+
+def _with_numbers(call: Call, words: ctypes.Structure, read: dict[str, Array]) -> None:
+    for name, array in read.items():
+        setattr(words, name, float(array))
+    call()

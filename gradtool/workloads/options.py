@@ -2,7 +2,7 @@
 
 Nothing heavy is imported before something is planned.
 """
-# ruff: noqa: RUF009 - `_option` makes a field
+# ruff: noqa: RUF009 - `option` makes a field
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gradtool.errors import UsageError
 from gradtool.graph.limits import DEFAULT
-from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.graph.optimizers import OPTIMIZERS, UPDATING
 from gradtool.text.words import suggest
 from gradtool.workloads.names import PLANS, SEARCHED, STRATEGIES, current
 
@@ -27,15 +27,17 @@ if TYPE_CHECKING:
     from gradtool.workloads.plans import Strategy, Workload
 
 Kind = Literal[
-    "flag", "text", "texts", "choice", "plan", "whole", "number", "seconds", "bytes", "path"
-]
+    "flag", "switch", "text", "texts", "choice", "plan", "whole", "number", "seconds", "bytes",
+    "path",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Option:
     """A field that people give: how they write it, and what it does.
 
-    `least` bounds a whole number; `texts` may be given several times; `shown` is the default as
+    `least` and `most` bound a number, and are among what it may be; `above` is not.  `texts` may be
+    given several times; a `switch` has a flag for yes and one for no; `shown` is the default as
     people read it, where that is not its value.
     """
 
@@ -46,6 +48,7 @@ class Option:
     metavar: str | None = None
     choices: tuple[str, ...] = ()
     least: int | None = None
+    above: float | None = None
     most: int | None = None
     shown: str = ""
 
@@ -57,10 +60,12 @@ class Option:
     @property
     def flag(self) -> str:
         """The flag of a command; what is on by default is turned off."""
+        if self.kind == "switch":
+            return f"--{self.key}/--no-{self.key}"
         return f"--no-{self.key}" if self.default is True else f"--{self.key}"
 
 
-def _option(kind: Kind, default: Any, help: str, **how: Any) -> Any:  # noqa: A002 - as click has it
+def option(kind: Kind, default: Any, help: str, **how: Any) -> Any:  # noqa: A002 - as click has it
     return field(default=default, metadata={"kind": kind, "help": help, **how})
 
 
@@ -77,45 +82,63 @@ def options_of(record: type[Any]) -> dict[str, Option]:
 class GradOptions:
     """What a gradient is of, and by which values; see `gradtool.grad`."""
 
-    loss: Sequence[str] = _option(
+    loss: Sequence[str] = option(
         "texts", (), "The loss: a value, or ce, mse, l1, smooth-l1, huber, bce, bce-logits, nll, "
         "kl, mean, sum, or pkg.mod:function; several are added; @axis=N is that of the classes.",
         metavar="[WEIGHT*]NAME|KIND[:OUTPUT][@axis=N]", shown="auto")  # fmt: skip
-    labels: Sequence[str] = _option(
+    labels: Sequence[str] = option(
         "texts", (), "The name of the input that holds the labels.", metavar="[OUTPUT=]NAME",
         shown="labels")  # fmt: skip
-    wrt: Sequence[str] = _option(
+    wrt: Sequence[str] = option(
         "texts", (), "Differentiate by these values; default: every parameter.",
         metavar="GLOB|@FILE")  # fmt: skip
-    no_grad: Sequence[str] = _option(
+    no_grad: Sequence[str] = option(
         "texts", (), "Let no gradient flow into these values.", metavar="GLOB|@FILE"
     )
-    input_grad: Sequence[str] = _option(
+    input_grad: Sequence[str] = option(
         "texts", (), "Differentiate by these float inputs as well.", metavar="GLOB|@FILE"
     )
-    head_grads: bool = _option("flag", False, "No loss: an input per output carries its gradient.")
-    accumulate: str = _option(
+    head_grads: bool = option("flag", False, "No loss: an input per output carries its gradient.")
+    accumulate: str = option(
         "choice", "chain", "Add gradients as they appear, or all at once.",
         choices=("chain", "sum"))  # fmt: skip
-    train_mode: bool = _option("flag", False, "Turn BatchNormalization and Dropout to training.")
-    ste: bool = _option(
+    train_mode: bool = option("flag", False, "Turn BatchNormalization and Dropout to training.")
+    ste: bool = option(
         "flag", False, "Let gradients straight through quantisation, as if it did not round."
     )
-    grad_buffers: bool = _option(
+    grad_buffers: bool = option(
         "flag", False, "Add each gradient to an input of its shape (micro-batches)."
     )
-    lora: int | None = _option(
+    lora: int | None = option(
         "whole", None, "Train adapters of this rank beside weights of MatMul, Gemm and Conv, and "
         "what --wrt names; the weights stay.", least=1, metavar="RANK")  # fmt: skip
-    lora_target: Sequence[str] = _option(
+    lora_target: Sequence[str] = option(
         "texts", (), "The weights that have an adapter; default: every one that can.",
         metavar="GLOB|@FILE")  # fmt: skip
-    lora_alpha: float | None = _option(
-        "number", None, "Scale adapters by this over their rank.", metavar="ALPHA",
+    lora_alpha: float | None = option(
+        "number", None, "Scale adapters by this over their rank.", above=0, metavar="ALPHA",
         shown="RANK")  # fmt: skip
-    fuse_attention: bool = _option(
+    fuse_attention: bool = option(
         "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
         "plain operators compute.")  # fmt: skip
+    optimizer_option: Sequence[str] = option(
+        "texts", (), "Set a number or a switch of the optimizer, as in momentum=0.9 or nesterov.",
+        metavar="NAME[=VALUE]")  # fmt: skip
+    clip_norm: float | None = option(
+        "number", None, "Before the update, scale all gradients together to at most this norm "
+        "(an input, clip_norm).", above=0, metavar="NUMBER")  # fmt: skip
+    clip_value: float | None = option(
+        "number", None, "Before the update, and before --clip-norm, clip each gradient's elements "
+        "(an input, clip_value).", above=0, metavar="NUMBER")  # fmt: skip
+    no_decay: Sequence[str] = option(
+        "texts", (), "Update these parameters without weight decay.", metavar="GLOB"
+    )
+    lr_scale: Sequence[str] = option(
+        "texts", (), "Multiply the learning rate of these parameters; the last that matches "
+        "counts.", metavar="GLOB=FACTOR")  # fmt: skip
+    sparse: bool = option(
+        "flag", False, "Update only the rows of embedding tables that a step reads (sgd, adagrad, "
+        "and adam as SparseAdam does); a whole gradient of a table is not made.")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -126,35 +149,35 @@ class RecomputeOptions:
     share of one step, or text as in `20%`; `cost` is `flops`, `time` or a file of times.
     """
 
-    strategy: str | None = _option(
+    strategy: str | None = option(
         "plan", None, "What to compute again; reorder: only the order of the steps changes; "
         "min-cut, optimal: what saves most for the work, by a quick or a thorough search.",
         choices=STRATEGIES)  # fmt: skip
-    checkpoints: Sequence[str] | None = _option(
+    checkpoints: Sequence[str] | None = option(
         "texts", None, "Keep these values only, and compute again what lies between them.",
         metavar="NAMES|@FILE")  # fmt: skip
-    budget: str | int | None = _option(
+    budget: str | int | None = option(
         "text", None, "Fit into this much memory, all that a step needs counted: 8GiB, 60% of "
         "what keeping everything takes, or as little as can be reached.",
         metavar="SIZE|%|min")  # fmt: skip
-    max_slowdown: str | float | Fraction | None = _option(
+    max_slowdown: str | float | Fraction | None = option(
         "text", None, "Take as little memory as this much extra work allows, as in 20%.",
         metavar="%")  # fmt: skip
-    plan: str | os.PathLike[str] | PlanFile | None = _option(
+    plan: str | os.PathLike[str] | PlanFile | None = option(
         "text", None, "Follow the plan in a file.", metavar="FILE.json"
     )
-    optimizer: str = _option(
+    optimizer: str = option(
         "choice", "none", "Update the parameters in place of returning their gradients, as grad "
-        "does; of a model that holds gradients, count this optimizer's state as well.",
-        choices=OPTIMIZERS)  # fmt: skip
-    cost: str = _option(
+        f"does ({', '.join(UPDATING)}); of a model that holds gradients, count this optimizer's "
+        "state as well.", choices=OPTIMIZERS, metavar="NAME")  # fmt: skip
+    cost: str = option(
         "text", "flops", "What extra work is: FLOPs, time measured now on the CPU, or the times "
         "in a file of gradtool run --profile.", metavar="flops|time|FILE")  # fmt: skip
-    seed: int = _option("whole", 0, "The seed of the search.", least=0)
-    time_limit: float | None = _option(
+    seed: int = option("whole", 0, "The seed of the search.", least=0)
+    time_limit: float | None = option(
         "seconds", None, "Search harder, until the command has taken this long: reading and "
         "writing count, and leave a tenth of it at least.", metavar="30s")  # fmt: skip
-    prove: bool = _option(
+    prove: bool = option(
         "flag", False, "Prove how little work any plan could compute again, and look for a plan of "
         "that; for two minutes at most, or until --time-limit.")  # fmt: skip
 
@@ -253,34 +276,34 @@ _SEARCHING: Mapping[str, str] = {
 class RunOptions:
     """What a step is run on, how often, and what is watched; see `gradtool.run`."""
 
-    inputs: str = _option(
+    inputs: str = option(
         "path", "random", "Where the inputs are: a .npz file, a folder of .npy files, or random.",
         metavar="NPZ|DIR|random")  # fmt: skip
-    seed: int = _option("whole", 0, "The seed of random inputs.", least=0)
-    device: str = _option("text", "auto", "Where to run.", metavar="auto|cpu|cuda[:N]")
-    engine: str = _option(
+    seed: int = option("whole", 0, "The seed of random inputs.", least=0)
+    device: str = option("text", "auto", "Where to run.", metavar="auto|cpu|cuda[:N]")
+    engine: str = option(
         "choice", "arena", "Our executor, or stock onnxruntime.", choices=("arena", "ort")
     )
-    kernels: str = _option(
+    kernels: str = option(
         "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",
         choices=("numpy", "native"))  # fmt: skip
-    repeat: int = _option(
+    repeat: int = option(
         "whole", 1, "Steps to run; the time is their median.  --profile times at least 5, --trace "
         "at least 3.", least=1, metavar="N")  # fmt: skip
-    measure: bool = _option(
+    measure: bool = option(
         "flag", False, "Measure the peak against the plan, in onnxruntime also what is allocated "
         "at once.")  # fmt: skip
-    check_nan: bool = _option("flag", False, "Name the first node whose result has a NaN.")
-    check_arena: bool = _option(
+    check_nan: bool = option("flag", False, "Name the first node whose result has a NaN.")
+    check_arena: bool = option(
         "flag", False, "Overwrite every buffer when it dies; gradients must keep their bits."
     )
-    fetch: Sequence[str] = _option(
+    fetch: Sequence[str] = option(
         "texts", (), "Compute these values only, interior ones too; no gradients if none are among "
         "them.", metavar="GLOB|@FILE")  # fmt: skip
-    max_turns: int | None = _option(
+    max_turns: int | None = option(
         "whole", None, "Stop a step after N turns of its loops.", least=1, metavar="N",
         shown=str(DEFAULT.turns))  # fmt: skip
-    max_dynamic: int | None = _option(
+    max_dynamic: int | None = option(
         "bytes", None, "Stop before values whose sizes depend on data take more.", metavar="SIZE",
         shown="512MiB, or what the step is planned to take")  # fmt: skip
 

@@ -8,6 +8,7 @@ import click
 import jsonschema
 import numpy as np
 import pytest
+import trainings
 from deep import deep
 from gates import CONFIG, failing, gate, passing, write
 
@@ -123,6 +124,16 @@ def test_the_largest_batch(run, valid, tiny_model):
 @pytest.mark.parametrize("flags", [(), ("--split",), ("--optimizer", "adam"), ("--head-grads",)])
 def test_grad(run, valid, tiny_model, flags):
     valid("grad", run("grad", tiny_model, "--format", "json", *flags))
+
+
+@pytest.mark.parametrize("flags", [(), ("--eval", "data.npz"), ("--ema", "0.5")])
+def test_train(run, valid, model, tmp_path, flags):
+    model(trainings.proto())
+    np.savez(tmp_path / "data.npz", **trainings.examples(8))
+    shown = run("train", "model.onnx", "--data", "data.npz", "--batch", "4", "--format", "json",
+                *flags)  # fmt: skip
+
+    assert valid("train", shown)["steps"] == 2
 
 
 def test_operators_registered_missing_and_of_a_model(run, valid, net):

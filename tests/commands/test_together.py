@@ -41,7 +41,8 @@ def test_every_pair_changes_something_or_is_refused(walk, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_walk_knows_every_option(command):
-    left = {"device", "threads"} if command in ("run", "recompute") else set()
+    left = {"device", "threads"} if command in ("run", "recompute", "train") else set()
+    left |= {"data"} if command == "train" else set()
     left |= {"force"} if command == "init" else set()
     left |= set(SIZES) if command == "run" else set()
 
@@ -92,7 +93,7 @@ REFUSED = {
     ),
     "a configuration of a named model": (
         ("report", "net.onnx", "--config", "x.toml"),
-        "MODEL is named, so no configuration is read: leave out --config",
+        "MODEL|RUN is named, so no configuration is read: leave out --config",
     ),
     "a quiet verbose command": (("-q", "ops", "-v"), "--quiet and --verbose do not go together"),
     "the gradient of a gradient": (

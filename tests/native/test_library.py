@@ -67,7 +67,7 @@ def test_one_call_runs_many_bound_steps():
     x, g = np.ones(5, np.float32), np.full(5, 0.25, np.float32)
     address = ctypes.cast(optimizers.SGD.address(), ctypes.c_void_p)
     at = {"x": x.ctypes.data, "g": g.ctypes.data, "new_x": x.ctypes.data}
-    words = optimizers.SGD.words(**at, count=5, slots=8, rate=1.0)
+    words = optimizers.SGD.words(**at, count=5, slots=8, rate=1.0, before=1.0)
     step = Step(address, ctypes.addressof(words))
     library.load().handle.gt_run((Step * 3)(step, step, step), ctypes.c_int64(3))
 
@@ -88,7 +88,7 @@ def test_an_array_that_a_kernel_would_misread_is_refused(wrong, why):
     values = dict.fromkeys(["g", "v", "new_x", "new_v"])
     numbers = {"count": 0, "nesterov": 0, "slots": 8, "rate": 0, "momentum": 0, "dampened": 0}
     with pytest.raises(TypeError, match=f"^sgd: x (is )?{why}"):
-        signatures()["sgd"].bind(x=wrong, **values, **numbers, l2=0)
+        signatures()["sgd"].bind(x=wrong, **values, **numbers, l2=0, before=1)
 
 
 def in_a_fresh_process(code):

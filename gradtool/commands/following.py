@@ -1,0 +1,123 @@
+"""Who follows a training on the command line: lines as it goes on, and Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradtool.reports.fitting import Now, fit_table, line, numbers
+from gradtool.reports.live import Line
+from gradtool.training.watching import Begun, Watcher
+
+if TYPE_CHECKING:
+    from gradtool.commands.output import Reporter
+    from gradtool.training.fit import Fit
+
+PLAIN = 10  # lines about steps, where nobody looks
+WEIGHT = 0.1  # of the latest step in the time of one; the first one is planned as well
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Follower(Watcher):
+    """Says what a reporter's user should know."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._line = Line()
+        self._asked = threading.Event()
+        self._begun = Begun(None, 0, None, None, 1)
+        self._every = 1
+        self._seconds = 0.0
+        self._last = 0.0
+        self._before = 0
+        self._steps = 0
+
+    def begun(self, begun: Begun) -> None:
+        self._begun = begun
+        spread = begun.steps or (begun.per_epoch or 1) * PLAIN
+        self._every = max(spread // PLAIN, 1)
+        self._before, self._last = resident(), time.perf_counter()
+
+    def tries(self, micro_batches: int, examples: int) -> None:
+        self._line.show(f"planning {micro_batches} × {examples} examples")
+
+    def fitted(self, fit: Fit) -> None:
+        self._line.clear()
+        if not self._reporter.quiet:
+            self._reporter.explain(fit_table(fit.memory, fit.candidates, fit.chosen))
+
+    def stepped(self, step: int, epoch: int, loss: float, rate: float, planned: int) -> None:
+        now = time.perf_counter()
+        latest, self._last = now - self._last, now
+        self._seconds += (WEIGHT if self._steps > 1 else 1.0) * (latest - self._seconds)
+        self._steps += 1
+        is_plain = not self._line.shows and (step % self._every == 0 or step == self._begun.steps)
+        if not is_plain and not self._line.is_due():
+            return
+        held = resident()
+        measured = max(held - self._before, 0) if held else None
+        told = line(
+            Now(step, self._begun.steps, epoch, loss, rate, self._seconds, planned, measured)
+        )
+        if is_plain:
+            self._reporter.say(told)
+        else:
+            self._line.show(told)
+
+    def skipped(self, step: int, scale: float) -> None:
+        self.said(f"step {step}: skipped: a gradient is infinite at a loss scale of {scale:g}")
+
+    def evaluated(self, step: int, found: Mapping[str, float], *, best: bool) -> None:
+        self.said(f"step {step}: evaluated: {numbers(found)}{'  (the best)' if best else ''}")
+        self._last = time.perf_counter()
+
+    def saved(self, step: int, path: Path) -> None:
+        if self._reporter.verbose:
+            self.said(f"step {step}: wrote {path}")
+        self._last = time.perf_counter()
+
+    def said(self, line: str) -> None:
+        self._line.clear()
+        self._reporter.say(line)
+
+    def stops(self) -> bool:
+        return self._asked.is_set()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Stop after the step that runs when somebody asks; at once when asked twice."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+
+        def ask(_number: int, _frame: Any) -> None:
+            if self._asked.is_set():
+                raise KeyboardInterrupt
+            self._asked.set()
+
+        try:
+            for number in SIGNALS:
+                signal.signal(number, ask)
+            yield
+        finally:
+            self._line.clear()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def resident() -> int:
+    """The bytes of this process that are in memory and of no file; 0 where nobody tells."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    for entry in status.splitlines():
+        if entry.startswith("RssAnon:"):
+            return 1024 * int(entry.split()[1])
+    return 0

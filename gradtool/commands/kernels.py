@@ -1,0 +1,21 @@
+"""The kernels that a command runs on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradtool.commands.output import Reporter
+    from gradtool.kernels.native import Kernels
+
+
+def available(reporter: Reporter, asked: Kernels) -> Kernels:
+    """Those that were asked for; numpy's, with a line, where the native library is not there."""
+    if asked == "native":
+        from gradtool.native import library
+
+        found, remark = library.status()
+        if found is None:
+            reporter.say(f"kernels: numpy ({remark})")
+            return "numpy"
+    return asked

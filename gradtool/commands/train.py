@@ -1,0 +1,222 @@
+"""The command `gradtool train`."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradtool.commands import threads
+from gradtool.commands.call import Call, as_command
+from gradtool.commands.discovery import meant
+from gradtool.commands.models import differentiate, expand, open_model
+from gradtool.commands.options import (
+    PATH,
+    flags,
+    format_option,
+    model_argument,
+    sizes_without_batch,
+)
+from gradtool.commands.output import SILENT
+from gradtool.training.options import TrainOptions
+from gradtool.workloads.options import GradOptions
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from gradtool.commands.output import Reporter
+    from gradtool.training.trainer import History, Trainer
+    from gradtool.workloads.training import TrainingGraph
+
+# Options of grad that training has no use for: nobody would see their results.
+NOT_HERE: dict[str, Any] = {"head_grads": False, "grad_buffers": False, "input_grad": ()}
+
+
+@as_command("train")
+@model_argument
+@click.option(
+    "--data",
+    "data",
+    required=True,
+    metavar="DATA",
+    type=PATH,
+    help="What to train on: .npz, a folder of .npy, .safetensors, .parquet, .arrow, or "
+    "module:function that yields batches.",
+)
+@click.option(
+    "--eval",
+    "evaluate",
+    metavar="DATA",
+    type=PATH,
+    help="What to evaluate on; the best weights are the result then.",
+)
+@click.option(
+    "--map",
+    "mapped",
+    multiple=True,
+    metavar="INPUT=NAME",
+    help="What the data call an input of the model.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=PATH,
+    help="Where to write the model; default MODEL.trained.onnx.",
+)
+@click.option(
+    "--run",
+    "folder",
+    metavar="DIR",
+    type=PATH,
+    help="Where checkpoints and metrics.jsonl go; default MODEL.train.",
+)
+@click.option(
+    "--lora-adapter",
+    is_flag=True,
+    help="Write the adapters of --lora for themselves as well: MODEL.lora.onnx and .onnx_adapter.",
+)
+@click.option("--resume", is_flag=True, help="Go on from the newest checkpoint of --run.")
+@click.option(
+    "--result",
+    type=click.Choice(["best", "last"]),
+    help="Which weights to write.  [default: best with --eval, else last]",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Overwrite the output; without --resume what --run holds as well.",
+)
+@flags(TrainOptions)
+@threads.option
+@sizes_without_batch
+@flags(GradOptions, without=NOT_HERE)
+@format_option
+def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt: skip
+    """Train MODEL on data, and write it with its new weights.
+
+    MODEL is a forward model; loss, backward and updates are built as gradtool grad does. All that
+    happens goes to metrics.jsonl, and after a kill --resume ends in the same bits.
+    """
+    import gc
+
+    from gradtool.commands.following import Follower
+    from gradtool.commands.kernels import available
+    from gradtool.passes.update_groups import Updates
+    from gradtool.training.data import parse_map
+    from gradtool.training.graphs import Recipe, require_forward
+    from gradtool.training.trainer import Trainer
+
+    sizes = (options["dims"], options["shapes"], None)
+    asked = meant(call, [model], sizes, options, sized=False)
+    outputs = _outputs(asked.source, options)
+    folder = options["folder"] or _beside(asked.source, "train", "")
+    loaded = open_model(call.reporter, asked.source, *asked.sizes)
+    require_forward(loaded)
+    kernels = available(call.reporter, options["kernels"])
+    given = {each.name: options[each.name] for each in fields(TrainOptions)}
+    chosen = TrainOptions(**given | {"kernels": kernels})
+    told = {**asked.options, **NOT_HERE, "optimizer": chosen.optimizer, "lora_seed": chosen.seed}
+    updates = Updates.of(told | {"no_decay": expand(options["no_decay"])})
+    recipe = Recipe(_Differentiate(call.reporter, loaded, told), updates)
+    follower = Follower(call.reporter)
+    gc.freeze()
+    gc.enable()
+    with Trainer.of(recipe, chosen) as trainer, follower.listening():
+        history = trainer.fit(
+            options["data"],
+            evaluate=options["evaluate"],
+            names=parse_map(options["mapped"]),
+            run=folder,
+            resume=options["resume"],
+            fresh=options["force"],
+            watcher=follower,
+        )
+        written = None
+        if history.ended != "interrupted":
+            written = _write(trainer, history, outputs, options)
+    if written is None:
+        follower.said(
+            f"stopped after step {history.step}, whose checkpoint is in {folder}: go on by the "
+            "same command with --resume"
+        )
+        raise KeyboardInterrupt
+    _show(call.reporter, history, written, options["form"], asked.source)
+
+
+class _Differentiate:
+    """Makes training graphs of a model; what there is to say is said once."""
+
+    def __init__(self, reporter: Reporter, loaded: ir.Model, options: dict[str, Any]) -> None:
+        self._reporter, self._loaded, self._options = reporter, loaded, options
+
+    def __call__(self, *, optimizer: str, **how: Any) -> TrainingGraph:
+        from gradtool.reports.training import parameters_said
+
+        model = self._loaded.clone()
+        model.meta.update(self._loaded.meta)
+        options = {**self._options, **how, "update": optimizer}
+        made = differentiate(self._reporter, model, options)
+        self._reporter.say(f"loss: {made.loss_said}   parameters: {parameters_said(made)}")
+        self._reporter = SILENT
+        return made
+
+
+def _outputs(source: str, options: dict[str, Any]) -> dict[str, str]:
+    """The files to write, by what they hold; refused now if they cannot be written."""
+    from gradtool.errors import UsageError
+    from gradtool.io import atomic
+    from gradtool.workloads.lora_files import adapter_path
+
+    if source == "-" and options["output"] is None:
+        raise UsageError("the model is read from standard input: name the output with -o FILE")
+    found = {"trained": options["output"] or _beside(source, "trained")}
+    stem = found["trained"].replace(".trained.onnx", ".onnx")
+    if options["ema"] is not None:
+        found["ema"] = _beside(stem, "ema")
+    if options["lora_adapter"]:
+        found["lora"] = _beside(stem, "lora")
+        found["adapter"] = str(adapter_path(found["lora"]))
+    if options["result"] == "best" and options["evaluate"] is None:
+        raise UsageError("--result best takes --eval DATA: nothing tells which weights are best")
+    for path in found.values():
+        atomic.target(path, force=options["force"])
+    return found
+
+
+def _beside(source: str, what: str, suffix: str = ".onnx") -> str:
+    stem = source.removesuffix(".onnxtxt").removesuffix(".onnx")
+    return f"{stem}.{what}{suffix}"
+
+
+def _write(
+    trainer: Trainer, history: History, outputs: dict[str, str], options: dict[str, Any]
+) -> dict[str, tuple[str, int, int]]:
+    """Write the results: by what they hold, path, bytes, and the step that they are of."""
+    best = history.best if options["result"] != "last" else None
+    how: Any = {"best": best is not None, "force": options["force"]}
+    found = {
+        what: trainer.save(path, averages=what == "ema", **how)
+        for what, path in outputs.items() if what in ("trained", "ema")
+    }  # fmt: skip
+    if "lora" in outputs:
+        found["lora"], found["adapter"] = trainer.save_adapter(outputs["lora"], **how)
+    step = history.step if best is None else best.step
+    return {what: (str(path), size, step) for what, (path, size) in found.items()}
+
+
+def _show(
+    reporter: Reporter,
+    history: History,
+    written: dict[str, tuple[str, int, int]],
+    form: str,
+    source: str,
+) -> None:
+    from gradtool.reports import fitting
+
+    if form == "json":
+        reporter.json(fitting.history_json(history, written, source))
+        return
+    for text in fitting.history_lines(history, written):
+        reporter.line(text)

@@ -1,0 +1,195 @@
+"""What a training says as it goes on, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gradtool.text.table import Column, Table
+from gradtool.text.units import format_bytes, format_seconds
+
+SCHEMA_VERSION = 1
+
+Written = Mapping[str, tuple[str, int, int]]  # by what: path, bytes, the step of the weights
+
+
+class Evaluated(Protocol):
+    """The evaluation that was best."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def value(self) -> float: ...
+
+
+class Tried(Protocol):
+    """A way to take a step; see `gradtool.training.fit.Candidate`."""
+
+    @property
+    def micro_batches(self) -> int: ...
+    @property
+    def examples(self) -> int: ...
+    @property
+    def plan(self) -> str: ...
+    @property
+    def peak(self) -> int: ...
+    @property
+    def time(self) -> float | None: ...
+
+
+class Chosen(Protocol):
+    """What was tried for a memory, and what was chosen."""
+
+    @property
+    def memory(self) -> int: ...
+    @property
+    def candidates(self) -> Sequence[Tried]: ...
+    @property
+    def chosen(self) -> Tried: ...
+
+
+class Summary(Protocol):
+    """What a training came to; see `gradtool.training.trainer.History`."""
+
+    @property
+    def step(self) -> int: ...
+    @property
+    def losses(self) -> Sequence[float]: ...
+    @property
+    def evaluations(self) -> Sequence[tuple[int, Mapping[str, float]]]: ...
+    @property
+    def best(self) -> Evaluated | None: ...
+    @property
+    def skipped(self) -> int: ...
+    @property
+    def ended(self) -> str: ...
+    @property
+    def fit(self) -> Chosen | None: ...
+
+
+@dataclass(frozen=True)
+class Now:
+    """Where a training stands: `step` of `steps`, None where only the data know.
+
+    `seconds` are those of a step, `planned` and `measured` bytes; what is measured is what the
+    process has taken since before the first step, None where the system does not tell.
+    """
+
+    step: int
+    steps: int | None
+    epoch: int
+    loss: float
+    rate: float
+    seconds: float
+    planned: int
+    measured: int | None
+
+
+def line(now: Now) -> str:
+    """One line about a step."""
+    of = "" if now.steps is None else f"/{now.steps}"
+    left = "" if now.steps is None or now.steps == now.step else (
+        f"  left {format_seconds((now.steps - now.step) * now.seconds)}"
+    )  # fmt: skip
+    measured = "" if now.measured is None else f", {format_bytes(now.measured)} measured"
+    return (
+        f"step {now.step}{of}  epoch {now.epoch + 1}  loss {now.loss:.5g}  lr {now.rate:.3g}"
+        f"  {format_seconds(now.seconds)} a step{left}  memory {format_bytes(now.planned)} planned"
+        f"{measured}"
+    )
+
+
+_WRITTEN = {
+    "ema": "the means of the weights",
+    "lora": "the model with a place for the adapters",
+    "adapter": "the adapters",
+}
+
+
+def numbers(found: Mapping[str, float]) -> str:
+    """`loss 0.12, accuracy 0.93`."""
+    return ", ".join(f"{name} {value:.5g}" for name, value in found.items())
+
+
+def history_lines(history: Summary, written: Written) -> list[str]:
+    """What a training came to, and what was written."""
+    ended = {"patience": "stopped: no evaluation was better", "steps": "done"}
+    skipped = f", {history.skipped} skipped" if history.skipped else ""
+    last = f": the last loss is {history.losses[-1]:.5g}" if history.losses else ""
+    found = [f"{ended[history.ended]} after step {history.step}{skipped}{last}"]
+    if history.evaluations:
+        step, values = history.evaluations[-1]
+        found.append(f"evaluated at step {step}: {numbers(values)}")
+    for what, (path, size, step) in written.items():
+        of = _WRITTEN.get(what, "the weights")
+        found.append(f"wrote {path} ({format_bytes(size)}): {of} of step {step}")
+    return found
+
+
+def _finite(number: float) -> float | None:
+    """What JSON has of a number."""
+    return number if math.isfinite(number) else None
+
+
+def fit_table(memory: int, candidates: Sequence[Tried], chosen: Tried) -> Table:
+    """A row for each way to take a step, the one that was chosen named."""
+    known = [each.time for each in candidates if each.time is not None]
+    return Table(
+        columns=(
+            Column("micro-batches", "right", "number"),
+            *(Column(title, "right", "number") for title in ("examples", "peak", "time")),
+            Column("plan"),
+        ),
+        rows=tuple(
+            (
+                str(each.micro_batches), str(each.examples), format_bytes(each.peak),
+                "-" if each.time is None else f"{each.time / min(known):.2f}×",
+                f"{each.plan}{'' if each is not chosen else ', chosen'}",
+            )
+            for each in candidates
+        ),
+        title=f"steps that fit into {format_bytes(memory)}",
+        footer="time: predicted, of the least; - does not fit",
+    )  # fmt: skip
+
+
+def _fit_json(fit: Chosen | None) -> dict[str, Any] | None:
+    return None if fit is None else {
+        "memory_bytes": fit.memory,
+        "candidates": [
+            {
+                "micro_batches": each.micro_batches,
+                "examples": each.examples,
+                "plan": each.plan,
+                "peak_bytes": each.peak,
+                "predicted_seconds": each.time,
+                "chosen": each is fit.chosen,
+            }
+            for each in fit.candidates
+        ],
+    }  # fmt: skip
+
+
+def history_json(history: Summary, written: Written, source: str) -> dict[str, Any]:
+    """The same for machines."""
+    best = history.best
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "model": source,
+        "steps": history.step,
+        "skipped": history.skipped,
+        "ended": history.ended,
+        "loss": _finite(history.losses[-1]) if history.losses else None,
+        "evaluations": [
+            {"step": step, **{name: _finite(value) for name, value in found.items()}}
+            for step, found in history.evaluations
+        ],
+        "fit": _fit_json(history.fit),
+        "best": None if best is None else {"step": best.step, "value": best.value},
+        "written": {
+            what: {"path": path, "bytes": size, "step": step}
+            for what, (path, size, step) in written.items()
+        },
+    }

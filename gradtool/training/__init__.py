@@ -1,0 +1,1 @@
+"""Training: data, schedules, the loop, its records, and what comes out."""

@@ -1,0 +1,207 @@
+"""Checkpoints: all that training needs to go on as if it had never stopped.
+
+    step-00000120.safetensors   parameters, running statistics, the state of the optimizer
+    step-00000120.json          where it stands, what it is of, and the hash of the other file
+
+The tensors are written first: a checkpoint is there when its JSON is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.io import atomic, safetensors
+from gradtool.io.documents import is_number, is_whole, read_document, write_document
+from gradtool.training.order import Place
+
+SCHEMA_VERSION = 1
+PREFIX = "step-"
+SUFFIX = ".json"
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Best:
+    """The evaluation that was best so far."""
+
+    step: int
+    value: float
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where training stands.
+
+    `stale` are evaluations since the best one, `skipped` the steps that updated nothing; `scale`
+    and `steady` are the dynamic loss scale, and how many steps it has held.
+    """
+
+    step: int = 0
+    place: Place = field(default_factory=Place)
+    best: Best | None = None
+    stale: int = 0
+    skipped: int = 0
+    scale: float = 1.0
+    steady: int = 0
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was read: `progress`, `arrays` by name, and the bytes of the journal until then."""
+
+    path: Path
+    progress: Progress
+    arrays: Mapping[str, Array]
+    journal: int
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The checkpoints of a training in a folder; `of` describes what it is a training of."""
+
+    path: Path
+    of: Mapping[str, Any]
+
+    def save(
+        self, progress: Progress, arrays: Mapping[str, Array], journal: int, keep: int
+    ) -> Path:
+        """Write a checkpoint; of those before, the `keep` newest stay, and the best.
+
+        Raises:
+            UsageError: the disk is full, or the folder cannot be written.
+        """
+        stem = self._stem(progress.step)
+        tensors = stem.with_suffix(safetensors.SUFFIX)
+        digest = _written(tensors, arrays)
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            **asdict(progress),
+            "journal": journal,
+            "sha256": digest,
+            "of": dict(self.of),
+        }
+        write_document(document, stem.with_suffix(SUFFIX), force=True)
+        self._tidy(progress, keep)
+        return stem.with_suffix(SUFFIX)
+
+    def steps(self) -> list[int]:
+        """The steps of which there is a checkpoint, in order."""
+        names = (path.stem.removeprefix(PREFIX) for path in self.path.glob(f"{PREFIX}*{SUFFIX}"))
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def load(self, step: int) -> Checkpoint:
+        """The checkpoint of a step.
+
+        Raises:
+            UsageError: it is damaged, or of another model, data or recipe; what differs is named.
+        """
+        stem = self._stem(step)
+        path, tensors = stem.with_suffix(SUFFIX), stem.with_suffix(safetensors.SUFFIX)
+        document = read_document(path, SCHEMA_VERSION)
+        of = document.get("of")
+        if not isinstance(of, dict):
+            raise UsageError(f"{path}: does not say what it is of")
+        self._require_same(path, of)
+        if _digest(tensors) != document.get("sha256"):
+            raise UsageError(f"{tensors}: is damaged: its bytes are not those that were written")
+        found = safetensors.load(tensors)
+        progress, journal = _progress(path, document), document.get("journal")
+        if not is_whole(journal):
+            raise UsageError(f"{path}: is damaged: journal is {journal!r}")
+        return Checkpoint(path, progress, found.arrays, journal)
+
+    def clear(self) -> None:
+        """Remove all checkpoints."""
+        for path in self.path.glob(f"{PREFIX}*{SUFFIX}"):
+            path.unlink(missing_ok=True)
+        for path in self.path.glob(f"{PREFIX}*{safetensors.SUFFIX}"):
+            path.unlink(missing_ok=True)
+
+    def _require_same(self, path: Path, of: Mapping[str, Any]) -> None:
+        from gradtool.training.options import different
+
+        said = different(of, self.of)
+        if said:
+            raise UsageError(f"{path}: is a checkpoint of another training: {said}")
+
+    def _stem(self, step: int) -> Path:
+        return self.path / f"{PREFIX}{step:08}"
+
+    def _tidy(self, progress: Progress, keep: int) -> None:
+        """Remove what nobody goes back to, and tensors that a process left without their JSON."""
+        steps = self.steps()
+        kept = {*steps[-keep:], *([progress.best.step] if progress.best else [])}
+        for step in steps:
+            if step not in kept:
+                self._stem(step).with_suffix(SUFFIX).unlink(missing_ok=True)
+        names = {self._stem(step).name for step in kept}
+        for path in self.path.glob(f"{PREFIX}*{safetensors.SUFFIX}"):
+            if path.stem not in names:
+                path.unlink(missing_ok=True)
+
+
+def _written(path: Path, arrays: Mapping[str, Array]) -> str:
+    """Write tensors, whole or not at all; returns the hash of the file."""
+    hashed = hashlib.sha256()
+    writer = safetensors.Writer(arrays)
+
+    def fill(file: BinaryIO) -> None:
+        writer.write(cast("BinaryIO", _Hashing(file, hashed.update)))
+
+    atomic.write([atomic.Output(atomic.target(path, force=True), fill)])
+    return hashed.hexdigest()
+
+
+class _Hashing:
+    """A file whose bytes somebody else sees as well."""
+
+    def __init__(self, file: BinaryIO, see: Callable[[Any], object]) -> None:
+        self._file, self._see = file, see
+
+    def write(self, data: Any) -> int:
+        self._see(data)
+        return self._file.write(data)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {os.strerror(error.errno or 0)}") from error
+
+
+def _progress(path: Path, document: Mapping[str, Any]) -> Progress:
+    """What a document says, if it says all of it."""
+    place, best = document.get("place"), document.get("best")
+    whole = ("step", "stale", "skipped", "steady")
+    if not (
+        all(is_whole(document.get(key)) for key in whole)
+        and is_number(document.get("scale"))
+        and isinstance(place, dict)
+        and all(is_whole(place.get(key)) for key in ("epoch", "batch"))
+        and (best is None or _is_best(best))
+    ):
+        raise UsageError(f"{path}: is damaged: it does not say where training stands")
+    return Progress(
+        place=Place(place["epoch"], place["batch"]),
+        best=None if best is None else Best(best["step"], float(best["value"])),
+        scale=float(document["scale"]),
+        **{key: document[key] for key in whole},
+    )
+
+
+def _is_best(found: object) -> bool:
+    return isinstance(found, dict) and is_whole(found.get("step")) and is_number(found.get("value"))

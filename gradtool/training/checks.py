@@ -1,0 +1,90 @@
+"""What numbers of a batch must not be: NaN, or a class or a place that does not exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.exec.inputs import readers
+from gradtool.training.order import Indices
+
+Array = np.ndarray[Any, Any]
+Check = Callable[[Mapping[str, Array], Indices], None]
+LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Whole numbers from `low` to `high`, and one that stands for nothing."""
+
+    low: int
+    high: int
+    ignored: int | None = None
+
+
+def checks_of(inputs: Mapping[str, ir.Value], source: str) -> list[Check]:
+    """What is looked at in each batch, by input; each raises UsageError and names the example."""
+    made: list[Check] = []
+    for name, value in inputs.items():
+        if value.dtype is None:
+            continue
+        if value.dtype.is_floating_point():
+            made.append(partial(_no_nan, name, source))
+        found = range_of(value) if np.dtype(value.dtype.numpy()).kind in "iu" else None
+        if found is not None:
+            made.append(partial(_in_range, name, found, source))
+    return made
+
+
+def range_of(value: ir.Value) -> Range | None:
+    """The integers that all readers of an input take; None if nobody says."""
+    found = [_range(node, size) for node, size in readers([value])]
+    if not found:
+        return None
+    ignored = {each.ignored for each in found}
+    low, high = max(each.low for each in found), min(each.high for each in found)
+    return Range(low, high, ignored.pop() if len(ignored) == 1 else None)
+
+
+def _range(node: ir.Node, size: int) -> Range:
+    if node.op_type in LOSSES:
+        return Range(0, size - 1, node.attributes.get_int("ignore_index"))
+    return Range(-size, size - 1)
+
+
+def _no_nan(name: str, source: str, batch: Mapping[str, Array], indices: Indices) -> None:
+    array = batch[name]
+    if array.size and np.isnan(array.min()):
+        raise UsageError(f"{source}: {name!r} has a NaN{_where(np.isnan(array), indices)}")
+
+
+def _in_range(
+    name: str, takes: Range, source: str, batch: Mapping[str, Array], indices: Indices
+) -> None:
+    array = batch[name]
+    if not array.size or (takes.low <= array.min() and array.max() <= takes.high):
+        return
+    wrong = (array < takes.low) | (array > takes.high)
+    if takes.ignored is not None:
+        wrong &= array != takes.ignored
+    if wrong.any():
+        beside = f", or {takes.ignored} for none" if takes.ignored is not None else ""
+        raise UsageError(
+            f"{source}: {name!r} has {array[wrong][0]}{_where(wrong, indices)}, the model takes "
+            f"{takes.low} to {takes.high}{beside}"
+        )
+
+
+def _where(wrong: Array, indices: Indices) -> str:
+    """The first example that is wrong, where one axis has as many as there are examples."""
+    axis = next((a for a, size in enumerate(wrong.shape) if size == len(indices)), None)
+    if axis is None:
+        return ""
+    others = tuple(a for a in range(wrong.ndim) if a != axis)
+    return f" in example {int(indices[int(np.argmax(wrong.any(axis=others)))])}"

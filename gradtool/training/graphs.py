@@ -1,0 +1,167 @@
+"""The graphs that training steps through: one that updates as it goes, or one for each half."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool import io
+from gradtool.errors import UsageError
+from gradtool.graph.metadata import DEFAULTS, GRADIENTS, OPTIMIZER, STATE
+from gradtool.graph.stages import seed_of
+from gradtool.passes.accumulation import accumulating, updating
+from gradtool.passes.averages import add_averages
+from gradtool.passes.second_order import is_training_graph
+from gradtool.passes.update_groups import Updates
+from gradtool.training.options import TrainOptions
+from gradtool.workloads.plan_files import fingerprint
+from gradtool.workloads.training import TrainingGraph
+
+Differentiate = Callable[..., TrainingGraph]
+DIGITS = 16  # of the hash of a graph
+_MOST_HASHED = 1 << 32  # bytes of weights that stay as they are
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """What a step runs.
+
+    `update` is there where gradients are added up first.  `model` is `training`'s, or that with
+    the memory plan that was asked for; `rate` the input with the learning rate, `first` what that
+    is where nobody says.  `said` is what people should hear about `update`.
+    """
+
+    training: TrainingGraph
+    model: ir.Model
+    update: ir.Model | None
+    rate: str
+    first: float
+    said: tuple[str, ...] = ()
+
+    @property
+    def inner(self) -> tuple[str, ...]:
+        """Inputs that the loop gives, not the data."""
+        seed = seed_of(self.training.model)
+        return (self.rate, *(() if seed is None else (seed,)))
+
+    @property
+    def loss_type(self) -> np.dtype[Any]:
+        """The type of the loss."""
+        outputs = {v.name: v for v in self.training.model.graph.outputs}
+        dtype = outputs[self.training.loss].dtype
+        assert dtype is not None  # noqa: S101 - a loss is a float
+        return np.dtype(dtype.numpy())
+
+    @property
+    def sums(self) -> frozenset[str]:
+        """State that is zero between steps: the sums of gradients."""
+        if self.update is None:
+            return frozenset()
+        return frozenset(json.loads(self.update.metadata_props[GRADIENTS]).values())
+
+    @property
+    def models(self) -> tuple[ir.Model, ...]:
+        """Both halves, or the whole."""
+        return (self.model, *(() if self.update is None else (self.update,)))
+
+    def described(self) -> dict[str, Any]:
+        """What tells whether a checkpoint is of this model."""
+        graph = self.training.model.graph
+        changing = set(json.loads(self.training.model.metadata_props.get(STATE, "{}")))
+        parameters = {n: v for n, v in graph.initializers.items() if n in self._trained}
+        return {
+            "parameters": {n: f"{v.dtype.name if v.dtype else ''}{v.shape}"
+                           for n, v in parameters.items()},
+            "graph": fingerprint(self.training.model)[:DIGITS],
+            "constants": _checksum(graph, {*changing, *parameters}),
+        }  # fmt: skip
+
+    @property
+    def _trained(self) -> frozenset[str]:
+        props = self.training.model.metadata_props
+        return frozenset((*self.training.updates, *json.loads(props[GRADIENTS])))
+
+    def planned(self, model: ir.Model) -> Graphs:
+        """The same with a memory plan in it."""
+        return replace(self, model=model)
+
+    def put(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Begin with the parameters and the state of a checkpoint.
+
+        Raises:
+            UsageError: it lacks some, or has others.
+        """
+        props = [json.loads(model.metadata_props[STATE]) for model in self.models]
+        wanted = {name for state in props for name in state} - self.sums
+        odd = sorted(wanted ^ arrays.keys())
+        if odd:
+            there = "has" if odd[0] in arrays else "lacks"
+            raise UsageError(f"the checkpoint {there} {odd[0]!r}: it is of another training")
+        for model in self.models:
+            for name, value in model.graph.initializers.items():
+                if name in arrays:
+                    value.const_value = ir.Tensor(arrays[name], dtype=value.dtype, name=name)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What makes training graphs of a model, given options of `gradtool.grad`; and the updates."""
+
+    differentiate: Differentiate
+    updates: Updates
+
+
+def graphs_of(recipe: Recipe, options: TrainOptions) -> Graphs:
+    """The graphs of a step; that of its gradients alone where updates have to wait for them.
+
+    Raises:
+        UsageError: the model holds gradients already, or there is nothing to update.
+    """
+    if options.in_two:
+        none = Updates().options
+        training = recipe.differentiate(**none, grad_buffers=True, loss_seed=True)
+        accumulated = accumulating(training.model)
+        update: ir.Model | None
+        update, said = updating(accumulated, recipe.updates)
+    else:
+        training = recipe.differentiate(
+            **recipe.updates.options, grad_buffers=False, loss_seed=False
+        )
+        update, said = None, ()
+    if training.loss is None:
+        raise UsageError("to train takes a loss: leave out head_grads")
+    last = training.model if update is None else update
+    if options.ema is not None:
+        trained = json.loads(update.metadata_props[GRADIENTS]) if update else training.updates
+        add_averages(last, list(trained), options.ema)
+    told = json.loads(last.metadata_props[OPTIMIZER])
+    rate = str(told["lr"])
+    first = float(json.loads(last.metadata_props[DEFAULTS])[rate])
+    return Graphs(training, training.model, update, rate, first, said)
+
+
+def require_forward(model: ir.Model) -> None:
+    """Raise UsageError where a model is no forward model: its step is made here."""
+    if is_training_graph(model):
+        raise UsageError(
+            "the model holds its gradients already: give the model that it was made from, training "
+            "builds the step"
+        )
+
+
+def _checksum(graph: ir.Graph, changing: set[str]) -> str:
+    """A checksum of the weights that stay as they are; of their names where they are too many."""
+    held = [v for n, v in graph.initializers.items() if n not in changing and v.const_value]
+    small = sum(v.const_value.nbytes for v in held if v.const_value is not None) <= _MOST_HASHED
+    found = 0
+    for value in sorted(held, key=lambda v: v.name or ""):
+        found = zlib.crc32((value.name or "").encode(), found)
+        if small and value.const_value is not None and value.dtype != ir.DataType.STRING:
+            found = zlib.crc32(np.ascontiguousarray(io.array(value.const_value)).tobytes(), found)
+    return f"{found:08x}"

@@ -1,0 +1,224 @@
+"""The loop: steps, evaluations, checkpoints, and the end."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from gradtool.errors import GradtoolError, UsageError
+from gradtool.kernels.chance import repeatable
+from gradtool.session import Session
+from gradtool.training import scaling
+from gradtool.training.checkpoints import Best, Folder, Progress
+from gradtool.training.data import Arrays, Fitted
+from gradtool.training.evaluation import Evaluator, Reduction
+from gradtool.training.graphs import Graphs
+from gradtool.training.journal import Journal
+from gradtool.training.metrics import Metric
+from gradtool.training.options import TrainOptions
+from gradtool.training.order import Order, Place
+from gradtool.training.prefetch import Prefetched
+from gradtool.training.schedules import Schedule
+from gradtool.training.watching import Watcher
+
+End = Literal["steps", "patience", "interrupted"]
+SEEDS = 1 << 32  # steps that have draws of their own
+
+
+@dataclass(frozen=True)
+class Records:
+    """Where a training writes what happened."""
+
+    folder: Folder
+    journal: Journal
+
+
+@dataclass
+class Loop:
+    """One training, from `progress` on.
+
+    `steps` are all there shall be, None where the data end it after `epochs`.
+    """
+
+    session: Session
+    graphs: Graphs
+    data: Fitted
+    order: Order | None
+    schedule: Schedule
+    options: TrainOptions
+    steps: int | None
+    epochs: int | None
+    watcher: Watcher
+    metrics: Sequence[Metric] = ()
+    evaluator: Evaluator | None = None
+    records: Records | None = None
+    progress: Progress = field(default_factory=Progress)
+    reduction: Reduction = "mean"
+    losses: array[float] = field(default_factory=lambda: array("d"))
+    evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    _saved: int = -1
+
+    def run(self) -> End:
+        """Train to the end; returns why it is one.
+
+        Raises:
+            GradtoolError: the loss is no number any more.
+            UsageError: data cannot be used, or a file cannot be written.
+        """
+        self._saved = self.progress.step
+        if not self._is_done():
+            with Prefetched(self._batches(self.progress.place)) as batches:
+                for batch, is_last in batches:
+                    self._step(batch)
+                    self._move_on(is_last=is_last)
+                    interrupted = self.watcher.stops()
+                    self._after_step(is_last=is_last, interrupted=interrupted)
+                    if self._is_done():
+                        break
+                    if interrupted:
+                        return "interrupted"
+        return "patience" if self._is_stale() else "steps"
+
+    # -------------------------------------------------------------------- stepping
+
+    def _step(self, batch: Arrays) -> None:
+        step = self.progress.step
+        rate = self.schedule(step)
+        with repeatable(self.options.seed * SEEDS + step):
+            loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
+                self.session.step({**batch, self.graphs.rate: rate}, copy=False).loss, True
+            )  # fmt: skip
+        assert loss is not None  # noqa: S101 - graphs have one
+        if not math.isfinite(loss) and self.options.loss_scale is None:
+            raise GradtoolError(self._diverged(loss))
+        entry: dict[str, Any] = {
+            "step": step + 1, "epoch": self.progress.place.epoch, "loss": loss, "lr": rate,
+        }  # fmt: skip
+        if self.options.loss_scale is not None:
+            entry["loss_scale"] = self.progress.scale
+            most = scaling.largest(self.graphs.loss_type)
+            given = self.options.loss_scale
+            self.progress = scaling.after(self.progress, given, most, finite=finite)
+        if not finite:
+            entry["skipped"] = True
+            self.watcher.skipped(step + 1, entry["loss_scale"])
+        if self.records is not None:
+            self.records.journal.write(entry)
+        self.losses.append(loss)
+        planned = self.session.arena_bytes
+        self.watcher.stepped(step + 1, self.progress.place.epoch, loss, rate, planned)
+
+    def _half_steps(self, batch: Arrays, rate: float) -> tuple[float, bool]:
+        """Add up the gradients of parts of a batch, then update by them if they are finite."""
+        size, parts = self.data.size_of(batch), self.options.micro_batches
+        if size % parts:
+            raise UsageError(f"a batch of {size} has no {parts} parts of the same size")
+        scale, each = self.progress.scale, size // parts
+        share = parts if self.reduction == "mean" else 1
+        total = 0.0
+        for start in range(0, size, each):
+            part = batch if parts == 1 else self.data.part(batch, start, start + each)
+            loss = self.session.step(part, loss_scale=scale / share, copy=False).loss
+            total += 0.0 if loss is None else loss
+        finite = self.options.loss_scale is None or self.session.gradients_are_finite()
+        if finite:
+            self.session.update({self.graphs.rate: rate}, scale=1 / scale)
+        else:
+            self.session.forget_gradients()
+        return total / share, finite
+
+    def _move_on(self, *, is_last: bool) -> None:
+        place = self.progress.place
+        following = Place(place.epoch + 1) if is_last else replace(place, batch=place.batch + 1)
+        self.progress = replace(self.progress, step=self.progress.step + 1, place=following)
+
+    def _batches(self, first: Place) -> Iterator[tuple[Arrays, bool]]:
+        """Batches from a place on, for ever; with each, whether it is the last of its epoch."""
+        number, start = first.epoch, first.batch
+        while True:
+            if self.order is None:
+                yield from self._streamed(number, start)
+            else:
+                last = self.order.batches - 1
+                for place, indices in enumerate(self.order.epoch(number, start), start):
+                    yield self.data.batch(indices), place == last
+            number, start = number + 1, 0
+
+    def _streamed(self, number: int, start: int) -> Iterator[tuple[Arrays, bool]]:
+        """The batches of an epoch of a stream, which only ends when there is none left."""
+        before: Arrays | None = None
+        for batch in self.data.epoch(number, start):
+            if before is not None:
+                yield before, False
+            before = batch
+        if before is None:
+            raise UsageError(f"{self.data.source.source}: has no batch in epoch {number}")
+        yield before, True
+
+    # --------------------------------------------------------------- between steps
+
+    def _after_step(self, *, is_last: bool, interrupted: bool) -> None:
+        step, options = self.progress.step, self.options
+        ended = self.steps is not None and step >= self.steps
+        ended |= self.epochs is not None and self.progress.place.epoch >= self.epochs
+        due = is_last if options.every is None else not step % options.every
+        evaluated = self.evaluator is not None and (due or ended)
+        if evaluated:
+            self._evaluate()
+        every = options.checkpoint_every
+        keeps = is_last or evaluated if every is None else not step % every
+        best = self.progress.best is not None and self.progress.best.step == step
+        if keeps or best or ended or interrupted or self._is_done():
+            self.save()
+
+    def _evaluate(self) -> None:
+        assert self.evaluator is not None  # noqa: S101 - asked only with one
+        found, step = self.evaluator(), self.progress.step
+        value, metric = found[self.metrics[0].name], self.metrics[0]
+        best = self.progress.best
+        sign = -1 if metric.higher else 1
+        improved = math.isfinite(value) and (best is None or sign * value < sign * best.value)
+        if improved:
+            self.progress = replace(self.progress, best=Best(step, value), stale=0)
+        else:
+            self.progress = replace(self.progress, stale=self.progress.stale + 1)
+        self.evaluations.append((step, found))
+        if self.records is not None:
+            epoch = self.progress.place.epoch
+            self.records.journal.write({"step": step, "epoch": epoch, "eval": found})
+        self.watcher.evaluated(step, found, best=improved)
+
+    def save(self) -> None:
+        """Write a checkpoint of now, where training is recorded and there is none yet."""
+        if self.records is None or self._saved == self.progress.step:
+            return
+        size = self.records.journal.settle()
+        values = self.session.values(copy=False)
+        arrays = {name: value for name, value in values.items() if name not in self.graphs.sums}
+        path = self.records.folder.save(self.progress, arrays, size, self.options.keep)
+        self._saved = self.progress.step
+        self.watcher.saved(self.progress.step, Path(path))
+
+    def _is_done(self) -> bool:
+        place, step = self.progress.place, self.progress.step
+        return (
+            (self.steps is not None and step >= self.steps)
+            or (self.epochs is not None and place.epoch >= self.epochs)
+            or self._is_stale()
+        )
+
+    def _is_stale(self) -> bool:
+        return self.options.patience is not None and self.progress.stale >= self.options.patience
+
+    def _diverged(self, loss: float) -> str:
+        after = f"; the checkpoint of step {self._saved} is the last good one" if (
+            self.records is not None and self._saved > 0
+        ) else ""  # fmt: skip
+        return (
+            f"the loss is {loss} in step {self.progress.step + 1}: try a lower learning rate, or a "
+            f"warm-up{after}"
+        )

@@ -1,0 +1,162 @@
+"""What an evaluation tells of a model: numbers over all examples, exact for any batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.text.words import some, suggest
+
+Array = np.ndarray[Any, Any]
+Arrays = Mapping[str, Array]
+Counted = tuple[float, int]  # a sum, and of how many it is
+Measure = Callable[[Array, Array], Counted]
+
+_LARGEST = 700.0  # that exp takes
+NAMES = ("loss", "accuracy", "top-K", "perplexity", "mae", "module:function")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number that is better when it is lower, or with `higher` when it is higher.
+
+    Without a `measure` it is the loss, or what `finish` makes of it; a `function` is called with
+    the outputs and the batch and returns a mean over the examples.
+    """
+
+    name: str
+    measure: Measure | None = None
+    function: Callable[[Arrays, Arrays], float] | None = None
+    finish: Callable[[float], float] = float
+    output: str = ""
+    labels: str = ""
+    higher: bool = False
+
+    def of_batch(self, loss: float | None, outputs: Arrays, batch: Arrays, count: int) -> Counted:
+        """The sum over a batch of `count` examples, and of how many numbers it is.
+
+        Raises:
+            UsageError: nothing fits the labels, or there is no loss.
+        """
+        if self.function is not None:
+            return float(self.function(outputs, batch)) * count, count
+        if self.measure is None:
+            if loss is None:
+                raise UsageError(f"--metric {self.name}: the data have no labels")
+            return loss * count, count
+        labels = batch.get(self.labels)
+        if labels is None:
+            raise UsageError(
+                f"--metric {self.name}: no labels {self.labels!r} among the inputs; name them as "
+                f"in {self.name}:OUTPUT:LABELS"
+            )
+        scores = self._scores(outputs, labels)
+        return self.measure(scores, labels)
+
+    def _scores(self, outputs: Arrays, labels: Array) -> Array:
+        """The output that the labels are of: the one named, or the first of a shape that fits."""
+        if self.output:
+            if self.output not in outputs:
+                hint = suggest(self.output, outputs) or f"; there are {some(outputs)}"
+                raise UsageError(f"--metric {self.name}: no output {self.output!r}{hint}")
+            return outputs[self.output]
+        fits = _like if self.measure is _absolute else _over_classes
+        for found in outputs.values():
+            if found.dtype.kind == "f" and fits(found, labels):
+                return found
+        raise UsageError(
+            f"--metric {self.name}: no output has the shape that labels {list(labels.shape)} need; "
+            f"there are {some(f'{n} {list(a.shape)}' for n, a in outputs.items())}"
+        )
+
+
+def metrics(texts: Sequence[str], labels: Sequence[str]) -> list[Metric]:
+    """The metrics that `NAME[:OUTPUT[:LABELS]]` and `module:function` mean; the loss if none does.
+
+    Raises:
+        UsageError: there is no such metric, or two of one name.
+    """
+    found = [_metric(text, labels[0] if labels else "labels") for text in texts or ("loss",)]
+    names = [metric.name for metric in found]
+    if len(set(names)) < len(names):
+        raise UsageError(f"--metric: twice the same among {', '.join(names)}")
+    return found
+
+
+def _metric(text: str, labels: str) -> Metric:
+    name, _, rest = text.partition(":")
+    output, _, named = rest.partition(":")
+    labels = named or labels
+    if name == "loss":
+        return Metric("loss")
+    if name == "perplexity":
+        return Metric("perplexity", finish=_exp)
+    if name == "accuracy":
+        return Metric(name, _top(1), output=output, labels=labels, higher=True)
+    if name == "mae":
+        return Metric(name, _absolute, output=output, labels=labels)
+    if name.startswith("top-") and name[4:].isdigit() and int(name[4:]):
+        return Metric(name, _top(int(name[4:])), output=output, labels=labels, higher=True)
+    if ":" in text:
+        from gradtool.training.sources import imported
+
+        function = imported(text)
+        higher = bool(getattr(function, "higher_is_better", False))
+        return Metric(text, function=function, higher=higher)
+    hint = suggest(text, NAMES) or f"; there are {', '.join(NAMES)}"
+    raise UsageError(f"no metric {text!r}{hint}")
+
+
+def _exp(mean: float) -> float:
+    return math.exp(mean) if mean < _LARGEST else math.inf
+
+
+def _axis(scores: Array, labels: Array) -> int | None:
+    """The axis of the classes: the last one, or that behind the examples."""
+    for axis in (scores.ndim - 1, 1):
+        if 0 <= axis < scores.ndim:
+            rest = scores.shape[:axis] + scores.shape[axis + 1 :]
+            if rest == labels.shape:
+                return axis
+    return None
+
+
+def _over_classes(scores: Array, labels: Array) -> bool:
+    return labels.dtype.kind in "iu" and _axis(scores, labels) is not None
+
+
+def _like(found: Array, labels: Array) -> bool:
+    return found.size == labels.size
+
+
+def _top(most: int) -> Measure:
+    """How many labels are among the `most` highest scores; labels below 0 count for nothing."""
+
+    def measure(scores: Array, labels: Array) -> Counted:
+        axis = _axis(scores, labels)
+        if axis is None:
+            raise UsageError(
+                f"scores {list(scores.shape)} have no axis of classes for labels "
+                f"{list(labels.shape)}"
+            )
+        scores = np.moveaxis(scores, axis, -1)
+        counted = labels >= 0
+        places = np.where(counted, labels, 0)[..., None].astype(np.int64)
+        own = np.take_along_axis(scores, places, -1)
+        order = np.arange(scores.shape[-1])
+        ahead = (scores > own) | ((scores == own) & (order < places))
+        hit = (ahead.sum(-1) < most) & counted & ~np.isnan(own[..., 0])
+        return float(hit.sum()), int(counted.sum())
+
+    return measure
+
+
+def _absolute(found: Array, labels: Array) -> Counted:
+    """The sum of absolute errors."""
+    wide = found.astype(np.float64).reshape(-1) - labels.astype(np.float64).reshape(-1)
+    return float(np.abs(wide).sum()), found.size

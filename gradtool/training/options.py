@@ -1,0 +1,140 @@
+"""What training can be asked for, as a record: the command makes its flags of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gradtool.errors import UsageError
+from gradtool.graph.optimizers import UPDATING
+from gradtool.workloads.options import option
+
+BATCH = 32  # examples, where neither the model nor anybody says
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to train; see `gradtool.Trainer`."""
+
+    batch: int | None = option(
+        "whole", None, "Examples of a step; the model's own number where it has one.", least=1,
+        metavar="N", shown=str(BATCH))  # fmt: skip
+    epochs: int | None = option(
+        "whole", None, "Go through the data so often.", least=1, metavar="N", shown="1"
+    )
+    steps: int | None = option(
+        "whole", None, "Take so many steps, through the data as often as it needs.", least=1,
+        metavar="N")  # fmt: skip
+    shuffle: bool = option("switch", True, "Take the examples in another order each epoch.")
+    seed: int = option(
+        "whole", 0, "The seed of the order, and of what the model draws.", least=0, metavar="N"
+    )
+    optimizer: str = option(
+        "choice", "adamw", f"How to update: {', '.join(UPDATING)}.", choices=UPDATING,
+        metavar="NAME")  # fmt: skip
+    lr: float | None = option(
+        "number", None, "The learning rate, at its highest.", least=0, metavar="RATE",
+        shown="that of torch.optim")  # fmt: skip
+    schedule: str = option(
+        "text", "constant", "How the learning rate goes: constant, linear, cosine, polynomial, "
+        "step, one-cycle or inverse-sqrt, as in step@every=500,gamma=0.5.",
+        metavar="NAME[@KEY=X,...]")  # fmt: skip
+    warmup: int = option(
+        "whole", 0, "Steps in which the learning rate rises to its highest.", least=0, metavar="N"
+    )
+    loss_scale: str | float | None = option(
+        "text", None, "Multiply the loss by this before backward, and divide gradients by it; "
+        "dynamic: as high as they stay finite.  A step with an infinity is skipped.",
+        metavar="N|dynamic")  # fmt: skip
+    micro_batches: int = option(
+        "whole", 1, "Compute a step in N parts, one after the other.", least=1, metavar="N"
+    )
+    memory: int | None = option(
+        "bytes", None, "Fit a step into this much memory, all that it takes: in as many parts and "
+        "by the plan that are predicted to take the least time.", metavar="SIZE")  # fmt: skip
+    plan: str = option(
+        "text", "keep", "What to compute again in backward: a strategy of gradtool recompute, or "
+        "the plan in a file.", metavar="NAME|FILE.json")  # fmt: skip
+    every: int | None = option(
+        "whole", None, "Evaluate after every N steps.", least=1, metavar="N",
+        shown="after each epoch")  # fmt: skip
+    metric: Sequence[str] = option(
+        "texts", (), "What to evaluate: loss, accuracy, top-5, perplexity, mae or "
+        "module:function; the first one tells which weights are best.",
+        metavar="NAME[:OUTPUT[:LABELS]]", shown="loss")  # fmt: skip
+    patience: int | None = option(
+        "whole", None, "Stop after N evaluations in a row that were not the best.", least=1,
+        metavar="N")  # fmt: skip
+    ema: float | None = option(
+        "number", None, "Keep an exponential mean of the parameters, and write it as well.",
+        least=0, most=1, metavar="DECAY")  # fmt: skip
+    checkpoint_every: int | None = option(
+        "whole", None, "Write a checkpoint after every N steps.", least=1, metavar="N",
+        shown="after each epoch and evaluation")  # fmt: skip
+    keep: int = option("whole", 2, "Keep the N newest checkpoints, and the best.", least=1,
+                       metavar="N")  # fmt: skip
+    device: str = option("text", "auto", "Where to train.", metavar="auto|cpu|cuda[:N]")
+    kernels: Literal["numpy", "native"] = option(
+        "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",
+        choices=("numpy", "native"))  # fmt: skip
+
+    @property
+    def place(self) -> str:
+        """The device to open: native kernels are the CPU's, where nobody says another one."""
+        return "cpu" if self.kernels == "native" and self.device == "auto" else self.device
+
+    @property
+    def in_two(self) -> bool:
+        """Whether a step updates only after somebody has looked at all gradients."""
+        return self.micro_batches > 1 or self.loss_scale is not None
+
+    def require(self) -> None:
+        """Refuse what does not go together.
+
+        Raises:
+            UsageError: epochs and steps, a memory and what that chooses, or a loss scale or a decay
+                that is none.
+        """
+        if self.epochs is not None and self.steps is not None:
+            raise UsageError("epochs and steps do not go together: give one of them")
+        if self.memory is not None and (self.plan != "keep" or self.micro_batches > 1):
+            raise UsageError("memory chooses the plan and the micro-batches: leave them out")
+        if self.ema is not None and not 0 <= self.ema < 1:
+            raise UsageError(f"the decay of an average is from 0 to below 1, not {self.ema}")
+        fixed_scale(self.loss_scale)
+
+
+def fixed_scale(given: str | float | None) -> float | None:
+    """The number that a loss scale is; None where it is dynamic, or there is none.
+
+    Raises:
+        UsageError: it is neither a positive number nor `dynamic`.
+    """
+    if given is None or given == "dynamic":
+        return None
+    try:
+        scale = float(given)
+    except ValueError:
+        scale = math.nan
+    if not 0 < scale < math.inf:
+        raise UsageError(f"a loss scale is a positive number, or dynamic, not {given!r}")
+    return scale
+
+
+def different(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The first entry in which two descriptions differ, for people; empty if none does."""
+    for name in dict.fromkeys((*before, *now)):
+        old, new = before.get(name), now.get(name)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            inner = different(old, new)
+            if inner:
+                return f"{name}: {inner}"
+        elif old != new:
+            return f"{name} is {_said(old)} there and {_said(new)} here"
+    return ""
+
+
+def _said(found: Any) -> str:
+    return "nothing" if found is None else f"{found}"

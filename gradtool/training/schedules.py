@@ -1,0 +1,153 @@
+"""Learning rates by step, in closed form.
+
+Source: torch.optim.lr_scheduler (PyTorch 2), whose formulas these are, computed there from step to
+step; inverse square root: Vaswani et al. 2017 (arXiv:1706.03762), §5.3, with the peak as the
+factor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from gradtool.errors import UsageError
+from gradtool.text.words import suggest
+
+Formula = Callable[[float, int, int, Mapping[str, float]], float]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a rate goes: `formula(peak, step, steps, given)`, and what it may be `given`.
+
+    A shape that `ends` depends on the number of steps, the others go on for ever.
+    """
+
+    formula: Formula
+    given: Mapping[str, float] = field(default_factory=dict)
+    ends: bool = True
+
+
+def _constant(peak: float, _step: int, _steps: int, _given: Mapping[str, float]) -> float:
+    return peak
+
+
+def _linear(peak: float, step: int, steps: int, given: Mapping[str, float]) -> float:
+    """`LinearLR(1, end / peak, steps)`: a line from the peak to `end`."""
+    return peak + (given["end"] - peak) * min(step, steps) / steps
+
+
+def _cosine(peak: float, step: int, steps: int, given: Mapping[str, float]) -> float:
+    """`CosineAnnealingLR(steps, end)`: half a wave from the peak to `end`."""
+    end, done = given["end"], min(step, steps) / steps
+    return end + (peak - end) * (1 + math.cos(math.pi * done)) / 2
+
+
+def _polynomial(peak: float, step: int, steps: int, given: Mapping[str, float]) -> float:
+    """`PolynomialLR(steps, power)`, down to `end` instead of 0."""
+    left = 1 - min(step, steps) / steps
+    return given["end"] + (peak - given["end"]) * math.pow(left, given["power"])
+
+
+def _step(peak: float, step: int, _steps: int, given: Mapping[str, float]) -> float:
+    """`StepLR(every, gamma)`: times `gamma` after each `every` steps."""
+    return float(peak * given["gamma"] ** (step // max(int(given["every"]), 1)))
+
+
+def _one_cycle(peak: float, step: int, steps: int, given: Mapping[str, float]) -> float:
+    """`OneCycleLR(peak, steps, pct_start=rise, …)`: up for a share `rise`, then down, by cosines.
+
+    It begins at `peak / div` and ends at that, divided by `final-div`.
+    """
+    first, top = peak / given["div"], given["rise"] * steps - 1
+    last = steps - 1
+    if step <= top:
+        return _between(first, peak, step / top if top else 1.0)
+    done = (step - top) / (last - top) if last > top else 1.0
+    return _between(peak, first / given["final-div"], min(done, 1.0))
+
+
+def _between(start: float, end: float, done: float) -> float:
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * done))
+
+
+def _inverse_sqrt(peak: float, step: int, _steps: int, given: Mapping[str, float]) -> float:
+    """`peak · √(scale / (step + scale))`."""
+    return peak * math.sqrt(given["scale"] / (step + given["scale"]))
+
+
+SHAPES: Mapping[str, Shape] = {
+    "constant": Shape(_constant, ends=False),
+    "linear": Shape(_linear, {"end": 0.0}),
+    "cosine": Shape(_cosine, {"end": 0.0}),
+    "polynomial": Shape(_polynomial, {"power": 1.0, "end": 0.0}),
+    "step": Shape(_step, {"every": 1000.0, "gamma": 0.1}, ends=False),
+    "one-cycle": Shape(_one_cycle, {"rise": 0.3, "div": 25.0, "final-div": 1e4}),
+    "inverse-sqrt": Shape(_inverse_sqrt, {"scale": 1000.0}, ends=False),
+}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The rate of each step: `warmup` steps up to `peak` on a line, then a shape.
+
+    The shape begins when the warm-up has ended; `SequentialLR` of `LinearLR(1 / warmup, 1,
+    warmup - 1)` and the shape is the same.
+    """
+
+    shape: str
+    given: Mapping[str, float]
+    peak: float
+    warmup: int = 0
+    steps: int = 0
+
+    def __call__(self, step: int) -> float:
+        """The learning rate of a step; the first one is 0."""
+        if step < self.warmup:
+            return self.peak * (step + 1) / self.warmup
+        left = max(self.steps - self.warmup, 1)
+        return SHAPES[self.shape].formula(self.peak, step - self.warmup, left, self.given)
+
+    @property
+    def ends(self) -> bool:
+        """Whether the rates depend on how many steps there are."""
+        return SHAPES[self.shape].ends
+
+
+def schedule(text: str, peak: float, *, warmup: int = 0, steps: int = 0) -> Schedule:
+    """The schedule that `NAME` or `NAME@key=value,…` means.
+
+    Raises:
+        UsageError: there is no such shape, it has no such key, or a value is no number.
+    """
+    name, _, rest = text.partition("@")
+    if name not in SHAPES:
+        hint = suggest(name, SHAPES) or f"; there are {', '.join(SHAPES)}"
+        raise UsageError(f"no schedule {name!r}{hint}")
+    if not 0 <= peak < math.inf:
+        raise UsageError(f"a learning rate is a number from 0 on, not {peak}")
+    given = dict(SHAPES[name].given)
+    for part in rest.split(",") if rest else ():
+        key, _, value = part.partition("=")
+        if key not in given:
+            known = ", ".join(f"{k}={v:g}" for k, v in given.items()) or "nothing"
+            raise UsageError(f"the schedule {name} has no {key!r}; it takes {known}")
+        given[key] = _number(name, key, value)
+    return Schedule(name, given, peak, warmup, steps)
+
+
+# What a formula divides by, takes as a count or raises to a power.
+_POSITIVE = frozenset({"every", "div", "final-div", "scale"})
+_SHARES = frozenset({"rise"})
+
+
+def _number(name: str, key: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    most = 1.0 if key in _SHARES else math.inf
+    if not 0 <= value <= most or value == math.inf or (key in _POSITIVE and not value):
+        raise UsageError(f"the schedule {name}: {key}={text!r} is no number that it can take")
+    return value

@@ -1,0 +1,225 @@
+"""What is known of a training before its first step; all that can be refused is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool import api, io
+from gradtool.errors import UsageError
+from gradtool.exec import feeds
+from gradtool.passes.update_groups import Updates
+from gradtool.training.data import Arrays, Fitted, Takes
+from gradtool.training.fit import Fit, fitted, parts_of
+from gradtool.training.graphs import Graphs, Recipe, graphs_of
+from gradtool.training.metrics import Metric, metrics
+from gradtool.training.options import BATCH, TrainOptions
+from gradtool.training.order import Order
+from gradtool.training.schedules import Schedule, schedule
+from gradtool.training.sources import Given, opened
+from gradtool.training.watching import Watcher
+
+PLAN_SUFFIX = ".json"
+STATISTICS = (
+    "warning: BatchNormalization takes the statistics of each micro-batch, not of the whole batch"
+)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A training made ready.
+
+    `data` are those to train on, and perhaps those to evaluate on; `order` is None where the data
+    come in an order of their own.  `steps` are all, or `epochs` end it.  `fit` is how a memory is
+    kept to, where one is.
+    """
+
+    graphs: Graphs
+    updates: Updates
+    options: TrainOptions
+    data: Sequence[Fitted]
+    order: Order | None
+    steps: int | None
+    epochs: int | None
+    schedule: Schedule
+    metrics: Sequence[Metric]
+    fit: Fit | None = None
+
+    def described(self) -> dict[str, Any]:
+        """What a checkpoint is of: whatever decides the bits of the steps that follow."""
+        options, rates = self.options, self.schedule
+        return {
+            "recipe": {
+                **{name: str(value) for name, value in self.updates.options.items()},
+                "lr": rates.peak,
+                "schedule": f"{rates.shape} {dict(rates.given)}",
+                "warmup": rates.warmup,
+                "steps": rates.steps if rates.ends else None,
+                "batch": self.order.size if self.order else options.batch,
+                "micro_batches": options.micro_batches,
+                "loss_scale": options.loss_scale,
+                "kernels": options.kernels,
+                "shuffle": options.shuffle,
+                "seed": options.seed,
+                "ema": options.ema,
+                "evaluation": self._evaluation(),
+            },
+            "data": self.data[0].described(),
+            "model": self.graphs.described(),
+        }
+
+    def _evaluation(self) -> dict[str, Any] | None:
+        """What decides which weights are best, and when to stop."""
+        if not self.metrics:
+            return None
+        of = self.data[1].described()
+        return {"data": of, "metric": self.metrics[0].name, "every": self.options.every}
+
+    def sample(self, most: int) -> Arrays:
+        """Up to `most` examples of the data, to learn sizes of."""
+        return _sample(self.data[0], most)
+
+
+def _sample(data: Fitted, most: int) -> Arrays:
+    if data.examples is not None:
+        return data.batch(np.arange(min(most, data.examples)))
+    first = next(data.epoch(0), None)
+    if first is None:
+        raise UsageError(f"{data.source.source}: yields no batch")
+    return data.part(first, 0, most)
+
+
+def prepared(
+    recipe: Recipe,
+    options: TrainOptions,
+    data: Given,
+    evaluate: Given | None,
+    names: Mapping[str, str],
+    watcher: Watcher,
+) -> Setup:
+    """Read, build and hold against each other what a training is of.
+
+    Raises:
+        UsageError: data do not fit the model, or options do not go together.
+    """
+    sources = [opened(each, options.seed) for each in (data, evaluate) if each is not None]
+    graphs = graphs_of(recipe, options)
+    takes = Takes.of(graphs.training.model, graphs.inner)
+    options = _sized(options, takes.size)
+    if options.in_two and graphs.update is None:
+        graphs = graphs_of(recipe, options)
+        takes = Takes.of(graphs.training.model, graphs.inner)
+    read = [Fitted(source, takes, names) for source in sources]
+    for line in (line for each in read for line in each.said):
+        watcher.said(line)
+    for line in graphs.said:
+        watcher.said(f"warning: {line}")
+    order = _order(read[0], options)
+    fit = None
+    if options.memory is not None:
+        fit = _fitted(options.memory, recipe, options, read[0], takes.size, watcher)
+        graphs = fit.chosen.graphs
+        options = replace(options, micro_batches=fit.chosen.micro_batches)
+    if options.micro_batches > 1 and _takes_statistics(graphs.model):
+        watcher.said(STATISTICS)
+    steps, epochs = _length(options, order)
+    rate = graphs.first if options.lr is None else options.lr
+    rates = schedule(options.schedule, rate, warmup=options.warmup, steps=steps or 0)
+    if rates.ends and steps is None:
+        raise UsageError(
+            f"the schedule {rates.shape} has to know the end: give steps, {sources[0].source} does "
+            "not tell how many there are"
+        )
+    watched = metrics(options.metric, graphs.training.labels) if evaluate is not None else []
+    made = Setup(graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, fit)
+    if options.plan == "keep":
+        return made
+    return replace(made, graphs=graphs.planned(_planned(made)))
+
+
+def _sized(options: TrainOptions, fixed: int | None) -> TrainOptions:
+    """The options with the examples of a step, and in how many parts they are taken."""
+    parts, batch = options.micro_batches, options.batch
+    if fixed is None:
+        batch = BATCH if batch is None else batch
+        if batch % parts:
+            raise UsageError(
+                f"a batch of {batch} has no {parts} parts of the same size: micro_batches divides "
+                "the batch"
+            )
+        return replace(options, batch=batch)
+    batch = fixed * parts if batch is None else batch
+    if batch % fixed:
+        raise UsageError(f"the model takes {fixed} examples at a time, of which {batch} is no sum")
+    if parts not in (1, batch // fixed):
+        raise UsageError(
+            f"{batch} examples in {parts} parts are {batch // parts} each, the model takes {fixed}"
+        )
+    return replace(options, batch=batch, micro_batches=batch // fixed)
+
+
+def _order(data: Fitted, options: TrainOptions) -> Order | None:
+    if data.examples is None:
+        return None
+    assert options.batch is not None  # noqa: S101 - it was sized
+    if data.examples < options.batch:
+        raise UsageError(
+            f"{data.source.source}: {data.examples} examples are less than a batch of "
+            f"{options.batch}: give a smaller batch"
+        )
+    return Order(data.examples, options.batch, options.seed, options.shuffle)
+
+
+def _length(options: TrainOptions, order: Order | None) -> tuple[int | None, int | None]:
+    """How many steps there are, or epochs where only the data know."""
+    if options.steps is not None:
+        return options.steps, None
+    epochs = options.epochs or 1
+    return (None, epochs) if order is None else (epochs * order.batches, None)
+
+
+def _planned(setup: Setup) -> ir.Model:
+    """The graph with a memory plan in it, for the sizes of the data."""
+    plan, model = setup.options.plan, setup.graphs.model
+    assert setup.options.batch is not None  # noqa: S101 - it was sized
+    dims = _dims(model, setup.data[0], setup.options.batch // setup.options.micro_batches)
+    goal = api.load_plan(plan) if plan.endswith(PLAN_SUFFIX) else plan
+    return api.recompute(model, goal, dims=dims).model
+
+
+def _takes_statistics(model: ir.Model) -> bool:
+    """Whether a BatchNormalization is in its form for training."""
+    return any(node.op_type == "BatchNormalizationTraining" for node in model.graph)
+
+
+def _dims(model: ir.Model, data: Fitted, examples: int) -> dict[str, int]:
+    """The sizes of what a graph leaves open, of so many examples."""
+    found = feeds.sizes(model, _sample(data, examples))
+    return {name: found[name] for name in io.symbols(model)}
+
+
+def _fitted(
+    memory: int, recipe: Recipe, options: TrainOptions, data: Fitted, fixed: int | None,
+    watcher: Watcher,
+) -> Fit:  # fmt: skip
+    """How a memory is kept to: a model that fixes the examples of a step fixes the parts."""
+    assert options.batch is not None  # noqa: S101 - it was sized
+
+    @cache
+    def graphs_in(in_two: bool) -> Graphs:  # noqa: FBT001 - is cached by it
+        return graphs_of(recipe, replace(options, micro_batches=2 if in_two else 1))
+
+    return fitted(
+        memory,
+        options.batch,
+        parts_of(options.batch) if fixed is None else [options.micro_batches],
+        lambda parts: graphs_in(parts > 1 or options.loss_scale is not None),
+        lambda graphs, examples: _dims(graphs.model, data, examples),
+        options.kernels,
+        watcher.tries,
+    )

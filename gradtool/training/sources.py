@@ -1,0 +1,173 @@
+"""Where data come from: files of arrays that hold all examples, or a function that yields batches.
+
+Nothing is unpickled.  Folders and safetensors files are mapped: what a batch needs is read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.exec import inputs
+from gradtool.exec.given import array_of, as_numpy
+from gradtool.io import safetensors
+
+Array = np.ndarray[Any, Any]
+Batch = Mapping[str, Any]
+TABLES = (".parquet", ".arrow", ".feather")
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A file that is mapped, as it was when it was opened."""
+
+    path: Path
+    bytes: int
+    changed: int
+
+    @classmethod
+    def of(cls, path: Path) -> Watched:
+        """A file as it is now."""
+        found = path.stat()
+        return cls(path, found.st_size, found.st_mtime_ns)
+
+    def require_same(self) -> None:
+        """Raise UsageError if the file is another one now: to read behind its end kills."""
+        try:
+            now = Watched.of(self.path)
+        except OSError as error:
+            raise UsageError(f"{self.path}: is gone: {error.strerror}") from error
+        if now != self:
+            what = f"{self.bytes} bytes before, {now.bytes} now" if now.bytes != self.bytes else ""
+            raise UsageError(
+                f"{self.path}: has changed since training began{': ' if what else ''}{what}"
+            )
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Arrays by name that hold all examples, one after the other along an axis."""
+
+    source: str
+    arrays: Mapping[str, Array]
+    files: tuple[Watched, ...] = ()
+
+    def require_same(self) -> None:
+        """Raise UsageError if a file has changed."""
+        for file in self.files:
+            file.require_same()
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A function that makes the batches of an epoch: `make(epoch)`."""
+
+    source: str
+    make: Callable[[int], Iterable[Batch]]
+
+
+Source = Examples | Stream
+Given = str | os.PathLike[str] | Mapping[str, Any] | Callable[..., Any]
+
+
+def opened(given: Given, seed: int = 0) -> Source:
+    """The data that a path, `module:function`, arrays by name or a function mean.
+
+    A function is called with those of `epoch` and `seed` that it takes.
+
+    Raises:
+        UsageError: there is no such thing, or it cannot be read as data.
+    """
+    if isinstance(given, Mapping):
+        return Examples("data", {name: _array(name, each) for name, each in given.items()})
+    if callable(given):
+        return _of_function(given, getattr(given, "__name__", "data"), seed)
+    text = os.fspath(given)
+    path = Path(text)
+    if not path.exists() and ":" in text:
+        return _of_function(imported(text), text, seed)
+    if path.is_dir():
+        return _folder(path)
+    if path.suffix == safetensors.SUFFIX:
+        arrays: Mapping[str, Array] = safetensors.load(path).arrays
+        return Examples(text, arrays, (Watched.of(path),))
+    if path.suffix in TABLES:
+        from gradtool.training.tables import columns
+
+        return Examples(text, columns(path))
+    return Examples(text, inputs.read(text))
+
+
+def _folder(folder: Path) -> Examples:
+    """A folder of `.npy` files, mapped."""
+    files = sorted(folder.glob("*.npy"))
+    if not files:
+        raise UsageError(f"{folder}: the folder holds no .npy file")
+    return Examples(str(folder), {f.stem: _mapped(f) for f in files}, tuple(map(Watched.of, files)))
+
+
+def _mapped(path: Path) -> Array:
+    try:
+        found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UsageError(f"{path}: not a readable .npy file ({error})") from error
+    return found
+
+
+def _array(name: str, given: Any) -> Array:
+    try:
+        return as_numpy(array_of(given))
+    except ValueError as error:
+        raise UsageError(f"data: {name!r} is no array ({error})") from error
+
+
+def imported(text: str) -> Callable[..., Any]:
+    """The function that `module:function` names, looked for in this folder as well."""
+    module, _, name = text.partition(":")
+    here = os.getcwd()  # noqa: PTH109 - as Python itself has it in its path
+    sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except (ImportError, ValueError) as error:
+        raise UsageError(f"{text}: no such file, and no module {module!r}: {error}") from error
+    finally:
+        sys.path.remove(here)
+    if not callable(found):
+        raise UsageError(f"{text}: the module has no function {name!r}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source:
+    """What a function returns: arrays by name, which are all examples, or batches."""
+    first = [_called(function, source, 0, seed)]
+    if isinstance(first[0], Mapping):
+        return Examples(source, {name: _array(name, each) for name, each in first[0].items()})
+
+    def make(epoch: int) -> Iterable[Batch]:
+        batches = first.pop() if first and not epoch else _called(function, source, epoch, seed)
+        for number, batch in enumerate(batches):
+            if not isinstance(batch, Mapping):
+                kind = type(batch).__name__
+                raise UsageError(f"{source}: batch {number} is no arrays by name, but {kind}")
+            yield batch
+
+    return Stream(source, make)
+
+
+def _called(function: Callable[..., Any], source: str, epoch: int, seed: int) -> Any:
+    known = {"epoch": epoch, "seed": seed}
+    takes = inspect.signature(function).parameters
+    made = function(**{name: value for name, value in known.items() if name in takes})
+    if not isinstance(made, Iterable):
+        raise UsageError(f"{source}: yields no batches, but returns {type(made).__name__}")
+    return made

@@ -1,0 +1,331 @@
+"""From a model and data to trained weights.
+
+with gt.Trainer("model.onnx", optimizer="adamw", lr=3e-4, epochs=3) as trainer:
+    history = trainer.fit("train.npz", evaluate="test.npz", run="runs/first")
+    trainer.save("model.trained.onnx")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import partial
+from inspect import signature
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from gradtool import api
+from gradtool.errors import UsageError
+from gradtool.passes.update_groups import Updates
+from gradtool.session import Session
+from gradtool.text.words import suggest
+from gradtool.training import journal as journals
+from gradtool.training import scaling
+from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress
+from gradtool.training.evaluation import Evaluator, Reduction, reduction_of
+from gradtool.training.fit import Fit
+from gradtool.training.graphs import Recipe, require_forward
+from gradtool.training.loop import End, Loop, Records
+from gradtool.training.options import TrainOptions
+from gradtool.training.setup import Setup, prepared
+from gradtool.training.sources import Given
+from gradtool.training.watching import Begun, Watcher
+from gradtool.workloads import plan_files
+from gradtool.workloads.rewriting import Graph, model_of
+from gradtool.workloads.strategies import keep
+
+PLAN = "plan.json"  # what was chosen for a memory, beside the checkpoints
+INEXACT = "the loss of two examples is neither the sum nor the mean of their losses: {what} by mean"
+
+
+@dataclass(frozen=True)
+class History:
+    """What a training came to.
+
+    `losses` are those of the steps that were taken now, `evaluations` pairs of a step and its
+    numbers; `ended` says why it did: `steps`, `patience` or `interrupted`; `fit` is how a memory
+    was kept to, where one was.
+    """
+
+    step: int
+    losses: tuple[float, ...]
+    evaluations: tuple[tuple[int, dict[str, float]], ...]
+    best: Best | None
+    skipped: int
+    ended: End
+    fit: Fit | None = None
+
+    def __repr__(self) -> str:
+        last = f", loss {self.losses[-1]:.4g}" if self.losses else ""
+        return f"History({self.step} steps{last}, {len(self.evaluations)} evaluations)"
+
+
+# Options of `gradtool.grad` that training chooses itself.
+_OWN_CHOICE = {"model", "own", "grad_buffers", "loss_seed", "lora_seed", "on_node"}
+
+
+class Trainer:
+    """Trains a forward model; options are those of `TrainOptions` and of `gradtool.grad`."""
+
+    def __init__(self, model: Graph | str | os.PathLike[str], **options: Any) -> None:
+        """Take a model, or the path of one.
+
+        Raises:
+            UsageError: there is no such option, or some do not go together; the model holds its
+                gradients already.
+        """
+        own = {each.name for each in fields(TrainOptions)}
+        known = {*own, *signature(api.grad).parameters} - _OWN_CHOICE
+        unknown = next((name for name in options if name not in known), None)
+        if unknown is not None:
+            raise UsageError(f"Trainer takes no {unknown!r}{suggest(unknown, known)}")
+        loaded = api.load(model) if isinstance(model, str | os.PathLike) else model_of(model)
+        require_forward(loaded)
+        chosen = TrainOptions(**{name: options[name] for name in options if name in own})
+        updates = Updates.of(options | {"optimizer": chosen.optimizer})
+        rest = {n: v for n, v in options.items() if n not in own and n not in updates.options}
+        differentiate = partial(api.grad, loaded, lora_seed=chosen.seed, **rest)
+        self._set(Recipe(differentiate, updates), chosen)
+
+    @classmethod
+    def of(cls, recipe: Recipe, options: TrainOptions) -> Self:
+        """A trainer of what a recipe makes training graphs of."""
+        made = cls.__new__(cls)
+        made._set(recipe, options)  # noqa: SLF001 - it is one of this class
+        return made
+
+    def _set(self, recipe: Recipe, options: TrainOptions) -> None:
+        options.require()
+        self._recipe, self._options = recipe, options
+        self._session: Session | None = None
+        self._folder: Folder | None = None
+        self._loop: Loop | None = None
+
+    # --------------------------------------------------------------------- fitting
+
+    def fit(
+        self,
+        data: Given,
+        *,
+        evaluate: Given | None = None,
+        names: Mapping[str, str] | None = None,
+        run: str | os.PathLike[str] | None = None,
+        resume: bool = False,
+        fresh: bool = False,
+        watcher: Watcher | None = None,
+    ) -> History:
+        """Train on data, from the weights of the model or from the newest checkpoint of `run`.
+
+        Data are a path, `module:function`, arrays by name, or a function that yields batches (see
+        `gradtool.training.sources`); `names` has what the data call an input, where that differs.
+        `run` is a folder for checkpoints and the journal; what it holds is removed if the training
+        shall be a `fresh` one.
+
+        Raises:
+            UsageError: data do not fit the model, a file cannot be read or written, `run` holds
+                another training, or one and `resume` is not asked for.
+            GradtoolError: the loss is no number any more.
+        """
+        self.close()
+        watcher = watcher or Watcher()
+        setup = prepared(self._recipe, self._options, data, evaluate, names or {}, watcher)
+        self._folder, found = _found(run, setup, watcher, resume=resume, fresh=fresh)
+        records = None
+        if self._folder is not None:
+            path, size = self._folder.path / journals.NAME, found.journal if found else 0
+            records = Records(self._folder, journals.Journal(path, size))
+        if setup.fit is not None:
+            watcher.fitted(setup.fit)
+            if self._folder is not None:
+                chosen = setup.fit.chosen
+                path = self._folder.path / PLAN
+                plan_files.save(chosen.work, chosen.planned or keep(chosen.work), path, force=True)
+        try:
+            return self._run(setup, found, records, watcher)
+        finally:
+            if records is not None:
+                records.journal.close()
+
+    def _run(
+        self,
+        setup: Setup,
+        found: Checkpoint | None,
+        records: Records | None,
+        watcher: Watcher,
+    ) -> History:
+        options = setup.options
+        progress = Progress(scale=scaling.first(options.loss_scale, setup.graphs.loss_type))
+        if found is not None:
+            setup.graphs.put(found.arrays)
+            progress = found.progress
+        model, update = setup.graphs.model, setup.graphs.update
+        self._session = session = Session(
+            model, update=update, device=options.place, kernels=options.kernels
+        )
+        reduction = _reduction(setup, session, watcher)
+        self._loop = loop = Loop(
+            session=session,
+            graphs=setup.graphs,
+            data=setup.data[0],
+            order=setup.order,
+            schedule=setup.schedule,
+            options=options,
+            steps=setup.steps,
+            epochs=setup.epochs,
+            watcher=watcher,
+            metrics=setup.metrics,
+            evaluator=_evaluator(setup, session, reduction),
+            records=records,
+            progress=progress,
+            reduction=reduction,
+        )
+        watcher.begun(_begun(setup, progress))
+        ended = loop.run()
+        loop.save()
+        return History(
+            step=loop.progress.step,
+            losses=tuple(loop.losses),
+            evaluations=tuple(loop.evaluations),
+            best=loop.progress.best,
+            skipped=loop.progress.skipped,
+            ended=ended,
+            fit=setup.fit,
+        )
+
+    # ------------------------------------------------------------------- afterwards
+
+    @property
+    def session(self) -> Session:
+        """The session that the steps ran in.
+
+        Raises:
+            UsageError: nothing was fitted yet, or the trainer is closed.
+        """
+        if self._session is None:
+            raise UsageError("nothing is trained yet: call fit")
+        return self._session
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        best: bool = False,
+        averages: bool = False,
+        force: bool = False,
+    ) -> tuple[Path, int]:
+        """Write the model with the weights of the last step, or of the best; path and bytes.
+
+        Everything else is as in its file; see `gradtool.Session.save`.  With `averages`, the
+        exponential means are written.
+
+        Raises:
+            UsageError: nothing is trained, the best weights are not kept, or the output exists.
+        """
+        session = self.session
+        return session.save(path, averages=averages, values=self._values(best=best), force=force)
+
+    def save_adapter(
+        self, path: str | os.PathLike[str], *, best: bool = False, force: bool = False
+    ) -> list[tuple[Path, int]]:
+        """Write the adapters for themselves; see `gradtool.Session.save_adapter`.
+
+        Raises:
+            UsageError: there are none, nothing is trained, the best weights are not kept, or an
+                output exists.
+        """
+        return self.session.save_adapter(path, values=self._values(best=best), force=force)
+
+    def _values(self, *, best: bool) -> Mapping[str, np.ndarray[Any, Any]]:
+        return self._best().arrays if best else self.session.values(copy=False)
+
+    def _best(self) -> Checkpoint:
+        found = self._loop.progress.best if self._loop is not None else None
+        if found is None or self._folder is None:
+            raise UsageError("the best weights are kept by a fit with evaluate and run")
+        return self._folder.load(found.step)
+
+    def close(self) -> None:
+        """Let go of the memory that the steps took."""
+        if self._session is not None:
+            self._session.close()
+        self._session = self._loop = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _found(
+    run: str | os.PathLike[str] | None,
+    setup: Setup,
+    watcher: Watcher,
+    *,
+    resume: bool,
+    fresh: bool,
+) -> tuple[Folder | None, Checkpoint | None]:
+    """The folder of a training, and its newest checkpoint where that is gone on with."""
+    if run is None:
+        if resume:
+            raise UsageError("to resume takes the folder of a run")
+        return None, None
+    path = Path(run)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be made: {error.strerror or error}") from error
+    folder = Folder(path, setup.described())
+    if fresh and not resume:
+        folder.clear()
+        (path / journals.NAME).unlink(missing_ok=True)
+    steps = folder.steps()
+    if not resume and (steps or (path / journals.NAME).exists()):
+        raise UsageError(f"{path}: holds a training: go on with it by resume, or name another")
+    if not resume:
+        return folder, None
+    if not steps:
+        watcher.said(f"{path}: no checkpoint yet: from the beginning")
+        return folder, None
+    found = folder.load(steps[-1])
+    watcher.said(f"going on from step {found.progress.step}: {found.path}")
+    return folder, found
+
+
+def _reduction(setup: Setup, session: Session, watcher: Watcher) -> Reduction:
+    """What the loss of a batch is of those of its examples, where it matters."""
+    parts = setup.options.micro_batches > 1
+    if not parts and not setup.metrics:
+        return "mean"
+    found = reduction_of(session, setup.data[0], setup.sample(2))
+    if found is None:
+        what = "micro-batches are put together" if parts else "an evaluation is put together"
+        watcher.said(f"warning: {INEXACT.format(what=what)}")
+    return found or "mean"
+
+
+def _evaluator(setup: Setup, session: Session, reduction: Reduction) -> Evaluator | None:
+    if not setup.metrics:
+        return None
+    assert setup.options.batch is not None  # noqa: S101 - it was sized
+    size = setup.options.batch // setup.options.micro_batches
+    return Evaluator(session, setup.data[1], setup.metrics, size, reduction)
+
+
+def _begun(setup: Setup, progress: Progress) -> Begun:
+    return Begun(
+        steps=setup.steps,
+        first=progress.step,
+        per_epoch=setup.order.batches if setup.order else None,
+        batch=setup.order.size if setup.order else None,
+        micro_batches=setup.options.micro_batches,
+    )
