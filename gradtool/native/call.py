@@ -17,7 +17,7 @@ Call = Callable[[], None]  # what the words say, once more each time
 
 
 @dataclass(frozen=True)
-class Signature:
+class Layout:
     """`struct name` of C: pointers, then sizes (64 bits), then numbers (double), in this order.
 
     Each is named once, in one string.  Every field is a word of eight bytes.
@@ -38,6 +38,11 @@ class Signature:
         )
         fields = [(field, kind) for names, kind in kinds for field in names.split()]
         return type(self.name, (ctypes.Structure,), {"_fields_": fields})
+
+
+@dataclass(frozen=True)
+class Signature(Layout):
+    """What the kernel of a name takes: the address of its words."""
 
     def address(self, instructions: str | None = None) -> Any:
         """The function in the library, of the fastest instruction set unless one is named."""

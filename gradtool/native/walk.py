@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gradtool.native.call import Signature
+from gradtool.native.call import Layout, Signature
 
-LINE = Signature(
+LINE = Layout(
     "line",
     "reads_at reads writes_at writes fleeting_at fleeting donates_at donates apart_at apart"
     " targets costs rank links staying beside is_result is_random"
