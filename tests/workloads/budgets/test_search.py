@@ -89,7 +89,7 @@ def test_all_questions_of_one_effort_have_one_ladder():
 
     assert QUICK.answers(work) is Search(QUICK.effort).answers(work)
     assert QUICK.answers(work) is not Search(0.2).answers(work)
-    assert QUICK.answers(work) is not Search(0.1, seed=1).answers(work)
+    assert QUICK.answers(work) is not Search(QUICK.effort, seed=1).answers(work)
 
 
 def test_rungs_are_heard_of():
