@@ -132,11 +132,11 @@ int SHARED(line_pull)(struct line *line, entry_t entry, entry_t before) {
     }
     if (!may_pass(line, group, count, at(line, before), at(line, entry))) return 0;
     for (entry_t done = 0; count--;) { /* in increasing order */
-        entry_t each = BEYOND;
+        entry_t least_left = BEYOND;
         for (int64_t k = 0; k < GROUP; k++)
-            if (group[k] > done && group[k] < each) each = group[k];
-        if (!move(line, each, before)) return 0;
-        done = each;
+            if (group[k] > done && group[k] < least_left) least_left = group[k];
+        if (!move(line, least_left, before)) return 0;
+        done = least_left;
     }
     return 1;
 }

@@ -25,8 +25,8 @@ from gradtool.planning.search.work_bound import chain, instants, least_budget
 RUNGS, RUNGS_OF_MANY = 32, 12
 _MANY = 1_000  # steps of a program with fewer rungs
 HALVINGS = 3
-_LIMIT, _LIMIT_OF_MANY = 2_000_000, 700  # entries that are looked at; of many steps, for each
-_PER_STEP = 12_000  # of few steps
+_LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_400  # entries that are looked at; of many steps, for each
+_PER_STEP = 36_000  # of few steps
 _CUTS = 0.3  # of the effort of a rung
 _CUT = 8  # entries that a cut counts for each step
 _INSTANTS = 4
