@@ -46,14 +46,21 @@ def peaks(**options):
     return {parts: trained(micro_batches=parts, **options)[1] for parts in parts_of(BATCH)}
 
 
+def tried(memory, **how):
+    """What a memory comes to; of one that is too small the bytes that are said to be the least."""
+    try:
+        return trained(memory=memory, **how), None
+    except UsageError as error:
+        said = re.search(r"no step of 24 examples fits: .* \((\d+) bytes\)", str(error))
+        return None, int(said[1])
+
+
 @cache
 def least_of(optimizer, kernels, scale, ema):
     """The bytes that are said to be the least."""
     how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema}
     how |= {"kernels": kernels} if kernels == "native" and library.status()[0] else {}
-    with pytest.raises(UsageError) as caught:
-        trained(memory=1, **how)
-    return int(re.search(r"\((\d+) bytes\)", str(caught.value))[1])
+    return tried(1, **how)[1]
 
 
 @given(
@@ -63,17 +70,17 @@ def least_of(optimizer, kernels, scale, ema):
     st.sampled_from([None, "8"]),
     st.sampled_from([None, 0.5]),
 )
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_what_runs_takes_what_was_planned_and_no_more(memory, optimizer, kernels, scale, ema):
     how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema}
     if kernels == "native" and library.status()[0] is not None:
         how["kernels"] = kernels
     least = least_of(optimizer, kernels, scale, ema)
-    if memory < least:
-        with pytest.raises(UsageError, match=rf"no step of 24 examples fits: .* \({least} bytes\)"):
-            trained(memory=memory, **how)
+    found, said = tried(memory, **how)
+    if found is None:
+        assert memory < min(said, least)
         return
-    values, arena, history, heard = trained(memory=memory, **how)
+    values, arena, history, heard = found
     fit = history.fit
     assert heard.fit is fit
     assert arena == fit.chosen.peak <= memory

@@ -13,8 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from gradtool.planning.ladder.improve import kick, reach, trim
-from gradtool.planning.ladder.walk import State, Walk
+from gradtool.planning.ladder.improve import kick, reach
+from gradtool.planning.ladder.native_walk import walk_of
+from gradtool.planning.ladder.walk import State
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.knapsack import fill
@@ -52,7 +53,7 @@ class Rungs:
         on_rung: Callable[[int, int], object] = lambda _done, _all: None,
     ) -> None:
         self.work = work
-        self._walk = Walk(work)
+        self._walk = walk_of(work)
         self._seed = context.seed
         self._stop = context.stop
         steps = len(work.reads)
@@ -124,7 +125,7 @@ class Rungs:
         walk.left = int(_UPWARD * self._share)
         for state in lower:
             walk.go(state)
-            trim(walk, budget)
+            walk.trim(budget)
             best = min(best, walk.state, key=price)
         walk.go(best)
         return kick(walk, budget, np.random.default_rng((self._seed, budget, 1)))
@@ -141,7 +142,7 @@ class Rungs:
         for begin in self._begin(budget, start):
             walk.go(begin)
             if walk.fit(budget, None if best is None else best.extra, _PATIENCE):
-                trim(walk, budget)
+                walk.trim(budget)
                 best = min((s for s in (best, walk.state) if s), key=price)
             else:
                 near += (begin, walk.state)
@@ -151,7 +152,7 @@ class Rungs:
             walk.go(best)
         elif not reach(walk, budget, near, random):
             return None
-        trim(walk, budget)
+        walk.trim(budget)
         return kick(walk, budget, random)
 
     def _begin(self, budget: int, start: State) -> Iterator[State]:
