@@ -44,17 +44,22 @@ def test_a_struct_in_c_has_the_fields_that_python_writes():
     structs = dict(STRUCT.findall(text))
     kernels = dict(KERNEL.findall(text))
 
-    assert kernels.keys() == signatures().keys()
+    shared = signatures().keys() - kernels.keys()  # structs that words of kernels point at
+
+    assert kernels.keys() <= signatures().keys()
+    assert all(f"struct {name} *{name};" in text for name in shared)
     for name, signature in signatures().items():
         written = (signature.pointers, signature.sizes, signature.numbers)
-        assert fields(structs[kernels[name]]) == written, name
+        assert fields(structs[kernels.get(name, name)]) == written, name
 
 
 @needs_library
+@pytest.mark.skipif(not sources.TREE.is_dir(), reason="gradtool is installed without its C")
 def test_every_kernel_is_there_for_every_instruction_set():
-    for signature in signatures().values():
+    text = "\n".join(path.read_text() for path in sorted(sources.TREE.glob("kernels/*.c")))
+    for name, _ in KERNEL.findall(text):
         for instructions in library.load().instructions:
-            assert signature.address(instructions)
+            assert signatures()[name].address(instructions)
 
 
 @needs_library

@@ -70,7 +70,7 @@ def least_of(optimizer, kernels, scale, ema):
     st.sampled_from([None, "8"]),
     st.sampled_from([None, 0.5]),
 )
-@settings(max_examples=10)
+@settings(max_examples=4)
 def test_what_runs_takes_what_was_planned_and_no_more(memory, optimizer, kernels, scale, ema):
     how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema}
     if kernels == "native" and library.status()[0] is not None:
