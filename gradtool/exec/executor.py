@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import length_hint
 from typing import Any
@@ -14,6 +14,7 @@ from gradtool.errors import MissingData, UsageError
 from gradtool.exec.device import Device
 from gradtool.exec.dynamic import DynamicRegion
 from gradtool.exec.given import as_numpy
+from gradtool.exec.links import Link, linked
 from gradtool.exec.parameters import Parameters
 from gradtool.graph.blame import COMPLAINTS, blamed, failed
 from gradtool.graph.families import split_name
@@ -60,6 +61,7 @@ class Executor:
         self._parameters = parameters
         self.load(held)
         self.calls: list[Callable[[], object]] = []
+        self.links: list[Link] | None = None  # what a step calls, made by the first
         for index, step in enumerate(self.program.steps):
             with blamed(partial(self._label, index), "its kernel"):
                 self.calls.append(self._bind(index, step))
@@ -91,21 +93,24 @@ class Executor:
 
     def step(self) -> None:
         """Run forward and backward once; updates leave new parameters where the old ones lay."""
-        calls = iter(self.calls)
+        links = self.links
+        if links is None:
+            links = self.links = linked(self.calls, self.program.steps)
+        left = iter(links)
         try:
             with allowance.of_step(self.plan.total):
-                for bound in calls:
+                for bound, _ in left:
                     bound()
         except allowance.Exhausted as error:
             if error.where:
                 raise
-            raise allowance.Exhausted(error.what, self._failed(calls)) from None
+            raise allowance.Exhausted(error.what, self._failed(links, left)) from None
         except COMPLAINTS as error:
-            raise failed(self._failed(calls), "its kernel", error) from error
+            raise failed(self._failed(links, left), "its kernel", error) from error
 
-    def _failed(self, calls: Iterator[Callable[[], object]]) -> str:
+    def _failed(self, links: Sequence[Link], left: Iterator[Link]) -> str:
         """The label of the step whose call was the last that was taken."""
-        return self._label(len(self.calls) - length_hint(calls) - 1)
+        return self._label(links[len(links) - length_hint(left) - 1].step)
 
     def call(self, index: int) -> None:
         """Run one step of the program by itself."""

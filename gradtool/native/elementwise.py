@@ -77,7 +77,7 @@ def run(
         outputs=len(outputs), temporaries=held, slots=SLOTS,
         spares=sum(map(strided.is_held, operands)) + sum(y.dtype == np.bool_ for y in outputs),
     )  # fmt: skip
-    found.operands = (tuple(inputs), tuple(outputs))  # type: ignore[attr-defined]
+    found.operands = (tuple(inputs), tuple(outputs))
     return found
 
 

@@ -16,6 +16,7 @@ from gradtool.program.flatten import flatten
 
 UNARY = ("Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Softplus", "HardSwish", "Elu", "Gelu")
 BINARY = ("Add", "Sub", "Mul", "Max", "Min")
+STRATEGIES = ("reorder", "mirror", "sqrt", "optimal")
 HEADER = '<ir_version: 10, opset_import: ["" : 20]>'
 
 
@@ -86,3 +87,16 @@ def test_what_two_steps_read_is_written_and_two_values_do_not_wait_for_one():
     steps = flatten(gt.load(model), native=True).steps
 
     assert [step.op for step in steps] == ["Tanh", "Mul", "Sin", "Add", "ReduceSum"]
+
+
+@needs_library
+def test_a_plan_computes_the_same_bits_after_it_was_saved_and_loaded(graph, request, tmp_path):
+    strategy = STRATEGIES[request.node.callspec.params["graph"] % len(STRATEGIES)]
+    arrays = gt.api.fed(graph.model, "random", 0)[1]
+    expected = results(graph, arrays)[1]
+    planned = gt.recompute(graph, strategy)
+    gt.save(planned, tmp_path / "plan.onnx")
+    for again in (planned.model, gt.load(tmp_path / "plan.onnx")):
+        found = execute(again, dict(arrays), kernels="native", check_arena=True)
+        for name, array in {**found.gradients, **found.outputs}.items():
+            assert array.tobytes() == expected[name].tobytes(), name

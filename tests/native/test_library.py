@@ -56,10 +56,12 @@ def test_a_struct_in_c_has_the_fields_that_python_writes():
 
 
 @needs_library
+@pytest.mark.skipif(not sources.TREE.is_dir(), reason="gradtool is installed without its C")
 def test_every_kernel_is_there_for_every_instruction_set():
-    for signature in signatures().values():
+    text = "\n".join(path.read_text() for path in sorted(sources.TREE.glob("kernels/*.c")))
+    for name, _ in KERNEL.findall(text):
         for instructions in library.load().instructions:
-            assert signature.address(instructions)
+            assert signatures()[name].address(instructions)
 
 
 @needs_library
