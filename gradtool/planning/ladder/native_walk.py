@@ -18,7 +18,7 @@ from gradtool.planning.ladder.passing import Passing
 from gradtool.planning.ladder.walk import TRIALS, Walk
 from gradtool.planning.search.cost_model import CostModel
 
-_LIMIT = 2**60
+_LIMIT = 2**62
 _HEAVIEST = 1_000  # weights that grow with each step in vain stay below
 _UNLIMITED = 2**63 - 1
 _SLACK = 1_024  # entries that one change puts in, and more
@@ -33,7 +33,7 @@ def walk_of(work: CostModel) -> Walk:
 def _fits(work: CostModel) -> bool:
     """Whether sums of bytes and of costs stay far from 64 bits, however much runs again."""
     most = room(work, range(len(work.reads)))
-    live = work.simulator.fixed + sum(work.bytes.values()) + sum(work.beside)
+    live = work.simulator.fixed + sum(work.bytes.values()) + max(work.beside, default=0)
     return most * max(_HEAVIEST * live, *work.costs, 1) < _LIMIT
 
 
