@@ -107,13 +107,15 @@ class Graphs:
                     value.const_value = ir.Tensor(arrays[name], dtype=value.dtype, name=name)
 
 
-def graphs_of(differentiate: Differentiate, options: TrainOptions) -> Graphs:
+def graphs_of(differentiate: Differentiate, options: TrainOptions, *, in_two: bool) -> Graphs:
     """The graphs of a model that `differentiate(**options of grad)` makes training graphs of.
+
+    They are `in_two` where gradients are added up before anything is updated.
 
     Raises:
         UsageError: the model holds gradients already, or there is nothing to update.
     """
-    if options.in_two:
+    if in_two:
         training = differentiate(optimizer="none", grad_buffers=True, loss_seed=True)
         update: ir.Model | None = updating(accumulating(training.model), options.optimizer)
     else:

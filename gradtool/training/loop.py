@@ -8,8 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.kernels.chance import repeatable
+from gradtool.ranks.group import ALONE, Group, anywhere, share, total
 from gradtool.session import Session
 from gradtool.training import scaling
 from gradtool.training.checkpoints import Best, Folder, Progress
@@ -21,11 +24,13 @@ from gradtool.training.metrics import Metric
 from gradtool.training.options import TrainOptions
 from gradtool.training.order import Order, Place
 from gradtool.training.prefetch import Prefetched
+from gradtool.training.reduction import Reducer, require_same
 from gradtool.training.schedules import Schedule
 from gradtool.training.watching import Watcher
 
 End = Literal["steps", "patience", "interrupted"]
 SEEDS = 1 << 32  # steps that have draws of their own
+COMPARED = 100  # steps after which ranks compare what they have, at the latest
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,13 @@ class Loop:
     records: Records | None = None
     progress: Progress = field(default_factory=Progress)
     reduction: Reduction = "mean"
+    group: Group = ALONE
     losses: list[float] = field(default_factory=list)
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     _saved: int = -1
+
+    def __post_init__(self) -> None:
+        self._reducer = Reducer(self.group, self.session, self.graphs.sums)
 
     def run(self) -> End:
         """Train to the end; returns why it is one.
@@ -74,7 +83,7 @@ class Loop:
                 for batch, is_last in batches:
                     self._step(batch)
                     self._move_on(is_last=is_last)
-                    interrupted = self.watcher.stops()
+                    interrupted = anywhere(self.group, self.watcher.stops())
                     self._after_step(is_last=is_last, interrupted=interrupted)
                     if self._is_done():
                         break
@@ -87,7 +96,8 @@ class Loop:
     def _step(self, batch: Arrays) -> None:
         step = self.progress.step
         rate = self.schedule(step)
-        with repeatable(self.options.seed * SEEDS + step):
+        self.group.at(step + 1)
+        with repeatable(self.options.seed * SEEDS + step, self.group.rank):
             loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
                 self.session.step({**batch, self.graphs.rate: rate}, copy=False).loss, True
             )  # fmt: skip
@@ -117,18 +127,22 @@ class Loop:
         if size % parts:
             raise UsageError(f"a batch of {size} has no {parts} parts of the same size")
         scale, each = self.progress.scale, size // parts
-        share = parts if self.reduction == "mean" else 1
-        total = 0.0
+        count = parts * self.group.size if self.reduction == "mean" else 1
+        summed = 0.0
         for start in range(0, size, each):
             part = batch if parts == 1 else self.data.part(batch, start, start + each)
-            loss = self.session.step(part, loss_scale=scale / share, copy=False).loss
-            total += 0.0 if loss is None else loss
+            settling = self._reducer if start + each == size else None
+            found = self.session.step(
+                part, loss_scale=scale / count, copy=False, settling=settling
+            ).loss
+            summed += 0.0 if found is None else found
+        self._reducer.finish()
         finite = self.options.loss_scale is None or self.session.gradients_are_finite()
         if finite:
             self.session.update({self.graphs.rate: rate}, scale=1 / scale)
         else:
             self.session.forget_gradients()
-        return total / share, finite
+        return total(self.group, summed) / count, finite
 
     def _move_on(self, *, is_last: bool) -> None:
         place = self.progress.place
@@ -140,9 +154,10 @@ class Loop:
         number, start = first.epoch, first.batch
         while True:
             if self.order is None:
-                batches = self.data.epoch(number, start)
+                batches = map(self._own_part, self.data.epoch(number, start))
             else:
-                batches = self.data.batches(self.order.epoch(number, start))
+                orders = self.order.epoch(number, start)
+                batches = self.data.batches(each[self._own(len(each))] for each in orders)
             before: Arrays | None = None
             for batch in batches:
                 if before is not None:
@@ -152,6 +167,23 @@ class Loop:
                 raise UsageError(f"{self.data.source.source}: has no batch in epoch {number}")
             yield before, True
             number, start = number + 1, 0
+
+    def _own(self, count: int) -> np.ndarray[Any, Any]:
+        """Which of a batch of `count` examples this rank computes: its share of each part.
+
+        Raises:
+            UsageError: parts and ranks do not divide it.
+        """
+        parts, ranks = self.options.micro_batches, self.group.size
+        if count % (parts * ranks):
+            raise UsageError(f"a batch of {count} has no {parts * ranks} parts of the same size")
+        own = share(count // parts, self.group.rank, ranks)
+        return np.arange(count).reshape(parts, -1)[:, own].ravel()
+
+    def _own_part(self, batch: Arrays) -> Arrays:
+        if self.group.size == 1:
+            return batch
+        return self.data.chosen(batch, self._own(self.data.size_of(batch)))
 
     # --------------------------------------------------------------- between steps
 
@@ -166,7 +198,10 @@ class Loop:
         every = options.checkpoint_every
         keeps = is_last or evaluated if every is None else not step % every
         best = self.progress.best is not None and self.progress.best.step == step
-        if keeps or best or ended or interrupted or self._is_done():
+        saves = keeps or best or ended or interrupted or self._is_done()
+        if saves or not step % COMPARED:
+            require_same(self.group, self._kept(), step)
+        if saves:
             self.save()
 
     def _evaluate(self) -> None:
@@ -191,11 +226,14 @@ class Loop:
         if self.records is None or self._saved == self.progress.step:
             return
         size = self.records.journal.settle()
-        values = self.session.values(copy=False)
-        arrays = {name: value for name, value in values.items() if name not in self.graphs.sums}
-        path = self.records.folder.save(self.progress, arrays, size, self.options.keep)
+        path = self.records.folder.save(self.progress, self._kept(), size, self.options.keep)
         self._saved = self.progress.step
         self.watcher.saved(self.progress.step, Path(path))
+
+    def _kept(self) -> Arrays:
+        """All that is trained, and state."""
+        values = self.session.values(copy=False)
+        return {name: value for name, value in values.items() if name not in self.graphs.sums}
 
     def _is_done(self) -> bool:
         place, step = self.progress.place, self.progress.step

@@ -40,6 +40,13 @@ class Setup:
     epochs: int | None
     schedule: Schedule
     metrics: Sequence[Metric]
+    ranks: int = 1
+
+    @property
+    def part(self) -> int:
+        """The examples that are computed at once."""
+        assert self.options.batch is not None  # noqa: S101 - it was sized
+        return self.options.batch // (self.options.micro_batches * self.ranks)
 
     def described(self) -> dict[str, Any]:
         """What a checkpoint is of: whatever decides the bits of the steps that follow."""
@@ -52,7 +59,7 @@ class Setup:
                 "warmup": rates.warmup,
                 "steps": rates.steps if rates.ends else None,
                 "batch": self.order.size if self.order else options.batch,
-                "micro_batches": options.micro_batches,
+                "micro_batches": self._parts(),
                 "loss_scale": options.loss_scale,
                 "shuffle": options.shuffle,
                 "seed": options.seed,
@@ -63,6 +70,15 @@ class Setup:
             "data": self.data[0].described(),
             "model": self.graphs.described(),
         }
+
+    def _parts(self) -> int:
+        """In how many parts a step is computed: what a model that fixes its batch leaves of that.
+
+        Ranks do not count: they take shares of each.
+        """
+        fixed = self.data[0].takes.size
+        assert self.options.batch is not None  # noqa: S101 - it was sized
+        return self.options.micro_batches if fixed is None else self.options.batch // fixed
 
     def _evaluation(self) -> dict[str, Any] | None:
         """What decides which weights are best, and when to stop."""
@@ -89,18 +105,19 @@ def prepared(
     evaluate: Given | None,
     names: Mapping[str, str],
     watcher: Watcher,
+    ranks: int = 1,
 ) -> Setup:
-    """Read, build and hold against each other what a training is of.
+    """Read, build and hold against each other what a training on some ranks is of.
 
     Raises:
         UsageError: data do not fit the model, or options do not go together.
     """
     sources = [opened(each, options.seed) for each in (data, evaluate) if each is not None]
-    graphs = graphs_of(differentiate, options)
+    graphs = graphs_of(differentiate, options, in_two=options.in_two or ranks > 1)
     takes = Takes.of(graphs.training.model, graphs.inner)
-    options = _sized(options, takes.size)
+    options = _sized(options, takes.size, ranks)
     if options.in_two and graphs.update is None:
-        graphs = graphs_of(differentiate, options)
+        graphs = graphs_of(differentiate, options, in_two=True)
         takes = Takes.of(graphs.training.model, graphs.inner)
     fitted = [Fitted(source, takes, names) for source in sources]
     for line in (line for each in fitted for line in each.said):
@@ -115,31 +132,37 @@ def prepared(
             "not tell how many there are"
         )
     watched = metrics(options.metric, graphs.training.labels) if evaluate is not None else []
-    made = Setup(graphs, options, fitted, order, steps, epochs, rates, watched)
+    made = Setup(graphs, options, fitted, order, steps, epochs, rates, watched, ranks)
     if options.plan == "keep":
         return made
     return replace(made, graphs=graphs.planned(_planned(made)))
 
 
-def _sized(options: TrainOptions, fixed: int | None) -> TrainOptions:
-    """The options with the examples of a step, and in how many parts they are taken."""
+def _sized(options: TrainOptions, fixed: int | None, ranks: int) -> TrainOptions:
+    """The options with the examples of a step, and in how many parts a rank takes them."""
     parts, batch = options.micro_batches, options.batch
+    on_ranks = f" on {ranks} ranks" if ranks > 1 else ""
     if fixed is None:
         batch = BATCH if batch is None else batch
-        if batch % parts:
+        if batch % (parts * ranks):
+            divides = " times ranks" if ranks > 1 else ""
             raise UsageError(
-                f"a batch of {batch} has no {parts} parts of the same size: micro_batches divides "
-                "the batch"
+                f"a batch of {batch} has no {parts} parts of the same size{on_ranks}: "
+                f"micro_batches{divides} divides the batch"
             )
         return replace(options, batch=batch)
-    batch = fixed * parts if batch is None else batch
-    if batch % fixed:
-        raise UsageError(f"the model takes {fixed} examples at a time, of which {batch} is no sum")
-    if parts not in (1, batch // fixed):
+    batch = fixed * parts * ranks if batch is None else batch
+    if batch % (fixed * ranks):
         raise UsageError(
-            f"{batch} examples in {parts} parts are {batch // parts} each, the model takes {fixed}"
+            f"the model takes {fixed} examples at a time, of which {batch}{on_ranks} is no sum"
         )
-    return replace(options, batch=batch, micro_batches=batch // fixed)
+    found = batch // (fixed * ranks)
+    if parts not in (1, found):
+        raise UsageError(
+            f"{batch} examples in {parts} parts{on_ranks} are {batch / parts / ranks:g} each, the "
+            f"model takes {fixed}"
+        )
+    return replace(options, batch=batch, micro_batches=found)
 
 
 def _order(data: Fitted, options: TrainOptions) -> Order | None:
@@ -165,9 +188,7 @@ def _length(options: TrainOptions, order: Order | None) -> tuple[int | None, int
 def _planned(setup: Setup) -> ir.Model:
     """The graph with a memory plan in it, for the sizes of the data."""
     plan, model = setup.options.plan, setup.graphs.model
-    assert setup.options.batch is not None  # noqa: S101 - it was sized
-    part = setup.sample(setup.options.batch // setup.options.micro_batches)
-    found = feeds.sizes(model, part)
+    found = feeds.sizes(model, setup.sample(setup.part))
     dims = {name: found[name] for name in io.symbols(model)}
     goal = api.load_plan(plan) if plan.endswith(PLAN_SUFFIX) else plan
     return api.recompute(model, goal, dims=dims).model

@@ -1,0 +1,245 @@
+"""Ranks on this machine, started by an MPI's own `mpiexec` and looked after until they end.
+
+What an engine says about ranks that died is different for each; here it is one line.  So ranks
+mark what they write to stderr, one line each, and what else arrives there is the engine's:
+
+    ␞text           a line for people
+    ␟begun R PID    rank R is a process
+    ␟step R N       rank R begins step N
+    ␟code N         it ends with this exit code, and has said why
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradtool.errors import GradtoolError, UsageError
+from gradtool.ranks.mpi import MISSING
+
+SAYS, TELLS = "\x1e", "\x1f"
+MARKED = "GRADTOOL_MARKED"  # in the environment of ranks whose stderr is read here
+STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")  # set for a rank by what started it
+GRACE = 10.0  # seconds that ranks have to end after one has
+_DEAD = re.compile(r"PID (\d+) RUNNING|rank (\d+) with PID|process rank (\d+)|,(\d+)\]\)")
+_SIGNAL = re.compile(r"EXIT CODE: (\d+)|exited on signal (\d+)|signal (\d+)")
+
+
+def is_rank() -> bool:
+    """Whether an MPI has started this process."""
+    return any(name in os.environ for name in STARTED)
+
+
+def run(arguments: Sequence[str], ranks: int, out: Callable[[bytes], object]) -> None:
+    """Run a command of gradtool on some ranks; what rank 0 prints goes to `out`.
+
+    Raises:
+        UsageError: there is no MPI.
+        GradtoolError: ranks ended before they were done.
+        KeyboardInterrupt: somebody asked for the end.
+    """
+    command = [*_mpiexec(ranks), sys.executable, "-m", "gradtool", *arguments]
+    _Launched(command, ranks).run(out)
+
+
+def _mpiexec(ranks: int) -> list[str]:
+    """How the MPI that mpi4py finds starts ranks here."""
+    from gradtool.ranks.mpi import found_engine
+
+    engine = found_engine("--ranks")
+    places = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
+    path = os.pathsep.join([*places, os.environ.get("PATH", "")])
+    starter = shutil.which("mpiexec", path=path) or shutil.which("mpirun", path=path)
+    if starter is None:
+        raise UsageError(MISSING.format(what="--ranks"))
+    return [starter, *engine, "-n", str(ranks)]
+
+
+@dataclass
+class _Launched:
+    """A command that is started on ranks, and what is known of them."""
+
+    command: Sequence[str]
+    ranks: int
+    pids: dict[int, int] = field(default_factory=dict)
+    steps: dict[int, int] = field(default_factory=dict)
+    noise: list[str] = field(default_factory=list)
+    code: int | None = None
+    asked: int = 0
+
+    def run(self, out: Callable[[bytes], object]) -> None:
+        """Start it and wait until nothing of it is left."""
+        environment = {**os.environ, MARKED: "1"}
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        environment.setdefault("OMP_NUM_THREADS", str(max(cores // self.ranks, 1)))
+        process = subprocess.Popen(  # noqa: S603 - ourselves, by the MPI that is installed
+            self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+            env=environment, start_new_session=True,
+        )  # fmt: skip
+        reader = threading.Thread(target=self._read, args=(process.stderr,), daemon=True)
+        reader.start()
+        try:
+            with self._passing_on():
+                assert process.stdout is not None  # noqa: S101 - it is a pipe
+                while piece := process.stdout.read1(1 << 16):
+                    out(piece)
+                code = process.wait()
+        finally:
+            self._end(process)
+        reader.join(GRACE)
+        self._judge(code)
+
+    def _judge(self, code: int) -> None:
+        if self.code == 130 or (code and self.asked):
+            raise KeyboardInterrupt
+        if self.code is not None:
+            raise Said(self.code)
+        if code:
+            raise GradtoolError(self._death())
+
+    def _death(self) -> str:
+        """Which rank has died, and how, by what the engine says of it."""
+        noise = " ".join(self.noise)
+        dead, how = _DEAD.search(noise), _SIGNAL.search(noise)
+        rank = None
+        if dead is not None and dead[1]:
+            rank = next((r for r, pid in self.pids.items() if pid == int(dead[1])), None)
+        elif dead is not None:
+            rank = int(next(filter(None, dead.groups())))
+        who = "a rank" if rank is None else f"rank {rank}"
+        by = next(filter(None, how.groups())) if how is not None else None
+        step = self.steps.get(-1 if rank is None else rank, max(self.steps.values(), default=0))
+        where = f"in step {step}" if step else "before the first step"
+        said = f" (signal {by})" if by and by != "1" else ""
+        return (
+            f"{who} died{said} {where}, and all have ended: go on from the last checkpoint with "
+            "--resume"
+        )
+
+    def _read(self, stream: Any) -> None:
+        """Tell what ranks say from what they tell and from what the engine says."""
+        for raw in stream:
+            line = raw.decode(errors="replace").rstrip("\n")
+            said, told = line.find(SAYS), line.find(TELLS)
+            if said >= 0:
+                with suppress(OSError, ValueError):
+                    sys.stderr.write(f"{line[said + 1 :]}\n")
+                    sys.stderr.flush()
+            elif told >= 0:
+                self._note(line[told + 1 :].split())
+            else:
+                self.noise.append(line)
+
+    def _note(self, words: list[str]) -> None:
+        kind, numbers = words[0], [int(word) for word in words[1:]]
+        if kind == "begun":
+            self.pids[numbers[0]] = numbers[1]
+        elif kind == "step":
+            self.steps[numbers[0]] = numbers[1]
+        elif kind == "code" and self.code is None:
+            self.code = numbers[0]
+
+    @contextmanager
+    def _passing_on(self) -> Iterator[None]:
+        """Ctrl-C goes to the ranks, which end after the step; asked twice, they end at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def ask(number: int, _frame: Any) -> None:
+            self.asked += 1
+            if self.asked > 1:
+                raise KeyboardInterrupt
+            for pid in self.pids.values():
+                with suppress(OSError):
+                    os.kill(pid, number)
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, ask) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Leave nothing behind: neither the engine's processes nor ranks."""
+        if process.poll() is None:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for pid in self.pids.values():
+            with suppress(OSError):
+                if _is_ours(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+class Said(GradtoolError):
+    """A rank has said what went wrong."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.exit_code = code
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether a process is still one of these: numbers are given anew."""
+    try:
+        return MARKED.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+class Marks:
+    """The stderr of a rank: whole lines, marked as ours."""
+
+    encoding, errors = "utf-8", "replace"
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._rest = stream, ""
+
+    def write(self, text: str) -> int:
+        """Write what is a line by now."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._put(f"{SAYS}{line}")
+        return len(text)
+
+    def tell_all(self, *words: object) -> None:
+        """Something for who has started the ranks."""
+        self._put(TELLS + " ".join(map(str, words)))
+
+    def _put(self, line: str) -> None:
+        os.write(self._stream.fileno(), f"{line}\n".encode(errors="replace"))
+
+    def flush(self) -> None:
+        """Lines are written at once."""
+
+    def fileno(self) -> int:
+        """That of the stream."""
+        return int(self._stream.fileno())
+
+    def isatty(self) -> bool:
+        """People read what is passed on."""
+        return False
+
+
+def marks() -> Marks | None:
+    """The marked stderr of this process, from now on; None where nobody reads marks."""
+    if MARKED not in os.environ:
+        return None
+    if not isinstance(sys.stderr, Marks):
+        sys.stderr = Marks(sys.stderr)  # type: ignore[assignment]
+    assert isinstance(sys.stderr, Marks)  # noqa: S101 - set just now
+    return sys.stderr
