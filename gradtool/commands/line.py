@@ -19,7 +19,9 @@ def run(given: list[str]) -> int:
     """The exit code of one command; see `gradtool.errors` for the table."""
     try:
         with _no_collector():
-            outcome = group.main(given, prog_name="gradtool", standalone_mode=False, obj=tuple(given))
+            outcome = group.main(
+                given, prog_name="gradtool", standalone_mode=False, obj=tuple(given)
+            )
         if sys.stdout is not None:
             sys.stdout.flush()
     except Passed as passed:
@@ -89,8 +91,8 @@ def _bug(error: BaseException, given: list[str], where: str) -> int:
     _trace(error, given)
     detail = " ".join(str(error).split())[:200]
     _say(
-        f"{where}a bug in gradtool: {type(error).__name__}: {detail}; please report it with the command "
-        "and the model (gradtool -v shows more)"
+        f"{where}a bug in gradtool: {type(error).__name__}: {detail}; please report it with the "
+        "command and the model (gradtool -v shows more)"
     )
     return 70
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gradtool.errors import UsageError
+from gradtool.ranks.started import is_rank
 
 if TYPE_CHECKING:
     from gradtool.ranks.group import Group
@@ -39,8 +40,6 @@ def options(function: F) -> F:
 
 def starts_ranks(ranks: int | None) -> bool:
     """Whether this process only starts those that do the work."""
-    from gradtool.ranks.launch import is_rank
-
     return ranks is not None and ranks > 1 and not is_rank()
 
 
@@ -64,19 +63,17 @@ def joined(given: dict[str, Any]) -> Iterator[Group]:
     What goes wrong on a rank ends all of them, and is said once.
     """
     from gradtool.ranks.group import ALONE
-    from gradtool.ranks.launch import is_rank, marks
 
     if not is_rank():
         yield ALONE
         return
+    from gradtool.ranks.launch import marks
     from gradtool.ranks.mpi import Ranks
 
     marked = marks()
     group = Ranks(timeout=given["timeout"] or TIMEOUT, ordered=given["deterministic"])
-    asked = given["ranks"]
     try:
-        if asked is not None and asked != group.size:
-            raise UsageError(f"--ranks {asked}, and {group.size} were started")
+        _require(given["ranks"], group.size)
         if marked is not None:
             marked.tell_all("begun", group.rank, os.getpid())
             group.told = lambda step: marked.tell_all("step", group.rank, step)
@@ -93,3 +90,8 @@ def joined(given: dict[str, Any]) -> Iterator[Group]:
         if marked is not None:
             marked.tell_all("code", code)
         group.abort(code)
+
+
+def _require(asked: int | None, found: int) -> None:
+    if asked not in (None, found):
+        raise UsageError(f"--ranks {asked}, and {found} were started")

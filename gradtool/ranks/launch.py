@@ -11,6 +11,7 @@ mark what they write to stderr, one line each, and what else arrives there is th
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -26,19 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.ranks.mpi import MISSING
+from gradtool.ranks.started import MISSING
 
 SAYS, TELLS = "\x1e", "\x1f"
 MARKED = "GRADTOOL_MARKED"  # in the environment of ranks whose stderr is read here
-STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")  # set for a rank by what started it
 GRACE = 10.0  # seconds that ranks have to end after one has
 _DEAD = re.compile(r"PID (\d+) RUNNING|rank (\d+) with PID|process rank (\d+)|,(\d+)\]\)")
 _SIGNAL = re.compile(r"EXIT CODE: (\d+)|exited on signal (\d+)|signal (\d+)")
-
-
-def is_rank() -> bool:
-    """Whether an MPI has started this process."""
-    return any(name in os.environ for name in STARTED)
 
 
 def run(arguments: Sequence[str], ranks: int, out: Callable[[bytes], object]) -> None:
@@ -55,15 +50,33 @@ def run(arguments: Sequence[str], ranks: int, out: Callable[[bytes], object]) ->
 
 def _mpiexec(ranks: int) -> list[str]:
     """How the MPI that mpi4py finds starts ranks here."""
-    from gradtool.ranks.mpi import found_engine
-
-    engine = found_engine("--ranks")
+    engine = _needs()
     places = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
     path = os.pathsep.join([*places, os.environ.get("PATH", "")])
     starter = shutil.which("mpiexec", path=path) or shutil.which("mpirun", path=path)
     if starter is None:
         raise UsageError(MISSING.format(what="--ranks"))
     return [starter, *engine, "-n", str(ranks)]
+
+
+def _needs() -> list[str]:
+    """What the `mpiexec` of the MPI that mpi4py finds needs, to start ranks on a few cores.
+
+    Asked in a process of its own: an MPI that is initialized here would be that of one rank.
+
+    Raises:
+        UsageError: mpi4py is missing, or finds no MPI.
+    """
+    code = "from mpi4py import MPI; print(MPI.get_vendor()[0])"
+    found = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        raise UsageError(MISSING.format(what="--ranks"))
+    if "Open MPI" not in found.stdout:
+        return []
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    return ["--oversubscribe", *(["--allow-run-as-root"] if is_root else [])]
 
 
 @dataclass
@@ -92,7 +105,7 @@ class _Launched:
         try:
             with self._passing_on():
                 assert process.stdout is not None  # noqa: S101 - it is a pipe
-                while piece := process.stdout.read1(1 << 16):
+                while piece := os.read(process.stdout.fileno(), 1 << 16):
                     out(piece)
                 code = process.wait()
         finally:
@@ -201,10 +214,8 @@ def _is_ours(pid: int) -> bool:
         return False
 
 
-class Marks:
+class Marks(io.TextIOBase):
     """The stderr of a rank: whole lines, marked as ours."""
-
-    encoding, errors = "utf-8", "replace"
 
     def __init__(self, stream: Any) -> None:
         self._stream, self._rest = stream, ""
@@ -223,16 +234,9 @@ class Marks:
     def _put(self, line: str) -> None:
         os.write(self._stream.fileno(), f"{line}\n".encode(errors="replace"))
 
-    def flush(self) -> None:
-        """Lines are written at once."""
-
     def fileno(self) -> int:
         """That of the stream."""
         return int(self._stream.fileno())
-
-    def isatty(self) -> bool:
-        """People read what is passed on."""
-        return False
 
 
 def marks() -> Marks | None:
@@ -240,6 +244,6 @@ def marks() -> Marks | None:
     if MARKED not in os.environ:
         return None
     if not isinstance(sys.stderr, Marks):
-        sys.stderr = Marks(sys.stderr)  # type: ignore[assignment]
+        sys.stderr = Marks(sys.stderr)
     assert isinstance(sys.stderr, Marks)  # noqa: S101 - set just now
     return sys.stderr

@@ -9,8 +9,6 @@ Source: MPI 4.1, chapter 6 (nonblocking collective operations).
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, Never
@@ -19,15 +17,12 @@ import numpy as np
 
 from gradtool.errors import UsageError
 from gradtool.ranks.group import Array, Group, Lost, Pending, share
+from gradtool.ranks.started import MISSING
 from gradtool.text.words import some
 
 ASKED = 1.0  # seconds that ranks have to say that they wait, too
 SPINS = 200  # tests before waiting leaves the processor to others
 PAUSE = 5e-5  # seconds
-MISSING = (
-    "{what} takes MPI: pip install 'gradtool[mpi]' brings mpi4py and an MPI; where a system has "
-    "one, pip install mpi4py"
-)
 
 
 def available(what: str) -> Any:
@@ -42,26 +37,6 @@ def available(what: str) -> Any:
         hint = "" if isinstance(error, ModuleNotFoundError) else f" ({error})"
         raise UsageError(MISSING.format(what=what) + hint) from error
     return MPI
-
-
-def found_engine(what: str) -> list[str]:
-    """What the `mpiexec` of the MPI that mpi4py finds needs, to start ranks on a few cores.
-
-    Asked in a process of its own: an MPI that is initialized here would be that of one rank.
-
-    Raises:
-        UsageError: mpi4py is missing, or finds no MPI.
-    """
-    code = "from mpi4py import MPI; print(MPI.get_vendor()[0])"
-    found = subprocess.run(  # noqa: S603 - our own interpreter
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
-    if found.returncode:
-        raise UsageError(MISSING.format(what=what))
-    if "Open MPI" not in found.stdout:
-        return []
-    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-    return ["--oversubscribe", *(["--allow-run-as-root"] if is_root else [])]
 
 
 class Ranks(Group):
@@ -122,9 +97,11 @@ class Ranks(Group):
         os._exit(code)
 
     def close(self) -> None:
-        """Leave together: every rank is done."""
+        """Leave together: every rank is done, also with what it does alone."""
+        self.gather(np.array(0))
         for each in (self._first, self._second, self._alarm):
             each.Free()
+        self._mpi.Finalize()
 
     # ------------------------------------------------------------------ in time
 
@@ -205,10 +182,11 @@ class _Ordered:
         dtype = self._array.dtype
         terms = self._came.view(dtype)
         wide = np.promote_types(dtype, np.float32) if dtype.itemsize < 4 else dtype
-        added = terms[0].astype(wide)
-        for term in terms[1:]:
-            added += term.astype(wide, copy=False)
-        self._array[self._mine] = added.astype(dtype, copy=False)
+        with np.errstate(all="ignore"):  # between values lies anything
+            added = terms[0].astype(wide)
+            for term in terms[1:]:
+                added += term.astype(wide, copy=False)
+            self._array[self._mine] = added.astype(dtype, copy=False)
         kept = self._counts, self._starts
         self._request = self._second.Iallgatherv(
             self._mpi.IN_PLACE, [self._flat, kept, self._mpi.BYTE]

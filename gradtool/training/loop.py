@@ -97,11 +97,9 @@ class Loop:
         step = self.progress.step
         rate = self.schedule(step)
         self.group.at(step + 1)
-        with repeatable(self.options.seed * SEEDS + step, self.group.rank):
-            loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
-                self.session.step({**batch, self.graphs.rate: rate}, copy=False).loss, True
-            )  # fmt: skip
-        assert loss is not None  # noqa: S101 - graphs have one
+        loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
+            self._run({**batch, self.graphs.rate: rate}), True
+        )  # fmt: skip
         if not math.isfinite(loss) and self.options.loss_scale is None:
             raise GradtoolError(self._diverged(loss))
         entry: dict[str, Any] = {
@@ -131,11 +129,9 @@ class Loop:
         summed = 0.0
         for start in range(0, size, each):
             part = batch if parts == 1 else self.data.part(batch, start, start + each)
+            number = (start // each) * self.group.size + self.group.rank
             settling = self._reducer if start + each == size else None
-            found = self.session.step(
-                part, loss_scale=scale / count, copy=False, settling=settling
-            ).loss
-            summed += 0.0 if found is None else found
+            summed += self._run(part, number, loss_scale=scale / count, settling=settling)
         self._reducer.finish()
         finite = self.options.loss_scale is None or self.session.gradients_are_finite()
         if finite:
@@ -143,6 +139,13 @@ class Loop:
         else:
             self.session.forget_gradients()
         return total(self.group, summed) / count, finite
+
+    def _run(self, batch: Arrays, number: int = 0, **how: Any) -> float:
+        """The loss of part `number` of a batch; its examples draw what they draw in the whole."""
+        with repeatable(self.options.seed * SEEDS + self.progress.step, number):
+            loss = self.session.step(batch, copy=False, **how).loss
+        assert loss is not None  # noqa: S101 - graphs have one
+        return loss
 
     def _move_on(self, *, is_last: bool) -> None:
         place = self.progress.place
@@ -153,6 +156,7 @@ class Loop:
         """Batches from a place on, for ever; with each, whether it is the last of its epoch."""
         number, start = first.epoch, first.batch
         while True:
+            batches: Iterator[Arrays]
             if self.order is None:
                 batches = map(self._own_part, self.data.epoch(number, start))
             else:

@@ -8,7 +8,7 @@ with gt.Trainer("model.onnx", optimizer="adamw", lr=3e-4, epochs=3) as trainer:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from inspect import signature
