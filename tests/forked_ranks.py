@@ -83,7 +83,7 @@ def _run(work, group, end):
     try:
         try:
             outcome = work(group)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
             outcome = error
         end.send_bytes(pickle.dumps(outcome))
     finally:

@@ -66,7 +66,9 @@ def drawn(ranks, case, seed=0):
 def trained(model, options, *group, **how):
     """Losses, evaluations, and what was trained, by name."""
     with gt.Trainer(model, **options) as trainer:
-        history = trainer.fit(DATA, evaluate=TEST, **how, **dict(zip(["group"], group, strict=False)))
+        history = trainer.fit(
+            DATA, evaluate=TEST, **how, **dict(zip(["group"], group, strict=False))
+        )
         return history.losses, history.evaluations, trainer.session.values()
 
 

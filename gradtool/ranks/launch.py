@@ -1,7 +1,8 @@
 """Ranks on this machine, started by an MPI's own `mpiexec` and looked after until they end.
 
-What an engine says about ranks that died is different for each; here it is one line.  So ranks
-mark what they write to stderr, one line each, and what else arrives there is the engine's:
+What an engine says about ranks that died is different for each; here it is one line.  So results
+go to a file, ranks mark what they write to stderr, one line each, and what else arrives on any of
+the two is the engine's:
 
     ␞text           a line for people
     ␟begun R PID    rank R is a process
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -30,8 +32,7 @@ from gradtool.errors import GradtoolError, UsageError
 from gradtool.ranks.started import MISSING
 
 SAYS, TELLS = "\x1e", "\x1f"
-MARKED = "GRADTOOL_MARKED"  # in the environment of ranks whose stderr is read here
-GRACE = 10.0  # seconds that ranks have to end after one has
+MARKED = "GRADTOOL_MARKED"  # in the environment of ranks that are read here: where results go
 _DEAD = re.compile(r"PID (\d+) RUNNING|rank (\d+) with PID|process rank (\d+)|,(\d+)\]\)")
 _SIGNAL = re.compile(r"EXIT CODE: (\d+)|exited on signal (\d+)|signal (\d+)")
 
@@ -44,19 +45,22 @@ def run(arguments: Sequence[str], ranks: int, out: Callable[[bytes], object]) ->
         GradtoolError: ranks ended before they were done.
         KeyboardInterrupt: somebody asked for the end.
     """
-    command = [*_mpiexec(ranks), sys.executable, "-m", "gradtool", *arguments]
-    _Launched(command, ranks).run(out)
+    command = [*starter(ranks), sys.executable, "-m", "gradtool", *arguments]
+    with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
+        results = Path(folder, "stdout")
+        _Launched(command, ranks, results).run()
+        out(results.read_bytes())
 
 
-def _mpiexec(ranks: int) -> list[str]:
+def starter(ranks: int) -> list[str]:
     """How the MPI that mpi4py finds starts ranks here."""
     engine = _needs()
     places = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
     path = os.pathsep.join([*places, os.environ.get("PATH", "")])
-    starter = shutil.which("mpiexec", path=path) or shutil.which("mpirun", path=path)
-    if starter is None:
+    found = shutil.which("mpiexec", path=path) or shutil.which("mpirun", path=path)
+    if found is None:
         raise UsageError(MISSING.format(what="--ranks"))
-    return [starter, *engine, "-n", str(ranks)]
+    return [found, *engine, "-n", str(ranks)]
 
 
 def _needs() -> list[str]:
@@ -85,39 +89,36 @@ class _Launched:
 
     command: Sequence[str]
     ranks: int
+    results: Path
     pids: dict[int, int] = field(default_factory=dict)
     steps: dict[int, int] = field(default_factory=dict)
     noise: list[str] = field(default_factory=list)
     code: int | None = None
     asked: int = 0
 
-    def run(self, out: Callable[[bytes], object]) -> None:
+    def run(self) -> None:
         """Start it and wait until nothing of it is left."""
-        environment = {**os.environ, MARKED: "1"}
+        self.results.touch()
+        environment = {**os.environ, MARKED: str(self.results)}
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         environment.setdefault("OMP_NUM_THREADS", str(max(cores // self.ranks, 1)))
         process = subprocess.Popen(  # noqa: S603 - ourselves, by the MPI that is installed
-            self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
-            env=environment, start_new_session=True,
+            self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
         )  # fmt: skip
-        reader = threading.Thread(target=self._read, args=(process.stderr,), daemon=True)
-        reader.start()
         try:
             with self._passing_on():
-                assert process.stdout is not None  # noqa: S101 - it is a pipe
-                while piece := os.read(process.stdout.fileno(), 1 << 16):
-                    out(piece)
+                self._read(process.stdout)
                 code = process.wait()
         finally:
             self._end(process)
-        reader.join(GRACE)
         self._judge(code)
 
     def _judge(self, code: int) -> None:
-        if self.code == 130 or (code and self.asked):
-            raise KeyboardInterrupt
         if self.code is not None:
             raise Said(self.code)
+        if code and self.asked:
+            raise KeyboardInterrupt
         if code:
             raise GradtoolError(self._death())
 
@@ -240,10 +241,16 @@ class Marks(io.TextIOBase):
 
 
 def marks() -> Marks | None:
-    """The marked stderr of this process, from now on; None where nobody reads marks."""
-    if MARKED not in os.environ:
+    """The marked stderr of this process, from now on; None where nobody reads marks.
+
+    Its results go to the file that is read in the end.
+    """
+    path = os.environ.get(MARKED)
+    if path is None:
         return None
     if not isinstance(sys.stderr, Marks):
         sys.stderr = Marks(sys.stderr)
+        with open(path, "ab") as file:  # noqa: PTH123 - ruff's Path.open is the same
+            os.dup2(file.fileno(), 1)
     assert isinstance(sys.stderr, Marks)  # noqa: S101 - set just now
     return sys.stderr

@@ -47,7 +47,7 @@ class Ranks(Group):
         self._mpi = mpi = available("to train on several ranks")
         world = mpi.COMM_WORLD
         self.rank, self.size = world.rank, world.size
-        self._timeout, self._ordered = timeout, ordered
+        self._timeout, self.ordered = timeout, ordered
         self._types = {np.dtype(np.float32): mpi.FLOAT, np.dtype(np.float64): mpi.DOUBLE}
         # Collectives are matched by their order on a communicator: each kind has one of its own.
         self._first, self._second, self._alarm = (world.Dup() for _ in range(3))
@@ -57,7 +57,7 @@ class Ranks(Group):
 
     def add(self, array: Array) -> Pending:
         found = self._types.get(array.dtype)
-        if self._ordered or found is None:
+        if self.ordered or found is None:
             return _Ordered(self._adding, self._mpi, self._first, self._second, array)
         return _Request(self._first.Iallreduce(self._mpi.IN_PLACE, [array, found]))
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from rank_cases import DATA, difference, drawn, trained
 from forked_ranks import on_ranks, supported
+from rank_cases import DATA, difference, drawn, trained
 from trainings import load
 
 import gradtool as gt
@@ -87,7 +87,9 @@ def test_a_checkpoint_is_gone_on_with_on_another_number_of_ranks(tmp_path):
         def work(group, steps=steps):
             model, options, _ = drawn(4, OPEN, 3)
             resume = group.size < 4
-            return trained(model, options | every | {"steps": steps}, group, run=folder, resume=resume)
+            return trained(
+                model, options | every | {"steps": steps}, group, run=folder, resume=resume
+            )
 
         found = on_ranks(ranks, work)[0]
 
@@ -107,7 +109,7 @@ def test_ranks_that_hold_other_bits_are_named():
 
 
 def test_a_batch_that_ranks_do_not_divide_is_refused():
-    with pytest.raises(UsageError, match="a batch of 8 has no 1 parts .* on 3 ranks"):
+    with pytest.raises(UsageError, match=r"a batch of 8 has no 1 parts .* on 3 ranks"):
         together(3, OPEN, options={"micro_batches": 1})
 
 
