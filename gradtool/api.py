@@ -34,6 +34,8 @@ from gradtool.losses.attach import LabelNames, Wanted
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
 from gradtool.passes.split import split as split_model
+from gradtool.passes.update_groups import Scales
+from gradtool.passes.update_settings import Given
 from gradtool.planning.plan import Plan
 from gradtool.program.bound import bound
 from gradtool.text.words import some
@@ -75,6 +77,11 @@ def grad(
     lora_target: Sequence[str] = (),
     lora_alpha: float | None = None,
     lora_seed: int = 0,
+    optimizer_option: Given = (),
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    no_decay: Sequence[str] = (),
+    lr_scale: Scales = (),
     save_less: bool = True,
     fuse_attention: bool = True,
     on_node: OnNode | None = None,
@@ -93,15 +100,18 @@ def grad(
     names or globs.  With `head_grads` there is no loss: an input per output carries its gradient;
     with `loss_seed` an input carries that of the loss.  `train_mode` turns BatchNormalization and
     Dropout to training, `ste` lets gradients straight through quantisation, `grad_buffers` adds
-    each gradient to an input of its shape.  With an `optimizer` (`sgd`, `momentum`, `adam`, `adamw`
-    or `adagrad`) the graph is a whole training step: next values of parameters and state are
-    outputs in place of the parameters' gradients.  With a rank `lora`, adapters beside weights of
-    MatMul, Gemm and Conv (those that match `lora_target`, scaled by `lora_alpha` over the rank,
-    drawn by `lora_seed`) are trained in place of the parameters, and what `wrt` names is as well.
-    With `save_less`, backward keeps as few bytes of
-    forward as it can without computing anything twice; with `fuse_attention` it keeps one number
-    per row of attention and computes the probabilities again.  `on_node` is called with every node
-    that a rule emits.
+    each gradient to an input of its shape.  With an `optimizer` (see
+    docs/optimizers.md) the graph is a whole training step: next values of parameters and state are
+    outputs in place of the parameters' gradients.  Of it, `optimizer_option` sets numbers and
+    switches (`{"momentum": 0.9, "nesterov": True}`); gradients are clipped one by one to
+    `clip_value`, then all together to the norm `clip_norm`; parameters that match `no_decay` have
+    no weight decay, `lr_scale` (`{"backbone.*": 0.1}`) multiplies the learning rate of those that
+    match.  With a rank `lora`, adapters beside weights of MatMul, Gemm and Conv (those that match
+    `lora_target`, scaled by `lora_alpha` over the rank, drawn by `lora_seed`) are trained in place
+    of the parameters, and what `wrt` names is as well.  With `save_less`, backward keeps as few
+    bytes of forward as it can without computing anything twice; with `fuse_attention` it keeps one
+    number per row of attention and computes the probabilities again.  `on_node` is called with
+    every node that a rule emits.
 
     Raises:
         UsageError: a name that does not exist.
@@ -125,6 +135,11 @@ def grad(
         lora_target=lora_target,
         lora_alpha=lora_alpha,
         lora_seed=lora_seed,
+        optimizer_option=optimizer_option,
+        clip_norm=clip_norm,
+        clip_value=clip_value,
+        no_decay=no_decay,
+        lr_scale=lr_scale,
         save_less=save_less,
         fuse_attention=fuse_attention,
         on_node=on_node,

@@ -12,6 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper, parser
 
+from gradtool.graph import optimizers
+
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 NETS = {
@@ -54,7 +56,7 @@ NETS = {
         {"a/w": "IH", "a/w_next": "HO"},
     ),
 }  # fmt: skip
-OPTIMIZERS = ("sgd", "momentum", "adam", "adamw", "adagrad")
+OPTIMIZERS = tuple(name for name in optimizers.OPTIMIZERS if name != "none")
 PLANS = ("keep", "mirror", "sqrt", "optimal")
 
 

@@ -198,7 +198,7 @@ def test_the_state_of_an_optimizer_is_part_of_a_frontier(training):
     [
         ({"strategy": "sqrt"}, "do not go together"),
         ({"strategy": "optimum"}, "did you mean 'optimal'"),
-        ({"optimizer": "lion"}, "no optimizer 'lion'"),
+        ({"optimizer": "lyon"}, "no optimizer 'lyon'"),
         ({"points": 1}, "2 points at least, not 1"),
     ],
 )

@@ -17,7 +17,7 @@ from gradtool.commands.options import (
     portable_option,
     size_options,
 )
-from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.graph.optimizers import UPDATING
 from gradtool.workloads.names import KEEP
 
 if TYPE_CHECKING:
@@ -43,10 +43,11 @@ if TYPE_CHECKING:
 @click.option(
     "--optimizer",
     "update",
-    type=click.Choice([name for name in OPTIMIZERS if name != "none"]),
+    type=click.Choice(UPDATING),
     default="adamw",
     show_default=True,
-    help="What the step updates parameters by.",
+    metavar="NAME",
+    help=f"What the step updates parameters by: {', '.join(UPDATING)}.",
 )
 @portable_option
 @size_options

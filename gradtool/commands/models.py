@@ -141,6 +141,11 @@ def differentiate(reporter: Reporter, model: ir.Model, options: dict[str, Any]) 
             fuse_attention=options["fuse_attention"],
             loss_seed=options.get("loss_seed", False),
             optimizer=options.get("update", "none"),
+            optimizer_option=options["optimizer_option"],
+            clip_norm=options["clip_norm"],
+            clip_value=options["clip_value"],
+            no_decay=expand(options["no_decay"]),
+            lr_scale=options["lr_scale"],
             own=True,
         )
     except Offenders as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.graph.optimizers import OPTIMIZERS, UPDATING
 from gradtool.workloads.names import current
 from gradtool.workloads.options import GradOptions, Option, options_of
 
@@ -111,10 +111,11 @@ grad_options = flags(GradOptions)
 
 optimizer_option = click.option(
     "--optimizer", "update",
-    type=click.Choice(OPTIMIZERS), default="none", show_default=True,
-    help="Update the parameters in place of returning their gradients. The learning rate is an "
-         "input, lr; what is else as in PyTorch: momentum 0.9, betas 0.9 and 0.999, eps 1e-8 "
-         "(adagrad 1e-10), weight decay 0.01 (adamw).",
+    type=click.Choice(OPTIMIZERS), default="none", show_default=True, metavar="NAME",
+    help=f"Update the parameters in place of returning their gradients: {', '.join(UPDATING)}. "
+         "The learning rate is an "
+         "input, lr, and so are betas, momentum and weight decay; defaults and formulas are those "
+         "of torch.optim (see --optimizer-option).",
 )  # fmt: skip
 
 portable_option = click.option(

@@ -19,6 +19,7 @@ GRADIENT = (
     "loss labels wrt no_grad input_grad head_grads accumulate train_mode ste grad_buffers "
     "lora lora_target lora_alpha fuse_attention"
 )
+UPDATES = "optimizer_option clip_norm clip_value no_decay lr_scale"
 MODEL_FILE = "external_data functions barrier portable"
 PLAIN = tuple(name for name in PLANS if name not in SEARCHED)
 SUFFIX = ".json"
@@ -134,6 +135,14 @@ _GRADIENT = (
     Without(given("head_grads"), "is without a loss", "loss labels"),
     Of("lora_target lora_alpha", (given("lora"),)),
 )
+
+
+def _updated(parameter: str) -> Of:
+    """Options of updates, where the parameter of a command names the optimizer."""
+    is_named = When(f"{{{parameter}}}", lambda said: said.values[parameter] != "none")
+    return Of(UPDATES, (is_named,))
+
+
 _WRITTEN = (
     Without(STDOUT, "is for the model alone", "force form"),
     Without(PLAN_ALONE, "is the plan alone", MODEL_FILE),
@@ -147,9 +156,12 @@ def _named(argument: str) -> Without:
 
 
 RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
-    "grad": (_named("model"), *_GRADIENT, Without(STDOUT, "is for the model alone", "force form")),
+    "grad": (
+        _named("model"), *_GRADIENT, _updated("update"),
+        Without(STDOUT, "is for the model alone", "force form"),
+    ),
     "mirror": (
-        _named("models"), *_GRADIENT,
+        _named("models"), *_GRADIENT, _updated("update"),
         Apart((given("report"), given("explain"))),
         Without(given("report"), "writes nothing", f"output force {MODEL_FILE}"),
         Without(given("explain"), "writes nothing", f"output force {MODEL_FILE}"),
@@ -162,7 +174,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_WRITTEN,
     ),
     "recompute": (
-        _named("model"), *_GRADIENT,
+        _named("model"), *_GRADIENT, _updated("optimizer"),
         Apart(tuple(map(given, GOALS))),
         Apart((given("strategy"), given("plan"))),
         Apart((given("strategy"), given("frontier"))),
@@ -182,7 +194,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_WRITTEN,
     ),
     "report": (
-        _named("models"), *_GRADIENT,
+        _named("models"), *_GRADIENT, _updated("update"),
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
@@ -200,7 +212,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),
     "run": (
-        _named("model"), *_GRADIENT,
+        _named("model"), *_GRADIENT, _updated("update"),
         Of("seed", (equals("inputs", "random"),)),
         Of("device kernels trace check_nan check_arena max_turns max_dynamic threads",
            (equals("engine", "arena"),)),
@@ -222,11 +234,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
                 "fail_on base run exit_zero no_cache"),
     ),
     "compare": (
-        _named("sources"), *_GRADIENT,
+        _named("sources"), *_GRADIENT, _updated("update"),
         Without(JSON, "has everything in it", "by top"),
         Without(CSV_TOTALS, "without {by} has totals", "top"),
         Of("model", (A_FILE,)),
-        Without(FILES, "hold what was planned", f"plans {SIZES} {GRADIENT} update"),
+        Without(FILES, "hold what was planned", f"plans {SIZES} {GRADIENT} {UPDATES} update"),
     ),
     "ops": (
         _NO_CONFIG,

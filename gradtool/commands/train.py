@@ -10,7 +10,7 @@ import click
 from gradtool.commands import ranks, threads
 from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import meant
-from gradtool.commands.models import differentiate, open_model
+from gradtool.commands.models import differentiate, expand, open_model
 from gradtool.commands.options import (
     PATH,
     flags,
@@ -114,8 +114,9 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
 
     from gradtool.commands.following import Follower
     from gradtool.commands.kernels import available
+    from gradtool.passes.update_groups import Updates
     from gradtool.training.data import parse_map
-    from gradtool.training.graphs import require_forward
+    from gradtool.training.graphs import Recipe, require_forward
     from gradtool.training.trainer import Trainer
 
     sizes = (options["dims"], options["shapes"], None)
@@ -124,14 +125,16 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     folder = options["folder"] or _beside(asked.source, "train", "")
     loaded = open_model(call.reporter, asked.source, *asked.sizes)
     require_forward(loaded)
-    options["kernels"] = available(call.reporter, options["kernels"])
-    chosen = TrainOptions(**{each.name: options[each.name] for each in fields(TrainOptions)})
-    how = {**asked.options, **NOT_HERE, "lora_seed": chosen.seed}
-    made = _Differentiate(call.reporter, loaded, how)
+    kernels = available(call.reporter, options["kernels"])
+    given = {each.name: options[each.name] for each in fields(TrainOptions)}
+    chosen = TrainOptions(**given | {"kernels": kernels})
+    told = {**asked.options, **NOT_HERE, "optimizer": chosen.optimizer, "lora_seed": chosen.seed}
+    updates = Updates.of(told | {"no_decay": expand(options["no_decay"])})
+    recipe = Recipe(_Differentiate(call.reporter, loaded, told), updates)
     follower = Follower(call.reporter)
     gc.freeze()
     gc.enable()
-    with Trainer.of(made, chosen) as trainer, follower.listening():
+    with Trainer.of(recipe, chosen) as trainer, follower.listening():
         history = trainer.fit(
             options["data"],
             evaluate=options["evaluate"],
@@ -159,7 +162,7 @@ class _Differentiate:
     def __init__(self, reporter: Reporter, loaded: ir.Model, options: dict[str, Any]) -> None:
         self._reporter, self._loaded, self._options = reporter, loaded, options
 
-    def __call__(self, *, optimizer: str, **how: bool) -> TrainingGraph:
+    def __call__(self, *, optimizer: str, **how: Any) -> TrainingGraph:
         from gradtool.reports.training import parameters_said
 
         model = self._loaded.clone()

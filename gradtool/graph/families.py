@@ -24,6 +24,7 @@ FAMILIES = (
     "text",
     "ml",
     "training",
+    "updates",
     "quantize",
     "contrib",
 )

@@ -33,9 +33,11 @@ class Kernel:
     """A registered kernel and its declarations.
 
     `may_inplace` lists inputs whose storage output 0 may take over, if nobody reads them later and
-    shape and type agree.  `strided` says that any strides of the inputs are fine; otherwise they
-    are contiguous.  `host` lists inputs that are wanted as numpy arrays on the host even on a
-    device: sizes, axes, indices that decide shapes.
+    shape and type agree.  `over` has by output an input that holds an old value, over which this
+    output may be written as the next one (None, or too short: there is none).
+    `strided` says that any strides of the inputs are fine; otherwise they are contiguous.  `host`
+    lists inputs that are wanted as numpy arrays on the host even on a device: sizes, axes, indices
+    that decide shapes.
     `view(x, strides, *others, out, **attributes)` returns one `(offset, strides)` in bytes per
     output when all of them are only windows on input 0, which lies with `strides`; None when they
     must be computed.
@@ -53,6 +55,7 @@ class Kernel:
     function: Function
     work: Callable[..., Specs] | None = None
     may_inplace: tuple[int, ...] = ()
+    over: tuple[int | None, ...] = ()
     strided: bool = False
     host: tuple[int, ...] = ()
     view: Callable[..., Sequence[Window] | None] | None = None
@@ -119,6 +122,7 @@ class Declared(TypedDict, total=False):
 
     work: Callable[..., Specs] | None
     may_inplace: tuple[int, ...]
+    over: tuple[int | None, ...]
     strided: bool
     host: tuple[int, ...]
     view: Callable[..., Sequence[Window] | None]

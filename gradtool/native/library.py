@@ -38,6 +38,16 @@ def status() -> tuple[str | None, str]:
 
 
 @cache
+def is_available() -> bool:
+    """Whether the library can be called here."""
+    try:
+        load()
+    except Unavailable:
+        return False
+    return True
+
+
+@cache
 def load() -> Library:
     """The library.
 

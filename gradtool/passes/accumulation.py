@@ -10,7 +10,6 @@ has looked at all of them.
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import onnx_ir as ir
 
@@ -21,6 +20,7 @@ from gradtool.graph.metadata import BUFFERS, DEFAULTS, GRADIENTS, SCALE, STAGE, 
 from gradtool.graph.stages import take_state
 from gradtool.io.zeros import Zeros
 from gradtool.passes.optimizer import add_updates
+from gradtool.passes.update_groups import Updates, is_matrix
 from gradtool.passes.update_order import update_early
 from gradtool.shapes import infer
 
@@ -55,11 +55,11 @@ def accumulating(model: ir.Model) -> ir.Model:
     return model
 
 
-def updating(model: ir.Model, optimizer: str, **options: Any) -> ir.Model:
+def updating(model: ir.Model, asked: Updates) -> ir.Model:
     """The updates of what an `accumulating` model has the gradients of, as a model of its own.
 
     An input, named by the metadata `gradtool.scale`, is what sums are multiplied by: 1 where
-    nobody gives it.  `options` are those of `add_updates`.
+    nobody gives it.
 
     Raises:
         UsageError: there is nothing to update.
@@ -87,7 +87,9 @@ def updating(model: ir.Model, optimizer: str, **options: Any) -> ir.Model:
             values[name]: as_tensor(values[total]) * op.cast(as_tensor(scale), _type(values[total]))
             for name, total in trained.items()
         }
-    found = add_updates(op, optimizer, gradients, **options)
+    found = add_updates(
+        op, asked, gradients, lambda value: is_matrix(given.initializers[value.name or ""])
+    )
     props = made.metadata_props
     props[SCALE] = scale.name or ""
     props[DEFAULTS] = json.dumps({**json.loads(props.get(DEFAULTS, "{}")), scale.name: 1.0})

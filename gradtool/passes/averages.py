@@ -15,7 +15,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import AVERAGES, STATE
 from gradtool.graph.stages import take_state
-from gradtool.passes.update_formulas import drawn
+from gradtool.operators.updates import drawn
 from gradtool.passes.update_order import update_early
 
 

@@ -13,8 +13,8 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.metadata import SOURCE, STAGE
+from gradtool.operators.updates import decayed, descended, means, velocity
 from gradtool.passes.lower_gradient import DOMAIN
-from gradtool.passes.update_formulas import decayed, descended, means, velocity
 
 
 def lower_updates(op: Builder) -> int:
@@ -99,7 +99,7 @@ def _adam(op: Any, node: ir.Node) -> list[Any]:
         later = op.Greater(count, op.constant(0.0, x.dtype))
         rate = op.Where(later, rate * op.Sqrt(second) / first, rate)
         g = _regularised(x, g, _number(node, "norm_coefficient", 0.0))  # noqa: PLW2901
-        new_v, new_h = means((v, h), g, (alpha, beta))
+        new_v, new_h = means((v, h), g, (1 - alpha, 1 - beta))
         moved = descended(x, rate, new_v, op.Sqrt(new_h), _number(node, "epsilon", 1e-6))
         results.append((decayed(moved, 1 - post) if post else moved, new_v, new_h))
     return _flat(results)

@@ -1,4 +1,4 @@
-"""Tensors that an exporter made one of several equal ones, or folded away.
+"""Tensors that an exporter made one of several equal ones.
 
 Exporters keep one of the tensors that happen to be equal when they run: the gains of fresh norms
 are all ones.  In a model for inference that changes nothing; trained, they move as one.
@@ -6,7 +6,6 @@ are all ones.  In a model for inference that changes nothing; trained, they move
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import onnx_ir as ir
@@ -15,19 +14,14 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import MissingData
 from gradtool.graph import walk
 from gradtool.io import array
-from gradtool.losses.endings import PRODUCTS
-from gradtool.passes.provenance import module, operation
+from gradtool.passes.exporters import REMEDY
+from gradtool.passes.provenance import module
 from gradtool.text.words import count, some
 
-REMEDY = (
-    "export with optimize=False (torch.onnx.export(..., dynamo=True, optimize=False); with "
-    "dynamo=False: training=TrainingMode.TRAINING)"
-)
 MERGED = (
     "they are trained as one; if they are not tied on purpose, the exporter merged what was equal "
     f"when it ran: {REMEDY}"
 )
-_RENAMED = re.compile(r"onnx::Conv(Transpose)?_\d+")  # TorchScript's name for what it folded
 STATISTICS = {3: "running_mean", 4: "running_var"}  # by input of BatchNormalization
 
 
@@ -119,24 +113,6 @@ def _places(value: ir.Value) -> list[str]:
     nodes = [use.node.name or use.node.op_type for use in readers]
     script = all(name.startswith("/") for name in nodes)  # TorchScript copies what it merges
     return nodes if not script and _is_fresh(value) else []
-
-
-def folded(graph: ir.Graph) -> list[str]:
-    """A warning that names the layers which a BatchNormalization was folded into."""
-    found = [node.name or node.op_type for node in graph if _holds_a_norm(node)]
-    if not found:
-        return []
-    where = some(found, most=6)
-    gone = f"BatchNormalization was folded into {where} by the exporter, and has no parameters"
-    return [f"{gone} or statistics of its own: {REMEDY}"]
-
-
-def _holds_a_norm(node: ir.Node) -> bool:
-    if node.op_type not in PRODUCTS:
-        return False
-    weight = node.inputs[1]
-    renamed = weight is not None and weight.is_initializer() and _RENAMED.match(weight.name or "")
-    return "batch_norm" in operation(node) or bool(renamed)
 
 
 def _is_fresh(value: ir.Value) -> bool:

@@ -84,8 +84,9 @@ def _forward(model: ir.Model, late: set[str], saved: tuple[str, ...]) -> ir.Mode
     prune(forward)
     forward.metadata_props[GRADIENTS] = "{}"
     forward.metadata_props[SAVED] = json.dumps(saved)
-    for key in (BUFFERS, OPTIMIZER, DEFAULTS):
+    for key in (BUFFERS, OPTIMIZER):
         forward.metadata_props.pop(key, None)
+    _tell_defaults(forward)
     _tell_state(forward)
     return forward
 
@@ -105,8 +106,18 @@ def _backward(model: ir.Model, late: set[str], saved: tuple[str, ...]) -> ir.Mod
     prune(backward)
     backward.metadata_props[SAVED] = json.dumps(saved)
     backward.metadata_props.pop(LOSS, None)
+    _tell_defaults(backward)
     _tell_state(backward)
     return backward
+
+
+def _tell_defaults(half: ir.Model) -> None:
+    """Let the metadata speak of the inputs that this half takes."""
+    taken = {v.name for v in half.graph.inputs}
+    known = json.loads(half.metadata_props.pop(DEFAULTS, "{}"))
+    kept = {name: default for name, default in known.items() if name in taken}
+    if kept:
+        half.metadata_props[DEFAULTS] = json.dumps(kept)
 
 
 def _tell_state(half: ir.Model) -> None:

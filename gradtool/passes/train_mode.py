@@ -14,7 +14,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.randomness import may_draw
-from gradtool.passes.merged import REMEDY, folded
+from gradtool.passes.exporters import REMEDY, folded
 
 NOTHING = (
     "--train-mode: the model has no BatchNormalization and no Dropout "

@@ -1,23 +1,27 @@
-"""Minimum cuts with exact 64-bit capacities, on scipy's 32-bit maximum flow.
+"""Minimum cuts with exact 64-bit capacities: in the native library, or on scipy's 32-bit flow.
 
-Source: capacity scaling, Edmonds and Karp 1972, §1.2; unlike them each phase is a whole maximum
-flow, of the capacities that are left divided by a power of two.  An arc with its reverse then holds
-less than 2^31: what is left of an arc grows by what flows against it.
+Both give the same cut, as it is the one with the fewest nodes beside the source.
+Source of the latter: capacity scaling, Edmonds and Karp 1972, §1.2; unlike them each phase is a
+whole maximum flow, of the capacities that are left divided by a power of two. An arc with its
+reverse then holds less than 2^31: what is left of an arc grows by what flows against it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from gradtool.errors import UsageError
+from gradtool.native import cuts, library
 
 _BITS = 30
 _LIMIT = 2**60
 _INFINITE = 2**62
 _TOO_MUCH = "the capacities of a cut add up to 2^60 or more: no machine has as many bytes"
+_UNLIMITED = "the source reaches the sink over arcs without a limit"
 
 Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
@@ -74,9 +78,27 @@ class Network:
         total = np.zeros(len(self._is_loop), dtype=np.int64)
         np.add.at(total, self._place[known], capacities[known])
         total[self._place[~known]] = _INFINITE
+        if library.is_available():
+            return self._native(total[~self._is_loop], source, sink)
         residual = _Residual(self, total[~self._is_loop], source, sink)
         value = residual.saturate()
         return Cut(value, residual.reached())
+
+    def _native(self, capacities: Integers, source: int, sink: int) -> Cut:
+        value = np.zeros(1, dtype=np.int64)
+        side = np.zeros(self.nodes, dtype=bool)
+        work = np.empty(cuts.WORDS * self.nodes, dtype=np.int64)
+        heads, starts, back = self._arcs
+        cuts.min_cut(heads, starts, back, capacities, value, work, side, source=source, sink=sink)()
+        if value[0] < 0:
+            raise ValueError(_UNLIMITED)
+        return Cut(int(value[0]), side)
+
+    @cached_property
+    def _arcs(self) -> tuple[Integers, Integers, Integers]:
+        """Heads, where the arcs of each tail begin, and the place of each arc's reverse."""
+        back = np.searchsorted(self.keys, self.heads * self.nodes + self.tails)
+        return np.ascontiguousarray(self.heads), self.starts.astype(np.int64), back
 
 
 class _Residual:
@@ -94,7 +116,7 @@ class _Residual:
         if most >= _INFINITE:
             most = self._across(self._border(self.left >= _INFINITE // 2))
         if most >= _INFINITE:
-            raise ValueError("the source reaches the sink over arcs without a limit")
+            raise ValueError(_UNLIMITED)
         total = 0
         while True:
             shift = max(0, most.bit_length() - _BITS)

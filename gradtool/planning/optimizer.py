@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
-from gradtool.graph.optimizers import OPTIMIZERS as NAMES
-from gradtool.passes.optimizer import OPTIMIZERS
+from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.graph.specs import Spec
+from gradtool.passes.update_kinds import kind_of
+from gradtool.passes.update_rules import Extent
 from gradtool.program import Program
-
-# Tensors of a parameter's size and type that an optimizer keeps from step to step.
-STATES: Mapping[str, int] = MappingProxyType(
-    {name: len(OPTIMIZERS[name].state) if name in OPTIMIZERS else 0 for name in NAMES}
-)
 
 
 def state_bytes(program: Program, optimizer: str) -> int:
-    """What an optimizer of `STATES` keeps for the trained values of a program.
+    """What one of `OPTIMIZERS`, as it is by default, keeps for the trained values of a program.
 
     Those are the parameters with a gradient, or where no parameter has one, the inputs that do.
     """
-    kinds: dict[str, int] = {"parameter": 0, "input": 0}
-    for value in program.values:
-        if value.name in program.gradients and value.kind in kinds:
-            kinds[value.kind] += program.aligned(value.bytes)
-    return STATES[optimizer] * (kinds["parameter"] or kinds["input"])
+    if optimizer == OPTIMIZERS[0]:
+        return 0
+    kind, setting = kind_of(optimizer)
+    tables = {step.inputs[0] for step in program.steps if step.op == "Gather"}
+    found: dict[str, int] = {"parameter": 0, "input": 0}
+    for number, value in enumerate(program.values):
+        if value.name in program.gradients and value.kind in found and value.spec is not None:
+            spec = value.spec
+            matrix = len(spec.shape) == 2 and number not in tables
+            kept = kind.state(setting, Extent(spec.shape, matrix)).values()
+            found[value.kind] += sum(program.aligned(Spec(s, spec.dtype).bytes) for s in kept)
+    return found["parameter"] or found["input"]

@@ -75,6 +75,7 @@ class Step:
     workspace: tuple[Spec, ...] = ()
     scratch_bytes: int = 0
     may_inplace: tuple[int, ...] = ()
+    over: tuple[int | None, ...] = ()
     version: int = 1
     recomputable: bool = True
     flops: int | None = None

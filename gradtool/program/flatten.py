@@ -298,6 +298,7 @@ class _Flat:
                 workspace=declared.workspace,
                 scratch_bytes=declared.scratch_bytes,
                 may_inplace=found.may_inplace,
+                over=found.over,
                 version=version,
                 flops=declared.flops,
                 module=self.modules.of(node),

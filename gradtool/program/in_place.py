@@ -23,14 +23,20 @@ def donors(program: Program, step: Step, results: Container[int]) -> tuple[int, 
     return tuple(dict.fromkeys(r for v in fits if (r := program.storage(v)) not in results))
 
 
-def overwrites(program: Program, step: Step, value: int) -> bool:
-    """Whether a step reads a value's storage only as that value, where its kernel may overwrite it.
+def overwrites(program: Program, step: Step, value: int, output: int = 0) -> bool:
+    """Whether an output may lie where a value does that its step reads.
 
-    So it does if it doesn't read the storage at all.
+    So it may if the step reads the storage only as that value, where its kernel may overwrite it,
+    or doesn't read the storage at all.
     """
     root = program.storage(value)
     slots = [s for s, v in enumerate(step.inputs) if v is not None and program.storage(v) == root]
-    return all(step.inputs[slot] == value and slot in step.may_inplace for slot in slots)
+    return all(step.inputs[slot] == value and slot in _replaced(step, output) for slot in slots)
+
+
+def _replaced(step: Step, output: int) -> tuple[int | None, ...]:
+    """The inputs that an output of a step may be written over."""
+    return (step.may_inplace if output == 0 else ()) + step.over[output : output + 1]
 
 
 def _fits(program: Program, step: Step, source: int, target: int) -> bool:

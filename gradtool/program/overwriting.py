@@ -30,7 +30,7 @@ def overwriting(program: Program) -> Program:
         if known and _alike(program.values[old], program.values[new]):
             last = writer[new]
             step = program.steps[last]
-            over = step.outputs[0] == new and overwrites(program, step, old)
+            over = overwrites(program, step, old, step.outputs.index(new))
             if all(i < last or (i == last and over) for i in readers.get(old, ())):
                 alias[new] = old
     values = tuple(

@@ -58,10 +58,14 @@ def _update_lines(training: TrainingGraph) -> list[str]:
     if not training.updates:
         return []
     props = training.model.metadata_props
-    told = json.loads(props[OPTIMIZER])
-    rate = json.loads(props[DEFAULTS])[told["lr"]]
-    others = "".join(f", {k} {v:g}" for k, v in told.items() if k not in ("name", "lr"))
-    which = f"optimizer: {told['name']}, {told['lr']} {rate:g} (an input){others}"
+    told, defaults = json.loads(props[OPTIMIZER]), json.loads(props[DEFAULTS])
+    fixed = {k: v for k, v in told.items() if k not in ("name", "lr", "inputs")}
+    numbers = [f"{name} {defaults[name]:g}" for name in told["inputs"].values()]
+    others = [
+        f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}".lower() for k, v in fixed.items()
+    ]
+    rest = f"; {', '.join(others)}" if others else ""
+    which = f"optimizer: {told['name']}, inputs {', '.join(numbers)}{rest}"
     return [f"{which}   updates: {len(training.updates)} parameters"]
 
 

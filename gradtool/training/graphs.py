@@ -19,6 +19,7 @@ from gradtool.graph.stages import seed_of, stage
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.averages import add_averages
 from gradtool.passes.second_order import is_training_graph
+from gradtool.passes.update_groups import Updates
 from gradtool.training.options import TrainOptions
 from gradtool.workloads.plan_files import fingerprint
 from gradtool.workloads.training import TrainingGraph
@@ -78,15 +79,8 @@ class Graphs:
             "parameters": {n: f"{v.dtype.name if v.dtype else ''}{v.shape}"
                            for n, v in parameters.items()},
             "graph": fingerprint(n for n in graph if stage(n) == "forward")[:DIGITS],
-            "optimizer": {n: v for n, v in self._optimizer.items() if n != "lr"},
             "constants": _checksum(graph, {*changing, *parameters}),
         }  # fmt: skip
-
-    @property
-    def _optimizer(self) -> dict[str, Any]:
-        """The name of the optimizer, and its numbers."""
-        found: dict[str, Any] = json.loads(self.models[-1].metadata_props[OPTIMIZER])
-        return found
 
     @property
     def _trained(self) -> frozenset[str]:
@@ -115,8 +109,16 @@ class Graphs:
                     value.const_value = ir.Tensor(arrays[name], dtype=value.dtype, name=name)
 
 
-def graphs_of(differentiate: Differentiate, options: TrainOptions, *, in_two: bool) -> Graphs:
-    """The graphs of a model that `differentiate(**options of grad)` makes training graphs of.
+@dataclass(frozen=True)
+class Recipe:
+    """What makes training graphs of a model, given options of `gradtool.grad`; and the updates."""
+
+    differentiate: Differentiate
+    updates: Updates
+
+
+def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
+    """The graphs of a step; that of its gradients alone where updates have to wait for them.
 
     They are `in_two` where gradients are added up before anything is updated.
 
@@ -124,10 +126,13 @@ def graphs_of(differentiate: Differentiate, options: TrainOptions, *, in_two: bo
         UsageError: the model holds gradients already, or there is nothing to update.
     """
     if in_two:
-        training = differentiate(optimizer="none", grad_buffers=True, loss_seed=True)
-        update: ir.Model | None = updating(accumulating(training.model), options.optimizer)
+        none = Updates().options
+        training = recipe.differentiate(**none, grad_buffers=True, loss_seed=True)
+        update: ir.Model | None = updating(accumulating(training.model), recipe.updates)
     else:
-        training = differentiate(optimizer=options.optimizer, grad_buffers=False, loss_seed=False)
+        training = recipe.differentiate(
+            **recipe.updates.options, grad_buffers=False, loss_seed=False
+        )
         update = None
     if training.loss is None:
         raise UsageError("to train takes a loss: leave out head_grads")

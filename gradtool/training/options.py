@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gradtool.errors import UsageError
-from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.graph.optimizers import UPDATING
 from gradtool.workloads.options import option
 
 BATCH = 32  # examples, where neither the model nor anybody says
@@ -32,8 +32,8 @@ class TrainOptions:
         "whole", 0, "The seed of the order, and of what the model draws.", least=0, metavar="N"
     )
     optimizer: str = option(
-        "choice", "adamw", "How to update.", choices=tuple(n for n in OPTIMIZERS if n != "none")
-    )
+        "choice", "adamw", f"How to update: {', '.join(UPDATING)}.", choices=UPDATING,
+        metavar="NAME")  # fmt: skip
     lr: float | None = option(
         "number", None, "The learning rate, at its highest.", least=0, metavar="RATE",
         shown="that of torch.optim")  # fmt: skip

@@ -12,8 +12,9 @@ import onnx_ir as ir
 from gradtool import api, io
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
+from gradtool.passes.update_groups import Updates
 from gradtool.training.data import Arrays, Fitted, Takes
-from gradtool.training.graphs import Differentiate, Graphs, graphs_of
+from gradtool.training.graphs import Graphs, Recipe, graphs_of
 from gradtool.training.metrics import Metric, metrics
 from gradtool.training.options import BATCH, TrainOptions
 from gradtool.training.order import Order
@@ -33,6 +34,7 @@ class Setup:
     """
 
     graphs: Graphs
+    updates: Updates
     options: TrainOptions
     data: Sequence[Fitted]
     order: Order | None
@@ -53,7 +55,7 @@ class Setup:
         options, rates = self.options, self.schedule
         return {
             "recipe": {
-                "optimizer": options.optimizer,
+                **{name: str(value) for name, value in self.updates.options.items()},
                 "lr": rates.peak,
                 "schedule": f"{rates.shape} {dict(rates.given)}",
                 "warmup": rates.warmup,
@@ -61,10 +63,10 @@ class Setup:
                 "batch": self.order.size if self.order else options.batch,
                 "micro_batches": self._parts(),
                 "loss_scale": options.loss_scale,
+                "kernels": options.kernels,
                 "shuffle": options.shuffle,
                 "seed": options.seed,
                 "ema": options.ema,
-                "kernels": options.kernels,
                 "evaluation": self._evaluation(),
             },
             "data": self.data[0].described(),
@@ -99,7 +101,7 @@ class Setup:
 
 
 def prepared(
-    differentiate: Differentiate,
+    recipe: Recipe,
     options: TrainOptions,
     data: Given,
     evaluate: Given | None,
@@ -113,11 +115,11 @@ def prepared(
         UsageError: data do not fit the model, or options do not go together.
     """
     sources = [opened(each, options.seed) for each in (data, evaluate) if each is not None]
-    graphs = graphs_of(differentiate, options, in_two=options.in_two or ranks > 1)
+    graphs = graphs_of(recipe, options, in_two=options.in_two or ranks > 1)
     takes = Takes.of(graphs.training.model, graphs.inner)
     options = _sized(options, takes.size, ranks)
     if options.in_two and graphs.update is None:
-        graphs = graphs_of(differentiate, options, in_two=True)
+        graphs = graphs_of(recipe, options, in_two=True)
         takes = Takes.of(graphs.training.model, graphs.inner)
     fitted = [Fitted(source, takes, names) for source in sources]
     for line in (line for each in fitted for line in each.said):
@@ -132,7 +134,9 @@ def prepared(
             "not tell how many there are"
         )
     watched = metrics(options.metric, graphs.training.labels) if evaluate is not None else []
-    made = Setup(graphs, options, fitted, order, steps, epochs, rates, watched, ranks)
+    made = Setup(
+        graphs, recipe.updates, options, fitted, order, steps, epochs, rates, watched, ranks
+    )
     if options.plan == "keep":
         return made
     return replace(made, graphs=graphs.planned(_planned(made)))

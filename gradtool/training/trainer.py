@@ -20,6 +20,7 @@ import numpy as np
 
 from gradtool import api
 from gradtool.errors import UsageError
+from gradtool.passes.update_groups import Updates
 from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
@@ -27,7 +28,7 @@ from gradtool.training import journal as journals
 from gradtool.training import scaling
 from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress
 from gradtool.training.evaluation import Evaluator, Reduction, reduction_of
-from gradtool.training.graphs import Differentiate, require_forward
+from gradtool.training.graphs import Recipe, require_forward
 from gradtool.training.loop import End, Loop, Records
 from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup, prepared
@@ -59,7 +60,7 @@ class History:
 
 
 # Options of `gradtool.grad` that training chooses itself.
-_OWN_CHOICE = {"model", "own", "grad_buffers", "loss_seed", "on_node"}
+_OWN_CHOICE = {"model", "own", "grad_buffers", "loss_seed", "lora_seed", "on_node"}
 
 
 class Trainer:
@@ -79,20 +80,22 @@ class Trainer:
             raise UsageError(f"Trainer takes no {unknown!r}{suggest(unknown, known)}")
         loaded = api.load(model) if isinstance(model, str | os.PathLike) else model_of(model)
         require_forward(loaded)
-        rest = {name: value for name, value in options.items() if name not in own}
-        chosen = TrainOptions(**{name: value for name, value in options.items() if name in own})
-        self._set(partial(api.grad, loaded, **{"lora_seed": chosen.seed, **rest}), chosen)
+        chosen = TrainOptions(**{name: options[name] for name in options if name in own})
+        updates = Updates.of(options | {"optimizer": chosen.optimizer})
+        rest = {n: v for n, v in options.items() if n not in own and n not in updates.options}
+        differentiate = partial(api.grad, loaded, lora_seed=chosen.seed, **rest)
+        self._set(Recipe(differentiate, updates), chosen)
 
     @classmethod
-    def of(cls, differentiate: Differentiate, options: TrainOptions) -> Self:
-        """A trainer of what `differentiate(**options of grad)` makes training graphs of."""
+    def of(cls, recipe: Recipe, options: TrainOptions) -> Self:
+        """A trainer of what a recipe makes training graphs of."""
         made = cls.__new__(cls)
-        made._set(differentiate, options)  # noqa: SLF001 - it is one of this class
+        made._set(recipe, options)  # noqa: SLF001 - it is one of this class
         return made
 
-    def _set(self, differentiate: Differentiate, options: TrainOptions) -> None:
+    def _set(self, recipe: Recipe, options: TrainOptions) -> None:
         options.require()
-        self._differentiate, self._options = differentiate, options
+        self._recipe, self._options = recipe, options
         self._session: Session | None = None
         self._folder: Folder | None = None
         self._loop: Loop | None = None
@@ -127,7 +130,7 @@ class Trainer:
         self.close()
         watcher = watcher or Watcher()
         setup = prepared(
-            self._differentiate, self._options, data, evaluate, names or {}, watcher, group.size
+            self._recipe, self._options, data, evaluate, names or {}, watcher, group.size
         )
         find = partial(_found, run, setup, watcher, resume=resume, fresh=fresh)
         self._folder, found = find() if group.rank == 0 else (_folder(run, setup), None)

@@ -14,6 +14,7 @@ from gradtool.emit.builder import Builder
 from gradtool.functions.calls import inline, inputs_of_call
 from gradtool.functions.unread import drop_unread
 from gradtool.graph import walk
+from gradtool.graph.defaults import write_defaults
 from gradtool.graph.metadata import CALL, CALLEE
 from gradtool.graph.predicates import is_used
 from gradtool.passes.barrier import barrier as set_barriers
@@ -110,6 +111,7 @@ def _finish(
         (localise if functions else inline)(model)
         drop_unread(model)
         plain_casts(model)
+        write_defaults(model)
         if barrier:
             set_barriers(model, say=say)
         if not marks:

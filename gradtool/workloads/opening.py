@@ -13,6 +13,7 @@ from gradtool.errors import UsageError
 from gradtool.functions.calls import is_inlined
 from gradtool.functions.outline import outline
 from gradtool.graph import walk
+from gradtool.graph.defaults import take_defaults
 from gradtool.graph.prune import prune
 from gradtool.io.definitions import expand_definitions
 from gradtool.io.read import Held
@@ -69,6 +70,7 @@ def _fold(model: ir.Model) -> None:
     Nodes that ask for gradients are replaced by them, and operators without a kernel that ONNX
     defines by others by their definition.
     """
+    take_defaults(model)
     strip_barriers(model)
     expand_definitions(model, _has_kernel)
     while is_inlined(model):  # a body may be known only once those before it are calls again

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gradtool.errors import UsageError
 from gradtool.graph.limits import DEFAULT
-from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.graph.optimizers import OPTIMIZERS, UPDATING
 from gradtool.text.words import suggest
 from gradtool.workloads.names import PLANS, SEARCHED, STRATEGIES, current
 
@@ -121,6 +121,21 @@ class GradOptions:
     fuse_attention: bool = option(
         "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
         "plain operators compute.")  # fmt: skip
+    optimizer_option: Sequence[str] = option(
+        "texts", (), "Set a number or a switch of the optimizer, as in momentum=0.9 or nesterov.",
+        metavar="NAME[=VALUE]")  # fmt: skip
+    clip_norm: float | None = option(
+        "number", None, "Before the update, scale all gradients together to at most this norm "
+        "(an input, clip_norm).", above=0, metavar="NUMBER")  # fmt: skip
+    clip_value: float | None = option(
+        "number", None, "Before the update, and before --clip-norm, clip each gradient's elements "
+        "(an input, clip_value).", above=0, metavar="NUMBER")  # fmt: skip
+    no_decay: Sequence[str] = option(
+        "texts", (), "Update these parameters without weight decay.", metavar="GLOB"
+    )
+    lr_scale: Sequence[str] = option(
+        "texts", (), "Multiply the learning rate of these parameters; the last that matches "
+        "counts.", metavar="GLOB=FACTOR")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -150,8 +165,8 @@ class RecomputeOptions:
     )
     optimizer: str = option(
         "choice", "none", "Update the parameters in place of returning their gradients, as grad "
-        "does; of a model that holds gradients, count this optimizer's state as well.",
-        choices=OPTIMIZERS)  # fmt: skip
+        f"does ({', '.join(UPDATING)}); of a model that holds gradients, count this optimizer's "
+        "state as well.", choices=OPTIMIZERS, metavar="NAME")  # fmt: skip
     cost: str = option(
         "text", "flops", "What extra work is: FLOPs, time measured now on the CPU, or the times "
         "in a file of gradtool run --profile.", metavar="flops|time|FILE")  # fmt: skip

@@ -22,12 +22,13 @@ from gradtool.graph.stages import INNER, is_backward, stage, take_state, write_h
 from gradtool.losses import attach as losses
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
+from gradtool.passes.exporters import folded, renamed
 from gradtool.passes.lift_initializers import lift_initializers
 from gradtool.passes.lora import Lora, attach
 from gradtool.passes.lower_ml import Lowered, lower_ml
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
-from gradtool.passes.merged import folded, separate_statistics
+from gradtool.passes.merged import separate_statistics
 from gradtool.passes.narrow_places import narrow_places
 from gradtool.passes.optimizer import add_updates
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
@@ -35,7 +36,9 @@ from gradtool.passes.selection import Selection, cut, select
 from gradtool.passes.straight_through import straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
+from gradtool.passes.update_groups import Scales, Updates
 from gradtool.passes.update_order import update_early
+from gradtool.passes.update_settings import Given
 from gradtool.passes.whole_windows import fit_windows
 from gradtool.shapes import infer
 from gradtool.shapes.folding import forget
@@ -100,6 +103,11 @@ def training_graph(
     lora_target: Sequence[str] = (),
     lora_alpha: float | None = None,
     lora_seed: int = 0,
+    optimizer_option: Given = (),
+    clip_norm: float | None = None,
+    clip_value: float | None = None,
+    no_decay: Sequence[str] = (),
+    lr_scale: Scales = (),
     save_less: bool = True,
     fuse_attention: bool = True,
     on_node: OnNode | None = None,
@@ -109,24 +117,23 @@ def training_graph(
 
     A training graph is differentiated again: its gradients are values like any other, and stay
     outputs.  With an `optimizer` the parameters are updated in place of returning their gradients
-    (see `gradtool.passes.optimizer`).  With a rank `lora`, adapters beside the weights that match
-    `lora_target` are the parameters, and what `wrt` names (see `gradtool.passes.lora`).  With
-    `save_less`, backward keeps as few bytes of forward as
-    it can without computing anything twice (see `gradtool.workloads.save_less`).  With
-    `fuse_attention` it keeps no probabilities of attention (see `gradtool.passes.fuse_attention`).
+    (see `gradtool.passes.optimizer`; the options beside it are those of
+    `gradtool.passes.update_groups.Updates`).  With a rank `lora`, adapters beside the weights that
+    match `lora_target` are the parameters, and what `wrt` names (see `gradtool.passes.lora`).  With
+    `save_less`, backward keeps as few bytes of forward as it can without computing anything twice
+    (see `gradtool.workloads.save_less`).  With `fuse_attention` it keeps no probabilities of
+    attention (see `gradtool.passes.fuse_attention`).
 
     Raises:
         UsageError: a name or a loss that does not exist.
         NotDifferentiable: a value asked for is unreachable, or operators have no gradient.
     """
+    updating = Updates(optimizer, optimizer_option, clip_norm, clip_value, no_decay, lr_scale)
     again = is_training_graph(model)
     if again and loss in ("auto", ["auto"], []) and not head_grads:
         require_loss(model, optimizer)
     meta, model = model.meta, model if own else model.clone()
-    op = Builder(model, names=Names.of(model))
-    op.ste, op.on_node = ste, on_node
-    lift_initializers(op)
-    branches.take(model, op.names)
+    op = _builder(model, on_node, ste=ste)
     if not again:
         separate_statistics(op)
     leaves = reopen(model) if again else _leaves(model.graph)
@@ -137,14 +144,15 @@ def training_graph(
     warnings = [
         *lowered.said,
         *folded(model.graph),
+        *renamed(model.graph),
         *_into_training_form(op, train_mode=train_mode),
     ]
     before = len(model.graph)
     chosen, cotangents = cotangents_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
     warnings += [f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud
     appended = len(model.graph) - before
-    asked = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
-    adapters, chosen, cotangents = _adapt(op, asked, chosen, cotangents)
+    adapting = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
+    adapters, chosen, cotangents = _adapt(op, adapting, chosen, cotangents)
     added = len(model.graph) - before - appended
     state = _publish_state(op)
     barred = cut(model.graph, no_grad)
@@ -159,7 +167,7 @@ def training_graph(
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
     names, trained = _publish(op, made, buffers=grad_buffers, updated=optimizer != "none")
-    updates = {} if optimizer == "none" else add_updates(op, optimizer, trained)
+    updates = {} if optimizer == "none" else add_updates(op, updating, trained)
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state | updates)
     update_early(model)
@@ -189,6 +197,15 @@ def training_graph(
         backward_nodes=len(later) - later.count("update"),
         update_nodes=later.count("update"),
     )
+
+
+def _builder(model: ir.Model, on_node: OnNode | None, *, ste: bool) -> Builder:
+    """What appends to a model, whose names are its own by then."""
+    op = Builder(model, names=Names.of(model))
+    op.ste, op.on_node = ste, on_node
+    lift_initializers(op)
+    branches.take(model, op.names)
+    return op
 
 
 def _leaves(graph: ir.Graph) -> list[ir.Value]:

@@ -15,6 +15,7 @@ from onnx import numpy_helper
 from trainings import examples, lines, proto, weights
 
 import gradtool as gt
+from gradtool.native import library
 
 TRAIN = ("train", "net.onnx", "--data", "data.npz", "--batch", "8", "--lr", "0.1")
 
@@ -73,6 +74,49 @@ def test_the_best_weights_are_the_result_of_an_evaluation(run, tmp_path):
     )
 
 
+@pytest.mark.parametrize("more", [(), ("--eval", "test.npz", "--ema", "0.5")])
+@pytest.mark.usefixtures("net")
+def test_adapters_are_merged_and_written_for_themselves(run, tmp_path, more):
+    outcome = run(*TRAIN, "--lora", "2", "--seed", "3", "--lora-adapter", *more)
+
+    assert outcome.code == 0
+    for name in ("net.lora.onnx", "net.lora.onnx_adapter", "net.trained.onnx"):
+        assert f"wrote {name} (" in outcome.out
+    with gt.Trainer(tmp_path / "net.onnx", batch=8, lr=0.1, lora=2, seed=3) as trainer:
+        trainer.fit(examples(50))
+        trainer.save(tmp_path / "expected.onnx")
+    expected = (tmp_path / "expected.onnx").read_bytes()
+    assert (tmp_path / "net.trained.onnx").read_bytes() == expected
+    before = (tmp_path / "net.lora.onnx_adapter").read_bytes()
+    assert run(*TRAIN, "--lora", "2", "--lora-adapter", "-o", "b.onnx", "--run", "c").code == 0
+    assert (tmp_path / "b.lora.onnx_adapter").read_bytes() != before
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "native"])
+def test_kernels_are_those_that_are_asked_for(run, net, tmp_path, kernels):
+    if kernels == "native" and library.status()[0] is None:
+        pytest.skip(library.status()[1])
+    outcome = run(*TRAIN, "--steps", "5", "--kernels", kernels)
+
+    assert outcome.code == 0
+    with gt.Trainer(net, steps=5, batch=8, lr=0.1, kernels=kernels) as trainer:
+        trainer.fit(examples(50))
+        plan, *_ = trainer.session.plans
+        expected = trainer.session.values("w?", "b?")
+    assert plan.program.is_native is (kernels == "native")
+    for name, array in arrays(tmp_path / "net.trained.onnx").items():
+        np.testing.assert_array_equal(array, expected[name])
+
+
+@pytest.mark.usefixtures("net")
+def test_a_missing_library_is_said(run, monkeypatch):
+    monkeypatch.setattr(library, "status", lambda: (None, "not built"))
+    outcome = run(*TRAIN, "--steps", "1", "--kernels", "native")
+
+    assert outcome.code == 0
+    assert "kernels: numpy (not built)" in outcome.err
+
+
 @pytest.mark.usefixtures("net")
 def test_the_journal_has_a_line_a_step(run, tmp_path):
     run(*TRAIN, "--steps", "7", "--schedule", "linear", "--eval", "test.npz")
@@ -120,9 +164,16 @@ WRONG = {
     "--epochs and --steps do not go together": ("--epochs", "1", "--steps", "2"),
     "--patience is of --eval": ("--patience", "2"),
     "--result is of --eval": ("--result", "best"),
-    "no metric 'acuracy'": ("--eval", "test.npz", "--metric", "acuracy"),
+    "no metric 'perplex'": ("--eval", "test.npz", "--metric", "perplex"),
     "examples are less than a batch of 64": ("--batch", "64"),
     "b1 exists; pass": ("-o", "b1"),
+    "--lora-adapter is of --lora": ("--lora-adapter",),
+    "--kernels native and --device cuda do not go together": (
+        "--kernels",
+        "native",
+        "--device",
+        "cuda",
+    ),
 }
 
 

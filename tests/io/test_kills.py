@@ -115,3 +115,28 @@ def test_of_files_written_together_none_is_new_beside_an_old_one(tmp_path, befor
     seen = {(left.get("a"), left.get("b")) for _, left, _ in states(work, before, action)}
 
     assert seen == {(b"old", b"old"), (b"old", None), (b"new", None), (b"new", b"new")}
+
+
+def fill(made, text: bytes) -> None:
+    for name in ("a", "deep/b"):
+        (made / name).parent.mkdir(exist_ok=True)
+        (made / name).write_bytes(text)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, before, there):
+    work = tmp_path / "work"
+    if there:
+        (before / "kit" / "notes").mkdir(parents=True)
+        (before / "kit" / "notes" / "own.txt").write_bytes(b"kept")
+        (before / "kit" / "outdated").write_bytes(b"old")
+        (before / "kit" / "a").write_bytes(b"old")
+    action = partial(
+        folders.put, work / "kit", partial(fill, text=b"new"), lambda name: name != "notes"
+    )
+    old, new = content(before), result(work, before, action)
+    assert ("kit/notes/own.txt" in new) == there
+    assert "kit/outdated" not in new
+    for when, left, again in states(work, before, action):
+        assert visible(left) in (old, new), when
+        assert again == new, when

@@ -70,6 +70,7 @@ def test_every_tensor_is_aligned(tmp_path):
     assert all(a.flags.aligned for a in safetensors.load(tmp_path / "a").arrays.values())
 
 
+@pytest.mark.extra
 def test_the_format_s_own_reader_takes_it(tmp_path):
     theirs = pytest.importorskip("safetensors.numpy")
     made = {"a/b": np.arange(6, dtype=np.float32).reshape(2, 3), "n": np.array(7, np.int64)}

@@ -75,7 +75,12 @@ def test_json_is_the_manifest(run, cnn, tmp_path):
     told = json.loads(outcome.out)
 
     assert told == manifest(tmp_path / "kit")
-    assert told["optimizer"] == {"name": "momentum", "learning_rate": "lr", "momentum": 0.9}
+    assert told["optimizer"] == {
+        "name": "momentum", "learning_rate": "lr", "inputs": {"lr": "lr", "momentum": "momentum"},
+        "nesterov": False,
+    }  # fmt: skip
+    defaults = {each["name"]: each.get("default") for each in told["step"]["inputs"]}
+    assert defaults == {"x": None, "labels": None, "lr": 1e-3, "momentum": 0.9}
     assert told["model"]["file"] == "../cnn.onnx"
     schema = json.loads((FOLDER / "kit.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(told)

@@ -11,6 +11,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.optimizers import OPTIMIZERS
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.averages import add_averages
+from gradtool.passes.update_groups import Updates
 
 DATA = examples(8)
 ONE = np.float32(1)
@@ -19,7 +20,7 @@ ONE = np.float32(1)
 def halves(kind="dense", optimizer="sgd", **options):
     made = gt.grad(load(kind), grad_buffers=True, loss_seed=True, **options)
     first = accumulating(made.model)
-    return first, updating(first, optimizer), made
+    return first, updating(first, Updates(optimizer)), made
 
 
 @pytest.mark.parametrize(

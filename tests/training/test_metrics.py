@@ -75,7 +75,7 @@ def test_an_output_and_labels_are_named():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("acuracy", "did you mean 'accuracy'"),
+        ("accuracies", "did you mean 'accuracy'"),
         ("top-0", "did you mean 'top-K'"),
         ("accuracy:z", "no output 'z'"),
         ("accuracy::who", "no labels 'who'"),

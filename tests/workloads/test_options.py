@@ -61,7 +61,7 @@ def test_a_search_has_the_seed_and_time_that_were_given():
         ),
         (RecomputeOptions("optimum"), "no strategy 'optimum'; did you mean 'optimal'?"),
         (RecomputeOptions(budget="8G"), "is ambiguous"),
-        (RecomputeOptions(budget="min", optimizer="lion"), "no optimizer 'lion'"),
+        (RecomputeOptions(budget="min", optimizer="lyon"), "no optimizer 'lyon'"),
         (RecomputeOptions(max_slowdown="fast"), "is not a percentage"),
         (RecomputeOptions(max_slowdown=-1.0), "max_slowdown -1.0 is no share of a step"),
         (RecomputeOptions(max_slowdown=float("nan")), "max_slowdown nan is no share of a step"),

@@ -94,7 +94,16 @@ class Line:
         runs, uses = self.runs[self.work.maker[r]], self.uses[r]
         i = bisect_right(runs, run)
         j = bisect_left(uses, runs[i]) if i < len(runs) else len(uses)
-        return max(uses[j - 1], run) if j else run
+        return uses[j - 1] if j and uses[j - 1] > run else run
+
+    def until(self, r: int, entry: int) -> int | None:
+        """The last use of the instance that an entry reads, or would read."""
+        runs, uses = self.runs[self.work.maker[r]], self.uses[r]
+        i = bisect_left(runs, entry)
+        if not i:
+            return None
+        j = bisect_left(uses, runs[i]) if i < len(runs) else len(uses)
+        return uses[j - 1] if j and uses[j - 1] > runs[i - 1] else runs[i - 1]
 
     def is_first(self, entry: int) -> bool:
         """Whether a step runs for the first time at an entry."""
@@ -238,8 +247,13 @@ class Line:
         return r not in self.work.simulator.read or self.end(r, entry) > entry
 
     def _ends(self, r: int, entry: int) -> bool:
-        run = self.run(r, entry)
-        return run is not None and self.end(r, run) == entry
+        uses = self.uses[r]
+        j = bisect_left(uses, entry)
+        if j == len(uses) or uses[j] != entry:
+            return False
+        runs = self.runs[self.work.maker[r]]
+        i = bisect_left(runs, entry)
+        return i > 0 and (j + 1 == len(uses) or (i < len(runs) and uses[j + 1] >= runs[i]))
 
     def _use(self, r: int, entry: int, dirty: set[int]) -> None:
         run = self.run(r, entry)

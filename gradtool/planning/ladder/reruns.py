@@ -31,9 +31,8 @@ class Reruns:
         if entry is None or depth > _DEPTH:
             return False
         for r in work.reads[p]:
-            run = line.run(r, entry)
-            if run is not None:
-                end = line.end(r, run)
+            end = line.until(r, entry)
+            if end is not None:
                 if r in work.live_out or end >= entry or not self._may_drop[r] or room is None:
                     continue
                 if line.most(end, entry) + work.bytes[r] <= room:
@@ -71,11 +70,11 @@ class Reruns:
                 maker = work.maker[r]
                 if maker in seen or not self._may_drop[r] or len(seen) >= _COUNTED:
                     continue
-                run = line.run(r, reader)
-                if run is not None:
-                    end = line.end(r, run)
-                    if end >= reader or line.most(end, reader) + work.bytes[r] <= room:
-                        continue
+                end = line.until(r, reader)
+                if end is not None and (
+                    end >= reader or line.most(end, reader) + work.bytes[r] <= room
+                ):
+                    continue
                 seen.add(maker)
                 waiting.append(maker)
         return cost

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,28 @@ class StepGraph:
                 after[first] = (*after[first], second)
                 before[second] = (*before[second], first)
         graph.before, graph.after, graph.edges = before, after, _pairs(after)
+        for name in ("before_bits", "after_bits"):
+            graph.__dict__.pop(name, None)
         return graph
+
+    @cached_property
+    def before_bits(self) -> list[int]:
+        """The predecessors of each step as an integer."""
+        return [bits(steps) for steps in self.before]
+
+    @cached_property
+    def after_bits(self) -> list[int]:
+        """The successors of each step as an integer."""
+        return [bits(steps) for steps in self.after]
+
+    @cached_property
+    def weights(self) -> tuple[list[int], list[int], list[int]]:
+        """The readers of each storage as an integer; bytes that each step leaves, and takes."""
+        lasts = [r or stays for r, stays in zip(self.readers, self.stays, strict=True)]
+        left = [sum(self.size[s] for s in w if lasts[s]) for w in self.writes]
+        writes = zip(self.writes, self.work, strict=True)
+        room = [sum(self.size[s] for s in w) + work for w, work in writes]
+        return [bits(steps) for steps in self.readers], left, room
 
     def closure(self, steps: Iterable[int], *, backward: bool) -> list[int]:
         """The given steps and all that must run before them, or after them."""
@@ -124,6 +146,14 @@ class StepGraph:
     def peak(self, order: Sequence[int] | Integers) -> int:
         """The most bytes alive at once."""
         return int(self.profile(order).max(initial=self.fixed))
+
+
+def bits(steps: Iterable[int]) -> int:
+    """A set of steps as an integer."""
+    found = 0
+    for step in steps:
+        found |= 1 << step
+    return found
 
 
 def _precedence(program: Program) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradtool.planning.flow import Mask
-from gradtool.planning.orders.graph import StepGraph
+from gradtool.planning.orders.graph import StepGraph, bits
 
 
 class State(NamedTuple):
@@ -29,13 +28,9 @@ class Moves:
 
     def __init__(self, graph: StepGraph, *, backward: bool) -> None:
         self.graph, self.backward = graph, backward
-        self.needed = [bits(s) for s in (graph.after if backward else graph.before)]
+        self.needed = graph.after_bits if backward else graph.before_bits
         self.freed = graph.before if backward else graph.after
-        self.readers = [bits(steps) for steps in graph.readers]
-        lasts = [r or stays for r, stays in zip(graph.readers, graph.stays, strict=True)]
-        self.left = [sum(graph.size[s] for s in w if lasts[s]) for w in graph.writes]
-        writes = zip(graph.writes, graph.work, strict=True)
-        self.room = [sum(graph.size[s] for s in w) + work for w, work in writes]
+        self.readers, self.left, self.room = graph.weights
 
     def start(self, run: Mask) -> State:
         """The state in which these steps have run."""
@@ -141,14 +136,6 @@ def depth_first(graph: StepGraph) -> list[int]:
             if not missing:
                 done.setdefault(waiting.pop())
     return list(done)
-
-
-def bits(steps: Iterable[int]) -> int:
-    """A set of steps as an integer."""
-    found = 0
-    for step in steps:
-        found |= 1 << step
-    return found
 
 
 def mask(bits: int, count: int) -> Mask:

@@ -19,8 +19,8 @@ import numpy as np
 
 from gradtool.planning.flow import Mask
 from gradtool.planning.orders.bounds import least_live
-from gradtool.planning.orders.graph import StepGraph
-from gradtool.planning.orders.moves import Moves, State, bits, mask, steps
+from gradtool.planning.orders.graph import StepGraph, bits
+from gradtool.planning.orders.moves import Moves, State, mask, steps
 
 
 @dataclass(frozen=True)
@@ -110,10 +110,11 @@ def outwards(graph: StepGraph, run: Mask, limit: int, states: int) -> Found:
 
     If there is none through that state, there may still be others.
     """
-    backward, forward = Moves(graph, backward=True), Moves(graph, backward=False)
+    backward = Moves(graph, backward=True)
     head = Search(backward, limit, states).run(backward.start(run), backward.ends()[1])
     if head.path is None:
         return head
+    forward = Moves(graph, backward=False)
     tail = Search(forward, limit, states).run(forward.start(run), forward.ends()[1])
     path = None if tail.path is None else (*reversed(head.path), *tail.path)
     return Found(path, tail.exhausted)

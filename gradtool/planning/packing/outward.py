@@ -16,6 +16,7 @@ from itertools import product
 
 import numpy as np
 
+from gradtool.planning.packing.gaps import Rule, fill
 from gradtool.planning.packing.problem import Numbers, Problem
 from gradtool.planning.packing.stacks import stacks
 
@@ -80,14 +81,18 @@ class Filling:
         inside = np.zeros(len(found), dtype=bool)
         inside[members] = True
         fixed = self._around(members, found)
-        for high, whole in product((False, True), self.orders):
+        for rule, whole in product((Rule.LOWEST, Rule.HIGHEST), self.orders):
             order = whole[inside[whole]]
             failures, fewest = np.zeros(len(found), dtype=np.int64), len(order)
             for _ in range(TURNS):
                 if self.work <= 0:
                     return False
                 again = order[np.argsort(-failures[order], kind="stable")]
-                left = self._place(again, fixed, found, fewest, high=high)
+                left, tried, pairs = fill(
+                    self.problem, again, found,
+                    around=fixed, capacity=self.capacity, most=fewest, rule=rule,
+                )  # fmt: skip
+                self.work -= PLACE * tried + pairs
                 if not left:
                     return True
                 found[members] = -1
@@ -101,37 +106,3 @@ class Filling:
         first, last = start[members].min(), stop[members].max()
         (near,) = np.nonzero((found >= 0) & (start < last) & (stop > first))
         return near[np.argsort(found[near], kind="stable")]
-
-    def _place(
-        self, order: Numbers, fixed: Numbers, found: Numbers, most: int, *, high: bool
-    ) -> list[int]:
-        """Put each buffer into the first gap that holds it, from one side.
-
-        Those left over; it ends when they are more than `most`.
-        """
-        problem, count = self.problem, len(fixed)
-        start, stop, size = problem.start, problem.stop, problem.size
-        seen = np.empty((4, count + len(order)), dtype=np.int64)
-        seen[:, :count] = start[fixed], stop[fixed], found[fixed], found[fixed] + size[fixed]
-        begin, end, bottom, top = seen
-        left = []
-        for item in order.tolist():
-            self.work -= PLACE + count
-            first, last, extent = start[item], stop[item], size[item]
-            (near,) = ((begin[:count] < last) & (end[:count] > first)).nonzero()
-            reach, limit = np.zeros((2, len(near) + 1), dtype=np.int64)
-            np.maximum.accumulate(top[near], out=reach[1:])
-            limit[:-1], limit[-1] = bottom[near], self.capacity
-            (gaps,) = (limit - reach >= extent).nonzero()
-            if not gaps.size:
-                left.append(item)
-                if len(left) > most:
-                    break
-                continue
-            offset = limit[gaps[-1]] - extent if high else reach[gaps[0]]
-            found[item] = offset
-            slot = int(bottom[:count].searchsorted(offset))
-            seen[:, slot + 1 : count + 1] = seen[:, slot:count]
-            seen[:, slot] = first, last, offset, offset + extent
-            count += 1
-        return left

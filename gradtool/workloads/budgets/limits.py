@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from gradtool.errors import UsageError
-from gradtool.planning.optimizer import STATES, state_bytes
+from gradtool.graph.optimizers import OPTIMIZERS
+from gradtool.planning.optimizer import state_bytes
 from gradtool.text.names import escape, shorten
 from gradtool.text.units import parse_bytes
 from gradtool.workloads.plans import Workload
@@ -35,8 +36,8 @@ class Budget:
         Raises:
             UsageError: it is none of these, or there is no such optimizer.
         """
-        if optimizer not in STATES:
-            raise UsageError(f"no optimizer {optimizer!r}; there are {', '.join(STATES)}")
+        if optimizer not in OPTIMIZERS:
+            raise UsageError(f"no optimizer {optimizer!r}; there are {', '.join(OPTIMIZERS)}")
         if isinstance(given, int):
             return cls(max(given, 0), None, optimizer)
         if given.strip() == "min":

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from packings import SEARCHED, columns, lasting
 
 from gradtool.planning.packing import Effort, pack
+from gradtool.planning.packing.gaps import fill
 from gradtool.planning.packing.problem import parts
-from gradtool.planning.packing.squeaky import PLACE, WAYS, lowest_gaps, squeaky
+from gradtool.planning.packing.squeaky import PLACE, WAYS, squeaky
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 SPANS = st.lists(
@@ -35,7 +36,8 @@ def overlap(part, found, among=slice(None)):
 @settings(max_examples=100, **EXAMPLES)
 def test_each_buffer_lies_in_the_lowest_gap(spans):
     for part in problems(spans):
-        found = lowest_gaps(part, np.arange(len(part.size)))
+        found = np.empty_like(part.size)
+        fill(part, np.arange(len(part.size)), found)
 
         assert not overlap(part, found)
         for item, offset in enumerate(found.tolist()):

@@ -31,8 +31,8 @@ def test_what_is_no_budget_is_refused(text):
 
 
 def test_there_is_no_such_optimizer():
-    with pytest.raises(UsageError, match="no optimizer 'lion'; there are none, sgd, momentum"):
-        Budget.of("min", "lion")
+    with pytest.raises(UsageError, match="no optimizer 'lyon'; there are none, sgd, momentum"):
+        Budget.of("min", "lyon")
 
 
 @given(st.integers(0, 10**6), st.integers(1, 6))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradtool.passes.update_formulas import decayed, descended, drawn, means, velocity
+from gradtool.operators.updates import decayed, descended, drawn, means, velocity
 
 numbers = st.floats(-8, 8, width=32)
 shares = st.floats(0, 1, width=32)
@@ -19,7 +19,7 @@ def test_a_mean_is_drawn_by_its_share(old, new, share):
 
 @given(numbers, numbers, numbers)
 def test_means_are_of_the_gradient_and_of_its_square(first, second, g):
-    found = means((first, abs(second)), g, (0.9, 0.75))
+    found = means((first, abs(second)), g, (0.1, 0.25))
 
     np.testing.assert_allclose(found[0], 0.9 * first + 0.1 * g, atol=1e-12)
     np.testing.assert_allclose(found[1], 0.75 * abs(second) + 0.25 * g * g, atol=1e-12)

@@ -1,0 +1,40 @@
+"""Placing buffers into gaps and on a skyline, in integers; `gradtool.planning.packing` says how."""
+
+from __future__ import annotations
+
+from gradtool.native.call import Array, Call, Signature
+
+FILL = Signature(
+    "fill_gaps",
+    "start stop size order around found left counts work",
+    "count fixed capacity most rule",
+)
+SKYLINE = Signature("skyline", "start stop size order found work", "count")
+PLACED, RESTING = 4, 5  # words of the workspace for each buffer
+
+
+def fill(
+    start: Array, stop: Array, size: Array, order: Array, around: Array, found: Array, left: Array,
+    counts: Array, work: Array, *, capacity: int, most: int, rule: int,
+    instructions: str | None = None,
+) -> Call:  # fmt: skip
+    """`found[i]` for each i of an order, around what is placed; `left`, and three `counts`.
+
+    These are how many found no place, the pairs that were looked at, and how many were tried.
+    """
+    return FILL.bind(
+        instructions, start=start, stop=stop, size=size, order=order, around=around, found=found,
+        left=left, counts=counts, work=work, count=order.size, fixed=around.size,
+        capacity=capacity, most=most, rule=rule,
+    )  # fmt: skip
+
+
+def skyline(
+    start: Array, stop: Array, size: Array, order: Array, found: Array, work: Array, *,
+    instructions: str | None = None,
+) -> Call:  # fmt: skip
+    """`found[i]`: each time what can lie lowest on what is placed, ties in the given order."""
+    return SKYLINE.bind(
+        instructions, start=start, stop=stop, size=size, order=order, found=found, work=work,
+        count=order.size,
+    )  # fmt: skip

@@ -1,0 +1,46 @@
+"""Gradients within limits, before they are read by updates.
+
+Source: torch.nn.utils.clip_grad_value_ and clip_grad_norm_ (PyTorch 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx_ir as ir
+
+from gradtool.emit.builder import Builder
+from gradtool.graph.known import as_tensor
+
+TINY = 1e-6  # added to the norm that is divided by
+Gradients = dict[ir.Value, Any]
+
+
+def clip_values(op: Builder, gradients: Mapping[ir.Value, Any], limit: ir.Value) -> Gradients:
+    """Each element of each gradient within `-limit` and `limit`."""
+    found: Gradients = {}
+    for x, g in gradients.items():
+        with op.at(None, stage="update", source="", prefix=f"{x.name}/clip"):
+            bound = op.cast(as_tensor(limit), g.dtype)
+            found[x] = op.Clip(g, -bound, bound)
+    return found
+
+
+def clip_norm(op: Builder, gradients: Mapping[ir.Value, Any], limit: ir.Value) -> Gradients:
+    """The gradients times `min(1, limit / (norm + 10⁻⁶))`, `norm` that of all elements together.
+
+    Every update waits for the last gradient, so all of them are held until then.
+    """
+    dtype = limit.dtype
+    assert dtype is not None  # noqa: S101 - a scalar input has a type
+    with op.at(None, stage="update", source="", prefix="clip"):
+        norms = [op.cast(op.ReduceL2(g, keepdims=0), dtype) for g in gradients.values()]
+        together = op.concat([op.unsqueeze(norm, 0) for norm in norms], 0)
+        norm = op.ReduceL2(together, keepdims=0)
+        factor = op.Min(limit / (norm + TINY), op.constant(1.0, dtype))
+    found: Gradients = {}
+    for x, g in gradients.items():
+        with op.at(None, stage="update", source="", prefix=f"{x.name}/clip"):
+            found[x] = g * op.cast(factor, g.dtype)
+    return found

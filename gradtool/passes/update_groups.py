@@ -1,0 +1,138 @@
+"""Which parameters are updated how: learning rates and weight decay by name, matrices, limits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.graph.stages import stage
+from gradtool.passes.update_rules import Target
+from gradtool.passes.update_settings import Given
+from gradtool.text.words import some, suggest
+
+Scales = Mapping[str, float] | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Updates:
+    """The updates that are asked for: an optimizer, its settings, limits and groups.
+
+    Gradients are clipped to `clip_value` one by one, then all together to the norm `clip_norm`.
+    Parameters that match `no_decay` have no weight decay, those that match a glob of `lr_scale`
+    its factor (the last that matches counts).
+    """
+
+    optimizer: str = "none"
+    settings: Given = ()
+    clip_norm: float | None = None
+    clip_value: float | None = None
+    no_decay: Sequence[str] = ()
+    lr_scale: Scales = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what changes nothing.
+
+        Raises:
+            UsageError: a limit is no positive number, a factor none; or there is no optimizer.
+        """
+        for flag, limit in (("--clip-norm", self.clip_norm), ("--clip-value", self.clip_value)):
+            if limit is not None and not 0 < limit < math.inf:
+                raise UsageError(f"{flag} {limit}: a limit is a positive number")
+        given = {
+            "--optimizer-option": self.settings, "--clip-norm": self.clip_norm is not None,
+            "--clip-value": self.clip_value is not None, "--no-decay": self.no_decay,
+            "--lr-scale": self.lr_scale,
+        }  # fmt: skip
+        if self.optimizer == "none":
+            for flag in (flag for flag, value in given.items() if value):
+                raise UsageError(f"{flag} changes nothing without an optimizer: name one")
+        self.scales()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Updates:
+        """Those that options of `gradtool.grad` ask for; others are left aside."""
+        given = {n: options[n] for n in cls().options if n in options}
+        return cls(settings=given.pop("optimizer_option", ()), **given)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The same as options of `gradtool.grad`."""
+        return {
+            "optimizer": self.optimizer, "optimizer_option": self.settings,
+            "clip_norm": self.clip_norm, "clip_value": self.clip_value, "no_decay": self.no_decay,
+            "lr_scale": self.lr_scale,
+        }  # fmt: skip
+
+    def scales(self) -> list[tuple[str, float]]:
+        """Globs and factors of the learning rate."""
+        given = self.lr_scale
+        if isinstance(given, Mapping):
+            pairs = [(glob, str(factor)) for glob, factor in given.items()]
+        else:
+            pairs = [(glob, factor) for glob, _, factor in (t.rpartition("=") for t in given)]
+        found = []
+        for glob, text in pairs:
+            try:
+                factor = float(text)
+            except ValueError:
+                factor = math.nan
+            if not glob or not 0 <= factor < math.inf:
+                raise UsageError(f"--lr-scale {glob}={text}: write GLOB=FACTOR, as in 'b.*=0.1'")
+            found.append((glob, factor))
+        return found
+
+
+def is_matrix(x: ir.Value) -> bool:
+    """Whether a parameter has two axes and is no table of embeddings, of which rows are read."""
+    looked_up = any(
+        use.node.op_type == "Gather" and use.idx == 0 and stage(use.node) != "update"
+        for use in x.uses()
+    )
+    return x.shape is not None and len(x.shape) == 2 and not looked_up
+
+
+def targets(
+    asked: Updates,
+    parameters: Iterable[ir.Value],
+    *,
+    decays: bool,
+    matrix: Callable[[ir.Value], bool] = is_matrix,
+) -> list[Target]:
+    """The parameters with what their groups say of them, and whether they are a `matrix`.
+
+    Raises:
+        UsageError: a glob matches none, or there is no weight decay to leave out.
+    """
+    values = list(parameters)
+    names = [v.name or "" for v in values]
+    for flag, globs in (
+        ("--no-decay", asked.no_decay), ("--lr-scale", [glob for glob, _ in asked.scales()])
+    ):  # fmt: skip
+        for glob in globs:
+            if not any(_matches(name, glob) for name in names):
+                known = suggest(glob, names) or f" (there are {some(names, 5)})"
+                raise UsageError(f"{flag} {glob}: no such parameter{known}")
+    if asked.no_decay and not decays:
+        raise UsageError(
+            f"--no-decay changes nothing: {asked.optimizer} has no weight decay here "
+            "(--optimizer-option weight_decay=…)"
+        )
+    return [
+        Target(
+            x,
+            scale=next((f for g, f in reversed(asked.scales()) if _matches(x.name or "", g)), 1.0),
+            decays=decays and not any(_matches(x.name or "", glob) for glob in asked.no_decay),
+            matrix=matrix(x),
+        )
+        for x in values
+    ]
+
+
+def _matches(name: str, glob: str) -> bool:
+    return name == glob or fnmatchcase(name, glob)
