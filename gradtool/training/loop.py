@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -140,7 +140,7 @@ class Loop:
             self.session.forget_gradients()
         return total(self.group, summed) / count, finite
 
-    def _run(self, batch: Arrays, number: int = 0, **how: Any) -> float:
+    def _run(self, batch: Mapping[str, Any], number: int = 0, **how: Any) -> float:
         """The loss of part `number` of a batch; its examples draw what they draw in the whole."""
         with repeatable(self.options.seed * SEEDS + self.progress.step, number):
             loss = self.session.step(batch, copy=False, **how).loss
