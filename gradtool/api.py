@@ -82,6 +82,7 @@ def grad(
     clip_value: float | None = None,
     no_decay: Sequence[str] = (),
     lr_scale: Scales = (),
+    sparse: bool = False,
     save_less: bool = True,
     fuse_attention: bool = True,
     on_node: OnNode | None = None,
@@ -106,12 +107,12 @@ def grad(
     switches (`{"momentum": 0.9, "nesterov": True}`); gradients are clipped one by one to
     `clip_value`, then all together to the norm `clip_norm`; parameters that match `no_decay` have
     no weight decay, `lr_scale` (`{"backbone.*": 0.1}`) multiplies the learning rate of those that
-    match.  With a rank `lora`, adapters beside weights of MatMul, Gemm and Conv (those that match
-    `lora_target`, scaled by `lora_alpha` over the rank, drawn by `lora_seed`) are trained in place
-    of the parameters, and what `wrt` names is as well.  With `save_less`, backward keeps as few
-    bytes of forward as it can without computing anything twice; with `fuse_attention` it keeps one
-    number per row of attention and computes the probabilities again.  `on_node` is called with
-    every node that a rule emits.
+    match; with `sparse`, tables that Gather alone reads have rows for a gradient.  With a rank
+    `lora`, adapters beside weights of MatMul, Gemm and Conv (those that match `lora_target`, scaled
+    by `lora_alpha` over the rank, drawn by `lora_seed`) are trained in place of the parameters, and
+    what `wrt` names is as well.  With `save_less`, backward keeps as few bytes of forward as it can
+    without computing anything twice; with `fuse_attention` it keeps one number per row of attention
+    and computes the probabilities again.  `on_node` is called with every node that a rule emits.
 
     Raises:
         UsageError: a name that does not exist.
@@ -140,6 +141,7 @@ def grad(
         clip_value=clip_value,
         no_decay=no_decay,
         lr_scale=lr_scale,
+        sparse=sparse,
         save_less=save_less,
         fuse_attention=fuse_attention,
         on_node=on_node,

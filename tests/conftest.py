@@ -8,9 +8,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from hypothesis import HealthCheck, settings
 from onnx import numpy_helper, parser
 
 from gradtool import cli
+
+# How long drawing takes says something about the machine, nothing about gradtool.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20]>'
 TINY = """tiny (float[batch, 8] x) => (float loss) {

@@ -45,7 +45,8 @@ NET = """net (float[batch, 2, 8, 8] x) => (float[batch, 4] y, float[batch, 2, 4,
     v = Add (i, h)
     a = Exp (v)
     r = MatMul (a, w2)
-    y = Add (r, w3)
+    b = Gather (w3, order)
+    y = Add (r, b)
 }"""
 
 
@@ -60,6 +61,7 @@ def net(width=16):
     return build(
         NET, scale=ones, bias=ones, mean=0 * ones, var=ones, ratio=np.float32(0.25),
         w1=drawn(32, width), w2=drawn(width, 4), w3=drawn(4),
+        order=np.array([2, 0, 1, 2]),
     )  # fmt: skip
 
 
@@ -76,6 +78,7 @@ GRADIENT = {
     "optimizer_option": ["--optimizer-option", "weight_decay=0.5"],
     "clip_norm": ["--clip-norm", "0.01"], "clip_value": ["--clip-value", "0.001"],
     "no_decay": ["--no-decay", "scale"], "lr_scale": ["--lr-scale", "scale=0.5"],
+    "sparse": ["--sparse"],
 }  # fmt: skip
 UPDATE = {"update": ["--optimizer", "adam"]}
 WRITE = {
@@ -122,15 +125,15 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     ),
     "train": (
         [[*MODEL, *DATA, "--steps", "12", "--lr", "0.05"],
-         [*MODEL, *DATA, "--epochs", "3", "--lr", "0.3", "--eval", "test.npz", "--every", "2"]],
+         [*MODEL, *DATA, "--epochs", "3", "--lr", "0.1", "--eval", "test.npz", "--every", "2"]],
         {"evaluate": ["--eval", "made.npz"], "output": ["-o", "other.onnx"],
          "folder": ["--run", "there"], "resume": ["--resume"], "result": ["--result", "last"],
          "force": ["--force"], "mapped": ["--map", "labels=other"], "batch": ["--batch", "3"],
          "epochs": ["--epochs", "2"], "steps": ["--steps", "3"], "shuffle": ["--no-shuffle"],
-         "seed": ["--seed", "5"], "optimizer": ["--optimizer", "sgd"], "lr": ["--lr", "0.1"],
+         "seed": ["--seed", "5"], "optimizer": ["--optimizer", "sgd"], "lr": ["--lr", "0.02"],
          "schedule": ["--schedule", "linear"], "warmup": ["--warmup", "2"],
          "loss_scale": ["--loss-scale", "3"], "micro_batches": ["--micro-batches", "2"],
-         "plan": ["--plan", "sqrt"], "every": ["--every", "2"],
+         "plan": ["--plan", "sqrt"], "every": ["--every", "2"], "memory": ["--memory", "36KiB"],
          "metric": ["--metric", "accuracy:y"], "patience": ["--patience", "1"],
          "ema": ["--ema", "0.5"],
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
@@ -210,6 +213,7 @@ IDLE = frozenset({
     ("external_data", "params_as_inputs"), ("drop", "lora"), ("micro_batches", "dims"),
     ("micro_batches", "plan"), ("plan", "dims"), ("steps", "checkpoint_every"),
     ("batch", "checkpoint_every"), ("checkpoint_every", "keep"),
+    ("patience", "keep"),
 })  # fmt: skip
 
 

@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradtool.reports.fitting import Now, line, numbers
+from gradtool.reports.fitting import Now, fit_table, line, numbers
 from gradtool.reports.live import Line
 from gradtool.training.watching import Begun, Watcher
 
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
+    from gradtool.training.fit import Fit
 
 PLAIN = 10  # lines about steps, where nobody looks
 WEIGHT = 0.1  # of the latest step in the time of one; the first one is planned as well
@@ -40,7 +41,15 @@ class Follower(Watcher):
         self._begun = begun
         spread = begun.steps or (begun.per_epoch or 1) * PLAIN
         self._every = max(spread // PLAIN, 1)
-        self._before, self._last = _resident(), time.perf_counter()
+        self._before, self._last = resident(), time.perf_counter()
+
+    def tries(self, micro_batches: int, examples: int) -> None:
+        self._line.show(f"planning {micro_batches} × {examples} examples")
+
+    def fitted(self, fit: Fit) -> None:
+        self._line.clear()
+        if not self._reporter.quiet:
+            self._reporter.explain(fit_table(fit.memory, fit.candidates, fit.chosen))
 
     def stepped(self, step: int, epoch: int, loss: float, rate: float, planned: int) -> None:
         now = time.perf_counter()
@@ -50,7 +59,7 @@ class Follower(Watcher):
         is_plain = not self._line.shows and (step % self._every == 0 or step == self._begun.steps)
         if not is_plain and not self._line.is_due():
             return
-        held = _resident()
+        held = resident()
         measured = max(held - self._before, 0) if held else None
         told = line(
             Now(step, self._begun.steps, epoch, loss, rate, self._seconds, planned, measured)
@@ -102,7 +111,7 @@ class Follower(Watcher):
                 signal.signal(number, handler)
 
 
-def _resident() -> int:
+def resident() -> int:
     """The bytes of this process that are in memory and of no file; 0 where nobody tells."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")

@@ -146,6 +146,7 @@ def differentiate(reporter: Reporter, model: ir.Model, options: dict[str, Any]) 
             clip_value=options["clip_value"],
             no_decay=expand(options["no_decay"]),
             lr_scale=options["lr_scale"],
+            sparse=options["sparse"],
             own=True,
         )
     except Offenders as error:

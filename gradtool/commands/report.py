@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands import drawing, plan_names
+from gradtool.commands import drawing, learned, plan_names
 from gradtool.commands.call import Call, as_command
 from gradtool.commands.options import (
     PATH,
@@ -27,7 +27,7 @@ WIDTH = 78  # columns of the timeline
 
 
 @as_command("report")
-@click.argument("models", metavar="[MODEL]...", nargs=-1, type=PATH)
+@click.argument("models", metavar="[MODEL|RUN]...", nargs=-1, type=PATH)
 @click.option(
     "--by",
     type=click.Choice(["region", "tensor", "op", "phase", "module"]),
@@ -45,7 +45,8 @@ WIDTH = 78  # columns of the timeline
     "--html",
     metavar="FILE",
     type=PATH,
-    help="Write a page to look at: memory over the step, what is alive at each, every tensor.",
+    help="Write a page to look at: memory over the step, what is alive at each, every tensor; of "
+    "a RUN its curves.",
 )
 @click.option(
     "--trace",
@@ -88,10 +89,15 @@ def command(
 
     Several models are shown side by side. A forward model is differentiated first. Nothing is
     written but what --html and --trace name, and no weights are read.
+
+    RUN is a folder that gradtool train wrote: the curves of one training, or of several.
     """
     from gradtool.commands.workloads import open_workloads
     from gradtool.reports.memory import plans_table
 
+    if any(map(learned.is_run, models)):
+        learned.report(call, models, options, form)
+        return
     drawn = drawing.asked(options)
     opened = open_workloads(call, models, sizes=(dims, shapes, batch), options=options)
     if drawn:

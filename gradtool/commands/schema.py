@@ -27,6 +27,7 @@ SCHEMAS = {
     "profile": "a file that run --profile writes",
     "report": "report --format json",
     "run": "run --format json",
+    "runs": "report RUN --format json",
     "train": "train --format json",
 }
 

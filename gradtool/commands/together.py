@@ -5,6 +5,7 @@ A table of rules.  In their texts `{name}` stands for the flag of a parameter.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -19,7 +20,7 @@ GRADIENT = (
     "loss labels wrt no_grad input_grad head_grads accumulate train_mode ste grad_buffers "
     "lora lora_target lora_alpha fuse_attention"
 )
-UPDATES = "optimizer_option clip_norm clip_value no_decay lr_scale"
+UPDATES = "optimizer_option clip_norm clip_value no_decay lr_scale sparse"
 MODEL_FILE = "external_data functions barrier portable"
 PLAIN = tuple(name for name in PLANS if name not in SEARCHED)
 SUFFIX = ".json"
@@ -100,8 +101,11 @@ def chosen(name: str, *values: object) -> When:
 
 
 def several(name: str) -> When:
-    """There are several of an argument."""
-    return When("several models", lambda said: len(said.values[name]) > 1)
+    """There are several of an argument, which are no folders: these are trainings."""
+    return When(
+        "several models",
+        lambda said: len(said.values[name]) > 1 and not any(map(os.path.isdir, said.values[name])),
+    )
 
 
 def _given(names: str, said: Said) -> Iterator[str]:
@@ -206,6 +210,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
     "train": (
         _named("model"),
         Apart((given("epochs"), given("steps"))),
+        Without(given("memory"), "chooses them", "plan micro_batches"),
         Of("result every patience metric", (given("evaluate"),)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
         Of("deterministic timeout", (given("ranks"), BY_MPI)),

@@ -25,6 +25,7 @@ FAMILIES = (
     "ml",
     "training",
     "updates",
+    "sparse",
     "quantize",
     "contrib",
 )

@@ -6,7 +6,9 @@ import json
 
 import onnx_ir as ir
 
+from gradtool.graph.composites import DOMAIN
 from gradtool.graph.metadata import GRADIENTS, STATE
+from gradtool.graph.optimizers import SPARSE_PREFIX
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import INNER, stage
 
@@ -56,7 +58,10 @@ def _is_updated(new: ir.Value) -> bool:
 
 
 def _gradient(parameter: ir.Value, new: ir.Value) -> ir.Value | None:
-    """The value of the parameter's shape that its update reads; of several, the one called so."""
+    """The value of the parameter's shape that its update reads; of several, the one called so.
+
+    An update of some rows reads none.
+    """
     waiting, seen = [new], {new}
     found: list[ir.Value] = []
     while waiting:
@@ -64,6 +69,8 @@ def _gradient(parameter: ir.Value, new: ir.Value) -> ir.Value | None:
         node = value.producer()
         if node is None:
             continue
+        if node.domain == DOMAIN and node.op_type.startswith(SPARSE_PREFIX):
+            return None
         if stage(node) != "update":
             if value.shape == parameter.shape and value.dtype == parameter.dtype:
                 found.append(value)

@@ -10,3 +10,4 @@ Name = Literal[
 ]  # fmt: skip
 OPTIMIZERS: tuple[str, ...] = get_args(Name)
 UPDATING = tuple(name for name in OPTIMIZERS if name != "none")
+SPARSE_PREFIX = "Sparse"  # of the composites that update some rows of a table

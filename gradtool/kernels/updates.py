@@ -34,26 +34,48 @@ def tape_of(
     )
 
 
+def tape_rooms(tape: Tape, update: Update, inputs: Sequence[Any], out: Sequence[Any]) -> int:
+    """How many blocks a tape needs beside its inputs and outputs, those of `convert` included."""
+    target = next(o for o in out if o is not None)
+    if accumulator(target.dtype) == target.dtype:
+        return tape.rooms
+    converted = sum(inputs[s] is not None for s in update.whole(len(inputs)))
+    return tape.rooms + converted + sum(o is not None for o in out)
+
+
+def flat_numbers(update: Update, inputs: Sequence[Array | None], wide: Any) -> list[Array | None]:
+    """The inputs of a formula in one dimension, its numbers in the type that it computes in."""
+    slots = update.whole(len(inputs))
+    return [
+        i if i is None else i.reshape(-1) if s in slots else i.reshape(()).astype(wide)
+        for s, i in enumerate(inputs)
+    ]
+
+
+def run_block(
+    xp: Any, tape: Tape, update: Update, given: list[Any], results: list[Any], rooms: list[Any],
+    numbers: dict[int, Any],
+) -> None:  # fmt: skip
+    """Run a block, in float32 at least."""
+    target = next(r for r in results if r is not None)
+    if accumulator(target.dtype) == target.dtype:
+        play(xp, tape, given, results, rooms, numbers)
+    else:
+        _in_float32(xp, tape, given, results, rooms, numbers, update.whole(len(given)))
+
+
 def _register(name: str, update: Update) -> None:
     def work(*inputs: Spec | None, out: Sequence[Spec | None], **options: Any) -> Specs:
         target = next(o for o in out if o is not None)
-        wide = accumulator(target.dtype)
-        tape = tape_of(update, inputs, out, options)
-        rooms = tape.rooms
-        if wide != target.dtype:
-            rooms += sum(o is not None for o in out)
-            rooms += sum(inputs[s] is not None for s in update.whole(len(inputs)))
-        return [Spec((min(BLOCK, math.prod(target.shape)),), wide)] * rooms
+        rooms = tape_rooms(tape_of(update, inputs, out, options), update, inputs, out)
+        block = Spec((min(BLOCK, math.prod(target.shape)),), accumulator(target.dtype))
+        return [block] * rooms
 
     def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **options: Any) -> None:
         tape = tape_of(update, inputs, out, options)
         target = next(o for o in out if o is not None)
-        wide = accumulator(target.dtype)
         slots = update.whole(len(inputs))
-        flat = [
-            i if i is None else i.reshape(-1) if s in slots else i.reshape(()).astype(wide)
-            for s, i in enumerate(inputs)
-        ]
+        flat = flat_numbers(update, inputs, accumulator(target.dtype))
         made = [None if o is None else o.reshape(-1) for o in out]
         numbers = scalars(xp, tape, flat)
         for start in range(0, target.size, BLOCK):
@@ -61,10 +83,7 @@ def _register(name: str, update: Update) -> None:
             given = [i[part] if s in slots and i is not None else i for s, i in enumerate(flat)]
             results = [None if m is None else m[part] for m in made]
             rooms = [w[: part.stop - start] for w in work]
-            if wide == target.dtype:
-                play(xp, tape, given, results, rooms, numbers)
-            else:
-                _in_float32(xp, tape, given, results, rooms, numbers, slots)
+            run_block(xp, tape, update, given, results, rooms, numbers)
 
     run.__doc__ = update.formula.__doc__
     kernel(name, work=work, over=update.over, may_inplace=update.donors)(run)

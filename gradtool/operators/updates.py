@@ -4,7 +4,8 @@ A formula is `f(op, x, g, numbers…, state…, **options)`: `x` a parameter, `g
 `numbers` scalars of their type (None where absent), `state` tensors of their shape.  It returns the
 next values of `x` and of the state.  Composites emit it (`gradtool.functions.updates`), kernels
 run it block by block (`gradtool.kernels.updates`): `op` has the operators of ONNX by name, and
-values have `+ - * /`.
+values have `+ - * /`.  Of some, `SPARSE`, there is a form for the rows of a table that have a
+gradient, its name behind the prefix: the others stay as they are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from gradtool.graph.optimizers import SPARSE_PREFIX
 
 Formula = Callable[..., tuple[Any, ...]]
 
@@ -200,3 +203,9 @@ UPDATES: Mapping[str, Update] = MappingProxyType({
     "VarianceDirection": Update(scaled_by_variance, 1, 1, 1, direction=True),
     "MuonDirection": Update(muon, 1, 2, 1, direction=True),
 })  # fmt: skip
+SPARSE: Mapping[str, Update] = MappingProxyType(
+    {
+        f"{SPARSE_PREFIX}{name}": UPDATES[name]
+        for name in ("SgdUpdate", "AdagradUpdate", "AdamUpdate")
+    }
+)

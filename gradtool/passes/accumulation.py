@@ -20,7 +20,7 @@ from gradtool.graph.metadata import BUFFERS, DEFAULTS, GRADIENTS, SCALE, STAGE, 
 from gradtool.graph.stages import take_state
 from gradtool.io.zeros import Zeros
 from gradtool.passes.optimizer import add_updates
-from gradtool.passes.update_groups import Updates, is_matrix
+from gradtool.passes.update_groups import Updates
 from gradtool.passes.update_order import update_early
 from gradtool.shapes import infer
 
@@ -55,11 +55,11 @@ def accumulating(model: ir.Model) -> ir.Model:
     return model
 
 
-def updating(model: ir.Model, asked: Updates) -> ir.Model:
+def updating(model: ir.Model, asked: Updates) -> tuple[ir.Model, tuple[str, ...]]:
     """The updates of what an `accumulating` model has the gradients of, as a model of its own.
 
-    An input, named by the metadata `gradtool.scale`, is what sums are multiplied by: 1 where
-    nobody gives it.
+    Returns what people should hear about it as well.  An input, named by the metadata
+    `gradtool.scale`, is what sums are multiplied by: 1 where nobody gives it.
 
     Raises:
         UsageError: there is nothing to update.
@@ -87,8 +87,8 @@ def updating(model: ir.Model, asked: Updates) -> ir.Model:
             values[name]: as_tensor(values[total]) * op.cast(as_tensor(scale), _type(values[total]))
             for name, total in trained.items()
         }
-    found = add_updates(
-        op, asked, gradients, lambda value: is_matrix(given.initializers[value.name or ""])
+    found, said = add_updates(
+        op, asked, gradients, lambda value: given.initializers[value.name or ""]
     )
     props = made.metadata_props
     props[SCALE] = scale.name or ""
@@ -97,7 +97,7 @@ def updating(model: ir.Model, asked: Updates) -> ir.Model:
     props[STATE] = json.dumps(found)
     take_state(made)
     infer(made)
-    return made
+    return made, tuple(said)
 
 
 def _type(value: ir.Value) -> ir.DataType:

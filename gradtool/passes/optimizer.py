@@ -8,7 +8,8 @@ other numbers are inputs that have a default; state is there from the start, as 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import onnx_ir as ir
@@ -17,7 +18,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import DEFAULTS, OPTIMIZER, STATE
 from gradtool.io.zeros import Zeros
-from gradtool.passes import clipping
+from gradtool.passes import clipping, sparse
 from gradtool.passes.update_groups import Updates, is_matrix, targets
 from gradtool.passes.update_kinds import Optimizer, kind_of
 from gradtool.passes.update_numbers import LEARNING_RATE, Numbers
@@ -32,20 +33,25 @@ def add_updates(
     op: Builder,
     asked: Updates,
     gradients: Mapping[ir.Value, ir.Value],
-    matrix: Callable[[ir.Value], bool] = is_matrix,
-) -> dict[str, str]:
-    """Append the update of each parameter; returns the outputs with next values, by initializer.
+    original: Callable[[ir.Value], ir.Value] = lambda x: x,
+) -> tuple[dict[str, str], list[str]]:
+    """Append the update of each parameter.
+
+    Returns the outputs with next values, by initializer, and what people should hear about it.
 
     `gradients` maps initializers of known shape to their gradients.  The new inputs, and what they
-    are where nobody gives them, are noted in the metadata.  What a `matrix` is some optimizers ask:
-    who reads a parameter tells, perhaps in another graph.
+    are where nobody gives them, are noted in the metadata.  What a parameter is for (a matrix, a
+    table) those tell who read its `original`, perhaps in another graph.
 
     Raises:
         UsageError: there is nothing to update, a shape is open, or what is asked for cannot be.
     """
     optimizer, setting = kind_of(asked.optimizer, asked.settings)
     _require(op.model, asked.optimizer, gradients)
-    chosen = targets(asked, gradients, decays="weight_decay" in setting, matrix=matrix)
+    chosen = targets(asked, gradients, decays="weight_decay" in setting,
+                     matrix=lambda x: is_matrix(original(x)))  # fmt: skip
+    tables = [target for target in chosen if sparse.is_table(original(target.x))]
+    whole = _whole(asked, optimizer, setting, tables, gradients) if asked.sparse else {}
     setting = _with_limits(setting, asked)
     state: dict[str, str] = {}
     wide = any(v.dtype == ir.DataType.DOUBLE for v in gradients)
@@ -55,18 +61,50 @@ def add_updates(
             before = _zeros(op, "step", ir.DataType.INT64, ())
             numbers.count = before + op.constant(1, ir.DataType.INT64)
             _publish(op, before, numbers.count, state)
-        limited: dict[ir.Value, Any] = dict(gradients)
+        rows = {x: _by_rows(op, x, gradients[x]) for x, why in whole.items() if why is None}
+        limited: dict[ir.Value, Any] = {
+            x: rows[x].sums if x in rows else g for x, g in gradients.items()
+        }
         for name in (name for name in LIMITS if name in setting):
             limited = LIMITS[name](op, limited, numbers.input(name))
         for target in chosen:
-            _update(numbers, optimizer, target, limited[target.x], state)
+            g = limited[target.x]
+            g = replace(rows[target.x], sums=g) if target.x in rows else g
+            _update(numbers, optimizer, target, g, state)
     props = op.model.metadata_props
     inputs = {what: value.name for what, value in numbers.inputs.items()}
     told = {"name": asked.optimizer, "lr": inputs[LEARNING_RATE], "inputs": inputs}
-    props[OPTIMIZER] = json.dumps({**told, **setting.fixed})
+    by_rows = {"rows": [x.name for x in rows]} if rows else {}
+    props[OPTIMIZER] = json.dumps({**told, **by_rows, **setting.fixed})
     known = json.loads(props.get(DEFAULTS, "{}"))
     props[DEFAULTS] = json.dumps({**known, **numbers.defaults})
-    return state
+    said = [f"--sparse: {x.name} has a whole gradient: {why}" for x, why in whole.items() if why]
+    return state, said
+
+
+def _whole(
+    asked: Updates, optimizer: Optimizer, setting: Setting, tables: Sequence[Target],
+    gradients: Mapping[ir.Value, ir.Value],
+) -> dict[ir.Value, str | None]:  # fmt: skip
+    """By table that may have rows for a gradient, why it has not; None where it has."""
+    if not tables:
+        raise UsageError("--sparse changes nothing: Gather reads no parameter that is updated")
+    found: dict[ir.Value, str | None] = {}
+    for target in tables:
+        why = None
+        if optimizer.by_rows is None or "momentum" in setting:
+            why = f"{asked.optimizer} moves rows without a gradient"
+        elif target.decays:
+            why = f"weight decay changes every row (--no-decay {target.x.name} leaves it out)"
+        elif asked.clip_norm is not None:
+            why = "--clip-norm needs the norm of whole gradients"
+        found[target.x] = why or sparse.why_whole(target.x, gradients[target.x])
+    return found
+
+
+def _by_rows(op: Builder, x: ir.Value, gradient: ir.Value) -> sparse.Rows:
+    with op.at(None, stage="update", source="", prefix=f"{x.name}/rows"):
+        return sparse.by_rows(op, x, gradient)
 
 
 def _with_limits(setting: Setting, asked: Updates) -> Setting:
@@ -83,7 +121,9 @@ def _update(
     with op.at(None, stage="update", source="", prefix=f"{x.name}/update"):
         kept = optimizer.state(numbers.setting, target.extent)
         held = [_zeros(op, f"{x.name}_{what}", target.dtype, sizes) for what, sizes in kept.items()]
-        made = optimizer.rule(numbers, target, gradient, held)
+        by_rows = isinstance(gradient, sparse.Rows)
+        rule = optimizer.by_rows if by_rows and optimizer.by_rows else optimizer.rule
+        made = rule(numbers, target, gradient, held)
         for old, new in zip((x, *held), made, strict=True):
             _publish(op, old, new, state)
 

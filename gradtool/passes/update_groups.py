@@ -25,7 +25,8 @@ class Updates:
 
     Gradients are clipped to `clip_value` one by one, then all together to the norm `clip_norm`.
     Parameters that match `no_decay` have no weight decay, those that match a glob of `lr_scale`
-    its factor (the last that matches counts).
+    its factor (the last that matches counts).  With `sparse`, gradients of tables stay rows where
+    they can.
     """
 
     optimizer: str = "none"
@@ -34,6 +35,7 @@ class Updates:
     clip_value: float | None = None
     no_decay: Sequence[str] = ()
     lr_scale: Scales = ()
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what changes nothing.
@@ -47,7 +49,7 @@ class Updates:
         given = {
             "--optimizer-option": self.settings, "--clip-norm": self.clip_norm is not None,
             "--clip-value": self.clip_value is not None, "--no-decay": self.no_decay,
-            "--lr-scale": self.lr_scale,
+            "--lr-scale": self.lr_scale, "--sparse": self.sparse,
         }  # fmt: skip
         if self.optimizer == "none":
             for flag in (flag for flag, value in given.items() if value):
@@ -66,7 +68,7 @@ class Updates:
         return {
             "optimizer": self.optimizer, "optimizer_option": self.settings,
             "clip_norm": self.clip_norm, "clip_value": self.clip_value, "no_decay": self.no_decay,
-            "lr_scale": self.lr_scale,
+            "lr_scale": self.lr_scale, "sparse": self.sparse,
         }  # fmt: skip
 
     def scales(self) -> list[tuple[str, float]]:

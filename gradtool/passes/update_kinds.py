@@ -20,13 +20,14 @@ from gradtool.passes.update_settings import Given, Setting, Settings, settle
 class Optimizer:
     """A way to update parameters, what can be set of it, and its state by parameter.
 
-    Steps are counted where `counts`.
+    Steps are counted where `counts`.  `by_rows` updates a table by the rows that have a gradient.
     """
 
     rule: rules.Rule
     settings: Settings
     state: rules.States = rules.none
     counts: Callable[[Setting], bool] = lambda _: False
+    by_rows: rules.Rule | None = None
 
 
 def _always(_: Setting) -> bool:
@@ -45,22 +46,23 @@ _NESTEROV = MappingProxyType({"nesterov": False})
 OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType({
     "sgd": Optimizer(
         rules.sgd, Settings({"lr": 1e-3}, ("momentum", *_SGD), switches=_NESTEROV),
-        rules.of_sgd, _dampens,
+        rules.of_sgd, _dampens, rules.sgd,
     ),
     "momentum": Optimizer(
         rules.sgd, Settings({"lr": 1e-3, "momentum": 0.9}, _SGD, switches=_NESTEROV),
         rules.of_sgd, _dampens,
     ),
     "adam": Optimizer(
-        rules.adam, Settings(_ADAM, ("weight_decay",), {"epsilon": 1e-8}), _MEANS, _always
+        rules.adam, Settings(_ADAM, ("weight_decay",), {"epsilon": 1e-8}), _MEANS, _always,
+        rules.lazy_adam,
     ),
     "adamw": Optimizer(
         rules.adamw, Settings(_ADAM | {"weight_decay": 1e-2}, (), {"epsilon": 1e-8}), _MEANS,
-        _always,
+        _always, rules.lazy_adam,
     ),
     "adagrad": Optimizer(
         rules.adagrad, Settings({"lr": 1e-2}, ("weight_decay",), {"epsilon": 1e-10}),
-        rules.same("sum"),
+        rules.same("sum"), by_rows=rules.adagrad,
     ),
     "rmsprop": Optimizer(
         rules.rmsprop,

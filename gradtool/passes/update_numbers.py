@@ -66,6 +66,18 @@ class Numbers:
             ("corrected", scale), dtype, lambda: self._rate(scale) / self._correction("beta1")
         )
 
+    def lazy_rate(self, dtype: ir.DataType, scale: float) -> ir.Value:
+        """`lr · √(1 - β₂ᵗ) / (1 - β₁ᵗ)`, with which ε is added to the root that began at 0."""
+        return self.made(
+            ("lazy", scale), dtype,
+            lambda: self._rate(scale) * self.op.Sqrt(self._correction("beta2"))
+            / self._correction("beta1"),
+        )  # fmt: skip
+
+    def one(self, dtype: ir.DataType) -> ir.Value:
+        """The number 1."""
+        return self.made("one", dtype, lambda: self.op.constant(1.0, self.dtype))
+
     def correction(self, beta: str, dtype: ir.DataType) -> ir.Value:
         """`1 / (1 - βᵗ)`."""
         return self.made(("correction", beta), dtype, lambda: 1 / self._correction(beta))

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
+from gradtool.graph.optimizers import SPARSE_PREFIX
+from gradtool.passes.sparse import Rows
 from gradtool.passes.update_numbers import Numbers
 from gradtool.passes.update_settings import Setting
 
@@ -53,6 +55,16 @@ Rule = Callable[[Numbers, Target, Any, Sequence[Any]], Sequence[Any]]
 States = Callable[[Setting, Extent], Mapping[str, Sizes]]
 
 
+def _update(
+    n: Numbers, name: str, x: ir.Value, g: Any, *rest: Any, outputs: int = 1, **options: Any
+) -> Any:
+    """Emit the formula of a name, or its form for the rows that a gradient is of."""
+    if isinstance(g, Rows):
+        inputs = (x, g.rows, g.slots, g.sums, *rest)
+        return n.op.emit(f"{SPARSE_PREFIX}{name}", inputs, outputs, options)
+    return n.op.emit(name, (x, g, *rest), outputs, options)
+
+
 def _decay(n: Numbers, target: Target) -> ir.Value | None:
     """The factor of a penalty, where there is one."""
     return n.of("weight_decay", target.dtype) if target.decays else None
@@ -74,7 +86,7 @@ def sgd(n: Numbers, target: Target, g: Any, state: Sequence[Any]) -> Sequence[An
     dtype = target.dtype
     rate, decay = _rate(n, target), _decay(n, target)
     if not state:
-        return [n.op.SgdUpdate(target.x, g, rate, decay, None)]
+        return [_update(n, "SgdUpdate", target.x, g, rate, decay, None)]
     share = None
     if "dampening" in n.setting:
         share = n.made("dampened", dtype, lambda: _dampened(n))
@@ -112,12 +124,24 @@ def _adam(
     )  # fmt: skip
 
 
+def lazy_adam(n: Numbers, target: Target, g: Any, state: Sequence[Any]) -> Sequence[Any]:
+    """The means of rows that have a gradient alone, as torch.optim.SparseAdam has it."""
+    dtype = target.dtype
+    made: Sequence[Any] = _update(
+        n, "AdamUpdate", target.x, g, n.lazy_rate(dtype, target.scale), n.one(dtype),
+        n.share("beta1", dtype), n.share("beta2", dtype), None, None, *state,
+        epsilon=n.setting["epsilon"], outputs=3,
+    )  # fmt: skip
+    return made
+
+
 def adagrad(n: Numbers, target: Target, g: Any, state: Sequence[Any]) -> Sequence[Any]:
     """By the root of the sum of squares."""
-    return n.op.AdagradUpdate(  # type: ignore[return-value]
-        target.x, g, _rate(n, target), _decay(n, target), *state,
+    made: Sequence[Any] = _update(
+        n, "AdagradUpdate", target.x, g, _rate(n, target), _decay(n, target), *state,
         epsilon=n.setting["epsilon"], outputs=2,
     )  # fmt: skip
+    return made
 
 
 def rmsprop(n: Numbers, target: Target, g: Any, state: Sequence[Any]) -> Sequence[Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Color = Literal["auto", "always", "never"]
 
-DRAWING = "…─▁▂▃▄▅▆▇█"
+DRAWING = "…─│└•▁▂▃▄▅▆▇█"
 UNBOUNDED = 100_000  # columns: what rich must be told to leave lines alone
 HEIGHT = 25  # lines: rich asks the terminal for both sizes unless both are given
 

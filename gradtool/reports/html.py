@@ -11,6 +11,7 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
@@ -28,8 +29,8 @@ _MARKUP = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&"})
 def html_page(page: Page) -> str:
     """The report as the text of an HTML file: the same page gives the same text."""
     data = page_data(page)
-    style = _joined(STYLE)
-    script = f'"use strict";\n(() => {{\n{_joined(SCRIPT)}}})();\n'
+    style = joined(STYLE)
+    script = f'"use strict";\n(() => {{\n{joined(SCRIPT)}}})();\n'
     slots = {
         "policy": _policy(style, script),
         "title": html.escape(data["model"]),
@@ -37,7 +38,12 @@ def html_page(page: Page) -> str:
         "script": script,
         "data": embedded(data),
     }
-    return _SLOT.sub(lambda slot: slots[slot[1]], _asset("report.html"))
+    return filled("report.html", slots)
+
+
+def filled(name: str, slots: Mapping[str, str]) -> str:
+    """A page of the assets with what stands in its slots."""
+    return _SLOT.sub(lambda slot: slots[slot[1]], _asset(name))
 
 
 def embedded(document: Any) -> str:
@@ -47,17 +53,19 @@ def embedded(document: Any) -> str:
 
 def _policy(style: str, script: str) -> str:
     return (
-        f"default-src 'none'; style-src {_hashed(style)}; script-src {_hashed(script)}; "
+        f"default-src 'none'; style-src {hashed(style)}; script-src {hashed(script)}; "
         "base-uri 'none'; form-action 'none'"
     )
 
 
-def _hashed(text: str) -> str:
+def hashed(text: str) -> str:
+    """A text as a content security policy names it."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _joined(names: tuple[str, ...]) -> str:
+def joined(names: tuple[str, ...]) -> str:
+    """Several of the assets, one after the other."""
     return "".join(map(_asset, names))
 
 

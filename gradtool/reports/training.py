@@ -59,14 +59,15 @@ def _update_lines(training: TrainingGraph) -> list[str]:
         return []
     props = training.model.metadata_props
     told, defaults = json.loads(props[OPTIMIZER]), json.loads(props[DEFAULTS])
-    fixed = {k: v for k, v in told.items() if k not in ("name", "lr", "inputs")}
+    fixed = {k: v for k, v in told.items() if k not in ("name", "lr", "inputs", "rows")}
     numbers = [f"{name} {defaults[name]:g}" for name in told["inputs"].values()]
     others = [
         f"{k} {v:g}" if isinstance(v, float) else f"{k} {v}".lower() for k, v in fixed.items()
     ]
     rest = f"; {', '.join(others)}" if others else ""
     which = f"optimizer: {told['name']}, inputs {', '.join(numbers)}{rest}"
-    return [f"{which}   updates: {len(training.updates)} parameters"]
+    rows = f", by rows: {some(told['rows'], MOST)}" if "rows" in told else ""
+    return [f"{which}   updates: {len(training.updates)} parameters{rows}"]
 
 
 def _adapter_lines(training: TrainingGraph) -> list[str]:

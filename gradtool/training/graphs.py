@@ -35,7 +35,7 @@ class Graphs:
 
     `update` is there where gradients are added up first.  `model` is `training`'s, or that with
     the memory plan that was asked for; `rate` the input with the learning rate, `first` what that
-    is where nobody says.
+    is where nobody says.  `said` is what people should hear about `update`.
     """
 
     training: TrainingGraph
@@ -43,6 +43,7 @@ class Graphs:
     update: ir.Model | None
     rate: str
     first: float
+    said: tuple[str, ...] = ()
 
     @property
     def inner(self) -> tuple[str, ...]:
@@ -128,12 +129,14 @@ def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
     if in_two:
         none = Updates().options
         training = recipe.differentiate(**none, grad_buffers=True, loss_seed=True)
-        update: ir.Model | None = updating(accumulating(training.model), recipe.updates)
+        accumulated = accumulating(training.model)
+        update: ir.Model | None
+        update, said = updating(accumulated, recipe.updates)
     else:
         training = recipe.differentiate(
             **recipe.updates.options, grad_buffers=False, loss_seed=False
         )
-        update = None
+        update, said = None, ()
     if training.loss is None:
         raise UsageError("to train takes a loss: leave out head_grads")
     last = training.model if update is None else update
@@ -143,7 +146,7 @@ def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
     told = json.loads(last.metadata_props[OPTIMIZER])
     rate = str(told["lr"])
     first = float(json.loads(last.metadata_props[DEFAULTS])[rate])
-    return Graphs(training, training.model, update, rate, first)
+    return Graphs(training, training.model, update, rate, first, said)
 
 
 def require_forward(model: ir.Model) -> None:

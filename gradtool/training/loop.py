@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,7 +64,7 @@ class Loop:
     progress: Progress = field(default_factory=Progress)
     reduction: Reduction = "mean"
     group: Group = ALONE
-    losses: list[float] = field(default_factory=list)
+    losses: array[float] = field(default_factory=lambda: array("d"))
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     _saved: int = -1
 
@@ -156,21 +157,24 @@ class Loop:
         """Batches from a place on, for ever; with each, whether it is the last of its epoch."""
         number, start = first.epoch, first.batch
         while True:
-            batches: Iterator[Arrays]
             if self.order is None:
-                batches = map(self._own_part, self.data.epoch(number, start))
+                yield from self._streamed(number, start)
             else:
-                orders = self.order.epoch(number, start)
-                batches = self.data.batches(each[self._own(len(each))] for each in orders)
-            before: Arrays | None = None
-            for batch in batches:
-                if before is not None:
-                    yield before, False
-                before = batch
-            if before is None:
-                raise UsageError(f"{self.data.source.source}: has no batch in epoch {number}")
-            yield before, True
+                last = self.order.batches - 1
+                for place, indices in enumerate(self.order.epoch(number, start), start):
+                    yield self.data.batch(indices[self._own(len(indices))]), place == last
             number, start = number + 1, 0
+
+    def _streamed(self, number: int, start: int) -> Iterator[tuple[Arrays, bool]]:
+        """The batches of an epoch of a stream, which only ends when there is none left."""
+        before: Arrays | None = None
+        for batch in map(self._own_part, self.data.epoch(number, start)):
+            if before is not None:
+                yield before, False
+            before = batch
+        if before is None:
+            raise UsageError(f"{self.data.source.source}: has no batch in epoch {number}")
+        yield before, True
 
     def _own(self, count: int) -> np.ndarray[Any, Any]:
         """Which of a batch of `count` examples this rank computes: its share of each part.

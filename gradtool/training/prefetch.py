@@ -1,4 +1,4 @@
-"""The next items of an iterator made in a thread while the one before is worked on."""
+"""The next item of an iterator made in a thread while the one before is worked on."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar, cast
 
 T = TypeVar("T")
-AHEAD = 2  # items that are ready at most
+AHEAD = 1  # items that are ready, or being made: each takes memory beside the plan
 
 
 class Prefetched(Generic[T]):
@@ -17,7 +17,8 @@ class Prefetched(Generic[T]):
 
     def __init__(self, items: Iterator[T], ahead: int = AHEAD) -> None:
         self._items = items
-        self._ready: Queue[tuple[T | None, BaseException | None]] = Queue(ahead)
+        self._ready: Queue[tuple[T | None, BaseException | None]] = Queue()
+        self._room = threading.Semaphore(ahead)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._fill, name="gradtool-data", daemon=True)
         self._thread.start()
@@ -25,6 +26,7 @@ class Prefetched(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         while True:
             item, error = self._ready.get()
+            self._room.release()
             if isinstance(error, StopIteration):
                 return
             if error is not None:
@@ -32,26 +34,20 @@ class Prefetched(Generic[T]):
             yield cast("T", item)
 
     def _fill(self) -> None:
+        """Make items where there is room, until there are none or nobody wants more."""
         try:
-            for item in self._items:
-                self._put((item, None))
-                if self._ended.is_set():
-                    return
-            self._put((None, StopIteration()))
+            while self._room.acquire() and not self._ended.is_set():
+                item = next(self._items)
+                self._ready.put((item, None))
+                del item
         except BaseException as error:  # noqa: BLE001 - it is raised where the items are taken
-            self._put((None, error))
-
-    def _put(self, entry: tuple[T | None, BaseException | None]) -> None:
-        if not self._ended.is_set():
-            self._ready.put(entry)
+            self._ready.put((None, error))
 
     def close(self) -> None:
         """Stop the thread, and wait for it."""
         self._ended.set()
-        while self._thread.is_alive():
-            while not self._ready.empty():
-                self._ready.get_nowait()
-            self._thread.join(0.01)
+        self._room.release()
+        self._thread.join()
 
     def __enter__(self) -> Self:
         return self

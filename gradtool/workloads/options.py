@@ -136,6 +136,9 @@ class GradOptions:
     lr_scale: Sequence[str] = option(
         "texts", (), "Multiply the learning rate of these parameters; the last that matches "
         "counts.", metavar="GLOB=FACTOR")  # fmt: skip
+    sparse: bool = option(
+        "flag", False, "Update only the rows of embedding tables that a step reads (sgd, adagrad, "
+        "and adam as SparseAdam does); a whole gradient of a table is not made.")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ def training_graph(
     clip_value: float | None = None,
     no_decay: Sequence[str] = (),
     lr_scale: Scales = (),
+    sparse: bool = False,
     save_less: bool = True,
     fuse_attention: bool = True,
     on_node: OnNode | None = None,
@@ -128,7 +129,9 @@ def training_graph(
         UsageError: a name or a loss that does not exist.
         NotDifferentiable: a value asked for is unreachable, or operators have no gradient.
     """
-    updating = Updates(optimizer, optimizer_option, clip_norm, clip_value, no_decay, lr_scale)
+    updating = Updates(
+        optimizer, optimizer_option, clip_norm, clip_value, no_decay, lr_scale, sparse
+    )
     again = is_training_graph(model)
     if again and loss in ("auto", ["auto"], []) and not head_grads:
         require_loss(model, optimizer)
@@ -167,7 +170,7 @@ def training_graph(
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
     names, trained = _publish(op, made, buffers=grad_buffers, updated=optimizer != "none")
-    updates = {} if optimizer == "none" else add_updates(op, updating, trained)
+    updates, said = ({}, []) if optimizer == "none" else add_updates(op, updating, trained)
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state | updates)
     update_early(model)
@@ -179,7 +182,7 @@ def training_graph(
     take_state(model)
     model.meta.update(meta)
     model.meta[INNER] = {v.name: dy.name for v, dy in made.inner.items()}
-    warnings += modes.at_random(model)
+    warnings += [*said, *modes.at_random(model)]
     later = [stage(node) for node in model.graph if is_backward(node)]
     return TrainingGraph(
         model=model,

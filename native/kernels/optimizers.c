@@ -1,15 +1,16 @@
 /* Steps of optimizers, each one pass over a parameter, its gradient and its state.
  *
  * sgd:    g' = g + l2 x;  v' = momentum v + dampened g';
- *         x' = x - rate (nesterov ? g' + momentum v' : v')
- * adam:   g' = g + l2 x;  v' = v + (1 - beta1)(g' - v);  h' = h + (1 - beta2)(g'^2 - h);
- *         x' = after (before x - rate v' / (root sqrt(h') + epsilon))
+ *         x' = before x - rate (nesterov ? g' + momentum v' : v')
+ * adam:   g' = g + l2 x;  v' = v + share1 (g' - v);  h' = h + share2 (g'^2 - h);
+ *         x' = before x - rate v' / (sqrt(h') / root + epsilon)
  * adagrad: g' = g + l2 x;  h' = h + g'^2;  x' = x - rate g' / (sqrt(h') + epsilon)
  *
- * `rate` and `root` have adam's corrections for the first steps in them; `before` and `after` are 1
- * without weight decay apart from the gradient.  sgd without momentum has no `v` and `new_v` (NULL).
- * Outputs may be the inputs of the same place.
- * Source: ai.onnx.preview.training; Kingma & Ba 2015; Loshchilov & Hutter 2019.  Workspace: none.
+ * `share1` and `share2` are 1 - beta1 and 1 - beta2; `rate` and `root` have adam's corrections for
+ * the first steps in them; `before` is 1 without weight decay apart from the gradient.  sgd without
+ * momentum has no `v` and `new_v` (NULL).  Outputs may be the inputs of the same place.
+ * Source: gradtool/operators/updates.py; Kingma & Ba 2015; Loshchilov & Hutter 2019.
+ * Workspace: none.
  */
 #include "gradtool.h"
 #include "pool.h"
@@ -20,14 +21,14 @@ struct sgd {
     const float *x, *g, *v;
     float *new_x, *new_v;
     int64_t count, nesterov, slots;
-    double rate, momentum, dampened, l2;
+    double rate, momentum, dampened, l2, before;
 };
 
 struct adam {
     const float *x, *g, *v, *h;
     float *new_x, *new_v, *new_h;
     int64_t count, slots;
-    double rate, beta1, beta2, epsilon, root, l2, before, after;
+    double rate, share1, share2, epsilon, root, l2, before;
 };
 
 struct adagrad {
@@ -42,6 +43,7 @@ static void sgd_chunk(void *argument, int64_t chunk, int64_t slot) {
     const struct sgd *call = argument;
     const float rate = (float)call->rate, momentum = (float)call->momentum;
     const float dampened = (float)call->dampened, l2 = (float)call->l2;
+    const float before = (float)call->before;
     const float ahead = call->nesterov ? momentum : 1.0f, now = call->nesterov ? 1.0f : 0.0f;
     const int64_t end = least(call->count, (chunk + 1) * CHUNK);
     (void)slot;
@@ -50,38 +52,37 @@ static void sgd_chunk(void *argument, int64_t chunk, int64_t slot) {
         float x = call->x[i], g = call->g[i] + l2 * x;
         float v = momentum * call->v[i] + dampened * g;
         call->new_v[i] = v;
-        call->new_x[i] = x - rate * (now * g + ahead * v);
+        call->new_x[i] = before * x - rate * (now * g + ahead * v);
     }
 }
 
 static void descent_chunk(void *argument, int64_t chunk, int64_t slot) {
     const struct sgd *call = argument;
-    const float rate = (float)call->rate, l2 = (float)call->l2;
+    const float rate = (float)call->rate, l2 = (float)call->l2, before = (float)call->before;
     const int64_t end = least(call->count, (chunk + 1) * CHUNK);
     (void)slot;
 #pragma clang loop vectorize(assume_safety)
     for (int64_t i = chunk * CHUNK; i < end; i++) {
         float x = call->x[i];
-        call->new_x[i] = x - rate * (call->g[i] + l2 * x);
+        call->new_x[i] = before * x - rate * (call->g[i] + l2 * x);
     }
 }
 
 static void adam_chunk(void *argument, int64_t chunk, int64_t slot) {
     const struct adam *call = argument;
     const float rate = (float)call->rate, epsilon = (float)call->epsilon, l2 = (float)call->l2;
-    const float rest1 = (float)(1 - call->beta1), rest2 = (float)(1 - call->beta2);
-    const float root = (float)call->root;
-    const float before = (float)call->before, after = (float)call->after;
+    const float share1 = (float)call->share1, share2 = (float)call->share2;
+    const float root = (float)(1 / call->root), before = (float)call->before;
     const int64_t end = least(call->count, (chunk + 1) * CHUNK);
     (void)slot;
 #pragma clang loop vectorize(assume_safety)
     for (int64_t i = chunk * CHUNK; i < end; i++) {
         float x = call->x[i], g = call->g[i] + l2 * x;
-        float v = call->v[i] + rest1 * (g - call->v[i]);
-        float h = call->h[i] + rest2 * (g * g - call->h[i]);
+        float v = call->v[i] + share1 * (g - call->v[i]);
+        float h = call->h[i] + share2 * (g * g - call->h[i]);
         call->new_v[i] = v;
         call->new_h[i] = h;
-        call->new_x[i] = after * (before * x - rate * v / (root * __builtin_sqrtf(h) + epsilon));
+        call->new_x[i] = before * x - rate * v / (root * __builtin_sqrtf(h) + epsilon);
     }
 }
 

@@ -93,7 +93,7 @@ REFUSED = {
     ),
     "a configuration of a named model": (
         ("report", "net.onnx", "--config", "x.toml"),
-        "MODEL is named, so no configuration is read: leave out --config",
+        "MODEL|RUN is named, so no configuration is read: leave out --config",
     ),
     "a quiet verbose command": (("-q", "ops", "-v"), "--quiet and --verbose do not go together"),
     "the gradient of a gradient": (

@@ -15,8 +15,8 @@ def test_momentum_is_the_formula_in_float64(instructions, size, nesterov, l2):
     x, g, v = normal(np.random.default_rng(size), 3, size)
     found = run(
         lambda new_x, new_v, _: optimizers.momentum(
-            x, g, v, new_x, new_v, rate=0.3, alpha=0.9, beta=0.8, nesterov=nesterov,
-            norm_coefficient=l2, instructions=instructions,
+            x, g, v, new_x, new_v, rate=0.3, momentum=0.9, dampened=0.8, nesterov=nesterov,
+            l2=l2, instructions=instructions,
         ),
         (size,), (size,), inputs=(x, g, v),
     )  # fmt: skip
@@ -34,13 +34,13 @@ def test_descent_has_no_state(instructions, size):
     x, g = normal(np.random.default_rng(size), 2, size)
     (found,) = run(
         lambda new_x, _: optimizers.momentum(
-            x, g, None, new_x, None, rate=0.3, norm_coefficient=0.1, instructions=instructions
+            x, g, None, new_x, None, rate=0.3, l2=0.1, before=0.9, instructions=instructions
         ),
         (size,),
         inputs=(x, g),
     )
 
-    assert relative_error(found, x - 0.3 * (g + 0.1 * x.astype(float))) < 3e-7
+    assert relative_error(found, 0.9 * x.astype(float) - 0.3 * (g + 0.1 * x.astype(float))) < 3e-7
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -49,8 +49,8 @@ def test_adam_is_the_formula_in_float64(instructions, size):
     h = h * h
     found = run(
         lambda *made: optimizers.adam(
-            x, g, v, h, *made[:3], rate=0.3, beta1=0.9, beta2=0.99, epsilon=1e-3, root=1.7,
-            norm_coefficient=0.1, before=0.95, after=0.98, instructions=instructions,
+            x, g, v, h, *made[:3], rate=0.3, share1=0.1, share2=0.01, epsilon=1e-3, root=1 / 1.7,
+            l2=0.1, before=0.95, instructions=instructions,
         ),
         (size,), (size,), (size,), inputs=(x, g, v, h),
     )  # fmt: skip
@@ -59,7 +59,7 @@ def test_adam_is_the_formula_in_float64(instructions, size):
     g = g + 0.1 * x
     v = v + 0.1 * (g - v)
     h = h + 0.01 * (g * g - h)
-    x = 0.98 * (0.95 * x - 0.3 * v / (1.7 * np.sqrt(h) + 1e-3))
+    x = 0.95 * x - 0.3 * v / (1.7 * np.sqrt(h) + 1e-3)
     for got, exact in zip(found, (x, v, h), strict=True):
         assert relative_error(got, exact) < 1e-6
 
@@ -70,7 +70,7 @@ def test_adagrad_is_the_formula_in_float64(instructions, size):
     h = h * h
     found = run(
         lambda *made: optimizers.adagrad(
-            x, g, h, *made[:2], rate=0.3, epsilon=1e-3, norm_coefficient=0.1,
+            x, g, h, *made[:2], rate=0.3, epsilon=1e-3, l2=0.1,
             instructions=instructions,
         ),
         (size,), (size,), inputs=(x, g, h),
@@ -86,9 +86,22 @@ def test_adagrad_is_the_formula_in_float64(instructions, size):
 def test_a_step_in_place_has_the_bits_of_one_beside(instructions):
     x, g, v = normal(np.random.default_rng(0), 3, 40000)
     beside = [np.empty_like(x), np.empty_like(v)]
-    step = {"rate": 0.1, "alpha": 0.9, "instructions": instructions}
+    step = {"rate": 0.1, "momentum": 0.9, "instructions": instructions}
     optimizers.momentum(x, g, v, *beside, **step)()
     optimizers.momentum(x, g, v, x, v, **step)()
 
     assert beside[0].tobytes() == x.tobytes()
     assert beside[1].tobytes() == v.tobytes()
+
+
+def test_numbers_that_are_arrays_are_read_each_time(instructions):
+    x, g = normal(np.random.default_rng(1), 2, 100)
+    found, rate = np.empty_like(x), np.array(0.5, np.float32)
+    step = optimizers.momentum(x, g, None, found, None, rate=rate, instructions=instructions)
+    step()
+    first = found.copy()
+    rate[...] = 0.25
+    step()
+
+    np.testing.assert_allclose(first, x - 0.5 * g, rtol=1e-6)
+    np.testing.assert_allclose(found, x - 0.25 * g, rtol=1e-6)

@@ -22,7 +22,7 @@ from gradtool.functions.calls import expand
 from gradtool.gradients.driver import differentiate
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.families import FAMILIES, full_name, split_name
-from gradtool.operators.updates import UPDATES
+from gradtool.operators.updates import SPARSE, UPDATES
 from gradtool.shapes import rules as shape_rules
 from gradtool.shapes.inference import register_shapes
 
@@ -42,9 +42,11 @@ STRAIGHT = "passes/test_straight_through.py::test_gradients_are_those_of_torch"
 REFUSED = "operators/test_refusals.py::test_rounding_has_no_derivative_without_ste"
 MASKED = "passes/test_masks.py::test_the_choice_has_the_bits_of_the_composite"
 TWICE = "operators/test_second_order.py::test_second_gradients_agree_with_finite_differences"
+ROWS = "passes/test_sparse.py::test_a_hundred_steps_are_those_of_torch"
 STEPS = "passes/test_update_rules.py::test_a_hundred_steps_are_those_of_the_reference"
 ELSEWHERE = {
     **dict.fromkeys((f"{DOMAIN}::{name}" for name in UPDATES), STEPS),
+    **dict.fromkeys((f"{DOMAIN}::{name}" for name in (*SPARSE, "RowSlots")), ROWS),
     f"{DOMAIN}::FactoredDirection": STEPS,
     "ai.gradtool::ConvGradWeight": TWICE,
     "BitCast": "operators/test_refusals.py::test_bits_read_as_their_own_type_pass_the_gradient_on",

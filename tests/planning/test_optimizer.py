@@ -3,8 +3,11 @@
 import dataclasses
 
 import pytest
+from graphs import parse
 from programs import program
 
+import gradtool as gt
+from gradtool.graph.optimizers import OPTIMIZERS
 from gradtool.planning.optimizer import state_bytes
 
 BEFORE = program("h = MatMul x w", "y = Add h x", outputs="y", parameters="w")
@@ -36,3 +39,22 @@ def test_weights_that_are_inputs_are_trained():
 
 def test_a_frozen_parameter_has_no_state():
     assert state_bytes(trained(), "adam") == 0
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS[1:])
+def test_what_is_counted_is_what_a_step_holds(optimizer):
+    """Of matrices, a table, vectors and a kernel; a count of steps aside."""
+    model = parse(
+        """g (int64[4] i, float[9, 6] t, float[6, 8] w, float[8] b, float[3, 1, 3] k) => (y) {
+            e = Gather (t, i) m = MatMul (e, w) a = Add (m, b) axes = Constant <value_ints = [1]> ()
+            u = Unsqueeze (a, axes) y = Conv (u, k)
+        }""",
+        "t w b k",
+    )
+    whole = gt.plan(gt.grad(model, loss="sum:y", optimizer=optimizer))
+    held = [b.bytes for b in whole.buffers if b.region == "state"]
+    counts = [b for b in whole.buffers if b.value is not None
+              and whole.program.values[b.value].name == "step"]  # fmt: skip
+    gradients = gt.plan(gt.grad(model, loss="sum:y")).program
+
+    assert sum(held) - sum(b.bytes for b in counts) == state_bytes(gradients, optimizer)

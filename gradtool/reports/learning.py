@@ -1,0 +1,139 @@
+"""What trainings came to: their journals as curves, a table and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradtool.text.table import Column, Table
+
+SCHEMA_VERSION = 1
+LAST = 20  # steps of which the last loss is the mean
+LINEAR = frozenset({"learning rate"})  # curves that go to nothing
+
+Point = tuple[int, float | None]  # a step, from 1, and a number; None where it was not finite
+
+
+@dataclass
+class Run:
+    """A training: `losses` and `rates` by step, `metrics` by name of those that were evaluated."""
+
+    name: str
+    losses: list[Point] = field(default_factory=list)
+    rates: list[Point] = field(default_factory=list)
+    scales: list[Point] = field(default_factory=list)
+    metrics: dict[str, list[Point]] = field(default_factory=dict)
+    epochs: int = 0
+    skipped: int = 0
+
+    @classmethod
+    def of(cls, name: str, entries: Iterable[Mapping[str, Any]]) -> Run:
+        """Of the entries of a journal, in their order; what they do not say is left out."""
+        run = cls(name)
+        for entry in entries:
+            run._add(entry)
+        return run
+
+    @property
+    def steps(self) -> int:
+        """The steps that were taken."""
+        return self.losses[-1][0] if self.losses else 0
+
+    @property
+    def last(self) -> float | None:
+        """The mean loss of the last steps."""
+        found = [loss for _, loss in self.losses[-LAST:] if loss is not None]
+        return sum(loss / len(found) for loss in found) if found else None
+
+    def curves(self) -> dict[str, list[Point]]:
+        """What there is to draw, by its name: the loss, the rate, the scale, then each metric."""
+        own = {"loss": self.losses, "learning rate": self.rates, "loss scale": self.scales}
+        shown = {name: points for name, points in own.items() if points}
+        return shown | {f"evaluated {name}": points for name, points in self.metrics.items()}
+
+    def _add(self, entry: Mapping[str, Any]) -> None:
+        step, found = _whole(entry.get("step")), entry.get("eval")
+        if step is None:
+            return
+        if isinstance(found, Mapping):
+            for name, value in found.items():
+                self.metrics.setdefault(str(name), []).append((step, _number(value)))
+            return
+        for key, points in (("loss", self.losses), ("lr", self.rates), ("loss_scale", self.scales)):
+            if key in entry:
+                points.append((step, _number(entry[key])))
+        self.epochs = max(self.epochs, 1 + (_whole(entry.get("epoch")) or 0))
+        self.skipped += entry.get("skipped") is True
+
+
+def runs_table(runs: Sequence[Run]) -> Table:
+    """A row a training: how long it was, its last loss, and the last of each metric."""
+    metrics = list(dict.fromkeys(name for run in runs for name in run.metrics))
+    return Table(
+        columns=(
+            Column("run", kind="name"),
+            *(Column(t, "right", "number") for t in ("steps", "epochs", "last loss")),
+            *(Column(f"evaluated {name}", "right", "number") for name in metrics),
+        ),
+        rows=tuple(
+            (
+                run.name, f"{run.steps:,}", str(run.epochs), number(run.last),
+                *(number(run.metrics[name][-1][1]) if name in run.metrics else "-"
+                  for name in metrics),
+            )
+            for run in runs
+        ),
+        footer="\n".join(_remarks(runs)),
+    )  # fmt: skip
+
+
+def points_table(runs: Sequence[Run]) -> Table:
+    """A row a point, for machines."""
+    return Table(
+        columns=(Column("run"), Column("curve"), Column("step", "right"), Column("value", "right")),
+        rows=tuple(
+            (run.name, name, str(step), "" if value is None else repr(value))
+            for run in runs
+            for name, points in run.curves().items()
+            for step, value in points
+        ),
+    )
+
+
+def runs_json(runs: Sequence[Run]) -> dict[str, Any]:
+    """All there is, for machines: numbers that are not finite are null."""
+    return {"schema_version": SCHEMA_VERSION, "runs": [_run_json(run) for run in runs]}
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "steps": run.steps,
+        "epochs": run.epochs,
+        "skipped": run.skipped,
+        "last_loss": run.last,
+        "curves": {name: [list(p) for p in points] for name, points in run.curves().items()},
+    }
+
+
+def number(value: float | None) -> str:
+    """A number of a curve for people."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _remarks(runs: Sequence[Run]) -> list[str]:
+    said = [f"the last loss is the mean of the last {LAST} steps"]
+    said += [
+        f"{r.name}: {r.skipped} steps were skipped by the loss scale" for r in runs if r.skipped
+    ]
+    return said
+
+
+def _whole(found: Any) -> int | None:
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _number(found: Any) -> float | None:
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    return float(found) if is_number else None

@@ -1,0 +1,62 @@
+"""Data that turn out to be bad under way: one line, and nothing that was written is lost."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from trainings import examples, lines, load
+
+import gradtool as gt
+from gradtool.errors import UsageError
+
+COUNT, BATCH = 48, 8
+OPTIONS = {"batch": BATCH, "epochs": 2, "lr": 0.1, "checkpoint_every": 1, "keep": 20}
+WRONG = {
+    "a NaN": ("x", np.nan, "'x' has a NaN in example {}"),
+    "a label too high": ("labels", 3, "'labels' has 3 in example {}, the model takes 0 to 2"),
+    "a label too low": ("labels", -1, "'labels' has -1 in example {}, the model takes 0 to 2"),
+}
+CASES = [*itertools.product(WRONG, range(3), ["npz", "npy"])]
+
+
+def written(kind, folder, arrays):
+    """Data as a file, or as a folder of files."""
+    if kind == "npz":
+        np.savez(folder / "data.npz", **arrays)
+        return folder / "data.npz"
+    made = folder / "data"
+    made.mkdir(exist_ok=True)
+    for name, array in arrays.items():
+        (made / f"{name}.npy").unlink(missing_ok=True)
+        np.save(made / f"{name}.npy", array)
+    return made
+
+
+def fitted(data, run, **how):
+    with gt.Trainer(load(), **OPTIONS) as trainer:
+        trainer.fit(data, run=run, **how)
+        return {n: v.tobytes() for n, v in trainer.session.values().items()}
+
+
+@pytest.mark.parametrize(("what", "seed", "kind"), CASES)
+def test_mended_data_end_in_the_bits_of_good_ones(what, seed, kind, tmp_path):
+    """One example is bad; steps before the batch that has it are kept, and gone on from."""
+    name, value, said = WRONG[what]
+    good = examples(COUNT, seed)
+    place = int(np.random.default_rng(seed).integers(COUNT))
+    bad = {n: array.copy() for n, array in good.items()}
+    bad[name][place, ...] = value
+    with pytest.raises(UsageError) as error:
+        fitted(written(kind, tmp_path, bad), tmp_path / "run")
+
+    assert said.format(place) in str(error.value)
+    assert "\n" not in str(error.value)
+    done = len(list((tmp_path / "run").glob("step-*.json")))
+    assert done < COUNT // BATCH
+    whole = fitted(good, tmp_path / "whole")
+    data = written(kind, tmp_path, good)
+    assert fitted(data, tmp_path / "run", resume=True) == whole
+    journals = [lines(tmp_path / run / "metrics.jsonl") for run in ("run", "whole")]
+    assert journals[0] == journals[1]
