@@ -88,7 +88,7 @@ def joined(given: dict[str, Any]) -> Iterator[Group]:
             time.sleep(FIRST)
         code = explain(error, sys.argv[1:], f"rank {group.rank}: " if group.rank else "")
         if marked is not None:
-            marked.tell_all("code", code)
+            marked.end_all(code)
         group.abort(code)
 
 

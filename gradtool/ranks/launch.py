@@ -7,7 +7,9 @@ the two is the engine's:
     ␞text           a line for people
     ␟begun R PID    rank R is a process
     ␟step R N       rank R begins step N
-    ␟code N         it ends with this exit code, and has said why
+
+An engine that ends ranks may drop what they have just written, so the last line of the first one
+that ends all is in a file as well, below its exit code.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from typing import Any
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.ranks.started import MISSING
 
+ENDED = "ended"  # the file with the last line
 SAYS, TELLS = "\x1e", "\x1f"
 MARKED = "GRADTOOL_MARKED"  # in the environment of ranks that are read here: where results go
 _DEAD = re.compile(r"PID (\d+) RUNNING|rank (\d+) with PID|process rank (\d+)|,(\d+)\]\)")
@@ -93,7 +96,7 @@ class _Launched:
     pids: dict[int, int] = field(default_factory=dict)
     steps: dict[int, int] = field(default_factory=dict)
     noise: list[str] = field(default_factory=list)
-    code: int | None = None
+    said: set[str] = field(default_factory=set)
     asked: int = 0
 
     def run(self) -> None:
@@ -115,8 +118,13 @@ class _Launched:
         self._judge(code)
 
     def _judge(self, code: int) -> None:
-        if self.code is not None:
-            raise Said(self.code)
+        ended = self.results.with_name(ENDED)
+        text = ended.read_text(encoding="utf-8") if ended.exists() else ""
+        number, _, line = text.partition("\n")
+        if number:
+            if line not in self.said:
+                _show(line)
+            raise Said(int(number))
         if code and self.asked:
             raise KeyboardInterrupt
         if code:
@@ -147,9 +155,8 @@ class _Launched:
             line = raw.decode(errors="replace").rstrip("\n")
             said, told = line.find(SAYS), line.find(TELLS)
             if said >= 0:
-                with suppress(OSError, ValueError):
-                    sys.stderr.write(f"{line[said + 1 :]}\n")
-                    sys.stderr.flush()
+                self.said.add(line[said + 1 :])
+                _show(line[said + 1 :])
             elif told >= 0:
                 self._note(line[told + 1 :].split())
             else:
@@ -161,8 +168,6 @@ class _Launched:
             self.pids[numbers[0]] = numbers[1]
         elif kind == "step":
             self.steps[numbers[0]] = numbers[1]
-        elif kind == "code" and self.code is None:
-            self.code = numbers[0]
 
     @contextmanager
     def _passing_on(self) -> Iterator[None]:
@@ -199,6 +204,12 @@ class _Launched:
                     os.kill(pid, signal.SIGKILL)
 
 
+def _show(line: str) -> None:
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
 class Said(GradtoolError):
     """A rank has said what went wrong."""
 
@@ -219,18 +230,25 @@ class Marks(io.TextIOBase):
     """The stderr of a rank: whole lines, marked as ours."""
 
     def __init__(self, stream: Any) -> None:
-        self._stream, self._rest = stream, ""
+        self._stream, self._rest, self._last = stream, "", ""
 
     def write(self, text: str) -> int:
         """Write what is a line by now."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in lines:
             self._put(f"{SAYS}{line}")
+            self._last = line or self._last
         return len(text)
 
     def tell_all(self, *words: object) -> None:
         """Something for who has started the ranks."""
         self._put(TELLS + " ".join(map(str, words)))
+
+    def end_all(self, code: int) -> None:
+        """All ranks are ended by this one, which has said why; the first who says so counts."""
+        path = Path(os.environ[MARKED]).with_name(ENDED)
+        with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+            file.write(f"{code}\n{self._last}")
 
     def _put(self, line: str) -> None:
         os.write(self._stream.fileno(), f"{line}\n".encode(errors="replace"))
