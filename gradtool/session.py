@@ -36,6 +36,8 @@ from gradtool.exec.parameters import parameters_of
 from gradtool.exec.resident import Resident
 from gradtool.exec.results import Result
 from gradtool.exec.run import require
+from gradtool.exec.settling import Settling, carried
+from gradtool.exec.settling import put_on as settle
 from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
@@ -131,7 +133,14 @@ class Session:
 
     # ------------------------------------------------------------------- running
 
-    def step(self, batch: Batch, *, loss_scale: float | None = None, copy: bool = True) -> Result:
+    def step(
+        self,
+        batch: Batch,
+        *,
+        loss_scale: float | None = None,
+        copy: bool = True,
+        settling: Settling | None = None,
+    ) -> Result:
         """Run forward and backward once; parameters and state keep what the step made of them.
 
         `batch` has arrays by name: of numpy, of anything with `__dlpack__`, CuPy's on a device,
@@ -141,7 +150,8 @@ class Session:
         the gradient of the loss is that instead of 1 (the graph needs an input for it: `loss_seed`
         of `gradtool.grad`), and each gradient is divided by it when it is final, before hooks see
         it and before its update; where gradients are added up, that is left to `update`.  Results
-        are copies, or with `copy=False` views of the arena until the next call.
+        are copies, or with `copy=False` views of the arena until the next call.  `settling` is told
+        of parameters and state whose next values are final, in an order that is always the same.
 
         Raises:
             MissingData: an input is absent.
@@ -157,13 +167,18 @@ class Session:
         divisor = loss_scale if self._update is None else None
         if self._hooks.watching or self.check_nan or divisor is not None:
             binding, watch = self._watched(binding, batch, divisor)
-            run = watch.run
         else:
-            run = binding.enter().step
+            watch = Watch(binding.enter())
+        if settling is not None:
+            settle(watch, settling)
+        run = watch.run if watch.before or watch.after else watch.executor.step
         for begin in self._hooks.before:
             begin(binding.inputs())
         seconds = self._run(run)
         binding.outlets.carry()
+        if settling is not None:
+            for name in carried(binding.plan.program):
+                settling.settled(name)
         self.steps += 1
         result = binding.outlets.take(seconds, copy=copy)
         for end in self._hooks.after:
@@ -203,6 +218,25 @@ class Session:
         names = json.loads(self._require_update().model.metadata_props[GRADIENTS])
         found = {name: self._store.value(total) for name, total in names.items()}
         return {name: held for name, held in found.items() if held is not None}
+
+    @property
+    def stepped(self) -> dict[str, np.dtype[Any]]:
+        """The types of parameters and state that a step leaves next values of, by name."""
+        names = json.loads(self._model.metadata_props.get(STATE, "{}"))
+        held = self._model.graph.initializers
+        return {n: np.dtype(d.numpy()) for n in names if (d := held[n].dtype) is not None}
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """Where parameters and state lie in the arena, in order: their offsets and bytes."""
+        return {name: (b.offset, b.bytes) for name, b in self._store.layout.items()}
+
+    def span(self, names: Sequence[str]) -> Any:
+        """State of one type that lies one after the other (`spans`), flat, where it lies.
+
+        There may be a few bytes between the values, of no meaning.
+        """
+        return self._store.span(names)
 
     def _require_update(self) -> Resident:
         self._require_open()

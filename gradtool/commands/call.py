@@ -21,13 +21,15 @@ EPILOG = "-v, -q, --color, --config and --no-config go here too: see gradtool --
 class Call:
     """What a command line says beside the options of its command.
 
-    `given` are the parameters that are there, by name, whatever their value.
+    `given` are the parameters that are there, by name, whatever their value; `line` is all that
+    follows `gradtool`, as it was written.
     """
 
     reporter: Reporter
     config: str | None = None
     no_config: bool = False
     given: frozenset[str] = frozenset()
+    line: tuple[str, ...] = ()
 
 
 def everywhere(*, hidden: bool = False) -> list[click.Option]:
@@ -90,7 +92,8 @@ def _call(ctx: click.Context) -> Call:
     reporter = Reporter(said["color"], said["quiet"], said["verbose"])
     given = {p.name for p in ctx.command.params if p.name and _is_given(ctx, p.name)}
     given |= {"config"} if said["config"] is not None else set()
-    return Call(reporter, said["config"], said["no_config"], frozenset(given))
+    line = ctx.find_object(tuple) or ()
+    return Call(reporter, said["config"], said["no_config"], frozenset(given), line)
 
 
 def _flag(parameter: click.Parameter) -> str:

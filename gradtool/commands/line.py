@@ -19,13 +19,15 @@ def run(given: list[str]) -> int:
     """The exit code of one command; see `gradtool.errors` for the table."""
     try:
         with _no_collector():
-            outcome = group.main(given, prog_name="gradtool", standalone_mode=False)
+            outcome = group.main(
+                given, prog_name="gradtool", standalone_mode=False, obj=tuple(given)
+            )
         if sys.stdout is not None:
             sys.stdout.flush()
     except Passed as passed:
-        return _explain(passed.__cause__ or passed, given)
+        return explain(passed.__cause__ or passed, given)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - a bug too is one line and a code
-        return _explain(error, given)
+        return explain(error, given)
     return outcome if isinstance(outcome, int) else 0
 
 
@@ -45,13 +47,14 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _explain(error: BaseException, given: list[str]) -> int:
-    """Say what went wrong in one line, and return the exit code."""
+def explain(error: BaseException, given: list[str], where: str = "") -> int:
+    """Say what went wrong in one line, and `where`, and return the exit code."""
     match error:
         case GradtoolError():
             if isinstance(error, NodeFailed):
                 _trace(error, given)
-            _say(str(error))
+            if error.args:  # a rank has said it otherwise
+                _say(f"{where}{error}")
             return error.exit_code
         case KeyboardInterrupt() | click.exceptions.Abort():
             _say("interrupted")
@@ -66,13 +69,13 @@ def _explain(error: BaseException, given: list[str]) -> int:
             return 0
         case OSError(errno=int()):
             _drop_stdout()
-            where = f"{error.filename}: " if error.filename else ""
-            _say(f"{where}{error.strerror or error}")
+            of = f"{error.filename}: " if error.filename else ""
+            _say(f"{where}{of}{error.strerror or error}")
             return 2
         case MemoryError():
-            _say("out of memory")
+            _say(f"{where}out of memory")
             return 4
-    return _bug(error, given)
+    return _bug(error, given, where)
 
 
 def _trace(error: BaseException | None, given: list[str]) -> None:
@@ -84,12 +87,12 @@ def _trace(error: BaseException | None, given: list[str]) -> None:
         traceback.print_exception(error)
 
 
-def _bug(error: BaseException, given: list[str]) -> int:
+def _bug(error: BaseException, given: list[str], where: str) -> int:
     _trace(error, given)
     detail = " ".join(str(error).split())[:200]
     _say(
-        f"a bug in gradtool: {type(error).__name__}: {detail}; please report it with the command "
-        "and the model (gradtool -v shows more)"
+        f"{where}a bug in gradtool: {type(error).__name__}: {detail}; please report it with the "
+        "command and the model (gradtool -v shows more)"
     )
     return 70
 

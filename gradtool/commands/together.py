@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gradtool.errors import UsageError
+from gradtool.ranks.started import is_rank
 from gradtool.workloads.names import PLANS, SEARCHED
 
 SIZES = "dims shapes batch"
@@ -119,6 +120,7 @@ def _to_stdout(said: Said) -> bool:
 PLAN_ALONE = When(f"-o FILE{SUFFIX}", lambda s: (s.values["output"] or "").endswith(SUFFIX))
 STDOUT = When("-o -", _to_stdout)
 JSON = equals("form", "json")
+BY_MPI = When("mpirun", lambda _said: is_rank())
 FILES = When(
     "files",
     lambda s: (
@@ -211,6 +213,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(given("memory"), "chooses them", "plan micro_batches"),
         Of("result every patience metric", (given("evaluate"),)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
+        Of("deterministic timeout", (given("ranks"), BY_MPI)),
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),
     "run": (

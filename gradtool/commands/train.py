@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands import threads
+from gradtool.commands import ranks, threads
 from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import meant
 from gradtool.commands.models import differentiate, expand, open_model
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.output import Reporter
+    from gradtool.ranks.group import Group
     from gradtool.training.trainer import History, Trainer
     from gradtool.workloads.training import TrainingGraph
 
@@ -89,6 +90,7 @@ NOT_HERE: dict[str, Any] = {"head_grads": False, "grad_buffers": False, "input_g
     help="Overwrite the output; without --resume what --run holds as well.",
 )
 @flags(TrainOptions)
+@ranks.options
 @threads.option
 @sizes_without_batch
 @flags(GradOptions, without=NOT_HERE)
@@ -99,6 +101,15 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
     MODEL is a forward model; loss, backward and updates are built as gradtool grad does. All that
     happens goes to metrics.jsonl, and after a kill --resume ends in the same bits.
     """
+    if ranks.starts_ranks(options["ranks"]):
+        ranks.start(list(call.line), options["ranks"])
+        return
+    with ranks.joined(options) as group:
+        reporter = SILENT if group.rank else call.reporter
+        _train(replace(call, reporter=reporter), model, options, group)
+
+
+def _train(call: Call, model: str | None, options: dict[str, Any], group: Group) -> None:
     import gc
 
     from gradtool.commands.following import Follower
@@ -110,7 +121,7 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
 
     sizes = (options["dims"], options["shapes"], None)
     asked = meant(call, [model], sizes, options, sized=False)
-    outputs = _outputs(asked.source, options)
+    outputs = _outputs(asked.source, options, group)
     folder = options["folder"] or _beside(asked.source, "train", "")
     loaded = open_model(call.reporter, asked.source, *asked.sizes)
     require_forward(loaded)
@@ -132,17 +143,17 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
             resume=options["resume"],
             fresh=options["force"],
             watcher=follower,
+            group=group,
         )
-        written = None
-        if history.ended != "interrupted":
+        if history.ended == "interrupted":
+            follower.said(
+                f"stopped after step {history.step}, whose checkpoint is in {folder}: go on by the "
+                "same command with --resume"
+            )
+            raise KeyboardInterrupt
+        if group.rank == 0:
             written = _write(trainer, history, outputs, options)
-    if written is None:
-        follower.said(
-            f"stopped after step {history.step}, whose checkpoint is in {folder}: go on by the "
-            "same command with --resume"
-        )
-        raise KeyboardInterrupt
-    _show(call.reporter, history, written, options["form"], asked.source)
+            _show(call.reporter, history, written, options["form"], asked.source)
 
 
 class _Differentiate:
@@ -163,12 +174,14 @@ class _Differentiate:
         return made
 
 
-def _outputs(source: str, options: dict[str, Any]) -> dict[str, str]:
+def _outputs(source: str, options: dict[str, Any], group: Group) -> dict[str, str]:
     """The files to write, by what they hold; refused now if they cannot be written."""
     from gradtool.errors import UsageError
     from gradtool.io import atomic
     from gradtool.workloads.lora_files import adapter_path
 
+    if source == "-" and group.size > 1:
+        raise UsageError("several ranks read the model from a file, not from standard input")
     if source == "-" and options["output"] is None:
         raise UsageError("the model is read from standard input: name the output with -o FILE")
     found = {"trained": options["output"] or _beside(source, "trained")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,16 @@ class Store:
             return None
         spec, offset = self._specs[name], self.layout[name].offset
         return self.device.view(self.arena, offset, spec.shape, spec.dtype, contiguous(spec))
+
+    def span(self, names: Sequence[str]) -> Any:
+        """State of one type that lies one after the other, as one flat array where it lies.
+
+        There may be a few bytes between the values.
+        """
+        first, last = self.layout[names[0]], self.layout[names[-1]]
+        dtype, width = self._specs[names[0]].dtype, last.offset + last.bytes - first.offset
+        count = width // dtype.itemsize
+        return self.device.view(self.arena, first.offset, (count,), dtype, (dtype.itemsize,))
 
     def clear(self) -> None:
         """Let go of everything."""

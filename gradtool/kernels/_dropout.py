@@ -12,7 +12,7 @@ from gradtool.kernels import Window, kernel
 from gradtool.kernels._blocks import pointwise
 from gradtool.kernels._select import keep
 from gradtool.kernels._sums import accumulator, blocks, largest_block
-from gradtool.kernels.chance import unseeded
+from gradtool.kernels.chance import skipped, unseeded
 from gradtool.kernels.types import Array, Arrays, Specs
 
 
@@ -47,14 +47,14 @@ def _work(
     return [Spec(size, dtype) for dtype in (np.dtype(np.float64), np.dtype(bool), *wide)]
 
 
-def _generator(seed: int | None) -> Any:
+def _generator(seed: int | None, numbers: int) -> Any:
     """With a seed, the numbers of the standard's reference implementation."""
     if seed is None:
-        return unseeded()
+        return unseeded(numbers)
     bits = np.random.MT19937()
     state: Any = np.random.RandomState(seed).get_state(legacy=False)
     bits.state = state
-    return np.random.Generator(bits)
+    return skipped(np.random.Generator(bits), numbers)
 
 
 def _draw(xp: Any, generator: Any, out: Array) -> None:
@@ -88,7 +88,7 @@ def dropout(
             mask.fill(True)
         return
     ratio = 0.5 if ratio is None else float(ratio.item())
-    generator = _generator(seed)
+    generator = _generator(seed, x.size)
     for index in blocks(x.shape):
         part = x[index]
         uniform, kept, *both = (w[: part.size].reshape(part.shape) for w in work)

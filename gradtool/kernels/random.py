@@ -16,10 +16,10 @@ from gradtool.kernels.chance import unseeded
 from gradtool.kernels.types import Array, Specs
 
 
-def generator(seed: float | None) -> Any:
-    """A generator; without a seed, an unpredictable one."""
+def generator(seed: float | None, numbers: int | None = None) -> Any:
+    """A generator; without a seed, an unpredictable one (see `unseeded`)."""
     if seed is None:
-        return unseeded()
+        return unseeded(numbers)
     return np.random.default_rng(struct.unpack("<I", struct.pack("<f", seed))[0])
 
 
@@ -65,7 +65,7 @@ _drawn("RandomUniform", _uniform)
 @kernel("Bernoulli", temporaries=_bytes)
 def bernoulli(xp: Any, p: Array, *, dtype: int | None = None, seed: float | None = None) -> Array:
     """1 with probability p, else 0."""
-    drawn = xp.asarray(generator(seed).random(p.shape)) < p
+    drawn = xp.asarray(generator(seed, p.size).random(p.shape)) < p
     return drawn.astype(p.dtype if dtype is None else ir.DataType(dtype).numpy())
 
 
@@ -78,6 +78,7 @@ def multinomial(
     """Classes drawn with probability softmax(x), `sample_size` for each row."""
     host = np.asarray(x if xp is np else x.get(), dtype=np.float64)
     powers = np.exp(host - host.max(axis=1, keepdims=True)).cumsum(axis=1)
-    draws = generator(seed).random((len(host), sample_size)) * powers[:, -1:]
+    numbers = len(host) * sample_size
+    draws = generator(seed, numbers).random((len(host), sample_size)) * powers[:, -1:]
     chosen = [np.searchsorted(row, d, side="right") for row, d in zip(powers, draws, strict=True)]
     return xp.asarray(np.array(chosen).reshape(draws.shape).astype(ir.DataType(dtype).numpy()))

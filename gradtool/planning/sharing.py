@@ -14,13 +14,22 @@ Layout = Mapping[str, Buffer]
 
 
 def extended(layout: Layout, plan: Plan, names: Container[str]) -> Layout:
-    """A layout that also has what a plan holds of the parameters and state among `names`."""
+    """A layout that also has what a plan holds of the parameters and state among `names`.
+
+    What is new lies in the order in which a step is done with it: what is final together lies
+    together.
+    """
     found = dict(layout)
     end = size(layout)
-    for buffer in plan.buffers:
-        if buffer.region in SHARED and buffer.name in names and buffer.name not in found:
-            found[buffer.name] = replace(buffer, offset=end, values=())
-            end += buffer.bytes
+    program = plan.program
+    written = {program.storage(v): i for i, s in enumerate(program.steps) for v in s.writes}
+    new = [
+        b for b in plan.buffers
+        if b.region in SHARED and b.name in names and b.name not in found
+    ]  # fmt: skip
+    for buffer in sorted(new, key=lambda b: max(written.get(v, -1) for v in b.values)):
+        found[buffer.name] = replace(buffer, offset=end, values=())
+        end += buffer.bytes
     return found
 
 

@@ -176,6 +176,11 @@ class Fitted:
             for name, array in batch.items()
         }  # fmt: skip
 
+    def chosen(self, batch: Mapping[str, Array], indices: Indices) -> Arrays:
+        """Some examples of a batch, by their numbers in it."""
+        axes = self.takes.axes
+        return {name: self._taken(array, axes[name], indices) for name, array in batch.items()}
+
     # -------------------------------------------------------------------- fitting
 
     def _require_names(self, arrays: Batch) -> None:

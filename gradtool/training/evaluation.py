@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, zip_longest
 from typing import Any, Literal
 
 import numpy as np
 
 from gradtool.errors import UsageError
+from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.training.data import Arrays, Fitted
 from gradtool.training.metrics import Metric
@@ -29,29 +32,40 @@ class Evaluator:
     metrics: Sequence[Metric]
     size: int
     reduction: Reduction = "mean"
+    group: Group = ALONE
 
     def __call__(self) -> dict[str, float]:
-        """Each metric over all examples.
+        """Each metric over all examples; each rank computes its share of the batches.
 
         Raises:
             UsageError: there are none, or a metric has nothing to count.
         """
-        sums = dict.fromkeys((metric.name for metric in self.metrics), 0.0)
-        counts = dict.fromkeys(sums, 0)
+        own: list[list[tuple[float, int]]] = []
         with Prefetched(self._batches()) as batches:
             for batch in batches:
                 count = self.data.size_of(batch)
                 loss, outputs = self._run(batch, count)
-                for metric in self.metrics:
-                    total, number = metric.of_batch(loss, outputs, batch, count)
-                    sums[metric.name] += total
-                    counts[metric.name] += number
+                own.append([m.of_batch(loss, outputs, batch, count) for m in self.metrics])
+        sums = dict.fromkeys((metric.name for metric in self.metrics), 0.0)
+        counts = dict.fromkeys(sums, 0)
+        for found in self._of_all(own):
+            for metric, (total, number) in zip(self.metrics, found, strict=True):
+                sums[metric.name] += total
+                counts[metric.name] += number
         return {metric.name: self._finished(metric, sums, counts) for metric in self.metrics}
 
     def _batches(self) -> Iterator[Arrays]:
+        rank, ranks = self.group.rank, self.group.size
         if self.data.examples is None:
-            return self.data.epoch(0)
-        return self.data.batches(in_order(self.data.examples, self.size))
+            return islice(self.data.epoch(0), rank, None, ranks)
+        order = in_order(self.data.examples, self.size)
+        return self.data.batches(islice(order, rank, None, ranks))
+
+    def _of_all(self, own: list[list[tuple[float, int]]]) -> Iterator[list[tuple[float, int]]]:
+        """What was found of all batches, in their order, of what each rank has found of its own."""
+        each = [json.loads(found) for found in self.group.gather_bytes(json.dumps(own).encode())]
+        for turn in zip_longest(*each):
+            yield from (found for found in turn if found is not None)
 
     def _finished(
         self, metric: Metric, sums: Mapping[str, float], counts: Mapping[str, int]

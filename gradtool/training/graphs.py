@@ -14,7 +14,8 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import DEFAULTS, GRADIENTS, OPTIMIZER, STATE
-from gradtool.graph.stages import seed_of
+from gradtool.graph.reads import reads
+from gradtool.graph.stages import seed_of, stage
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.averages import add_averages
 from gradtool.passes.second_order import is_training_graph
@@ -71,14 +72,14 @@ class Graphs:
         return (self.model, *(() if self.update is None else (self.update,)))
 
     def described(self) -> dict[str, Any]:
-        """What tells whether a checkpoint is of this model."""
+        """What tells whether a checkpoint is of this model, whether a step is one graph or two."""
         graph = self.training.model.graph
         changing = set(json.loads(self.training.model.metadata_props.get(STATE, "{}")))
         parameters = {n: v for n, v in graph.initializers.items() if n in self._trained}
         return {
             "parameters": {n: f"{v.dtype.name if v.dtype else ''}{v.shape}"
                            for n, v in parameters.items()},
-            "graph": fingerprint(self.training.model)[:DIGITS],
+            "graph": fingerprint(n for n in graph if stage(n) == "forward")[:DIGITS],
             "constants": _checksum(graph, {*changing, *parameters}),
         }  # fmt: skip
 
@@ -117,13 +118,15 @@ class Recipe:
     updates: Updates
 
 
-def graphs_of(recipe: Recipe, options: TrainOptions) -> Graphs:
+def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
     """The graphs of a step; that of its gradients alone where updates have to wait for them.
+
+    They are `in_two` where gradients are added up before anything is updated.
 
     Raises:
         UsageError: the model holds gradients already, or there is nothing to update.
     """
-    if options.in_two:
+    if in_two:
         none = Updates().options
         training = recipe.differentiate(**none, grad_buffers=True, loss_seed=True)
         accumulated = accumulating(training.model)
@@ -156,8 +159,15 @@ def require_forward(model: ir.Model) -> None:
 
 
 def _checksum(graph: ir.Graph, changing: set[str]) -> str:
-    """A checksum of the weights that stay as they are; of their names where they are too many."""
-    held = [v for n, v in graph.initializers.items() if n not in changing and v.const_value]
+    """A checksum of the weights of forward that stay as they are.
+
+    It is of their names where they are too many.
+    """
+    read = {v for node in graph if stage(node) == "forward" for v in reads(node)}
+    held = [
+        v for n, v in graph.initializers.items()
+        if n not in changing and v.const_value and v in read
+    ]  # fmt: skip
     small = sum(v.const_value.nbytes for v in held if v.const_value is not None) <= _MOST_HASHED
     found = 0
     for value in sorted(held, key=lambda v: v.name or ""):

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.kernels.chance import repeatable
+from gradtool.ranks.group import ALONE, Group, anywhere, share, total
 from gradtool.session import Session
 from gradtool.training import scaling
 from gradtool.training.checkpoints import Best, Folder, Progress
@@ -22,11 +25,13 @@ from gradtool.training.metrics import Metric
 from gradtool.training.options import TrainOptions
 from gradtool.training.order import Order, Place
 from gradtool.training.prefetch import Prefetched
+from gradtool.training.reduction import Reducer, require_same
 from gradtool.training.schedules import Schedule
 from gradtool.training.watching import Watcher
 
 End = Literal["steps", "patience", "interrupted"]
 SEEDS = 1 << 32  # steps that have draws of their own
+COMPARED = 100  # steps after which ranks compare what they have, at the latest
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,13 @@ class Loop:
     records: Records | None = None
     progress: Progress = field(default_factory=Progress)
     reduction: Reduction = "mean"
+    group: Group = ALONE
     losses: array[float] = field(default_factory=lambda: array("d"))
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     _saved: int = -1
+
+    def __post_init__(self) -> None:
+        self._reducer = Reducer(self.group, self.session, self.graphs.sums)
 
     def run(self) -> End:
         """Train to the end; returns why it is one.
@@ -75,7 +84,7 @@ class Loop:
                 for batch, is_last in batches:
                     self._step(batch)
                     self._move_on(is_last=is_last)
-                    interrupted = self.watcher.stops()
+                    interrupted = anywhere(self.group, self.watcher.stops())
                     self._after_step(is_last=is_last, interrupted=interrupted)
                     if self._is_done():
                         break
@@ -88,11 +97,10 @@ class Loop:
     def _step(self, batch: Arrays) -> None:
         step = self.progress.step
         rate = self.schedule(step)
-        with repeatable(self.options.seed * SEEDS + step):
-            loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
-                self.session.step({**batch, self.graphs.rate: rate}, copy=False).loss, True
-            )  # fmt: skip
-        assert loss is not None  # noqa: S101 - graphs have one
+        self.group.at(step + 1)
+        loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
+            self._run({**batch, self.graphs.rate: rate}), True
+        )  # fmt: skip
         if not math.isfinite(loss) and self.options.loss_scale is None:
             raise GradtoolError(self._diverged(loss))
         entry: dict[str, Any] = {
@@ -118,18 +126,27 @@ class Loop:
         if size % parts:
             raise UsageError(f"a batch of {size} has no {parts} parts of the same size")
         scale, each = self.progress.scale, size // parts
-        share = parts if self.reduction == "mean" else 1
-        total = 0.0
+        count = parts * self.group.size if self.reduction == "mean" else 1
+        summed = 0.0
         for start in range(0, size, each):
             part = batch if parts == 1 else self.data.part(batch, start, start + each)
-            loss = self.session.step(part, loss_scale=scale / share, copy=False).loss
-            total += 0.0 if loss is None else loss
+            number = (start // each) * self.group.size + self.group.rank
+            settling = self._reducer if start + each == size else None
+            summed += self._run(part, number, loss_scale=scale / count, settling=settling)
+        self._reducer.finish()
         finite = self.options.loss_scale is None or self.session.gradients_are_finite()
         if finite:
             self.session.update({self.graphs.rate: rate}, scale=1 / scale)
         else:
             self.session.forget_gradients()
-        return total / share, finite
+        return total(self.group, summed) / count, finite
+
+    def _run(self, batch: Mapping[str, Any], number: int = 0, **how: Any) -> float:
+        """The loss of part `number` of a batch; its examples draw what they draw in the whole."""
+        with repeatable(self.options.seed * SEEDS + self.progress.step, number):
+            loss = self.session.step(batch, copy=False, **how).loss
+        assert loss is not None  # noqa: S101 - graphs have one
+        return loss
 
     def _move_on(self, *, is_last: bool) -> None:
         place = self.progress.place
@@ -145,19 +162,36 @@ class Loop:
             else:
                 last = self.order.batches - 1
                 for place, indices in enumerate(self.order.epoch(number, start), start):
-                    yield self.data.batch(indices), place == last
+                    yield self.data.batch(indices[self._own(len(indices))]), place == last
             number, start = number + 1, 0
 
     def _streamed(self, number: int, start: int) -> Iterator[tuple[Arrays, bool]]:
         """The batches of an epoch of a stream, which only ends when there is none left."""
         before: Arrays | None = None
-        for batch in self.data.epoch(number, start):
+        for batch in map(self._own_part, self.data.epoch(number, start)):
             if before is not None:
                 yield before, False
             before = batch
         if before is None:
             raise UsageError(f"{self.data.source.source}: has no batch in epoch {number}")
         yield before, True
+
+    def _own(self, count: int) -> np.ndarray[Any, Any]:
+        """Which of a batch of `count` examples this rank computes: its share of each part.
+
+        Raises:
+            UsageError: parts and ranks do not divide it.
+        """
+        parts, ranks = self.options.micro_batches, self.group.size
+        if count % (parts * ranks):
+            raise UsageError(f"a batch of {count} has no {parts * ranks} parts of the same size")
+        own = share(count // parts, self.group.rank, ranks)
+        return np.arange(count).reshape(parts, -1)[:, own].ravel()
+
+    def _own_part(self, batch: Arrays) -> Arrays:
+        if self.group.size == 1:
+            return batch
+        return self.data.chosen(batch, self._own(self.data.size_of(batch)))
 
     # --------------------------------------------------------------- between steps
 
@@ -172,7 +206,10 @@ class Loop:
         every = options.checkpoint_every
         keeps = is_last or evaluated if every is None else not step % every
         best = self.progress.best is not None and self.progress.best.step == step
-        if keeps or best or ended or interrupted or self._is_done():
+        saves = keeps or best or ended or interrupted or self._is_done()
+        if saves or not step % COMPARED:
+            require_same(self.group, self._kept(), step)
+        if saves:
             self.save()
 
     def _evaluate(self) -> None:
@@ -197,11 +234,14 @@ class Loop:
         if self.records is None or self._saved == self.progress.step:
             return
         size = self.records.journal.settle()
-        values = self.session.values(copy=False)
-        arrays = {name: value for name, value in values.items() if name not in self.graphs.sums}
-        path = self.records.folder.save(self.progress, arrays, size, self.options.keep)
+        path = self.records.folder.save(self.progress, self._kept(), size, self.options.keep)
         self._saved = self.progress.step
         self.watcher.saved(self.progress.step, Path(path))
+
+    def _kept(self) -> Arrays:
+        """All that is trained, and state."""
+        values = self.session.values(copy=False)
+        return {name: value for name, value in values.items() if name not in self.graphs.sums}
 
     def _is_done(self) -> bool:
         place, step = self.progress.place, self.progress.step

@@ -25,7 +25,7 @@ LEAST = 2.0**-40  # of a scale: gradients that are infinite at this one are so a
 
 def largest(dtype: np.dtype[Any]) -> float:
     """The largest power of two that a loss of a type can be multiplied by."""
-    return float(2.0 ** math.floor(math.log2(float(ml_dtypes.finfo(dtype).max))))
+    return math.ldexp(0.5, math.frexp(float(ml_dtypes.finfo(dtype).max))[1])
 
 
 def first(given: str | float | None, dtype: np.dtype[Any]) -> float:

@@ -49,6 +49,13 @@ class Setup:
     schedule: Schedule
     metrics: Sequence[Metric]
     fit: Fit | None = None
+    ranks: int = 1
+
+    @property
+    def part(self) -> int:
+        """The examples that are computed at once."""
+        assert self.options.batch is not None  # noqa: S101 - it was sized
+        return self.options.batch // (self.options.micro_batches * self.ranks)
 
     def described(self) -> dict[str, Any]:
         """What a checkpoint is of: whatever decides the bits of the steps that follow."""
@@ -61,7 +68,7 @@ class Setup:
                 "warmup": rates.warmup,
                 "steps": rates.steps if rates.ends else None,
                 "batch": self.order.size if self.order else options.batch,
-                "micro_batches": options.micro_batches,
+                "micro_batches": self._parts(),
                 "loss_scale": options.loss_scale,
                 "kernels": options.kernels,
                 "shuffle": options.shuffle,
@@ -72,6 +79,15 @@ class Setup:
             "data": self.data[0].described(),
             "model": self.graphs.described(),
         }
+
+    def _parts(self) -> int:
+        """In how many parts a step is computed: what a model that fixes its batch leaves of that.
+
+        Ranks do not count: they take shares of each.
+        """
+        fixed = self.data[0].takes.size
+        assert self.options.batch is not None  # noqa: S101 - it was sized
+        return self.options.micro_batches if fixed is None else self.options.batch // fixed
 
     def _evaluation(self) -> dict[str, Any] | None:
         """What decides which weights are best, and when to stop."""
@@ -101,18 +117,21 @@ def prepared(
     evaluate: Given | None,
     names: Mapping[str, str],
     watcher: Watcher,
+    ranks: int = 1,
 ) -> Setup:
-    """Read, build and hold against each other what a training is of.
+    """Read, build and hold against each other what a training on some ranks is of.
 
     Raises:
         UsageError: data do not fit the model, or options do not go together.
     """
+    if options.memory is not None and ranks > 1:
+        raise UsageError("a memory to keep to is of one process: leave it out on several ranks")
     sources = [opened(each, options.seed) for each in (data, evaluate) if each is not None]
-    graphs = graphs_of(recipe, options)
+    graphs = graphs_of(recipe, options, in_two=options.in_two or ranks > 1)
     takes = Takes.of(graphs.training.model, graphs.inner)
-    options = _sized(options, takes.size)
+    options = _sized(options, takes.size, ranks)
     if options.in_two and graphs.update is None:
-        graphs = graphs_of(recipe, options)
+        graphs = graphs_of(recipe, options, in_two=True)
         takes = Takes.of(graphs.training.model, graphs.inner)
     read = [Fitted(source, takes, names) for source in sources]
     for line in (line for each in read for line in each.said):
@@ -136,31 +155,39 @@ def prepared(
             "not tell how many there are"
         )
     watched = metrics(options.metric, graphs.training.labels) if evaluate is not None else []
-    made = Setup(graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, fit)
+    made = Setup(
+        graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, fit, ranks
+    )
     if options.plan == "keep":
         return made
     return replace(made, graphs=graphs.planned(_planned(made)))
 
 
-def _sized(options: TrainOptions, fixed: int | None) -> TrainOptions:
-    """The options with the examples of a step, and in how many parts they are taken."""
+def _sized(options: TrainOptions, fixed: int | None, ranks: int) -> TrainOptions:
+    """The options with the examples of a step, and in how many parts a rank takes them."""
     parts, batch = options.micro_batches, options.batch
+    on_ranks = f" on {ranks} ranks" if ranks > 1 else ""
     if fixed is None:
         batch = BATCH if batch is None else batch
-        if batch % parts:
+        if batch % (parts * ranks):
+            divides = " times ranks" if ranks > 1 else ""
             raise UsageError(
-                f"a batch of {batch} has no {parts} parts of the same size: micro_batches divides "
-                "the batch"
+                f"a batch of {batch} has no {parts} parts of the same size{on_ranks}: "
+                f"micro_batches{divides} divides the batch"
             )
         return replace(options, batch=batch)
-    batch = fixed * parts if batch is None else batch
-    if batch % fixed:
-        raise UsageError(f"the model takes {fixed} examples at a time, of which {batch} is no sum")
-    if parts not in (1, batch // fixed):
+    batch = fixed * parts * ranks if batch is None else batch
+    if batch % (fixed * ranks):
         raise UsageError(
-            f"{batch} examples in {parts} parts are {batch // parts} each, the model takes {fixed}"
+            f"the model takes {fixed} examples at a time, of which {batch}{on_ranks} is no sum"
         )
-    return replace(options, batch=batch, micro_batches=batch // fixed)
+    found = batch // (fixed * ranks)
+    if parts not in (1, found):
+        raise UsageError(
+            f"{batch} examples in {parts} parts{on_ranks} are {batch / parts / ranks:g} each, the "
+            f"model takes {fixed}"
+        )
+    return replace(options, batch=batch, micro_batches=found)
 
 
 def _order(data: Fitted, options: TrainOptions) -> Order | None:
@@ -186,8 +213,7 @@ def _length(options: TrainOptions, order: Order | None) -> tuple[int | None, int
 def _planned(setup: Setup) -> ir.Model:
     """The graph with a memory plan in it, for the sizes of the data."""
     plan, model = setup.options.plan, setup.graphs.model
-    assert setup.options.batch is not None  # noqa: S101 - it was sized
-    dims = _dims(model, setup.data[0], setup.options.batch // setup.options.micro_batches)
+    dims = _dims(model, setup.data[0], setup.part)
     goal = api.load_plan(plan) if plan.endswith(PLAN_SUFFIX) else plan
     return api.recompute(model, goal, dims=dims).model
 
@@ -212,7 +238,7 @@ def _fitted(
 
     @cache
     def graphs_in(in_two: bool) -> Graphs:  # noqa: FBT001 - is cached by it
-        return graphs_of(recipe, replace(options, micro_batches=2 if in_two else 1))
+        return graphs_of(recipe, options, in_two=in_two)
 
     return fitted(
         memory,

@@ -21,6 +21,7 @@ import numpy as np
 from gradtool import api
 from gradtool.errors import UsageError
 from gradtool.passes.update_groups import Updates
+from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
 from gradtool.training import journal as journals
@@ -117,13 +118,15 @@ class Trainer:
         resume: bool = False,
         fresh: bool = False,
         watcher: Watcher | None = None,
+        group: Group = ALONE,
     ) -> History:
         """Train on data, from the weights of the model or from the newest checkpoint of `run`.
 
         Data are a path, `module:function`, arrays by name, or a function that yields batches (see
         `gradtool.training.sources`); `names` has what the data call an input, where that differs.
         `run` is a folder for checkpoints and the journal; what it holds is removed if the training
-        shall be a `fresh` one.
+        shall be a `fresh` one.  The ranks of a `group` do it together: each computes its share of
+        every batch, and the first one writes.
 
         Raises:
             UsageError: data do not fit the model, a file cannot be read or written, `run` holds
@@ -132,10 +135,14 @@ class Trainer:
         """
         self.close()
         watcher = watcher or Watcher()
-        setup = prepared(self._recipe, self._options, data, evaluate, names or {}, watcher)
-        self._folder, found = _found(run, setup, watcher, resume=resume, fresh=fresh)
+        setup = prepared(
+            self._recipe, self._options, data, evaluate, names or {}, watcher, group.size
+        )
+        find = partial(_found, run, setup, watcher, resume=resume, fresh=fresh)
+        self._folder, found = find() if group.rank == 0 else (_folder(run, setup), None)
+        found = _shared(group, self._folder, found)
         records = None
-        if self._folder is not None:
+        if self._folder is not None and group.rank == 0:
             path, size = self._folder.path / journals.NAME, found.journal if found else 0
             records = Records(self._folder, journals.Journal(path, size))
         if setup.fit is not None:
@@ -145,7 +152,7 @@ class Trainer:
                 path = self._folder.path / PLAN
                 plan_files.save(chosen.work, chosen.planned or keep(chosen.work), path, force=True)
         try:
-            return self._run(setup, found, records, watcher)
+            return self._run(setup, found, records, watcher, group)
         finally:
             if records is not None:
                 records.journal.close()
@@ -156,6 +163,7 @@ class Trainer:
         found: Checkpoint | None,
         records: Records | None,
         watcher: Watcher,
+        group: Group,
     ) -> History:
         options = setup.options
         progress = Progress(scale=scaling.first(options.loss_scale, setup.graphs.loss_type))
@@ -164,7 +172,7 @@ class Trainer:
             progress = found.progress
         model, update = setup.graphs.model, setup.graphs.update
         self._session = session = Session(
-            model, update=update, device=options.place, kernels=options.kernels
+            model, update=update, device=_device(options, group), kernels=options.kernels
         )
         reduction = _reduction(setup, session, watcher)
         self._loop = loop = Loop(
@@ -178,10 +186,11 @@ class Trainer:
             epochs=setup.epochs,
             watcher=watcher,
             metrics=setup.metrics,
-            evaluator=_evaluator(setup, session, reduction),
+            evaluator=_evaluator(setup, session, reduction, group),
             records=records,
             progress=progress,
             reduction=reduction,
+            group=group,
         )
         watcher.begun(_begun(setup, progress))
         ended = loop.run()
@@ -301,24 +310,49 @@ def _found(
     return folder, found
 
 
+def _folder(run: str | os.PathLike[str] | None, setup: Setup) -> Folder | None:
+    return None if run is None else Folder(Path(run), setup.described())
+
+
+def _shared(group: Group, folder: Folder | None, found: Checkpoint | None) -> Checkpoint | None:
+    """The checkpoint that the first rank has found, on every rank."""
+    step = int(group.gather(np.array(-1 if found is None else found.progress.step))[0])
+    if group.rank == 0 or folder is None or step < 0:
+        return found
+    return folder.load(step)
+
+
+def _device(options: TrainOptions, group: Group) -> str:
+    """The device to train on.
+
+    Raises:
+        UsageError: several ranks shall train on another one than the CPU.
+    """
+    if group.size == 1:
+        return options.place
+    if options.place not in ("auto", "cpu"):
+        raise UsageError(f"several ranks train on the CPU, not on {options.place}")
+    return "cpu"
+
+
 def _reduction(setup: Setup, session: Session, watcher: Watcher) -> Reduction:
     """What the loss of a batch is of those of its examples, where it matters."""
-    parts = setup.options.micro_batches > 1
+    parts = setup.options.micro_batches * setup.ranks > 1
     if not parts and not setup.metrics:
         return "mean"
     found = reduction_of(session, setup.data[0], setup.sample(2))
     if found is None:
-        what = "micro-batches are put together" if parts else "an evaluation is put together"
+        what = "parts of a batch are put together" if parts else "an evaluation is put together"
         watcher.said(f"warning: {INEXACT.format(what=what)}")
     return found or "mean"
 
 
-def _evaluator(setup: Setup, session: Session, reduction: Reduction) -> Evaluator | None:
+def _evaluator(
+    setup: Setup, session: Session, reduction: Reduction, group: Group
+) -> Evaluator | None:
     if not setup.metrics:
         return None
-    assert setup.options.batch is not None  # noqa: S101 - it was sized
-    size = setup.options.batch // setup.options.micro_batches
-    return Evaluator(session, setup.data[1], setup.metrics, size, reduction)
+    return Evaluator(session, setup.data[1], setup.metrics, setup.part, reduction, group)
 
 
 def _begun(setup: Setup, progress: Progress) -> Begun:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,7 +56,7 @@ def save(
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "name": found.name,
-        "model": fingerprint(work.model),
+        "model": fingerprint(work.model.graph),
         "dims": dict(sorted(all_dims(work).items())),
         "peak_bytes": found.plan.peak,
         "load_bytes": found.plan.peak_live,
@@ -104,7 +104,7 @@ def planned_by(work: Workload, file: PlanFile) -> Planned:
         UsageError: it is of other sizes or another model, or its order cannot run.
     """
     _same_dims(work, file)
-    if file.model != fingerprint(work.model):
+    if file.model != fingerprint(work.model.graph):
         raise UsageError(f"{file.source}: the plan is of another model: {_difference(work, file)}")
     schedule = _schedule(work, file)
     found = planned(work, file.name, schedule)
@@ -135,10 +135,10 @@ def _same_work(work: Workload, file: PlanFile, schedule: Schedule) -> None:
 def is_of(file: PlanFile, model: ir.Model) -> bool:
     """Whether a plan was made of a training graph."""
     register_shapes()
-    return file.model == fingerprint(prepared(model))
+    return file.model == fingerprint(prepared(model).graph)
 
 
-def fingerprint(model: ir.Model) -> str:
+def fingerprint(nodes: Iterable[ir.Node]) -> str:
     """A hash of the nodes of a prepared model: their names, operators and values, in order."""
     lines = [
         json.dumps(
@@ -150,7 +150,7 @@ def fingerprint(model: ir.Model) -> str:
                 [v.name for v in node.outputs],
             ]
         )
-        for node in model.graph
+        for node in nodes
     ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 

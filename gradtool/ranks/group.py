@@ -1,0 +1,86 @@
+"""What ranks do together, as one small class; alone, there is nothing to do.
+
+A rank is a process.  All of them make the same calls in the same order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+
+from gradtool.errors import GradtoolError
+
+Array = np.ndarray[Any, Any]
+
+
+class Lost(GradtoolError):
+    """Ranks that do not answer any more."""
+
+
+class Pending(Protocol):
+    """Something that goes on beside the work of a rank."""
+
+    def test(self) -> bool:
+        """Bring it forward; whether it is done."""
+
+
+class Done:
+    """Nothing was to be done."""
+
+    def test(self) -> bool:
+        """It is done."""
+        return True
+
+
+class Group:
+    """Rank `rank` of `size`; this one is a process of its own."""
+
+    rank = 0
+    size = 1
+
+    def add(self, array: Array) -> Pending:
+        """Begin to sum a flat array over all ranks, in place; it is not touched until that is done.
+
+        Every rank has the same bits then.
+        """
+        del array
+        return Done()
+
+    def wait(self, pending: Pending) -> None:
+        """Return when something is done.
+
+        Raises:
+            Lost: some rank has not come to the same place in time.
+        """
+        del pending
+
+    def gather(self, array: Array) -> Array:
+        """The arrays of all ranks, of one shape and type: `[size, *shape]`, in order of rank."""
+        return array[np.newaxis]
+
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        """What every rank gives, in order of rank."""
+        return [data]
+
+    def at(self, step: int) -> None:
+        """Training begins a step: what is lost from now on is lost in it."""
+
+
+ALONE = Group()
+
+
+def share(count: int, rank: int, size: int) -> slice:
+    """The part of `count` things that a rank has: all parts differ by one at most."""
+    return slice(count * rank // size, count * (rank + 1) // size)
+
+
+def total(group: Group, number: float) -> float:
+    """The sum of a number over all ranks, in their order; the same bits everywhere."""
+    return math.fsum(group.gather(np.array(number, np.float64)))
+
+
+def anywhere(group: Group, given: bool) -> bool:  # noqa: FBT001 - it is what is asked
+    """Whether something holds on any rank."""
+    return bool(group.gather(np.array(given)).any())

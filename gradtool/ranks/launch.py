@@ -1,0 +1,274 @@
+"""Ranks on this machine, started by an MPI's own `mpiexec` and looked after until they end.
+
+What an engine says about ranks that died is different for each; here it is one line.  So results
+go to a file, ranks mark what they write to stderr, one line each, and what else arrives on any of
+the two is the engine's:
+
+    ␞text           a line for people
+    ␟begun R PID    rank R is a process
+    ␟step R N       rank R begins step N
+
+An engine that ends ranks may drop what they have just written, so the last line of the first one
+that ends all is in a file as well, below its exit code.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradtool.errors import GradtoolError, UsageError
+from gradtool.ranks.started import MISSING
+
+ENDED = "ended"  # the file with the last line
+SAYS, TELLS = "\x1e", "\x1f"
+MARKED = "GRADTOOL_MARKED"  # in the environment of ranks that are read here: where results go
+_DEAD = re.compile(r"PID (\d+) RUNNING|rank (\d+) with PID|process rank (\d+)|,(\d+)\]\)")
+_SIGNAL = re.compile(r"EXIT CODE: (\d+)|exited on signal (\d+)|signal (\d+)")
+
+
+def run(arguments: Sequence[str], ranks: int, out: Callable[[bytes], object]) -> None:
+    """Run a command of gradtool on some ranks; what rank 0 prints goes to `out`.
+
+    Raises:
+        UsageError: there is no MPI.
+        GradtoolError: ranks ended before they were done.
+        KeyboardInterrupt: somebody asked for the end.
+    """
+    command = [*starter(ranks), sys.executable, "-m", "gradtool", *arguments]
+    with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
+        results = Path(folder, "stdout")
+        _Launched(command, ranks, results).run()
+        out(results.read_bytes())
+
+
+def starter(ranks: int) -> list[str]:
+    """How the MPI that mpi4py finds starts ranks here."""
+    engine = _needs()
+    places = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
+    path = os.pathsep.join([*places, os.environ.get("PATH", "")])
+    found = shutil.which("mpiexec", path=path) or shutil.which("mpirun", path=path)
+    if found is None:
+        raise UsageError(MISSING.format(what="--ranks"))
+    return [found, *engine, "-n", str(ranks)]
+
+
+def _needs() -> list[str]:
+    """What the `mpiexec` of the MPI that mpi4py finds needs, to start ranks on a few cores.
+
+    Asked in a process of its own: an MPI that is initialized here would be that of one rank.
+
+    Raises:
+        UsageError: mpi4py is missing, or finds no MPI.
+    """
+    code = "from mpi4py import MPI; print(MPI.get_vendor()[0])"
+    found = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    if found.returncode:
+        raise UsageError(MISSING.format(what="--ranks"))
+    if "Open MPI" not in found.stdout:
+        return []
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    return ["--oversubscribe", *(["--allow-run-as-root"] if is_root else [])]
+
+
+@dataclass
+class _Launched:
+    """A command that is started on ranks, and what is known of them."""
+
+    command: Sequence[str]
+    ranks: int
+    results: Path
+    pids: dict[int, int] = field(default_factory=dict)
+    steps: dict[int, int] = field(default_factory=dict)
+    noise: list[str] = field(default_factory=list)
+    said: set[str] = field(default_factory=set)
+    asked: int = 0
+
+    def run(self) -> None:
+        """Start it and wait until nothing of it is left."""
+        self.results.touch()
+        environment = {**os.environ, MARKED: str(self.results)}
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+        environment.setdefault("OMP_NUM_THREADS", str(max(cores // self.ranks, 1)))
+        process = subprocess.Popen(  # noqa: S603 - ourselves, by the MPI that is installed
+            self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, env=environment, start_new_session=True,
+        )  # fmt: skip
+        try:
+            with self._passing_on():
+                self._read(process.stdout)
+                code = process.wait()
+        finally:
+            self._end(process)
+        self._judge(code)
+
+    def _judge(self, code: int) -> None:
+        ended = self.results.with_name(ENDED)
+        text = ended.read_text(encoding="utf-8") if ended.exists() else ""
+        number, _, line = text.partition("\n")
+        if number:
+            if line not in self.said:
+                _show(line)
+            raise Said(int(number))
+        if code and self.asked:
+            raise KeyboardInterrupt
+        if code:
+            raise GradtoolError(self._death())
+
+    def _death(self) -> str:
+        """Which rank has died, and how, by what the engine says of it."""
+        noise = " ".join(self.noise)
+        dead, how = _DEAD.search(noise), _SIGNAL.search(noise)
+        rank = None
+        if dead is not None and dead[1]:
+            rank = next((r for r, pid in self.pids.items() if pid == int(dead[1])), None)
+        elif dead is not None:
+            rank = int(next(filter(None, dead.groups())))
+        who = "a rank" if rank is None else f"rank {rank}"
+        by = next(filter(None, how.groups())) if how is not None else None
+        step = self.steps.get(-1 if rank is None else rank, max(self.steps.values(), default=0))
+        where = f"in step {step}" if step else "before the first step"
+        said = f" (signal {by})" if by and by != "1" else ""
+        return (
+            f"{who} died{said} {where}, and all have ended: go on from the last checkpoint with "
+            "--resume"
+        )
+
+    def _read(self, stream: Any) -> None:
+        """Tell what ranks say from what they tell and from what the engine says."""
+        for raw in stream:
+            line = raw.decode(errors="replace").rstrip("\n")
+            said, told = line.find(SAYS), line.find(TELLS)
+            if said >= 0:
+                self.said.add(line[said + 1 :])
+                _show(line[said + 1 :])
+            elif told >= 0:
+                self._note(line[told + 1 :].split())
+            else:
+                self.noise.append(line)
+
+    def _note(self, words: list[str]) -> None:
+        kind, numbers = words[0], [int(word) for word in words[1:]]
+        if kind == "begun":
+            self.pids[numbers[0]] = numbers[1]
+        elif kind == "step":
+            self.steps[numbers[0]] = numbers[1]
+
+    @contextmanager
+    def _passing_on(self) -> Iterator[None]:
+        """Ctrl-C goes to the ranks, which end after the step; asked twice, they end at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def ask(number: int, _frame: Any) -> None:
+            self.asked += 1
+            if self.asked > 1:
+                raise KeyboardInterrupt
+            for pid in self.pids.values():
+                with suppress(OSError):
+                    os.kill(pid, number)
+
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, ask) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Leave nothing behind: neither the engine's processes nor ranks."""
+        if process.poll() is None:
+            with suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for pid in self.pids.values():
+            with suppress(OSError):
+                if _is_ours(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _show(line: str) -> None:
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+class Said(GradtoolError):
+    """A rank has said what went wrong."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.exit_code = code
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether a process is still one of these: numbers are given anew."""
+    try:
+        return MARKED.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+
+
+class Marks(io.TextIOBase):
+    """The stderr of a rank: whole lines, marked as ours."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._rest, self._last = stream, "", ""
+
+    def write(self, text: str) -> int:
+        """Write what is a line by now."""
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._put(f"{SAYS}{line}")
+            self._last = line or self._last
+        return len(text)
+
+    def tell_all(self, *words: object) -> None:
+        """Something for who has started the ranks."""
+        self._put(TELLS + " ".join(map(str, words)))
+
+    def end_all(self, code: int) -> None:
+        """All ranks are ended by this one, which has said why; the first who says so counts."""
+        path = Path(os.environ[MARKED]).with_name(ENDED)
+        with suppress(FileExistsError), path.open("x", encoding="utf-8") as file:
+            file.write(f"{code}\n{self._last}")
+
+    def _put(self, line: str) -> None:
+        os.write(self._stream.fileno(), f"{line}\n".encode(errors="replace"))
+
+    def fileno(self) -> int:
+        """That of the stream."""
+        return int(self._stream.fileno())
+
+
+def marks() -> Marks | None:
+    """The marked stderr of this process, from now on; None where nobody reads marks.
+
+    Its results go to the file that is read in the end.
+    """
+    path = os.environ.get(MARKED)
+    if path is None:
+        return None
+    if not isinstance(sys.stderr, Marks):
+        sys.stderr = Marks(sys.stderr)
+        with open(path, "ab") as file:  # noqa: PTH123 - ruff's Path.open is the same
+            os.dup2(file.fileno(), 1)
+    assert isinstance(sys.stderr, Marks)  # noqa: S101 - set just now
+    return sys.stderr

@@ -1,0 +1,206 @@
+"""Ranks that an MPI has started, reached through mpi4py.
+
+Sums are begun without waiting, and come forward when somebody asks how far they are: between the
+steps of backward.  Nobody waits longer than `timeout`, so that a rank that hangs ends all.
+
+Source: MPI 4.1, chapter 6 (nonblocking collective operations).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, Never
+
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.ranks.group import Array, Group, Lost, Pending, share
+from gradtool.ranks.started import MISSING
+from gradtool.text.words import some
+
+ASKED = 1.0  # seconds that ranks have to say that they wait, too
+SPINS = 200  # tests before waiting leaves the processor to others
+PAUSE = 5e-5  # seconds
+
+
+def available(what: str) -> Any:
+    """The module `MPI` of mpi4py, initialized.
+
+    Raises:
+        UsageError: mpi4py is missing, or finds no MPI.
+    """
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        hint = "" if isinstance(error, ModuleNotFoundError) else f" ({error})"
+        raise UsageError(MISSING.format(what=what) + hint) from error
+    return MPI
+
+
+class Ranks(Group):
+    """All ranks that were started together."""
+
+    def __init__(self, *, timeout: float, ordered: bool = False) -> None:
+        """`timeout` in seconds; with `ordered`, numbers are added in the order of ranks."""
+        self._mpi = mpi = available("to train on several ranks")
+        world = mpi.COMM_WORLD
+        self.rank, self.size = world.rank, world.size
+        self._timeout, self.ordered = timeout, ordered
+        self._types = {np.dtype(np.float32): mpi.FLOAT, np.dtype(np.float64): mpi.DOUBLE}
+        # Collectives are matched by their order on a communicator: each kind has one of its own.
+        self._first, self._second, self._alarm = (world.Dup() for _ in range(3))
+        self._step: int | None = None
+        self.told: Callable[[int], object] | None = None
+        self._adding: list[_Ordered] = []
+
+    def add(self, array: Array) -> Pending:
+        found = self._types.get(array.dtype)
+        if self.ordered or found is None:
+            return _Ordered(self._adding, self._mpi, self._first, self._second, array)
+        return _Request(self._first.Iallreduce(self._mpi.IN_PLACE, [array, found]))
+
+    def wait(self, pending: Pending) -> None:
+        self._until(pending.test)
+
+    def gather(self, array: Array) -> Array:
+        given = np.ascontiguousarray(array)
+        made = np.empty((self.size, *array.shape), array.dtype)
+        byte = self._mpi.BYTE
+        request = self._second.Iallgather([given, byte], [made, byte])
+        self._until(_Request(request).test)
+        return made
+
+    def gather_bytes(self, data: bytes) -> list[bytes]:
+        counts = self.gather(np.array(len(data), np.int64))
+        starts = np.cumsum(counts) - counts
+        given, made = np.frombuffer(data, np.uint8), np.empty(int(counts.sum()), np.uint8)
+        byte = self._mpi.BYTE
+        request = self._second.Iallgatherv([given, byte], [made, (counts, starts), byte])
+        self._until(_Request(request).test)
+        return [made[s : s + n].tobytes() for s, n in zip(starts, counts, strict=True)]
+
+    def at(self, step: int) -> None:
+        self._step = step
+        if self.told is not None:
+            self.told(step)
+
+    @property
+    def where(self) -> str:
+        """In which step this rank is, for people."""
+        return "before the first step" if self._step is None else f"in step {self._step}"
+
+    def abort(self, code: int) -> Never:
+        """End all ranks, this one too."""
+        self._mpi.COMM_WORLD.Abort(code)
+        os._exit(code)
+
+    def close(self) -> None:
+        """Leave together: every rank is done, also with what it does alone."""
+        self.gather(np.array(0))
+        for each in (self._first, self._second, self._alarm):
+            each.Free()
+        self._mpi.Finalize()
+
+    # ------------------------------------------------------------------ in time
+
+    def _until(self, test: Callable[[], bool]) -> None:
+        if not _comes(test, self._timeout):
+            raise Lost(self._said(self._silent()))
+
+    def _silent(self) -> list[int]:
+        """The ranks that do not say that they wait as well."""
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        word, heard = np.zeros(1, np.uint8), np.empty((self.size, 1), np.uint8)
+        sent = [self._alarm.Isend(word, other) for other in others]
+        waiting = {other: self._alarm.Irecv(heard[other], other) for other in others}
+
+        def all_came() -> bool:
+            for other in [o for o, request in waiting.items() if request.Test()]:
+                del waiting[other]
+            return not waiting
+
+        _comes(all_came, ASKED)
+        del sent
+        return list(waiting)
+
+    def _said(self, silent: list[int]) -> str:
+        who = f"rank {some([str(r) for r in silent])}" if silent else "a message"
+        return (
+            f"{who} did not come within {self._timeout:g} s, {self.where}: go on from the last "
+            "checkpoint with --resume"
+        )
+
+
+class _Request:
+    """A request of MPI."""
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+
+    def test(self) -> bool:
+        return bool(self._request.Test())
+
+
+class _Ordered:
+    """A sum whose terms are added in the order of ranks, whatever the engine does.
+
+    Each rank is sent its part by all, adds it up, narrow floats in float32, and sends it to all:
+    as many bytes as a sum by rings takes.  Stages of several sums come in their order.
+    """
+
+    def __init__(
+        self, queue: list[_Ordered], mpi: Any, first: Any, second: Any, array: Array
+    ) -> None:
+        self._queue, self._mpi, self._second, self._array = queue, mpi, second, array
+        self._flat = array.view(np.uint8)
+        wide, size = array.dtype.itemsize, first.size
+        parts = [share(array.size, rank, size) for rank in range(size)]
+        self._counts = [(p.stop - p.start) * wide for p in parts]
+        self._starts = [p.start * wide for p in parts]
+        self._mine = parts[first.rank]
+        own = self._counts[first.rank]
+        self._came = np.empty((size, own), np.uint8)
+        arriving = [own] * size, [own * rank for rank in range(size)]
+        leaving = self._counts, self._starts
+        self._request = first.Ialltoallv(
+            [self._flat, leaving, mpi.BYTE], [self._came, arriving, mpi.BYTE]
+        )
+        queue.append(self)
+
+    def test(self) -> bool:
+        """Bring forward those that were begun before, then this one."""
+        for each in list(self._queue):
+            if not each._request.Test():  # noqa: SLF001 - another of this class
+                break
+            each._add_up()  # noqa: SLF001 - as well
+            self._queue.remove(each)
+        return self not in self._queue and bool(self._request.Test())
+
+    def _add_up(self) -> None:
+        dtype = self._array.dtype
+        terms = self._came.view(dtype)
+        wide = np.promote_types(dtype, np.float32) if dtype.itemsize < 4 else dtype
+        with np.errstate(all="ignore"):  # between values lies anything
+            added = terms[0].astype(wide)
+            for term in terms[1:]:
+                added += term.astype(wide, copy=False)
+            self._array[self._mine] = added.astype(dtype, copy=False)
+        kept = self._counts, self._starts
+        self._request = self._second.Iallgatherv(
+            self._mpi.IN_PLACE, [self._flat, kept, self._mpi.BYTE]
+        )
+
+
+def _comes(test: Callable[[], bool], seconds: float) -> bool:
+    """Whether something happens in time; a core that others need is left to them."""
+    for _ in range(SPINS):
+        if test():
+            return True
+    end = time.monotonic() + seconds
+    while not test():
+        if time.monotonic() > end:
+            return False
+        time.sleep(PAUSE)
+    return True

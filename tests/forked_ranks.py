@@ -1,0 +1,90 @@
+"""Ranks that are forks of this process, to try what ranks do where there is no MPI."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from multiprocessing import Pipe
+
+import numpy as np
+import pytest
+
+from gradtool.ranks.group import Done, Group
+
+PATIENCE = 60  # seconds
+supported = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="forks processes")
+
+
+class Forked(Group):
+    """One of some ranks, over pipes from each to the first; what is summed is noted in `begun`."""
+
+    def __init__(self, rank, pipes):
+        self.rank, self.size = rank, len(pipes)
+        self._pipes = pipes
+        self.begun = []
+
+    def add(self, array):
+        self.begun.append((str(array.dtype), array.size))
+        with np.errstate(all="ignore"):
+            array[:] = sum(each.astype(np.float64) for each in self._all(array))
+        return Done()
+
+    def gather(self, array):
+        return np.stack(self._all(array))
+
+    def gather_bytes(self, data):
+        return self._all(data)
+
+    def _all(self, given):
+        if self.rank:
+            mine = self._pipes[self.rank][1]
+            mine.send(given)
+            return _received(mine)
+        ends = [first for first, _ in self._pipes[1:]]
+        found = [given, *map(_received, ends)]
+        for end in ends:
+            end.send(found)
+        return found
+
+
+def _received(end):
+    if not end.poll(PATIENCE):
+        raise TimeoutError("a rank does not answer")
+    return end.recv()
+
+
+def on_ranks(size, work):
+    """What `work(group)` returns on each of some ranks, in their order; or what it raises."""
+    pipes = [Pipe() for _ in range(size)]
+    children = []
+    for rank in range(size):
+        result, end = Pipe(duplex=False)
+        child = os.fork()
+        if child == 0:
+            _run(work, Forked(rank, pipes), end)
+        end.close()
+        children.append((child, result))
+    outcomes = []
+    for child, result in children:
+        with result:
+            outcomes.append(result.recv() if result.poll(PATIENCE) else TimeoutError("hangs"))
+        os.waitpid(child, 0)
+    for pair in pipes:
+        for each in pair:
+            each.close()
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+    return outcomes
+
+
+def _run(work, group, end):
+    try:
+        try:
+            outcome = work(group)
+        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+            outcome = error
+        end.send_bytes(pickle.dumps(outcome))
+    finally:
+        os._exit(0)

@@ -1,0 +1,190 @@
+"""Ranks of a real MPI: they come to what one process comes to, and leave nothing when one dies."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from trainings import examples, lines, proto
+
+from gradtool.ranks import launch
+from gradtool.ranks.started import STARTED
+
+TESTS = Path(__file__).parents[1]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS.parent)}
+PATIENCE = 60  # seconds until a test gives up
+
+pytestmark = [
+    pytest.mark.extra,
+    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+]
+
+
+@pytest.fixture(autouse=True)
+def mpi():
+    """The `mpiexec` that mpi4py's MPI needs."""
+    pytest.importorskip("mpi4py")
+    try:
+        return launch.starter(2)
+    except launch.UsageError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def net(tmp_path):
+    onnx.save(proto(), tmp_path / "net.onnx")
+    np.savez(tmp_path / "data.npz", **examples(400))
+    np.savez(tmp_path / "test.npz", **examples(21, 5))
+    return tmp_path
+
+
+def gradtool(folder, *given, under=()):
+    """A command of gradtool that was started in a folder."""
+    return subprocess.Popen(
+        [*under, sys.executable, "-m", "gradtool", *given],
+        cwd=folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def train(folder, name, *given, under=()):
+    """Train in a folder; the outcome, and the journal."""
+    process = gradtool(
+        folder, "train", "net.onnx", "--data", "data.npz", "--batch", "8", "--lr", "0.05",
+        "--run", name, "-o", f"{name}.onnx", "--eval", "test.npz", *given, under=under,
+    )  # fmt: skip
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    return out, lines(folder / name / "metrics.jsonl")
+
+
+@pytest.mark.parametrize("ordered", ["ordered", "as it comes"])
+def test_sums_and_trainings_are_those_of_one_process(mpi, ordered):
+    command = [*mpi, sys.executable, str(TESTS / "mpi_program.py"), ordered, "2"]
+    outcome = subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    found = json.loads(outcome.stdout.splitlines()[-1])
+
+    assert found["odd"] == []
+    assert found["worst"] < 1e-9
+    assert all(right and same for right, same in found["sums"].values()), found["sums"]
+
+
+def test_the_command_trains_by_itself_and_under_mpirun(net, mpi):
+    out, alone = train(net, "one", "--steps", "50")
+    told, two = train(net, "two", "--steps", "50", "--ranks", "2", "--deterministic")
+    _, under = train(net, "under", "--steps", "50", "--deterministic", under=mpi)
+
+    assert two == under
+    assert (net / "two.onnx").read_bytes() == (net / "under.onnx").read_bytes()
+    assert told.splitlines()[-1] == out.splitlines()[-1].replace("one.onnx", "two.onnx")
+    for one, other in zip(alone, two, strict=True):
+        assert one.keys() == other.keys()
+        if "loss" in one:
+            assert other["loss"] == pytest.approx(one["loss"], rel=1e-4)
+    assert not [p for p in net.iterdir() if p.suffix not in (".npz", ".onnx") and p.is_file()]
+
+
+def test_what_goes_wrong_on_all_ranks_is_said_once(net):
+    process = gradtool(net, "train", "net.onnx", "--data", "none.npz", "--ranks", "2")
+    out, err = process.communicate(timeout=PATIENCE)
+
+    assert (process.returncode, out, err) == (2, "", "gradtool: none.npz: no such file\n")
+
+
+LONG = ("train", "net.onnx", "--data", "data.npz", "--batch", "8", "--lr", "0.01", "--ranks", "2",
+        "--deterministic", "--timeout", "3", "-q")  # fmt: skip
+
+
+def ranks_here():
+    """The processes that are ranks of a command, by what their environment says."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        try:
+            environment = (folder / "environ").read_bytes()
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            continue
+        words = [launch.MARKED, *STARTED]
+        marked, *started = (f"\0{word}=".encode() in b"\0" + environment for word in words)
+        if marked and any(started) and state != "Z":
+            found.append(int(folder.name))
+    return sorted(found)
+
+
+def steps_of(folder):
+    path = folder / "metrics.jsonl"
+    return path.read_text().count("\n") if path.exists() else 0
+
+
+def trouble(folder, name, kind, rank, after):
+    """What a long training says whose rank is killed or stopped once it has gone on for a while."""
+    process = gradtool(folder, *LONG, "--steps", "100000", "--checkpoint-every", "20", "--run",
+                       name, "-o", f"{name}.onnx", "--resume")  # fmt: skip
+    before, end = steps_of(folder / name), time.monotonic() + PATIENCE
+    while not list((folder / name).glob("step-*.json")) or steps_of(folder / name) == before:
+        assert time.monotonic() < end, process.communicate(timeout=1)
+        time.sleep(0.02)
+    time.sleep(after)
+    pids = ranks_here()
+    assert len(pids) == 2
+    os.kill(pids[rank], kind)
+    began = time.monotonic()
+    _, err = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode == 1, err
+    assert err.count("\n") == 1, err
+    assert not ranks_here()
+    return err, time.monotonic() - began
+
+
+@pytest.mark.parametrize(("kind", "said"), [
+    (signal.SIGKILL, "rank {} died (signal 9) in step "),
+    (signal.SIGSTOP, "rank {} did not come within 3 s, in step "),
+])  # fmt: skip
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_dies_or_hangs_ends_all_with_one_line(net, kind, said, rank):
+    err, seconds = trouble(net, "run", kind, rank, 0.3)
+
+    assert said.format(rank) in err
+    assert "--resume" in err
+    assert seconds < 3 + 10
+
+
+def killed_and_whole(folder, times, seed=0):
+    """The bits of a training that was killed at random moments, and of one that was not."""
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    for _ in range(times):
+        trouble(folder, "killed", signal.SIGKILL, rng.randrange(2), rng.random())
+    steps = max(int(p.stem[5:]) for p in (folder / "killed").glob("step-*.json")) + 30
+    found = []
+    for name in ("killed", "whole"):
+        process = gradtool(folder, *LONG, "--steps", str(steps), "--checkpoint-every", "20",
+                           "--run", name, "-o", f"{name}.onnx", "--resume")  # fmt: skip
+        _, err = process.communicate(timeout=10 * PATIENCE)
+        assert process.returncode == 0, err
+        found.append(
+            ((folder / f"{name}.onnx").read_bytes(), lines(folder / name / "metrics.jsonl"))
+        )
+    return found
+
+
+def test_a_killed_training_is_gone_on_with_to_the_bits(net):
+    killed, whole = killed_and_whole(net, 2)
+
+    assert killed == whole
+
+
+@pytest.mark.slow
+def test_one_that_was_killed_twenty_times_is(net):
+    killed, whole = killed_and_whole(net, 20, seed=1)
+
+    assert killed == whole
