@@ -53,8 +53,8 @@ def write_kit(
     def fill(made: Path) -> Kit:
         for model, name in ((parts.step, manifest.STEP), (parts.evaluation, manifest.EVALUATION)):
             save(
-                model, made / name, barrier=True, portable=portable, marks=False, stock=stock,
-                say=say,
+                model, made / name, barrier=True, portable=portable, marks=False,
+                defaults=False, stock=stock, say=say,
             )  # fmt: skip
         _write_state(parts, made)
         options = _options(made / manifest.STEP)

@@ -37,6 +37,7 @@ def save(
     barrier: bool = False,
     portable: bool = False,
     marks: bool = True,
+    defaults: bool = True,
     stock: bool = False,
     say: Callable[[str], object] | None = None,
     own: bool = False,
@@ -48,7 +49,8 @@ def save(
     told of what they do not; else the file's metadata holds those that stock onnxruntime needs.
     With `portable`, places of maxima are computed by plain operators, for runtimes whose MaxPool
     has one output.  Without `marks` nothing says which nodes are the body of which composite: the
-    file is smaller, and gradtool itself runs it node by node.
+    file is smaller, and gradtool itself runs it node by node.  Without `defaults` the file holds
+    none of its inputs: onnxruntime's build for the web takes nothing for what has one.
     The graph is left as it is, unless it is the caller's `own` and of no more use: then no copy of
     it is made.
     What is written was checked: by ONNX's checker, and with `stock`, as the command line does, by
@@ -61,7 +63,8 @@ def save(
     return io.save(
         model_of(graph), path, force=force, external_data=external_data,
         finish=_finish(
-            functions=functions, barrier=barrier, portable=portable, marks=marks, say=say
+            functions=functions, barrier=barrier, portable=portable, marks=marks,
+            defaults=defaults, say=say,
         ),
         own=own, stock=stock, say=say,
     )  # fmt: skip
@@ -98,6 +101,7 @@ def _finish(
     portable: bool,
     barrier: bool = False,
     marks: bool = True,
+    defaults: bool = True,
     say: Callable[[str], object] | None = None,
 ) -> Callable[[ir.Model], None]:
     """What turns a graph into one of standard operators, on the copy that is written."""
@@ -111,13 +115,12 @@ def _finish(
         (localise if functions else inline)(model)
         drop_unread(model)
         plain_casts(model)
-        write_defaults(model)
+        if defaults:
+            write_defaults(model)
         if barrier:
             set_barriers(model, say=say)
         if not marks:
-            for node in walk.nodes(model.graph):
-                for key in (CALL, CALLEE):
-                    node.metadata_props.pop(key, None)
+            _unmark(model)
         described = {name for node in walk.nodes(model.graph) for name in inputs_of_call(node)}
         for name in _unread(model):
             if name not in before and name not in described:
@@ -125,6 +128,13 @@ def _finish(
         ort_options.mark(model)
 
     return finish
+
+
+def _unmark(model: ir.Model) -> None:
+    """Let no node say which composite it is of the body of."""
+    for node in walk.nodes(model.graph):
+        for key in (CALL, CALLEE):
+            node.metadata_props.pop(key, None)
 
 
 def _unread(model: ir.Model) -> list[str]:
