@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import threading
 import time
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 _SHARE = 0.9  # of the seconds, after which nothing new is begun: the rest is for packing
+_LATER = 1e-3  # seconds until the next attempt to end a block that cannot be ended now
 
 
 class TimeIsUp(BaseException):
@@ -44,5 +46,24 @@ def deadline(seconds: float | None) -> Callable[[], bool]:
     return lambda: end is not None and time.perf_counter() > end
 
 
-def _raise(_number: int, _frame: FrameType | None) -> None:
-    raise TimeIsUp
+def _raise(_number: int, frame: FrameType | None) -> None:
+    if any(map(_swallows, _stack(frame))):
+        signal.setitimer(signal.ITIMER_REAL, _LATER)
+    else:
+        raise TimeIsUp
+
+
+def _swallows(frame: FrameType) -> bool:
+    """Whether Python prints what this call raises and goes on: it is made while it cleans up."""
+    return (
+        frame.f_code.co_name == "__del__"
+        or frame.f_globals.get("__name__") in {"weakref", "_weakrefset"}
+        or any(frame.f_code is getattr(call, "__code__", None) for call in gc.callbacks)
+    )
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    """A call and those it was made by, innermost first."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

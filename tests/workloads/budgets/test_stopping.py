@@ -1,7 +1,10 @@
 """A clock that ends the work in a block."""
 
+import gc
 import itertools
 import threading
+import time
+import weakref
 
 import pytest
 
@@ -15,6 +18,40 @@ def endless():
 
 def test_work_without_end_is_ended():
     with pytest.raises(TimeIsUp), time_limit(0.01):
+        endless()
+
+
+def linger():
+    end = time.perf_counter() + 0.03
+    while time.perf_counter() < end:
+        pass
+
+
+class Finalized:
+    def __del__(self):
+        linger()
+
+
+def collected():
+    gc.callbacks.append(lambda _phase, _info: linger())
+    try:
+        gc.collect()
+    finally:
+        gc.callbacks.pop()
+
+
+def finalized():
+    Finalized()
+
+
+def called_back():
+    weakref.finalize(type("Plain", (), {})(), linger)
+
+
+@pytest.mark.parametrize("clean", [collected, finalized, called_back])
+def test_an_end_while_python_cleans_up_comes_after_it(clean):
+    with pytest.raises(TimeIsUp), time_limit(0.01):
+        clean()
         endless()
 
 
