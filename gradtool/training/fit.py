@@ -2,8 +2,9 @@
 
 A batch is taken in more and more parts until keeping everything fits; of fewer parts, the plan that
 computes least again within the memory is looked for.  Each peak is that of the arena in which the
-session will run: plans of both halves of a step, parameters, sums of gradients and the state of the
-optimizer.  Times are those of `gradtool.training.nominal`: the choice is the same everywhere.
+session will run: plans of both halves of a step and of evaluations, parameters, sums of gradients
+and the state of the optimizer.  Times are those of `gradtool.training.nominal`: the choice is the
+same everywhere.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import onnx_ir as ir
 from gradtool.errors import OverBudget, UsageError
 from gradtool.exec.run import sized_and_planned
 from gradtool.kernels.native import Kernels
+from gradtool.passes.evaluation import evaluation
 from gradtool.planning.plan import Plan
 from gradtool.planning.sharing import together
 from gradtool.text.units import format_bytes
@@ -29,6 +31,7 @@ KEEP, SEARCHED = "keep", "optimal"
 _TIGHTER = 3  # tries, as what is written may take more than was planned; the last for the least
 
 OnCandidate = Callable[[int, int], object]
+Dims = Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -68,13 +71,15 @@ def fitted(
     batch: int,
     parts: Iterable[int],
     graphs_in: Callable[[int], Graphs],
-    dims_of: Callable[[Graphs, int], Mapping[str, int]],
+    dims_of: Callable[[Graphs, int], Dims],
+    evaluated_at: Callable[[Graphs, int], Sequence[Dims]],
     kernels: Kernels,
     on_candidate: OnCandidate = lambda _parts, _examples: None,
 ) -> Fit:
     """What takes the least predicted time of all that fits into `memory` bytes.
 
-    `graphs_in` has the graphs of a step in so many parts, `dims_of` the sizes of so many examples.
+    `graphs_in` has the graphs of a step in so many parts, `dims_of` the sizes of so many examples;
+    `evaluated_at` has the sizes at which steps of so many examples are evaluated.
 
     Raises:
         UsageError: nothing fits; what was found to need least is named.
@@ -83,7 +88,9 @@ def fitted(
     for count in parts:
         graphs, examples = graphs_in(count), batch // count
         on_candidate(count, examples)
-        tried.append(_tried(memory, count, examples, graphs, dims_of(graphs, examples), kernels))
+        dims = dims_of(graphs, examples)
+        arena = _Arena(graphs, dims, evaluated_at(graphs, examples), kernels)
+        tried.append(_tried(memory, count, examples, graphs, dims, arena))
         if tried[-1].plan == KEEP and tried[-1].time is not None:
             break
     fitting = [(each.time, each) for each in tried if each.time is not None]
@@ -98,15 +105,10 @@ def fitted(
 
 
 def _tried(
-    memory: int,
-    count: int,
-    examples: int,
-    graphs: Graphs,
-    dims: Mapping[str, int],
-    kernels: Kernels,
+    memory: int, count: int, examples: int, graphs: Graphs, dims: Dims, arena: _Arena
 ) -> Candidate:
     """Keeping everything if that fits, else the plan within the memory of least work."""
-    work, arena = workload(graphs.model, dims), _Arena(graphs, dims, kernels)
+    work = workload(graphs.model, dims)
     kept, keeping = arena.of(graphs.model)
     if keeping <= memory:
         return Candidate(count, examples, KEEP, keeping, arena.time(kept, count), graphs, work)
@@ -131,8 +133,11 @@ def _tried(
 class _Arena:
     """What graphs take in the arena of a session, and how long a step of theirs does."""
 
-    def __init__(self, graphs: Graphs, dims: Mapping[str, int], kernels: Kernels) -> None:
+    def __init__(
+        self, graphs: Graphs, dims: Dims, evaluated: Sequence[Dims], kernels: Kernels
+    ) -> None:
         self._graphs, self._dims, self._kernels = graphs, dims, kernels
+        self._evaluated = evaluated
         update = graphs.update
         self._after: Sequence[Plan] = (
             [] if update is None else [sized_and_planned(update, {}, "update", kernels)[1]]
@@ -143,7 +148,12 @@ class _Arena:
         plan = sized_and_planned(model, self._dims, "train", self._kernels)[1]
         models = replace(self._graphs, model=model).models
         names = {name for each in models for name in each.graph.initializers}
-        return plan, together([plan, *self._after], names)
+        forward = evaluation(model) if self._evaluated else model
+        beside = [
+            sized_and_planned(forward, dims, "evaluate", self._kernels)[1]
+            for dims in self._evaluated
+        ]
+        return plan, together([plan, *self._after, *beside], names)
 
     def time(self, plan: Plan, count: int) -> float:
         """Nominal seconds of a step in so many parts."""

@@ -13,6 +13,7 @@ import onnx_ir as ir
 from gradtool import api, io
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
+from gradtool.passes.evaluation import evaluation
 from gradtool.passes.update_groups import Updates
 from gradtool.training.data import Arrays, Fitted, Takes
 from gradtool.training.fit import Fit, fitted, parts_of
@@ -141,7 +142,7 @@ def prepared(
     order = _order(read[0], options)
     fit = None
     if options.memory is not None:
-        fit = _fitted(options.memory, recipe, options, read[0], takes.size, watcher)
+        fit = _fitted(options.memory, recipe, options, read, takes.size, watcher)
         graphs = fit.chosen.graphs
         options = replace(options, micro_batches=fit.chosen.micro_batches)
     if options.micro_batches > 1 and _takes_statistics(graphs.model):
@@ -230,22 +231,37 @@ def _dims(model: ir.Model, data: Fitted, examples: int) -> dict[str, int]:
 
 
 def _fitted(
-    memory: int, recipe: Recipe, options: TrainOptions, data: Fitted, fixed: int | None,
+    memory: int, recipe: Recipe, options: TrainOptions, data: Sequence[Fitted], fixed: int | None,
     watcher: Watcher,
 ) -> Fit:  # fmt: skip
-    """How a memory is kept to: a model that fixes the examples of a step fixes the parts."""
+    """How a memory is kept to: a model that fixes the examples of a step fixes the parts.
+
+    Beside steps the memory has room for evaluations, and for those of one and two examples that
+    tell what the loss of a batch is of theirs (`reduction_of`).
+    """
     assert options.batch is not None  # noqa: S101 - it was sized
+    batch, evaluates = options.batch, len(data) > 1
 
     @cache
     def graphs_in(in_two: bool) -> Graphs:  # noqa: FBT001 - is cached by it
         return graphs_of(recipe, options, in_two=in_two)
 
+    def evaluated_at(graphs: Graphs, examples: int) -> list[dict[str, int]]:
+        asked = fixed is None and (evaluates or examples < batch)
+        counts = [(data[0], count) for count in ((2, 1) if asked else ())]
+        counts += [(each, examples) for each in data[1:]]
+        if not counts:
+            return []
+        model = evaluation(graphs.model)
+        return [_dims(model, each, count) for each, count in counts]
+
     return fitted(
         memory,
-        options.batch,
-        parts_of(options.batch) if fixed is None else [options.micro_batches],
+        batch,
+        parts_of(batch) if fixed is None else [options.micro_batches],
         lambda parts: graphs_in(parts > 1 or options.loss_scale is not None),
-        lambda graphs, examples: _dims(graphs.model, data, examples),
+        lambda graphs, examples: _dims(graphs.model, data[0], examples),
+        evaluated_at,
         options.kernels,
         watcher.tries,
     )

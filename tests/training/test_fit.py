@@ -33,11 +33,12 @@ class Listening(Watcher):
         self.lines.append(line)
 
 
-def trained(kind="dense", **options):
+def trained(kind="dense", *, evaluates=False, **options):
     """The weights after two steps, the arena, the history and what was said."""
+    more = {"evaluate": DATA} if evaluates else {}
     heard = Listening()
     with gt.Trainer(load(kind), batch=BATCH, steps=2, lr=0.1, **options) as trainer:
-        history = trainer.fit(DATA, watcher=heard)
+        history = trainer.fit(DATA, watcher=heard, **more)
         return trainer.session.values(), trainer.session.arena_bytes, history, heard
 
 
@@ -56,9 +57,9 @@ def tried(memory, **how):
 
 
 @cache
-def least_of(optimizer, kernels, scale, ema):
+def least_of(optimizer, kernels, scale, ema, evaluates):
     """The bytes that are said to be the least."""
-    how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema}
+    how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema, "evaluates": evaluates}
     how |= {"kernels": kernels} if kernels == "native" and library.status()[0] else {}
     return tried(1, **how)[1]
 
@@ -69,13 +70,16 @@ def least_of(optimizer, kernels, scale, ema):
     st.sampled_from(["numpy", "native"]),
     st.sampled_from([None, "8"]),
     st.sampled_from([None, 0.5]),
+    st.booleans(),
 )
 @settings(max_examples=4)
-def test_what_runs_takes_what_was_planned_and_no_more(memory, optimizer, kernels, scale, ema):
-    how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema}
+def test_what_runs_takes_what_was_planned_and_no_more(
+    memory, optimizer, kernels, scale, ema, evaluates
+):
+    how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema, "evaluates": evaluates}
     if kernels == "native" and library.status()[0] is not None:
         how["kernels"] = kernels
-    least = least_of(optimizer, kernels, scale, ema)
+    least = least_of(optimizer, kernels, scale, ema, evaluates)
     found, said = tried(memory, **how)
     if found is None:
         assert memory < min(said, least)

@@ -12,7 +12,11 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "rmsprop"])
 @pytest.mark.parametrize("name", ["cnn", "lstm", "transformer"])
 def test_losses_and_weights_are_those_of_pytorch(name, optimizer):
-    """In float32 a Relu near zero may open in one and not in the other, which weights show."""
+    """In float32 a Relu near zero may open in one and not in the other, which weights show.
+
+    So does a weight without a gradient, as the bias of keys: the optimizer takes what rounding
+    leaves of it for one.
+    """
     torch = pytest.importorskip("torch")
     from learning_torch import compared
 
@@ -21,7 +25,7 @@ def test_losses_and_weights_are_those_of_pytorch(name, optimizer):
 
     assert max(found["float64"]) < 1e-5
     assert found["ours"][0] <= 4 * found["torch"][0] + 1e-6
-    assert found["ours"][1] < 1e-2
+    assert found["ours"][1] <= 4 * found["torch"][1] + 1e-2
 
 
 @pytest.mark.extra

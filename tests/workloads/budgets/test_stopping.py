@@ -32,6 +32,11 @@ class Finalized:
         linger()
 
 
+def before_no_end(clean):
+    clean()
+    endless()
+
+
 def collected():
     gc.callbacks.append(lambda _phase, _info: linger())
     try:
@@ -51,8 +56,7 @@ def called_back():
 @pytest.mark.parametrize("clean", [collected, finalized, called_back])
 def test_an_end_while_python_cleans_up_comes_after_it(clean):
     with pytest.raises(TimeIsUp), time_limit(0.01):
-        clean()
-        endless()
+        before_no_end(clean)
 
 
 def test_work_that_ends_in_time_is_left_alone():
