@@ -57,9 +57,9 @@ def tried(memory, **how):
 
 
 @cache
-def least_of(optimizer, kernels, scale, ema, evaluates):
+def least_of(optimizer, kernels="numpy", scale=None, ema=None, evaluates=None):
     """The bytes that are said to be the least."""
-    how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema, "evaluates": evaluates}
+    how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema, "evaluates": bool(evaluates)}
     how |= {"kernels": kernels} if kernels == "native" and library.status()[0] else {}
     return tried(1, **how)[1]
 
@@ -124,7 +124,7 @@ def test_statistics_of_parts_are_said():
 @pytest.mark.parametrize("memory", ["kept", "less", "least"])
 def test_the_plan_that_was_written_takes_the_same_steps(tmp_path, memory):
     heard, kept = Listening(), peaks(optimizer="sgd")
-    room = {"kept": kept[1], "less": kept[1] - 64, "least": least_of("sgd", "numpy", None, None)}
+    room = {"kept": kept[1], "less": kept[1] - 64, "least": least_of("sgd")}
     how = {"optimizer": "sgd", "memory": room[memory]}
     with gt.Trainer(load(), batch=BATCH, steps=2, lr=0.1, **how) as trainer:
         trainer.fit(DATA, run=tmp_path / "run", watcher=heard)
