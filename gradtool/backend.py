@@ -76,7 +76,8 @@ class Prepared(BackendRep):
 
     def _bound(self) -> Bindings:
         """Plans for the latest input sizes, over one copy of the weights."""
-        return Bindings(Store(Device("cpu", np), self.model.graph.initializers), MOST_BINDINGS)
+        store = Store(Device("cpu", np))
+        return Bindings(store, MOST_BINDINGS, self.model.graph.initializers)
 
     def _held(self, inputs: Any) -> dict[str, Any]:
         """The arrays that are given by name for initializers."""

@@ -47,6 +47,7 @@ from gradtool.graph.stages import seed_of, stage
 from gradtool.io import original
 from gradtool.kernels.allowance import limited
 from gradtool.kernels.native import Kernels
+from gradtool.passes.accumulation import held_by
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.kept_gradients import keep_gradients, separate_gradients
 from gradtool.planning.plan import Plan
@@ -99,16 +100,16 @@ class Session:
         self._most_plans = most_plans
         models = [self._model, *([] if update is None else [model_of(update)])]
         self._models = tuple(models)
-        kept = {name for model in models for name in model.graph.initializers}
-        self._store = Store(open_device(device), kept)
+        self._shared = frozenset(self._model.graph.initializers)
+        self._store = Store(open_device(device))
         self._kernels = kernels
         require(kernels, self._store.device)
         self._hooks = Hooks()
         self._gradients = gradients_of(self._model)
         self._train = self._resident(self._keeping(keep_gradients))
-        self._update = (
-            None if update is None else Resident(models[1], self._store, "update", 1, kernels)
-        )
+        self._update = None if update is None else Resident(
+            models[1], self._store, "update", 1, kernels, shared=held_by(models[1])
+        )  # fmt: skip
         self.check_nan = check_nan
         self._evaluated: dict[bool, Resident] = {}
         self._is_open = True
@@ -119,7 +120,9 @@ class Session:
             self._update.plan_ahead()
 
     def _resident(self, model: ir.Model) -> Resident:
-        return Resident(model, self._store, "train", self._most_plans, self._kernels)
+        return Resident(
+            model, self._store, "train", self._most_plans, self._kernels, shared=self._shared
+        )
 
     def _keeping(self, patterns: Sequence[str]) -> ir.Model:
         """The graph that also returns the gradients that match."""
@@ -262,7 +265,12 @@ class Session:
         if loss not in self._evaluated:
             model = evaluation(self._model, loss=loss)
             self._evaluated[loss] = Resident(
-                model, self._store, "evaluate", self._most_plans, self._kernels
+                model,
+                self._store,
+                "evaluate",
+                self._most_plans,
+                self._kernels,
+                shared=self._shared,
             )
         return self._evaluated[loss]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,9 +53,14 @@ class Binding(Tenant):
     """A plan for one set of sizes, and the places of its inputs and results."""
 
     def __init__(
-        self, plan: Plan, parameters: Parameters, store: Store, inlets: Iterable[Inlet]
+        self,
+        plan: Plan,
+        parameters: Parameters,
+        store: Store,
+        inlets: Iterable[Inlet],
+        shared: Collection[str] = (),
     ) -> None:
-        super().__init__(plan, parameters)
+        super().__init__(plan, parameters, shared)
         self.inlets = list(inlets)
         self._store = store
         self._outlets: Outlets | None = None
@@ -120,10 +125,11 @@ class Binding(Tenant):
 
 
 class Bindings:
-    """The latest few bindings of a model."""
+    """The latest few bindings of a model, which have `shared` in common with others in a store."""
 
-    def __init__(self, store: Store, most: int = 1) -> None:
+    def __init__(self, store: Store, most: int = 1, shared: Collection[str] = ()) -> None:
         self._store = store
+        self._shared = frozenset(shared)
         self._most = most
         self._latest: list[Binding] = []
 
@@ -146,7 +152,7 @@ class Bindings:
         while len(self._latest) >= self._most:
             self._store.leave(self._latest.pop())
         places = inlets(plan, model, defaults or {})
-        binding = Binding(plan, parameters_of(model), self._store, places)
+        binding = Binding(plan, parameters_of(model), self._store, places, self._shared)
         self._latest.insert(0, binding)
         return binding
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,16 +21,26 @@ Batch = Mapping[str, Any]
 
 
 class Resident:
-    """A model over a store of parameters; its plans are called `name`, `most` of them are kept."""
+    """A model over a store of parameters; its plans are called `name`, `most` of them are kept.
+
+    `shared` are the parameters and the state that it has in common with others in the store.
+    """
 
     def __init__(
-        self, model: ir.Model, store: Store, name: str, most: int, kernels: Kernels = "numpy"
+        self,
+        model: ir.Model,
+        store: Store,
+        name: str,
+        most: int,
+        kernels: Kernels = "numpy",
+        *,
+        shared: Collection[str],
     ) -> None:
         self.model = model
         self._store = store
         self._name = name
         self._kernels = kernels
-        self._bindings = Bindings(store, most)
+        self._bindings = Bindings(store, most, shared)
         self._takes = feeds.takers(model)
 
     @property

@@ -17,25 +17,28 @@ from gradtool.planning.sharing import Layout, extended, laid_over, size
 
 @dataclass(eq=False)
 class Tenant:
-    """A plan that runs in an arena which others use as well; bound while its executor is there."""
+    """A plan that runs in an arena which others use as well; bound while its executor is there.
+
+    Of its parameters and its state those among `shared` are the ones that others call the same.
+    """
 
     plan: Plan
     parameters: Parameters
+    shared: Collection[str] = ()
     executor: Executor | None = None
 
 
 class Store:
     """An arena that grows to the largest of the plans bound in it.
 
-    The parameters and the state called `names` lie at its start, whatever plan runs; everything
+    The parameters and the state that plans share lie at its start, whatever plan runs; everything
     else of a plan is overwritten when another one runs.
     """
 
-    def __init__(self, device: Device, names: Collection[str] = ()) -> None:
+    def __init__(self, device: Device) -> None:
         self.device = device
         self.layout: Layout = {}
         self.arena: Any = None
-        self._names = frozenset(names)
         self._specs: dict[str, Spec] = {}
         self._bound: list[Tenant] = []
         self.last: Tenant | None = None
@@ -45,7 +48,7 @@ class Store:
         if tenant.executor is None:
             self._bind(tenant)
         elif self.last is not tenant:
-            tenant.executor.load(self.layout)
+            tenant.executor.load(self._held(tenant))
         self.last = tenant
         assert tenant.executor is not None  # noqa: S101 - bound just now
         return tenant.executor
@@ -79,18 +82,23 @@ class Store:
         self.layout, self.arena, self._bound, self.last = {}, None, [], None
 
     def _bind(self, tenant: Tenant) -> None:
-        layout = extended(self.layout, tenant.plan, self._names)
-        plan = laid_over(tenant.plan, layout)
+        layout = extended(self.layout, tenant.plan, tenant.shared)
+        plan = laid_over(tenant.plan, layout, tenant.shared)
         grown = len(layout) > len(self.layout)
         if self.arena is None or plan.peak > self.arena.size or grown:
             self._move(plan.peak)
         executor = Executor(
-            plan, self.device, tenant.parameters, arena=self.arena, held=self.layout
+            plan, self.device, tenant.parameters, arena=self.arena, held=self._held(tenant)
         )
         values = plan.program.values
-        self._specs |= {v.name: v.spec for v in values if v.name in layout and v.spec is not None}
+        new = layout.keys() & frozenset(tenant.shared)
+        self._specs |= {v.name: v.spec for v in values if v.name in new and v.spec is not None}
         tenant.executor, self.layout = executor, layout
         self._bound.append(tenant)
+
+    def _held(self, tenant: Tenant) -> frozenset[str]:
+        """What a tenant finds in the arena."""
+        return frozenset(tenant.shared).intersection(self.layout)
 
     def _move(self, peak: int) -> None:
         """Make room, and take along what lies at the start; who was bound is bound anew."""

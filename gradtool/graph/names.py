@@ -20,10 +20,10 @@ class Names:
         self._counts: dict[str, int] = {}
 
     @classmethod
-    def of(cls, model: ir.Model) -> Names:
-        """All names in use in `model`, its subgraphs included."""
+    def of(cls, *models: ir.Model) -> Names:
+        """All names in use in models, their subgraphs included."""
         taken: set[str] = set()
-        for graph in walk.graphs(model.graph):
+        for graph in (each for model in models for each in walk.graphs(model.graph)):
             taken.update(v.name for v in graph.inputs if v.name)
             taken.update(graph.initializers)
             for node in graph:

@@ -17,6 +17,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import BUFFERS, DEFAULTS, GRADIENTS, SCALE, STAGE, STATE
+from gradtool.graph.names import Names
 from gradtool.graph.stages import take_state
 from gradtool.io.zeros import Zeros
 from gradtool.passes.optimizer import add_updates
@@ -59,7 +60,8 @@ def updating(model: ir.Model, asked: Updates) -> tuple[ir.Model, tuple[str, ...]
     """The updates of what an `accumulating` model has the gradients of, as a model of its own.
 
     Returns what people should hear about it as well.  An input, named by the metadata
-    `gradtool.scale`, is what sums are multiplied by: 1 where nobody gives it.
+    `gradtool.scale`, is what sums are multiplied by: 1 where nobody gives it.  Nothing has a name
+    of the model given but its parameters and sums, see `held_by`.
 
     Raises:
         UsageError: there is nothing to update.
@@ -78,7 +80,7 @@ def updating(model: ir.Model, asked: Updates) -> tuple[ir.Model, tuple[str, ...]
         opset_imports=dict(given.opset_imports),
     )  # fmt: skip
     made = ir.Model(graph, ir_version=model.ir_version)
-    op = Builder(made, stage="update")
+    op = Builder(made, stage="update", names=Names.of(model))
     op.folding.never(kept)
     scale = _scale(op, kept)
     values = {v.name: v for v in kept}
@@ -98,6 +100,13 @@ def updating(model: ir.Model, asked: Updates) -> tuple[ir.Model, tuple[str, ...]
     take_state(made)
     infer(made)
     return made, tuple(said)
+
+
+def held_by(update: ir.Model) -> frozenset[str]:
+    """The parameters, the sums and the state of what `updating` makes: they outlive a step."""
+    trained: dict[str, str] = json.loads(update.metadata_props[GRADIENTS])
+    state: dict[str, str] = json.loads(update.metadata_props[STATE])
+    return frozenset((*trained, *trained.values(), *state))
 
 
 def _type(value: ir.Value) -> ir.DataType:

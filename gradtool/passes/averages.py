@@ -14,15 +14,17 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import AVERAGES, STATE
+from gradtool.graph.names import Names
 from gradtool.graph.stages import take_state
 from gradtool.operators.updates import drawn
 from gradtool.passes.update_order import update_early
 
 
-def add_averages(model: ir.Model, names: Iterable[str], decay: float) -> None:
+def add_averages(model: ir.Model, names: Iterable[str], decay: float, *apart: ir.Model) -> None:
     """Give a model that updates parameters the mean of each of some, as `<name>_average`.
 
-    The metadata `gradtool.averages` has the name of the mean by that of the parameter.
+    The metadata `gradtool.averages` has the name of the mean by that of the parameter.  No mean is
+    called as anything in the models `apart`.
 
     Raises:
         UsageError: the decay is no share.
@@ -32,7 +34,7 @@ def add_averages(model: ir.Model, names: Iterable[str], decay: float) -> None:
     graph, props = model.graph, model.metadata_props
     state: dict[str, str] = json.loads(props[STATE])
     outputs = {v.name: v for v in graph.outputs}
-    op = Builder(model, stage="update")
+    op = Builder(model, stage="update", names=Names.of(model, *apart))
     averages: dict[str, str] = {}
     with op.at(None, stage="update", source="", prefix="average"), op.arithmetic():
         for name in names:

@@ -38,13 +38,13 @@ def size(layout: Layout) -> int:
     return sum(buffer.bytes for buffer in layout.values())
 
 
-def laid_over(plan: Plan, layout: Layout) -> Plan:
+def laid_over(plan: Plan, layout: Layout, names: Container[str]) -> Plan:
     """The plan with shared values where the layout has them, and everything else behind it.
 
-    It holds all of the layout, also what no step of it reads.
+    It shares what is among `names`, and holds all of the layout, also what no step of it reads.
     """
     fixed = [b for b in plan.buffers if b.region in ALWAYS_LIVE]
-    own = {b.name: b for b in fixed if b.region in SHARED and b.name in layout}
+    own = {b.name: b for b in fixed if b.region in SHARED and b.name in names and b.name in layout}
     last = max(len(plan.program.steps) - 1, 0)
     buffers = [
         replace(own[name], offset=place.offset) if name in own else replace(place, last=last)
@@ -66,9 +66,12 @@ def laid_over(plan: Plan, layout: Layout) -> Plan:
     )
 
 
-def together(plans: Sequence[Plan], names: Container[str]) -> int:
-    """The bytes of an arena in which all of these plans lie, one after the other in use."""
+def together(plans: Sequence[tuple[Plan, Container[str]]]) -> int:
+    """The bytes of an arena in which all of these plans lie, one after the other in use.
+
+    Beside each are the names of what it shares.
+    """
     layout: Layout = {}
-    for plan in plans:
+    for plan, names in plans:
         layout = extended(layout, plan, names)
-    return max((laid_over(plan, layout).peak for plan in plans), default=0)
+    return max((laid_over(plan, layout, names).peak for plan, names in plans), default=0)

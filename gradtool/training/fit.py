@@ -10,13 +10,14 @@ same everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from gradtool.errors import OverBudget, UsageError
 from gradtool.exec.run import sized_and_planned
 from gradtool.kernels.native import Kernels
+from gradtool.passes.accumulation import held_by
 from gradtool.passes.evaluation import evaluation
 from gradtool.planning.plan import Plan
 from gradtool.planning.sharing import together
@@ -139,22 +140,21 @@ class _Arena:
         self._graphs, self._dims, self._kernels = graphs, dims, kernels
         self._evaluated = evaluated
         update = graphs.update
-        self._after: Sequence[Plan] = (
-            [] if update is None else [sized_and_planned(update, {}, "update", kernels)[1]]
-        )
+        self._after = [] if update is None else [
+            (sized_and_planned(update, {}, "update", kernels)[1], held_by(update))
+        ]  # fmt: skip
 
     def of(self, model: ir.Model) -> tuple[Plan, int]:
         """The plan of a model in the order that it has, and the bytes of the arena."""
         plan = sized_and_planned(model, self._dims, "train", self._kernels)[1]
-        models = replace(self._graphs, model=model).models
-        names = {name for each in models for name in each.graph.initializers}
+        names = frozenset(model.graph.initializers)
         forward = evaluation(model) if self._evaluated else model
         beside = [
-            sized_and_planned(forward, dims, "evaluate", self._kernels)[1]
+            (sized_and_planned(forward, dims, "evaluate", self._kernels)[1], names)
             for dims in self._evaluated
         ]
-        return plan, together([plan, *self._after, *beside], names)
+        return plan, together([(plan, names), *self._after, *beside])
 
     def time(self, plan: Plan, count: int) -> float:
         """Nominal seconds of a step in so many parts."""
-        return count * seconds(plan.program) + sum(seconds(p.program) for p in self._after)
+        return count * seconds(plan.program) + sum(seconds(p.program) for p, _ in self._after)

@@ -142,7 +142,7 @@ def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
     last = training.model if update is None else update
     if options.ema is not None:
         trained = json.loads(update.metadata_props[GRADIENTS]) if update else training.updates
-        add_averages(last, list(trained), options.ema)
+        add_averages(last, list(trained), options.ema, training.model)
     told = json.loads(last.metadata_props[OPTIMIZER])
     rate = str(told["lr"])
     first = float(json.loads(last.metadata_props[DEFAULTS])[rate])

@@ -28,7 +28,7 @@ NAMES = ("w", "v", "w_exp_avg", "v_exp_avg", "w_exp_avg_sq", "v_exp_avg_sq", "st
 
 def test_a_plan_alone_takes_what_it_took(plans):
     for plan in plans:
-        laid = laid_over(plan, extended({}, plan, NAMES))
+        laid = laid_over(plan, extended({}, plan, NAMES), NAMES)
 
         assert (laid.peak, laid.peak_live) == (plan.peak, plan.peak_live)
         assert overlap(laid.buffers) is None
@@ -36,7 +36,7 @@ def test_a_plan_alone_takes_what_it_took(plans):
 
 def test_without_anything_shared_nothing_moves(plans):
     for plan in plans:
-        assert laid_over(plan, {}) == plan
+        assert laid_over(plan, {}, NAMES) == plan
 
 
 def test_what_is_shared_lies_at_the_same_place_in_all_plans(plans):
@@ -45,7 +45,7 @@ def test_what_is_shared_lies_at_the_same_place_in_all_plans(plans):
         layout = extended(layout, plan, NAMES)
     assert set(layout) == set(NAMES)
     for plan in plans:
-        laid = laid_over(plan, layout)
+        laid = laid_over(plan, layout, NAMES)
 
         assert {b.name: b.offset for b in laid.buffers if b.name in layout} == {
             name: place.offset for name, place in layout.items()
@@ -57,7 +57,7 @@ def test_what_is_shared_lies_at_the_same_place_in_all_plans(plans):
 def test_a_plan_holds_what_only_others_read(plans):
     whole, gradients = plans
     layout = extended({}, whole, NAMES)
-    laid = laid_over(gradients, layout)
+    laid = laid_over(gradients, layout, NAMES)
 
     more = size(layout) - sum(b.bytes for b in gradients.buffers if b.name in ("w", "v"))
     assert more > 0
@@ -73,3 +73,14 @@ def test_a_layout_grows_at_its_end(plans):
 
     assert list(second)[: len(first)] == list(first)
     assert all(second[name] == place for name, place in first.items())
+
+
+def test_what_is_called_alike_and_not_shared_lies_apart(plans):
+    whole, gradients = plans
+    layout = extended({}, whole, NAMES)
+    laid = laid_over(gradients, layout, ["v"])
+    own = next(b.bytes for b in gradients.buffers if b.name == "w")
+
+    assert overlap(laid.buffers) is None
+    assert [b.bytes for b in laid.buffers if b.name == "w"] == [layout["w"].bytes, own]
+    assert laid.peak == laid_over(gradients, layout, NAMES).peak + own
