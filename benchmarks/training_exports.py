@@ -12,6 +12,7 @@ run that is stopped half-way and resumed ends in the same bytes.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import logging
 import sys
@@ -40,6 +41,7 @@ OPTIMIZERS = {
 RATES = {"sgd": 1e-2, "momentum": 1e-2, "adagrad": 1e-3, "adamw": 1e-3}
 BATCHES = 2  # that the data have
 TOLERANCE = 2e-3  # of the way that a parameter goes
+AS_FAR = 10  # times as far from float64 as PyTorch's own float32
 TINY = 1e-5  # a gradient this small to the largest is rounding, which adaptive optimizers blow up
 
 Arrays = dict[str, np.ndarray]
@@ -94,14 +96,16 @@ def made(case: Case) -> tuple[Made, list[Arrays]]:
 
 
 def theirs(
-    module: nn.Module, batches: list[Arrays], optimizer: str, steps: int
+    module: nn.Module, batches: list[Arrays], optimizer: str, steps: int, dtype: torch.dtype
 ) -> tuple[list[float], Arrays, Arrays]:
     """Losses, weights and the least size of each gradient in all steps, by PyTorch."""
+    module = copy.deepcopy(module).to(dtype)
     stepper = OPTIMIZERS[optimizer](module.parameters(), lr=RATES[optimizer])
     losses, sizes = [], Arrays()
     for step in range(steps):
         stepper.zero_grad()
-        loss = module(*map(torch.from_numpy, batches[step % BATCHES].values())).mean()
+        given = map(torch.from_numpy, batches[step % BATCHES].values())
+        loss = module(*(x.to(dtype) if x.is_floating_point() else x for x in given)).mean()
         loss.backward()
         found = {n: p.grad for n, p in module.named_parameters() if p.grad is not None}
         for name, gradient in found.items():
@@ -131,14 +135,29 @@ def examine(training: Training, folder: Path, steps: int) -> str:
     whole = _trained(training, folder, "whole", [*arguments, "--steps", str(steps)])
     if whole is None:
         return ""
+    if not is_of_examples(module, inputs) and "--micro-batches" in training.options:
+        return ""  # parts of a batch are something else
     half = ["--checkpoint-every", "1", "--steps"]
     if _trained(training, folder, "half", [*arguments, *half, str(steps // 2)]) is not None:
         again = [*arguments, *half, str(steps), "--resume"]
         resumed = _trained(training, folder, "half", again)
         if resumed is not None and resumed[1] != whole[1]:
             training.wrong.append("resumed: other bytes than in one go")
-    _compare(training, whole, first, theirs(module, batches, training.optimizer, steps), folder)
+    both = [
+        theirs(module, batches, training.optimizer, steps, dtype)
+        for dtype in (torch.float32, torch.float64)
+    ]
+    _compare(training, whole, first, both, folder)
     return ""
+
+
+def is_of_examples(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> bool:
+    """Whether the loss of a batch is the mean of its examples' losses."""
+    count = len(inputs[0])
+    with torch.no_grad():
+        whole = module(*inputs).mean()
+        parts = [module(*(x[i : i + 1] for x in inputs)).mean() for i in range(count)]
+    return bool(abs(whole - sum(parts) / count) < TOLERANCE)
 
 
 def _trained(
@@ -159,12 +178,16 @@ def _compare(
     training: Training,
     mine: tuple[list[float], bytes],
     first: Arrays,
-    other: tuple[list[float], Arrays, Arrays],
+    both: list[tuple[list[float], Arrays, Arrays]],
     folder: Path,
 ) -> None:
-    losses, weights, sizes = other
-    apart = max(abs(a - b) / max(abs(b), 1e-2) for a, b in zip(mine[0], losses, strict=True))
-    if apart > TOLERANCE:
+    """Hold what was trained to PyTorch's float64, as far as its own float32 is from that."""
+    single, (losses, weights, sizes) = both
+    apart, theirs = (
+        max(abs(a - b) / max(abs(b), 1e-2) for a, b in zip(each, losses, strict=True))
+        for each in (mine[0], single[0])
+    )
+    if apart > TOLERANCE + AS_FAR * theirs:
         training.wrong.append(f"a loss is off by {apart:.1e}")
     held = {
         each.name: numpy_helper.to_array(each)
@@ -182,9 +205,11 @@ def _compare(
             continue  # the exporter changed it
         counts = sizes[name] >= TINY * largest if adapts else np.ones(weight.shape, bool)
         way = float(np.abs(weight - first[name]).max(initial=0))
-        apart = np.where(counts, np.abs(held[name] - weight), 0)
-        off = float(apart.max(initial=0)) / (way + 1e-6)
-        if off > 10 * TOLERANCE:
+        off, theirs = (
+            float(np.where(counts, np.abs(each - weight), 0).max(initial=0)) / (way + 1e-6)
+            for each in (held[name], single[1][name])
+        )
+        if off > 10 * TOLERANCE + AS_FAR * theirs:
             training.wrong.append(f"{name} is off by {off:.1e} of its way")
 
 

@@ -18,6 +18,8 @@ def reshaped(
 
     Source: `_attempt_nocopy_reshape` of numpy.
     """
+    if math.prod(shape) != math.prod(new):
+        raise ValueError(f"{_sizes(shape)} has not as many elements as {_sizes(new)}")
     if 0 in shape:
         return (0,) * len(new)
     old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
@@ -37,6 +39,10 @@ def reshaped(
             result[axis] = stride
             stride *= new[axis]
     return tuple(result)
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return "×".join(map(str, shape)) or "a scalar"
 
 
 def along(axis: int, index: slice) -> Index:

@@ -2,7 +2,8 @@
 
 What an exporter says decides.  Where it says nothing, a float tensor is a parameter, but one of a
 single element only where a layer has its weight, bias or gain, and never without an axis:
-exporters write scales, exponents and epsilons as tensors too.
+exporters write scales, exponents and epsilons as tensors too.  What begins like a mask, with
+infinities or the least number of its type, is none either.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
+from gradtool import io
 from gradtool.graph.predicates import is_float, is_scalar
 from gradtool.losses.endings import LAYOUTS, PRODUCTS
 from gradtool.passes.provenance import KIND, role
@@ -22,20 +25,22 @@ from gradtool.text.words import some
 class Parameters:
     """The parameters among some values, and the tensors that are constants though they are floats.
 
-    `numbers` are constants of one element, `buffers` those of more that the exporter called so.
-    Running statistics, quantisation scales and ratios are neither.
+    `numbers` are constants of one element, `buffers` those of more that the exporter called so,
+    `masks` those that nobody calls anything.  Running statistics, quantisation scales and ratios
+    are neither.
     """
 
     values: tuple[ir.Value, ...]
     numbers: tuple[ir.Value, ...]
     buffers: tuple[ir.Value, ...]
+    masks: tuple[ir.Value, ...] = ()
 
     def warnings(self, reaches: Iterable[ir.Value]) -> list[str]:
         """What people should hear of the constants that the loss depends on."""
         there = set(reaches)
-        numbers, buffers = (
+        numbers, buffers, masks = (
             some((v.name or "" for v in values if v in there), most=20)
-            for values in (self.numbers, self.buffers)
+            for values in (self.numbers, self.buffers, self.masks)
         )
         lone = some((v.name or "" for v in self.values if is_scalar(v) and v in there), most=20)
         said = []
@@ -46,13 +51,15 @@ class Parameters:
             )
         if buffers:
             said.append(f"buffers are not trained; --wrt NAME trains them: {buffers}")
+        if masks:
+            said.append(f"masks are not trained; --wrt NAME trains them: {masks}")
         return said
 
 
 def parameters(graph: ir.Graph, leaves: Sequence[ir.Value]) -> Parameters:
     """Sort the float initializers among `leaves`; each can still be asked for by name."""
     written = {v.name or "" for node in graph for v in node.outputs}
-    values, numbers, buffers = [], [], []
+    values, numbers, buffers, masks = [], [], [], []
     for value in leaves:
         if not value.is_initializer() or not is_float(value) or is_state(value):
             continue
@@ -61,14 +68,33 @@ def parameters(graph: ir.Graph, leaves: Sequence[ir.Value]) -> Parameters:
             several = not is_scalar(value)
             trained = several or (len(value.shape or ()) > 0 and _is_of_a_layer(value))
             said = "parameter" if trained else "constant"
+            if said == "parameter" and _is_mask(value):
+                masks.append(value)
+                continue
         if said == "parameter":
             values.append(value)
         elif is_scalar(value):
             numbers.append(value)
         elif KIND in value.metadata_props:
             buffers.append(value)
-    return Parameters(tuple(values), tuple(numbers), tuple(buffers))
+    return Parameters(tuple(values), tuple(numbers), tuple(buffers), tuple(masks))
 
+
+def _is_mask(value: ir.Value) -> bool:
+    """Whether a tensor begins with a row that lets attention pass some scores and no others.
+
+    A row is looked at and not the whole: weights may be large, and in another file.
+    """
+    tensor, shape = value.const_value, value.shape
+    if tensor is None or shape is None or len(shape) < 2 or getattr(tensor, "absent", False):
+        return False
+    first = io.array(tensor).reshape(-1)[:_LOOKED_AT]
+    first = first if first.dtype.kind == "f" else first.astype(np.float32)  # bfloat16 and smaller
+    return bool((first <= max(_MASKED, float(np.finfo(first.dtype).min))).any())
+
+
+_LOOKED_AT = 4_096  # elements of a tensor
+_MASKED = -1e9  # and what is below, or the least number of the type
 
 # --------------------------------------------------------------------------------- places
 

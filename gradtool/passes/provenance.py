@@ -15,6 +15,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from gradtool.graph.metadata import CLASSES, SCOPES, TRACE
+from gradtool.passes.aten import is_of_operation
 
 Role = Literal["parameter", "constant"]
 
@@ -26,20 +27,19 @@ _LIST = re.compile(rf"\[\s*(?:{_ITEM}\s*(?:,\s*{_ITEM}\s*)*(?:,\s*)?)?\]", re.DO
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d{1,9})\b')
 _SLASH = re.compile(r"[/\\]")
 _LIBRARY = re.compile(r"(?:^|[/\\])torch[/\\]")
-_TEMPORARY = re.compile(r"getitem|(val|getitem)_\d+")
 
 
 def role(value: ir.Value, written: Collection[str]) -> Role | None:
     """What the exporter took a tensor for; None if it does not say.
 
-    `written` are the names of all values that nodes write: what is folded from those and from the
-    exporter's own temporary values alone holds no parameter.
+    `written` are the names of all values that nodes write: what is folded from those and from what
+    operations made before alone holds no parameter.
     """
     kind = value.metadata_props.get(KIND)
     if kind is not None:
         return "parameter" if kind == "PARAMETER" else "constant"
     origins = _names(value.metadata_props.get(FOLDED, ""))
-    if origins and all(n in written or _TEMPORARY.fullmatch(n) for n in origins):
+    if origins and all(n in written or is_of_operation(n) for n in origins):
         return "constant"
     return None
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
+import onnx
 import pytest
 from graphs import parse
 
@@ -82,10 +85,47 @@ def test_what_the_exporter_says_decides(shape, kind, trained):
     ("origins", "trained"),
     [
         ("['val_1', 'getitem', 'h']", False),
+        ("['masked_fill', 'ones', 'triu', 'unsqueeze_4', 'val_18', 'zeros_like']", False),
+        ("['linear', 'ones_like', 'scalar_tensor_default', 'val_12']", False),
+        ("['mul_tensor_3', '_to_copy', 'arange_1']", False),
         ("['layer.weight', 'val_1']", True),
+        ("['cls_token', 'expand', 'val_1']", True),
+        ("['scale', 'mul_1']", True),
+        ("['val', 'mul']", True),
         ("['position']", True),
         ("not a list", True),
     ],
 )
 def test_what_is_folded_from_temporary_values_alone_is_constant(origins, trained):
     assert ("v" in marked(FOLDED, origins, "3").gradients) is trained
+
+
+def masked(dtype, least, shape, place):
+    """A model that adds a tensor of `shape` to its input, of zeros but for one number."""
+    held = np.zeros(shape, np.float32)
+    held.reshape(-1)[place] = least
+    code = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", "v"], ["y"])], "g",
+        [onnx.helper.make_tensor_value_info("x", code, shape)],
+        [onnx.helper.make_tensor_value_info("y", code, shape)],
+        [onnx.numpy_helper.from_array(held.astype(dtype), "v")],
+    )  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64])
+@pytest.mark.parametrize("least", [-np.inf, "least", -1e9, np.inf, -6e4, 3.0])
+@pytest.mark.parametrize("shape", [(4, 4), (1, 2, 3, 3), (16,)])
+def test_what_begins_like_a_mask_is_not_trained(dtype, least, shape):
+    number = float(ml_dtypes.finfo(dtype).min) if least == "least" else least
+    with np.errstate(over="ignore"):
+        held, model = float(np.array(number).astype(dtype)), masked(dtype, number, shape, 1)
+    is_mask = len(shape) > 1 and held <= max(-1e9, float(ml_dtypes.finfo(dtype).min))
+    if is_mask:
+        training = gt.grad(gt.load(model), loss="sum:y", input_grad=["x"])
+        assert "v" not in training.gradients
+        assert training.warnings[0] == "masks are not trained; --wrt NAME trains them: v"
+    asked = gt.grad(gt.load(model), loss="sum:y", wrt=None if not is_mask else ["v"])
+    assert list(asked.gradients) == ["v"]
