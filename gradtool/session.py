@@ -40,7 +40,7 @@ from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
 from gradtool.graph.lora import adapters_of
-from gradtool.graph.metadata import AVERAGES, GRADIENTS, SCALE, STATE
+from gradtool.graph.metadata import AVERAGES, DRAWS, GRADIENTS, SCALE, STATE
 from gradtool.graph.stages import seed_of, stage
 from gradtool.io import original
 from gradtool.kernels.allowance import limited
@@ -153,7 +153,7 @@ class Session:
         self._require_open()
         if loss_scale is not None:
             batch = self._scaled(batch, loss_scale)
-        binding = self._train.feed(batch)
+        binding = self._train.feed(self._counted(batch))
         divisor = loss_scale if self._update is None else None
         if self._hooks.watching or self.check_nan or divisor is not None:
             binding, watch = self._watched(binding, batch, divisor)
@@ -258,6 +258,11 @@ class Session:
         seed = feeds.takers(self._model)[name]
         assert seed.shape is not None and seed.dtype is not None  # noqa: PT018, S101 - as the loss
         return {**batch, name: np.full(seed.shape.numpy(), loss_scale, seed.dtype.numpy())}
+
+    def _counted(self, batch: Batch) -> Batch:
+        """A batch that draws as this step, unless it says which."""
+        draws = json.loads(self._model.metadata_props.get(DRAWS, "{}"))
+        return {draws["step"]: self.steps, **batch} if draws else batch
 
     def _watched(
         self, binding: Binding, batch: Batch, scale: float | None

@@ -14,6 +14,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.metadata import (
     BUFFERS,
     DEFAULTS,
+    DRAWS,
     GRADIENTS,
     HEADS,
     LORA,
@@ -28,7 +29,7 @@ from gradtool.passes.evaluation import evaluation
 from gradtool.passes.parameters_as_inputs import parameters_as_inputs
 
 Role = Literal["parameter", "statistic", "optimizer"]
-OF_TRAINING = (BUFFERS, DEFAULTS, GRADIENTS, HEADS, LORA, LOSS, OPTIMIZER, PLAN, STATE)
+OF_TRAINING = (BUFFERS, DEFAULTS, DRAWS, GRADIENTS, HEADS, LORA, LOSS, OPTIMIZER, PLAN, STATE)
 
 
 @dataclass(frozen=True)

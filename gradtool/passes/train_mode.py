@@ -14,6 +14,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.randomness import may_draw
+from gradtool.passes.counted_dropout import count_draws
 from gradtool.passes.exporters import REMEDY, folded
 
 NOTHING = (
@@ -34,7 +35,9 @@ def train(model: ir.Model, op: Builder) -> list[str]:
     for node in norms:
         _by_the_batch(node, op)
     for node in drops:
-        _that_drops(node, op)
+        if node.graph is not model.graph:
+            _that_drops(node, op)
+    count_draws(op, [n for n in drops if n.graph is model.graph])
     if not norms and not drops:
         return [NOTHING]
     convolves = any(n.op_type in ("Conv", "ConvTranspose") for n in model.graph)

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import UsageError
-from gradtool.graph.metadata import DEFAULTS, GRADIENTS, OPTIMIZER, STATE
+from gradtool.graph.metadata import DEFAULTS, DRAWS, GRADIENTS, OPTIMIZER, STATE
 from gradtool.graph.stages import seed_of
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.averages import add_averages
@@ -48,7 +48,17 @@ class Graphs:
     def inner(self) -> tuple[str, ...]:
         """Inputs that the loop gives, not the data."""
         seed = seed_of(self.training.model)
-        return (self.rate, *(() if seed is None else (seed,)))
+        return (self.rate, *(() if seed is None else (seed,)), *self._draws.values())
+
+    def drawing(self, seed: int, part: int) -> dict[str, int]:
+        """What a part of a step is fed so that it draws as no other part does."""
+        values = {"seed": seed, "step": part}
+        return {name: values[what] for what, name in self._draws.items()}
+
+    @property
+    def _draws(self) -> dict[str, str]:
+        draws: dict[str, str] = json.loads(self.training.model.metadata_props.get(DRAWS, "{}"))
+        return draws
 
     @property
     def loss_type(self) -> np.dtype[Any]:

@@ -90,7 +90,9 @@ class Loop:
         rate = self.schedule(step)
         with repeatable(self.options.seed * SEEDS + step):
             loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
-                self.session.step({**batch, self.graphs.rate: rate}, copy=False).loss, True
+                self.session.step(
+                    {**batch, self.graphs.rate: rate, **self._drawing(0)}, copy=False
+                ).loss, True
             )  # fmt: skip
         assert loss is not None  # noqa: S101 - graphs have one
         if not math.isfinite(loss) and self.options.loss_scale is None:
@@ -120,8 +122,9 @@ class Loop:
         scale, each = self.progress.scale, size // parts
         share = parts if self.reduction == "mean" else 1
         total = 0.0
-        for start in range(0, size, each):
+        for number, start in enumerate(range(0, size, each)):
             part = batch if parts == 1 else self.data.part(batch, start, start + each)
+            part = {**part, **self._drawing(number)}
             loss = self.session.step(part, loss_scale=scale / share, copy=False).loss
             total += 0.0 if loss is None else loss
         finite = self.options.loss_scale is None or self.session.gradients_are_finite()
@@ -130,6 +133,10 @@ class Loop:
         else:
             self.session.forget_gradients()
         return total / share, finite
+
+    def _drawing(self, part: int) -> dict[str, int]:
+        counted = self.progress.step * self.options.micro_batches + part
+        return self.graphs.drawing(self.options.seed, counted)
 
     def _move_on(self, *, is_last: bool) -> None:
         place = self.progress.place
