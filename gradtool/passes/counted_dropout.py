@@ -46,7 +46,7 @@ def _input(op: Builder, name: str) -> ir.Value:
 
 def _replace(op: Builder, node: ir.Node, stream: int, seed: ir.Value, step: ir.Value) -> None:
     x, ratio = as_tensor(node.inputs[0]), node.inputs[1] if len(node.inputs) > 1 else None
-    with op.at(node, stage="forward", source="", prefix=node.name or ""):
+    with op.at(node, stage="forward", source="", prefix=node.name or ""), op.arithmetic():
         given = op.constant(0.5, x.dtype) if ratio is None else as_tensor(ratio)
         scale = op.Reciprocal(1.0 - op.cast(given, x.dtype))
         mask = op.DropoutMask(op.shape(x), given, seed, step, stream=stream)
