@@ -51,7 +51,7 @@ def activations(isa: str | None) -> Iterator[Case]:
         runs = {"native": native, "torch": lambda other=other: other(g, u)}
         yield Case(name, runs, arrays=(x, dy, y))
     b, db = normal(2048), np.empty(2048, np.float32)
-    room, t = work(max(bias.work(), bias.grad_work(x.shape))), tensor(b)
+    room, t = work(max(bias.work(x.shape), bias.grad_work(x.shape))), tensor(b)
     native = bias.bias("gelu", x, b, y, room, instructions=isa)
     keep = (x, b, y, dy, db, room)
     yield Case(

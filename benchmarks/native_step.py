@@ -1,11 +1,13 @@
 """A step on native kernels, on numpy's, and in PyTorch eager (channels last too), in seconds.
 
-    python benchmarks/native_step.py [NAME…] [--threads 1] [--repeat 5]
+    python benchmarks/native_step.py [NAME…] [--threads 1] [--repeat 5] [--compile]
 
-ResNet-18 (8 x 3 x 224 x 224), a U-Net (2 x 3 x 256 x 256) and a GPT of six layers (8 x 256), as
-PyTorch's exporter writes them.  Seconds are the least processor time of runs taken in turn in one
-process; ratios are to the faster of PyTorch's two.  Gradients are compared first, each with
-PyTorch's: the largest difference of one, relative to its norm, is printed.
+The networks are those of `stock_models` and `speed_models`, as PyTorch's exporter writes them.
+Seconds are the least processor time of runs taken in turn in one process; ratios are to the faster
+of PyTorch eager's two, and `aim` is what the native one is to be at most, on one thread.  With
+`--compile` torch.compile runs, too, which needs a C++ compiler.  Gradients are compared first, each
+with PyTorch's: the largest difference of one, relative to its norm, is printed.  The last line
+says how much the machine did beside: the seconds of the whole by those of its processor.
 """
 
 from __future__ import annotations
@@ -23,16 +25,19 @@ _ARGUMENTS = argparse.ArgumentParser(description=__doc__)
 _ARGUMENTS.add_argument("names", nargs="*")
 _ARGUMENTS.add_argument("--threads", type=int, default=1)
 _ARGUMENTS.add_argument("--repeat", type=int, default=5)
+_ARGUMENTS.add_argument("--compile", action="store_true")
 GIVEN = _ARGUMENTS.parse_args()
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(GIVEN.threads))
 
 import numpy as np
 import torch
-from stock_models import SUBJECTS, Subject, export
+from speed_models import BARS, SUBJECTS
+from stock_models import Subject, export
 
 import gradtool as gt
 
 Step = Callable[[], Any]
+LEAST = 1.0  # seconds that the runs of a network take at least
 
 
 def ours(path: Path, subject: Subject, kernels: Any) -> tuple[Step, Callable[[], Any]]:
@@ -44,16 +49,19 @@ def ours(path: Path, subject: Subject, kernels: Any) -> tuple[Step, Callable[[],
     return lambda: session.step(batch, copy=False), lambda: session.step(batch).gradients
 
 
-def eager(subject: Subject, layout: torch.memory_format) -> tuple[Step, Callable[[], Any]]:
+def theirs(
+    subject: Subject, layout: torch.memory_format, *, compiled: bool = False
+) -> tuple[Step, Callable[[], Any]]:
     """A step of PyTorch, and its gradients."""
     network, x = subject.network(), torch.from_numpy(subject.input())
     if x.ndim == 4:
         network, x = network.to(memory_format=layout), x.to(memory_format=layout)
     labels = torch.from_numpy(subject.labels())
+    called: Any = torch.compile(network) if compiled else network
 
     def step() -> None:
         network.zero_grad(set_to_none=True)
-        subject.loss(network, x, labels).backward()
+        subject.loss(called, x, labels).backward()
 
     def gradients() -> dict[str, Any]:
         step()
@@ -81,29 +89,37 @@ def row(name: str, subject: Subject, scratch: Path) -> str:
     ways = {
         "native": ours(path, subject, "native"),
         "numpy": ours(path, subject, "numpy"),
-        "eager": eager(subject, torch.contiguous_format),
+        "eager": theirs(subject, torch.contiguous_format),
     }
     if len(subject.shape) == 4:
-        ways["eager last"] = eager(subject, torch.channels_last)
+        ways["eager last"] = theirs(subject, torch.channels_last)
+    if GIVEN.compile:
+        ways["compiled"] = theirs(subject, torch.contiguous_format, compiled=True)
+        ways["compiled"][0]()
     error = difference(ways["native"][1](), ways["eager"][1]())
     best = dict.fromkeys(ways, float("inf"))
-    for _ in range(GIVEN.repeat):
+    began, turns = time.perf_counter(), 0
+    while turns < GIVEN.repeat or time.perf_counter() - began < LEAST:
+        turns += 1
         for way, (step, _) in ways.items():
             start = time.process_time()
             step()
             best[way] = min(best[way], time.process_time() - start)
     fastest = min(seconds for way, seconds in best.items() if way.startswith("eager"))
-    shown = "  ".join(f"{way} {1e3 * s:.0f} ms ({s / fastest:.2f})" for way, s in best.items())
-    return f"{name:<10} {shown}  difference {error:.1e}"
+    shown = "  ".join(f"{way} {1e3 * s:.3g} ms ({s / fastest:.2f})" for way, s in best.items())
+    return f"{name:<10} aim {BARS[name]:.2f}  {shown}  difference {error:.1e}"
 
 
 def main() -> int:
     """Measure and print."""
     torch.set_num_threads(GIVEN.threads)
+    began, used = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         for name, subject in SUBJECTS.items():
             if not GIVEN.names or name in GIVEN.names:
                 print(row(name, subject, Path(folder)), flush=True)
+    whole, own = time.perf_counter() - began, time.process_time() - used
+    print(f"{whole:.0f} s, of which its processors worked {own:.0f}: {whole / own:.2f}")
     return 0
 
 

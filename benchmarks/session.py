@@ -64,7 +64,7 @@ def measured(model: Path, data: Path, optimizer: str, repeat: int) -> tuple[floa
 
         with np.errstate(all="ignore"):
             whole, alone, copied = least((step, calls, copies), repeat)
-            executor.calls = [_nothing] * len(executor.calls)
+            executor.calls, executor.links = [_nothing] * len(executor.calls), None
             idle, loop = least((step, calls), 10 * repeat)
             copied = min(copied, *least((copies,), 10 * repeat))
     return first, whole, alone, copied, idle - loop - copied

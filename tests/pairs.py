@@ -133,7 +133,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "seed": ["--seed", "5"], "optimizer": ["--optimizer", "sgd"], "lr": ["--lr", "0.02"],
          "schedule": ["--schedule", "linear"], "warmup": ["--warmup", "2"],
          "loss_scale": ["--loss-scale", "3"], "micro_batches": ["--micro-batches", "2"],
-         "plan": ["--plan", "sqrt"], "every": ["--every", "2"],
+         "plan": ["--plan", "sqrt"], "every": ["--every", "2"], "memory": ["--memory", "36KiB"],
          "metric": ["--metric", "accuracy:y"], "patience": ["--patience", "1"],
          "ema": ["--ema", "0.5"],
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
@@ -213,6 +213,7 @@ IDLE = frozenset({
     ("external_data", "params_as_inputs"), ("drop", "lora"), ("micro_batches", "dims"),
     ("micro_batches", "plan"), ("plan", "dims"), ("steps", "checkpoint_every"),
     ("batch", "checkpoint_every"), ("checkpoint_every", "keep"),
+    ("patience", "keep"),
 })  # fmt: skip
 
 

@@ -9,6 +9,10 @@ import numpy as np
 from conftest import build
 
 import gradtool as gt
+from gradtool.graph.optimizers import UPDATING
+from gradtool.native import library
+
+NATIVE = "numpy" if library.status()[0] is None else "native"
 
 DENSE = """net (float[batch, 6] x) => (float[batch, 3] y) {
     h = MatMul (x, w1)
@@ -71,7 +75,7 @@ def recipes(rng):
         kind = str(rng.choice(["dense", "normed"]))
         micro = int(rng.choice([1, 1, 2, 4]))
         yield kind, {
-            "optimizer": str(rng.choice(["sgd", "momentum", "adam", "adamw", "adagrad"])),
+            "optimizer": str(rng.choice(UPDATING)),
             "lr": float(rng.choice([0.01, 0.1])),
             "schedule": str(rng.choice(["constant", "cosine", "step@every=3", "one-cycle"])),
             "warmup": int(rng.choice([0, 3])),
@@ -87,6 +91,10 @@ def recipes(rng):
             "patience": [None, 2][int(rng.random() < 0.3)],
             "plan": str(rng.choice(["keep", "mirror"])),
             "train_mode": kind == "normed",
+            "clip_norm": [None, 0.5][int(rng.random() < 0.4)],
+            "lora": [None, 2][int(rng.random() < 0.3)],
+            "lr_scale": [(), ("*w1*=0.5",)][int(rng.random() < 0.4)],
+            "kernels": ["numpy", NATIVE][int(rng.random() < 0.4)],
         }  # fmt: skip
 
 

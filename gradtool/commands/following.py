@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradtool.reports.fitting import Now, line, numbers
+from gradtool.reports.fitting import Now, fit_table, line, numbers
 from gradtool.reports.live import Line
 from gradtool.training.watching import Begun, Watcher
 
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
+    from gradtool.training.fit import Fit
 
 PLAIN = 10  # lines about steps, where nobody looks
 WEIGHT = 0.1  # of the latest step in the time of one; the first one is planned as well
@@ -41,6 +42,14 @@ class Follower(Watcher):
         spread = begun.steps or (begun.per_epoch or 1) * PLAIN
         self._every = max(spread // PLAIN, 1)
         self._before, self._last = resident(), time.perf_counter()
+
+    def tries(self, micro_batches: int, examples: int) -> None:
+        self._line.show(f"planning {micro_batches} × {examples} examples")
+
+    def fitted(self, fit: Fit) -> None:
+        self._line.clear()
+        if not self._reporter.quiet:
+            self._reporter.explain(fit_table(fit.memory, fit.candidates, fit.chosen))
 
     def stepped(self, step: int, epoch: int, loss: float, rate: float, planned: int) -> None:
         now = time.perf_counter()

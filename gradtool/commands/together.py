@@ -208,6 +208,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
     "train": (
         _named("model"),
         Apart((given("epochs"), given("steps"))),
+        Without(given("memory"), "chooses them", "plan micro_batches"),
         Of("result every patience metric", (given("evaluate"),)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
         Apart((equals("kernels", "native"), ON_CUDA)),

@@ -14,6 +14,7 @@ from gradtool.errors import MissingData, UsageError
 from gradtool.exec.device import Device
 from gradtool.exec.dynamic import DynamicRegion
 from gradtool.exec.given import as_numpy
+from gradtool.exec.links import Link, linked
 from gradtool.exec.parameters import Parameters
 from gradtool.graph.blame import COMPLAINTS, blamed, failed
 from gradtool.graph.families import split_name
@@ -60,6 +61,7 @@ class Executor:
         self._parameters = parameters
         self.load(held)
         self.calls: list[Callable[[], object]] = []
+        self.links: list[Link] | None = None  # what a step calls, made by the first
         for index, step in enumerate(self.program.steps):
             with blamed(partial(self._label, index), "its kernel"):
                 self.calls.append(self._bind(index, step))
@@ -91,21 +93,24 @@ class Executor:
 
     def step(self) -> None:
         """Run forward and backward once; updates leave new parameters where the old ones lay."""
-        calls = iter(self.calls)
+        links = self.links
+        if links is None:
+            links = self.links = linked(self.calls, self.program.steps)
+        left = iter(links)
         try:
             with allowance.of_step(self.plan.total):
-                for bound in calls:
+                for bound, _ in left:
                     bound()
         except allowance.Exhausted as error:
             if error.where:
                 raise
-            raise allowance.Exhausted(error.what, self._failed(calls)) from None
+            raise allowance.Exhausted(error.what, self._failed(links, left)) from None
         except COMPLAINTS as error:
-            raise failed(self._failed(calls), "its kernel", error) from error
+            raise failed(self._failed(links, left), "its kernel", error) from error
 
-    def _failed(self, calls: Iterator[Callable[[], object]]) -> str:
+    def _failed(self, links: Sequence[Link], left: Iterator[Link]) -> str:
         """The label of the step whose call was the last that was taken."""
-        return self._label(len(self.calls) - length_hint(calls) - 1)
+        return self._label(links[len(links) - length_hint(left) - 1].step)
 
     def call(self, index: int) -> None:
         """Run one step of the program by itself."""
@@ -213,6 +218,8 @@ class Executor:
                     self.device.from_host(self.arrays[index], array)
 
     def _bind(self, index: int, step: Step) -> Callable[[], object]:
+        if step.is_native:
+            return self._bind_native(index, step)
         domain, op = split_name(step.op)
         found = registry.find(domain, op, step.version)
         if found is None:
@@ -225,8 +232,6 @@ class Executor:
             None if v is None else self._operand(v, on_host or slot in found.host)
             for slot, v in enumerate(step.inputs)
         ]
-        if step.is_native:
-            return self._bind_native(index, step, inputs, out)
         if on_host:
             return partial(_on_host, self.device, found, inputs, out, dict(step.attributes))
         if found.allocating:
@@ -238,11 +243,13 @@ class Executor:
             return partial(_fetch_then_call, fixed, inputs)
         return partial(fixed, *inputs)
 
-    def _bind_native(
-        self, index: int, step: Step, inputs: Sequence[Any], out: Sequence[Any]
-    ) -> Callable[[], object]:
+    def _bind_native(self, index: int, step: Step) -> Callable[[], object]:
         found = native.find(*split_name(step.op), step.version)
         assert found is not None  # noqa: S101 - see `program/native.py`
+        inputs, out = (
+            [None if v is None else self.arrays[v] for v in values]
+            for values in (step.inputs, step.outputs)
+        )
         work = self._workspace(index, step)
         return found.bind(*inputs, out=out, work=work, **step.attributes)
 

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.costs.roofline import Reach
 from gradtool.exec import feeds
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
+from gradtool.exec.reach import reach
 from gradtool.exec.run import sized_and_planned
 from gradtool.kernels.native import Kernels
 from gradtool.planning.plan import Plan
@@ -29,13 +31,14 @@ class StepCosts:
     """One entry a step of `plan`: its seconds, the median over `repeats` runs, and `outside`.
 
     `outside` are the bytes that Python and numpy held beside the arena while the step ran, beyond
-    what they held before the first.
+    what they held before the first.  `reach` is what the processor can do; None of a device.
     """
 
     plan: Plan
     seconds: tuple[float, ...]
     outside: tuple[int, ...]
     repeats: int
+    reach: Reach | None = None
 
 
 def step_costs(
@@ -60,7 +63,8 @@ def step_costs(
         runs = [_seconds(executor) for _ in range(max(repeats, 1))]
         outside = _outside(executor)
     seconds = tuple(statistics.median(each) for each in zip(*runs, strict=True))
-    return StepCosts(plan, seconds, outside, max(repeats, 1))
+    found = reach(kernels) if executor.device.xp is np else None
+    return StepCosts(plan, seconds, outside, max(repeats, 1), found)
 
 
 def _seconds(executor: Executor) -> list[float]:

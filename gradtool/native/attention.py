@@ -149,7 +149,7 @@ def attention(
     """`y = p v` and `lse = log Σ exp s`, with `s = masked(q kᵀ · scale)` and `p = exp(s - lse)`."""
     values = _values(n, q, k, v, _like(q, n, n.value_size), _like(q, n, 1), masks, fill)
     found = ATTENTION.bind(instructions, y=y, lse=lse, work=work, safe=int(safe), **values)
-    found.operands = tuple(masks)  # type: ignore[attr-defined]
+    found.operands = tuple(masks)
     return found
 
 
@@ -166,5 +166,5 @@ def attention_grad(
     found = ATTENTION_GRAD.bind(
         instructions, lse=lse, dy=dy, dlse=dlse, dq=dq, dk=dk, dv=dv, work=work, **values
     )
-    found.operands = tuple(masks)  # type: ignore[attr-defined]
+    found.operands = tuple(masks)
     return found

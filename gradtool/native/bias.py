@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gradtool.native import SLOTS, elementwise
 from gradtool.native.batch_norm import LEAST, PARTS
 from gradtool.native.call import Array, Call, Signature
@@ -14,9 +16,9 @@ def _code(name: str) -> list[elementwise.Step]:
     return [("add", 3, 0, 1), (name, 2, 3)]
 
 
-def work() -> int:
-    """Bytes of workspace of `bias`."""
-    return elementwise.work(_code("gelu"), inputs=2, held=1)
+def work(shape: tuple[int, ...]) -> int:
+    """Bytes of workspace of `bias` for x of `shape`."""
+    return elementwise.work(_code("gelu"), inputs=2, held=1, count=math.prod(shape))
 
 
 def grad_work(shape: tuple[int, ...]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -13,11 +13,51 @@ import numpy as np
 from gradtool.native import library
 
 Array = np.ndarray[Any, Any]
-Call = Callable[[], None]  # what the words say, once more each time
+
+
+class _Step(ctypes.Structure):
+    """`struct step` of C: a kernel and its words."""
+
+    _fields_ = (("kernel", ctypes.c_void_p), ("words", ctypes.c_void_p))
+
+
+class _Number(ctypes.Structure):
+    """`struct number` of C: a float, and the double that is to hold it."""
+
+    _fields_ = (("read", ctypes.c_void_p), ("to", ctypes.c_void_p))
+
+
+class Call:
+    """Kernels with their words, one after the other: one call of C runs them, as often as asked.
+
+    It keeps alive what the words point at; `operands` are arrays that it has to keep beside.
+    """
+
+    __slots__ = ("_kept", "operands", "run", "steps")
+
+    def __init__(self, steps: Iterable[tuple[int, ctypes.Structure]], kept: object = ()) -> None:
+        """`steps` are addresses of functions in the library, each with the words it is given."""
+        self.steps = tuple(steps)
+        self._kept = kept
+        self.operands: object = ()
+        table = [_Step(kernel, ctypes.addressof(words)) for kernel, words in self.steps]
+        count = len(table)
+        self.run = partial(
+            library.load().handle.gt_run, (_Step * count)(*table), ctypes.c_int64(count)
+        )
+
+    def __call__(self) -> None:
+        self.run()
+
+    @staticmethod
+    def joined(calls: Iterable[Call]) -> Call:
+        """Several as one."""
+        held = tuple(calls)
+        return Call((step for call in held for step in call.steps), held)
 
 
 @dataclass(frozen=True)
-class Signature:
+class Layout:
     """`struct name` of C: pointers, then sizes (64 bits), then numbers (double), in this order.
 
     Each is named once, in one string.  Every field is a word of eight bytes.
@@ -39,6 +79,11 @@ class Signature:
         fields = [(field, kind) for names, kind in kinds for field in names.split()]
         return type(self.name, (ctypes.Structure,), {"_fields_": fields})
 
+
+@dataclass(frozen=True)
+class Signature(Layout):
+    """What the kernel of a name takes: the address of its words."""
+
     def address(self, instructions: str | None = None) -> Any:
         """The function in the library, of the fastest instruction set unless one is named."""
         loaded = library.load()
@@ -47,8 +92,7 @@ class Signature:
     def bind(self, instructions: str | None = None, **values: Array | float | None) -> Call:
         """A call of fixed words: pointers are contiguous arrays or None, the rest numbers.
 
-        It may be called often, and keeps its arrays alive.  A double may be an array of one
-        element, which is read each time.
+        A double may be an array of one float, which is read each time.
 
         Raises:
             TypeError: a field is missing or unknown, or an array is not contiguous, or of other
@@ -59,23 +103,33 @@ class Signature:
             raise TypeError(f"{self.name} takes {', '.join(names)}; got {', '.join(values)}")
         read = {n: v for n in self.numbers.split() if isinstance(v := values[n], np.ndarray)}
         words = self.words(**dict(self._words(values | dict.fromkeys(read, 0.0))))
-        words.arrays = values
-        call = partial(self.address(instructions), ctypes.byref(words))
-        return partial(_with_numbers, call, words, read) if read else call
+        kernel = ctypes.cast(self.address(instructions), ctypes.c_void_p).value
+        assert kernel is not None  # noqa: S101 - the library has it
+        numbers = [
+            (_number(), _Number(_address(self.name, n, array), _field(words, n)))
+            for n, array in read.items()
+        ]
+        return Call([*numbers, (kernel, words)], values)
 
     def _words(self, values: dict[str, Array | float | None]) -> Iterator[tuple[str, Any]]:
         for name, value in values.items():
-            if isinstance(value, np.ndarray):
-                if not value.flags.c_contiguous:
-                    raise TypeError(f"{self.name}: {name} is not contiguous")
-                if value.dtype.kind == "f" and value.dtype != np.float32:
-                    raise TypeError(f"{self.name}: {name} is {value.dtype}, not float32")
-                yield name, value.ctypes.data
-            else:
-                yield name, value
+            yield name, _address(self.name, name, value) if isinstance(value, np.ndarray) else value
 
 
-def _with_numbers(call: Call, words: ctypes.Structure, read: dict[str, Array]) -> None:
-    for name, array in read.items():
-        setattr(words, name, float(array))
-    call()
+def _address(kernel: str, name: str, array: Array) -> int:
+    """Where an array lies that a kernel may take."""
+    if not array.flags.c_contiguous:
+        raise TypeError(f"{kernel}: {name} is not contiguous")
+    if array.dtype.kind == "f" and array.dtype != np.float32:
+        raise TypeError(f"{kernel}: {name} is {array.dtype}, not float32")
+    return int(array.ctypes.data)
+
+
+def _number() -> int:
+    """The function that reads a number."""
+    return ctypes.cast(library.load().handle.gt_number, ctypes.c_void_p).value or 0
+
+
+def _field(words: ctypes.Structure, name: str) -> int:
+    """Where a field lies."""
+    return ctypes.addressof(words) + int(getattr(type(words), name).offset)

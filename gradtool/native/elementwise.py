@@ -14,7 +14,7 @@ ELEMENTWISE = Signature(
     "code operands results work",
     "count steps inputs outputs spares temporaries slots",
 )
-BLOCK = 1024  # elements
+BLOCK, BLOCKS = 1024, 16  # elements, and blocks of a chunk
 REGISTERS = 64
 BINARY = (
     *("add", "sub", "mul", "div", "min", "max"),
@@ -34,12 +34,14 @@ def temporaries(code: Sequence[Step], inputs: int, outputs: int) -> int:
     return max(0, *(step[1] + 1 for step in code)) - inputs - outputs if code else 0
 
 
-def work(code: Sequence[Step], inputs: int, held: int, outputs: int = 1) -> int:
-    """Bytes of workspace of a program.
+def work(code: Sequence[Step], inputs: int, held: int, count: int, outputs: int = 1) -> int:
+    """Bytes of workspace of a program whose results have `count` elements.
 
     `held` counts the inputs that do not lie as the results do, and the booleans in and out.
     """
-    return 4 * SLOTS * BLOCK * (held + max(0, temporaries(code, inputs, outputs)))
+    block = min(BLOCK, -(-count // 16) * 16)
+    slots = min(SLOTS, -(-count // (BLOCK * BLOCKS)))
+    return 4 * slots * block * (held + max(0, temporaries(code, inputs, outputs)))
 
 
 def run(
@@ -75,7 +77,7 @@ def run(
         outputs=len(outputs), temporaries=held, slots=SLOTS,
         spares=sum(map(strided.is_held, operands)) + sum(y.dtype == np.bool_ for y in outputs),
     )  # fmt: skip
-    found.operands = (tuple(inputs), tuple(outputs))  # type: ignore[attr-defined]
+    found.operands = (tuple(inputs), tuple(outputs))
     return found
 
 

@@ -148,6 +148,9 @@ VARIED: Mapping[str, Callable[[int], Formula]] = {
 }  # fmt: skip
 
 
+TO_BOOL, FROM_BOOL = formula(1, "t = equal x0 0", "y = not t"), formula(1, "y = both x0 1")
+
+
 def _gelu(approximate: str) -> str:
     return "gelu_tanh" if approximate == "tanh" else "gelu"
 

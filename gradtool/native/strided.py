@@ -86,7 +86,7 @@ def copy(source: Array, target: Array, *, instructions: str | None = None) -> Ca
         instructions, **{"from": source.ctypes.data, "to": target.ctypes.data}, table=table,
         axes=len(axes), across=_across(axes), bytes=target.itemsize, slots=SLOTS,
     )  # fmt: skip
-    call.operands = (source, target)  # type: ignore[attr-defined]
+    call.operands = (source, target)
     return call
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 from gradtool.planning.plan import ALWAYS_LIVE, Buffer, Plan
@@ -55,3 +55,11 @@ def laid_over(plan: Plan, layout: Layout) -> Plan:
         peak=plan.peak + shift,
         peak_live=plan.peak_live + shift,
     )
+
+
+def together(plans: Sequence[Plan], names: Container[str]) -> int:
+    """The bytes of an arena in which all of these plans lie, one after the other in use."""
+    layout: Layout = {}
+    for plan in plans:
+        layout = extended(layout, plan, names)
+    return max((laid_over(plan, layout).peak for plan in plans), default=0)

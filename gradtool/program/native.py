@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gradtool import kernels
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, is_contiguous
 from gradtool.kernels import native
@@ -19,13 +20,14 @@ from gradtool.kernels.native import Native
 from gradtool.kernels.native.images import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
+from gradtool.program.fusion import fused
 
 _IMAGE = 4  # axes
 _NUMBER = 8  # bytes
 
 
-def natively(program: Program) -> Program:
-    """The program with native kernels where they fit."""
+def natively(program: Program, *, grouped: bool = True) -> Program:
+    """The program with native kernels where they fit; elementwise steps run as one if `grouped`."""
     found = [_fitting(program, step)[0] for step in program.steps]
     last = _last(program, found)
     values = tuple(
@@ -35,11 +37,24 @@ def natively(program: Program) -> Program:
     laid = dataclasses.replace(program, values=values)
     steps = tuple(
         step if kernel is None else dataclasses.replace(
-            step, is_native=True, workspace=workspace(laid, step, kernel), scratch_bytes=0
+            step, is_native=True, workspace=(), scratch_bytes=0
         )
         for step, kernel in zip(program.steps, found, strict=True)
     )  # fmt: skip
-    return dataclasses.replace(laid, steps=steps)
+    chosen = dataclasses.replace(laid, steps=steps)
+    return _with_workspaces(fused(chosen) if grouped else chosen)
+
+
+def _with_workspaces(program: Program) -> Program:
+    """The program whose native steps have the workspace that they need."""
+
+    def with_its_own(step: Step) -> Step:
+        kernel = native.find(*split_name(step.op), step.version) if step.is_native else None
+        if kernel is None:
+            return step
+        return dataclasses.replace(step, workspace=workspace(program, step, kernel))
+
+    return dataclasses.replace(program, steps=tuple(map(with_its_own, program.steps)))
 
 
 def workspace(program: Program, step: Step, kernel: Native) -> tuple[Spec, ...]:
@@ -133,7 +148,9 @@ def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
     originals = {step.name: step for step in program.steps if step.name}
     for step, kernel in zip(program.steps, kernels, strict=True):
         images = [v for v in (*step.reads, *step.writes) if _is_image(values[v])]
-        if kernel is None or kernel.layouts == "rows":
+        if kernel is None:
+            barred.update(_in_numpy(values, step))
+        elif kernel.layouts == "rows":
             barred.update(images)
         elif kernel.layouts == "last":
             wanted.update(images)
@@ -158,6 +175,15 @@ def _of_its_shape(values: Sequence[Value], step: Step, images: Sequence[int]) ->
     for v in images:
         spec = values[v].spec
         if spec is not None and spec.shape in shapes:
+            yield v
+
+
+def _in_numpy(values: Sequence[Value], step: Step) -> Iterator[int]:
+    """The images that numpy wants in rows: its results, and what it reads unless strided."""
+    found = kernels.find(*split_name(step.op), step.version)
+    is_strided = found is not None and found.strided
+    for v in step.writes if is_strided else (*step.reads, *step.writes):
+        if _is_image(values[v]):
             yield v
 
 

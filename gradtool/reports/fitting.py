@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes, format_seconds
 
 SCHEMA_VERSION = 1
@@ -21,6 +22,32 @@ class Evaluated(Protocol):
     def step(self) -> int: ...
     @property
     def value(self) -> float: ...
+
+
+class Tried(Protocol):
+    """A way to take a step; see `gradtool.training.fit.Candidate`."""
+
+    @property
+    def micro_batches(self) -> int: ...
+    @property
+    def examples(self) -> int: ...
+    @property
+    def plan(self) -> str: ...
+    @property
+    def peak(self) -> int: ...
+    @property
+    def time(self) -> float | None: ...
+
+
+class Chosen(Protocol):
+    """What was tried for a memory, and what was chosen."""
+
+    @property
+    def memory(self) -> int: ...
+    @property
+    def candidates(self) -> Sequence[Tried]: ...
+    @property
+    def chosen(self) -> Tried: ...
 
 
 class Summary(Protocol):
@@ -38,6 +65,8 @@ class Summary(Protocol):
     def skipped(self) -> int: ...
     @property
     def ended(self) -> str: ...
+    @property
+    def fit(self) -> Chosen | None: ...
 
 
 @dataclass(frozen=True)
@@ -104,6 +133,45 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
+def fit_table(memory: int, candidates: Sequence[Tried], chosen: Tried) -> Table:
+    """A row for each way to take a step, the one that was chosen named."""
+    known = [each.time for each in candidates if each.time is not None]
+    return Table(
+        columns=(
+            Column("micro-batches", "right", "number"),
+            *(Column(title, "right", "number") for title in ("examples", "peak", "time")),
+            Column("plan"),
+        ),
+        rows=tuple(
+            (
+                str(each.micro_batches), str(each.examples), format_bytes(each.peak),
+                "-" if each.time is None else f"{each.time / min(known):.2f}×",
+                f"{each.plan}{'' if each is not chosen else ', chosen'}",
+            )
+            for each in candidates
+        ),
+        title=f"steps that fit into {format_bytes(memory)}",
+        footer="time: predicted, of the least; - does not fit",
+    )  # fmt: skip
+
+
+def _fit_json(fit: Chosen | None) -> dict[str, Any] | None:
+    return None if fit is None else {
+        "memory_bytes": fit.memory,
+        "candidates": [
+            {
+                "micro_batches": each.micro_batches,
+                "examples": each.examples,
+                "plan": each.plan,
+                "peak_bytes": each.peak,
+                "predicted_seconds": each.time,
+                "chosen": each is fit.chosen,
+            }
+            for each in fit.candidates
+        ],
+    }  # fmt: skip
+
+
 def history_json(history: Summary, written: Written, source: str) -> dict[str, Any]:
     """The same for machines."""
     best = history.best
@@ -118,6 +186,7 @@ def history_json(history: Summary, written: Written, source: str) -> dict[str, A
             {"step": step, **{name: _finite(value) for name, value in found.items()}}
             for step, found in history.evaluations
         ],
+        "fit": _fit_json(history.fit),
         "best": None if best is None else {"step": best.step, "value": best.value},
         "written": {
             what: {"path": path, "bytes": size, "step": step}

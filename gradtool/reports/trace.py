@@ -13,11 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from gradtool.costs.roofline import rate
 from gradtool.planning.plan import ALWAYS_LIVE, TEMPORARIES
 from gradtool.reports.page_data import shown
 from gradtool.reports.plans import TITLES
 
 if TYPE_CHECKING:
+    from gradtool.costs.roofline import Reach
     from gradtool.exec.measure import Measurement
     from gradtool.exec.step_costs import StepCosts
     from gradtool.planning.plan import Plan
@@ -47,11 +49,16 @@ def measured_trace(costs: StepCosts, model: str, measurement: Measurement | None
     plan = costs.plan
     durations = [seconds * 1e6 for seconds in costs.seconds]
     events = _process(1, f"measured, median of {costs.repeats} runs", plan)
-    events += _slices(1, plan, durations)
+    events += _slices(1, plan, durations, costs.reach)
     events += _counters(1, "planned bytes", by_region(plan), durations)
     beside = {"bytes": list(costs.outside)}
     events += _counters(1, "beside the arena, measured", beside, durations)
     facts: dict[str, Any] = {"model": shown(model), "time": "measured"}
+    if costs.reach is not None:
+        facts |= {
+            "product_gflops_per_second": round(costs.reach.flops / 1e9, 1),
+            "copy_gbytes_per_second": round(costs.reach.bytes / 1e9, 1),
+        }
     if measurement is not None:
         facts |= {
             "planned_bytes": measurement.planned,
@@ -82,7 +89,9 @@ def _process(pid: int, title: str, plan: Plan) -> list[Event]:
     ]
 
 
-def _slices(pid: int, plan: Plan, durations: Sequence[float]) -> Iterator[Event]:
+def _slices(
+    pid: int, plan: Plan, durations: Sequence[float], reach: Reach | None = None
+) -> Iterator[Event]:
     program = plan.program
     for number, (step, start) in enumerate(zip(program.steps, _starts(durations), strict=True)):
         yield {
@@ -93,7 +102,7 @@ def _slices(pid: int, plan: Plan, durations: Sequence[float]) -> Iterator[Event]
             "tid": STAGES.index(step.stage) + 1,
             "ts": start,
             "dur": round(durations[number], 3),
-            "args": _facts(program, step, number),
+            "args": _facts(program, step, number) | _rates(step, durations[number], reach),
         }
 
 
@@ -109,6 +118,19 @@ def _facts(program: Program, step: Step, number: int) -> dict[str, Any]:
     if step.flops is not None:
         facts["flops"] = int(step.flops)
     return facts
+
+
+def _rates(step: Step, microseconds: float, reach: Reach | None) -> dict[str, Any]:
+    """How fast a step was, and how near to the roof that its operations and bytes leave it."""
+    found = reach and rate(step.flops, step.moved, microseconds / 1e6, reach)
+    if not found:
+        return {}
+    return {
+        "GFLOP/s": round(found.flops / 1e9, 2),
+        "GB/s": round(found.bytes / 1e9, 2),
+        "roof": found.roof,
+        "of_roof_percent": round(100 * found.share, 1),
+    }
 
 
 def _counters(

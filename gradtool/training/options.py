@@ -51,6 +51,9 @@ class TrainOptions:
     micro_batches: int = option(
         "whole", 1, "Compute a step in N parts, one after the other.", least=1, metavar="N"
     )
+    memory: int | None = option(
+        "bytes", None, "Fit a step into this much memory, all that it takes: in as many parts and "
+        "by the plan that are predicted to take the least time.", metavar="SIZE")  # fmt: skip
     plan: str = option(
         "text", "keep", "What to compute again in backward: a strategy of gradtool recompute, or "
         "the plan in a file.", metavar="NAME|FILE.json")  # fmt: skip
@@ -91,10 +94,13 @@ class TrainOptions:
         """Refuse what does not go together.
 
         Raises:
-            UsageError: epochs and steps, or a loss scale or a decay that is none.
+            UsageError: epochs and steps, a memory and what that chooses, or a loss scale or a decay
+                that is none.
         """
         if self.epochs is not None and self.steps is not None:
             raise UsageError("epochs and steps do not go together: give one of them")
+        if self.memory is not None and (self.plan != "keep" or self.micro_batches > 1):
+            raise UsageError("memory chooses the plan and the micro-batches: leave them out")
         if self.ema is not None and not 0 <= self.ema < 1:
             raise UsageError(f"the decay of an average is from 0 to below 1, not {self.ema}")
         fixed_scale(self.loss_scale)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.passes.update_groups import Updates
 from gradtool.training.data import Arrays, Fitted, Takes
+from gradtool.training.fit import Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, graphs_of
 from gradtool.training.metrics import Metric, metrics
 from gradtool.training.options import BATCH, TrainOptions
@@ -23,6 +25,9 @@ from gradtool.training.sources import Given, opened
 from gradtool.training.watching import Watcher
 
 PLAN_SUFFIX = ".json"
+STATISTICS = (
+    "warning: BatchNormalization takes the statistics of each micro-batch, not of the whole batch"
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,8 @@ class Setup:
     """A training made ready.
 
     `data` are those to train on, and perhaps those to evaluate on; `order` is None where the data
-    come in an order of their own.  `steps` are all, or `epochs` end it.
+    come in an order of their own.  `steps` are all, or `epochs` end it.  `fit` is how a memory is
+    kept to, where one is.
     """
 
     graphs: Graphs
@@ -42,6 +48,7 @@ class Setup:
     epochs: int | None
     schedule: Schedule
     metrics: Sequence[Metric]
+    fit: Fit | None = None
 
     def described(self) -> dict[str, Any]:
         """What a checkpoint is of: whatever decides the bits of the steps that follow."""
@@ -75,13 +82,16 @@ class Setup:
 
     def sample(self, most: int) -> Arrays:
         """Up to `most` examples of the data, to learn sizes of."""
-        data = self.data[0]
-        if data.examples is not None:
-            return data.batch(np.arange(min(most, data.examples)))
-        first = next(data.epoch(0), None)
-        if first is None:
-            raise UsageError(f"{data.source.source}: yields no batch")
-        return data.part(first, 0, most)
+        return _sample(self.data[0], most)
+
+
+def _sample(data: Fitted, most: int) -> Arrays:
+    if data.examples is not None:
+        return data.batch(np.arange(min(most, data.examples)))
+    first = next(data.epoch(0), None)
+    if first is None:
+        raise UsageError(f"{data.source.source}: yields no batch")
+    return data.part(first, 0, most)
 
 
 def prepared(
@@ -104,12 +114,19 @@ def prepared(
     if options.in_two and graphs.update is None:
         graphs = graphs_of(recipe, options)
         takes = Takes.of(graphs.training.model, graphs.inner)
-    fitted = [Fitted(source, takes, names) for source in sources]
-    for line in (line for each in fitted for line in each.said):
+    read = [Fitted(source, takes, names) for source in sources]
+    for line in (line for each in read for line in each.said):
         watcher.said(line)
     for line in graphs.said:
         watcher.said(f"warning: {line}")
-    order = _order(fitted[0], options)
+    order = _order(read[0], options)
+    fit = None
+    if options.memory is not None:
+        fit = _fitted(options.memory, recipe, options, read[0], takes.size, watcher)
+        graphs = fit.chosen.graphs
+        options = replace(options, micro_batches=fit.chosen.micro_batches)
+    if options.micro_batches > 1 and _takes_statistics(graphs.model):
+        watcher.said(STATISTICS)
     steps, epochs = _length(options, order)
     rate = graphs.first if options.lr is None else options.lr
     rates = schedule(options.schedule, rate, warmup=options.warmup, steps=steps or 0)
@@ -119,7 +136,7 @@ def prepared(
             "not tell how many there are"
         )
     watched = metrics(options.metric, graphs.training.labels) if evaluate is not None else []
-    made = Setup(graphs, recipe.updates, options, fitted, order, steps, epochs, rates, watched)
+    made = Setup(graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, fit)
     if options.plan == "keep":
         return made
     return replace(made, graphs=graphs.planned(_planned(made)))
@@ -170,8 +187,39 @@ def _planned(setup: Setup) -> ir.Model:
     """The graph with a memory plan in it, for the sizes of the data."""
     plan, model = setup.options.plan, setup.graphs.model
     assert setup.options.batch is not None  # noqa: S101 - it was sized
-    part = setup.sample(setup.options.batch // setup.options.micro_batches)
-    found = feeds.sizes(model, part)
-    dims = {name: found[name] for name in io.symbols(model)}
+    dims = _dims(model, setup.data[0], setup.options.batch // setup.options.micro_batches)
     goal = api.load_plan(plan) if plan.endswith(PLAN_SUFFIX) else plan
     return api.recompute(model, goal, dims=dims).model
+
+
+def _takes_statistics(model: ir.Model) -> bool:
+    """Whether a BatchNormalization is in its form for training."""
+    return any(node.op_type == "BatchNormalizationTraining" for node in model.graph)
+
+
+def _dims(model: ir.Model, data: Fitted, examples: int) -> dict[str, int]:
+    """The sizes of what a graph leaves open, of so many examples."""
+    found = feeds.sizes(model, _sample(data, examples))
+    return {name: found[name] for name in io.symbols(model)}
+
+
+def _fitted(
+    memory: int, recipe: Recipe, options: TrainOptions, data: Fitted, fixed: int | None,
+    watcher: Watcher,
+) -> Fit:  # fmt: skip
+    """How a memory is kept to: a model that fixes the examples of a step fixes the parts."""
+    assert options.batch is not None  # noqa: S101 - it was sized
+
+    @cache
+    def graphs_in(in_two: bool) -> Graphs:  # noqa: FBT001 - is cached by it
+        return graphs_of(recipe, replace(options, micro_batches=2 if in_two else 1))
+
+    return fitted(
+        memory,
+        options.batch,
+        parts_of(options.batch) if fixed is None else [options.micro_batches],
+        lambda parts: graphs_in(parts > 1 or options.loss_scale is not None),
+        lambda graphs, examples: _dims(graphs.model, data, examples),
+        options.kernels,
+        watcher.tries,
+    )

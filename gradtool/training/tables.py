@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,9 @@ def _array(path: Path, name: str, column: Any) -> Array:
     while pa.types.is_nested(chunk.type):
         if chunk.null_count:
             raise UsageError(f"{path}: column {name!r} has {chunk.null_count} nulls")
-        try:
-            inner = chunk.flatten()
-        except (AttributeError, TypeError) as error:
-            raise UsageError(f"{path}: column {name!r} is {chunk.type}, no numbers") from error
+        if not any(of_lists(chunk.type) for of_lists in _lists()):
+            raise UsageError(f"{path}: column {name!r} is {chunk.type}, no numbers")
+        inner = chunk.flatten()
         size = len(inner) // len(chunk) if len(chunk) else 0
         lengths = np.unique(np.asarray(_lengths(chunk)))
         if lengths.size > 1 or (lengths.size and lengths[0] != size):
@@ -62,6 +62,13 @@ def _array(path: Path, name: str, column: Any) -> Array:
         raise UsageError(f"{path}: column {name!r} has {chunk.null_count} nulls")
     found: Array = chunk.to_numpy(zero_copy_only=False)
     return found.reshape(sizes)
+
+
+def _lists() -> tuple[Callable[[Any], bool], ...]:
+    """What tells columns of lists."""
+    from pyarrow import types
+
+    return types.is_list, types.is_large_list, types.is_fixed_size_list
 
 
 def _lengths(lists: Any) -> Any:

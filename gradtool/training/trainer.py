@@ -27,14 +27,18 @@ from gradtool.training import journal as journals
 from gradtool.training import scaling
 from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress
 from gradtool.training.evaluation import Evaluator, Reduction, reduction_of
+from gradtool.training.fit import Fit
 from gradtool.training.graphs import Recipe, require_forward
 from gradtool.training.loop import End, Loop, Records
 from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup, prepared
 from gradtool.training.sources import Given
 from gradtool.training.watching import Begun, Watcher
+from gradtool.workloads import plan_files
 from gradtool.workloads.rewriting import Graph, model_of
+from gradtool.workloads.strategies import keep
 
+PLAN = "plan.json"  # what was chosen for a memory, beside the checkpoints
 INEXACT = "the loss of two examples is neither the sum nor the mean of their losses: {what} by mean"
 
 
@@ -43,7 +47,8 @@ class History:
     """What a training came to.
 
     `losses` are those of the steps that were taken now, `evaluations` pairs of a step and its
-    numbers; `ended` says why it did: `steps`, `patience` or `interrupted`.
+    numbers; `ended` says why it did: `steps`, `patience` or `interrupted`; `fit` is how a memory
+    was kept to, where one was.
     """
 
     step: int
@@ -52,6 +57,7 @@ class History:
     best: Best | None
     skipped: int
     ended: End
+    fit: Fit | None = None
 
     def __repr__(self) -> str:
         last = f", loss {self.losses[-1]:.4g}" if self.losses else ""
@@ -132,6 +138,12 @@ class Trainer:
         if self._folder is not None:
             path, size = self._folder.path / journals.NAME, found.journal if found else 0
             records = Records(self._folder, journals.Journal(path, size))
+        if setup.fit is not None:
+            watcher.fitted(setup.fit)
+            if self._folder is not None:
+                chosen = setup.fit.chosen
+                path = self._folder.path / PLAN
+                plan_files.save(chosen.work, chosen.planned or keep(chosen.work), path, force=True)
         try:
             return self._run(setup, found, records, watcher)
         finally:
@@ -181,6 +193,7 @@ class Trainer:
             best=loop.progress.best,
             skipped=loop.progress.skipped,
             ended=ended,
+            fit=setup.fit,
         )
 
     # ------------------------------------------------------------------- afterwards

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gradtool.training.fit import Fit
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,12 @@ class Watcher:
 
     def begun(self, begun: Begun) -> None:
         """The first step is next."""
+
+    def tries(self, micro_batches: int, examples: int) -> None:
+        """A step in so many parts of so many examples is planned for a memory."""
+
+    def fitted(self, fit: Fit) -> None:
+        """It is settled how a memory is kept to."""
 
     def stepped(self, step: int, epoch: int, loss: float, rate: float, planned: int) -> None:
         """A step is done, in an arena of `planned` bytes."""

@@ -7,7 +7,8 @@
  * Inputs and results of one byte an element are booleans; in registers true is all bits.
  *
  * An output may be an input that lies together and that no later step reads.
- * Workspace in bytes: 4 BLOCK slots (inputs that do not lie together + booleans + temporaries).
+ * Workspace in floats: (inputs that do not lie together + booleans + temporaries) times the elements
+ * of a block, and times the chunks if these are fewer than slots.
  */
 #include "activations.h"
 #include "ends.h"
@@ -113,21 +114,22 @@ static void run_chunk(void *argument, int64_t chunk, int64_t slot) {
     const struct step *code = call->code;
     const struct result *results = call->results;
     const float *at[REGISTERS];
-    float *room = call->work + slot * (call->spares + call->temporaries) * BLOCK;
+    const int64_t block = least(BLOCK, rounded_up(call->count, 16));
+    float *room = call->work + slot * (call->spares + call->temporaries) * block;
     const int64_t first = call->inputs + call->outputs, begin = chunk * BLOCKS * BLOCK;
     const int64_t end = least(call->count, begin + BLOCKS * BLOCK);
-    for (int64_t i = 0; i < call->temporaries; i++) at[first + i] = room + i * BLOCK;
+    for (int64_t i = 0; i < call->temporaries; i++) at[first + i] = room + i * block;
     for (int64_t from = begin; from < end; from += BLOCK) {
         const int64_t count = least(BLOCK, end - from);
-        float *spare = room + call->temporaries * BLOCK;
+        float *spare = room + call->temporaries * block;
         for (int64_t i = 0; i < call->inputs; i++) {
             if (from == begin || !is_periodic(operands + i))
                 at[i] = line_of(operands + i, from, count, spare);
-            if (is_held(operands + i)) spare += BLOCK;
+            if (is_held(operands + i)) spare += block;
         }
         for (int64_t i = 0; i < call->outputs; i++) {
             at[call->inputs + i] = results[i].is_bool ? spare : (float *)results[i].at + from;
-            if (results[i].is_bool) spare += BLOCK;
+            if (results[i].is_bool) spare += block;
         }
         for (const struct step *step = code; step < code + call->steps; step++)
             loops[step->op](at[step->a], at[step->b], (float *)at[step->to], count);

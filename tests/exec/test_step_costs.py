@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from graphs import parse
+from native_calls import needs_library
 
 import gradtool as gt
 from gradtool.errors import MissingData
@@ -24,6 +25,16 @@ def test_every_step_of_the_plan_has_its_seconds_and_its_bytes():
     assert min(costs.seconds) > 0
     assert min(costs.outside) >= 0
     assert costs.repeats == 2
+
+
+@pytest.mark.parametrize("kernels", ["numpy", pytest.param("native", marks=needs_library)])
+def test_the_roof_is_one_that_a_processor_may_have(kernels):
+    model = gt.grad(parse(TEXT, "w"), loss="loss").model
+
+    found = step_costs(model, ARRAYS, kernels=kernels).reach
+
+    assert 1e8 < found.flops < 1e14
+    assert 1e8 < found.bytes < 1e13
 
 
 def test_a_step_that_allocates_beside_the_arena_shows_it():

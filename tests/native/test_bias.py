@@ -33,7 +33,7 @@ def test_an_activation_of_a_sum_is_that_of_float64(instructions, name, seed):
     _, shape, x, b = drawn(seed)
     (y,) = run(
         lambda y, room: bias.bias(name, x, b, y, room, instructions=instructions),
-        shape, work=bias.work(), inputs=(x, b),
+        shape, work=bias.work(shape), inputs=(x, b),
     )  # fmt: skip
 
     assert relative_error(y, FUNCTIONS[name](x.astype(float) + b)) < 1e-6

@@ -160,7 +160,7 @@ def test_random_programs_are_those_of_float64(instructions, seed):
     made = run(
         lambda *to: elementwise.run(code, inputs, to[:-1], to[-1], instructions=instructions),
         *[whole] * outputs,
-        work=elementwise.work(code, len(inputs), len(inputs), outputs),
+        work=elementwise.work(code, len(inputs), len(inputs), int(np.prod(whole)), outputs),
         inputs=inputs,
     )
     for found, exact in zip(made, values[-outputs:], strict=True):
@@ -172,7 +172,7 @@ def test_a_program_may_write_over_an_input_it_has_read(instructions):
     expected = np.maximum(x + 1, 0)
     one = np.ones(1, np.float32)
     code = [("add", 3, 0, 1), ("relu", 2, 3)]
-    room = np.empty(elementwise.work(code, inputs=2, held=1), np.int8)
+    room = np.empty(elementwise.work(code, inputs=2, held=1, count=5000), np.int8)
     elementwise.run(code, [x, one], [x], room, instructions=instructions)()
 
     assert x.tobytes() == expected.tobytes()

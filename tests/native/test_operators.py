@@ -23,6 +23,7 @@ from gradtool.kernels.native.images import Laid
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.declared import operand
 from gradtool.program.flatten import flatten
+from gradtool.program.native import natively
 
 for family in FAMILIES:
     if find_spec(f"operators.{family}"):
@@ -40,7 +41,8 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def executed(model, feeds, *, native):
     """The executor of a model that has run on `feeds`; None if nothing of it is native."""
     try:
-        program = flatten(model, native=native)
+        program = flatten(model)
+        program = natively(program, grouped=False) if native else program
     except OpenSizes as open_sizes:
         pytest.skip(str(open_sizes))
     if native and not any(step.is_native for step in program.steps):

@@ -1,8 +1,10 @@
+import dataclasses
 import json
 
 import pytest
 from pages import HOSTILE, hostile_page, tiny_page
 
+from gradtool.costs.roofline import Reach
 from gradtool.exec.measure import Measurement
 from gradtool.exec.step_costs import StepCosts
 from gradtool.reports.trace import STAGES, by_region, measured_trace, planned_trace
@@ -66,6 +68,29 @@ def test_bytes_beside_the_arena_are_a_counter_of_their_own(costs):
     beside = [e["args"]["bytes"] for e in counters if e["name"].startswith("beside")]
 
     assert beside == list(costs.outside)
+
+
+@pytest.mark.parametrize("flops", [1e6, 1e9, 1e12])
+@pytest.mark.parametrize("moved", [1e6, 1e9, 1e12])
+def test_a_measured_step_says_how_near_it_comes_to_the_roof(costs, flops, moved):
+    reached = dataclasses.replace(costs, reach=Reach(flops, moved))
+    text = measured_trace(reached, "tiny.onnx")
+
+    assert json.loads(text)["otherData"]["product_gflops_per_second"] == round(flops / 1e9, 1)
+    for slice_, step in zip(events(text, "X"), costs.plan.program.steps, strict=True):
+        said, seconds = slice_["args"], slice_["dur"] / 1e6
+        if not (step.flops or step.moved):
+            assert "roof" not in said
+            continue
+        needed = {"product": (step.flops or 0) / flops, "copy": step.moved / moved}
+
+        assert needed[said["roof"]] == max(needed.values())
+        assert said["of_roof_percent"] == round(100 * max(needed.values()) / seconds, 1)
+        assert said["GB/s"] == round(step.moved / seconds / 1e9, 2)
+
+
+def test_steps_of_a_device_whose_reach_is_unknown_say_nothing_of_it(costs):
+    assert all("roof" not in e["args"] for e in events(measured_trace(costs, "tiny.onnx"), "X"))
 
 
 def test_a_measurement_stands_beside_the_events(costs):

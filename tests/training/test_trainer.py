@@ -31,7 +31,8 @@ def test_steps_are_those_of_a_session(case):
     kind, options = drawn(8, seed=3)[case]
     options |= {"micro_batches": 1, "loss_scale": None, "train_mode": False, "ema": None}
     trainer, history = fitted(kind, **options)
-    step = gt.grad(load(kind), optimizer=options["optimizer"])
+    updates = {n: options[n] for n in ("optimizer", "clip_norm", "lora", "lr_scale")}
+    step = gt.grad(load(kind), lora_seed=options["seed"], **updates)
     order = Order(50, 8, options["seed"], options["shuffle"])
     rates = schedule(
         options["schedule"], options["lr"], warmup=options["warmup"], steps=options["steps"]
@@ -39,7 +40,7 @@ def test_steps_are_those_of_a_session(case):
     batches = itertools.islice(
         itertools.chain.from_iterable(map(order.epoch, itertools.count())), options["steps"]
     )
-    with gt.Session(step) as session:
+    with gt.Session(step, kernels=options["kernels"]) as session:
         expected = [
             session.step({n: a[i] for n, a in DATA.items()} | {"lr": rates(number)}).loss
             for number, i in enumerate(batches)

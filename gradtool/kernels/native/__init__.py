@@ -7,9 +7,10 @@ attributes alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import groupby
+from typing import Literal, cast
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from gradtool.graph.families import split_name
 from gradtool.graph.registry import Registry
 from gradtool.graph.specs import Spec
 from gradtool.kernels.types import Specs
+from gradtool.native.call import Call
 
 Bound = Callable[[], object]
 Kernels = Literal["numpy", "native"]
@@ -96,10 +98,32 @@ def room(size: int) -> list[Spec]:
 
 
 def in_turn(*calls: Bound) -> Bound:
-    """Several calls as one."""
+    """Several calls as one: those of the library that follow each other are one call of it."""
+    linked = list(_linked(parts_of(calls)))
+    return linked[0] if len(linked) == 1 else _InTurn(linked)
 
-    def run() -> None:
-        for call in calls:
+
+def parts_of(calls: Iterable[Bound]) -> Iterator[Bound]:
+    """The calls that calls are made of, in order."""
+    for call in calls:
+        yield from call.calls if isinstance(call, _InTurn) else (call,)
+
+
+def _linked(calls: Iterable[Bound]) -> Iterator[Bound]:
+    for is_of_c, group in groupby(calls, lambda call: isinstance(call, Call)):
+        found = list(group)
+        if is_of_c and len(found) > 1:
+            yield Call.joined(cast("list[Call]", found))
+        else:
+            yield from found
+
+
+class _InTurn:
+    """Calls one after the other."""
+
+    def __init__(self, calls: Sequence[Bound]) -> None:
+        self.calls = calls
+
+    def __call__(self) -> None:
+        for call in self.calls:
             call()
-
-    return run if len(calls) != 1 else calls[0]

@@ -5,6 +5,7 @@ Lines `[N, C, L]` are images one pixel high.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -152,7 +153,8 @@ def _transposed_work(
     x: Spec, w: Spec, bias: Spec | None = None, *, out: Specs, **given: Any
 ) -> list[Spec]:
     taken = _bytes(out[0], w, x, _transposed(x, w, out[0], given), backward=True)
-    added = elementwise.work(ADD, inputs=2, held=1) if bias is not None else 0
+    count = math.prod(out[0].shape)
+    added = elementwise.work(ADD, inputs=2, held=1, count=count) if bias is not None else 0
     return room(turned(x, out[0]) + max(taken, added))
 
 

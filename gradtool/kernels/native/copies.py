@@ -95,6 +95,16 @@ def _same(x: Array, *, out: Arrays) -> Moves:
     yield out[0], x
 
 
+def _fits_like(x: Spec, _like: Spec, *, out: Arrays, **_: Any) -> bool:
+    """Whether it has the type already."""
+    return x.dtype == out[0].dtype and _fits(1, x, out=out)
+
+
+def _as_like(x: Array, _like: Array, *, out: Arrays, **_: Any) -> Moves:
+    yield out[0], x
+
+
+native("CastLike", fits=_fits_like, layouts="any", strided=True)(partial(_bind, _as_like))
 # By operator: how many inputs are moved (None: all), and what goes where.
 for _op, _moved, _made in (
     ("Transpose", 1, _transpose), ("Expand", 1, _expand), ("Slice", 1, _slice),

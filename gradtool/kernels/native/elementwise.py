@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -34,12 +35,13 @@ def _fits(op: str, *specs: Spec | None, out: Sequence[Spec | None], **_: Any) ->
 
 def _work(of: Callable[..., Formula], *specs: Spec | None, out: Specs, **given: Any) -> list[Spec]:
     inputs, found = [s for s in specs if s is not None], of(*specs, **given)
-    held = sum(not _lies_as(s, out[0]) for s in inputs) + len(found.numbers)
+    held = sum(not lies_as(s, out[0]) for s in inputs) + len(found.numbers)
     held += out[0].dtype == BOOL
-    return room(library.work(found.code, len(inputs) + len(found.numbers), held))
+    count = math.prod(out[0].shape)
+    return room(library.work(found.code, len(inputs) + len(found.numbers), held, count))
 
 
-def _lies_as(x: Spec, y: Spec) -> bool:
+def lies_as(x: Spec, y: Spec) -> bool:
     """Whether floats lie as those of the result."""
     alike = type(x) is type(y) and type(y) in (Spec, Laid)
     return x.dtype == FLOAT and alike and x.shape == y.shape
@@ -55,8 +57,16 @@ def _bind(
     return library.run(found.code, [*operands, *numbers], [out[0]], spare)
 
 
+FORMULAS: dict[str, Callable[..., Formula]] = {}
+
+
+def formula_of(op: str) -> Callable[..., Formula] | None:
+    """The formula of an elementwise operator, by its inputs and attributes."""
+    return FORMULAS.get(op)
+
+
 def _register(op: str, of: Callable[..., Formula]) -> None:
-    """An operator whose formula is of its inputs and attributes."""
+    FORMULAS[op] = of
     since = BROADCASTS if op in ("Add", "Sub", "Mul", "Div", "Pow") else 1
     options: dict[str, Any] = {"since": since, "layouts": "alike", "strided": True}
     native(op, fits=partial(_fits, op), work=partial(_work, of), **options)(partial(_bind, of))
@@ -74,4 +84,21 @@ for _op, _simple in formulas.SIMPLE.items():
     _register(_op, _of_attributes(_simple))
 for _op, _varied in formulas.VARIED.items():
     _register(_op, _of_count(_varied))
+
+
+def _fits_cast(x: Spec, *, out: Sequence[Spec | None], **_: Any) -> bool:
+    y = out[0]
+    if y is None or 0 in y.shape or len(y.shape) > AXES:
+        return False
+    return (x.dtype, y.dtype) in ((FLOAT, BOOL), (BOOL, FLOAT))
+
+
+def _cast(x: Spec | Array, **_: Any) -> Formula:
+    return formulas.TO_BOOL if x.dtype == FLOAT else formulas.FROM_BOOL
+
+
+FORMULAS["Cast"] = _cast
+native("Cast", fits=_fits_cast, work=partial(_work, _cast), layouts="alike", strided=True)(
+    partial(_bind, _cast)
+)
 _register("Clip", lambda _x, low=None, high=None: formulas.clip(low, high))

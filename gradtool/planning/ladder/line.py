@@ -18,15 +18,21 @@ from gradtool.planning.search.cost_model import CostModel
 
 # Between two entries there is room for so many halvings.
 _SPACING = 1 << 60
+# A line grows to so many times what it and the order without recompute link.
+_GROWTH = 2
+
+
+def room(work: CostModel, places: Sequence[int]) -> int:
+    """How many links a line has room for that begins as a schedule; see `CostModel.links`."""
+    return _GROWTH * (sum(work.links) + sum(work.links[p] for p in places))
 
 
 class _Mark(NamedTuple):
-    """How things stood: entries of the log, the profile, the extra work, runs that were changed."""
+    """How things stood: the profile, the extra work, the links."""
 
-    length: int
     profile: Integers
     extra: int
-    changes: int
+    used: int
 
 
 class Line:
@@ -50,10 +56,12 @@ class Line:
             for r in work.reads[p]:
                 self.uses[r].append(entry)
         self.extra = sum(work.costs[p] for p in order) - work.total
+        self.used = sum(work.links[p] for p in order)
+        self._room = room(work, order)
         self._saved: dict[int, int] = {}
         self._log: list[tuple[int, int, int]] = []
-        self._marks: list[_Mark] = []
-        self._changes = 0
+        self._mark: _Mark | None = None
+        self.changes = 0
         self._bytes: Integers = np.zeros(2 * len(self.entries) + 16, dtype=np.int64)
         self._weigh()
 
@@ -141,25 +149,25 @@ class Line:
         self._delete(entry, dirty, dead)
         self._settle(dirty, dead)
 
-    def begin(self) -> None:
-        """Remember how things stand, also within what was begun before."""
-        self._marks.append(_Mark(len(self._log), self.profile.copy(), self.extra, self._changes))
+    def has_room(self, p: int) -> bool:
+        """Whether a step may run once more: a line does not grow without end."""
+        return self.used + self.work.links[p] <= self._room
 
-    @property
-    def changes(self) -> int:
-        """How many runs were put in or taken out since the line was last told to begin."""
-        return self._changes - self._marks[-1].changes if self._marks else 0
+    def begin(self) -> None:
+        """Remember how things stand.  `changes` are the runs put in or taken out since then."""
+        self._mark = _Mark(self.profile.copy(), self.extra, self.used)
+        self.changes = 0
 
     def commit(self) -> None:
         """Keep what was changed."""
-        self._marks.pop()
-        if not self._marks:
-            self._log.clear()
+        self._mark = None
+        self._log.clear()
 
     def rollback(self) -> None:
         """Undo what was changed."""
-        length, profile, self.extra, self._changes = self._marks.pop()
-        for sign, entry, was in reversed(self._log[length:]):
+        assert self._mark is not None  # noqa: S101 - it was begun
+        profile, self.extra, self.used = self._mark
+        for sign, entry, was in reversed(self._log):
             if not sign:
                 self._saved[entry] = was
                 continue
@@ -173,13 +181,13 @@ class Line:
                 self._saved.pop(entry, None)
             else:
                 self.place[entry] = was
-        del self._log[length:]
         self._bytes[: len(profile)] = profile
+        self.commit()
 
     def _note(self, sign: int, entry: int, was: int) -> None:
         """Log that an entry was put in (1), taken out (-1), or saved so many bytes before (0)."""
-        self._changes += abs(sign)
-        if self._marks:
+        self.changes += abs(sign)
+        if self._mark is not None:
             self._log.append((sign, entry, was))
 
     # ---------------------------------------------------------------------- bytes
@@ -322,6 +330,7 @@ class Line:
         for r in work.fleeting[p]:
             self._divide(r, entry, dirty, dead)
         self.extra += work.costs[p]
+        self.used += work.links[p]
         self._note(1, entry, p)
 
     def _stay(self, p: int, entry: int, sign: int = 1) -> None:
@@ -356,6 +365,7 @@ class Line:
         del self.entries[i], self.place[entry]
         self._note(0, entry, self._saved.pop(entry, 0))
         self.extra -= work.costs[p]
+        self.used -= work.links[p]
         self._note(-1, entry, p)
 
     def _settle(self, dirty: set[int], dead: list[int]) -> None:

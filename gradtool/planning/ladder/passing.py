@@ -67,9 +67,9 @@ class Passing:
 
 def _move(line: Line, entry: int, before: int) -> bool:
     free = line.before(before)
-    if free is None:
-        return False
     place = line.place[entry]
+    if free is None or not line.has_room(place):
+        return False
     line.add(free, place)
     if entry in line.place:
         line.remove(entry)

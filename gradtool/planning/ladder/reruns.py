@@ -43,6 +43,8 @@ class Reruns:
                 return False
         if line.before(reader) is None or entry in line.place or line.changes >= _MOST:
             return False
+        if not line.has_room(p):
+            return False
         line.add(entry, p)
         return True
 

@@ -13,8 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from gradtool.planning.ladder.improve import kick, reach, trim
-from gradtool.planning.ladder.walk import State, Walk
+from gradtool.planning.ladder.improve import kick, reach
+from gradtool.planning.ladder.native_walk import walk_of
+from gradtool.planning.ladder.walk import State
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.knapsack import fill
@@ -24,8 +25,8 @@ from gradtool.planning.search.work_bound import chain, instants, least_budget
 RUNGS, RUNGS_OF_MANY = 32, 12
 _MANY = 1_000  # steps of a program with fewer rungs
 HALVINGS = 3
-_LIMIT, _LIMIT_OF_MANY = 2_000_000, 700  # entries that are looked at; of many steps, for each
-_PER_STEP = 12_000  # of few steps
+_LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_400  # entries that are looked at; of many steps, for each
+_PER_STEP = 36_000  # of few steps
 _CUTS = 0.3  # of the effort of a rung
 _CUT = 8  # entries that a cut counts for each step
 _INSTANTS = 4
@@ -52,7 +53,7 @@ class Rungs:
         on_rung: Callable[[int, int], object] = lambda _done, _all: None,
     ) -> None:
         self.work = work
-        self._walk = Walk(work)
+        self._walk = walk_of(work)
         self._seed = context.seed
         self._stop = context.stop
         steps = len(work.reads)
@@ -124,7 +125,7 @@ class Rungs:
         walk.left = int(_UPWARD * self._share)
         for state in lower:
             walk.go(state)
-            trim(walk, budget)
+            walk.trim(budget)
             best = min(best, walk.state, key=price)
         walk.go(best)
         return kick(walk, budget, np.random.default_rng((self._seed, budget, 1)))
@@ -141,7 +142,7 @@ class Rungs:
         for begin in self._begin(budget, start):
             walk.go(begin)
             if walk.fit(budget, None if best is None else best.extra, _PATIENCE):
-                trim(walk, budget)
+                walk.trim(budget)
                 best = min((s for s in (best, walk.state) if s), key=price)
             else:
                 near += (begin, walk.state)
@@ -151,7 +152,7 @@ class Rungs:
             walk.go(best)
         elif not reach(walk, budget, near, random):
             return None
-        trim(walk, budget)
+        walk.trim(budget)
         return kick(walk, budget, random)
 
     def _begin(self, budget: int, start: State) -> Iterator[State]:

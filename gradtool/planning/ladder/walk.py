@@ -1,38 +1,15 @@
-"""Down to a budget by running steps again, and to the least work within it.
-
-At the entry that is most above the budget all storages are scored that lie idle there: what their
-step costs for each byte and entry that is relieved.  The best few are tried on the line, which
-follows a change at the cost of what it touches.  Where none lowers the excess, the entries above
-the budget weigh more and more, so that the search leaves a local minimum through what weighs less.
-
-Source: the growing weights are those of the breakout method for constraint satisfaction (Morris
-1993, The Breakout Method for Escaping from Local Minima, AAAI).
-"""
+"""A schedule on its way down to a budget: what can be asked of it, in Python or natively."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from heapq import heappop, heappush
-from typing import NamedTuple, TypeAlias
-
-import numpy as np
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from gradtool.planning.flow import Integers
-from gradtool.planning.ladder.line import Line
-from gradtool.planning.ladder.passing import Passing
-from gradtool.planning.ladder.reruns import Reruns
 from gradtool.planning.search.cost_model import CostModel
 
-Change: TypeAlias = Callable[[], bool]
-
-_TRIALS = 16
-_SCORED = 32
-_VAIN = 48
-_EACH = 50  # entries that a trial counts for, and each run that it put in or took out
-_CHANGE = 15
-_ALIKE = 1.2
+TRIALS = 16
 
 
 class State(NamedTuple):
@@ -43,188 +20,83 @@ class State(NamedTuple):
     places: tuple[int, ...]
 
 
-class Walk:
-    """A line on its way down.  `left` are the entries that may still be looked at."""
+class Walk(ABC):
+    """A schedule that is changed.  `left` are the entries that may still be looked at."""
 
-    def __init__(self, work: CostModel, places: Sequence[int] | None = None) -> None:
-        self.work = work
-        self.line = Line(work, places)
-        self.left = 0
-        self.reruns = Reruns(work)
-        self._passing = Passing(work)
-        self._is_deep = False
-        self._weights: Integers | None = None
+    work: CostModel
+    left: int
 
     @property
-    def state(self) -> State:
-        """How the line stands."""
-        return State(self.line.peak, self.line.extra, tuple(self.line.places))
+    @abstractmethod
+    def peak(self) -> int:
+        """The most bytes alive at once."""
 
-    def go(self, state: State) -> None:
-        """Begin again at a schedule."""
-        if tuple(self.line.places) != state.places:
-            self.line = Line(self.work, state.places)
+    @property
+    @abstractmethod
+    def extra(self) -> int:
+        """The cost of all runs but one of every step."""
 
-    def weighed(self, places: Sequence[int]) -> State:
-        """A schedule known from elsewhere."""
-        self.line = Line(self.work, places)
-        return self.state
+    @property
+    @abstractmethod
+    def places(self) -> list[int]:
+        """The steps in running order."""
 
-    def dropped(self, start: State, at: int, gone: Iterable[int]) -> State:
-        """A schedule that computes some storages again for their first use after a step."""
-        self.go(start)
-        line, maker = self.line, self.work.maker
-        (here,) = line.runs[at]
-        for root in sorted(gone, key=lambda r: maker[r]):
-            uses = line.uses[root]
-            later = bisect_right(uses, here)
-            if later < len(uses):
-                self.rerun(root, uses[later], -1)
-        return self.state
+    @property
+    @abstractmethod
+    def profile(self) -> Integers:
+        """Bytes alive at each entry."""
 
-    def rerun(self, root: int, reader: int, room: int | None) -> bool:
-        """Compute a storage again for an entry; nothing is changed if that cannot be."""
-        return self._made(partial(self._again, self.work.maker[root], reader, room))
+    @abstractmethod
+    def load(self, places: Sequence[int]) -> None:
+        """Begin anew at a schedule."""
 
-    def _made(self, change: Change) -> bool:
-        """Make a change if it can be made."""
-        self.line.begin()
-        made = change()
-        self.pay()
-        end = self.line.commit if made else self.line.rollback
-        end()
-        return made
-
-    def pay(self) -> None:
-        """Count what was tried since the line was told to begin."""
-        self.left -= _EACH + len(self.line.entries) // 32 + _CHANGE * self.line.changes
-
-    # -------------------------------------------------------------------- descent
-
+    @abstractmethod
     def fit(
-        self,
-        budget: int,
-        worth: float | None = None,
-        patience: int = 0,
-        trials: int = _TRIALS,
+        self, budget: int, worth: int | None = None, patience: int = 0, trials: int = TRIALS
     ) -> bool:
         """Run steps again until the budget holds, each time what costs least per excess gone.
 
         False if nothing helps, more than `patience` times, or it would cost `worth` or more.
         """
-        self._weights = None
-        while self.line.peak > budget:
-            if self.left <= 0 or (worth is not None and self.line.extra >= worth):
-                return False
-            self.left -= len(self.line.entries)
-            if self._step(budget, trials):
-                continue
-            if not patience:
-                return False
-            patience -= 1
-            self._weigh_more(budget)
-        return True
 
-    def _weigh_more(self, budget: int) -> None:
-        if self._weights is None:
-            self._weights = np.ones(len(self.work.reads), dtype=np.int64)
-        over = np.flatnonzero(self.line.profile > budget).tolist()
-        places = self.line.places
-        self._weights[sorted({places[i] for i in over})] += 1
+    @abstractmethod
+    def trim(self, budget: int) -> None:
+        """Run no longer again what the budget has room to keep, the dearest first."""
 
-    def _over(self, budget: int) -> Integers:
-        """Weighted bytes above the budget, entry by entry."""
-        over: Integers = np.maximum(self.line.profile - budget, 0)
-        if self._weights is not None:
-            over *= self._weights[self.line.places]
-        return over
+    @abstractmethod
+    def rerun_after(self, root: int, p: int) -> None:
+        """Compute a storage again for its first use after the first run of a step."""
 
-    def _step(self, budget: int, trials: int) -> bool:
-        """Make the best of the changes that are tried where the excess is worst.
+    @abstractmethod
+    def find_idle(self, number: int) -> int:
+        """How many storages are alive over an entry and not touched there."""
 
-        Others that were tried are made too if they still cost hardly more for what they relieve:
-        layers that are alike change together.
-        """
-        helped: list[tuple[tuple[float, int], int, Change]] = []
-        line = self.line
-        over = self._over(budget)
-        excess = int(over.sum())
-        worst = line.entries[int(over.argmax())]
-        for tried, change in enumerate(self._changes(over, worst, budget, trials)):
-            if tried >= (trials if helped else _VAIN):
-                break
-            price = self._tried(change, budget, excess)
-            line.rollback()
-            if price is not None:
-                helped.append((price, tried, change))
-        helped.sort(key=lambda each: each[:2])
-        if not helped:
-            return False
-        most = _ALIKE * max(helped[0][0][0], 0.0)
-        for n, ((each, _), _, change) in enumerate(helped):
-            if n and (each > most or line.peak <= budget):
-                break
-            now = self._tried(change, budget, excess)
-            if not n or (now is not None and now[0] <= most):
-                line.commit()
-                excess = int(self._over(budget).sum())
-            else:
-                line.rollback()
-        return True
+    @abstractmethod
+    def rerun_idle(self, number: int, budget: int) -> None:
+        """Compute one of those again for its next use; nothing changes if that cannot be."""
 
-    def _changes(self, over: Integers, worst: int, budget: int, trials: int) -> Iterator[Change]:
-        """What may lower the excess at the worst entry, the cheapest first."""
-        line, maker = self.line, self.work.maker
-        ranked = self._ranked(over, worst, budget)
-        shifts = 0
-        for root, last, reader in ranked:
-            yield partial(self._again, maker[root], reader, budget)
-            if self._is_deep:
-                yield partial(self._again, maker[root], reader, None)
-            if shifts < trials:
-                shifts += 1
-                yield partial(self._passing.pull, line, reader, worst)
-                if last == line.run(root, reader):
-                    yield partial(self._passing.push, line, last, reader)
+    @abstractmethod
+    def leave_out(self, number: int, count: int) -> None:
+        """Leave out some repeats that follow each other, from one number on."""
 
-    def _again(self, p: int, reader: int, room: int | None) -> bool:
-        line = self.line
-        return reader in line.place and self.reruns.again(line, p, reader, room)
+    @property
+    def state(self) -> State:
+        """How the schedule stands."""
+        return State(self.peak, self.extra, tuple(self.places))
 
-    def _tried(self, change: Change, budget: int, excess: int) -> tuple[float, int] | None:
-        """The price of a change, which is made; None if it does not lower the excess."""
-        line = self.line
-        extra = line.extra
-        line.begin()
-        made = change()
-        self.pay()
-        self._is_deep = line.changes > 1
-        if not made:
-            return None
-        gain, cost = excess - int(self._over(budget).sum()), line.extra - extra
-        if gain <= 0:
-            return None
-        return (cost / gain if cost > 0 else float(cost) * gain), -gain
+    def go(self, state: State) -> None:
+        """Begin again at a schedule."""
+        if tuple(self.places) != state.places:
+            self.load(state.places)
 
-    def _ranked(self, over: Integers, worst: int, budget: int) -> Iterator[tuple[int, int, int]]:
-        """Storages idle at the worst entry, their last and next touches, the cheapest first.
+    def weighed(self, places: Sequence[int]) -> State:
+        """A schedule known from elsewhere."""
+        self.load(places)
+        return self.state
 
-        What a rerun costs is found out for those that seem cheapest, one after the other.
-        """
-        line, work = self.line, self.work
-        above = np.concatenate([[0], np.cumsum(over > 0)]).tolist()
-        seeming = []
-        for root, last, reader in self.reruns.idle(line, worst):
-            relief = above[line.at(reader)] - above[bisect_right(line.entries, last)]
-            relieved = max(relief * work.bytes[root], 1)
-            cost = self.reruns.near(line, work.maker[root], reader)
-            seeming.append((cost / relieved, last, root, reader, relieved))
-        seeming.sort(reverse=True)
-        known: list[tuple[float, int, int, int]] = []
-        for _ in range(min(_SCORED, len(seeming))):
-            while seeming and not (known and known[0][0] <= seeming[-1][0]):
-                _, last, root, reader, relieved = seeming.pop()
-                cost = self.reruns.cost(line, work.maker[root], reader, budget)
-                heappush(known, (cost / relieved, last, root, reader))
-            _, last, root, reader = heappop(known)
-            yield root, last, reader
+    def dropped(self, start: State, at: int, gone: Iterable[int]) -> State:
+        """A schedule that computes some storages again for their first use after a step."""
+        self.go(start)
+        for root in sorted(gone, key=lambda r: (self.work.maker[r], r)):
+            self.rerun_after(root, at)
+        return self.state

@@ -80,6 +80,11 @@ class CostModel:
         return readers
 
     @cached_property
+    def links(self) -> list[int]:
+        """By place, how much a line keeps of a run: itself, what it reads, what is read of it."""
+        return [1 + len(r) + len(f) for r, f in zip(self.reads, self.fleeting, strict=True)]
+
+    @cached_property
     def peak_place(self) -> int:
         """The place at which most bytes are alive when nothing runs again."""
         profile = self.simulator.profile(self.order)

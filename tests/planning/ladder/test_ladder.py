@@ -28,7 +28,7 @@ def packed(state):
     return state.peak + 8 * (sum(i * p for i, p in enumerate(state.places)) % 23)
 
 
-def ladder(drawn, effort=0.02, size=peak_of, **context):
+def ladder(drawn, effort=0.007, size=peak_of, **context):
     made, costs = drawn
     told = SearchContext(costs=tuple(costs), effort=effort, **context)
     return Ladder(Rungs(CostModel(made, told.costs), told), size)

@@ -73,8 +73,8 @@ def test_a_line_of_a_schedule_is_the_line_that_led_to_it(data):
     line = Line(model(data.draw(mountains())))
     for _ in range(6):
         line.begin()
-        if not changed(line, data.draw):
-            line.rollback()
+        end = line.commit if changed(line, data.draw) else line.rollback
+        end()
     again = Line(line.work, line.places)
 
     assert again.profile.tolist() == line.profile.tolist()

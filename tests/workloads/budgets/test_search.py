@@ -13,7 +13,7 @@ from gradtool.workloads.budgets.answers import Answers, work_of
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.search import Search, at_most, within
 
-QUICK = Search(0.1)
+QUICK = Search(0.03)
 
 
 def test_a_plan_within_a_share_of_keep():
@@ -87,9 +87,9 @@ def test_without_a_share_one_forward_pass_is_allowed():
 def test_all_questions_of_one_effort_have_one_ladder():
     work = layers()
 
-    assert QUICK.answers(work) is Search(0.1).answers(work)
+    assert QUICK.answers(work) is Search(QUICK.effort).answers(work)
     assert QUICK.answers(work) is not Search(0.2).answers(work)
-    assert QUICK.answers(work) is not Search(0.1, seed=1).answers(work)
+    assert QUICK.answers(work) is not Search(QUICK.effort, seed=1).answers(work)
 
 
 def test_rungs_are_heard_of():

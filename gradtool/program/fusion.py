@@ -1,0 +1,163 @@
+"""Elementwise steps that native kernels run as one: what lies between them is never written.
+
+A step waits for the one that alone reads its result, if that is elementwise, too, and of the same
+shape, and if nothing larger than that result has to wait with it.  Each operation rounds as before,
+so bits are those of the steps apart.  A group is called as its last step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gradtool.kernels.native.elementwise import formula_of
+from gradtool.kernels.native.fused import GROUP, MOST, Operation, Symbol
+from gradtool.program import Program, Step
+from gradtool.program.leaving import without
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Steps that run as one; `operations` are in order, the last gives the result."""
+
+    steps: tuple[Step, ...]
+    operations: tuple[Operation, ...]
+
+    @property
+    def leaves(self) -> list[int]:
+        """The values that are read, in order."""
+        symbols = (s for _, *operands in self.operations for s in operands)
+        return list(dict.fromkeys(int(n) for kind, n in symbols if kind == "leaf"))
+
+
+def fused(program: Program) -> Program:
+    """The program whose native elementwise steps are grouped."""
+    found = _Fusion(program)
+    groups = [found.group(index) for index in range(len(program.steps))]
+    inside = found.inside
+    steps = [
+        step if group is None or len(group.steps) == 1 else _as_step(program, group)
+        for index, (step, group) in enumerate(zip(program.steps, groups, strict=True))
+        if index not in inside
+    ]
+    between = {v for index in inside for v in program.steps[index].writes}
+    return without(dataclasses.replace(program, steps=tuple(steps)), between)
+
+
+class _Fusion:
+    """Groups as they grow, over the steps of a program in order."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.inside: set[int] = set()  # steps that run with a later one
+        self._open: dict[int, tuple[int, _Group]] = {}  # by result: the last step, and the group
+        self._readers = Counter(v for step in program.steps for v in dict.fromkeys(step.reads))
+        views = {v.view.base for v in program.values if v.view is not None}
+        self._held = {*program.outputs, *views}
+        self._last_read: dict[int, int] = {}
+        self._overwritten: dict[int, int] = {}
+        for index, step in enumerate(program.steps):
+            self._last_read |= dict.fromkeys(map(program.storage, step.reads), index)
+            over = (program.values[v].alias for v in step.writes)
+            self._overwritten |= {v: index for v in over if v is not None}
+
+    def group(self, index: int) -> _Group | None:
+        """The group that ends with a step so far; None if it is not elementwise."""
+        step = self.program.steps[index]
+        if not step.is_native or formula_of(step.op) is None or len(step.outputs) != 1:
+            return None
+        (result,) = step.writes
+        operations: tuple[Operation, ...] = ()
+        steps: tuple[Step, ...] = ()
+        taken: dict[int, int] = {}
+        for value in dict.fromkeys(step.reads):
+            if (found := self._open.get(value)) is None or not self._may_wait(found, index):
+                continue
+            last, group = found
+            if len(operations) + len(group.operations) < MOST:
+                operations = (*operations, *_after(group.operations, len(operations)))
+                steps = (*steps, *group.steps)
+                taken[value] = len(operations) - 1
+                self.inside.add(last)
+        operations = (*operations, *_operations(self.program, step, taken, len(operations)))
+        made = _Group((*steps, step), operations)
+        alias = self.program.values[result].alias
+        if self._readers[result] == 1 and result not in self._held and alias is None:
+            self._open[result] = (index, made)
+        return made
+
+    def _may_wait(self, found: tuple[int, _Group], index: int) -> bool:
+        """Whether a group may be computed by another step, which reads its result."""
+        last, group = found
+        values, step = self.program.values, self.program.steps[index]
+        between, result = (values[next(s.writes)].spec for s in (group.steps[-1], step))
+        if between is None or result is None or between.shape != result.shape:
+            return False
+        if any(self._is_gone(v, index) for v in group.leaves):
+            return False
+        storages = [self.program.storage(v) for v in group.leaves]
+        waiting = {v for v in storages if last <= self._last_read[v] < index and not self._stays(v)}
+        return sum(values[v].bytes for v in waiting) <= between.bytes
+
+    def _is_gone(self, leaf: int, index: int) -> bool:
+        """Whether a step finds something else where a leaf lay: it may write over it itself."""
+        storage = self.program.storage(leaf)
+        over = self._overwritten.get(storage, math.inf)
+        return over < index or (over == index and leaf != storage)
+
+    def _stays(self, storage: int) -> bool:
+        kind = self.program.values[storage].kind
+        return kind in ("parameter", "state", "constant") or storage in self._held
+
+
+def _after(operations: Iterable[Operation], count: int) -> Iterable[Operation]:
+    """Operations behind so many others."""
+    for name, *operands in operations:
+        moved = ((k, n + count) if k == "made" else (k, n) for k, n in operands)
+        yield (name, *moved)
+
+
+def _operations(
+    program: Program, step: Step, made: dict[int, int], count: int
+) -> Iterable[Operation]:
+    """Those of a step, behind `count` others, some of which made what it reads."""
+    found = formula_of(step.op)
+    assert found is not None  # noqa: S101 - see `group`
+    specs = [None if v is None else program.values[v].spec for v in step.inputs]
+    formula = found(*specs, **step.attributes)
+    given: list[Symbol] = [
+        ("made", made[v]) if v in made else ("leaf", v) for v in step.inputs if v is not None
+    ]
+    registers = [*given, *(("number", number) for number in formula.numbers)]
+    symbols: dict[int, Symbol] = dict(enumerate(registers))
+    for i, (name, to, *operands) in enumerate(formula.code):
+        yield (name, *(symbols[r] for r in operands))
+        symbols[to] = ("made", count + i)
+
+
+def _as_step(program: Program, group: _Group) -> Step:
+    """What runs a group: its inputs are the leaves, and its attributes the operations."""
+    last, leaves = group.steps[-1], group.leaves
+    (result,) = last.writes
+    spec = program.values[result].spec
+    assert spec is not None  # noqa: S101 - a native step
+    named = {v: i for i, v in enumerate(leaves)}
+    operations = tuple(
+        (name, *(("leaf", named[n]) if k == "leaf" else (k, n) for k, n in operands))
+        for name, *operands in group.operations
+    )
+    flops = [step.flops for step in group.steps]
+    return dataclasses.replace(
+        last,
+        op=GROUP,
+        version=1,
+        inputs=tuple(leaves),
+        attributes={"operations": operations},
+        may_inplace=tuple(i for i, v in enumerate(leaves) if program.values[v].spec == spec),
+        recomputable=all(step.recomputable for step in group.steps),
+        flops=None if None in flops else sum(f for f in flops if f is not None),
+        moved=spec.bytes + sum(program.values[v].bytes for v in leaves),
+    )

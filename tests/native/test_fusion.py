@@ -1,0 +1,102 @@
+"""Elementwise groups give the bits of their steps apart, and take no more memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import build
+from image_networks import image_network
+from native_calls import needs_library
+
+import gradtool as gt
+from gradtool.exec.run import execute
+from gradtool.kernels.native.fused import GROUP
+from gradtool.program import native
+from gradtool.program.flatten import flatten
+
+UNARY = ("Relu", "Sigmoid", "Tanh", "Neg", "Abs", "Softplus", "HardSwish", "Elu", "Gelu")
+BINARY = ("Add", "Sub", "Mul", "Max", "Min")
+STRATEGIES = ("reorder", "mirror", "sqrt", "optimal")
+HEADER = '<ir_version: 10, opset_import: ["" : 20]>'
+
+
+def elementwise_network(seed):
+    """A random graph of elementwise operators, some of whose results are read often."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(int(rng.choice([1, 3, 8, 40])) for _ in range(rng.integers(1, 4)))
+    shapes = [tuple(n if rng.integers(3) else 1 for n in shape) for _ in range(3)]
+    weights = {f"w{i}": rng.standard_normal(s).astype(np.float32) for i, s in enumerate(shapes)}
+    values, lines = ["x", *weights], []
+    for i in range(int(rng.integers(3, 16))):
+        recent = values[-3:] if rng.integers(2) else values
+        a, b = (str(rng.choice(recent)) for _ in range(2))
+        op = str(rng.choice(UNARY if rng.integers(2) else BINARY))
+        lines.append(f"v{i} = {op} ({a}{f', {b}' if op in BINARY else ''})")
+        values.append(f"v{i}")
+    axes = ", ".join(map(str, shape))
+    lines += [f"y = Add (x, {values[-1]})", "loss = ReduceSum <keepdims = 0> (y)"]
+    text = f"net (float[{axes}] x) => (float loss) {{ {'; '.join(lines)} }}"
+    return build(text.replace("; ", "\n"), HEADER, **weights)
+
+
+@pytest.fixture(params=range(60))
+def graph(request):
+    seed = request.param
+    if seed % 3:
+        return gt.grad(gt.load(elementwise_network(seed)), input_grad=["x"])
+    optimizer = ("adam", "momentum", "adagrad")[seed % 9 // 3]
+    return gt.grad(gt.load(image_network(seed)), train_mode=bool(seed % 2), optimizer=optimizer)
+
+
+def results(graph, arrays):
+    found = execute(graph.model, dict(arrays), kernels="native", check_arena=True, measure=True)
+    return found.plan, {**found.gradients, **found.outputs}
+
+
+@needs_library
+def test_groups_give_the_bits_of_their_steps(graph, monkeypatch):
+    arrays = gt.api.fed(graph.model, "random", 0)[1]
+    together, ours = results(graph, arrays)
+    monkeypatch.setattr(native, "fused", lambda program: program)
+    alone, theirs = results(graph, arrays)
+
+    for name, array in theirs.items():
+        assert ours[name].tobytes() == array.tobytes(), name
+    workspace = max((sum(w.bytes for w in s.workspace) for s in together.program.steps), default=0)
+    assert together.peak <= alone.peak + workspace
+
+
+def test_a_chain_is_one_step_named_as_its_last():
+    model = build(
+        "net (float[4, 8] x) => (float loss) { a = Tanh (x) b = Mul (a, x) c = Add (b, x) "
+        "loss = ReduceSum <keepdims = 0> (c) }",
+        HEADER,
+    )
+    steps = flatten(gt.load(model), native=True).steps
+
+    assert [step.op for step in steps] == [GROUP, "ReduceSum"]
+    assert [name for name, *_ in steps[0].attributes["operations"]] == ["tanh", "mul", "add"]
+
+
+def test_what_two_steps_read_is_written_and_two_values_do_not_wait_for_one():
+    model = build(
+        "net (float[4, 8] x) => (float loss) { a = Tanh (x) b = Mul (a, x) c = Sin (a) "
+        "d = Add (b, c) loss = ReduceSum <keepdims = 0> (d) }",
+        HEADER,
+    )
+    steps = flatten(gt.load(model), native=True).steps
+
+    assert [step.op for step in steps] == ["Tanh", "Mul", "Sin", "Add", "ReduceSum"]
+
+
+@needs_library
+def test_a_plan_computes_the_same_bits_after_it_was_saved_and_loaded(graph, request, tmp_path):
+    strategy = STRATEGIES[request.node.callspec.params["graph"] % len(STRATEGIES)]
+    arrays = gt.api.fed(graph.model, "random", 0)[1]
+    expected = results(graph, arrays)[1]
+    planned = gt.recompute(graph, strategy)
+    gt.save(planned, tmp_path / "plan.onnx")
+    for again in (planned.model, gt.load(tmp_path / "plan.onnx")):
+        found = execute(again, dict(arrays), kernels="native", check_arena=True)
+        for name, array in {**found.gradients, **found.outputs}.items():
+            assert array.tobytes() == expected[name].tobytes(), name

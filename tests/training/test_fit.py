@@ -1,0 +1,141 @@
+"""A memory is kept to, by the step that is predicted to be quickest."""
+
+import json
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trainings import examples, load
+
+import gradtool as gt
+from gradtool.errors import UsageError
+from gradtool.native import library
+from gradtool.training.fit import parts_of
+from gradtool.training.watching import Watcher
+
+BATCH = 24
+DATA = examples(48)
+
+
+class Listening(Watcher):
+    """Keeps what it is told of."""
+
+    def __init__(self):
+        self.fit, self.lines = None, []
+
+    def fitted(self, fit):
+        self.fit = fit
+
+    def said(self, line):
+        self.lines.append(line)
+
+
+def trained(kind="dense", **options):
+    """The weights after two steps, the arena, the history and what was said."""
+    heard = Listening()
+    with gt.Trainer(load(kind), batch=BATCH, steps=2, lr=0.1, **options) as trainer:
+        history = trainer.fit(DATA, watcher=heard)
+        return trainer.session.values(), trainer.session.arena_bytes, history, heard
+
+
+def peaks(**options):
+    """By micro-batches, what keeping everything takes."""
+    return {parts: trained(micro_batches=parts, **options)[1] for parts in parts_of(BATCH)}
+
+
+def tried(memory, **how):
+    """What a memory comes to; of one that is too small the bytes that are said to be the least."""
+    try:
+        return trained(memory=memory, **how), None
+    except UsageError as error:
+        said = re.search(r"no step of 24 examples fits: .* \((\d+) bytes\)", str(error))
+        return None, int(said[1])
+
+
+@cache
+def least_of(optimizer, kernels, scale, ema):
+    """The bytes that are said to be the least."""
+    how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema}
+    how |= {"kernels": kernels} if kernels == "native" and library.status()[0] else {}
+    return tried(1, **how)[1]
+
+
+@given(
+    st.integers(1, 1 << 15),
+    st.sampled_from(["sgd", "adamw"]),
+    st.sampled_from(["numpy", "native"]),
+    st.sampled_from([None, "8"]),
+    st.sampled_from([None, 0.5]),
+)
+@settings(max_examples=4)
+def test_what_runs_takes_what_was_planned_and_no_more(memory, optimizer, kernels, scale, ema):
+    how = {"optimizer": optimizer, "loss_scale": scale, "ema": ema}
+    if kernels == "native" and library.status()[0] is not None:
+        how["kernels"] = kernels
+    least = least_of(optimizer, kernels, scale, ema)
+    found, said = tried(memory, **how)
+    if found is None:
+        assert memory < min(said, least)
+        return
+    values, arena, history, heard = found
+    fit = history.fit
+    assert heard.fit is fit
+    assert arena == fit.chosen.peak <= memory
+    quickest = min(each.time for each in fit.candidates if each.time is not None)
+    assert fit.chosen.time == quickest
+    parts = fit.chosen.micro_batches
+    by_hand = trained(micro_batches=parts, **how)[0]
+    assert values.keys() == by_hand.keys()
+    assert all(value.tobytes() == by_hand[name].tobytes() for name, value in values.items())
+
+
+def test_a_memory_that_is_enough_changes_nothing():
+    found = trained(memory=1 << 30)[2].fit
+
+    assert [each.plan for each in found.candidates] == ["keep"]
+    assert found.chosen.micro_batches == 1
+
+
+def test_the_least_that_was_found_fits():
+    with pytest.raises(UsageError) as caught:
+        trained(memory=1)
+    kept = peaks()
+    for bytes_ in sorted(kept.values()):
+        assert trained(memory=bytes_)[1] <= bytes_
+
+    assert "the least that was found takes" in str(caught.value)
+
+
+def test_statistics_of_parts_are_said():
+    options = {"train_mode": True, "wrt": ["w1", "w2"]}
+    whole, parts = (trained("normed", micro_batches=n, **options)[3].lines for n in (1, 2))
+
+    assert not any("statistics of each micro-batch" in line for line in whole)
+    assert sum("statistics of each micro-batch" in line for line in parts) == 1
+
+
+@pytest.mark.parametrize("memory", ["kept", "less", "least"])
+def test_the_plan_that_was_written_takes_the_same_steps(tmp_path, memory):
+    heard, kept = Listening(), peaks(optimizer="sgd")
+    room = {"kept": kept[1], "less": kept[1] - 64, "least": least_of("sgd", "numpy", None, None)}
+    how = {"optimizer": "sgd", "memory": room[memory]}
+    with gt.Trainer(load(), batch=BATCH, steps=2, lr=0.1, **how) as trainer:
+        trainer.fit(DATA, run=tmp_path / "run", watcher=heard)
+        first, arena = trainer.session.values(), trainer.session.arena_bytes
+    count = heard.fit.chosen.micro_batches
+    assert json.loads((tmp_path / "run" / "plan.json").read_text())["name"] == heard.fit.chosen.plan
+    again, other, *_ = trained(
+        optimizer="sgd", plan=str(tmp_path / "run" / "plan.json"), micro_batches=count
+    )
+
+    assert other == arena
+    assert all(np.array_equal(first[name], again[name]) for name in first)
+
+
+@pytest.mark.parametrize("other", [{"plan": "sqrt"}, {"micro_batches": 2}])
+def test_what_a_memory_chooses_is_not_given(other):
+    with pytest.raises(UsageError, match="memory chooses the plan and the micro-batches"):
+        gt.Trainer(load(), memory=1 << 20, **other)
