@@ -7,13 +7,14 @@ plan draws the mask again in place of holding it, and the bits stay the same.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.composites import DOMAIN
-from gradtool.graph.known import as_tensor
+from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.metadata import DEFAULTS, DRAWS
 from gradtool.passes.training_forms import stand_in
 
@@ -48,10 +49,19 @@ def _replace(op: Builder, node: ir.Node, stream: int, seed: ir.Value, step: ir.V
     x, ratio = as_tensor(node.inputs[0]), node.inputs[1] if len(node.inputs) > 1 else None
     with op.at(node, stage="forward", source="", prefix=node.name or ""), op.arithmetic():
         given = op.constant(0.5, x.dtype) if ratio is None else as_tensor(ratio)
-        scale = op.Reciprocal(1.0 - op.cast(given, x.dtype))
+        scale = _scale(op, given, x.dtype)
         mask = op.DropoutMask(op.shape(x), given, seed, step, stream=stream)
         y = op.DropoutGrad(mask, x, scale)
     stand_in((y, mask), node)
+
+
+def _scale(op: Builder, ratio: Tensor, dtype: ir.DataType) -> Tensor:
+    """`1 / (1 - ratio)`, a constant where the ratio is one: then only the mask reads it."""
+    known = None if ratio.is_graph_input() else ir.convenience.get_const_tensor(ratio)
+    if known is None:
+        return op.Reciprocal(1.0 - op.cast(ratio, dtype))
+    share = 1 - float(known.numpy().item())
+    return op.constant(1 / share if share else math.inf, dtype)
 
 
 def passed_through(node: ir.Node) -> ir.Value | None:

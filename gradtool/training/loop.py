@@ -134,7 +134,8 @@ class Loop:
             self.session.forget_gradients()
         return total / share, finite
 
-    def _drawing(self, part: int) -> dict[str, int]:
+    def _drawing(self, part: int) -> dict[str, Any]:
+        """What tells a part of a step what to draw: micro-batches draw as steps of their own."""
         counted = self.progress.step * self.options.micro_batches + part
         return self.graphs.drawing(self.options.seed, counted)
 
