@@ -205,6 +205,7 @@ def test_a_dropout_in_a_file_keeps_its_meaning_without_train_mode():
 
 
 @pytest.mark.extra
+@pytest.mark.filterwarnings("ignore")
 def test_a_fresh_export_of_torch_drops_alike_in_stock_onnxruntime(tmp_path):
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxscript")
