@@ -213,7 +213,8 @@ def test_a_fresh_export_of_torch_drops_alike_in_stock_onnxruntime(tmp_path):
         torch.nn.Linear(8, 32), torch.nn.Dropout(0.3), torch.nn.Tanh(), torch.nn.Dropout(0.6)
     ).train()
     torch.onnx.export(net, (torch.ones(5, 8),), tmp_path / "net.onnx", dynamo=True,
-                      training=torch.onnx.TrainingMode.TRAINING, verbose=False)  # fmt: skip
+                      training=torch.onnx.TrainingMode.TRAINING, verbose=False,
+                      external_data=False)  # fmt: skip
     training = gt.grad(gt.load(tmp_path / "net.onnx"), loss="sum", train_mode=True)
     (name,) = (v.name for v in training.model.graph.inputs if not v.name.startswith("dropout"))
     feeds = {name: floats(5, 8)}
