@@ -28,6 +28,7 @@ from gradtool.exec.initial import initial_values
 from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
 from gradtool.gradients.driver import Accumulate
+from gradtool.graph.counted import numbers_of
 from gradtool.graph.stages import require_no_updates
 from gradtool.kernels.allowance import limited
 from gradtool.losses.attach import LabelNames, Wanted
@@ -258,15 +259,17 @@ def fed(
 
 
 def read_inputs(model: ir.Model, inputs: Inputs, seed: int = 0) -> Mapping[str, Any]:
-    """The arrays that are given, read or drawn for a model, unchecked."""
+    """The arrays that are given, read or drawn for a model, unchecked; Dropout is of the seed."""
+    dropout = numbers_of(model).get("seed")
+    seeds = {dropout: seed} if dropout else {}
     if isinstance(inputs, Mapping):
-        return inputs
+        return {**seeds, **inputs}
     if os.fspath(inputs) != "random":
-        return sources.read(os.fspath(inputs))
+        return {**seeds, **sources.read(os.fspath(inputs))}
     open_sizes = io.symbols(model)
     if open_sizes:
         raise OpenSizes(open_sizes)
-    return sources.random(model, seed)
+    return {**sources.random(model, seed), **seeds}
 
 
 def names(graph: Graph) -> list[str]:

@@ -40,6 +40,7 @@ from gradtool.exec.settling import Settling, carried
 from gradtool.exec.settling import put_on as settle
 from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
+from gradtool.graph.counted import numbers_of
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
 from gradtool.graph.lora import adapters_of
 from gradtool.graph.metadata import AVERAGES, GRADIENTS, SCALE, STATE
@@ -166,7 +167,7 @@ class Session:
         self._require_open()
         if loss_scale is not None:
             batch = self._scaled(batch, loss_scale)
-        binding = self._train.feed(batch)
+        binding = self._train.feed(self._counted(batch))
         divisor = loss_scale if self._update is None else None
         if self._hooks.watching or self.check_nan or divisor is not None:
             binding, watch = self._watched(binding, batch, divisor)
@@ -300,6 +301,11 @@ class Session:
         seed = feeds.takers(self._model)[name]
         assert seed.shape is not None and seed.dtype is not None  # noqa: PT018, S101 - as the loss
         return {**batch, name: np.full(seed.shape.numpy(), loss_scale, seed.dtype.numpy())}
+
+    def _counted(self, batch: Batch) -> Batch:
+        """A batch that draws as this step, unless it says which."""
+        step = numbers_of(self._model).get("step")
+        return {step: self.steps, **batch} if step else batch
 
     def _watched(
         self, binding: Binding, batch: Batch, scale: float | None

@@ -29,7 +29,7 @@ def elu_grad(
 
 @composite("DropoutGrad", like=1)
 def dropout_grad(op: Builder, mask: Tensor, dy: Tensor, scale: Tensor) -> Tensor:
-    """`dx = scale · dy` where `mask` is true, else 0."""
+    """`dx = scale · dy` where `mask` is true, else 0; and forward, where the mask is counted."""
     return op.Where(mask, dy * scale, 0.0)
 
 

@@ -17,7 +17,7 @@ CUBE = 0.044715
 SELU_ALPHA = 1.67326319217681884765625
 SELU_GAMMA = 1.05070102214813232421875
 
-zero_gradient("Hardmax")
+zero_gradient("Hardmax", "ai.gradtool::DropoutMask")
 
 
 @derivative("Relu", of="y")
@@ -163,6 +163,13 @@ def softmax_grad(op: Builder, y: Tensor, dy: Tensor, *, axis: int) -> Tensor:
 def log_softmax_grad(op: Builder, y: Tensor, dy: Tensor, *, axis: int) -> Tensor:
     """`y = x - log Σ exp x`:  dx = dy - exp(y) · Σ dy."""
     return dy - op.Exp(y) * op.sum(dy, [axis], keepdims=True)
+
+
+@gradient("ai.gradtool::DropoutGrad")
+def dropped(op: Builder, node: Node, dy: Tensor) -> Gradients:
+    """`y = scale · x` where the mask is true, else 0:  dx = scale · dy there, else 0."""
+    mask, _, scale = node.inputs
+    return None, op.DropoutGrad(mask, dy, scale), None
 
 
 @gradient("Dropout")

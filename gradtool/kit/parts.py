@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,6 +13,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.metadata import (
     BUFFERS,
     DEFAULTS,
+    DRAWS,
     GRADIENTS,
     HEADS,
     LORA,
@@ -24,11 +24,12 @@ from gradtool.graph.metadata import (
 )
 from gradtool.graph.stages import stage
 from gradtool.io import original
+from gradtool.passes.counted_dropout import count_steps
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.parameters_as_inputs import parameters_as_inputs
 
 Role = Literal["parameter", "statistic", "optimizer"]
-OF_TRAINING = (BUFFERS, DEFAULTS, GRADIENTS, HEADS, LORA, LOSS, OPTIMIZER, PLAN, STATE)
+OF_TRAINING = (BUFFERS, DEFAULTS, DRAWS, GRADIENTS, HEADS, LORA, LOSS, OPTIMIZER, PLAN, STATE)
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,16 @@ def parts_of(model: ir.Model) -> Parts:
         evaluated.metadata_props.pop(key, None)
     step = model.clone()
     step.meta.update(model.meta)
+    counter = count_steps(step)
+    if counter is not None:
+        roles[counter] = "optimizer"
     held = parameters_as_inputs(step)
     names = json.loads(step.metadata_props[STATE])
     state = tuple(Tensor(n, names[n], roles[n], held[n]) for n in names)
     return Parts(step, evaluated, state, source)
 
 
-def _roles(model: ir.Model) -> Mapping[str, Role]:
+def _roles(model: ir.Model) -> dict[str, Role]:
     """What each tensor with a next value is for, by who reads it: updates, forward, or both."""
     found: dict[str, Role] = {}
     for name in json.loads(model.metadata_props[STATE]):

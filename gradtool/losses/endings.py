@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.graph.counted import passed_through
+
 ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
 PRODUCTS = ("Gemm", "MatMul", "Conv", "ConvTranspose")
 LAYOUTS = ("Identity", "Cast", "CastLike", "Dropout", "Transpose", "Squeeze", "Unsqueeze",
@@ -87,6 +89,8 @@ def _last(value: ir.Value) -> tuple[list[ir.Node], ir.Node | None]:
 
 def _before(node: ir.Node) -> ir.Value | None:
     """What a node lays out, scales or shifts; the first term of a sum; None of any other."""
+    if (kept := passed_through(node)) is not None:
+        return kept
     if node.op_type in LAYOUTS or _is_share(node) or node.op_type in AFFINE[4:]:
         return node.inputs[0]
     if node.op_type not in AFFINE:

@@ -15,6 +15,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph import walk
 from gradtool.graph.composites import DOMAIN
+from gradtool.graph.counted import passed_through
 from gradtool.graph.metadata import GRADIENTS, LOSS, OPTIMIZER, STATE
 from gradtool.graph.prune import prune
 from gradtool.graph.stages import is_backward
@@ -45,6 +46,7 @@ def evaluation(model: ir.Model, *, loss: bool = True) -> ir.Model:
     op = Builder(model, stage="forward")
     for node in list(walk.nodes(graph)):
         _infers(node, op)
+    prune(model)
     read = [v for v in graph.inputs if v.uses() or v.is_graph_output()]
     graph.inputs.clear()
     graph.inputs.extend(read)
@@ -70,7 +72,12 @@ def _next_values(model: ir.Model) -> dict[str, str]:
 
 def _infers(node: ir.Node, op: Builder) -> None:
     """Turn a node that trains into one that infers, in place."""
-    if node.domain == DOMAIN and node.op_type == "BatchNormalizationTraining":
+    kept = passed_through(node)
+    if kept is not None:
+        with op.at(node, stage="forward", source="", prefix=node.name or ""):
+            made = op.Identity(kept)
+        stand_in((made,), node)
+    elif node.domain == DOMAIN and node.op_type == "BatchNormalizationTraining":
         with op.at(node, stage="forward", source="", prefix=node.name or ""):
             made = op.BatchNormalization(
                 *node.inputs,

@@ -102,6 +102,7 @@ _STATE: Mapping[str, tuple[int, ...]] = {
     "BatchNormalization": (3, 4),
     "BatchNormalizationTraining": (3, 4),
     "Dropout": (1,),
+    "DropoutMask": (1,),
     "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2),
     "Resize": (1, 2, 3),

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.randomness import may_draw
+from gradtool.passes.counted_dropout import count_draws
 from gradtool.passes.exporters import REMEDY, folded
 
 NOTHING = (
@@ -25,6 +26,10 @@ NO_NORM = (
     "--train-mode: the model has Dropout and no BatchNormalization (if there was one, the exporter "
     f"folded it into the layer before: {REMEDY})"
 )
+BY_THE_RUNTIME = (
+    "Dropout in a branch or a loop: drawn by the runtime's own generator, so that neither a seed "
+    "nor a step decides it"
+)
 
 
 def train(model: ir.Model, op: Builder) -> list[str]:
@@ -33,17 +38,22 @@ def train(model: ir.Model, op: Builder) -> list[str]:
     drops = [n for n in walk.nodes(model.graph) if _is(n, "Dropout")]
     for node in norms:
         _by_the_batch(node, op)
-    for node in drops:
+    inner = [n for n in drops if n.graph is not model.graph]
+    for node in inner:
         _that_drops(node, op)
+    count_draws(op, [n for n in drops if n.graph is model.graph])
     if not norms and not drops:
         return [NOTHING]
+    said = []
     convolves = any(n.op_type in ("Conv", "ConvTranspose") for n in model.graph)
     if not norms and convolves and not folded(model.graph):
-        return [NO_NORM]
-    inner = sum(n.graph is not model.graph for n in norms)
+        said.append(NO_NORM)
     if inner:
-        return [f"{inner} BatchNormalization in a branch or a loop: its statistics do not move"]
-    return []
+        said.append(f"{len(inner)} {BY_THE_RUNTIME}")
+    still = sum(n.graph is not model.graph for n in norms)
+    if still:
+        said.append(f"{still} BatchNormalization in a branch or a loop: its statistics do not move")
+    return said
 
 
 def _is(node: ir.Node, op_type: str) -> bool:

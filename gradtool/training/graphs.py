@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import UsageError
+from gradtool.graph.counted import numbers_of
 from gradtool.graph.metadata import DEFAULTS, GRADIENTS, OPTIMIZER, STATE
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import seed_of, stage
@@ -49,7 +50,13 @@ class Graphs:
     def inner(self) -> tuple[str, ...]:
         """Inputs that the loop gives, not the data."""
         seed = seed_of(self.training.model)
-        return (self.rate, *(() if seed is None else (seed,)))
+        draws = numbers_of(self.training.model)
+        return (self.rate, *(() if seed is None else (seed,)), *draws.values())
+
+    def drawing(self, seed: int, step: int, part: int) -> dict[str, int]:
+        """What part of a step is fed so that its examples draw what they draw in the whole."""
+        values = {"seed": seed, "step": step, "part": part}
+        return {name: values[what] for what, name in numbers_of(self.training.model).items()}
 
     @property
     def loss_type(self) -> np.dtype[Any]:

@@ -143,8 +143,10 @@ class Loop:
 
     def _run(self, batch: Mapping[str, Any], number: int = 0, **how: Any) -> float:
         """The loss of part `number` of a batch; its examples draw what they draw in the whole."""
-        with repeatable(self.options.seed * SEEDS + self.progress.step, number):
-            loss = self.session.step(batch, copy=False, **how).loss
+        seed, step = self.options.seed, self.progress.step
+        drawing = self.graphs.drawing(seed, step, number)
+        with repeatable(seed * SEEDS + step, number):
+            loss = self.session.step({**batch, **drawing}, copy=False, **how).loss
         assert loss is not None  # noqa: S101 - graphs have one
         return loss
 

@@ -1,0 +1,229 @@
+"""Dropout by a seed and a step: known words, the same masks everywhere, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import pytest
+from graphs import floats, parse
+
+import gradtool as gt
+from gradtool.functions.calls import inline
+from gradtool.graph.counted import NUMBERS
+from gradtool.kernels._threefry import WORD, threefry
+
+ONES = (1 << 32) - 1
+# Random123, tests/kat_vectors: counter, key, words of threefry2x32 with 20 rounds.
+KNOWN = [
+    ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+    ((ONES, ONES), (ONES, ONES), (0x1CB996FC, 0xBB002BE7)),
+    ((0x243F6A88, 0x85A308D3), (0x13198A2E, 0x03707344), (0xC4923A9C, 0x483DF7A0)),
+]
+TWO = """g (TYPE[N, M] x, TYPE[M] w) => (y, kept) <float r = {RATIO}> {
+    h = Mul (x, w) [one] d, kept = Dropout (h, r) t = Tanh (d) [two] y = Dropout (t, r)
+}"""
+
+
+def two(ratio: float, kind: str = "float", width: int = 6, **options) -> gt.TrainingGraph:
+    """Two Dropouts, the first with its mask, over rows of `width`."""
+    text = TWO.replace("TYPE", kind).replace("M]", f"{width}]").replace("RATIO", repr(ratio))
+    model = parse(text)
+    return gt.grad(model, loss="sum:y", wrt=["x", "w"], train_mode=True, **options)
+
+
+def stock(model: ir.Model, feeds, *, optimized: bool) -> dict[str, np.ndarray]:
+    ort = pytest.importorskip("onnxruntime")
+    model = model.clone()
+    inline(model)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    if not optimized:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = ort.InferenceSession(
+        ir.to_proto(model).SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    names = [o.name for o in session.get_outputs()]
+    return dict(zip(names, session.run(names, feeds), strict=True))
+
+
+@pytest.mark.parametrize(("counter", "key", "words"), KNOWN)
+def test_the_words_are_those_of_random123(counter, key, words):
+    a, b = (np.full(5, c, WORD) for c in counter)
+    threefry(np, key, a, b, np.empty(5, WORD))
+
+    assert {*a.tolist()} == {words[0]}
+    assert {*b.tolist()} == {words[1]}
+
+
+@pytest.mark.parametrize("draw", range(12))
+def test_stock_onnxruntime_draws_the_same_bits(draw):
+    rng = np.random.default_rng(draw)
+    rows, width = (int(n) for n in rng.integers(1, 200, 2))
+    ratio = [0.0, 1.0, 0.999][draw] if draw < 3 else float(np.float32(rng.random()))
+    training = two(ratio, width=width)
+    numbers = [rng.integers(-(1 << 40), 1 << 40) for _ in range(2)]
+    feeds = {
+        "x": floats(rows, width, seed=draw), "w": floats(width, seed=draw + 100),
+        "dropout_seed": np.array(numbers[0]), "dropout_step": np.array(numbers[1]),
+        "dropout_part": np.array(rng.integers(1 << 20)),
+    }  # fmt: skip
+    ours = gt.run(training, feeds)
+
+    for optimized in (False, True):
+        theirs = stock(training.model, feeds, optimized=optimized)
+        np.testing.assert_array_equal(ours.outputs["kept"], theirs["kept"])
+        np.testing.assert_array_equal(ours.outputs["y"] == 0, theirs["y"] == 0)
+        np.testing.assert_allclose(
+            ours.gradients["x"], theirs[training.gradients["x"]], rtol=1e-4, atol=1e-4
+        )
+
+
+def test_masks_keep_their_share_and_differ_between_steps_seeds_and_nodes():
+    training = two(0.3, width=500)
+    feeds = {"x": np.ones((400, 500), np.float32), "w": np.ones(500, np.float32)}
+    found = []
+    for seed, step in [(0, 0), (0, 1), (1, 0), (1, 1)]:
+        result = gt.run(training, {**feeds, "dropout_seed": seed, "dropout_step": step})
+        first = result.outputs["kept"]
+        both = result.outputs["y"] != 0
+        found += [first, both[first]]
+    for kept in found:
+        spread = math.sqrt(0.3 * 0.7 / kept.size)
+        assert abs(kept.mean() - 0.7) < 5 * spread
+    masks = found[::2]
+    for i, one in enumerate(masks):
+        for other in masks[:i]:
+            spread = math.sqrt(0.42 * 0.58 / one.size)
+            assert abs((one != other).mean() - 0.42) < 5 * spread
+
+
+def test_the_same_step_draws_the_same_under_every_plan():
+    text = """g (float[512, 64] x, float[64, 64] a, float[64, 64] b) => (z) {
+        h = MatMul (x, a) d = Dropout (h) t = Tanh (d) e = Dropout (t) k = MatMul (e, b)
+        l = Dropout (k) m = Tanh (l) n = MatMul (m, b) o = Dropout (n) y = Tanh (o)
+        z = ReduceSum <keepdims = 0> (y)
+    }"""
+    training = gt.grad(parse(text, "a b"), loss="sum:z", train_mode=True)
+    feeds = {"x": 0.1 * floats(512, 64), "dropout_step": 5}
+    free = gt.run(training, feeds)
+    repeated = 0
+    for share in (95, 90, 85, 80, 75):
+        planned = gt.recompute(training, gt.Budget(f"{share}%"))
+        model = planned.model
+        repeated += sum(
+            n.op_type == "DropoutMask" and n.metadata_props["gradtool.stage"] == "recompute"
+            for n in model.graph
+        )
+        under = gt.run(model, feeds).gradients
+        for name, gradient in free.gradients.items():
+            np.testing.assert_array_equal(gradient, under[name])
+    assert repeated
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.4, 1.0])
+def test_gradients_are_those_of_finite_differences_with_the_mask_fixed(ratio):
+    training = two(ratio, "double")
+    x, w = (floats(*shape, seed=i).astype(np.float64) for i, shape in enumerate([(4, 6), (6,)]))
+    feeds = {"x": x, "w": w, "dropout_seed": 3, "dropout_step": 8}
+    gradients = gt.run(training, feeds).gradients
+    for name in ("x", "w"):
+        direction = np.random.default_rng(5).standard_normal(feeds[name].shape)
+        ends = [
+            gt.run(training, {**feeds, name: feeds[name] + sign * 1e-5 * direction}).outputs["y"]
+            for sign in (1, -1)
+        ]
+        slope = (ends[0].sum() - ends[1].sum()) / 2e-5
+        np.testing.assert_allclose((gradients[name] * direction).sum(), slope, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("float16", np.float16), ("bfloat16", ml_dtypes.bfloat16)]
+)
+def test_half_precision_has_the_mask_of_single_precision(kind, dtype):
+    feeds = {"x": floats(30, 6), "w": np.ones(6, np.float32), "dropout_step": 2}
+    single = gt.run(two(0.4), feeds)
+    feeds = {n: v.astype(dtype) if n in "xw" else v for n, v in feeds.items()}
+    half = gt.run(two(0.4, kind), feeds)
+
+    np.testing.assert_array_equal(single.outputs["kept"], half.outputs["kept"])
+    np.testing.assert_allclose(
+        single.gradients["x"], half.gradients["x"].astype(np.float32), rtol=0.1, atol=0.05
+    )
+
+
+def test_the_ratio_may_be_an_input():
+    text = "g (float[N, 40] x, float r) => (y, m) { y, m = Dropout (x, r) }"
+    training = gt.grad(parse(text), loss="sum:y", wrt=["x"], train_mode=True)
+    x = np.ones((100, 40), np.float32)
+    for ratio in (0.0, 0.25, 0.75):
+        feeds = {"x": x, "r": np.array(ratio, np.float32)}
+        feeds |= {f"dropout_{name}": np.array(i) for i, name in enumerate(NUMBERS)}
+        result = gt.run(training, feeds)
+        kept = result.outputs["m"]
+        assert abs(kept.mean() - (1 - ratio)) <= 5 * math.sqrt(ratio * (1 - ratio) / x.size)
+        np.testing.assert_array_equal(result.gradients["x"], kept / np.float32(1 - ratio))
+        np.testing.assert_array_equal(kept, stock(training.model, feeds, optimized=True)["m"])
+
+
+def test_the_numbers_are_inputs_with_defaults_in_a_file_too(tmp_path):
+    training = two(0.5)
+    gt.save(training, tmp_path / "step.onnx")
+    loaded = gt.load(tmp_path / "step.onnx")
+    feeds = {"x": floats(9, 6), "w": floats(6)}
+
+    assert json.loads(loaded.metadata_props["gradtool.draws"]) == {
+        "seed": "dropout_seed", "step": "dropout_step", "part": "dropout_part",
+    }  # fmt: skip
+    plain = gt.run(loaded, feeds).outputs["kept"]
+    np.testing.assert_array_equal(
+        plain, gt.run(training, {**feeds, "dropout_seed": 0, "dropout_step": 0}).outputs["kept"]
+    )
+    assert (plain != gt.run(loaded, {**feeds, "dropout_step": 1}).outputs["kept"]).any()
+
+
+def test_a_session_draws_anew_and_evaluates_without():
+    training = two(0.5)
+    feeds = {"x": np.ones((20, 6), np.float32), "w": np.ones(6, np.float32)}
+    with gt.Session(training) as session:
+        masks = [session.step(feeds).outputs["kept"] for _ in range(2)]
+        evaluated = session.evaluate(feeds).outputs["y"]
+        again = session.step({**feeds, "dropout_step": 0}).outputs["kept"]
+
+    assert (masks[0] != masks[1]).any()
+    np.testing.assert_array_equal(masks[0], again)
+    np.testing.assert_allclose(evaluated, np.tanh(feeds["x"]), rtol=1e-6)
+
+
+def test_a_dropout_in_a_file_keeps_its_meaning_without_train_mode():
+    text = TWO.replace("TYPE", "float").replace("M]", "6]").replace("RATIO", "0.5")
+    training = gt.grad(parse(text), loss="sum:y", wrt=["x"])
+
+    assert "gradtool.draws" not in training.model.metadata_props
+    assert gt.run(training, {"x": floats(3, 6), "w": floats(6)}).outputs["kept"].all()
+
+
+@pytest.mark.extra
+@pytest.mark.filterwarnings("ignore")
+def test_a_fresh_export_of_torch_drops_alike_in_stock_onnxruntime(tmp_path):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    net = torch.nn.Sequential(
+        torch.nn.Linear(8, 32), torch.nn.Dropout(0.3), torch.nn.Tanh(), torch.nn.Dropout(0.6)
+    ).train()
+    torch.onnx.export(net, (torch.ones(5, 8),), tmp_path / "net.onnx", dynamo=True,
+                      training=torch.onnx.TrainingMode.TRAINING, verbose=False,
+                      external_data=False)  # fmt: skip
+    training = gt.grad(gt.load(tmp_path / "net.onnx"), loss="sum", train_mode=True)
+    (name,) = (v.name for v in training.model.graph.inputs if not v.name.startswith("dropout"))
+    feeds = {name: floats(5, 8)}
+    feeds |= {f"dropout_{name}": np.array(4 + i) for i, name in enumerate(NUMBERS)}
+    ours = gt.run(training, feeds)
+    theirs = stock(training.model, feeds, optimized=True)
+
+    assert sum(n.op_type == "DropoutMask" for n in training.model.graph) == 2
+    for value, output in training.gradients.items():
+        np.testing.assert_allclose(ours.gradients[value], theirs[output], rtol=1e-4, atol=1e-5)
