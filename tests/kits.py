@@ -47,6 +47,18 @@ NETS = {
         }""",
         {"w1": "1KI", "r1": "1KH", "b1": "1L", "w2": "HO"},
     ),
+    "dropout": (
+        """(float[batch, I] x) => (float[batch, O] y) {
+            half = Constant <value_float = 0.5> ()
+            third = Constant <value_float = 0.3> ()
+            a = MatMul (x, w1)
+            h = Tanh (a)
+            d = Dropout (h, half)
+            e = Dropout (d, third)
+            y = MatMul (e, w2)
+        }""",
+        {"w1": "IH", "w2": "HO"},
+    ),
     "names": (  # of which one is the next of another
         """(float[batch, I] x) => (float[batch, O] y) {
             m = MatMul (x, "a/w")

@@ -65,7 +65,7 @@ def check(drawn, optimizer: str, plan: str, rank: int | None, folder: Path) -> N
             ours, theirs = session.step(batch), stock.step(batch)
             np.testing.assert_allclose(theirs[training.loss], ours.loss, rtol=TOLERANCE)
         values = session.values()
-        assert values.keys() == stock.state.keys()
+        assert values.keys() == stock.state.keys() - {"dropout_step"}  # a session counts itself
         for name, array in values.items():
             assert stock.state[name].dtype == array.dtype
             np.testing.assert_allclose(

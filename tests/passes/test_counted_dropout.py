@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import onnx_ir as ir
 import pytest
+from conftest import build
 from graphs import floats, parse
 
 import gradtool as gt
@@ -196,6 +197,113 @@ def test_a_session_draws_anew_and_evaluates_without():
     assert (masks[0] != masks[1]).any()
     np.testing.assert_array_equal(masks[0], again)
     np.testing.assert_allclose(evaluated, np.tanh(feeds["x"]), rtol=1e-6)
+
+
+ATTENTION = """g (float[B, H, S, D] x, float[D, D] w) => (y) <float r = {0.3}> {
+    q = MatMul (x, w)
+    t = Transpose <perm = [0, 1, 3, 2]> (q)
+    s = MatMul (q, t)
+    p = Softmax <axis = -1> (s)
+    d = Dropout (p, r)
+    y = MatMul (d, x)
+}"""
+
+
+@pytest.mark.parametrize("draw", range(4))
+def test_dropout_of_attention_runs_alike_in_stock_onnxruntime(draw):
+    rng = np.random.default_rng(draw)
+    batch, heads, length, depth = (int(n) for n in rng.integers(1, 6, 4))
+    training = gt.grad(parse(ATTENTION), loss="sum:y", wrt=["x", "w"], train_mode=True)
+    feeds = {
+        "x": floats(batch, heads, length, depth), "w": floats(depth, depth, seed=1),
+        **{f"dropout_{n}": np.array(rng.integers(100)) for n in NUMBERS},
+    }  # fmt: skip
+    ours = gt.run(training, feeds)
+    theirs = stock(training.model, feeds, optimized=True)
+
+    for name, gradient in ours.gradients.items():
+        np.testing.assert_allclose(gradient, theirs[training.gradients[name]], rtol=1e-4, atol=1e-4)
+
+
+def test_a_second_derivative_keeps_the_mask_of_the_first():
+    text = TWO.replace("TYPE", "double").replace("M]", "6]").replace("RATIO", "0.4")
+    once = gt.grad(parse(text), loss="sum:y", wrt=["x", "w"], train_mode=True)
+    twice = gt.grad(once, loss="sum:w_grad", wrt=["x", "w"])
+    x, w = (floats(*shape, seed=i).astype(np.float64) for i, shape in enumerate([(4, 6), (6,)]))
+    feeds = {"x": x, "w": w, "dropout_step": 3}
+    gradients = gt.run(twice, feeds).gradients
+    for name in ("x", "w"):
+        direction = np.random.default_rng(5).standard_normal(feeds[name].shape)
+        ends = [
+            gt.run(once, {**feeds, name: feeds[name] + sign * 1e-5 * direction}).gradients["w"]
+            for sign in (1, -1)
+        ]
+        slope = (ends[0].sum() - ends[1].sum()) / 2e-5
+        np.testing.assert_allclose((gradients[name] * direction).sum(), slope, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 6])
+def test_parts_draw_what_the_whole_draws(parts):
+    training = two(0.5)
+    whole = gt.run(training, {"x": floats(6, 6), "w": floats(6), "dropout_step": 9})
+    size = 6 // parts
+    kept = [
+        gt.run(training, {
+            "x": floats(6, 6)[part * size : (part + 1) * size], "w": floats(6),
+            "dropout_step": 9, "dropout_part": part,
+        }).outputs["kept"]
+        for part in range(parts)
+    ]  # fmt: skip
+
+    np.testing.assert_array_equal(np.concatenate(kept), whole.outputs["kept"])
+
+
+def test_nodes_with_one_seed_draw_alike_and_others_do_not():
+    text = """g (float[N, 64] x) => (y, a, b, c) {
+        p, a = Dropout <seed = 5> (x) q, b = Dropout <seed = 5> (x) r, c = Dropout (x)
+        s = Add (p, q) y = Add (s, r)
+    }"""
+    training = gt.grad(parse(text), loss="sum:y", wrt=["x"], train_mode=True)
+    masks = gt.run(training, {"x": np.ones((9, 64), np.float32)}).outputs
+
+    np.testing.assert_array_equal(masks["a"], masks["b"])
+    assert (masks["a"] != masks["c"]).any()
+
+
+def test_the_seed_of_a_run_is_that_of_dropout():
+    training = two(0.5)
+    feeds = {"x": floats(3, 6), "w": floats(6)}
+    kept = gt.run(training, feeds, seed=4).outputs["kept"]
+
+    given = {**feeds, "dropout_seed": 4}
+    np.testing.assert_array_equal(kept, gt.run(training, given, seed=9).outputs["kept"])
+    assert (kept != gt.run(training, feeds).outputs["kept"]).any()
+
+
+def test_a_dropout_in_a_branch_is_said_to_be_drawn_by_the_runtime():
+    text = """g (float[4] x, bool c) => (y) {
+        y = If (c) <
+            then_branch = t () => (float[4] a) { a = Dropout (x) },
+            else_branch = e () => (float[4] b) { b = Identity (x) }
+        >
+    }"""
+    training = gt.grad(parse(text), loss="sum:y", wrt=["x"], train_mode=True)
+
+    assert any("drawn by the runtime" in line for line in training.warnings)
+    assert "gradtool.draws" not in training.model.metadata_props
+
+
+@pytest.mark.parametrize("opset", [7, 10, 12, 13, 17, 18, 21])
+def test_files_of_old_opsets_draw_too(opset):
+    ratio = "d = Dropout <ratio = 0.25> (x)" if opset < 12 else "d = Dropout (x, r)"
+    made = "" if opset < 12 else "<float r = {0.25}>"
+    text = f"g (float[N, 40] x) => (float[N, 40] y) {made} {{ {ratio} y = Tanh (d) }}"
+    model = build(text, f'<ir_version: 8, opset_import: ["": {opset}]>')
+    training = gt.grad(gt.load(model), loss="sum:y", wrt=["x"], train_mode=True)
+    x = np.ones((50, 40), np.float32)
+    y = gt.run(training, {"x": x}).outputs["y"]
+
+    assert abs((y != 0).mean() - 0.75) < 0.05
 
 
 def test_a_dropout_in_a_file_keeps_its_meaning_without_train_mode():
