@@ -52,6 +52,7 @@ from gradtool.passes.accumulation import held_by
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.kept_gradients import keep_gradients, separate_gradients
 from gradtool.planning.plan import Plan
+from gradtool.planning.sharing import NO_PARTS, Parts
 from gradtool.text.words import some, suggest
 from gradtool.workloads.rewriting import Graph, model_of
 
@@ -72,6 +73,7 @@ class Session:
         graph: Graph,
         *,
         update: Graph | None = None,
+        parts: Parts = NO_PARTS,
         device: str = "cpu",
         kernels: Kernels = "numpy",
         keep_gradients: Sequence[str] = (),
@@ -83,13 +85,14 @@ class Session:
         """Bind a graph to a device; planned now if its sizes are known, else by the first step.
 
         `update` is what a graph that adds up gradients leaves to `Session.update` (see
-        `gradtool.passes.accumulation`).  `device` is `cpu`, `cuda`, `cuda:N` or `auto`.  With
-        `native` kernels the library computes what it can on the CPU.  `keep_gradients` are names or
-        globs of values inside of the graph, and of parameters that it updates, whose gradients are
-        results as well.  With `check_nan` (an attribute, too) a step ends at the first node with a
-        NaN.  Of the plans for different sizes the latest `most_plans` are kept.  A step stops after
-        `max_turns` turns of loops, and before values whose sizes depend on data take more than
-        `max_dynamic` bytes.
+        `gradtool.passes.accumulation`), whose `parts` lie inside of parameters and sums: by name,
+        that of the whole, and bytes from its start.  `device` is `cpu`, `cuda`, `cuda:N` or
+        `auto`.  With `native` kernels the library computes what it can on the CPU.
+        `keep_gradients` are names or globs of values inside of the graph, and of parameters that it
+        updates, whose gradients are results as well.  With `check_nan` (an attribute, too) a step
+        ends at the first node with a NaN.  Of the plans for different sizes the latest `most_plans`
+        are kept.  A step stops after `max_turns` turns of loops, and before values whose sizes
+        depend on data take more than `max_dynamic` bytes.
 
         Raises:
             MissingData: a weight is absent.
@@ -109,7 +112,7 @@ class Session:
         self._gradients = gradients_of(self._model)
         self._train = self._resident(self._keeping(keep_gradients))
         self._update = None if update is None else Resident(
-            models[1], self._store, "update", 1, kernels, shared=held_by(models[1])
+            models[1], self._store, "update", 1, kernels, shared=held_by(models[1]), parts=parts
         )  # fmt: skip
         self.check_nan = check_nan
         self._evaluated: dict[bool, Resident] = {}
@@ -117,8 +120,8 @@ class Session:
         self.steps = 0
         if not io.symbols(self._model):
             self._train.plan_ahead()
-        if self._update is not None:
-            self._update.plan_ahead()
+            if self._update is not None:
+                self._update.plan_ahead()
 
     def _resident(self, model: ir.Model) -> Resident:
         return Resident(

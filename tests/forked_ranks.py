@@ -30,6 +30,12 @@ class Forked(Group):
             array[:] = sum(each.astype(np.float64) for each in self._all(array))
         return Done()
 
+    def spread(self, data, counts, starts):
+        mine = slice(starts[self.rank], starts[self.rank] + counts[self.rank])
+        for start, each in zip(starts, self._all(data[mine].tobytes()), strict=True):
+            data[start : start + len(each)] = np.frombuffer(each, np.uint8)
+        return Done()
+
     def gather(self, array):
         return np.stack(self._all(array))
 

@@ -14,6 +14,7 @@ from gradtool.exec.parameters import Parameters, parameters_of
 from gradtool.exec.results import Outlets
 from gradtool.exec.store import Store, Tenant
 from gradtool.planning.plan import Plan
+from gradtool.planning.sharing import NO_PARTS, Parts
 
 Given = Mapping[str, Any]
 NUMBERS = (int, float)
@@ -59,8 +60,9 @@ class Binding(Tenant):
         store: Store,
         inlets: Iterable[Inlet],
         shared: Collection[str] = (),
+        parts: Parts = NO_PARTS,
     ) -> None:
-        super().__init__(plan, parameters, shared)
+        super().__init__(plan, parameters, shared, parts)
         self.inlets = list(inlets)
         self._store = store
         self._outlets: Outlets | None = None
@@ -125,11 +127,20 @@ class Binding(Tenant):
 
 
 class Bindings:
-    """The latest few bindings of a model, which have `shared` in common with others in a store."""
+    """The latest few bindings of a model, which have `shared` in common with others in a store.
 
-    def __init__(self, store: Store, most: int = 1, shared: Collection[str] = ()) -> None:
+    Their `parts` lie inside of what is shared.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        most: int = 1,
+        shared: Collection[str] = (),
+        parts: Parts = NO_PARTS,
+    ) -> None:
         self._store = store
-        self._shared = frozenset(shared)
+        self._shared, self._parts = frozenset(shared), parts
         self._most = most
         self._latest: list[Binding] = []
 
@@ -152,7 +163,9 @@ class Bindings:
         while len(self._latest) >= self._most:
             self._store.leave(self._latest.pop())
         places = inlets(plan, model, defaults or {})
-        binding = Binding(plan, parameters_of(model), self._store, places, self._shared)
+        binding = Binding(
+            plan, parameters_of(model), self._store, places, self._shared, self._parts
+        )
         self._latest.insert(0, binding)
         return binding
 

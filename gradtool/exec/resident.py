@@ -15,6 +15,7 @@ from gradtool.exec.run import sized_and_planned
 from gradtool.exec.store import Store
 from gradtool.kernels.native import Kernels
 from gradtool.planning.plan import Plan
+from gradtool.planning.sharing import NO_PARTS, Parts
 
 SOURCE = "batch"
 Batch = Mapping[str, Any]
@@ -23,7 +24,8 @@ Batch = Mapping[str, Any]
 class Resident:
     """A model over a store of parameters; its plans are called `name`, `most` of them are kept.
 
-    `shared` are the parameters and the state that it has in common with others in the store.
+    `shared` are the parameters and the state that it has in common with others in the store, and
+    its `parts` lie inside of such.
     """
 
     def __init__(
@@ -35,12 +37,13 @@ class Resident:
         kernels: Kernels = "numpy",
         *,
         shared: Collection[str],
+        parts: Parts = NO_PARTS,
     ) -> None:
         self.model = model
         self._store = store
         self._name = name
         self._kernels = kernels
-        self._bindings = Bindings(store, most, shared)
+        self._bindings = Bindings(store, most, shared, parts)
         self._takes = feeds.takers(model)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gradtool.errors import DeviceError
@@ -12,19 +12,21 @@ from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import Parameters
 from gradtool.graph.specs import Spec, contiguous
 from gradtool.planning.plan import Plan
-from gradtool.planning.sharing import Layout, extended, laid_over, size
+from gradtool.planning.sharing import Layout, Parts, extended, laid_over, size
 
 
 @dataclass(eq=False)
 class Tenant:
     """A plan that runs in an arena which others use as well; bound while its executor is there.
 
-    Of its parameters and its state those among `shared` are the ones that others call the same.
+    Of its parameters and its state those among `shared` are the ones that others call the same,
+    and its `parts` lie inside of such, which others have brought before.
     """
 
     plan: Plan
     parameters: Parameters
     shared: Collection[str] = ()
+    parts: Parts = field(default_factory=dict)
     executor: Executor | None = None
 
 
@@ -82,8 +84,9 @@ class Store:
         self.layout, self.arena, self._bound, self.last = {}, None, [], None
 
     def _bind(self, tenant: Tenant) -> None:
-        layout = extended(self.layout, tenant.plan, tenant.shared)
-        plan = laid_over(tenant.plan, layout, tenant.shared)
+        own = frozenset(tenant.shared).difference(tenant.parts)
+        layout = extended(self.layout, tenant.plan, own)
+        plan = laid_over(tenant.plan, layout, own, tenant.parts)
         grown = len(layout) > len(self.layout)
         if self.arena is None or plan.peak > self.arena.size or grown:
             self._move(plan.peak)
@@ -91,14 +94,14 @@ class Store:
             plan, self.device, tenant.parameters, arena=self.arena, held=self._held(tenant)
         )
         values = plan.program.values
-        new = layout.keys() & frozenset(tenant.shared)
+        new = layout.keys() & own
         self._specs |= {v.name: v.spec for v in values if v.name in new and v.spec is not None}
         tenant.executor, self.layout = executor, layout
         self._bound.append(tenant)
 
     def _held(self, tenant: Tenant) -> frozenset[str]:
         """What a tenant finds in the arena."""
-        return frozenset(tenant.shared).intersection(self.layout)
+        return frozenset(tenant.shared).intersection(self.layout).union(tenant.parts)
 
     def _move(self, peak: int) -> None:
         """Make room, and take along what lies at the start; who was bound is bound anew."""

@@ -10,12 +10,14 @@ has looked at all of them.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph.known import as_tensor
+from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.metadata import BUFFERS, DEFAULTS, GRADIENTS, SCALE, STAGE, STATE
 from gradtool.graph.names import Names
 from gradtool.graph.stages import take_state
@@ -56,50 +58,94 @@ def accumulating(model: ir.Model) -> ir.Model:
     return model
 
 
-def updating(model: ir.Model, asked: Updates) -> tuple[ir.Model, tuple[str, ...]]:
-    """The updates of what an `accumulating` model has the gradients of, as a model of its own.
+@dataclass(frozen=True)
+class Update:
+    """Updates as a model of their own, and what people should hear about them.
 
-    Returns what people should hear about it as well.  An input, named by the metadata
-    `gradtool.scale`, is what sums are multiplied by: 1 where nobody gives it.  Nothing has a name
-    of the model given but its parameters and sums, see `held_by`.
+    `of` has the parameter by its state.  `parts` tells what of the model lies inside of a parameter
+    or a sum: by its name, the name of that, and from which element on.
+    """
+
+    model: ir.Model
+    said: tuple[str, ...]
+    of: Mapping[str, str]
+    parts: Mapping[str, tuple[str, int]]
+
+
+def updating(
+    model: ir.Model, asked: Updates, own: Mapping[str, slice | None] | None = None
+) -> Update:
+    """The updates of what an `accumulating` model has the gradients of.
+
+    An input, named by the metadata `gradtool.scale`, is what sums are multiplied by: 1 where nobody
+    gives it.  Nothing has a name of the model given but its parameters and sums, see `held_by`.
+    With `own` only these elements of parameters are updated, in the order of memory, or all of one
+    where it says None; state is of them alone.
 
     Raises:
         UsageError: there is nothing to update.
     """
     given = model.graph
-    names: dict[str, str] = json.loads(model.metadata_props[GRADIENTS])
+    made_by: dict[str, str] = json.loads(model.metadata_props[GRADIENTS])
     state: dict[str, str] = json.loads(model.metadata_props[STATE])
     sums = {after: before for before, after in state.items()}
-    trained = {name: sums[after] for name, after in names.items() if name in given.initializers}
-    kept = [
-        ir.Value(name=v.name, shape=v.shape, type=v.type, const_value=v.const_value)
-        for pair in trained.items() for v in map(given.initializers.__getitem__, pair)
-    ]  # fmt: skip
+    trained = {name: sums[after] for name, after in made_by.items() if name in given.initializers}
+    updated = trained if own is None else {n: s for n, s in trained.items() if n in own}
+    chosen = {
+        each: None if own is None else own[name]
+        for name, total in updated.items() for each in (name, total)
+    }  # fmt: skip
+    kept = [_held(given.initializers[name], part) for name, part in chosen.items()]
+    summed = [] if own is None or asked.clip_norm is None else list(trained.values())
+    names = Names.of(model)
+    wholes = [
+        _held(given.initializers[name], None, names.fresh(f"{name}_whole")) for name in summed
+    ]
     graph = ir.Graph(
-        [], [], nodes=[], initializers=kept, name=f"{given.name}_update",
+        [], [], nodes=[], initializers=[*kept, *wholes], name=f"{given.name}_update",
         opset_imports=dict(given.opset_imports),
     )  # fmt: skip
     made = ir.Model(graph, ir_version=model.ir_version)
-    op = Builder(made, stage="update", names=Names.of(model))
-    op.folding.never(kept)
-    scale = _scale(op, kept)
+    op = Builder(made, stage="update", names=names)
+    op.folding.never([*kept, *wholes])
+    scale = _scale(op, [given.initializers[name] for name in trained])
     values = {v.name: v for v in kept}
+
+    def scaled(total: ir.Value) -> Tensor:
+        return as_tensor(total) * op.cast(as_tensor(scale), _type(total))
+
     with op.at(None, stage="update", source="", prefix="scale"), op.arithmetic():
-        gradients = {
-            values[name]: as_tensor(values[total]) * op.cast(as_tensor(scale), _type(values[total]))
-            for name, total in trained.items()
-        }
-    found, said = add_updates(
-        op, asked, gradients, lambda value: given.initializers[value.name or ""]
-    )
+        gradients = {values[name]: scaled(values[total]) for name, total in updated.items()}
+        whole = {each: scaled(each) for each in wholes}
+    added = add_updates(
+        op, asked, gradients, lambda value: given.initializers[value.name or ""], whole,
+        [name for name in trained if name not in updated],
+    )  # fmt: skip
     props = made.metadata_props
     props[SCALE] = scale.name or ""
     props[DEFAULTS] = json.dumps({**json.loads(props.get(DEFAULTS, "{}")), scale.name: 1.0})
     props[GRADIENTS] = json.dumps(trained)
-    props[STATE] = json.dumps(found)
+    props[STATE] = json.dumps(added.next)
     take_state(made)
     infer(made)
-    return made, tuple(said)
+    parts = {name: (name, part.start) for name, part in chosen.items() if part is not None}
+    parts |= {v.name or "": (name, 0) for v, name in zip(wholes, summed, strict=True)}
+    return Update(made, tuple(added.said), added.of, parts)
+
+
+def _held(value: ir.Value, part: slice | None, name: str | None = None) -> ir.Value:
+    """An initializer of another model, or a part of its elements in the order of memory."""
+    found = value.const_value
+    if part is None:
+        return ir.Value(
+            name=name or value.name, shape=value.shape, type=value.type, const_value=found
+        )
+    size = part.stop - part.start
+    if isinstance(found, Zeros):
+        found = Zeros(_type(value), (size,), value.name)
+    elif found is not None:
+        found = ir.Tensor(found.numpy().reshape(-1)[part], dtype=value.dtype, name=value.name)
+    return ir.Value(name=value.name, shape=ir.Shape((size,)), type=value.type, const_value=found)
 
 
 def held_by(update: ir.Model) -> frozenset[str]:

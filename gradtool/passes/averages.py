@@ -20,11 +20,13 @@ from gradtool.operators.updates import drawn
 from gradtool.passes.update_order import update_early
 
 
-def add_averages(model: ir.Model, names: Iterable[str], decay: float, *apart: ir.Model) -> None:
+def add_averages(
+    model: ir.Model, names: Iterable[str], decay: float, *apart: ir.Model
+) -> dict[str, str]:
     """Give a model that updates parameters the mean of each of some, as `<name>_average`.
 
-    The metadata `gradtool.averages` has the name of the mean by that of the parameter.  No mean is
-    called as anything in the models `apart`.
+    Returns the parameter by its mean; the metadata `gradtool.averages` has the mean by it.  No mean
+    is called as anything in the models `apart`.
 
     Raises:
         UsageError: the decay is no share.
@@ -53,3 +55,4 @@ def add_averages(model: ir.Model, names: Iterable[str], decay: float, *apart: ir
     props[STATE], props[AVERAGES] = json.dumps(state), json.dumps(averages)
     take_state(model)
     update_early(model)
+    return {mean: name for name, mean in averages.items()}

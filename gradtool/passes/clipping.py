@@ -5,7 +5,7 @@ Source: torch.nn.utils.clip_grad_value_ and clip_grad_norm_ (PyTorch 2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -27,15 +27,18 @@ def clip_values(op: Builder, gradients: Mapping[ir.Value, Any], limit: ir.Value)
     return found
 
 
-def clip_norm(op: Builder, gradients: Mapping[ir.Value, Any], limit: ir.Value) -> Gradients:
+def clip_norm(
+    op: Builder, gradients: Mapping[ir.Value, Any], limit: ir.Value, whole: Sequence[Any] = ()
+) -> Gradients:
     """The gradients times `min(1, limit / (norm + 10⁻⁶))`, `norm` that of all elements together.
 
-    Every update waits for the last gradient, so all of them are held until then.
+    They are those of the gradients, or those of the `whole` ones that these are parts of.  Every
+    update waits for the last gradient, so all of them are held until then.
     """
     dtype = limit.dtype
     assert dtype is not None  # noqa: S101 - a scalar input has a type
     with op.at(None, stage="update", source="", prefix="clip"):
-        norms = [op.cast(op.ReduceL2(g, keepdims=0), dtype) for g in gradients.values()]
+        norms = [op.cast(op.ReduceL2(g, keepdims=0), dtype) for g in whole or gradients.values()]
         together = op.concat([op.unsqueeze(norm, 0) for norm in norms], 0)
         norm = op.ReduceL2(together, keepdims=0)
         factor = op.Min(limit / (norm + TINY), op.constant(1.0, dtype))

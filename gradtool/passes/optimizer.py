@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import onnx_ir as ir
 
@@ -26,7 +27,20 @@ from gradtool.passes.update_rules import Target
 from gradtool.passes.update_settings import Setting
 from gradtool.text.words import some
 
-LIMITS = {"clip_value": clipping.clip_values, "clip_norm": clipping.clip_norm}
+LIMITS = ("clip_value", "clip_norm")
+NOTHING: Mapping[ir.Value, ir.Value] = MappingProxyType({})
+
+
+class Added(NamedTuple):
+    """Updates that were appended.
+
+    The outputs with next values by initializer, what people should hear, and by state the parameter
+    that it is of.
+    """
+
+    next: dict[str, str]
+    said: list[str]
+    of: dict[str, str]
 
 
 def add_updates(
@@ -34,14 +48,16 @@ def add_updates(
     asked: Updates,
     gradients: Mapping[ir.Value, ir.Value],
     original: Callable[[ir.Value], ir.Value] = lambda x: x,
-) -> tuple[dict[str, str], list[str]]:
+    together: Mapping[ir.Value, ir.Value] = NOTHING,
+    others: Sequence[str] = (),
+) -> Added:
     """Append the update of each parameter.
-
-    Returns the outputs with next values, by initializer, and what people should hear about it.
 
     `gradients` maps initializers of known shape to their gradients.  The new inputs, and what they
     are where nobody gives them, are noted in the metadata.  What a parameter is for (a matrix, a
-    table) those tell who read its `original`, perhaps in another graph.
+    table) those tell who read its `original`, perhaps in another graph.  Where they are parts of
+    what is updated, `together` has all gradients as they are whole, by anything with their names,
+    and `others` are the parameters without a part.
 
     Raises:
         UsageError: there is nothing to update, a shape is open, or what is asked for cannot be.
@@ -49,11 +65,12 @@ def add_updates(
     optimizer, setting = kind_of(asked.optimizer, asked.settings)
     _require(op.model, asked.optimizer, gradients)
     chosen = targets(asked, gradients, decays="weight_decay" in setting,
-                     matrix=lambda x: is_matrix(original(x)))  # fmt: skip
+                     matrix=lambda x: is_matrix(original(x)), others=others)  # fmt: skip
     tables = [target for target in chosen if sparse.is_table(original(target.x))]
     whole = _whole(asked, optimizer, setting, tables, gradients) if asked.sparse else {}
     setting = _with_limits(setting, asked)
     state: dict[str, str] = {}
+    of: dict[str, str] = {}
     wide = any(v.dtype == ir.DataType.DOUBLE for v in gradients)
     with op.at(None, stage="update", source="", prefix="update"), op.arithmetic():
         numbers = Numbers(op, setting, ir.DataType.DOUBLE if wide else ir.DataType.FLOAT)
@@ -65,12 +82,17 @@ def add_updates(
         limited: dict[ir.Value, Any] = {
             x: rows[x].sums if x in rows else g for x, g in gradients.items()
         }
-        for name in (name for name in LIMITS if name in setting):
-            limited = LIMITS[name](op, limited, numbers.input(name))
+        if "clip_value" in setting:
+            bound = numbers.input("clip_value")
+            limited = clipping.clip_values(op, limited, bound)
+            together = clipping.clip_values(op, together, bound)
+        if "clip_norm" in setting:
+            bound = numbers.input("clip_norm")
+            limited = clipping.clip_norm(op, limited, bound, list(together.values()))
         for target in chosen:
             g = limited[target.x]
             g = replace(rows[target.x], sums=g) if target.x in rows else g
-            _update(numbers, optimizer, target, g, state)
+            of |= _update(numbers, optimizer, target, g, state)
     props = op.model.metadata_props
     inputs = {what: value.name for what, value in numbers.inputs.items()}
     told = {"name": asked.optimizer, "lr": inputs[LEARNING_RATE], "inputs": inputs}
@@ -79,7 +101,7 @@ def add_updates(
     known = json.loads(props.get(DEFAULTS, "{}"))
     props[DEFAULTS] = json.dumps({**known, **numbers.defaults})
     said = [f"--sparse: {x.name} has a whole gradient: {why}" for x, why in whole.items() if why]
-    return state, said
+    return Added(state, said, of)
 
 
 def _whole(
@@ -116,7 +138,8 @@ def _with_limits(setting: Setting, asked: Updates) -> Setting:
 
 def _update(
     numbers: Numbers, optimizer: Optimizer, target: Target, gradient: Any, state: dict[str, str]
-) -> None:
+) -> dict[str, str]:
+    """Append one; returns the parameter by its state."""
     op, x = numbers.op, target.x
     with op.at(None, stage="update", source="", prefix=f"{x.name}/update"):
         kept = optimizer.state(numbers.setting, target.extent)
@@ -126,6 +149,7 @@ def _update(
         made = rule(numbers, target, gradient, held)
         for old, new in zip((x, *held), made, strict=True):
             _publish(op, old, new, state)
+    return {v.name or "": x.name or "" for v in held}
 
 
 def _require(model: ir.Model, name: str, gradients: Mapping[ir.Value, ir.Value]) -> None:

@@ -105,14 +105,17 @@ def targets(
     *,
     decays: bool,
     matrix: Callable[[ir.Value], bool] = is_matrix,
+    others: Sequence[str] = (),
 ) -> list[Target]:
     """The parameters with what their groups say of them, and whether they are a `matrix`.
+
+    Globs may also match `others`, which are updated elsewhere.
 
     Raises:
         UsageError: a glob matches none, or there is no weight decay to leave out.
     """
     values = list(parameters)
-    names = [v.name or "" for v in values]
+    names = [*(v.name or "" for v in values), *others]
     for flag, globs in (
         ("--no-decay", asked.no_decay), ("--lr-scale", [glob for glob, _ in asked.scales()])
     ):  # fmt: skip

@@ -21,6 +21,7 @@ class Optimizer:
     """A way to update parameters, what can be set of it, and its state by parameter.
 
     Steps are counted where `counts`.  `by_rows` updates a table by the rows that have a gradient.
+    Where it is by `elements`, what becomes of one depends on no other one.
     """
 
     rule: rules.Rule
@@ -28,6 +29,7 @@ class Optimizer:
     state: rules.States = rules.none
     counts: Callable[[Setting], bool] = lambda _: False
     by_rows: rules.Rule | None = None
+    elements: bool = True
 
 
 def _always(_: Setting) -> bool:
@@ -72,7 +74,7 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType({
     ),
     "lamb": Optimizer(
         rules.lamb, Settings(_ADAM | {"weight_decay": 1e-2}, (), {"epsilon": 1e-6}), _MEANS,
-        _always,
+        _always, elements=False,
     ),
     "lion": Optimizer(
         rules.lion, Settings({"lr": 1e-4, "beta1": 0.9, "beta2": 0.99}, ("weight_decay",)),
@@ -82,7 +84,7 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType({
         rules.adafactor,
         Settings({"lr": 1e-2, "beta2_decay": -0.8}, ("weight_decay",),
                  {"clip_threshold": 1.0, "epsilon1": 0.0, "epsilon2": 1e-3}),
-        rules.of_adafactor, _always,
+        rules.of_adafactor, _always, elements=False,
     ),
     "muon": Optimizer(
         rules.muon,
@@ -92,7 +94,7 @@ OPTIMIZERS: Mapping[str, Optimizer] = MappingProxyType({
              "ns_b": -4.775, "ns_c": 2.0315},
             {"nesterov": True}, {"adjust": tuple(rules.ADJUST)},
         ),
-        rules.of_muon, _always,
+        rules.of_muon, _always, elements=False,
     ),
 })  # fmt: skip
 

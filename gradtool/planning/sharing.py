@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from gradtool.planning.plan import ALWAYS_LIVE, Buffer, Plan
 
@@ -11,6 +12,9 @@ SHARED = ("parameters", "state")
 
 # What is shared, by name, one after the other from the start of the arena.
 Layout = Mapping[str, Buffer]
+# What lies inside of something shared, by its own name: the name of that, and bytes from its start.
+Parts = Mapping[str, tuple[str, int]]
+NO_PARTS: Parts = MappingProxyType({})
 
 
 def extended(layout: Layout, plan: Plan, names: Container[str]) -> Layout:
@@ -38,13 +42,17 @@ def size(layout: Layout) -> int:
     return sum(buffer.bytes for buffer in layout.values())
 
 
-def laid_over(plan: Plan, layout: Layout, names: Container[str]) -> Plan:
+def laid_over(plan: Plan, layout: Layout, names: Container[str], parts: Parts = NO_PARTS) -> Plan:
     """The plan with shared values where the layout has them, and everything else behind it.
 
     It shares what is among `names`, and holds all of the layout, also what no step of it reads.
+    Its `parts` lie inside of that.
     """
     fixed = [b for b in plan.buffers if b.region in ALWAYS_LIVE]
-    own = {b.name: b for b in fixed if b.region in SHARED and b.name in names and b.name in layout}
+    own = {
+        b.name: b for b in fixed
+        if b.region in SHARED and b.name in names and b.name in layout and b.name not in parts
+    }  # fmt: skip
     last = max(len(plan.program.steps) - 1, 0)
     buffers = [
         replace(own[name], offset=place.offset) if name in own else replace(place, last=last)
@@ -52,7 +60,10 @@ def laid_over(plan: Plan, layout: Layout, names: Container[str]) -> Plan:
     ]
     end = size(layout)
     for buffer in fixed:
-        if own.get(buffer.name) is not buffer:
+        if buffer.region in SHARED and buffer.name in parts:
+            whole, start = parts[buffer.name]
+            buffers.append(replace(buffer, offset=layout[whole].offset + start))
+        elif own.get(buffer.name) is not buffer:
             buffers.append(replace(buffer, offset=end))
             end += buffer.bytes
     shift = end - sum(b.bytes for b in fixed)

@@ -6,6 +6,7 @@ A rank is a process.  All of them make the same calls in the same order.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,6 +56,14 @@ class Group:
             Lost: some rank has not come to the same place in time.
         """
         del pending
+
+    def spread(self, data: Array, counts: Sequence[int], starts: Sequence[int]) -> Pending:
+        """Begin to send bytes to all ranks, each those that it has; not touched until that is done.
+
+        Rank r has `counts[r]` of them, from `starts[r]` on, and in the end all ranks have all.
+        """
+        del data, counts, starts
+        return Done()
 
     def gather(self, array: Array) -> Array:
         """The arrays of all ranks, of one shape and type: `[size, *shape]`, in order of rank."""

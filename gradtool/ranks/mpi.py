@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Never
 
 import numpy as np
@@ -60,6 +60,10 @@ class Ranks(Group):
         if self.ordered or found is None:
             return _Ordered(self._adding, self._mpi, self._first, self._second, array)
         return _Request(self._first.Iallreduce(self._mpi.IN_PLACE, [array, found]))
+
+    def spread(self, data: Array, counts: Sequence[int], starts: Sequence[int]) -> Pending:
+        where = [data, (list(counts), list(starts)), self._mpi.BYTE]
+        return _Request(self._second.Iallgatherv(self._mpi.IN_PLACE, where))
 
     def wait(self, pending: Pending) -> None:
         self._until(pending.test)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,8 @@ class Graphs:
 
     `update` is there where gradients are added up first.  `model` is `training`'s, or that with
     the memory plan that was asked for; `rate` the input with the learning rate, `first` what that
-    is where nobody says.  `said` is what people should hear about `update`.
+    is where nobody says.  `said` is what people should hear about `update`, `of` has the parameter
+    by its state.
     """
 
     training: TrainingGraph
@@ -45,6 +46,7 @@ class Graphs:
     rate: str
     first: float
     said: tuple[str, ...] = ()
+    of: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def inner(self) -> tuple[str, ...]:
@@ -74,6 +76,12 @@ class Graphs:
         return frozenset(json.loads(self.update.metadata_props[GRADIENTS]).values())
 
     @property
+    def trained(self) -> tuple[str, ...]:
+        """The parameters whose gradients are added up, in the order of the graph."""
+        assert self.update is not None  # noqa: S101 - asked where there are two halves
+        return tuple(json.loads(self.update.metadata_props[GRADIENTS]))
+
+    @property
     def models(self) -> tuple[ir.Model, ...]:
         """Both halves, or the whole."""
         return (self.model, *(() if self.update is None else (self.update,)))
@@ -99,8 +107,8 @@ class Graphs:
         """The same with a memory plan in it."""
         return replace(self, model=model)
 
-    def put(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Begin with the parameters and the state of a checkpoint.
+    def require(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Hold what a checkpoint has against what is trained.
 
         Raises:
             UsageError: it lacks some, or has others.
@@ -111,6 +119,9 @@ class Graphs:
         if odd:
             there = "has" if odd[0] in arrays else "lacks"
             raise UsageError(f"the checkpoint {there} {odd[0]!r}: it is of another training")
+
+    def put(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Begin with the parameters and the state of a checkpoint."""
         for model in self.models:
             for name, value in model.graph.initializers.items():
                 if name in arrays:
@@ -137,23 +148,24 @@ def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
         none = Updates().options
         training = recipe.differentiate(**none, grad_buffers=True, loss_seed=True)
         accumulated = accumulating(training.model)
-        update: ir.Model | None
-        update, said = updating(accumulated, recipe.updates)
+        made = updating(accumulated, recipe.updates)
+        update: ir.Model | None = made.model
+        said, of = made.said, dict(made.of)
     else:
         training = recipe.differentiate(
             **recipe.updates.options, grad_buffers=False, loss_seed=False
         )
-        update, said = None, ()
+        update, said, of = None, (), {}
     if training.loss is None:
         raise UsageError("to train takes a loss: leave out head_grads")
     last = training.model if update is None else update
     if options.ema is not None:
         trained = json.loads(update.metadata_props[GRADIENTS]) if update else training.updates
-        add_averages(last, list(trained), options.ema, training.model)
+        of |= add_averages(last, list(trained), options.ema, training.model)
     told = json.loads(last.metadata_props[OPTIMIZER])
     rate = str(told["lr"])
     first = float(json.loads(last.metadata_props[DEFAULTS])[rate])
-    return Graphs(training, training.model, update, rate, first, said)
+    return Graphs(training, training.model, update, rate, first, said, of)
 
 
 def require_forward(model: ir.Model) -> None:

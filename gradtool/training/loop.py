@@ -27,6 +27,7 @@ from gradtool.training.order import Order, Place
 from gradtool.training.prefetch import Prefetched
 from gradtool.training.reduction import Reducer, require_same
 from gradtool.training.schedules import Schedule
+from gradtool.training.sharding import Shard
 from gradtool.training.watching import Watcher
 
 End = Literal["steps", "patience", "interrupted"]
@@ -46,7 +47,8 @@ class Records:
 class Loop:
     """One training, from `progress` on.
 
-    `steps` are all there shall be, None where the data end it after `epochs`.
+    `steps` are all there shall be, None where the data end it after `epochs`.  Where it is
+    `recorded`, the rank that has `records` writes.
     """
 
     session: Session
@@ -61,9 +63,11 @@ class Loop:
     metrics: Sequence[Metric] = ()
     evaluator: Evaluator | None = None
     records: Records | None = None
+    recorded: bool = False
     progress: Progress = field(default_factory=Progress)
     reduction: Reduction = "mean"
     group: Group = ALONE
+    shard: Shard | None = None
     losses: array[float] = field(default_factory=lambda: array("d"))
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     _saved: int = -1
@@ -137,6 +141,8 @@ class Loop:
         finite = self.options.loss_scale is None or self.session.gradients_are_finite()
         if finite:
             self.session.update({self.graphs.rate: rate}, scale=1 / scale)
+            if self.shard is not None:
+                self.shard.spread(self.group, self.session)
         else:
             self.session.forget_gradients()
         return total(self.group, summed) / count, finite
@@ -210,7 +216,7 @@ class Loop:
         best = self.progress.best is not None and self.progress.best.step == step
         saves = keeps or best or ended or interrupted or self._is_done()
         if saves or not step % COMPARED:
-            require_same(self.group, self._kept(), step)
+            require_same(self.group, self._everywhere(), step)
         if saves:
             self.save()
 
@@ -233,17 +239,27 @@ class Loop:
 
     def save(self) -> None:
         """Write a checkpoint of now, where training is recorded and there is none yet."""
-        if self.records is None or self._saved == self.progress.step:
+        if not self.recorded or self._saved == self.progress.step:
+            return
+        self._saved = self.progress.step
+        kept = self.kept()
+        if self.records is None:
             return
         size = self.records.journal.settle()
-        path = self.records.folder.save(self.progress, self._kept(), size, self.options.keep)
-        self._saved = self.progress.step
+        path = self.records.folder.save(self.progress, kept, size, self.options.keep)
         self.watcher.saved(self.progress.step, Path(path))
 
-    def _kept(self) -> Arrays:
-        """All that is trained, and state."""
+    def kept(self) -> Arrays:
+        """All that is trained, and state, of all ranks together, which ask for it together."""
         values = self.session.values(copy=False)
-        return {name: value for name, value in values.items() if name not in self.graphs.sums}
+        found = {name: value for name, value in values.items() if name not in self.graphs.sums}
+        return found if self.shard is None else self.shard.joined(self.group, found)
+
+    def _everywhere(self) -> Arrays:
+        """What every rank has: all of it, but for state that ranks have pieces of."""
+        values, apart = self.session.values(copy=False), self.shard.state if self.shard else ()
+        sums = self.graphs.sums
+        return {n: value for n, value in values.items() if n not in sums and n not in apart}
 
     def _is_done(self) -> bool:
         place, step = self.progress.place, self.progress.step

@@ -75,6 +75,9 @@ class TrainOptions:
         shown="after each epoch and evaluation")  # fmt: skip
     keep: int = option("whole", 2, "Keep the N newest checkpoints, and the best.", least=1,
                        metavar="N")  # fmt: skip
+    shard: Literal["none", "optimizer"] = option(
+        "choice", "none", "What ranks have parts of in place of all: nothing, or the optimizer's "
+        "state.", choices=("none", "optimizer"))  # fmt: skip
     device: str = option("text", "auto", "Where to train.", metavar="auto|cpu|cuda[:N]")
     kernels: Literal["numpy", "native"] = option(
         "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 from gradtool import api
 from gradtool.errors import UsageError
 from gradtool.passes.update_groups import Updates
+from gradtool.planning.sharing import NO_PARTS
 from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
@@ -33,6 +34,7 @@ from gradtool.training.graphs import Recipe, require_forward
 from gradtool.training.loop import End, Loop, Records
 from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup, prepared
+from gradtool.training.sharding import sharded
 from gradtool.training.sources import Given
 from gradtool.training.watching import Begun, Watcher
 from gradtool.workloads import plan_files
@@ -105,6 +107,7 @@ class Trainer:
         self._session: Session | None = None
         self._folder: Folder | None = None
         self._loop: Loop | None = None
+        self._means: Mapping[str, np.ndarray[Any, Any]] = {}
 
     # --------------------------------------------------------------------- fitting
 
@@ -168,11 +171,21 @@ class Trainer:
         options = setup.options
         progress = Progress(scale=scaling.first(options.loss_scale, setup.graphs.loss_type))
         if found is not None:
-            setup.graphs.put(found.arrays)
+            setup.graphs.require(found.arrays)
+        shard = None
+        if options.shard != "none" and group.size > 1:
+            graphs, shard = sharded(setup.graphs, setup.updates, options.ema, group)
+            setup = replace(setup, graphs=graphs)
+        if found is not None:
+            setup.graphs.put(shard.cut(found.arrays) if shard else found.arrays)
             progress = found.progress
         model, update = setup.graphs.model, setup.graphs.update
         self._session = session = Session(
-            model, update=update, device=_device(options, group), kernels=options.kernels
+            model,
+            update=update,
+            parts=shard.parts if shard else NO_PARTS,
+            device=_device(options, group),
+            kernels=options.kernels,
         )
         reduction = _reduction(setup, session, watcher)
         self._loop = loop = Loop(
@@ -188,13 +201,17 @@ class Trainer:
             metrics=setup.metrics,
             evaluator=_evaluator(setup, session, reduction, group),
             records=records,
+            recorded=self._folder is not None,
             progress=progress,
             reduction=reduction,
             group=group,
+            shard=shard,
         )
         watcher.begun(_begun(setup, progress))
         ended = loop.run()
         loop.save()
+        if shard is not None and options.ema is not None:
+            self._means = loop.kept()
         return History(
             step=loop.progress.step,
             losses=tuple(loop.losses),
@@ -249,7 +266,9 @@ class Trainer:
         return self.session.save_adapter(path, values=self._values(best=best), force=force)
 
     def _values(self, *, best: bool) -> Mapping[str, np.ndarray[Any, Any]]:
-        return self._best().arrays if best else self.session.values(copy=False)
+        if best:
+            return self._best().arrays
+        return {**self.session.values(copy=False), **self._means}
 
     def _best(self) -> Checkpoint:
         found = self._loop.progress.best if self._loop is not None else None
@@ -262,6 +281,7 @@ class Trainer:
         if self._session is not None:
             self._session.close()
         self._session = self._loop = None
+        self._means = {}
 
     def __enter__(self) -> Self:
         return self

@@ -170,7 +170,7 @@ def training_graph(
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
     names, trained = _publish(op, made, buffers=grad_buffers, updated=optimizer != "none")
-    updates, said = ({}, []) if optimizer == "none" else add_updates(op, updating, trained)
+    updates, said, _ = ({}, [], {}) if optimizer == "none" else add_updates(op, updating, trained)
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state | updates)
     update_early(model)

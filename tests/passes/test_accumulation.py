@@ -20,7 +20,7 @@ ONE = np.float32(1)
 def halves(kind="dense", optimizer="sgd", **options):
     made = gt.grad(load(kind), grad_buffers=True, loss_seed=True, **options)
     first = accumulating(made.model)
-    return first, updating(first, Updates(optimizer))[0], made
+    return first, updating(first, Updates(optimizer)).model, made
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ def test_what_needs_a_whole_gradient_has_one_and_says_why(text, options, reason)
 
 def test_sums_of_micro_batches_are_whole():
     first = gt.grad(table_model(), loss="ce", grad_buffers=True, loss_seed=True)
-    _, said = updating(accumulating(first.model), Updates("sgd", sparse=True))
+    said = updating(accumulating(first.model), Updates("sgd", sparse=True)).said
 
     assert said == (
         "--sparse: table has a whole gradient: its gradient is more than rows along the first axis",

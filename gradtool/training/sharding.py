@@ -1,0 +1,176 @@
+"""Each rank updates a part of the parameters, and holds the optimizer's state of that alone.
+
+    sums of gradients on every rank  →  each updates its part  →  parameters on every rank
+
+With most optimizers what becomes of an element depends on no other one: every parameter is cut
+into as many pieces as there are ranks.  With the others a parameter has one owner.
+
+Source: ZeRO, stage 1 (Rajbhandari et al. 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.graph.metadata import AVERAGES, OPTIMIZER
+from gradtool.passes.accumulation import updating
+from gradtool.passes.averages import add_averages
+from gradtool.passes.update_groups import Updates
+from gradtool.passes.update_kinds import kind_of
+from gradtool.planning.sharing import Parts
+from gradtool.ranks.group import Group, share
+from gradtool.session import Session
+from gradtool.training.graphs import Graphs
+
+UNIT = 64  # elements that stay together: whole lines of a cache
+Array = np.ndarray[Any, Any]
+Pieces = Sequence[slice]  # of the elements of something in the order of memory, by rank
+
+
+@dataclass(frozen=True)
+class Whole:
+    """Something that ranks have pieces of, as it is together."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    pieces: Pieces
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What this rank updates of what all of them do, and where that lies in the arena.
+
+    `own` has the elements of parameters, all of one where it says None: its pieces, or where it has
+    none something that another has as well, which nobody takes from it.  `of` has the parameter by
+    its state.
+    """
+
+    parameters: Mapping[str, Whole]
+    state: Mapping[str, Whole]
+    own: Mapping[str, slice | None]
+    of: Mapping[str, str]
+    parts: Parts
+
+    def cut(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Arrays as they are together, cut to what this rank has: state is."""
+        found = {name: array for name, array in arrays.items() if name not in self.state}
+        for name, of in self.of.items():
+            if of in self.own:
+                part = self.own[of]
+                found[name] = arrays[name] if part is None else arrays[name].reshape(-1)[part]
+        return found
+
+    def joined(self, group: Group, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Values with the state that all ranks have together."""
+        found = {name: array for name, array in values.items() if name not in self.state}
+        for name, whole in self.state.items():
+            mine, held = whole.pieces[group.rank], values.get(name)
+            sends = held is not None and mine.stop > mine.start
+            came = group.gather_bytes(np.ascontiguousarray(held).tobytes() if sends else b"")
+            made = np.empty(prod(whole.shape), whole.dtype)
+            for piece, data in zip(whole.pieces, came, strict=True):
+                made[piece] = np.frombuffer(data, whole.dtype)
+            found[name] = made.reshape(whole.shape)
+        return found
+
+    def spread(self, group: Group, session: Session) -> None:
+        """Send every rank what this one has updated.
+
+        Raises:
+            Lost: some rank has not come to the same place in time.
+        """
+        values = session.values(*self.parameters, copy=False)
+        pending = []
+        for name, whole in self.parameters.items():
+            wide = whole.dtype.itemsize
+            counts = [(piece.stop - piece.start) * wide for piece in whole.pieces]
+            starts = [piece.start * wide for piece in whole.pieces]
+            flat = values[name].reshape(-1).view(np.uint8)
+            pending.append(group.spread(flat, counts, starts))
+        for each in pending:
+            group.wait(each)
+
+
+def sharded(
+    graphs: Graphs, updates: Updates, ema: float | None, group: Group
+) -> tuple[Graphs, Shard]:
+    """The graphs of a step in two halves, the second of which updates what a rank has.
+
+    Raises:
+        UsageError: what is asked for of updates cannot be.
+    """
+    assert graphs.update is not None  # noqa: S101 - several ranks step in two halves
+    held = graphs.update.graph.initializers
+    trained = {name: held[name] for name in graphs.trained}
+    optimizer = kind_of(updates.optimizer, updates.settings)[0]
+    cut = _by_elements if optimizer.elements else _by_owner
+    parameters = cut({name: _whole(value) for name, value in trained.items()}, group.size)
+    mine = {name: whole.pieces[group.rank] for name, whole in parameters.items()}
+    mine = {name: piece for name, piece in mine.items() if piece.stop > piece.start}
+    if not mine:
+        mine = dict.fromkeys(list(parameters)[:1], slice(0, 1))
+    own = {name: piece if optimizer.elements else None for name, piece in mine.items()}
+    made = updating(graphs.training.model, updates, own)
+    if ema is not None:
+        add_averages(made.model, list(own), ema, graphs.training.model)
+    for key in (AVERAGES, OPTIMIZER):  # which say of names what they are
+        if key in graphs.update.metadata_props:
+            made.model.metadata_props[key] = graphs.update.metadata_props[key]
+    state = {
+        name: _state(_whole(held[name]), parameters[of], by_elements=optimizer.elements)
+        for name, of in graphs.of.items()
+    }
+    given = graphs.training.model.graph.initializers
+    parts = {
+        name: (of, start * _whole(given[of]).dtype.itemsize)
+        for name, (of, start) in made.parts.items()
+    }
+    shard = Shard(parameters, state, own, graphs.of, parts)
+    return replace(graphs, update=made.model), shard
+
+
+def _by_elements(wholes: Mapping[str, Whole], ranks: int) -> dict[str, Whole]:
+    """Each cut into pieces of whole units; who has the first one of it goes around."""
+    found = {}
+    for number, (name, whole) in enumerate(wholes.items()):
+        size = prod(whole.shape)
+        units = [share(-(-size // UNIT), rank, ranks) for rank in range(ranks)]
+        cut = [slice(u.start * UNIT, min(u.stop * UNIT, size)) for u in units]
+        found[name] = replace(whole, pieces=[cut[(rank + number) % ranks] for rank in range(ranks)])
+    return found
+
+
+def _by_owner(wholes: Mapping[str, Whole], ranks: int) -> dict[str, Whole]:
+    """Each to one rank: the largest first, to who has least."""
+    sizes = {name: prod(whole.shape) for name, whole in wholes.items()}
+    load, owner = [0] * ranks, {}
+    for name in sorted(sizes, key=lambda name: -sizes[name]):
+        owner[name] = load.index(min(load))
+        load[owner[name]] += sizes[name]
+    return {
+        name: replace(whole, pieces=_all_to(owner[name], sizes[name], ranks))
+        for name, whole in wholes.items()
+    }
+
+
+def _state(state: Whole, parameter: Whole, *, by_elements: bool) -> Whole:
+    """State cut as the parameter that it is of."""
+    if by_elements:
+        return replace(state, pieces=parameter.pieces)
+    owner = next((r for r, p in enumerate(parameter.pieces) if p.stop > p.start), 0)
+    return replace(state, pieces=_all_to(owner, prod(state.shape), len(parameter.pieces)))
+
+
+def _all_to(owner: int, size: int, ranks: int) -> list[slice]:
+    return [slice(0, size if rank == owner else 0) for rank in range(ranks)]
+
+
+def _whole(value: ir.Value) -> Whole:
+    assert value.shape is not None and value.dtype is not None  # noqa: PT018, S101 - updates have them
+    return Whole(tuple(value.shape.numpy()), np.dtype(value.dtype.numpy()), ())
