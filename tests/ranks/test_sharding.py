@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from forked_ranks import on_ranks, supported
-from rank_cases import difference, drawn, trained
+from rank_cases import DATA, difference, drawn, trained
+
+import gradtool as gt
 
 from gradtool.graph.optimizers import UPDATING
 from gradtool.io import safetensors
@@ -49,3 +51,76 @@ def test_every_optimizer_comes_to_what_one_process_does(ranks, optimizer, tmp_pa
     for name, array in one.items():
         assert several[name].shape == array.shape
         np.testing.assert_allclose(several[name], array, rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+def test_a_checkpoint_is_gone_on_with_on_other_ranks_sharded_or_not(tmp_path):
+    every = {"optimizer": "adamw", "micro_batches": 1, "batch": 8, "checkpoint_every": 5}
+    model, _, alone = drawn(4, 0)
+    whole = trained(model, alone | every | {"steps": 40}, run=tmp_path / "whole")
+    folder = tmp_path / "run"
+    turns = ((4, 10, SHARD), (2, 20, {}), (1, 25, SHARD), (2, 30, SHARD), (4, 40, SHARD))
+    for ranks, steps, shard in turns:
+
+        def work(group, steps=steps, shard=shard):
+            model, options, _ = drawn(4, 0)
+            options |= every | shard | {"steps": steps}
+            return trained(model, options, group, run=folder, resume=steps > 10)
+
+        found = on_ranks(ranks, work)[0]
+
+    np.testing.assert_allclose(found[0], whole[0][30:], rtol=CLOSE)
+    one, several = newest(tmp_path / "whole"), newest(folder)
+    assert one.keys() == several.keys()
+    for name, array in one.items():
+        np.testing.assert_allclose(several[name], array, rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+def test_what_is_written_in_the_end_has_the_parameters_and_the_means_of_all(tmp_path):
+    how = {"optimizer": "adamw", "ema": 0.9, "steps": 6}
+    model, _, alone = drawn(4, 0)
+    with gt.Trainer(model, **alone | how) as trainer:
+        trainer.fit(DATA)
+        trainer.save(tmp_path / "one.onnx")
+        trainer.save(tmp_path / "one.ema.onnx", averages=True)
+
+    def work(group):
+        model, options, _ = drawn(4, 0)
+        with gt.Trainer(model, **options | how | SHARD) as trainer:
+            trainer.fit(DATA, group=group)
+            if group.rank == 0:
+                trainer.save(tmp_path / "four.onnx")
+                trainer.save(tmp_path / "four.ema.onnx", averages=True)
+
+    on_ranks(4, work)
+    for end in (".onnx", ".ema.onnx"):
+        one, four = (
+            gt.load(tmp_path / f"{stem}{end}").graph.initializers for stem in ("one", "four")
+        )
+        for name, value in one.items():
+            np.testing.assert_allclose(
+                four[name].const_value.numpy(), value.const_value.numpy(), rtol=1e-7, atol=1e-10
+            )
+
+
+def held(model, options, *group):
+    """Elements of the optimizer's state that a rank holds."""
+    with gt.Trainer(model, **options) as trainer:
+        trainer.fit(DATA, **dict(zip(["group"], group, strict=False)))
+        values = trainer.session.values()
+        return sum(a.size for n, a in values.items() if "exp_avg" in n or "momentum" in n)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_rank_holds_its_share_of_the_state(optimizer):
+    how = {"optimizer": optimizer, "steps": 1, "ema": None}
+
+    def work(group):
+        model, options, _ = drawn(4, 0)
+        return held(model, options | how | SHARD, group)
+
+    sizes = on_ranks(4, work)
+    model, _, alone = drawn(4, 0)
+    whole = held(model, alone | how)
+
+    assert sum(sizes) >= whole
+    assert max(sizes) < whole
