@@ -118,9 +118,14 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "seed": ["--seed", "5"], **WRITE, **BARRIER, **SIZES, **GRADIENT, **JSON},
     ),
     "report": (
-        [[*MODEL], [*MODEL, "--html", "a.html"], [*MODEL, "two.onnx"]],
-        {"by": ["--by", "tensor"], "top": ["--top", "2"], "html": ["--html", "b.html"],
-         "trace": ["--trace", "b.json"], "plan": ["--plan", "segments"], "frontier": ["--frontier"],
+        [[*MODEL], [*MODEL, "--html", "a.html"], [*MODEL, "two.onnx"],
+         [*MODEL, "--batch", "16", "--ranks", "4"]],
+        {"ranks": ["--ranks", "2"], "shard": ["--shard", "optimizer"],
+         "micro_batches": ["--micro-batches", "2"], "link": ["--link", "1GB/s"],
+         "latency": ["--latency", "1ms"], "cost": ["--cost", "times.json"],
+         "by": ["--by", "tensor"], "top": ["--top", "2"], "html": ["--html", "b.html"],
+         "trace": ["--trace", "b.json"], "plan": ["--plan", "segments"],
+         "frontier": ["--frontier"],
          "force": ["--force"], **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "train": (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands import drawing, learned, plan_names
+from gradtool.commands import drawing, learned, on_ranks, plan_names
 from gradtool.commands.call import Call, as_command
 from gradtool.commands.options import (
     PATH,
@@ -68,6 +68,7 @@ WIDTH = 78  # columns of the timeline
     help="With --html: add what each budget of memory costs in work, which takes longer.",
 )
 @click.option("--force", is_flag=True, help="Overwrite the files to be written.")
+@on_ranks.options
 @size_options
 @grad_options
 @optimizer_option
@@ -95,6 +96,9 @@ def command(
     from gradtool.commands.workloads import open_workloads
     from gradtool.reports.memory import plans_table
 
+    if options["ranks"] is not None:
+        on_ranks.report(call, models, (dims, shapes, batch), options, form)
+        return
     if any(map(learned.is_run, models)):
         learned.report(call, models, options, form)
         return

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from gradtool.commands.output import Reporter
     from gradtool.ranks.group import Group
+    from gradtool.training.graphs import Recipe
     from gradtool.training.trainer import History, Trainer
     from gradtool.workloads.training import TrainingGraph
 
@@ -114,9 +115,8 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
 
     from gradtool.commands.following import Follower
     from gradtool.commands.kernels import available
-    from gradtool.passes.update_groups import Updates
     from gradtool.training.data import parse_map
-    from gradtool.training.graphs import Recipe, require_forward
+    from gradtool.training.graphs import require_forward
     from gradtool.training.trainer import Trainer
 
     sizes = (options["dims"], options["shapes"], None)
@@ -128,9 +128,8 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     kernels = available(call.reporter, options["kernels"])
     given = {each.name: options[each.name] for each in fields(TrainOptions)}
     chosen = TrainOptions(**given | {"kernels": kernels})
-    told = {**asked.options, **NOT_HERE, "optimizer": chosen.optimizer, "lora_seed": chosen.seed}
-    updates = Updates.of(told | {"no_decay": expand(options["no_decay"])})
-    recipe = Recipe(_Differentiate(call.reporter, loaded, told), updates)
+    told = {"optimizer": chosen.optimizer, "lora_seed": chosen.seed}
+    recipe = recipe_of(call.reporter, loaded, {**asked.options, **told})
     follower = Follower(call.reporter)
     gc.freeze()
     gc.enable()
@@ -154,6 +153,16 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
         if group.rank == 0:
             written = _write(trainer, history, outputs, options)
             _show(call.reporter, history, written, options["form"], asked.source)
+
+
+def recipe_of(reporter: Reporter, loaded: ir.Model, options: dict[str, Any]) -> Recipe:
+    """What makes training graphs of a model, by the flags of a gradient and of updates."""
+    from gradtool.passes.update_groups import Updates
+    from gradtool.training.graphs import Recipe
+
+    told = {**options, **NOT_HERE}
+    updates = Updates.of(told | {"no_decay": expand(told["no_decay"])})
+    return Recipe(_Differentiate(reporter, loaded, told), updates)
 
 
 class _Differentiate:

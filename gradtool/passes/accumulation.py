@@ -12,7 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
@@ -144,8 +147,16 @@ def _held(value: ir.Value, part: slice | None, name: str | None = None) -> ir.Va
     if isinstance(found, Zeros):
         found = Zeros(_type(value), (size,), value.name)
     elif found is not None:
-        found = ir.Tensor(found.numpy().reshape(-1)[part], dtype=value.dtype, name=value.name)
+        found = ir.LazyTensor(
+            partial(_part, found, part), dtype=_type(value), shape=ir.Shape((size,)),
+            name=value.name,
+        )  # fmt: skip
     return ir.Value(name=value.name, shape=ir.Shape((size,)), type=value.type, const_value=found)
+
+
+def _part(tensor: ir.TensorProtocol, part: slice) -> ir.Tensor[np.ndarray[Any, Any]]:
+    """Elements of a tensor in the order of memory; it is read when they are asked for."""
+    return ir.Tensor(tensor.numpy().reshape(-1)[part], dtype=tensor.dtype)
 
 
 def held_by(update: ir.Model) -> frozenset[str]:

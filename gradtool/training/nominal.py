@@ -6,7 +6,7 @@ operations or its bytes do, whichever is longer.  Unlike there, each call costs 
 
 from __future__ import annotations
 
-from gradtool.program import Program
+from gradtool.program import Program, Step
 
 OPERATIONS = 50e9  # a second
 BYTES = 10e9  # a second
@@ -15,7 +15,9 @@ CALL = 20e-6  # seconds
 
 def seconds(program: Program) -> float:
     """Nominal seconds of a program; a step of unknown cost counts its bytes."""
-    return sum(
-        CALL + max((step.flops or 0) / OPERATIONS, (step.moved or 0) / BYTES)
-        for step in program.steps
-    )
+    return sum(map(step_seconds, program.steps))
+
+
+def step_seconds(step: Step) -> float:
+    """Nominal seconds of a step of a program."""
+    return CALL + max((step.flops or 0) / OPERATIONS, (step.moved or 0) / BYTES)

@@ -68,24 +68,29 @@ class Reducer:
     def _begin(self) -> None:
         """All sums of a step are open again; the first step has given them their places."""
         if not self._buckets:
-            self._buckets = self._cut()
+            self._buckets = buckets(self._session.spans, self._types)
         self._left = list(self._buckets)
         self._open = set(self._types)
 
-    def _cut(self) -> list[list[str]]:
-        """Buckets of one type each, of neighbours in the arena."""
-        spans, types = self._session.spans, self._types
-        found: list[list[str]] = []
-        end = size = 0
-        for name in (name for name in spans if name in types):
-            offset, count = spans[name]
-            alike = bool(found) and types[found[-1][0]] == types[name] and offset == end
-            if not alike or size + count > BUCKET:
-                found.append([])
-                size = 0
-            found[-1].append(name)
-            end, size = offset + count, size + count
-        return found
+
+def buckets(
+    spans: Mapping[str, tuple[int, int]], types: Mapping[str, np.dtype[Any]]
+) -> list[list[str]]:
+    """The names among `types` in buckets of one type each, of neighbours in the arena.
+
+    `spans` are their offsets and bytes, in order.
+    """
+    found: list[list[str]] = []
+    end = size = 0
+    for name in (name for name in spans if name in types):
+        offset, count = spans[name]
+        alike = bool(found) and types[found[-1][0]] == types[name] and offset == end
+        if not alike or size + count > BUCKET:
+            found.append([])
+            size = 0
+        found[-1].append(name)
+        end, size = offset + count, size + count
+    return found
 
 
 def require_same(group: Group, values: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:

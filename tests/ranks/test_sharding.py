@@ -6,7 +6,6 @@ from forked_ranks import on_ranks, supported
 from rank_cases import DATA, difference, drawn, trained
 
 import gradtool as gt
-
 from gradtool.graph.optimizers import UPDATING
 from gradtool.io import safetensors
 

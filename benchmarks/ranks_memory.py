@@ -1,0 +1,129 @@
+"""What each rank of a training of GPT-2 takes: planned, and measured while it trains.
+
+    python benchmarks/ranks_memory.py [--ranks 4] [--steps 4]
+
+Prints for each way to shard the optimizer's state what every rank planned, what it measured, and
+the bytes of its state by those of one process.  The model has 124 million parameters and takes
+sequences of 64 tokens, one on each rank; it needs an MPI, and about 1.5 GiB of memory a rank.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+from state_bytes import TOKENS, WORDS, gpt2
+
+import gradtool as gt
+from gradtool.costs.links import Link
+from gradtool.passes.update_groups import Updates
+from gradtool.ranks.launch import starter
+from gradtool.ranks.mpi import Ranks
+from gradtool.training.graphs import Recipe, graphs_of
+from gradtool.training.layouts import RankLayout, layout
+from gradtool.training.nominal import step_seconds
+from gradtool.training.options import TrainOptions
+from gradtool.training.watching import Watcher
+
+MIB = 2**20
+SHARDS = ("none", "optimizer")
+
+
+class Measuring(Watcher):
+    """Measures what is held beside the arena in the steps after the first."""
+
+    def __init__(self) -> None:
+        self.before = self.outside = 0
+
+    def stepped(self, step: int, *_: object) -> None:
+        now, peak = tracemalloc.get_traced_memory()
+        if step > 2:
+            self.outside = max(self.outside, peak - self.before)
+        self.before = now
+        tracemalloc.reset_peak()
+
+
+def rank(path: str, shard: str, steps: int) -> None:
+    """Train as one rank; the first prints what all of them took."""
+    group = Ranks(timeout=600)
+    planned = on_paper(path, group, shard)
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(0, WORDS, (group.size * steps, TOKENS + 1))
+    data = {"ids": tokens[:, :-1], "labels": tokens[:, 1:]}
+    watcher = Measuring()
+    tracemalloc.start()
+    with gt.Trainer(
+        path, loss="ce", optimizer="adamw", batch=group.size, steps=steps, shard=shard
+    ) as trainer:
+        trainer.fit(data, group=group, watcher=watcher)
+        taken = trainer.session.arena_bytes + watcher.outside
+    found = group.gather(np.array([planned.peak, taken, planned.state]))
+    if group.rank == 0:
+        sys.stdout.write(json.dumps(found.tolist()) + "\n")
+    group.close()
+
+
+def on_paper(path: str, group: Ranks, shard: str) -> RankLayout:
+    """What a rank is planned to take."""
+    updates = Updates("adamw")
+    recipe = Recipe(partial(gt.grad, gt.load(path), loss="ce"), updates)
+    graphs = graphs_of(recipe, TrainOptions(), in_two=True)
+    return layout(graphs, updates, {}, group, Link(1e9, 1e-5), shard=shard, seconds=step_seconds)
+
+
+def saved(folder: Path) -> str:
+    """GPT-2 with drawn weights, in a file."""
+    model = gpt2()
+    (places,) = (value for value in model.graph.inputs if value.name == "places")
+    model.graph.inputs.remove(places)
+    places.const_value = ir.tensor(np.arange(TOKENS), name="places")
+    rng = np.random.default_rng(0)
+    for name, value in model.graph.initializers.items():
+        assert value.const_value is not None
+        shape = value.const_value.shape.numpy()
+        drawn = rng.standard_normal(shape, np.float32) * np.float32(0.02)
+        value.const_value = ir.tensor(drawn, name=name)
+    model.graph.register_initializer(places)
+    path, _ = gt.save(model, folder / "gpt2.onnx")
+    return str(path)
+
+
+def main() -> None:
+    """Start the ranks for each way to shard, and print what they took."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--rank", nargs=2, metavar=("MODEL", "SHARD"), help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.rank:
+        rank(*given.rank, given.steps)
+        return
+    print("shard        rank  planned MiB  measured MiB    ratio  state MiB  of one")
+    whole = 0
+    with tempfile.TemporaryDirectory() as folder:
+        path = saved(Path(folder))
+        for shard in SHARDS:
+            again = [sys.executable, __file__, "--rank", path, shard, "--steps", str(given.steps)]
+            command = [*starter(given.ranks), *again]
+            told = subprocess.run(command, capture_output=True, text=True, check=False)
+            if told.returncode:
+                sys.exit(told.stderr)
+            found = json.loads(told.stdout.splitlines()[-1])
+            whole = whole or found[0][2]
+            for number, (planned, taken, state) in enumerate(found):
+                print(
+                    f"{shard:12} {number:4} {planned / MIB:12.1f} {taken / MIB:13.1f}"
+                    f" {taken / planned:8.4f} {state / MIB:10.1f} {state / whole:7.3f}"
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""A training on several ranks on paper: the memory of each, and the time of a step.
+
+Memory is that of the arena in which a rank's session would run, planned as there.  Time is that of
+its steps, and of what goes over a link beside them: a bucket of sums is on its way when its last
+one is final and the bucket before has arrived.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.costs.links import Link
+from gradtool.exec.run import sized_and_planned
+from gradtool.exec.settling import settling_steps
+from gradtool.graph.metadata import STATE
+from gradtool.passes.accumulation import held_by
+from gradtool.passes.update_groups import Updates
+from gradtool.planning.plan import Plan
+from gradtool.planning.sharing import NO_PARTS, Layout, extended, laid_over
+from gradtool.program import Program, Step
+from gradtool.ranks.group import Group
+from gradtool.training.graphs import Graphs
+from gradtool.training.reduction import buckets
+from gradtool.training.sharding import Shard, sharded
+
+Seconds = Callable[[Step], float]  # of a step of a program
+
+
+@dataclass(frozen=True)
+class RankLayout:
+    """What one rank takes: bytes of its arena by what they are for, and seconds of a step.
+
+    `sent` are the bytes that it sends in a step, `sending` the seconds that they take, of which a
+    step waits for those that backward does not cover.
+    """
+
+    shard: str
+    parameters: int
+    gradients: int
+    state: int
+    rest: int
+    sent: int
+    computing: float
+    sending: float
+    step: float
+
+    @property
+    def peak(self) -> int:
+        """The bytes of the arena."""
+        return self.parameters + self.gradients + self.state + self.rest
+
+
+@dataclass(frozen=True)
+class OnPaper(Group):
+    """A rank that nobody is behind."""
+
+    rank: int
+    size: int
+
+
+def layout(
+    graphs: Graphs,
+    updates: Updates,
+    dims: Mapping[str, int],
+    group: Group,
+    link: Link,
+    *,
+    shard: str,
+    micro_batches: int = 1,
+    seconds: Seconds,
+) -> RankLayout:
+    """A rank of a group that trains graphs in two halves, at the sizes of one micro-batch.
+
+    Raises:
+        UsageError: what is asked for of updates cannot be.
+    """
+    part = None
+    if shard != "none" and group.size > 1:
+        graphs, part = sharded(graphs, updates, None, group)
+    assert graphs.update is not None  # noqa: S101 - ranks step in two halves
+    train = sized_and_planned(graphs.model, dims, "train")[1]
+    update = sized_and_planned(graphs.update, {}, "update")[1]
+    arena, peak = _arena(train, update, graphs, part)
+    sums = graphs.sums
+    gradients = sum(b.bytes for name, b in arena.items() if name in sums)
+    state = sum(b.bytes for name, b in arena.items() if name in graphs.of)
+    parameters = sum(b.bytes for b in arena.values()) - gradients - state
+    once, ready = _running(train.program, seconds)
+    updating = sum(map(seconds, update.program.steps))
+    sizes = _buckets(arena, graphs.model)
+    before = once * (micro_batches - 1)
+    arrived = before
+    for names, size in sizes:
+        final = before + max(ready.get(name, once) for name in names)
+        arrived = max(arrived, final) + link.all_reduce(size, group.size)
+    total = sum(size for _, size in sizes)
+    sending = sum(link.all_reduce(size, group.size) for _, size in sizes)
+    sent = 2 * total * (group.size - 1) // group.size
+    spread = 0.0
+    if part is not None:
+        each = [int(np.prod(w.shape)) * w.dtype.itemsize for w in part.parameters.values()]
+        spread = sum(link.all_gather(size, group.size) for size in each)
+        sent += sum(each) * (group.size - 1) // group.size
+    return RankLayout(
+        shard if part is not None else "none", parameters, gradients, state,
+        peak - parameters - gradients - state, sent,
+        once * micro_batches + updating, sending + spread,
+        max(once * micro_batches, arrived) + updating + spread,
+    )  # fmt: skip
+
+
+def _arena(train: Plan, update: Plan, graphs: Graphs, part: Shard | None) -> tuple[Layout, int]:
+    """What both halves share, and the bytes of the arena that they lie in."""
+    assert graphs.update is not None  # noqa: S101 - there are two
+    names = frozenset(graphs.model.graph.initializers)
+    parts = NO_PARTS if part is None else part.parts
+    own = held_by(graphs.update).difference(parts)
+    found = extended(extended({}, train, names), update, own)
+    plans = laid_over(train, found, names), laid_over(update, found, own, parts)
+    return found, max(plan.peak for plan in plans)
+
+
+def _running(program: Program, seconds: Seconds) -> tuple[float, dict[str, float]]:
+    """The seconds of a program, and by state those until it is final."""
+    ends = list(accumulate(map(seconds, program.steps)))
+    final = settling_steps(program)
+    return (ends[-1] if ends else 0.0), {
+        name: ends[index] for name, index in final.items() if index is not None
+    }
+
+
+def _buckets(arena: Layout, model: ir.Model) -> list[tuple[Sequence[str], int]]:
+    """The names of each bucket of what ranks sum, running statistics too, and its bytes."""
+    spans = {name: (b.offset, b.bytes) for name, b in arena.items()}
+    types: dict[str, np.dtype[Any]] = {}
+    for name in json.loads(model.metadata_props[STATE]):
+        dtype = model.graph.initializers[name].dtype
+        if dtype is not None and dtype.is_floating_point():
+            types[name] = np.dtype(dtype.numpy())
+    return [(names, sum(spans[n][1] for n in names)) for names in buckets(spans, types)]
