@@ -87,7 +87,7 @@ def saved(folder: Path) -> str:
     places.const_value = ir.tensor(np.arange(TOKENS), name="places")
     rng = np.random.default_rng(0)
     for name, value in model.graph.initializers.items():
-        assert value.const_value is not None
+        assert value.const_value is not None  # noqa: S101 - all have one
         shape = value.const_value.shape.numpy()
         drawn = rng.standard_normal(shape, np.float32) * np.float32(0.02)
         value.const_value = ir.tensor(drawn, name=name)
