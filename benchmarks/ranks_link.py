@@ -1,14 +1,14 @@
 """Two ranks over a link of a known rate: sums against the α-β model, and what backward covers.
 
-    sudo python benchmarks/ranks_link.py [--rate 1gbit] [--width 1024] [--batch 256] [--steps 8]
+    sudo python benchmarks/ranks_link.py [--rate 200mbit] [--width 1024] [--batch 8192] [--steps 5]
 
 The link is a pair of virtual devices between two network namespaces, shaped by a token bucket; the
 machine is left as it was.  Takes root on Linux, iproute2, and MPICH with UCX, told to use TCP.
 
 Prints for three sizes what a sum took and what the model predicts of it; then the median step of a
 training of eight layers, by the ways in which sums can come forward beside backward: asked how far
-they are between nodes (what `gradtool train` does), by a thread that asks, or begun only when
-backward is done; as a ratio to the longer of computing and sending.
+they are between nodes (what `gradtool train` does), or begun only when backward is done; as a ratio
+to the longer of computing and sending.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +32,6 @@ import onnx_ir as ir
 
 import gradtool as gt
 from gradtool.costs.links import Link, parse_rate
-from gradtool.ranks.group import Array, Pending
 from gradtool.ranks.launch import starter
 from gradtool.ranks.mpi import Ranks
 from gradtool.training.reduction import Reducer
@@ -41,9 +39,10 @@ from gradtool.training.watching import Watcher
 
 SPACES = ("gradtool0", "gradtool1")
 HOSTS = ("10.99.0.1", "10.99.0.2")
-SIZES = (1 << 20, 8 << 20, 64 << 20)  # bytes
+SIZES = (1 << 20, 8 << 20, 32 << 20)  # bytes
 LAYERS = 8
-WAYS = ("between nodes", "by a thread", "after backward")
+PATIENCE = 600  # seconds
+WAYS = ("between nodes", "after backward")
 SHELL = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
 host=$1; shift
@@ -75,31 +74,6 @@ def link(rate: str) -> Iterator[None]:
     finally:
         for space in SPACES:
             ip("netns", "del", space)
-
-
-class Threaded(Ranks):
-    """Ranks whose sums a thread brings forward."""
-
-    def __init__(self, **how: Any) -> None:
-        super().__init__(**how)
-        self._lock, self._open = threading.Lock(), list[Pending]()
-        threading.Thread(target=self._ask, daemon=True).start()
-
-    def add(self, array: Array) -> Pending:
-        with self._lock:
-            pending = super().add(array)
-            self._open.append(pending)
-        return pending
-
-    def wait(self, pending: Pending) -> None:
-        while pending in self._open:
-            time.sleep(1e-4)
-
-    def _ask(self) -> None:
-        while True:
-            with self._lock:
-                self._open = [each for each in self._open if not each.test()]
-            time.sleep(1e-4)
 
 
 def measured(group: Ranks, size: int) -> float:
@@ -160,9 +134,8 @@ def stepped(group: Any, given: argparse.Namespace, *, alone: bool = False) -> fl
 
 def rank(given: argparse.Namespace) -> None:
     """What one rank does; the first prints what it found."""
-    kind = Threaded if given.way == 1 else Ranks
-    group = kind(timeout=600)
-    if given.way == 2:
+    group = Ranks(timeout=600)
+    if given.way == 1:
         Reducer.settled = _nothing  # type: ignore[method-assign]
         Reducer.finish = _all_now  # type: ignore[method-assign]
     found: dict[str, Any] = {"step": stepped(group, given)}
@@ -191,10 +164,10 @@ def _all_now(self: Reducer) -> None:
 def main() -> None:
     """Shape a link, start two ranks over it, and print what they found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rate", default="1gbit")
+    parser.add_argument("--rate", default="200mbit")
     parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=8192)
+    parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--way", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.way is not None:
@@ -213,7 +186,7 @@ def main() -> None:
                 sys.executable, __file__, *options, f"--way={WAYS.index(way)}",
             ]  # fmt: skip
             told = subprocess.run(
-                command, capture_output=True, text=True, check=False,
+                command, capture_output=True, text=True, check=False, timeout=PATIENCE,
                 env={**os.environ, "UCX_TLS": "tcp,self", "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
             if told.returncode:

@@ -25,6 +25,7 @@ SCHEMAS = {
     "plan": "a file that recompute -o FILE.json writes",
     "plans": "mirror and recompute --format json; report too with --html or --trace",
     "profile": "a file that run --profile writes",
+    "ranks": "report --ranks N --format json",
     "report": "report --format json",
     "run": "run --format json",
     "runs": "report RUN --format json",

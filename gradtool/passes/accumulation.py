@@ -117,7 +117,7 @@ def updating(
     def scaled(total: ir.Value) -> Tensor:
         return as_tensor(total) * op.cast(as_tensor(scale), _type(total))
 
-    with op.at(None, stage="update", source="", prefix="scale"), op.arithmetic():
+    with op.at(None, stage="backward", source="", prefix="scale"), op.arithmetic():
         gradients = {values[name]: scaled(values[total]) for name, total in updated.items()}
         whole = {each: scaled(each) for each in wholes}
     added = add_updates(
@@ -130,6 +130,7 @@ def updating(
     props[GRADIENTS] = json.dumps(trained)
     props[STATE] = json.dumps(added.next)
     take_state(made)
+    update_early(made)
     infer(made)
     parts = {name: (name, part.start) for name, part in chosen.items() if part is not None}
     parts |= {v.name or "": (name, 0) for v, name in zip(wholes, summed, strict=True)}

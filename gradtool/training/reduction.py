@@ -9,6 +9,7 @@ Source: PyTorch's DistributedDataParallel (Li et al. 2020), whose buckets are co
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from gradtool.errors import GradtoolError
 from gradtool.ranks.group import Group, Pending
 from gradtool.session import Session
 
+ASKING = 0.1  # of the time of nodes goes to the engine, while something is on its way
 BUCKET = 4 << 20  # bytes that are worth a message: a larger sum is a bucket of its own
 
 
@@ -36,6 +38,7 @@ class Reducer:
         self._open: set[str] = set()
         self._left: list[list[str]] = []
         self._pending: list[Pending] = []
+        self._asked = 0.0
 
     def settled(self, name: str) -> None:
         """A sum is final: begin with the buckets that are, in their order."""
@@ -43,13 +46,21 @@ class Reducer:
             self._begin()
         self._open.discard(name)
         while self._left and self._open.isdisjoint(self._left[0]):
+            if not self._pending:
+                self._asked = time.perf_counter()
             array = self._session.span(self._left.pop(0))
             self._pending.append(self._group.add(array))
 
     def between(self) -> None:
-        """Bring forward what is on its way."""
-        while self._pending and self._pending[0].test():
-            self._pending.pop(0)
+        """Bring forward what is on its way, for a part of the time that a node took."""
+        if not self._pending:
+            return
+        start = time.perf_counter()
+        end = start + ASKING * (start - self._asked)
+        while self._pending and time.perf_counter() < end:
+            if self._pending[0].test():
+                self._pending.pop(0)
+        self._asked = time.perf_counter()
 
     def finish(self) -> None:
         """Wait for all that is on its way; every rank has the same sums then.

@@ -3,11 +3,13 @@
 import json
 from functools import partial
 
+import jsonschema
 import pytest
 from forked_ranks import on_ranks, supported
 from rank_cases import DATA, drawn
 
 import gradtool as gt
+from gradtool.commands.schema import FOLDER
 from gradtool.costs.links import Link
 from gradtool.passes.update_groups import Updates
 from gradtool.training.graphs import Recipe, graphs_of
@@ -101,6 +103,8 @@ def test_the_command_shows_both_ways_and_one(path, report):
     assert [each["shard"] for each in document["layouts"]] == ["optimizer"]
     assert document["link_bytes_per_second"] == 12.5e9
     assert document["optimizer"] == "adamw"
+    schema = json.loads((FOLDER / "ranks.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(document)
     each = document["layouts"][0]
     kinds = ("parameters", "gradients", "state", "rest")
     assert each["peak_bytes"] == sum(each[f"{kind}_bytes"] for kind in kinds)
