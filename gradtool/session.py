@@ -118,10 +118,10 @@ class Session:
         self._evaluated: dict[bool, Resident] = {}
         self._is_open = True
         self.steps = 0
+        if self._update is not None:
+            self._update.plan_ahead(bind=False)
         if not io.symbols(self._model):
             self._train.plan_ahead()
-            if self._update is not None:
-                self._update.plan_ahead()
 
     def _resident(self, model: ir.Model) -> Resident:
         return Resident(

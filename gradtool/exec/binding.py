@@ -74,6 +74,13 @@ class Binding(Tenant):
             self._outlets = Outlets(self.enter())
         return self._outlets
 
+    def release(self) -> None:
+        """Let go of the arena, and of the places of inputs and results in it."""
+        super().release()
+        self._outlets = None
+        for inlet in self.inlets:
+            inlet.target = None
+
     def fits(self, given: Given) -> bool:
         """Whether all that is given has its place here, and nothing else is needed."""
         found = 0

@@ -56,9 +56,13 @@ class Resident:
         known = {*feeds.defaults(self.model), *feeds.buffers(self.model)}
         return [v.name or "" for v in feeds.inputs_of(self.model) if v.name not in known]
 
-    def plan_ahead(self) -> None:
-        """Plan and bind a model whose sizes are known."""
-        self._add(self.model, {}).enter()
+    def plan_ahead(self, *, bind: bool = True) -> None:
+        """Plan a model whose sizes are known, and bind it; or leave that to when it runs."""
+        binding = self._add(self.model, {})
+        if bind:
+            binding.enter()
+        else:
+            self._store.expect(binding)
 
     def feed(self, batch: Batch, also: Iterable[str] = ()) -> Binding:
         """The binding that a batch fits, fed with it; planned first if there is none.

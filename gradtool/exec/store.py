@@ -12,7 +12,7 @@ from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import Parameters
 from gradtool.graph.specs import Spec, contiguous
 from gradtool.planning.plan import Plan
-from gradtool.planning.sharing import Layout, Parts, extended, laid_over, size
+from gradtool.planning.sharing import SHARED, Layout, Parts, extended, laid_over, size
 
 
 @dataclass(eq=False)
@@ -29,6 +29,10 @@ class Tenant:
     parts: Parts = field(default_factory=dict)
     executor: Executor | None = None
 
+    def release(self) -> None:
+        """Let go of the arena."""
+        self.executor = None
+
 
 class Store:
     """An arena that grows to the largest of the plans bound in it.
@@ -43,7 +47,13 @@ class Store:
         self.arena: Any = None
         self._specs: dict[str, Spec] = {}
         self._bound: list[Tenant] = []
+        self._expected: list[Tenant] = []
+        self._filled: frozenset[str] = frozenset()
         self.last: Tenant | None = None
+
+    def expect(self, tenant: Tenant) -> None:
+        """Make room for a tenant when another one is bound: the arena then stays where it is."""
+        self._expected.append(tenant)
 
     def enter(self, tenant: Tenant) -> Executor:
         """The executor of a tenant, ready to be fed."""
@@ -62,7 +72,7 @@ class Store:
 
     def value(self, name: str) -> Any:
         """The parameter or state of a name, where it lies; None if no plan has read it yet."""
-        if name not in self.layout:
+        if name not in self._filled:
             return None
         spec, offset = self._specs[name], self.layout[name].offset
         return self.device.view(self.arena, offset, spec.shape, spec.dtype, contiguous(spec))
@@ -82,31 +92,43 @@ class Store:
         for tenant in self._bound:
             tenant.executor = None
         self.layout, self.arena, self._bound, self.last = {}, None, [], None
+        self._expected, self._filled = [], frozenset()
 
     def _bind(self, tenant: Tenant) -> None:
-        own = frozenset(tenant.shared).difference(tenant.parts)
-        layout = extended(self.layout, tenant.plan, own)
-        plan = laid_over(tenant.plan, layout, own, tenant.parts)
+        layout = extended(self.layout, tenant.plan, _own(tenant))
+        coming, later = [tenant], []
+        for each in self._expected:
+            if each is tenant:
+                continue
+            if any(whole not in layout for whole, _ in each.parts.values()):
+                later.append(each)
+                continue
+            layout = extended(layout, each.plan, _own(each))
+            coming.append(each)
+        self._expected = later
+        plans = [laid_over(each.plan, layout, _own(each), each.parts) for each in coming]
+        plan, peak = plans[0], max(each.peak for each in plans)
         grown = len(layout) > len(self.layout)
-        if self.arena is None or plan.peak > self.arena.size or grown:
-            self._move(plan.peak)
+        if self.arena is None or peak > self.arena.size or grown:
+            self._move(peak)
         executor = Executor(
             plan, self.device, tenant.parameters, arena=self.arena, held=self._held(tenant)
         )
         values = plan.program.values
-        new = layout.keys() & own
+        new = _own(tenant).intersection(b.name for b in tenant.plan.buffers if b.region in SHARED)
         self._specs |= {v.name: v.spec for v in values if v.name in new and v.spec is not None}
+        self._filled |= new
         tenant.executor, self.layout = executor, layout
         self._bound.append(tenant)
 
     def _held(self, tenant: Tenant) -> frozenset[str]:
         """What a tenant finds in the arena."""
-        return frozenset(tenant.shared).intersection(self.layout).union(tenant.parts)
+        return frozenset(tenant.shared).intersection(self._filled).union(tenant.parts)
 
     def _move(self, peak: int) -> None:
         """Make room, and take along what lies at the start; who was bound is bound anew."""
         for tenant in self._bound:
-            tenant.executor = None
+            tenant.release()
         self._bound, self.last = [], None
         if self.arena is None:
             self.arena = self.device.empty(peak)
@@ -123,3 +145,8 @@ class Store:
             raise
         finally:
             self.arena[:held] = kept
+
+
+def _own(tenant: Tenant) -> frozenset[str]:
+    """What a tenant shares that is no part of anything."""
+    return frozenset(tenant.shared).difference(tenant.parts)

@@ -132,7 +132,10 @@ def updating(
     take_state(made)
     update_early(made)
     infer(made)
-    parts = {name: (name, part.start) for name, part in chosen.items() if part is not None}
+    parts = {
+        name: (name, 0 if part is None else part.start)
+        for name, part in chosen.items() if own is not None
+    }  # fmt: skip
     parts |= {v.name or "": (name, 0) for v, name in zip(wholes, summed, strict=True)}
     return Update(made, tuple(added.said), added.of, parts)
 
