@@ -76,9 +76,9 @@ def _convert(attribute: onnx.AttributeProto, dtype: type[np.floating[Any]]) -> N
         attribute.CopyFrom(onnx.helper.make_attribute("value", tensor))
 
 
-def data(name: str, dtype: type[np.floating[Any]]) -> list[Arrays]:
+def data(name: str, dtype: type[np.floating[Any]], seed: int) -> list[Arrays]:
     """Some batches like that of the sample, drawn anew."""
-    rng = np.random.default_rng(7)
+    rng = np.random.default_rng(seed)
     with np.load(SAMPLES / f"{name}.npz") as given:
         likes = dict(given)
     return [{key: _drawn(rng, like, dtype) for key, like in likes.items()} for _ in range(BATCHES)]
@@ -135,12 +135,14 @@ def apart(a: Run, b: Run) -> tuple[float, float]:
     return float(losses), weights
 
 
-def compared(name: str, steps: int, optimizer: str) -> dict[str, tuple[float, float]]:
+def compared(
+    name: str, steps: int, optimizer: str, seed: int = 7
+) -> dict[str, tuple[float, float]]:
     """The differences of losses and of weights: ours in float64, then both in float32."""
-    made, batches = model(name, np.float64), data(name, np.float64)
+    made, batches = model(name, np.float64), data(name, np.float64, seed)
     exact = theirs(made, batches, steps, optimizer, torch.float64)
     double = ours(made, batches, steps, optimizer)
-    made, batches = model(name, np.float32), data(name, np.float32)
+    made, batches = model(name, np.float32), data(name, np.float32, seed)
     return {
         "float64": apart(double, exact),
         "ours": apart(ours(made, batches, steps, optimizer), exact),

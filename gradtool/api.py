@@ -31,6 +31,7 @@ from gradtool.gradients.driver import Accumulate
 from gradtool.graph.counted import numbers_of
 from gradtool.graph.stages import require_no_updates
 from gradtool.kernels.allowance import limited
+from gradtool.kernels.native import Kernels
 from gradtool.losses.attach import LabelNames, Wanted
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
@@ -165,7 +166,7 @@ def run(
     *,
     device: str = "cpu",
     engine: Literal["arena", "ort"] = "arena",
-    kernels: Literal["numpy", "native"] = "numpy",
+    kernels: Kernels = "numpy",
     seed: int = 0,
     repeat: int = 1,
     measure: bool = False,
@@ -183,7 +184,8 @@ def run(
     Gradient buffers that are not given are zero.  With `fetch`, names or globs of any values, only
     those are computed and returned.  A step stops after `max_turns` turns of loops, and before
     values whose sizes depend on data take more than `max_dynamic` bytes; `docs/limits.md` has the
-    defaults.  With `native` kernels the library computes what it can (docs/running.md).  Results
+    defaults.  With `native` kernels the library computes what it can, with `exact` ones without
+    Winograd's convolutions (docs/running.md).  Results
     are copies; with `copy=False` those of our executor on the CPU are views of
     the arena, which lives as long as one of them.
 

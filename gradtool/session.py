@@ -87,7 +87,8 @@ class Session:
         `update` is what a graph that adds up gradients leaves to `Session.update` (see
         `gradtool.passes.accumulation`), whose `parts` lie inside of parameters and sums: by name,
         that of the whole, and bytes from its start.  `device` is `cpu`, `cuda`, `cuda:N` or
-        `auto`.  With `native` kernels the library computes what it can on the CPU.
+        `auto`.  With `native` kernels the library computes what it can on the CPU, with
+        `exact` ones without Winograd's convolutions.
         `keep_gradients` are names or globs of values inside of the graph, and of parameters that it
         updates, whose gradients are results as well.  With `check_nan` (an attribute, too) a step
         ends at the first node with a NaN.  Of the plans for different sizes the latest `most_plans`

@@ -9,13 +9,14 @@ if TYPE_CHECKING:
     from gradtool.kernels.native import Kernels
 
 
-def available(reporter: Reporter, asked: Kernels) -> Kernels:
-    """Those that were asked for; numpy's, with a line, where the native library is not there."""
-    if asked == "native":
-        from gradtool.native import library
+def available(reporter: Reporter, asked: str, *, exact: bool = False) -> Kernels:
+    """Numpy's or native ones, as asked for; numpy's, with a line, where there is no library."""
+    if asked == "numpy":
+        return "numpy"
+    from gradtool.native import library
 
-        found, remark = library.status()
-        if found is None:
-            reporter.say(f"kernels: numpy ({remark})")
-            return "numpy"
-    return asked
+    found, remark = library.status()
+    if found is None:
+        reporter.say(f"kernels: numpy ({remark})")
+        return "numpy"
+    return "exact" if exact else "native"

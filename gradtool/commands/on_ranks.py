@@ -31,6 +31,9 @@ def options(function: F) -> F:
                      help="With --ranks: what they have parts of.  [default: both in a table]"),
         click.option("--micro-batches", type=click.IntRange(min=1), metavar="N",
                      help="With --ranks: each takes its share of a step in N parts.  [default: 1]"),
+        click.option("--kernels", type=click.Choice(["numpy", "native"]),
+                     help="With --ranks: what computes, each with workspaces of its own.  "
+                          "[default: the library, as gradtool train does]"),
         click.option("--link", metavar="RATE",
                      help="With --ranks: what one sends while it receives as much, as 25GB/s or "
                           f"100Gbit/s.  [default: {LINK}]"),
@@ -81,7 +84,8 @@ def report(
         found = [
             layout(
                 graphs, recipe.updates, known, OnPaper(0, ranks), link, shard=shard,
-                micro_batches=parts, seconds=priced.seconds,
+                micro_batches=parts, kernels=options["kernels"] or "exact",
+                seconds=priced.seconds,
             )
             for shard in shards
         ]  # fmt: skip

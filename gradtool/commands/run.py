@@ -122,7 +122,7 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     chosen = _planned(reporter, training, options["plan"], arrays)
     verify, profile, trace = options["verify"], options["profile"], options["trace"]
     later = dict(arrays) if verify or profile or trace else {}
-    kernels = available(reporter, options["kernels"])
+    kernels = available(reporter, options["kernels"], exact=options["exact_conv"])
     if options["explain_kernels"]:
         _explain(reporter, chosen, arrays, kernels, options["form"])
         return

@@ -202,7 +202,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
-        Of("shard micro_batches link latency cost", (given("ranks"),)),
+        Of("shard micro_batches kernels link latency cost", (given("ranks"),)),
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
         Without(given("ranks"), "is a table of its own", "html trace by top"),
         Apart((several("models"), given("ranks"))),
@@ -218,6 +218,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("result every patience metric", (given("evaluate"),)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
         Of("deterministic timeout shard", (given("ranks"), BY_MPI)),
+        Of("exact_conv", (equals("kernels", "native"),)),
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),
     "run": (
@@ -227,6 +228,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
            (equals("engine", "arena"),)),
         Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace")))),
         Of("explain_kernels", (equals("engine", "arena"),)),
+        Of("exact_conv", (equals("kernels", "native"),)),
         Apart((equals("kernels", "native"), ON_CUDA)),
         Without(given("explain_kernels"), "runs nothing", "repeat measure check_nan check_arena "
                 "verify profile trace save_grads save_outputs max_turns max_dynamic"),

@@ -125,9 +125,10 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     folder = options["folder"] or _beside(asked.source, "train", "")
     loaded = open_model(call.reporter, asked.source, *asked.sizes)
     require_forward(loaded)
-    kernels = available(call.reporter, options["kernels"])
     given = {each.name: options[each.name] for each in fields(TrainOptions)}
-    chosen = TrainOptions(**given | {"kernels": kernels})
+    if options["kernels"] == "native" and available(call.reporter, "native") == "numpy":
+        given["kernels"] = "numpy"
+    chosen = TrainOptions(**given)
     told = {"optimizer": chosen.optimizer, "lora_seed": chosen.seed}
     recipe = recipe_of(call.reporter, loaded, {**asked.options, **told})
     follower = Follower(call.reporter)

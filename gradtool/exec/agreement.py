@@ -13,7 +13,7 @@ from gradtool.errors import GradtoolError
 from gradtool.exec import feeds
 from gradtool.exec.results import Result, counted
 from gradtool.exec.run import execute
-from gradtool.kernels.native import Kernels
+from gradtool.program.native import kernels_of
 from gradtool.workloads.names import KEEP
 from gradtool.workloads.plans import Planned, Workload, workload, write
 from gradtool.workloads.strategies import STRATEGIES
@@ -61,8 +61,8 @@ def check(work: Workload, found: Planned, arrays: Arrays, expected: Result) -> A
         GradtoolError: a gradient or an output has other bits, or the memory is not as planned.
     """
     model = write(work, found)
-    is_native = expected.plan is not None and expected.plan.program.is_native
-    kernels: Kernels = "native" if is_native else "numpy"
+    kernels = "numpy" if expected.plan is None else kernels_of(expected.plan.program)
+    is_native = kernels != "numpy"
     result = execute(model, arrays, kernels=kernels, measure=True, check_arena=True, copy=False)
     for ours, theirs in (
         (result.gradients, expected.gradients),

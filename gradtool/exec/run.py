@@ -37,12 +37,12 @@ def sized_and_planned(
     """
     register_shapes()
     sized = bound(model, dims) if dims else model
-    return sized, no_recompute(flatten(sized, dims=dims, native=kernels == "native"), name)
+    return sized, no_recompute(flatten(sized, dims=dims, kernels=kernels), name)
 
 
 def require(kernels: Kernels, device: Device) -> None:
     """Refuse native kernels where none can be called. Raises DeviceError."""
-    if kernels == "native":
+    if kernels != "numpy":
         from gradtool.native import library
 
         if device.xp is not np:

@@ -36,7 +36,9 @@ def profile(
         MissingData: a weight or an input is absent.
     """
     model = sized(work.model, work.dims)
-    kept = work.kept if kernels == "numpy" else no_recompute(natively(work.program, grouped=False))
+    kept = work.kept
+    if kernels != "numpy":
+        kept = no_recompute(natively(work.program, grouped=False, exact=kernels == "exact"))
     executor = Executor(kept, open_device("cpu"), parameters_of(model))
     for name, array in arrays.items():
         executor.set_input(name, array)

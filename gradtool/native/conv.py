@@ -27,12 +27,16 @@ MERGED = 32  # channels of groups that are computed as one, of native/kernels/co
 
 @dataclass(frozen=True)
 class Window:
-    """Attributes of a convolution, each of rows and columns; `pads` at the top and at the left."""
+    """Attributes of a convolution, each of rows and columns; `pads` at the top and at the left.
+
+    One that is `exact` is computed as a sum of products.
+    """
 
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
     pads: tuple[int, int] = (0, 0)
     group: int = 1
+    exact: bool = False
 
     def words(self, w: Sequence[int]) -> dict[str, int]:
         """What a call takes of them, and of the weights' shape."""

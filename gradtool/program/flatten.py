@@ -29,6 +29,7 @@ from gradtool.graph.randomness import draws
 from gradtool.graph.reads import free
 from gradtool.graph.specs import Spec, contiguous, least_of, spec_of
 from gradtool.kernels import Kernel
+from gradtool.kernels.native import Kernels
 from gradtool.passes.update_order import changing
 from gradtool.program import Kind, Program, Step, Value, View
 from gradtool.program.declarations import Call, Declarations
@@ -45,14 +46,14 @@ def flatten(
     *,
     dims: Mapping[str, int] | None = None,
     views: bool = True,
-    native: bool = False,
+    kernels: Kernels = "numpy",
 ) -> Program:
     """The program of a model whose input sizes are all known.
 
     Composites without a kernel are expanded first; the model itself is left as it is.  Without
     `views` every node is a step, also those that only lay a value out again: that is for looking
-    at the graph, not for running it.  With `native` the kernels of the native library run what they
-    can, and need the workspace for it.
+    at the graph, not for running it.  Unless `kernels` are numpy's those of the native library run
+    what they can, and need the workspace for it.
 
     Raises:
         UsageError: an input size is open, or an operator has no kernel.
@@ -72,7 +73,7 @@ def flatten(
     trained = {*gradients, *state}
     flat = _Flat(model, model.graph, set(gradients.values()), trained, set(state), views=views)
     program = flat.program(gradients, state, loss, dims or {})
-    return natively(program) if native else program
+    return program if kernels == "numpy" else natively(program, exact=kernels == "exact")
 
 
 def _has_kernel(composite: str) -> bool:

@@ -16,7 +16,7 @@ from gradtool import kernels
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, is_contiguous
 from gradtool.kernels import native
-from gradtool.kernels.native import Native
+from gradtool.kernels.native import EXACT, Native
 from gradtool.kernels.native.images import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
@@ -26,8 +26,11 @@ _IMAGE = 4  # axes
 _NUMBER = 8  # bytes
 
 
-def natively(program: Program, *, grouped: bool = True) -> Program:
-    """The program with native kernels where they fit; elementwise steps run as one if `grouped`."""
+def natively(program: Program, *, grouped: bool = True, exact: bool = False) -> Program:
+    """The program with native kernels where they fit; elementwise steps run as one if `grouped`.
+
+    With `exact`, convolutions are sums of products, none is Winograd's.
+    """
     found = [_fitting(program, step)[0] for step in program.steps]
     last = _last(program, found)
     values = tuple(
@@ -37,12 +40,21 @@ def natively(program: Program, *, grouped: bool = True) -> Program:
     laid = dataclasses.replace(program, values=values)
     steps = tuple(
         step if kernel is None else dataclasses.replace(
-            step, is_native=True, workspace=(), scratch_bytes=0
+            step, is_native=True, workspace=(), scratch_bytes=0,
+            attributes={**step.attributes, EXACT: True} if exact and kernel.exact
+            else step.attributes,
         )
         for step, kernel in zip(program.steps, found, strict=True)
     )  # fmt: skip
     chosen = dataclasses.replace(laid, steps=steps)
     return _with_workspaces(fused(chosen) if grouped else chosen)
+
+
+def kernels_of(program: Program) -> native.Kernels:
+    """The kernels that a program is made for."""
+    if any(EXACT in step.attributes for step in program.steps):
+        return "exact"
+    return "native" if program.is_native else "numpy"
 
 
 def _with_workspaces(program: Program) -> Program:

@@ -29,7 +29,8 @@ from gradtool.workloads.budgets.search import within
 from gradtool.workloads.plans import Planned, Workload, workload, write
 
 KEEP, SEARCHED = "keep", "optimal"
-_TIGHTER = 3  # tries, as what is written may take more than was planned; the last for the least
+_TRIES = 6  # of budgets, as what is written takes more or less than was planned
+_CLOSE = 0.02  # of the memory: near enough to it
 
 OnCandidate = Callable[[int, int], object]
 Dims = Mapping[str, int]
@@ -113,22 +114,52 @@ def _tried(
     kept, keeping = arena.of(graphs.model)
     if keeping <= memory:
         return Candidate(count, examples, KEEP, keeping, arena.time(kept, count), graphs, work)
-    beside, room = keeping - work.kept.peak, memory
-    for turn in range(_TIGHTER):
-        is_last = turn == _TIGHTER - 1
+    found = _nearest(memory, work, arena, keeping - work.kept.peak)
+    time = arena.time(found.plan, count) if found.peak <= memory else None
+    planned = graphs.planned(found.model)
+    return Candidate(count, examples, SEARCHED, found.peak, time, planned, work, found.planned)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A plan as it is searched for, the model that has it, and what that takes in the arena."""
+
+    planned: Planned
+    model: ir.Model
+    plan: Plan
+    peak: int
+
+
+def _nearest(memory: int, work: Workload, arena: _Arena, beside: int) -> _Found:
+    """The plan of least work that is found to fit, or the one that takes least if none does.
+
+    Budgets are of the graph alone, on numpy's kernels; what an arena takes `beside` them differs
+    from plan to plan.  So the budget moves by what the arena is off, between those that are known
+    to be too small and too large.
+    """
+
+    def tried(budget: Budget) -> _Found:
+        planned = within(work, budget, name=SEARCHED)
+        model = write(work, planned)
+        return _Found(planned, model, *arena.of(model))
+
+    best, room = None, memory - beside
+    low, high = 0, work.kept.peak
+    for _ in range(_TRIES):
         try:
-            budget = Budget() if is_last else Budget(bytes=max(room - beside, 0))
-            found = within(work, budget, name=SEARCHED)
+            found = tried(Budget(bytes=max(room, 0)))
         except OverBudget:
-            is_last, found = True, within(work, Budget(), name=SEARCHED)
-        model = write(work, found)
-        plan, peak = arena.of(model)
-        if peak <= memory or is_last:
             break
-        room -= peak - memory
-    time = arena.time(plan, count) if peak <= memory else None
-    planned = graphs.planned(model)
-    return Candidate(count, examples, SEARCHED, peak, time, planned, work, found)
+        if found.peak <= memory:
+            best, low = found, room
+        else:
+            high = room
+        room += memory - found.peak
+        if not low < room < high:
+            room = (low + high) // 2
+        if high - low <= _CLOSE * memory or 0 <= memory - found.peak <= _CLOSE * memory:
+            break
+    return best or tried(Budget())
 
 
 class _Arena:

@@ -20,6 +20,7 @@ from gradtool.costs.links import Link
 from gradtool.exec.run import sized_and_planned
 from gradtool.exec.settling import settling_steps
 from gradtool.graph.metadata import STATE
+from gradtool.kernels.native import Kernels
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.update_groups import Updates
 from gradtool.planning.plan import Plan
@@ -74,6 +75,7 @@ def layout(
     *,
     shard: str,
     micro_batches: int = 1,
+    kernels: Kernels = "exact",
     seconds: Seconds,
 ) -> RankLayout:
     """A rank of a group that trains graphs in two halves, at the sizes of one micro-batch.
@@ -85,8 +87,8 @@ def layout(
     if shard != "none" and group.size > 1:
         graphs, part = sharded(graphs, updates, None, group)
     assert graphs.update is not None  # noqa: S101 - ranks step in two halves
-    train = sized_and_planned(graphs.model, dims, "train")[1]
-    update = sized_and_planned(graphs.update, {}, "update")[1]
+    train = sized_and_planned(graphs.model, dims, "train", kernels)[1]
+    update = sized_and_planned(graphs.update, {}, "update", kernels)[1]
     arena, peak = _arena(train, update, graphs, part)
     sums = graphs.sums
     gradients = sum(b.bytes for name, b in arena.items() if name in sums)

@@ -79,9 +79,13 @@ class TrainOptions:
         "choice", "none", "What ranks have parts of in place of all: nothing, or the optimizer's "
         "state.", choices=("none", "optimizer"))  # fmt: skip
     device: str = option("text", "auto", "Where to train.", metavar="auto|cpu|cuda[:N]")
-    kernels: Literal["numpy", "native"] = option(
-        "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",
-        choices=("numpy", "native"))  # fmt: skip
+    kernels: Literal["auto", "numpy", "native"] = option(
+        "choice", "auto", "What computes on the CPU: numpy, or the native library what it can; "
+        "auto takes the library where it is there, its convolutions as by --exact-conv.",
+        choices=("auto", "numpy", "native"))  # fmt: skip
+    exact_conv: bool = option(
+        "flag", False, "Convolutions of native kernels are sums of products: none is Winograd's."
+    )
 
     @property
     def place(self) -> str:

@@ -13,6 +13,9 @@ import onnx_ir as ir
 from gradtool import api, io
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
+from gradtool.exec.device import open_device
+from gradtool.kernels.native import Kernels
+from gradtool.native import library
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.update_groups import Updates
 from gradtool.training.data import Arrays, Fitted, Takes
@@ -36,8 +39,8 @@ class Setup:
     """A training made ready.
 
     `data` are those to train on, and perhaps those to evaluate on; `order` is None where the data
-    come in an order of their own.  `steps` are all, or `epochs` end it.  `fit` is how a memory is
-    kept to, where one is.
+    come in an order of their own.  `steps` are all, or `epochs` end it.  `kernels` are those that
+    compute.  `fit` is how a memory is kept to, where one is.
     """
 
     graphs: Graphs
@@ -49,6 +52,7 @@ class Setup:
     epochs: int | None
     schedule: Schedule
     metrics: Sequence[Metric]
+    kernels: Kernels
     fit: Fit | None = None
     ranks: int = 1
 
@@ -71,7 +75,7 @@ class Setup:
                 "batch": self.order.size if self.order else options.batch,
                 "micro_batches": self._parts(),
                 "loss_scale": options.loss_scale,
-                "kernels": options.kernels,
+                "kernels": self.kernels,
                 "shuffle": options.shuffle,
                 "seed": options.seed,
                 "ema": options.ema,
@@ -140,9 +144,9 @@ def prepared(
     for line in graphs.said:
         watcher.said(f"warning: {line}")
     order = _order(read[0], options)
-    fit = None
+    fit, kernels = None, _kernels(options, ranks)
     if options.memory is not None:
-        fit = _fitted(options.memory, recipe, options, read, takes.size, watcher)
+        fit = _fitted(options.memory, recipe, options, kernels, read, takes.size, watcher)
         graphs = fit.chosen.graphs
         options = replace(options, micro_batches=fit.chosen.micro_batches)
     if options.micro_batches > 1 and _takes_statistics(graphs.model):
@@ -157,11 +161,28 @@ def prepared(
         )
     watched = metrics(options.metric, graphs.training.labels) if evaluate is not None else []
     made = Setup(
-        graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, fit, ranks
-    )
+        graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, kernels, fit,
+        ranks,
+    )  # fmt: skip
     if options.plan == "keep":
         return made
     return replace(made, graphs=graphs.planned(_planned(made)))
+
+
+def _kernels(options: TrainOptions, ranks: int) -> Kernels:
+    """The kernels that are asked for; where nobody says, native ones if the library is there.
+
+    Winograd's convolutions have to be asked for: their rounding opens a Relu that is shut in
+    float64 more often than that of others, and from there on weights differ.
+
+    Raises:
+        DeviceError: the device is missing.
+    """
+    asked = options.kernels
+    if asked == "auto":
+        on_cpu = ranks > 1 or open_device(options.device).name == "cpu"
+        return "exact" if on_cpu and library.is_available() else "numpy"
+    return "exact" if asked == "native" and options.exact_conv else asked
 
 
 def _sized(options: TrainOptions, fixed: int | None, ranks: int) -> TrainOptions:
@@ -231,8 +252,8 @@ def _dims(model: ir.Model, data: Fitted, examples: int) -> dict[str, int]:
 
 
 def _fitted(
-    memory: int, recipe: Recipe, options: TrainOptions, data: Sequence[Fitted], fixed: int | None,
-    watcher: Watcher,
+    memory: int, recipe: Recipe, options: TrainOptions, kernels: Kernels, data: Sequence[Fitted],
+    fixed: int | None, watcher: Watcher,
 ) -> Fit:  # fmt: skip
     """How a memory is kept to: a model that fixes the examples of a step fixes the parts.
 
@@ -262,6 +283,6 @@ def _fitted(
         lambda parts: graphs_in(parts > 1 or options.loss_scale is not None),
         lambda graphs, examples: _dims(graphs.model, data[0], examples),
         evaluated_at,
-        options.kernels,
+        kernels,
         watcher.tries,
     )

@@ -185,7 +185,7 @@ class Trainer:
             update=update,
             parts=shard.parts if shard else NO_PARTS,
             device=_device(options, group),
-            kernels=options.kernels,
+            kernels=setup.kernels,
         )
         reduction = _reduction(setup, session, watcher)
         self._loop = loop = Loop(

@@ -287,6 +287,9 @@ class RunOptions:
     kernels: str = option(
         "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",
         choices=("numpy", "native"))  # fmt: skip
+    exact_conv: bool = option(
+        "flag", False, "Convolutions of native kernels are sums of products: none is Winograd's."
+    )
     repeat: int = option(
         "whole", 1, "Steps to run; the time is their median.  --profile times at least 5, --trace "
         "at least 3.", least=1, metavar="N")  # fmt: skip

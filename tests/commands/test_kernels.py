@@ -1,6 +1,7 @@
 """`run --kernels` and `--explain-kernels`."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,6 +66,29 @@ def test_what_numpy_is_asked_for_says_what_would_fit(run, tiny_model):
     assert {step["provider"] for step in steps} == {"numpy"}
     (product, *_) = (step for step in steps if step["operator"] == "MatMul")
     assert product["why"] == "it fits, but numpy is asked for"
+
+
+@needs_library
+def test_convolutions_are_sums_of_products_if_asked_for(run, tmp_path):
+    sample = Path(__file__).parents[2] / "samples" / "cnn.onnx"
+    methods = {
+        how: {step["method"] for step in explained(run, sample, "--kernels", "native", *how)}
+        for how in ((), ("--exact-conv",))
+    }
+    found = {}
+    for how in (["numpy"], ["native"], ["native", "--exact-conv"]):
+        done = run("run", sample, "--batch", "2", "--kernels", *how, "--measure", "--force",
+                   "--save-grads", tmp_path / "g.npz", "--verify", "plans")  # fmt: skip
+        assert done.code == 0, done.err
+        with np.load(tmp_path / "g.npz") as loaded:
+            found[" ".join(how)] = dict(loaded)
+
+    assert "winograd" in methods[()]
+    assert "winograd" not in methods["--exact-conv",]
+    for name, array in found["numpy"].items():
+        near = 1e-5 * np.abs(array).max()
+        np.testing.assert_allclose(found["native --exact-conv"][name], array, atol=near)
+        assert found["native"][name].tobytes() != found["native --exact-conv"][name].tobytes()
 
 
 def test_what_is_explained_does_not_run(run, tiny_model):

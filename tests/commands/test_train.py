@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -16,6 +17,7 @@ from trainings import examples, lines, proto, weights
 
 import gradtool as gt
 from gradtool.native import library
+from gradtool.program.native import choices, kernels_of
 
 TRAIN = ("train", "net.onnx", "--data", "data.npz", "--batch", "8", "--lr", "0.1")
 
@@ -106,6 +108,35 @@ def test_kernels_are_those_that_are_asked_for(run, net, tmp_path, kernels):
     assert plan.program.is_native is (kernels == "native")
     for name, array in arrays(tmp_path / "net.trained.onnx").items():
         np.testing.assert_array_equal(array, expected[name])
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({}, "exact"), ({"kernels": "native"}, "native"), ({"kernels": "numpy"}, "numpy"),
+        ({"kernels": "native", "exact_conv": True}, "exact"),
+    ],
+)  # fmt: skip
+def test_the_library_computes_where_nobody_says_but_no_convolution_by_winograd(asked, found):
+    if library.status()[0] is None:
+        pytest.skip(library.status()[1])
+    sample = Path(__file__).parents[2] / "samples" / "cnn"
+    with gt.Trainer(f"{sample}.onnx", steps=1, batch=2, **asked) as trainer:
+        trainer.fit(f"{sample}.npz")
+        plan, *_ = trainer.session.plans
+
+    assert kernels_of(plan.program) == found
+    methods = {choice.method for choice in choices(plan.program)}
+    assert ("winograd" in methods) is (found == "native")
+
+
+def test_numpy_computes_without_a_library_where_nobody_says(net, monkeypatch):
+    monkeypatch.setattr(library, "is_available", lambda: False)
+    with gt.Trainer(net, steps=1, batch=8) as trainer:
+        trainer.fit(examples(50))
+        plan, *_ = trainer.session.plans
+
+    assert kernels_of(plan.program) == "numpy"
 
 
 @pytest.mark.usefixtures("net")

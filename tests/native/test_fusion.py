@@ -72,7 +72,7 @@ def test_a_chain_is_one_step_named_as_its_last():
         "loss = ReduceSum <keepdims = 0> (c) }",
         HEADER,
     )
-    steps = flatten(gt.load(model), native=True).steps
+    steps = flatten(gt.load(model), kernels="native").steps
 
     assert [step.op for step in steps] == [GROUP, "ReduceSum"]
     assert [name for name, *_ in steps[0].attributes["operations"]] == ["tanh", "mul", "add"]
@@ -84,7 +84,7 @@ def test_what_two_steps_read_is_written_and_two_values_do_not_wait_for_one():
         "d = Add (b, c) loss = ReduceSum <keepdims = 0> (d) }",
         HEADER,
     )
-    steps = flatten(gt.load(model), native=True).steps
+    steps = flatten(gt.load(model), kernels="native").steps
 
     assert [step.op for step in steps] == ["Tanh", "Mul", "Sin", "Add", "ReduceSum"]
 

@@ -52,7 +52,7 @@ def test_bits_depend_on_no_plan_and_on_no_threads(seed, tmp_path):
 
 def test_images_lie_channels_last_between_convolutions():
     graph, _ = training(3)
-    values = flatten(graph.model, native=True).values
+    values = flatten(graph.model, kernels="native").values
 
     assert any(v.channels_last for v in values)
     assert not any(v.channels_last for v in flatten(graph.model).values)

@@ -21,7 +21,8 @@ from gradtool.kernels.types import Specs
 from gradtool.native.call import Call
 
 Bound = Callable[[], object]
-Kernels = Literal["numpy", "native"]
+Kernels = Literal["numpy", "native", "exact"]  # the last: native without Winograd's convolutions
+EXACT = "exact"  # the attribute that a native step of such a program has
 Layouts = Literal["rows", "any", "alike", "channels", "last"]
 
 
@@ -37,7 +38,8 @@ class Native:
     of its result's shape lie `alike`; or one that all its images have, beside vectors of
     `channels`; or any, and it wants channels `last`.  Inputs and outputs of the numbers in
     `rows_in` and `rows_out`, weights, lie in rows all the same.  A `strided` one takes views with
-    any strides.  `method`, asked as `fits`, names how it computes, where there are several ways.
+    any strides, and one that has `exact` takes it as an attribute.  `method`, asked as `fits`,
+    names how it computes, where there are several ways.
     """
 
     domain: str
@@ -48,6 +50,7 @@ class Native:
     work: Callable[..., Specs]
     layouts: Layouts = "rows"
     strided: bool = False
+    exact: bool = False
     rows_in: tuple[int, ...] = ()
     rows_out: tuple[int, ...] = ()
     method: Callable[..., str] = lambda *_inputs, **_rest: ""
@@ -64,6 +67,7 @@ def native(
     since: int = 1,
     layouts: Layouts = "rows",
     strided: bool = False,
+    exact: bool = False,
     rows_in: tuple[int, ...] = (),
     rows_out: tuple[int, ...] = (),
     method: Callable[..., str] = lambda *_inputs, **_rest: "",
@@ -73,8 +77,8 @@ def native(
     def register(bind: Callable[..., Bound]) -> Callable[..., Bound]:
         NATIVE.add(
             Native(
-                *split_name(name), since, bind, fits, work, layouts, strided, rows_in, rows_out,
-                method,
+                *split_name(name), since, bind, fits, work, layouts, strided, exact, rows_in,
+                rows_out, method,
             )
         )  # fmt: skip
         return bind

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradtool.graph.specs import Spec
-from gradtool.kernels.native import Bound, are_floats, in_turn, native, room
+from gradtool.kernels.native import EXACT, Bound, are_floats, in_turn, native, room
 from gradtool.kernels.native.images import Turns, turned
 from gradtool.kernels.types import Array, Arrays, Specs
 from gradtool.native import conv, depthwise, elementwise, winograd
@@ -46,7 +46,7 @@ def _flat(window: Window, given: Mapping[str, Any]) -> conv.Window:
     ones, none = (1,) * (2 - window.rank), (0,) * (2 - window.rank)
     return conv.Window(
         (*ones, *window.strides), (*ones, *window.dilations), (*none, *window.begin),  # type: ignore[arg-type]
-        given.get("group") or 1,
+        given.get("group") or 1, given.get(EXACT, False),
     )  # fmt: skip
 
 
@@ -91,7 +91,13 @@ def _forward_work(
 
 
 @native(
-    "Conv", fits=_fits, work=_forward_work, layouts="last", rows_in=(1,), method=_forward_method
+    "Conv",
+    fits=_fits,
+    work=_forward_work,
+    layouts="last",
+    exact=True,
+    rows_in=(1,),
+    method=_forward_method,
 )
 def convolve(
     x: Array, w: Array, bias: Array | None = None, *, out: Arrays, work: Arrays, **given: Any
@@ -133,8 +139,8 @@ def _gradient(dy: Array, w: Array, dx: Array, work: Array, window: conv.Window) 
 
 
 @native(
-    "ai.gradtool::ConvGradInput", fits=_fits, work=_input_work, layouts="last", rows_in=(1,),
-    method=_input_method,
+    "ai.gradtool::ConvGradInput", fits=_fits, work=_input_work, layouts="last", exact=True,
+    rows_in=(1,), method=_input_method,
 )  # fmt: skip
 def gradient_input(
     dy: Array, w: Array, _: Array, *, out: Arrays, work: Arrays, **given: Any
@@ -159,7 +165,7 @@ def _transposed_work(
 
 
 @native(
-    "ConvTranspose", fits=_fits, work=_transposed_work, layouts="last", rows_in=(1,),
+    "ConvTranspose", fits=_fits, work=_transposed_work, layouts="last", exact=True, rows_in=(1,),
     method=_transposed_method,
 )  # fmt: skip
 def transposed(
@@ -193,8 +199,8 @@ def _weight_work(x: Spec, dy: Spec, *, out: Specs, **given: Any) -> list[Spec]:
 
 
 @native(
-    "ai.gradtool::ConvGradWeight", fits=_fits, work=_weight_work, layouts="last", rows_out=(0,),
-    method=_weight_method,
+    "ai.gradtool::ConvGradWeight", fits=_fits, work=_weight_work, layouts="last", exact=True,
+    rows_out=(0,), method=_weight_method,
 )  # fmt: skip
 def gradient_weight(x: Array, dy: Array, *, out: Arrays, work: Arrays, **given: Any) -> Bound:
     """`dw` of `convolve`."""
