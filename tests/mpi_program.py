@@ -8,6 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import ml_dtypes
 import numpy as np
+import rank_norms
 from rank_cases import difference, drawn, trained
 
 from gradtool.ranks.mpi import Ranks
@@ -17,9 +18,12 @@ def trainings(group, count):
     """The worst difference of some trainings from those of one process; which names differ."""
     worst, odd = 0.0, []
     for case in range(count):
-        model, options, alone = drawn(group.size, case, seed=1)
+        model, options, _ = drawn(group.size, case, seed=1)
         found = trained(model, options, group)
-        for name, array in found[2].items():
+        normed = rank_norms.trained(case, group, sync_batchnorm=True)
+        if group.rank == 0:
+            worst = max(worst, difference(normed, rank_norms.trained(case)))
+        for name, array in (*found[2].items(), *normed[2].items()):
             if len(set(group.gather_bytes(array.tobytes()))) > 1:
                 odd.append(name)
         if group.rank == 0:

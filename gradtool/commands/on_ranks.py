@@ -29,6 +29,9 @@ def options(function: F) -> F:
                           "memory, and the time of a step.  --batch is that of all together."),
         click.option("--shard", type=click.Choice(["none", "optimizer"]),
                      help="With --ranks: what they have parts of.  [default: both in a table]"),
+        click.option("--sync-batchnorm", is_flag=True,
+                     help="With --ranks: BatchNormalization takes the statistics of the examples "
+                          "of all ranks."),
         click.option("--micro-batches", type=click.IntRange(min=1), metavar="N",
                      help="With --ranks: each takes its share of a step in N parts.  [default: 1]"),
         click.option("--kernels", type=click.Choice(["numpy", "native"]),
@@ -61,6 +64,7 @@ def report(
     from gradtool.commands.models import open_model
     from gradtool.commands.train import recipe_of
     from gradtool.costs.links import Link, parse_rate, parse_time
+    from gradtool.passes.synchronized import synchronized
     from gradtool.reports.ranks import ranks_json, ranks_table
     from gradtool.training.graphs import graphs_of, require_forward
     from gradtool.training.layouts import OnPaper, layout
@@ -79,6 +83,8 @@ def report(
     recipe = recipe_of(call.reporter, loaded, {**asked.options, "optimizer": optimizer})
     with call.reporter.bar(f"laying {asked.source} out on {ranks} ranks"):
         graphs = graphs_of(recipe, TrainOptions(optimizer=optimizer), in_two=True)
+        if options["sync_batchnorm"]:
+            graphs = graphs.planned(synchronized(graphs.model, ranks))
         known = dict.fromkeys(io.symbols(graphs.model), 1)
         shards = [options["shard"]] if options["shard"] else ["none", "optimizer"]
         found = [

@@ -31,7 +31,9 @@ def settling_steps(program: Program) -> dict[str, int | None]:
     found: dict[str, int | None] = {}
     for value, after in program.state.items():
         stays = program.values[after].alias == value
-        found[program.values[value].name] = last[program.storage(value)] if stays else None
+        lying = (program.storage(each) for each in (value, after))
+        name = program.values[value].name
+        found[name] = max(last[each] for each in lying if each in last) if stays else None
     return found
 
 

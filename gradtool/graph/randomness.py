@@ -1,15 +1,17 @@
-"""Which nodes draw random numbers."""
+"""Which nodes draw random numbers, or else may give something else when they run again."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
+from gradtool.graph.composites import DOMAIN
 from gradtool.graph.prune import inner_nodes
 
 RANDOM = frozenset({
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike",
 })  # fmt: skip
+TOGETHER = frozenset({"RanksMoments", "RanksMean"})  # of ai.gradtool: all ranks run them at once
 
 
 def may_draw(node: ir.Node) -> bool:
@@ -20,7 +22,9 @@ def may_draw(node: ir.Node) -> bool:
 
 
 def draws(node: ir.Node) -> bool:
-    """Whether a node may draw random numbers, or a node of its subgraphs."""
+    """Whether a node may draw random numbers, or a node of its subgraphs; or asks other ranks."""
+    if node.op_type in TOGETHER and node.domain == DOMAIN:
+        return True
     return may_draw(node) or (bool(node.attributes.data) and any(map(may_draw, inner_nodes(node))))
 
 

@@ -69,6 +69,13 @@ class Group:
         """The arrays of all ranks, of one shape and type: `[size, *shape]`, in order of rank."""
         return array[np.newaxis]
 
+    def exchange(self, array: Array, into: Array) -> None:
+        """The arrays of all ranks, `[size, *shape]`, among the nodes of a step.
+
+        Other ranks may be in the midst of sums that go on beside them.
+        """
+        into[:] = array
+
     def gather_bytes(self, data: bytes) -> list[bytes]:
         """What every rank gives, in order of rank."""
         return [data]

@@ -50,7 +50,7 @@ class Ranks(Group):
         self._timeout, self.ordered = timeout, ordered
         self._types = {np.dtype(np.float32): mpi.FLOAT, np.dtype(np.float64): mpi.DOUBLE}
         # Collectives are matched by their order on a communicator: each kind has one of its own.
-        self._first, self._second, self._alarm = (world.Dup() for _ in range(3))
+        self._first, self._second, self._inside, self._alarm = (world.Dup() for _ in range(4))
         self._step: int | None = None
         self.told: Callable[[int], object] | None = None
         self._adding: list[_Ordered] = []
@@ -75,6 +75,11 @@ class Ranks(Group):
         request = self._second.Iallgather([given, byte], [made, byte])
         self._until(_Request(request).test)
         return made
+
+    def exchange(self, array: Array, into: Array) -> None:
+        byte = self._mpi.BYTE
+        request = self._inside.Iallgather([np.ascontiguousarray(array), byte], [into, byte])
+        self._until(_Request(request).test)
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
         counts = self.gather(np.array(len(data), np.int64))
@@ -103,7 +108,7 @@ class Ranks(Group):
     def close(self) -> None:
         """Leave together: every rank is done, also with what it does alone."""
         self.gather(np.array(0))
-        for each in (self._first, self._second, self._alarm):
+        for each in (self._first, self._second, self._inside, self._alarm):
             each.Free()
         self._mpi.Finalize()
 

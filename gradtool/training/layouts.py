@@ -19,7 +19,9 @@ import onnx_ir as ir
 from gradtool.costs.links import Link
 from gradtool.exec.run import sized_and_planned
 from gradtool.exec.settling import settling_steps
+from gradtool.graph.families import split_name
 from gradtool.graph.metadata import STATE
+from gradtool.graph.randomness import TOGETHER
 from gradtool.kernels.native import Kernels
 from gradtool.passes.accumulation import held_by
 from gradtool.passes.update_groups import Updates
@@ -94,7 +96,15 @@ def layout(
     gradients = sum(b.bytes for name, b in arena.items() if name in sums)
     state = sum(b.bytes for name, b in arena.items() if name in graphs.of)
     parameters = sum(b.bytes for b in arena.values()) - gradients - state
-    once, ready = _running(train.program, seconds)
+    exchanged = [step.workspace[-1].bytes for step in train.program.steps if _waits(step)]
+
+    def taken(step: Step) -> float:
+        if not _waits(step):
+            return seconds(step)
+        return seconds(step) + link.all_gather(step.workspace[-1].bytes, group.size)
+
+    alone = sum(map(seconds, train.program.steps))
+    once, ready = _running(train.program, taken)
     updating = sum(map(seconds, update.program.steps))
     sizes = _buckets(arena, graphs.model)
     before = once * (micro_batches - 1)
@@ -104,7 +114,8 @@ def layout(
         arrived = max(arrived, final) + link.all_reduce(size, group.size)
     total = sum(size for _, size in sizes)
     sending = sum(link.all_reduce(size, group.size) for _, size in sizes)
-    sent = 2 * total * (group.size - 1) // group.size
+    sending += (once - alone) * micro_batches
+    sent = (2 * total + sum(exchanged) * micro_batches) * (group.size - 1) // group.size
     spread = 0.0
     if part is not None:
         each = [int(np.prod(w.shape)) * w.dtype.itemsize for w in part.parameters.values()]
@@ -113,7 +124,7 @@ def layout(
     return RankLayout(
         shard if part is not None else "none", parameters, gradients, state,
         peak - parameters - gradients - state, sent,
-        once * micro_batches + updating, sending + spread,
+        alone * micro_batches + updating, sending + spread,
         max(once * micro_batches, arrived) + updating + spread,
     )  # fmt: skip
 
@@ -127,6 +138,11 @@ def _arena(train: Plan, update: Plan, graphs: Graphs, part: Shard | None) -> tup
     found = extended(extended({}, train, names), update, own)
     plans = laid_over(train, found, names), laid_over(update, found, own, parts)
     return found, max(plan.peak for plan in plans)
+
+
+def _waits(step: Step) -> bool:
+    """Whether ranks run a step together."""
+    return split_name(step.op)[1] in TOGETHER
 
 
 def _running(program: Program, seconds: Seconds) -> tuple[float, dict[str, float]]:

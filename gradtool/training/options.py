@@ -78,6 +78,9 @@ class TrainOptions:
     shard: Literal["none", "optimizer"] = option(
         "choice", "none", "What ranks have parts of in place of all: nothing, or the optimizer's "
         "state.", choices=("none", "optimizer"))  # fmt: skip
+    sync_batchnorm: bool = option(
+        "flag", False, "BatchNormalization takes the statistics of the examples of all ranks."
+    )
     device: str = option("text", "auto", "Where to train.", metavar="auto|cpu|cuda[:N]")
     kernels: Literal["auto", "numpy", "native"] = option(
         "choice", "auto", "What computes on the CPU: numpy, or the native library what it can; "

@@ -17,6 +17,7 @@ from gradtool.exec.device import open_device
 from gradtool.kernels.native import Kernels
 from gradtool.native import library
 from gradtool.passes.evaluation import evaluation
+from gradtool.passes.synchronized import synchronized
 from gradtool.passes.update_groups import Updates
 from gradtool.training.data import Arrays, Fitted, Takes
 from gradtool.training.fit import Fit, fitted, parts_of
@@ -144,6 +145,8 @@ def prepared(
     for line in graphs.said:
         watcher.said(f"warning: {line}")
     order = _order(read[0], options)
+    if options.sync_batchnorm and ranks > 1:
+        graphs = graphs.planned(synchronized(graphs.model, ranks))
     fit, kernels = None, _kernels(options, ranks)
     if options.memory is not None:
         fit = _fitted(options.memory, recipe, options, kernels, read, takes.size, watcher)

@@ -20,6 +20,7 @@ import numpy as np
 
 from gradtool import api
 from gradtool.errors import UsageError
+from gradtool.kernels.ranks import together
 from gradtool.passes.update_groups import Updates
 from gradtool.planning.sharing import NO_PARTS
 from gradtool.ranks.group import ALONE, Group
@@ -208,7 +209,8 @@ class Trainer:
             shard=shard,
         )
         watcher.begun(_begun(setup, progress))
-        ended = loop.run()
+        with together(group):
+            ended = loop.run()
         loop.save()
         if shard is not None and options.ema is not None:
             self._means = loop.kept()

@@ -42,7 +42,8 @@ def test_every_pair_changes_something_or_is_refused(walk, command):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_walk_knows_every_option(command):
     left = {"device", "threads"} if command in ("run", "recompute", "train") else set()
-    left |= {"data", "ranks", "deterministic", "timeout", "shard"} if command == "train" else set()
+    if command == "train":
+        left |= {"data", "ranks", "deterministic", "timeout", "shard", "sync_batchnorm"}
     left |= {"force"} if command == "init" else set()
     left |= set(SIZES) if command == "run" else set()
 

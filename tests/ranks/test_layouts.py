@@ -7,10 +7,12 @@ import jsonschema
 import pytest
 from forked_ranks import on_ranks, supported
 from rank_cases import DATA, drawn
+from rank_norms import network
 
 import gradtool as gt
 from gradtool.commands.schema import FOLDER
 from gradtool.costs.links import Link
+from gradtool.passes.synchronized import synchronized
 from gradtool.passes.update_groups import Updates
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import OnPaper, layout
@@ -51,6 +53,31 @@ def test_each_rank_has_the_arena_that_was_planned(shard, optimizer):
 
     for rank, taken in enumerate(on_ranks(4, work)):
         assert on_paper(optimizer, rank, shard=shard).peak == taken
+
+
+@supported
+@pytest.mark.parametrize("seed", range(4))
+def test_statistics_of_all_ranks_are_planned_and_take_messages(seed):
+    model, data, options = network(seed)
+    options |= {"steps": 2, "sync_batchnorm": True, "plan": "keep", "micro_batches": 2}
+
+    def work(group):
+        with gt.Trainer(model, **options) as trainer:
+            trainer.fit(data, group=group)
+            return trainer.session.arena_bytes
+
+    updates = Updates(options["optimizer"])
+    recipe = Recipe(partial(gt.grad, model, loss="ce", train_mode=True), updates)
+    graphs = graphs_of(recipe, TrainOptions(optimizer=options["optimizer"]), in_two=True)
+    apart, whole = (
+        layout(each, updates, {"batch": 2}, OnPaper(0, 4), LINK, shard="none", micro_batches=2,
+               seconds=step_seconds)
+        for each in (graphs, graphs.planned(synchronized(graphs.model, 4)))
+    )  # fmt: skip
+
+    assert on_ranks(4, work) == [whole.peak] * 4
+    assert whole.sending > max(apart.sending, 2 * 4 * 3 * LINK.latency)  # two norms, two halves
+    assert whole.sent > apart.sent
 
 
 def test_a_rank_has_its_share_of_the_state_and_sends_more():
