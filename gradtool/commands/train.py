@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gradtool.ranks.group import Group
     from gradtool.training.graphs import Recipe
     from gradtool.training.trainer import History, Trainer
+    from gradtool.training.watching import Watcher
     from gradtool.workloads.training import TrainingGraph
 
 # Options of grad that training has no use for: nobody would see their results.
@@ -79,6 +80,12 @@ NOT_HERE: dict[str, Any] = {"head_grads": False, "grad_buffers": False, "input_g
     is_flag=True,
     help="Write the adapters of --lora for themselves as well: MODEL.lora.onnx and .onnx_adapter.",
 )
+@click.option(
+    "--tensorboard",
+    metavar="DIR",
+    type=PATH,
+    help="Write events that TensorBoard draws into DIR as well.",
+)
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint of --run.")
 @click.option(
     "--result",
@@ -118,6 +125,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     from gradtool.training.data import parse_map
     from gradtool.training.graphs import require_forward
     from gradtool.training.trainer import Trainer
+    from gradtool.training.watching import Watchers
 
     sizes = (options["dims"], options["shapes"], None)
     asked = meant(call, [model], sizes, options, sized=False)
@@ -132,6 +140,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     told = {"optimizer": chosen.optimizer, "lora_seed": chosen.seed}
     recipe = recipe_of(call.reporter, loaded, {**asked.options, **told})
     follower = Follower(call.reporter)
+    watcher = Watchers(follower, *_events(options["tensorboard"], group))
     gc.freeze()
     gc.enable()
     with Trainer.of(recipe, chosen) as trainer, follower.listening():
@@ -142,7 +151,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
             run=folder,
             resume=options["resume"],
             fresh=options["force"],
-            watcher=follower,
+            watcher=watcher,
             group=group,
         )
         if history.ended == "interrupted":
@@ -154,6 +163,13 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
         if group.rank == 0:
             written = _write(trainer, history, outputs, options)
             _show(call.reporter, history, written, options["form"], asked.source)
+
+
+def _events(folder: str | None, group: Group) -> list[Watcher]:
+    """Who writes events for TensorBoard: the first rank, if anybody wants them."""
+    from gradtool.training.tensorboard import TensorBoard
+
+    return [TensorBoard(folder)] if folder is not None and group.rank == 0 else []
 
 
 def recipe_of(reporter: Reporter, loaded: ir.Model, options: dict[str, Any]) -> Recipe:

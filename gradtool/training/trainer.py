@@ -158,6 +158,7 @@ class Trainer:
         try:
             return self._run(setup, found, records, watcher, group)
         finally:
+            watcher.ended()
             if records is not None:
                 records.journal.close()
 

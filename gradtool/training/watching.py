@@ -53,6 +53,55 @@ class Watcher:
     def said(self, line: str) -> None:
         """Something people should hear."""
 
+    def ended(self) -> None:
+        """Training is over, whatever has ended it."""
+
     def stops(self) -> bool:
         """Whether somebody has asked to stop; asked after each step."""
         return False
+
+
+class Watchers(Watcher):
+    """Several who hear the same; any of them may stop it."""
+
+    def __init__(self, *watchers: Watcher) -> None:
+        self._all = watchers
+
+    def begun(self, begun: Begun) -> None:
+        for each in self._all:
+            each.begun(begun)
+
+    def tries(self, micro_batches: int, examples: int) -> None:
+        for each in self._all:
+            each.tries(micro_batches, examples)
+
+    def fitted(self, fit: Fit) -> None:
+        for each in self._all:
+            each.fitted(fit)
+
+    def stepped(self, step: int, epoch: int, loss: float, rate: float, planned: int) -> None:
+        for each in self._all:
+            each.stepped(step, epoch, loss, rate, planned)
+
+    def skipped(self, step: int, scale: float) -> None:
+        for each in self._all:
+            each.skipped(step, scale)
+
+    def evaluated(self, step: int, found: Mapping[str, float], *, best: bool) -> None:
+        for each in self._all:
+            each.evaluated(step, found, best=best)
+
+    def saved(self, step: int, path: Path) -> None:
+        for each in self._all:
+            each.saved(step, path)
+
+    def said(self, line: str) -> None:
+        for each in self._all:
+            each.said(line)
+
+    def ended(self) -> None:
+        for each in self._all:
+            each.ended()
+
+    def stops(self) -> bool:
+        return any(each.stops() for each in self._all)
