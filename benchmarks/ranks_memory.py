@@ -2,9 +2,9 @@
 
     python benchmarks/ranks_memory.py [--ranks 4] [--steps 4]
 
-Prints for each way to shard the optimizer's state what every rank planned, what it measured, and
-the bytes of its state by those of one process.  The model has 124 million parameters and takes
-sequences of 64 tokens, one on each rank; it needs an MPI, and about 1.5 GiB of memory a rank.
+Prints for each way to shard what every rank planned, what it measured, the bytes of its state by
+those of one process, and those of its sums of gradients.  The model has 124 million parameters and
+takes sequences of 64 tokens, one on each rank; it needs an MPI, and about 2.2 GiB of memory a rank.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gradtool.training.options import TrainOptions
 from gradtool.training.watching import Watcher
 
 MIB = 2**20
-SHARDS = ("none", "optimizer")
+SHARDS = ("none", "optimizer", "gradients")
 
 
 class Measuring(Watcher):
@@ -68,7 +68,7 @@ def rank(path: str, shard: str, steps: int) -> None:
     ) as trainer:
         trainer.fit(data, group=group, watcher=watcher)
         taken = watcher.held + watcher.outside
-    found = group.gather(np.array([planned.peak, taken, planned.state]))
+    found = group.gather(np.array([planned.peak, taken, planned.state, planned.gradients]))
     if group.rank == 0:
         sys.stdout.write(json.dumps(found.tolist()) + "\n")
     group.close()
@@ -109,7 +109,7 @@ def main() -> None:
     if given.rank:
         rank(*given.rank, given.steps)
         return
-    print("shard        rank  planned MiB  measured MiB    ratio  state MiB  of one")
+    print("shard        rank  planned MiB  measured MiB    ratio  state MiB  of one  sums MiB")
     whole = 0
     with tempfile.TemporaryDirectory() as folder:
         path = saved(Path(folder))
@@ -121,10 +121,11 @@ def main() -> None:
                 sys.exit(told.stderr)
             found = json.loads(told.stdout.splitlines()[-1])
             whole = whole or found[0][2]
-            for number, (planned, taken, state) in enumerate(found):
+            for number, (planned, taken, state, sums) in enumerate(found):
                 print(
                     f"{shard:12} {number:4} {planned / MIB:12.1f} {taken / MIB:13.1f}"
                     f" {taken / planned:8.4f} {state / MIB:10.1f} {state / whole:7.3f}"
+                    f" {sums / MIB:9.1f}"
                 )
 
 

@@ -20,7 +20,8 @@ def trainings(group, count):
     for case in range(count):
         model, options, _ = drawn(group.size, case, seed=1)
         found = trained(model, options, group)
-        normed = rank_norms.trained(case, group, sync_batchnorm=True)
+        how = {"sync_batchnorm": True, "shard": ["optimizer", "gradients"][case % 2]}
+        normed = rank_norms.trained(case, group, **how)
         if group.rank == 0:
             worst = max(worst, difference(normed, rank_norms.trained(case)))
         for name, array in (*found[2].items(), *normed[2].items()):

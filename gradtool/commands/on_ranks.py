@@ -27,8 +27,8 @@ def options(function: F) -> F:
         click.option("--ranks", type=click.IntRange(min=2), metavar="N",
                      help="Show what each of N ranks of gradtool train takes, on paper: its "
                           "memory, and the time of a step.  --batch is that of all together."),
-        click.option("--shard", type=click.Choice(["none", "optimizer"]),
-                     help="With --ranks: what they have parts of.  [default: both in a table]"),
+        click.option("--shard", type=click.Choice(["none", "optimizer", "gradients"]),
+                     help="With --ranks: what they have parts of.  [default: all in a table]"),
         click.option("--sync-batchnorm", is_flag=True,
                      help="With --ranks: BatchNormalization takes the statistics of the examples "
                           "of all ranks."),
@@ -86,7 +86,7 @@ def report(
         if options["sync_batchnorm"]:
             graphs = graphs.planned(synchronized(graphs.model, ranks))
         known = dict.fromkeys(io.symbols(graphs.model), 1)
-        shards = [options["shard"]] if options["shard"] else ["none", "optimizer"]
+        shards = [options["shard"]] if options["shard"] else ["none", "optimizer", "gradients"]
         found = [
             layout(
                 graphs, recipe.updates, known, OnPaper(0, ranks), link, shard=shard,

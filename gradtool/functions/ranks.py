@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
 from gradtool.emit.builder import Builder
-from gradtool.graph.composites import composite
+from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.known import Tensor
 
 
@@ -23,3 +27,19 @@ def ranks_moments(
 def ranks_mean(op: Builder, x: Tensor, *, ranks: int) -> Tensor:
     """The mean over all ranks of what each has."""
     return op.Identity(x)
+
+
+def _part_shapes(
+    x: Tensor, *, counts: Sequence[int], rank: int, shape: Sequence[int], ordered: int
+) -> Outputs:
+    return [(ir.Shape(shape), x.dtype)]
+
+
+@composite("RanksPart", shapes=_part_shapes)
+def ranks_part(
+    op: Builder, x: Tensor, *, counts: Sequence[int], rank: int, shape: Sequence[int], ordered: int
+) -> Tensor:
+    """The sum over all ranks of the elements that rank `rank` has, `counts` of each in order."""
+    start = sum(counts[:rank])
+    own = op.Slice(op.reshape(x, [-1]), [start], [start + counts[rank]], [0])
+    return op.reshape(own, shape)

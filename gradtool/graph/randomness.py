@@ -11,7 +11,9 @@ RANDOM = frozenset({
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike",
 })  # fmt: skip
-TOGETHER = frozenset({"RanksMoments", "RanksMean"})  # of ai.gradtool: all ranks run them at once
+TOGETHER = frozenset(
+    {"RanksMoments", "RanksMean", "RanksPart"}
+)  # of ai.gradtool: all ranks run them at once
 
 
 def may_draw(node: ir.Node) -> bool:

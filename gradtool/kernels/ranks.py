@@ -6,7 +6,7 @@ is taken to be as this one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -77,3 +77,24 @@ def ranks_mean(xp: Any, x: Array, *, out: Arrays, work: Arrays, ranks: int) -> N
     """The mean over ranks, added up in their order."""
     _exchange(x, work[0])
     xp.mean(work[0], axis=0, out=out[0])
+
+
+def _part_work(
+    x: Spec, *, out: Specs, counts: Sequence[int], rank: int, shape: Sequence[int], ordered: int
+) -> list[Spec]:
+    """What other ranks send, where it is added up here."""
+    return [Spec((len(counts), counts[rank]), x.dtype)] if ordered or x.dtype.itemsize < 4 else []
+
+
+@kernel("ai.gradtool::RanksPart", work=_part_work)
+def ranks_part(
+    xp: Any, x: Array, *, out: Arrays, work: Arrays, counts: Sequence[int], rank: int,
+    shape: Sequence[int], ordered: int,
+) -> None:  # fmt: skip
+    """The sum over ranks of this one's part of an array, in the order of memory."""
+    flat, own = np.ascontiguousarray(x).reshape(-1), out[0].reshape(-1)
+    group = _GROUP.get()
+    if group is None:
+        np.copyto(own, flat[sum(counts[:rank]) :][: counts[rank]])
+    else:
+        group.scatter(flat, counts, own, work[0] if work else None)

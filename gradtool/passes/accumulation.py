@@ -76,14 +76,19 @@ class Update:
 
 
 def updating(
-    model: ir.Model, asked: Updates, own: Mapping[str, slice | None] | None = None
+    model: ir.Model,
+    asked: Updates,
+    own: Mapping[str, slice | None] | None = None,
+    *,
+    cut_on: int = 1,
 ) -> Update:
     """The updates of what an `accumulating` model has the gradients of.
 
     An input, named by the metadata `gradtool.scale`, is what sums are multiplied by: 1 where nobody
     gives it.  Nothing has a name of the model given but its parameters and sums, see `held_by`.
     With `own` only these elements of parameters are updated, in the order of memory, or all of one
-    where it says None; state is of them alone.
+    where it says None; state is of them alone.  Where more than one rank has its part of the sums,
+    these are `cut_on` so many already.
 
     Raises:
         UsageError: there is nothing to update.
@@ -95,11 +100,12 @@ def updating(
     trained = {name: sums[after] for name, after in made_by.items() if name in given.initializers}
     updated = trained if own is None else {n: s for n, s in trained.items() if n in own}
     chosen = {
-        each: None if own is None else own[name]
+        each: None if own is None or (cut_on > 1 and each == total) else own[name]
         for name, total in updated.items() for each in (name, total)
     }  # fmt: skip
     kept = [_held(given.initializers[name], part) for name, part in chosen.items()]
-    summed = [] if own is None or asked.clip_norm is None else list(trained.values())
+    apart = own is not None and cut_on == 1
+    summed = list(trained.values()) if apart and asked.clip_norm is not None else []
     names = Names.of(model)
     wholes = [
         _held(given.initializers[name], None, names.fresh(f"{name}_whole")) for name in summed
@@ -122,7 +128,7 @@ def updating(
         whole = {each: scaled(each) for each in wholes}
     added = add_updates(
         op, asked, gradients, lambda value: given.initializers[value.name or ""], whole,
-        [name for name in trained if name not in updated],
+        [name for name in trained if name not in updated], cut_on,
     )  # fmt: skip
     props = made.metadata_props
     props[SCALE] = scale.name or ""
@@ -134,7 +140,7 @@ def updating(
     infer(made)
     parts = {
         name: (name, 0 if part is None else part.start)
-        for name, part in chosen.items() if own is not None
+        for name, part in chosen.items() if own is not None and (apart or name in updated)
     }  # fmt: skip
     parts |= {v.name or "": (name, 0) for v, name in zip(wholes, summed, strict=True)}
     return Update(made, tuple(added.said), added.of, parts)

@@ -28,11 +28,16 @@ def clip_values(op: Builder, gradients: Mapping[ir.Value, Any], limit: ir.Value)
 
 
 def clip_norm(
-    op: Builder, gradients: Mapping[ir.Value, Any], limit: ir.Value, whole: Sequence[Any] = ()
+    op: Builder,
+    gradients: Mapping[ir.Value, Any],
+    limit: ir.Value,
+    whole: Sequence[Any] = (),
+    ranks: int = 1,
 ) -> Gradients:
     """The gradients times `min(1, limit / (norm + 10⁻⁶))`, `norm` that of all elements together.
 
-    They are those of the gradients, or those of the `whole` ones that these are parts of.  Every
+    They are those of the gradients, or those of the `whole` ones that these are parts of, or all
+    that `ranks` have together, each of them others.  Every
     update waits for the last gradient, so all of them are held until then.
     """
     dtype = limit.dtype
@@ -41,6 +46,8 @@ def clip_norm(
         norms = [op.cast(op.ReduceL2(g, keepdims=0), dtype) for g in whole or gradients.values()]
         together = op.concat([op.unsqueeze(norm, 0) for norm in norms], 0)
         norm = op.ReduceL2(together, keepdims=0)
+        if ranks > 1:
+            norm = op.Sqrt(op.RanksMean(norm * norm, ranks=ranks) * ranks)
         factor = op.Min(limit / (norm + TINY), op.constant(1.0, dtype))
     found: Gradients = {}
     for x, g in gradients.items():

@@ -50,6 +50,7 @@ def add_updates(
     original: Callable[[ir.Value], ir.Value] = lambda x: x,
     together: Mapping[ir.Value, ir.Value] = NOTHING,
     others: Sequence[str] = (),
+    ranks: int = 1,
 ) -> Added:
     """Append the update of each parameter.
 
@@ -57,7 +58,7 @@ def add_updates(
     are where nobody gives them, are noted in the metadata.  What a parameter is for (a matrix, a
     table) those tell who read its `original`, perhaps in another graph.  Where they are parts of
     what is updated, `together` has all gradients as they are whole, by anything with their names,
-    and `others` are the parameters without a part.
+    and `others` are the parameters without a part; or else all `ranks` together have all of them.
 
     Raises:
         UsageError: there is nothing to update, a shape is open, or what is asked for cannot be.
@@ -88,7 +89,7 @@ def add_updates(
             together = clipping.clip_values(op, together, bound)
         if "clip_norm" in setting:
             bound = numbers.input("clip_norm")
-            limited = clipping.clip_norm(op, limited, bound, list(together.values()))
+            limited = clipping.clip_norm(op, limited, bound, list(together.values()), ranks)
         for target in chosen:
             g = limited[target.x]
             g = replace(rows[target.x], sums=g) if target.x in rows else g

@@ -40,6 +40,7 @@ class Group:
 
     rank = 0
     size = 1
+    ordered = False  # whether numbers are added in the order of ranks, whatever an engine does
 
     def add(self, array: Array) -> Pending:
         """Begin to sum a flat array over all ranks, in place; it is not touched until that is done.
@@ -75,6 +76,15 @@ class Group:
         Other ranks may be in the midst of sums that go on beside them.
         """
         into[:] = array
+
+    def scatter(self, array: Array, counts: Sequence[int], own: Array, room: Array | None) -> None:
+        """Sum flat arrays over all ranks, each of which gets its part, among the nodes of a step.
+
+        Rank r has `counts[r]` elements, in order.  With `room`, `[size, *own]`, they are added up
+        in the order of ranks there.
+        """
+        del counts, room
+        own[:] = array
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
         """What every rank gives, in order of rank."""

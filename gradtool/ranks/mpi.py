@@ -23,6 +23,7 @@ from gradtool.text.words import some
 ASKED = 1.0  # seconds that ranks have to say that they wait, too
 SPINS = 200  # tests before waiting leaves the processor to others
 PAUSE = 5e-5  # seconds
+BLOCK = 1 << 16  # elements that are added up at once
 
 
 def available(what: str) -> Any:
@@ -80,6 +81,24 @@ class Ranks(Group):
         byte = self._mpi.BYTE
         request = self._inside.Iallgather([np.ascontiguousarray(array), byte], [into, byte])
         self._until(_Request(request).test)
+
+    def scatter(self, array: Array, counts: Sequence[int], own: Array, room: Array | None) -> None:
+        mpi = self._mpi
+        if room is None:
+            kind = self._types[array.dtype]
+            request = self._inside.Ireduce_scatter([array, kind], [own, kind], list(counts))
+            self._until(_Request(request).test)
+            return
+        wide = array.dtype.itemsize
+        sent = [count * wide for count in counts]
+        starts = [sum(sent[:rank]) for rank in range(self.size)]
+        came = [own.nbytes] * self.size, [own.nbytes * rank for rank in range(self.size)]
+        request = self._inside.Ialltoallv(
+            [array.view(np.uint8), (sent, starts), mpi.BYTE],
+            [room.reshape(-1).view(np.uint8), came, mpi.BYTE],
+        )
+        self._until(_Request(request).test)
+        added(room, own)
 
     def gather_bytes(self, data: bytes) -> list[bytes]:
         counts = self.gather(np.array(len(data), np.int64))
@@ -188,18 +207,24 @@ class _Ordered:
         return self not in self._queue and bool(self._request.Test())
 
     def _add_up(self) -> None:
-        dtype = self._array.dtype
-        terms = self._came.view(dtype)
-        wide = np.promote_types(dtype, np.float32) if dtype.itemsize < 4 else dtype
-        with np.errstate(all="ignore"):  # between values lies anything
-            added = terms[0].astype(wide)
-            for term in terms[1:]:
-                added += term.astype(wide, copy=False)
-            self._array[self._mine] = added.astype(dtype, copy=False)
+        added(self._came.view(self._array.dtype), self._array[self._mine])
         kept = self._counts, self._starts
         self._request = self._second.Iallgatherv(
             self._mpi.IN_PLACE, [self._flat, kept, self._mpi.BYTE]
         )
+
+
+def added(terms: Array, into: Array) -> None:
+    """Add up the terms of all ranks in their order, narrow floats in float32, a block at a time."""
+    dtype = into.dtype
+    wide = np.promote_types(dtype, np.float32) if dtype.itemsize < 4 else dtype
+    with np.errstate(all="ignore"):  # between values lies anything
+        for start in range(0, into.size, BLOCK):
+            block = slice(start, start + BLOCK)
+            found = terms[0, block].astype(wide)
+            for term in terms[1:]:
+                found += term[block].astype(wide, copy=False)
+            into[block] = found.astype(dtype, copy=False)
 
 
 def _comes(test: Callable[[], bool], seconds: float) -> bool:

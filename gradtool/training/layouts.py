@@ -8,7 +8,7 @@ one is final and the bucket before has arrived.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -87,7 +87,7 @@ def layout(
     """
     part = None
     if shard != "none" and group.size > 1:
-        graphs, part = sharded(graphs, updates, None, group)
+        graphs, part = sharded(graphs, updates, None, group, shard)
     assert graphs.update is not None  # noqa: S101 - ranks step in two halves
     train = sized_and_planned(graphs.model, dims, "train", kernels)[1]
     update = sized_and_planned(graphs.update, {}, "update", kernels)[1]
@@ -96,17 +96,16 @@ def layout(
     gradients = sum(b.bytes for name, b in arena.items() if name in sums)
     state = sum(b.bytes for name, b in arena.items() if name in graphs.of)
     parameters = sum(b.bytes for b in arena.values()) - gradients - state
-    exchanged = [step.workspace[-1].bytes for step in train.program.steps if _waits(step)]
+    exchanged = [_exchanged(train.program, step) for step in train.program.steps]
 
     def taken(step: Step) -> float:
-        if not _waits(step):
-            return seconds(step)
-        return seconds(step) + link.all_gather(step.workspace[-1].bytes, group.size)
+        size = _exchanged(train.program, step)
+        return seconds(step) + (link.all_gather(size, group.size) if size else 0.0)
 
     alone = sum(map(seconds, train.program.steps))
     once, ready = _running(train.program, taken)
     updating = sum(map(seconds, update.program.steps))
-    sizes = _buckets(arena, graphs.model)
+    sizes = _buckets(arena, graphs.model, sums if shard == "gradients" else frozenset())
     before = once * (micro_batches - 1)
     arrived = before
     for names, size in sizes:
@@ -140,9 +139,17 @@ def _arena(train: Plan, update: Plan, graphs: Graphs, part: Shard | None) -> tup
     return found, max(plan.peak for plan in plans)
 
 
-def _waits(step: Step) -> bool:
-    """Whether ranks run a step together."""
-    return split_name(step.op)[1] in TOGETHER
+def _exchanged(program: Program, step: Step) -> int:
+    """The bytes of which each rank sends its part in a step that ranks run together; 0 in others.
+
+    Of a whole gradient a rank gets one part of all, else it gets what all of them have.
+    """
+    what = split_name(step.op)[1]
+    if what not in TOGETHER:
+        return 0
+    if what == "RanksPart":
+        return program.values[next(step.reads)].bytes
+    return step.workspace[-1].bytes
 
 
 def _running(program: Program, seconds: Seconds) -> tuple[float, dict[str, float]]:
@@ -154,12 +161,17 @@ def _running(program: Program, seconds: Seconds) -> tuple[float, dict[str, float
     }
 
 
-def _buckets(arena: Layout, model: ir.Model) -> list[tuple[Sequence[str], int]]:
-    """The names of each bucket of what ranks sum, running statistics too, and its bytes."""
+def _buckets(
+    arena: Layout, model: ir.Model, apart: Collection[str]
+) -> list[tuple[Sequence[str], int]]:
+    """The names of each bucket of what ranks sum, running statistics too, and its bytes.
+
+    Those that are `apart` the steps of backward sum.
+    """
     spans = {name: (b.offset, b.bytes) for name, b in arena.items()}
     types: dict[str, np.dtype[Any]] = {}
     for name in json.loads(model.metadata_props[STATE]):
         dtype = model.graph.initializers[name].dtype
-        if dtype is not None and dtype.is_floating_point():
+        if dtype is not None and dtype.is_floating_point() and name not in apart:
             types[name] = np.dtype(dtype.numpy())
     return [(names, sum(spans[n][1] for n in names)) for names in buckets(spans, types)]

@@ -73,7 +73,8 @@ class Loop:
     _saved: int = -1
 
     def __post_init__(self) -> None:
-        self._reducer = Reducer(self.group, self.session, self.graphs.sums)
+        cut = self.shard is not None and self.options.shard == "gradients"
+        self._reducer = Reducer(self.group, self.session, self.graphs.sums, cut=cut)
 
     def run(self) -> End:
         """Train to the end; returns why it is one.
@@ -138,7 +139,9 @@ class Loop:
             settling = self._reducer if start + each == size else None
             summed += self._run(part, number, loss_scale=scale / count, settling=settling)
         self._reducer.finish()
-        finite = self.options.loss_scale is None or self.session.gradients_are_finite()
+        finite = self.options.loss_scale is None or not anywhere(
+            self.group, not self.session.gradients_are_finite()
+        )
         if finite:
             self.session.update({self.graphs.rate: rate}, scale=1 / scale)
             if self.shard is not None:

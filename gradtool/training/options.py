@@ -75,9 +75,13 @@ class TrainOptions:
         shown="after each epoch and evaluation")  # fmt: skip
     keep: int = option("whole", 2, "Keep the N newest checkpoints, and the best.", least=1,
                        metavar="N")  # fmt: skip
-    shard: Literal["none", "optimizer"] = option(
-        "choice", "none", "What ranks have parts of in place of all: nothing, or the optimizer's "
-        "state.", choices=("none", "optimizer"))  # fmt: skip
+    shard: Literal["none", "optimizer", "gradients"] = option(
+        "choice",
+        "none",
+        "What ranks have parts of in place of all: nothing, the optimizer's "
+        "state, or that and the sums of gradients.",
+        choices=("none", "optimizer", "gradients"),
+    )
     sync_batchnorm: bool = option(
         "flag", False, "BatchNormalization takes the statistics of the examples of all ranks."
     )

@@ -31,9 +31,15 @@ class Reducer:
     statistics, of which each rank has those of its own examples.
     """
 
-    def __init__(self, group: Group, session: Session, sums: Collection[str]) -> None:
+    def __init__(
+        self, group: Group, session: Session, sums: Collection[str], *, cut: bool = False
+    ) -> None:
+        """With `cut`, steps of backward sum the gradients themselves."""
         self._group, self._session, self._sums = group, session, sums
-        self._types = {n: d for n, d in session.stepped.items() if "float" in d.name}
+        self._types = {
+            name: dtype for name, dtype in session.stepped.items()
+            if "float" in dtype.name and not (cut and name in sums)
+        }  # fmt: skip
         self._buckets: list[list[str]] = []
         self._open: set[str] = set()
         self._left: list[list[str]] = []
@@ -42,6 +48,8 @@ class Reducer:
 
     def settled(self, name: str) -> None:
         """A sum is final: begin with the buckets that are, in their order."""
+        if name not in self._types:
+            return
         if not self._open:
             self._begin()
         self._open.discard(name)

@@ -21,6 +21,7 @@ import onnx_ir as ir
 from gradtool.graph.metadata import AVERAGES, OPTIMIZER
 from gradtool.passes.accumulation import updating
 from gradtool.passes.averages import add_averages
+from gradtool.passes.cut_sums import cut_sums
 from gradtool.passes.update_groups import Updates
 from gradtool.passes.update_kinds import kind_of
 from gradtool.planning.sharing import Parts
@@ -40,6 +41,11 @@ class Whole:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     pieces: Pieces
+
+    @property
+    def counts(self) -> list[int]:
+        """How many elements each rank has."""
+        return [piece.stop - piece.start for piece in self.pieces]
 
 
 @dataclass(frozen=True)
@@ -98,9 +104,11 @@ class Shard:
 
 
 def sharded(
-    graphs: Graphs, updates: Updates, ema: float | None, group: Group
+    graphs: Graphs, updates: Updates, ema: float | None, group: Group, what: str
 ) -> tuple[Graphs, Shard]:
     """The graphs of a step in two halves, the second of which updates what a rank has.
+
+    With `gradients` of `what` a rank has, the first sums those alone.
 
     Raises:
         UsageError: what is asked for of updates cannot be.
@@ -109,16 +117,25 @@ def sharded(
     held = graphs.update.graph.initializers
     trained = {name: held[name] for name in graphs.trained}
     optimizer = kind_of(updates.optimizer, updates.settings)[0]
-    cut = _by_elements if optimizer.elements else _by_owner
-    parameters = cut({name: _whole(value) for name, value in trained.items()}, group.size)
+    summed, wholes = what == "gradients", {name: _whole(value) for name, value in trained.items()}
+    if optimizer.elements:
+        parameters = _by_elements(wholes, group.size, in_order=summed)
+    else:
+        parameters = _by_owner(wholes, group.size)
     mine = {name: whole.pieces[group.rank] for name, whole in parameters.items()}
     mine = {name: piece for name, piece in mine.items() if piece.stop > piece.start}
     if not mine:
-        mine = dict.fromkeys(list(parameters)[:1], slice(0, 1))
+        mine = dict.fromkeys(list(parameters)[:1], slice(0, 0 if summed else 1))
     own = {name: piece if optimizer.elements else None for name, piece in mine.items()}
-    made = updating(graphs.training.model, updates, own)
+    model, given = graphs.model, graphs.training.model
+    if summed:
+        model = given = cut_sums(
+            model, {name: whole.counts for name, whole in parameters.items()}, group.rank,
+            whole=not optimizer.elements, ordered=group.ordered,
+        )  # fmt: skip
+    made = updating(given, updates, own, cut_on=group.size if summed else 1)
     if ema is not None:
-        add_averages(made.model, list(own), ema, graphs.training.model)
+        add_averages(made.model, list(own), ema, given)
     for key in (AVERAGES, OPTIMIZER):  # which say of names what they are
         if key in graphs.update.metadata_props:
             made.model.metadata_props[key] = graphs.update.metadata_props[key]
@@ -126,23 +143,29 @@ def sharded(
         name: _state(_whole(held[name]), parameters[of], by_elements=optimizer.elements)
         for name, of in graphs.of.items()
     }
-    given = graphs.training.model.graph.initializers
+    initializers = given.graph.initializers
     parts = {
-        name: (of, start * _whole(given[of]).dtype.itemsize)
+        name: (of, start * _whole(initializers[of]).dtype.itemsize)
         for name, (of, start) in made.parts.items()
     }
     shard = Shard(parameters, state, own, graphs.of, parts)
-    return replace(graphs, update=made.model), shard
+    return replace(graphs, model=model, update=made.model), shard
 
 
-def _by_elements(wholes: Mapping[str, Whole], ranks: int) -> dict[str, Whole]:
-    """Each cut into pieces of whole units; who has the first one of it goes around."""
+def _by_elements(wholes: Mapping[str, Whole], ranks: int, *, in_order: bool) -> dict[str, Whole]:
+    """Each cut into pieces of whole units; who has the first one of it goes around.
+
+    Where pieces have to be in the order of ranks, who has all of a short one does.
+    """
     found = {}
     for number, (name, whole) in enumerate(wholes.items()):
-        size = prod(whole.shape)
+        size, first = prod(whole.shape), 0 if in_order else number
         units = [share(-(-size // UNIT), rank, ranks) for rank in range(ranks)]
         cut = [slice(u.start * UNIT, min(u.stop * UNIT, size)) for u in units]
-        found[name] = replace(whole, pieces=[cut[(rank + number) % ranks] for rank in range(ranks)])
+        pieces = [cut[(rank + first) % ranks] for rank in range(ranks)]
+        if in_order and size < UNIT * ranks:
+            pieces = _all_to(number % ranks, size, ranks)
+        found[name] = replace(whole, pieces=pieces)
     return found
 
 

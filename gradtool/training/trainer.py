@@ -176,7 +176,7 @@ class Trainer:
             setup.graphs.require(found.arrays)
         shard = None
         if options.shard != "none" and group.size > 1:
-            graphs, shard = sharded(setup.graphs, setup.updates, options.ema, group)
+            graphs, shard = sharded(setup.graphs, setup.updates, options.ema, group, options.shard)
             setup = replace(setup, graphs=graphs)
         if found is not None:
             setup.graphs.put(shard.cut(found.arrays) if shard else found.arrays)

@@ -37,7 +37,7 @@ def on_paper(optimizer, rank, *, shard, parts=1, link=LINK):
 
 
 @supported
-@pytest.mark.parametrize("shard", ["none", "optimizer"])
+@pytest.mark.parametrize("shard", ["none", "optimizer", "gradients"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_each_rank_has_the_arena_that_was_planned(shard, optimizer):
     options = {
@@ -81,10 +81,13 @@ def test_statistics_of_all_ranks_are_planned_and_take_messages(seed):
 
 
 def test_a_rank_has_its_share_of_the_state_and_sends_more():
-    held, sharded = (on_paper("adamw", 0, shard=shard) for shard in ("none", "optimizer"))
+    ways = ("none", "optimizer", "gradients")
+    held, sharded, summed = (on_paper("adamw", 0, shard=shard) for shard in ways)
 
     assert sharded.state < held.state
     assert (held.parameters, held.gradients) == (sharded.parameters, sharded.gradients)
+    assert summed.gradients < sharded.gradients
+    assert summed.state < held.state
     assert sharded.sent > held.sent
     assert sharded.computing <= held.computing
 

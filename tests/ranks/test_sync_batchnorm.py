@@ -12,7 +12,7 @@ pytestmark = supported
 CLOSE = 1e-9  # relative, in float64: sums in another order
 
 
-@pytest.mark.parametrize("shard", ["none", "optimizer"])
+@pytest.mark.parametrize("shard", ["none", "optimizer", "gradients"])
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("seed", range(6))
 def test_statistics_are_those_of_one_process(seed, ranks, shard):
