@@ -366,7 +366,7 @@ def gathered(y: Tensor, s: Sizes) -> Tensor:
 @on_tokens
 def scattered(y: Tensor, s: Sizes) -> Tensor:
     table = torch.zeros(s.length, s.length).scatter(1, torch.arange(s.length).view(-1, 1) // 2, 1.0)
-    return table @ y
+    return table.to(y.dtype) @ y
 
 
 @on_tokens

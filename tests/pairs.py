@@ -156,7 +156,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "kernels": ["--kernels", "native"], "exact_conv": ["--exact-conv"],
          "explain_kernels": ["--explain-kernels"],
          "verify": ["--verify", "plans"], "profile": ["--profile", "p.json"],
-         "trace": ["--trace", "t.json"], "check_nan": ["--check-nan"],
+         "trace": ["--trace", "t.json"], "html": ["--html", "k.html"], "check_nan": ["--check-nan"],
          "check_arena": ["--check-arena"], "save_grads": ["--save-grads", "g.npz"],
          "save_outputs": ["--save-outputs", "o.npz"], "fetch": ["--fetch", "h"],
          "max_turns": ["--max-turns", "7"], "max_dynamic": ["--max-dynamic", "1MiB"],

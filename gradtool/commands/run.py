@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands import drawing, plan_names, threads
+from gradtool.commands import drawing, plan_names, threads, timed
 from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import Meant, meant
 from gradtool.commands.models import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Arrays = dict[str, np.ndarray[Any, Any]]
 
 RANDOM = "random"
-FILES = ("save_grads", "save_outputs", "profile", "trace")
+FILES = ("save_grads", "save_outputs", "profile", "trace", "html")
 
 
 @as_command("run")
@@ -85,6 +85,12 @@ FILES = ("save_grads", "save_outputs", "profile", "trace")
     help="Write a trace for Perfetto: each node as long as it took, and memory beside it.",
 )
 @click.option(
+    "--html",
+    metavar="FILE.html",
+    type=PATH,
+    help="Write a page: what each kernel took, under what this machine reaches (roofline).",
+)
+@click.option(
     "--save-grads", metavar="NPZ", type=PATH, help="Write the gradients, by the name of the value."
 )
 @click.option("--save-outputs", metavar="NPZ", type=PATH, help="Write the other outputs, by name.")
@@ -120,8 +126,8 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     if options["save_grads"] is not None and not has_gradients(training):
         raise UsageError("--save-grads: this step returns no gradients")
     chosen = _planned(reporter, training, options["plan"], arrays)
-    verify, profile, trace = options["verify"], options["profile"], options["trace"]
-    later = dict(arrays) if verify or profile or trace else {}
+    verify, profile, drawn = options["verify"], options["profile"], timed.drawn(options)
+    later = dict(arrays) if verify or profile or drawn else {}
     kernels = available(reporter, options["kernels"], exact=options["exact_conv"])
     if options["explain_kernels"]:
         _explain(reporter, chosen, arrays, kernels, options["form"])
@@ -138,11 +144,12 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     if running.is_flat(result):
         reporter.say(f"warning: {running.FLAT}")
     _verify(reporter, verify, training, later, result)
-    _profile(profile, training, later, options["repeat"], kernels, force=options["force"])
-    if trace is not None:
-        repeat, measured = options["repeat"], result.measurement
-        drawn = _traced(chosen, later, where, kernels, repeat, measured, asked.source)
-        drawing.save({trace: drawn}, force=options["force"])
+    if profile is not None:
+        timed.profile(reporter, profile, training, later, kernels, options)
+    if drawn:
+        costs = timed.costs(chosen, later, where, kernels, options["repeat"])
+        pages = {path: draw(costs, asked.source, result) for path, draw in drawn.items()}
+        drawing.save(pages, force=options["force"])
 
 
 def _fed(reporter: Reporter, asked: Meant, given: Collection[str] = ()) -> tuple[ir.Model, Arrays]:
@@ -212,34 +219,6 @@ def _write(path: str | None, arrays: Any) -> None:
         from gradtool.io import arrays as files
 
         files.save(path, arrays)
-
-
-def _profile(
-    path: str | None, training: ir.Model, arrays: Any, repeat: int, kernels: Kernels, *,
-    force: bool,
-) -> None:  # fmt: skip
-    if path is not None:
-        from gradtool.costs import profile
-        from gradtool.exec import timing
-        from gradtool.exec.feeds import sizes
-        from gradtool.workloads.plans import workload
-
-        work = workload(training, sizes(training, arrays))
-        repeats = max(repeat, profile.REPEATS)
-        profile.save(timing.profile(work, arrays, repeats, kernels), path, force=force)
-
-
-def _traced(
-    model: ir.Model, arrays: Any, device: str, kernels: Kernels, repeat: int, measured: Any,
-    name: str,
-) -> str:  # fmt: skip
-    """The steps of a run as a trace, each with its own time."""
-    from gradtool.exec.step_costs import REPEATS, step_costs
-    from gradtool.reports.trace import measured_trace
-
-    repeats = max(repeat, REPEATS)
-    costs = step_costs(model, arrays, device=device, kernels=kernels, repeats=repeats)
-    return measured_trace(costs, name, measured)
 
 
 def _chosen(

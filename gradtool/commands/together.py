@@ -224,14 +224,14 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
     "run": (
         _named("model"), *_GRADIENT, _updated("update"),
         Of("seed", (equals("inputs", "random"),)),
-        Of("device kernels trace check_nan check_arena max_turns max_dynamic threads",
+        Of("device kernels trace html check_nan check_arena max_turns max_dynamic threads",
            (equals("engine", "arena"),)),
-        Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace")))),
+        Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace", "html")))),
         Of("explain_kernels", (equals("engine", "arena"),)),
         Of("exact_conv", (equals("kernels", "native"),)),
         Apart((equals("kernels", "native"), ON_CUDA)),
         Without(given("explain_kernels"), "runs nothing", "repeat measure check_nan check_arena "
-                "verify profile trace save_grads save_outputs max_turns max_dynamic"),
+                "verify profile trace html save_grads save_outputs max_turns max_dynamic"),
     ),
     "kit": (_named("model"), *_GRADIENT),
     "kit merge": (_NO_CONFIG,),

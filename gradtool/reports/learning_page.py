@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from html import escape as plain
 from itertools import pairwise
 
-from gradtool.reports.html import filled, hashed, joined
+from gradtool.reports.html import filled, hashed, joined, table_html
 from gradtool.reports.learning import LINEAR, Point, Run, number, runs_table
 from gradtool.text.names import escape, shorten
 from gradtool.text.plot import RATIO
-from gradtool.text.table import Table
 
-STYLE = ("report.css", "learning.css")
+STYLE = ("report.css", "pictures.css")
 TITLE = "Training"
 LONGEST = 400  # characters of a name
 WIDTH, HEIGHT = 1160, 300
@@ -29,15 +28,15 @@ def learning_page(runs: Sequence[Run]) -> str:
     names = list(dict.fromkeys(name for run in runs for name in run.curves()))
     sections = [_section(name, {r.name: r.curves().get(name, []) for r in runs}) for name in names]
     return filled(
-        "learning.html",
+        "pictures.html",
         {
             "policy": f"default-src 'none'; style-src {hashed(style)}; base-uri 'none'; "
             "form-action 'none'",
             "title": TITLE if len(runs) > 1 else f"{TITLE}: {_shown(runs[0].name)}",
             "style": style,
             "legend": _legend(runs) if len(runs) > 1 else "",
-            "runs": _table(runs_table(runs)),
-            "curves": "\n".join(filter(None, sections)),
+            "table": table_html(runs_table(runs)),
+            "pictures": "\n".join(filter(None, sections)),
         },
     )
 
@@ -158,23 +157,6 @@ def _means(points: Sequence[tuple[int, float]], most: int) -> list[tuple[float, 
         (sum(s for s, _ in share) / len(share), sum(v / len(share) for _, v in share))
         for share in shares
     ]
-
-
-def _table(table: Table) -> str:
-    """A table whose looks are those of the page: its policy lets no cell have its own."""
-    kinds = [' class="number"' if column.align == "right" else "" for column in table.columns]
-    head = "".join(
-        f'<th scope="col"{kind}>{_shown(column.title)}</th>'
-        for kind, column in zip(kinds, table.columns, strict=True)
-    )
-    rows = "".join(
-        "<tr>"
-        + "".join(f"<td{k}>{_shown(c)}</td>" for k, c in zip(kinds, row, strict=True))
-        + "</tr>"
-        for row in table.rows
-    )
-    remarks = "".join(f'<p class="hint">{_shown(line)}</p>' for line in table.footer.splitlines())
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{remarks}"
 
 
 def _legend(runs: Sequence[Run]) -> str:

@@ -1,0 +1,59 @@
+"""What `gradtool run` measures node by node: a profile, a trace, a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from gradtool.commands.output import Reporter
+    from gradtool.exec.step_costs import StepCosts
+    from gradtool.kernels.native import Kernels
+
+
+def profile(
+    reporter: Reporter, path: str, training: ir.Model, arrays: Any, kernels: Kernels,
+    options: Mapping[str, Any],
+) -> None:  # fmt: skip
+    """Write the time of each node, and show it by operator."""
+    from gradtool.costs import profile as files
+    from gradtool.exec import timing
+    from gradtool.exec.feeds import sizes
+    from gradtool.exec.reach import reach
+    from gradtool.reports.roofline import by_operator, roofline_table
+    from gradtool.workloads.plans import workload
+
+    work = workload(training, sizes(training, arrays))
+    repeats = max(options["repeat"], files.REPEATS)
+    found = timing.profile(work, arrays, repeats, kernels)
+    files.save(found, path, force=options["force"])
+    if options["form"] == "table":
+        steps, reached = work.program.steps, reach(kernels)
+        seconds = [found.nodes[step.name].seconds for step in steps]
+        shown = by_operator(steps, seconds, reached)
+        reporter.table(roofline_table(shown, reached), "table")
+
+
+def costs(model: ir.Model, arrays: Any, device: str, kernels: Kernels, repeat: int) -> StepCosts:
+    """What each step of a run takes."""
+    from gradtool.exec.step_costs import REPEATS, step_costs
+
+    repeats = max(repeat, REPEATS)
+    return step_costs(model, arrays, device=device, kernels=kernels, repeats=repeats)
+
+
+def drawn(options: Mapping[str, Any]) -> dict[str, Callable[[StepCosts, str, Any], str]]:
+    """What is drawn of the steps of a run, by file."""
+    from gradtool.reports.roofline_page import roofline_page
+    from gradtool.reports.trace import measured_trace
+
+    def trace(found: StepCosts, name: str, result: Any) -> str:
+        return measured_trace(found, name, result.measurement)
+
+    def page(found: StepCosts, name: str, _result: Any) -> str:
+        return roofline_page(name, found.plan.program.steps, found.seconds, found.reach)
+
+    ways = {"trace": trace, "html": page}
+    return {options[what]: way for what, way in ways.items() if options[what] is not None}
