@@ -1,0 +1,29 @@
+"""What a rank adds up of what all of them have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gradtool.costs import cost
+from gradtool.costs.sizes import Results, Shaped, made, size
+
+
+@cost("ai.gradtool::RanksMoments")
+def ranks_moments(mean: Shaped, *_: Shaped, out: Results, ranks: int) -> int:
+    """Both means, and a difference, a square and a sum for each rank."""
+    del out
+    return 5 * ranks * size(mean)
+
+
+@cost("ai.gradtool::RanksMean")
+def ranks_mean(x: Shaped, *, out: Results, ranks: int) -> int:
+    """A sum over ranks, and a division."""
+    del out
+    return ranks * size(x)
+
+
+@cost("ai.gradtool::RanksPart")
+def ranks_part(_: Shaped, *, out: Results, counts: Sequence[int], **__: Any) -> int:
+    """A sum over ranks of one's own part."""
+    return (len(counts) - 1) * made(out)
