@@ -52,7 +52,7 @@ def test_the_mask_is_that_of_forward(text, feeds, engine):
     scale = np.where(y == 0, 0, 2).reshape(-1, 4, 3).sum(0)
 
     assert 0 < np.mean(y == 0) < 1
-    np.testing.assert_allclose(dw, X.T @ scale, rtol=1e-5)
+    np.testing.assert_allclose(dw, X.T @ scale, rtol=1e-5, atol=1e-5)  # terms may cancel
 
 
 def test_operators_without_a_gradient_are_named_in_and_outside_of_bodies():
