@@ -129,10 +129,10 @@ class InParts:
                 fields.append(self._encoder.value(_INPUT, value))
             else:
                 message = ir.serde.serialize_tensor(tensor)
-                message.name = value.name
+                message.name = value.name or ""
                 fields.append(wire.delimited(_INITIALIZER, message.SerializeToString()))
         fields += [self._encoder.value(_OUTPUT, v) for v in made if v.is_graph_output()]
-        graph = onnx.GraphProto.FromString(b"".join(fields))
+        graph: onnx.GraphProto = onnx.GraphProto.FromString(b"".join(fields))
         graph.name = "part"
         return graph
 

@@ -39,9 +39,8 @@ def tag(field: int) -> bytes:
 
 _LENGTHS = [varint(n) for n in range(2048)]
 # Of a node, in the order in which they are written.
-_INPUT, _OUTPUT, _NAME, _OP_TYPE, _ATTRIBUTE, _DOC, _DOMAIN, _OVERLOAD, _NOTES = map(
-    tag, range(1, 10)
-)
+_INPUT, _OUTPUT, _NAME, _OP_TYPE, _ATTRIBUTE = map(tag, range(1, 6))
+_DOC, _DOMAIN, _OVERLOAD, _NOTES = map(tag, range(6, 10))
 # Of a value; of an entry of metadata.
 _VALUE_NAME, _VALUE_TYPE, _KEY, _ENTRY = tag(1), tag(2), tag(1), tag(2)
 
@@ -91,7 +90,7 @@ class Encoder:
             else:
                 content, noted = self._content(node), _entries(notes(node))
                 plain.append(delimited(self._node, content))
-                written.append(delimited(self._node, content + noted) if noted else plain[-1])  # type: ignore[arg-type]
+                written.append(delimited(self._node, content + noted) if noted else plain[-1])
             for value in node.outputs:
                 if value.is_graph_output():
                     continue

@@ -1,4 +1,4 @@
-"""A long model is checked a part at a time: what ONNX's checker says of it is what it says at once."""
+"""A long model is checked a part at a time: what is refused of it is what is refused at once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_random_graphs_are_valid_part_by_part(recipe: Recipe):
     assert both(assemble(recipe, np.float32)) == (None, None)
 
 
-def lose(model, node):
+def lose(_model, node):
     """Let a node read what nothing writes."""
     node.replace_input_with(0, ir.Value(name="lost"))
 
@@ -60,12 +60,12 @@ def repeat(model, node):
     node.outputs[0].name = model.graph.inputs[0].name
 
 
-def rename(model, node):
+def rename(_model, node):
     """Use an operator that is none."""
     node.op_type = "Nothing"
 
 
-def mistype(model, node):
+def mistype(_model, node):
     """Say of a result that it has a type that it has not."""
     node.outputs[0].type = ir.TensorType(ir.DataType.STRING)
 
