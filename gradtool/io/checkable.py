@@ -82,8 +82,7 @@ class InParts:
     """A long model, of which every part is checked as a model of its own as soon as it comes."""
 
     def __init__(self, model: ir.Model) -> None:
-        self._model = around(model)
-        self._model.graph.Clear()
+        self._model = around(model, results=False)
         self._encoder = wire.Encoder(model.ir_version)
         self._defined = {v.name for v in chain(model.graph.inputs, _initializers(model))}
         self._reason: str | None = None
