@@ -38,6 +38,8 @@ FORWARD: tuple[tuple[str, Applies, str], ...] = (
      "onnxruntime has a result where no window fits"),
     ("Attention", lambda c, _: _masked_twice(c),
      "onnxruntime shows what both a boolean mask and the causal one hide"),
+    ("Attention", lambda c, _: _one_query_after_a_past(c),
+     "onnxruntime leaves the causal mask out where one query follows a past"),
     ("Slice", lambda c, _: _far_backwards(c),
      "onnxruntime takes the largest integer for the beginning when it slices backwards"),
 )  # fmt: skip
@@ -88,6 +90,13 @@ def _sticks_out(case: Case) -> bool:
 def _masked_twice(case: Case) -> bool:
     mask = case.inputs[3] if len(case.inputs) > 3 else None
     return mask is not None and mask.array.dtype == bool and bool(case.attributes.get("is_causal"))
+
+
+def _one_query_after_a_past(case: Case) -> bool:
+    """And several keys are new: with one, no key stands behind the query."""
+    query, key = (case.array(i).shape[-2] for i in range(2))
+    past = len(case.inputs) > 4 and case.inputs[4] is not None and case.array(4).shape[2] > 0
+    return past and query == 1 and key > 1 and bool(case.attributes.get("is_causal"))
 
 
 def _far_backwards(case: Case) -> bool:
