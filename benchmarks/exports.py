@@ -2,13 +2,15 @@
 
     python benchmarks/exports.py [NAME…] [--draws N] [--kinds KIND…] [--quick] [--keep DIR]
 
-Every module of `export_modules.py` is exported by every exporter (`dynamo`; `raw`: dynamo without
-optimisation; `script`: TorchScript), static and with an open batch, for inference and for training.
-What must hold of each: every command exits with 0, gradients are those of torch's autograd, a step
-takes no more than 1.01 times what was planned and 256 KiB. What an exporter cannot export is
-counted and left aside. Where an exporter folds a part of a parameter away (BatchNormalization into
-a weight, a step from zeros into a constant), its gradient is not torch's: onnxruntime's differences
-of the file decide.
+Every module of `export_modules.py`, `export_layers.py` and `export_functions.py` is exported by
+every exporter (`dynamo`; `raw`: dynamo without optimisation; `script`: TorchScript), static and
+with an open batch, for inference and for training. What must hold of each: every command exits with
+0, gradients are those of torch's autograd in float64, ours and those of stock onnxruntime on the
+written file (at its default options and with every optimisation off), a step takes no more than
+1.01 times what was planned and 256 KiB. What an exporter cannot export is counted and left aside,
+and so is a file that onnxruntime itself does not run. Where an exporter folds a part of a parameter
+away (BatchNormalization into a weight, a step from zeros into a constant), its gradient is not
+torch's: onnxruntime's differences of the file decide.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import export_functions  # noqa: F401 - it registers
+import export_layers  # noqa: F401 - it registers
 import numpy as np
 import onnx
 import onnxruntime as ort
@@ -48,6 +52,10 @@ PLANS = (
     ("recompute", "--strategy", "min-cut"),
     ("recompute", "--budget", "60%"),
 )
+LEVELS = (
+    ort.GraphOptimizationLevel.ORT_ENABLE_ALL,  # the default
+    ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+)
 # A budget below what can be reached is refused, and the least that can be is said.
 REFUSAL = "smallest budget known to suffice"
 
@@ -63,6 +71,7 @@ class Case:
     draw: int
     ratio: float = 0.0
     changed: set[str] = field(default_factory=set)
+    stock: bool = True
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -112,15 +121,21 @@ def export(case: Case, module: nn.Module, inputs: tuple[Tensor, ...], path: Path
 
 
 def expected(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[float, dict[str, np.ndarray]]:
-    """Loss and gradients, by torch: of parameters by name and of inputs of floats."""
+    """Loss and gradients, by torch in float64: of parameters by name and of inputs of floats."""
     state = {k: v.clone() for k, v in module.state_dict().items()}
-    leaves = [x.detach().clone().requires_grad_(x.is_floating_point()) for x in inputs]
-    module.zero_grad()
-    loss = module(*leaves).mean()
+    floats = [x.is_floating_point() for x in inputs]
+    leaves = [x.double().requires_grad_() if f else x for x, f in zip(inputs, floats, strict=True)]
+    module.double().zero_grad()
+    torch.set_default_dtype(torch.float64)
+    try:
+        loss = module(*leaves).mean()
+    finally:
+        torch.set_default_dtype(torch.float32)
     loss.backward()
     found = {n: p.grad.numpy() for n, p in module.named_parameters() if p.grad is not None}
     found |= {f"x{i}": x.grad.numpy() for i, x in enumerate(leaves) if x.grad is not None}
-    module.load_state_dict(state)
+    module.zero_grad()
+    module.float().load_state_dict(state)
     return float(loss), found
 
 
@@ -148,7 +163,8 @@ def examine(case: Case, folder: Path, plans: Sequence[tuple[str, ...]] = PLANS) 
     sizes = ["--batch", str(len(inputs[0]))] if case.dynamic else []
     floats = [f"--input-grad=x{i}" for i, x in enumerate(inputs) if x.is_floating_point()]
     common = [str(path), "--loss", "mean:y", *floats]
-    _try(case, "grad", *common, "-o", str(folder / "g.onnx"), "--force")
+    if _try(case, "grad", *common, "-o", str(folder / "g.onnx"), "--force"):
+        _stock(case, folder, module, inputs)
     _step(case, folder, common, module, inputs)
     for plan in plans:
         output = folder / f"{plan[0]}.onnx"
@@ -189,6 +205,36 @@ def _step(
         case.wrong.append(f"{Path(model[0]).stem}: {said['measured']['dynamic_bytes']} not planned")
     with np.load(grads) as found:
         _compare(case, said["loss"], dict(found), module, inputs, folder / "model.onnx")
+
+
+def _stock(case: Case, folder: Path, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Run the written file in stock onnxruntime, if it runs the forward file."""
+    feeds = {f"x{i}": x.numpy() for i, x in enumerate(inputs)}
+    written = onnx.load(folder / "g.onnx", load_external_data=False)
+    said = {entry.key: entry.value for entry in written.metadata_props}
+    names = json.loads(said["gradtool.gradients"])
+    for level in LEVELS:
+        try:
+            _session(folder / "model.onnx", level).run(["y"], feeds)
+        except Exception:  # noqa: BLE001 - its errors have no common base
+            case.stock = False
+            continue
+        try:
+            session = _session(folder / "g.onnx", level)
+            wanted = {v.name: feeds[v.name] for v in session.get_inputs() if v.name in feeds}
+            loss, *found = session.run([said["gradtool.loss"], *names.values()], wanted)
+        except Exception as error:  # noqa: BLE001 - its errors have no common base
+            case.wrong.append(f"stock {level.name}: {' '.join(str(error).split())[:200]}")
+            continue
+        gradients = dict(zip(names, found, strict=True))
+        _compare(case, float(loss), gradients, module, inputs, folder / "model.onnx")
+
+
+def _session(model: Path | bytes, level: Any) -> Any:
+    options = ort.SessionOptions()
+    options.graph_optimization_level = level
+    options.log_severity_level = 4
+    return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _compare(
@@ -236,9 +282,7 @@ def is_of_file(
     for step in (STEP, -STEP):
         moved = (held + step * apart / distance).astype(held.dtype)
         weights[0].CopyFrom(numpy_helper.from_array(moved, name))
-        session = ort.InferenceSession(
-            model.SerializeToString(), providers=["CPUExecutionProvider"]
-        )
+        session = _session(model.SerializeToString(), LEVELS[0])
         feeds = {f"x{i}": x.numpy() for i, x in enumerate(inputs)}
         losses.append(float(np.mean(session.run(["y"], feeds)[0], dtype=np.float64)))
     slope = (losses[0] - losses[1]) / (2 * STEP)
@@ -274,15 +318,19 @@ def main() -> int:
                 asked.keep.mkdir(exist_ok=True, parents=True)
                 target = asked.keep / f"{case.label.replace(' ', '_')}.onnx"
                 target.write_bytes((Path(folder) / "model.onnx").read_bytes())
+        if problem:
+            sys.stderr.write(f"{case.label}: not exported: {problem}\n")
         counts["not exported" if problem else "wrong" if case.wrong else "right"] += 1
         counts["changed"] += len(case.changed)
+        counts["stock"] += not case.stock
         worst = max(worst, case.ratio)
         for line in dict.fromkeys(case.wrong):
             print(f"{case.label}: {line}", flush=True)
-    changed = counts.pop("changed", 0)
+    changed, stock = counts.pop("changed", 0), counts.pop("stock", 0)
     told = ", ".join(f"{counts[k]} {k}" for k in ("right", "wrong", "not exported"))
     ratio = f"worst (measured - 256 KiB) / planned {worst:.3f}"
     print(f"{changed} parameters that an exporter changed: differences of the file decided")
+    print(f"{stock} exports that onnxruntime does not run before gradtool")
     print(f"{sum(counts.values())} exports: {told}; {ratio}")
     return int(counts["wrong"] > 0)
 

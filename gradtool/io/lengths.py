@@ -71,19 +71,33 @@ def _starts(node: ir.Node) -> int | None:
     return _elements(shape) if shape is not None and shape.is_static() else None
 
 
-_ONE = "one"
 _PER_AXIS = "one for each axis"
 _PER_START = "as many as there are starts"
+
+
+def _ones(*slots: int) -> tuple[tuple[int, Count, str], ...]:
+    return tuple((slot, _one, "one") for slot in slots)
+
+
 RULES: dict[str, tuple[tuple[int, Count, str], ...]] = {
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), _ones(0)),
+    **dict.fromkeys(("CumProd", "CumSum", "SequenceAt", "Trilu"), _ones(1)),
+    **dict.fromkeys(("Clip", "DFT", "Dropout"), _ones(1, 2)),
     "CenterCropPad": ((1, _axes, _PER_AXIS),),
-    "If": ((0, _one, _ONE),),
-    "Loop": ((0, _one, _ONE), (1, _one, _ONE)),
+    "If": _ones(0),
+    "Loop": _ones(0, 1),
     "MaxUnpool": ((2, _rank, _PER_AXIS),),
-    "OneHot": ((1, _one, _ONE),),
+    "MelWeightMatrix": _ones(0, 1, 2, 3, 4),
+    "NonMaxSuppression": _ones(2, 3, 4),
+    "OneHot": _ones(1),
     "Pad": ((1, _padded, "two for each axis"),),
+    "Range": _ones(0, 1, 2),
     "Resize": ((2, _axes, _PER_AXIS), (3, _axes, _PER_AXIS)),
+    "STFT": _ones(1, 3),
+    "SequenceErase": _ones(1),
+    "SequenceInsert": _ones(2),
     "Slice": ((2, _starts, _PER_START), (3, _starts, _PER_START), (4, _starts, _PER_START)),
     "Split": ((1, _outputs, "one for each output"),),
     "Tile": ((1, _rank, _PER_AXIS),),
-    "TopK": ((1, _one, _ONE),),
+    "TopK": _ones(1),
 }

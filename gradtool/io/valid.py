@@ -141,11 +141,13 @@ class Judge:
 
 
 def _refusal(graph: _Weightless) -> str | None:
-    """Why ONNX's full check refuses a model."""
+    """Why ONNX's full check refuses a model, or what it fails with: any exception of C++."""
     try:
         onnx.checker.check_model(graph.message, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         return _one_line(str(error))
+    except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
+        return f"it fails with {type(error).__name__}: {_one_line(str(error))}"
     return None
 
 
