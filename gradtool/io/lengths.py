@@ -10,7 +10,14 @@ Count = Callable[[ir.Node], int | None]
 
 
 def broken(node: ir.Node) -> str | None:
-    """Why an input of a node holds too few or too many numbers; None where that is not known."""
+    """Why an input of a node holds too few or too many numbers; None where that is not known.
+
+    What is read as a vector is no matrix.
+    """
+    for slot in VECTORS.get(node.op_type, ()):
+        value = node.inputs[slot] if slot < len(node.inputs) else None
+        if value is not None and value.shape is not None and len(value.shape) > 1:
+            return f"input {value.name!r} has {len(value.shape)} axes; it must be a vector"
     for slot, count, what in RULES.get(node.op_type, ()):
         value = node.inputs[slot] if slot < len(node.inputs) else None
         if value is None or value.shape is None or not value.shape.is_static():
@@ -79,6 +86,7 @@ def _ones(*slots: int) -> tuple[tuple[int, Count, str], ...]:
     return tuple((slot, _one, "one") for slot in slots)
 
 
+VECTORS = {"Col2Im": (1, 2), "Expand": (1,), "Reshape": (1,), "Slice": (1, 2, 3, 4), "Split": (1,)}
 RULES: dict[str, tuple[tuple[int, Count, str], ...]] = {
     **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), _ones(0)),
     **dict.fromkeys(("CumProd", "CumSum", "SequenceAt", "Trilu"), _ones(1)),
