@@ -34,6 +34,8 @@ FORWARD: tuple[tuple[str, Applies, str], ...] = (
      "onnxruntime refuses empty images or channels"),
     ("*", lambda c, _: _pools(c) and _same(c) and max(c.attributes.get("dilations", [1])) > 1,
      "onnxruntime leaves dilations out of SAME padding"),
+    ("*", lambda c, e: _pools(c) and _same(c) and "must be non-negative" in e,
+     "onnxruntime pads by less than nothing for SAME with strides beyond the kernel"),
     ("*", lambda c, _: _pools(c) and _sticks_out(c),
      "onnxruntime has a result where no window fits"),
     ("Attention", lambda c, _: _masked_twice(c),
