@@ -21,6 +21,8 @@ FORWARD: tuple[tuple[str, Applies, str], ...] = (
     ("OneHot", lambda c, _: c.array(0).ndim == 0, "onnxruntime refuses a single index"),
     ("Col2Im", lambda c, _: len(c.array(1)) != 2 and max(c.attributes.get("dilations", [1])) > 1,
      "onnxruntime places dilated blocks of lines and volumes otherwise than the reference"),
+    ("Conv", lambda _, e: "Invalid input shape" in e,
+     "onnxruntime refuses images that are too small for a window"),
     ("Conv", lambda c, e: _same(c) and "Dilation not supported" in e,
      "onnxruntime refuses dilations with SAME padding"),
     ("ConvTranspose", lambda c, e: "output_padding" in e and "output_padding" in c.attributes,
