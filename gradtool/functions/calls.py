@@ -13,7 +13,7 @@ from gradtool.graph.attributes import arguments
 from gradtool.graph.blame import blamed
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.devices import place_like
-from gradtool.graph.metadata import CALL, CALLEE, NOTES, SOURCE, STAGE
+from gradtool.graph.metadata import CALL, CALLEE, GROUP, NOTES, SOURCE, STAGE
 from gradtool.graph.names import label
 from gradtool.graph.prune import drop
 
@@ -42,7 +42,8 @@ def replace(
     moved: dict[ir.Value, ir.Value] = {}
     for node in calls:
         emitted = emit_body(op, node)
-        notes = {key: node.metadata_props[key] for key in NOTES if key in node.metadata_props}
+        kept = (*NOTES, GROUP)
+        notes = {key: node.metadata_props[key] for key in kept if key in node.metadata_props}
         for inner in emitted:
             inner.metadata_props.update(notes)
             place_like(inner, node, dict(zip(node.outputs, op.results, strict=False)))

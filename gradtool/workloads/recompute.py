@@ -19,10 +19,11 @@ from gradtool.gradients.bodies import replace_reads
 from gradtool.graph import walk
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.devices import place_like
-from gradtool.graph.metadata import MIRROR, SOURCE, STAGE
+from gradtool.graph.metadata import GROUP, MIRROR, SOURCE, STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.prune import detach, prune
 from gradtool.graph.reads import reads
+from gradtool.kernels.native import Kernels
 from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 
@@ -214,6 +215,8 @@ class _Rewriter:
     def _clone(self, node: ir.Node, suffix: str) -> ir.Node:
         self.clones += 1
         metadata = {**node.metadata_props, STAGE: "recompute", SOURCE: node.name or ""}
+        if GROUP in metadata:
+            metadata[GROUP] += suffix
         return clone(node, self.op.names, suffix, metadata)
 
 
@@ -230,3 +233,12 @@ def mark(model: ir.Model, decisions: Mapping[str, bool]) -> None:
         decision = decisions.get(node.name or "")
         if decision is not None:
             node.metadata_props[MIRROR] = str(int(decision))
+
+
+def group(model: ir.Model, program: Program, kernels: Kernels) -> None:
+    """Write on each node the name of the one that it runs with, and whose kernels join them."""
+    found = {} if kernels == "numpy" else {step.name: step.group for step in program.steps}
+    for each, value in ((model, kernels), *((n, found.get(n.name or "")) for n in model.graph)):
+        each.metadata_props.pop(GROUP, None)
+        if found and value:
+            each.metadata_props[GROUP] = value
