@@ -30,7 +30,7 @@ def labelled(apart: Program, together: Program) -> Program:
 
 def spread(work: Workload, schedule: Schedule) -> Schedule:
     """A schedule of what is planned as one of nodes: those of a group follow each other."""
-    if work.apart is work.program:
+    if work.of_nodes is None:
         return schedule
     numbers = {step.name: number for number, step in enumerate(work.apart.steps)}
     pairs = [
@@ -73,7 +73,7 @@ def decided(
         UsageError: a name in `keep` or `drop` matches nothing.
     """
     named = marks(work.nodes, keep, drop)
-    if work.apart is work.program:
+    if work.of_nodes is None:
         return decide(work.nodes, policy, named)
     nodes = {step.name: step for step in work.nodes.steps}
 
@@ -101,7 +101,7 @@ def require_written(work: Workload, value: str) -> None:
     Raises:
         UsageError: naming the group.
     """
-    if work.apart is work.program or any(v.name == value for v in work.program.values):
+    if work.of_nodes is None or any(v.name == value for v in work.program.values):
         return
     of = {name: step for step in work.program.steps for name in step.names}
     for step in work.apart.steps:

@@ -35,7 +35,7 @@ _MOST_RUNS = 64  # times that a node may run, on average
 class PlanFile:
     """A plan that was written: `order` names nodes, once for each time they run.
 
-    `kernels` are those that it was made for: of native ones, nodes that run as one follow each other.
+    `kernels` are those that it was made for: nodes that native ones run as one follow each other.
     `proof` is what the search for it proved, and says whether the clock ended that search.
     """
 

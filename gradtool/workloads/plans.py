@@ -43,20 +43,26 @@ class Workload:
     """A training graph ready to be planned: its nodes have names, its program known sizes.
 
     `dims` are the sizes given to what the model leaves open; the model itself keeps that open.
-    `program` is made for `kernels`, and its steps are what a plan puts in order: of native ones
-    some are groups of nodes, which are steps of the program `apart`.  `memo` is what was found out about it before, by question; `listener` hears of what is going on.
+    `program` is made for `kernels`, and its steps are what a plan puts in order; where they are
+    groups of nodes, `of_nodes` is the program whose steps are those.  `memo` is what was found out
+    about it before, by question; `listener` hears of what is going on.
     """
 
     model: ir.Model
     program: Program
     dims: Mapping[str, int]
-    apart: Program
     kernels: Kernels = "numpy"
+    of_nodes: Program | None = None
     memo: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
     listener: Listener = field(default_factory=Listener, compare=False, repr=False)
     _programs: dict[tuple[tuple[str, int], ...], Program] = field(
         default_factory=dict, compare=False, repr=False
     )
+
+    @property
+    def apart(self) -> Program:
+        """The program whose steps are nodes: itself, unless native kernels run some as one."""
+        return self.of_nodes or self.program
 
     def resized(self, sizes: Mapping[str, int]) -> Program:
         """The program where some symbols have other sizes."""
@@ -128,11 +134,11 @@ def workload(
     """
     register_shapes()
     made, dims = prepared(model), dict(dims or {})
-    apart = program = flatten(sized(made, dims), dims=dims)
-    if kernels != "numpy":
-        program = made_for(kernels, apart)
-        apart = labelled(apart, program)
-    return Workload(made, program, MappingProxyType(dims), apart, kernels)
+    program, known = flatten(sized(made, dims), dims=dims), MappingProxyType(dims)
+    if kernels == "numpy":
+        return Workload(made, program, known)
+    together = made_for(kernels, program)
+    return Workload(made, together, known, kernels, labelled(program, together))
 
 
 def planned(

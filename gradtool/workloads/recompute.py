@@ -7,7 +7,7 @@ what is known before a run) follow the values that they read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 
 import onnx_ir as ir
 
@@ -237,8 +237,13 @@ def mark(model: ir.Model, decisions: Mapping[str, bool]) -> None:
 
 def group(model: ir.Model, program: Program, kernels: Kernels) -> None:
     """Write on each node the name of the one that it runs with, and whose kernels join them."""
-    found = {} if kernels == "numpy" else {step.name: step.group for step in program.steps}
-    for each, value in ((model, kernels), *((n, found.get(n.name or "")) for n in model.graph)):
-        each.metadata_props.pop(GROUP, None)
-        if found and value:
-            each.metadata_props[GROUP] = value
+    groups = {} if kernels == "numpy" else {step.name: step.group for step in program.steps}
+    _write(model.metadata_props, kernels if groups else "")
+    for node in model.graph:
+        _write(node.metadata_props, groups.get(node.name or "", ""))
+
+
+def _write(properties: MutableMapping[str, str], group: str) -> None:
+    properties.pop(GROUP, None)
+    if group:
+        properties[GROUP] = group

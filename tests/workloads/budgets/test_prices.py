@@ -16,7 +16,7 @@ PROGRAM = dataclasses.replace(
     BEFORE,
     steps=tuple(dataclasses.replace(s, flops=10 + i) for i, s in enumerate(BEFORE.steps)),
 )
-WORK = Workload(None, PROGRAM, {}, PROGRAM)
+WORK = Workload(None, PROGRAM, {})
 
 
 def times(**changes):
