@@ -403,8 +403,8 @@ def compare(
 ) -> Compared:
     """What moved between two graphs, plans, or files that hold a plan, a report or a baseline.
 
-    Graphs are planned for `kernels`.  `compare(…)["peak"]` is how many bytes the peak grew; printed,
-    it is the tables of `gradtool compare`.
+    Graphs are planned for `kernels`.  `compare(…)["peak"]` is how many bytes the peak grew;
+    printed, it is the tables of `gradtool compare`.
 
     Raises:
         UsageError: sizes of a graph are open, or a file cannot be read.

@@ -100,7 +100,8 @@ def report(
         call.reporter.say(f"assumed {', '.join(f'{n} = 1' for n in known)} (give --dim NAME=N)")
     if form == "json":
         how = {
-            "optimizer": optimizer, "micro_batches": parts, "link_bytes_per_second": link.rate,
+            "optimizer": optimizer, "kernels": kernels,
+            "micro_batches": parts, "link_bytes_per_second": link.rate,
             "latency_seconds": link.latency, "cost": priced.name,
         }  # fmt: skip
         call.reporter.json(ranks_json(found, asked.source, ranks, known, how))

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import onnx_ir as ir
 
@@ -17,7 +17,7 @@ from gradtool.kernels.native import Kernels
 from gradtool.planning.schedule import Schedule, instances
 from gradtool.planning.search.proof import Proof
 from gradtool.shapes.inference import register_shapes
-from gradtool.text.words import some, suggest
+from gradtool.text.words import suggest
 from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.groups import gathered
 from gradtool.workloads.names import current
@@ -90,8 +90,8 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
     if not isinstance(dims, dict) or not all(map(is_whole, dims.values())):
         raise UsageError(f"{path}: is no plan: its dims are no sizes by name")
     kernels = document.get("kernels", "numpy")
-    if kernels not in get_args(Kernels):
-        raise UsageError(f"{path}: is no plan: its kernels are none of {some(get_args(Kernels))}")
+    if kernels not in KERNELS:
+        raise UsageError(f"{path}: is no plan: its kernels are none of {', '.join(KERNELS)}")
     proof = _proof(path, document.get("proof"))
     return PlanFile(os.fspath(path), current(name), model, dims, tuple(order), peak, proof, kernels)
 

@@ -115,7 +115,7 @@ class Scale:
         return no_recompute(self._program)
 
 
-def planned(model: ir.Model, kernels: Kernels) -> Plan | None:
+def planned(model: ir.Model, kernels: Kernels = "numpy") -> Plan | None:
     """The plan of a model; None if its sizes are open or an operator has no kernel."""
     from gradtool.program.native import made_for
 
