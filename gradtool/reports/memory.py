@@ -45,6 +45,9 @@ def left_out(kernels: Collection[Kernels], *, updating: bool) -> str:
     )
 
 
+FOOTER = left_out((), updating=False)
+
+
 def by_region(plan: Plan) -> Table:
     """Where the bytes of the arena are at the peak step, largest first; they add up to the peak."""
     parts = _parts(plan)
