@@ -14,7 +14,7 @@ from gradtool.graph.attributes import arguments
 from gradtool.graph.blame import blamed
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.devices import place_like
-from gradtool.graph.metadata import CALL, CALLEE, NOTES, SOURCE, STAGE
+from gradtool.graph.metadata import CALL, CALLEE, GROUP, NOTES, SOURCE, STAGE
 from gradtool.graph.names import label
 from gradtool.graph.prune import drop
 
@@ -44,7 +44,8 @@ def replace(
     stamps = Stamps(op, emit_body)
     for node in calls:
         emitted = stamps.emit(node)
-        noted = {key: node.metadata_props[key] for key in NOTES if key in node.metadata_props}
+        kept = (*NOTES, GROUP)
+        noted = {key: node.metadata_props[key] for key in kept if key in node.metadata_props}
         for inner in emitted if noted or node.device_configurations else ():
             inner.metadata_props.update(noted)
             place_like(inner, node, dict(zip(node.outputs, op.results, strict=False)))
