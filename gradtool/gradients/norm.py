@@ -72,8 +72,8 @@ def rms_normalization(op: Builder, node: Node, dy: Tensor) -> Gradients:
 
 def _of_rows(node: Node, axis: int) -> bool:
     """Whether a scale or bias has axes before those that are normalised."""
-    x, *parameters = node.inputs
-    most = len(x.shape) - axis
+    parameters: Sequence[Tensor | None] = node.inputs[1:]
+    most = len(node.inputs[0].shape) - axis
     return any(p is not None and len(p.shape) > most for p in parameters)
 
 

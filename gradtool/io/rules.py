@@ -49,6 +49,11 @@ def _ints(node: ir.Node, name: str) -> list[int]:
     return [] if attribute is None else list(attribute.as_ints())
 
 
+def _strings(node: ir.Node, name: str) -> list[str]:
+    attribute = node.attributes.get(name)
+    return [] if attribute is None else list(attribute.as_strings())
+
+
 def _input(node: ir.Node, index: int) -> ir.Value | None:
     return node.inputs[index] if index < len(node.inputs) else None
 
@@ -306,7 +311,7 @@ def _n_grams(node: ir.Node) -> str | None:
     names = ("min_gram_length", "max_gram_length", "max_skip_count")
     least, most, skips = (node.attributes.get_int(name, 1) for name in names)
     counts = _ints(node, "ngram_counts")
-    pool = _ints(node, "pool_int64s") or node.attributes.get_strings("pool_strings", ())
+    pool = _ints(node, "pool_int64s") or _strings(node, "pool_strings")
     if sorted(counts) != counts or not all(0 <= n <= len(pool) for n in counts):
         return f"ngram_counts {counts} are no places in a pool of {len(pool)}, in order"
     if 1 <= least <= most <= len(counts) and skips >= 0:
