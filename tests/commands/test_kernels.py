@@ -68,7 +68,7 @@ def test_every_step_says_what_runs_it_and_why(run, tiny_model):
     by = {step["operator"]: (step["provider"], step["why"]) for step in steps}
 
     assert by["MatMul"] == by["ReduceSum"] == ("native", "it fits")
-    assert all(step["why"] for step in steps)
+    assert all(step["why"] and step["nodes"][-1] == step["node"] for step in steps)
 
 
 def test_what_numpy_is_asked_for_says_what_would_fit(run, tiny_model):
