@@ -101,6 +101,7 @@ class Session:
             DeviceError: the device is missing or out of memory, or has no native kernels.
         """
         self._model = model_of(graph)
+        self._original = self._model  # what is saved: more than this, where it is a part of that
         self._limits = max_turns, max_dynamic
         self._most_plans = most_plans
         models = [self._model, *([] if update is None else [model_of(update)])]
@@ -437,13 +438,13 @@ class Session:
         self._require_open()
         source = original.source_of(self._model.meta)
         held, of = values or {}, self._averages() if averages else {}
-        pairs = [(name, of.get(name, name)) for name in self._model.graph.initializers]
+        pairs = [(name, of.get(name, name)) for name in self._original.graph.initializers]
         arrays = {
             name: held[source] if source in held else self._value(source, copy=False)
             for name, source in pairs if source in held or source in self._store.layout
         }  # fmt: skip
         model, lacking = original.with_arrays(source, arrays, adapters_of(self._model))
-        lost = [name for name in lacking if self._is_trained_weight(name)]
+        lost = [name for name in lacking if self._is_trained_weight(name, held)]
         if lost:
             raise UsageError(
                 f"the original model has no tensor called {some(lost)}, whose numbers have changed;"
@@ -515,16 +516,17 @@ class Session:
         state = f"{self.steps} steps" if self._is_open else "closed"
         return f"Session({self._model.graph.name!r}, {self._store.device.name}, {state})"
 
-    def _is_trained_weight(self, name: str) -> bool:
+    def _is_trained_weight(self, name: str, held: Mapping[str, np.ndarray[Any, Any]]) -> bool:
         """Whether forward reads an initializer that has other numbers than at first."""
         if self._is_only_updated(name):
             return False
-        first = parameters_of(self._model)(name)
-        return bool(first.tobytes() != self._value(name, copy=False).tobytes())
+        first = parameters_of(self._original)(name)
+        now = held[name] if name in held else self._value(name, copy=False)
+        return bool(first.tobytes() != now.tobytes())
 
     def _is_only_updated(self, name: str) -> bool:
         """Whether nothing but the optimizer reads an initializer."""
-        value = self._model.graph.initializers.get(name)
+        value = self._original.graph.initializers.get(name)
         return value is None or all(stage(use.node) == "update" for use in value.uses())
 
     def _require_open(self) -> None:
