@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 
 import onnx_ir as ir
 
@@ -19,7 +21,6 @@ from gradtool.graph.metadata import GRADIENTS, STATE
 from gradtool.graph.prune import inner_nodes
 from gradtool.graph.randomness import may_draw
 from gradtool.graph.reads import reads
-from gradtool.graph.stages import is_backward
 from gradtool.passes.places import homes_of, places
 
 SMALL = 4096  # bytes of a number that is known before the run, and is in every stage that reads it
@@ -29,7 +30,7 @@ SMALL = 4096  # bytes of a number that is known before the run, and is in every 
 class Cut:
     """A graph whose sizes are known, and the stage of each of its nodes.
 
-    `home` has the stage by parameter and state.  By boundary, `up` are the values that go from
+    Those that are `late` run in backward turns.  `home` has the stage by parameter and state.  By boundary, `up` are the values that go from
     stage b to b + 1 in each forward turn, `down` those that go back in each backward turn, in
     order; `once` are the parameters that stage b gives to b + 1 before the first turn.
     """
@@ -37,6 +38,7 @@ class Cut:
     model: ir.Model
     stages: int
     stage: Mapping[ir.Node, int]
+    late: AbstractSet[ir.Node]
     home: Mapping[str, int]
     up: Sequence[Sequence[ir.Value]]
     down: Sequence[Sequence[ir.Value]]
@@ -55,21 +57,29 @@ def cut(model: ir.Model, at: Sequence[int], last: Iterable[str]) -> Cut:
         UsageError: a value that would have to go over has no size, nodes draw by themselves, or
             state is read by several stages.
     """
-    found = {node: bisect_right(at, place) for node, place in places(model).items()}
-    forward = {node: stage for node, stage in found.items() if not is_backward(node)}
+    line = places(model)
+    found = {node: bisect_right(at, place) for node, place in line.place.items()}
+    forward = {node: stage for node, stage in found.items() if node not in line.late}
     made = Cut(
-        model, len(at) + 1, found, homes_of(model, forward),
+        model, len(at) + 1, found, line.late, homes_of(model, forward),
         *([[] for _ in at] for _ in range(3)),
     )  # fmt: skip
     _require(model, made)
     readers = _readers(model, made, set(last))
     for value, stages in readers.items():
         _hand_over(made, value, stages)
-    for boundary in range(len(at)):
-        for values, further in ((made.up, -1), (made.down, 1)):
-            beyond = set(values[boundary + further]) if 0 <= boundary + further < len(at) else set()
-            values[boundary].sort(key=lambda v, beyond=beyond: v not in beyond)  # type: ignore[attr-defined, misc]
+    for values in (made.up, made.down):
+        for each in values:
+            each.sort(key=partial(_ready, made, values is made.down))  # type: ignore[attr-defined]
     return made
+
+
+def _ready(made: Cut, down: bool, value: ir.Value) -> tuple[int, bool]:  # noqa: FBT001 - of a list
+    """What is there first in a turn goes first: what comes from afar, then what forward left."""
+    maker = value.producer()
+    assert maker is not None  # noqa: S101 - parameters go once a step
+    stage = made.stage[maker]
+    return -stage if down else stage, maker in made.late
 
 
 def _require(model: ir.Model, made: Cut) -> None:
@@ -100,7 +110,7 @@ def _readers(model: ir.Model, made: Cut, last: set[str]) -> dict[ir.Value, set[t
     for node in model.graph:
         if not is_known(node):
             for value in reads(node):
-                found.setdefault(value, set()).add((made.stage[node], is_backward(node)))
+                found.setdefault(value, set()).add((made.stage[node], node in made.late))
     return found
 
 
@@ -115,7 +125,7 @@ def _hand_over(made: Cut, value: ir.Value, readers: set[tuple[int, bool]]) -> No
         return
     if is_known(maker):
         return
-    own, late = made.stage[maker], is_backward(maker)
+    own, late = made.stage[maker], maker in made.late
     others = [(stage, back) for stage, back in readers if stage != own]
     wrong = [stage for stage, back in others if (stage > own and late) or (stage < own and not back)]
     if wrong:

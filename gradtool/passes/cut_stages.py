@@ -22,7 +22,6 @@ from gradtool.graph import walk
 from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import GRADIENTS, SOURCE, STATE
 from gradtool.graph.names import Names
-from gradtool.graph.stages import is_backward
 from gradtool.passes.cut_line import Cut, is_known
 
 Phase = Literal["forward", "backward"]
@@ -46,7 +45,8 @@ class _Stage:
     def __post_init__(self) -> None:
         graph = self.cut.model.graph
         mine = [node for node in graph if self.cut.stage[node] == self.own and not is_known(node)]
-        self._nodes = {late: [n for n in mine if is_backward(n) == late] for late in (False, True)}
+        late = self.cut.late
+        self._nodes = {each: [n for n in mine if (n in late) == each] for each in (False, True)}
         self._outer = {*graph.inputs, *graph.initializers.values()}
         self._outer.update(value for node in graph for value in node.outputs)
         state: dict[str, str] = json.loads(self.cut.model.metadata_props.get(STATE, "{}"))

@@ -9,38 +9,60 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from gradtool.graph.metadata import GRADIENTS, SOURCE, STATE
 from gradtool.graph.reads import reads
-from gradtool.graph.stages import is_backward, stage
+from gradtool.graph.stages import is_backward, is_hoisted, stage
 
-Places = Mapping[ir.Node, int]
+@dataclass(frozen=True)
+class Places:
+    """The place of each node of a graph, and the nodes that run when backward has begun."""
+
+    place: Mapping[ir.Node, int]
+    late: AbstractSet[ir.Node]
+
+    @property
+    def forward(self) -> dict[ir.Node, int]:
+        """The places of what runs before."""
+        return {node: place for node, place in self.place.items() if node not in self.late}
 
 
-def places(model: ir.Model) -> dict[ir.Node, int]:
+def places(model: ir.Model) -> Places:
     """The place of each node of an `accumulating` graph, or of one that evaluates."""
     graph = model.graph
-    found = {n: p for p, n in enumerate(n for n in graph if not is_backward(n))}
+    late = _late(graph)
+    found = {n: p for p, n in enumerate(n for n in graph if n not in late)}
     named = {n.name: p for n, p in found.items()}
     of_next = {after: name for name, after in _after(model).items()}
     homes = homes_of(model, found)
     for node in graph:
         if node in found or stage(node) == "recompute":
             continue
-        known = [p for p in map(found.get, _backward(node)) if p is not None]
+        known = [found[maker] for maker in _makers(node, late) if maker in found]
         wanted = named.get(node.metadata_props.get(SOURCE, ""))
         updates = [of_next[v.name] for v in node.outputs if v.name in of_next]
         if updates:
             wanted = homes.get(updates[0], wanted)
         both = [*known, *([] if wanted is None else [wanted])]
         found[node] = min(both, default=len(named) - 1)
-    _again(graph, found, named)
+    _again(graph, late, found, named)
+    return Places(found, late)
+
+
+def _late(graph: ir.Graph) -> set[ir.Node]:
+    """What is backward, and forward nodes that came from there and still run there."""
+    found: set[ir.Node] = set()
+    for node in graph:
+        if is_backward(node) or (is_hoisted(node) and found):
+            found.add(node)
     return found
 
 
-def homes_of(model: ir.Model, forward: Places) -> dict[str, int]:
+def homes_of(model: ir.Model, forward: Mapping[ir.Node, int]) -> dict[str, int]:
     """By parameter and state of forward, the first place that reads it or makes its next value."""
     made = {v.name: p for n, p in forward.items() for v in n.outputs}
     first: dict[ir.Value, int] = {}
@@ -65,22 +87,25 @@ def _after(model: ir.Model) -> dict[str, str]:
     return {name: after for each in known for name, after in each.items()}
 
 
-def _backward(node: ir.Node) -> Iterator[ir.Node]:
-    """The backward nodes whose results a node reads, but for what is computed again."""
+def _makers(node: ir.Node, late: AbstractSet[ir.Node]) -> Iterator[ir.Node]:
+    """The late nodes whose results a node reads, but for what is computed again."""
     for value in reads(node):
         maker = value.producer()
-        if maker is not None and is_backward(maker) and stage(maker) != "recompute":
+        if maker in late and stage(maker) != "recompute":
             yield maker
 
 
-def _again(graph: ir.Graph, found: dict[ir.Node, int], named: Mapping[str | None, int]) -> None:
+def _again(
+    graph: ir.Graph, late: AbstractSet[ir.Node], found: dict[ir.Node, int],
+    named: Mapping[str | None, int],
+) -> None:  # fmt: skip
     """What is computed again stands where the last of those is that read it."""
     readers: dict[ir.Node, list[int]] = {}
     for node in reversed(graph):
         if stage(node) == "recompute":
             own = named.get(node.metadata_props.get(SOURCE, ""), 0)
             found[node] = max([own, *readers.get(node, ())])
-        if is_backward(node):
+        if node in late:
             for value in reads(node):
                 maker = value.producer()
                 if maker is not None and stage(maker) == "recompute":

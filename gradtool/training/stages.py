@@ -17,7 +17,6 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import AVERAGES, GRADIENTS, OPTIMIZER
 from gradtool.graph.reads import reads
-from gradtool.graph.stages import is_backward
 from gradtool.passes.accumulation import updating
 from gradtool.passes.averages import add_averages
 from gradtool.passes.cut_line import Cut, cut, is_known
@@ -96,8 +95,8 @@ def balanced(
 
 def line_of(graphs: Graphs, model: ir.Model, seconds: Seconds) -> Line:
     """What each place of a graph takes; times are those of its steps on numpy's kernels."""
-    where = places(model)
-    forward = {node: place for node, place in where.items() if not is_backward(node)}
+    line = places(model)
+    where, forward = line.place, line.forward
     count, homes, bytes_of = len(forward), homes_of(model, forward), Sizes()
     names = {node.name: place for node, place in where.items()}
     taken, held, saved = (np.zeros(count) for _ in range(3))
@@ -181,7 +180,7 @@ def evaluated(made: Cut, model: ir.Model, stage: int) -> ir.Model:
     Raises:
         UsageError: some parameter would be read by another stage than that which trains it.
     """
-    stages = {node.name: at for node, at in made.stage.items() if not is_backward(node)}
+    stages = {node.name: at for node, at in made.stage.items() if node not in made.late}
     found, latest = list[int](), 0
     for node in model.graph:
         latest = max(latest, _known(stages, node.name or "", latest))
