@@ -8,7 +8,7 @@ Replicas take shares of a batch, as ranks without stages do; the ranks of a repl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -69,8 +69,7 @@ def standing(group: Group, stages: int) -> Standing:
 def require_ranks(ranks: int, stages: int) -> None:
     """Refuse ranks that cannot have all stages as often. Raises UsageError."""
     if ranks % stages:
-        takes = f"takes {stages} ranks, or a multiple of that"
-        raise UsageError(f"--stages {stages} {takes}: {ranks} are no such number")
+        raise UsageError(f"--stages {stages} takes {stages} ranks or a multiple of them, not {ranks}")
 
 
 def sized(graphs: Graphs, dims: Mapping[str, int]) -> ir.Model:
@@ -202,8 +201,3 @@ def _known(stages: Mapping[str | None, int], name: str, latest: int) -> int:
     while name not in stages and "/" in name:
         name = name.rpartition("/")[0]
     return stages.get(name, latest)
-
-
-def ranks_of(stages: int, ranks: int) -> Sequence[Sequence[int]]:
-    """By replica, the ranks that have its stages."""
-    return [range(first, first + stages) for first in range(0, ranks, stages)]

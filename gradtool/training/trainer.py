@@ -143,6 +143,8 @@ class Trainer:
         watcher = watcher or Watcher()
         stages = self._options.stages
         require_ranks(group.size, stages)
+        if stages > 1 and stages == group.size and self._options.sync_batchnorm:
+            raise UsageError("--sync-batchnorm: every stage is on one rank, which has all examples")
         setup = prepared(
             self._recipe, self._options, data, evaluate, names or {}, watcher,
             group.size // stages,
