@@ -145,3 +145,59 @@ class _Work:
                 begin = int(found.argmin())
                 best[stage, end], begins[stage, end] = found[begin], begin
         return best, begins
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A turn of a stage in time: from `start` to `end`, in seconds."""
+
+    stage: int
+    phase: Phase
+    micro_batch: int
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What a turn of each stage takes, and what goes over each boundary in one: seconds.
+
+    `first` are those that pass before a stage can begin, while parameters are given to it.
+    """
+
+    forward: Sequence[float]
+    backward: Sequence[float]
+    up: Sequence[float]
+    down: Sequence[float]
+    first: Sequence[float]
+
+
+def timeline(pace: Pace, micro_batches: int) -> list[Drawn]:
+    """The turns of all stages in time, by stage; a turn waits for what comes from another one.
+
+    What leaves goes beside what a stage computes, one message after the other.
+    """
+    stages = len(pace.forward)
+    left = [turns(stages, stage, micro_batches) for stage in range(stages)]
+    free = list(pace.first)
+    arrived = {("forward", 0, number): 0.0 for number in range(micro_batches)}
+    arrived |= {("backward", stages - 1, number): 0.0 for number in range(micro_batches)}
+    link: dict[tuple[str, int], float] = {}
+    found: list[list[Drawn]] = [[] for _ in range(stages)]
+    while any(left):
+        stage = next(s for s, turn in enumerate(left) if turn and _of(turn[0], s) in arrived)
+        phase, number = left[stage].pop(0)
+        takes = pace.forward[stage] if phase == "forward" else pace.backward[stage]
+        start = max(free[stage], arrived[phase, stage, number])
+        free[stage] = end = start + takes
+        found[stage].append(Drawn(stage, phase, number, start, end))
+        beyond = stage + (1 if phase == "forward" else -1)
+        if 0 <= beyond < stages:
+            takes = (pace.up if phase == "forward" else pace.down)[min(stage, beyond)]
+            link[phase, stage] = max(end, link.get((phase, stage), 0.0)) + takes
+            arrived[phase, beyond, number] = link[phase, stage]
+    return [drawn for each in found for drawn in each]
+
+
+def _of(turn: Turn, stage: int) -> tuple[Phase, int, int]:
+    return turn[0], stage, turn[1]
