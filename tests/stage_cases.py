@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 from conftest import build
-from rank_cases import DATA
 
 import gradtool as gt
 
@@ -90,9 +89,9 @@ def recipes(ranks, stages, seed=0):
 def drawn(ranks, stages, case, seed=0):
     """A model of its own, and options; and those of one process that come to the same."""
     model, options = next(itertools.islice(recipes(ranks, stages, seed), case, None))
-    if options["sync_batchnorm"] and not any(n.op_type == "BatchNormalization" for n in model.graph):
-        options = options | {"sync_batchnorm": False}
-    batch, parts = model.graph.inputs[0].shape[0], options["micro_batches"]
+    normed = any(node.op_type == "BatchNormalization" for node in model.graph)
+    options |= {"sync_batchnorm": options["sync_batchnorm"] and normed}
+    batch = model.graph.inputs[0].shape[0]
     alone = options | {"sync_batchnorm": False}
     if isinstance(batch, int):
         alone = alone | {"micro_batches": 8 // batch}

@@ -33,6 +33,7 @@ def staged(asked: Asked, options: dict[str, Any]) -> Show:
     from gradtool.commands.drawing import save
     from gradtool.reports.pipeline_page import pipeline_page
     from gradtool.reports.stages import stages_json, stages_table
+    from gradtool.text.units import format_bytes
     from gradtool.training.stage_layouts import pipeline
 
     stages = options["stages"]
@@ -53,6 +54,6 @@ def staged(asked: Asked, options: dict[str, Any]) -> Show:
             return
         reporter.table(stages_table(found, title, asked.told), form)
         for written, size in sizes.items():
-            reporter.remark(f"wrote {written} ({size} bytes)", form)
+            reporter.remark(f"wrote {written} ({format_bytes(size)})", form)
 
     return show

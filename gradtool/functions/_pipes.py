@@ -1,4 +1,4 @@
-"""What stages of a model hand to each other, as one process has it: calls are run, never written."""
+"""What stages hand to each other, as one process has it: these calls are run, never written."""
 
 from __future__ import annotations
 

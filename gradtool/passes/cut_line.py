@@ -30,9 +30,10 @@ SMALL = 4096  # bytes of a number that is known before the run, and is in every 
 class Cut:
     """A graph whose sizes are known, and the stage of each of its nodes.
 
-    Those that are `late` run in backward turns.  `home` has the stage by parameter and state.  By boundary, `up` are the values that go from
-    stage b to b + 1 in each forward turn, `down` those that go back in each backward turn, in
-    order; `once` are the parameters that stage b gives to b + 1 before the first turn.
+    Those that are `late` run in backward turns.  `home` has the stage by parameter and state.  By
+    boundary, `up` are the values that go from stage b to b + 1 in each forward turn, `down` those
+    that go back in each backward turn, in order; `once` are the parameters that stage b gives to
+    b + 1 before the first turn.
     """
 
     model: ir.Model
@@ -127,7 +128,9 @@ def _hand_over(made: Cut, value: ir.Value, readers: set[tuple[int, bool]]) -> No
         return
     own, late = made.stage[maker], maker in made.late
     others = [(stage, back) for stage, back in readers if stage != own]
-    wrong = [stage for stage, back in others if (stage > own and late) or (stage < own and not back)]
+    wrong = [
+        stage for stage, back in others if (stage > own and late) or (stage < own and not back)
+    ]
     if wrong:
         raise UsageError(
             f"--stages: {value.name!r} of stage {own} is needed before that by stage {wrong[0]}: "

@@ -160,7 +160,9 @@ class _Stage:
         return self.shared[value]
 
     def _input(self, value: ir.Value, number: int) -> ir.Value:
-        made = ir.Value(name=part_name(value.name or "", number), shape=value.shape, type=value.type)
+        made = ir.Value(
+            name=part_name(value.name or "", number), shape=value.shape, type=value.type
+        )
         self.op.root.inputs.append(made)
         self.values[number][value] = made
         return made

@@ -18,6 +18,7 @@ from gradtool.graph.metadata import GRADIENTS, SOURCE, STATE
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import is_backward, is_hoisted, stage
 
+
 @dataclass(frozen=True)
 class Places:
     """The place of each node of a graph, and the nodes that run when backward has begun."""
@@ -72,11 +73,11 @@ def homes_of(model: ir.Model, forward: Mapping[ir.Node, int]) -> dict[str, int]:
                 first[value] = min(place, first.get(value, place))
     found: dict[str, int] = {}
     for name, after in _after(model).items():
-        value = model.graph.initializers.get(name)
+        held = model.graph.initializers.get(name)
         if after in made:
             found[name] = made[after]
-        elif value in first:
-            found[name] = first[value]
+        elif held is not None and held in first:
+            found[name] = first[held]
     return found
 
 
@@ -91,7 +92,7 @@ def _makers(node: ir.Node, late: AbstractSet[ir.Node]) -> Iterator[ir.Node]:
     """The late nodes whose results a node reads, but for what is computed again."""
     for value in reads(node):
         maker = value.producer()
-        if maker in late and stage(maker) != "recompute":
+        if maker is not None and maker in late and stage(maker) != "recompute":
             yield maker
 
 

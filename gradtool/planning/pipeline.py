@@ -79,7 +79,7 @@ def cuts(line: Line, stages: int, micro_batches: int) -> list[int]:
     work = _Work(line, stages, micro_batches)
     slowest = work.best(work.seconds, [])
     _require(slowest, stages, sum(line.trained))
-    limits = [(work.seconds, slowest * (1 + SLACK))]
+    limits: list[tuple[Cost, float]] = [(work.seconds, slowest * (1 + SLACK))]
     limits.append((work.memory, work.best(work.memory, limits) * (1 + SLACK)))
     return work.cheapest(limits)
 
@@ -101,17 +101,20 @@ class _Work:
             np.concatenate([[0.0], np.cumsum(np.asarray(each, np.float64))])
             for each in (line.seconds, line.held, line.saved, line.trained)
         )
-        self._crossing = np.asarray(line.crossing, np.float64)
+        self._crossing: Array = np.asarray(line.crossing, np.float64)
 
-    def seconds(self, _stage: int, end: int) -> Array:
+    def seconds(self, stage: int, end: int) -> Array:
         """Seconds of a stage that ends before a place, by where it begins."""
-        return self._seconds[end] - self._seconds[:end]
+        del stage
+        found: Array = self._seconds[end] - self._seconds[:end]
+        return found
 
     def memory(self, stage: int, end: int) -> Array:
         """Bytes of such a stage, as far as they follow from what it has."""
         kept = in_flight(self._stages, stage, self._micro_batches)
-        held = self._held[end] - self._held[:end]
-        return held + kept * (self._saved[end] - self._saved[:end])
+        held: Array = self._held[end] - self._held[:end]
+        saved: Array = self._saved[end] - self._saved[:end]
+        return np.add(held, kept * saved)
 
     def sent(self, stage: int, end: int) -> Array:
         """Bytes that go over the cut where such a stage begins."""
@@ -131,7 +134,7 @@ class _Work:
             found.append(end)
         return found[::-1]
 
-    def _filled(self, cost: Cost, joined: np.ufunc, limits: Limits) -> tuple[Array, Array]:
+    def _filled(self, cost: Cost, joined: np.ufunc, limits: Limits) -> tuple[Any, Any]:
         """By stage and the place before which it ends, the best cost and where it begins."""
         best = np.full((self._stages, self._count + 1), np.inf)
         begins = np.zeros(best.shape, np.int64)

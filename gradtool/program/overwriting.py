@@ -69,7 +69,11 @@ def _way(program: Program, old: int, new: int, readers: Readers) -> list[int]:
             return [old, new]
         step = program.steps[reading[-1]]
         made = new if new in step.writes else step.outputs[0]
-        if made is None or step.stage != "update" or not overwrites(program, step, way[-1], step.outputs.index(made)):
+        if (
+            made is None
+            or step.stage != "update"
+            or not overwrites(program, step, way[-1], step.outputs.index(made))
+        ):
             return [old, new]
         way.append(made)
     return way

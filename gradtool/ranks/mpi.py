@@ -67,8 +67,8 @@ class Ranks(Group):
         """Some of these ranks; who waits for one of them asks all that were started."""
         own = self._first.Split(min(members), list(members).index(self.rank))
         made = object.__new__(Ranks)
-        made._world, made._timeout = self._world, self._timeout  # noqa: SLF001 - of this class
-        made._join(self._mpi, own, ordered=self.ordered)  # noqa: SLF001 - as well
+        made._world, made._timeout = self._world, self._timeout
+        made._join(self._mpi, own, ordered=self.ordered)
         own.Free()
         self._parts.append(made)
         return made

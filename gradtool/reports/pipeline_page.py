@@ -10,7 +10,7 @@ from gradtool.text.names import escape, shorten
 from gradtool.text.units import format_bytes, format_seconds
 
 STYLE = ("report.css", "pictures.css")
-WIDTH, LEFT, RIGHT, TOP = 1160, 90, 16, 8
+WIDTH, LEFT, RIGHT, TOP = 1160, 90, 40, 8
 ROW, AXIS = 34, 28  # the height of a stage, and of the seconds below
 BAR, NAMES = 22, 90  # of a stage's memory
 NUMBERED = 16  # the width that a turn has to have for its number
@@ -92,7 +92,9 @@ def _memory(found: Pipeline) -> str:
                 f'height="{BAR - 6}"><title>{name}: {format_bytes(size)}</title></rect>'
             )
             x += room * size
-    hint = "From left to right: parameters, sums of gradients, state, and all else that a rank holds."
+    hint = (
+        "From left to right: parameters, sums of gradients, state, and all else that a rank holds."
+    )
     return _picture("Memory of a rank", BAR * len(found.stages) + 6, "".join(drawn), hint)
 
 

@@ -183,7 +183,9 @@ class _Stage:
     def _sent(self, cut: Cut, micro_batches: int, replicas: int) -> int:
         above, below = cut.up[self.number :][:1], cut.down[: self.number][-1:]
         once, bytes_of = cut.once[self.number :][:1], Sizes()
-        turn = sum(bytes_of.bytes(v) or 0 for lines in (above, below) for each in lines for v in each)
+        turn = sum(
+            bytes_of.bytes(v) or 0 for lines in (above, below) for each in lines for v in each
+        )
         given = sum(bytes_of.bytes(v) or 0 for each in once for v in each)
         sums = sum(size for _, size in self._buckets()) if replicas > 1 else 0
         return turn * micro_batches + given + 2 * sums * (replicas - 1) // replicas

@@ -39,9 +39,7 @@ class StageSession(Session):
         self._inference: dict[bool, ir.Model] = {}
         self._stages: dict[tuple[bool, Shapes], Resident] = {}
 
-    def step_parts(
-        self, parts: Sequence[Batch], settling: Settling | None = None
-    ) -> list[float]:
+    def step_parts(self, parts: Sequence[Batch], settling: Settling | None = None) -> list[float]:
         """Take all turns of a step; the losses of its micro-batches where this is the last stage.
 
         Raises:

@@ -51,13 +51,19 @@ def told_by_last(place: Standing, found: Reduction | None) -> Reduction | None:
 class StagedLoop(Loop):
     """One training of a model in stages."""
 
-    place: Standing = None  # type: ignore[assignment] - it is given
+    place: Standing | None = None
+
+    @property
+    def _standing(self) -> Standing:
+        assert self.place is not None  # noqa: S101 - a stage stands somewhere
+        return self.place
 
     @property
     def _everyone(self) -> Group:
-        return self.place.everyone
+        return self._standing.everyone
 
     def _sum(self, taken: Iterable[tuple[Arrays, int]], parts: int, scale: float) -> float:
+        del parts
         assert isinstance(self.session, StageSession)  # noqa: S101 - it is opened here
         seed, step, given = self.options.seed, self.progress.step, []
         for part, number in taken:
@@ -71,9 +77,8 @@ class StagedLoop(Loop):
     def kept(self) -> Arrays:
         """What all stages have trained, on the first one of the first replica; else one's own."""
         own = super().kept()
-        if self.place.everyone.rank >= self.place.line.size:
-            return own
-        return joined(self.place.line, own)
+        line = self._standing.line
+        return own if self._everyone.rank >= line.size else joined(line, own)
 
 
 def joined(line: Group, own: Mapping[str, Array]) -> Arrays:

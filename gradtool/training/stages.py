@@ -69,7 +69,9 @@ def standing(group: Group, stages: int) -> Standing:
 def require_ranks(ranks: int, stages: int) -> None:
     """Refuse ranks that cannot have all stages as often. Raises UsageError."""
     if ranks % stages:
-        raise UsageError(f"--stages {stages} takes {stages} ranks or a multiple of them, not {ranks}")
+        raise UsageError(
+            f"--stages {stages} takes {stages} ranks or a multiple of them, not {ranks}"
+        )
 
 
 def sized(graphs: Graphs, dims: Mapping[str, int]) -> ir.Model:
@@ -98,10 +100,10 @@ def line_of(graphs: Graphs, model: ir.Model, seconds: Seconds) -> Line:
     where, forward = line.place, line.forward
     count, homes, bytes_of = len(forward), homes_of(model, forward), Sizes()
     names = {node.name: place for node, place in where.items()}
-    taken, held, saved = (np.zeros(count) for _ in range(3))
+    taken, trained = np.zeros(count), np.zeros(count, bool)
+    held, saved = (np.zeros(count, np.int64) for _ in range(2))
     for step in flatten(model).steps:
         taken[names.get(step.name, 0)] += seconds(step)
-    trained = np.zeros(count, bool)
     for name, size in _held(graphs, model).items():
         if name in homes:
             held[homes[name]] += size
@@ -110,10 +112,8 @@ def line_of(graphs: Graphs, model: ir.Model, seconds: Seconds) -> Line:
         maker = value.producer()
         if maker is not None:
             saved[where[maker]] += bytes_of.bytes(value) or 0
-    return Line(
-        taken.tolist(), held.tolist(), saved.tolist(), _crossing(model, where, homes, count),
-        trained.tolist(),
-    )  # fmt: skip
+    crossing = _crossing(where, homes, count)
+    return Line(taken.tolist(), held.tolist(), saved.tolist(), crossing, trained.tolist())
 
 
 def _held(graphs: Graphs, model: ir.Model) -> dict[str, int]:
@@ -129,9 +129,7 @@ def _held(graphs: Graphs, model: ir.Model) -> dict[str, int]:
     return found
 
 
-def _crossing(
-    model: ir.Model, where: Mapping[ir.Node, int], homes: Mapping[str, int], count: int
-) -> list[int]:
+def _crossing(where: Mapping[ir.Node, int], homes: Mapping[str, int], count: int) -> list[int]:
     """The bytes that go over a cut before each place."""
     ends: dict[ir.Value, tuple[int, int]] = {}
     for node, place in where.items():
@@ -141,12 +139,12 @@ def _crossing(
             if home is not None and (maker is None or not is_known(maker)):
                 low, high = ends.get(value, (home, home))
                 ends[value] = min(low, place), max(high, place)
-    found, bytes_of = np.zeros(count + 1), Sizes()
+    found, bytes_of = np.zeros(count + 1, np.int64), Sizes()
     for value, (low, high) in ends.items():
         size = bytes_of.bytes(value) or 0
         found[low + 1] += size
         found[high + 1 if high < count else count] -= size
-    return np.cumsum(found)[:count].astype(np.int64).tolist()
+    return [int(size) for size in np.cumsum(found)[:count]]
 
 
 def staged(

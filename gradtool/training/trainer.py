@@ -36,9 +36,9 @@ from gradtool.training.loop import End, Loop, Records
 from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup, prepared
 from gradtool.training.sharding import sharded
+from gradtool.training.sources import Given
 from gradtool.training.staged import StagedLoop, opened, told_by_last
 from gradtool.training.stages import Standing, require_ranks, standing
-from gradtool.training.sources import Given
 from gradtool.training.watching import Begun, Watcher
 from gradtool.workloads import plan_files
 from gradtool.workloads.rewriting import Graph, model_of
@@ -188,9 +188,8 @@ class Trainer:
         if found is not None:
             setup.graphs.put(shard.cut(found.arrays) if shard else found.arrays)
             progress = found.progress
-        place = None
+        device, place, session = _device(options, group), None, self._session
         if options.stages > 1:
-            _device(options, group)
             place = standing(group, options.stages)
             session, graphs = opened(setup, place, found.arrays if found else None)
             setup = replace(setup, graphs=graphs)
@@ -199,7 +198,7 @@ class Trainer:
                 setup.graphs.model,
                 update=setup.graphs.update,
                 parts=shard.parts if shard else NO_PARTS,
-                device=_device(options, group),
+                device=device,
                 kernels=setup.kernels,
             )
         self._session = session
