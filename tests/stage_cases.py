@@ -46,7 +46,7 @@ def network(rng, *, norms, batch="batch"):
             arrays["half"] = np.float32(0.4)
             line(f"k{i}", f"Dropout (a{i}, half)")
         elif kind == "view":
-            line(f"k{i}", f"Transpose <perm = [1, 0]> (a{i})")
+            lines.append(f"    k{i} = Transpose <perm = [1, 0]> (a{i})")
             line(f"l{i}", f"Transpose <perm = [1, 0]> (k{i})")
         else:
             arrays |= {f"mean{i}": np.zeros(WIDTH), f"var{i}": np.ones(WIDTH)}

@@ -26,10 +26,10 @@ SCHEMAS = {
     "plans": "mirror and recompute --format json; report too with --html or --trace",
     "profile": "a file that run --profile writes",
     "ranks": "report --ranks N --format json",
-    "stages": "report --ranks N --stages S --format json",
     "report": "report --format json",
     "run": "run --format json",
     "runs": "report RUN --format json",
+    "stages": "report --ranks N --stages S --format json",
     "train": "train --format json",
 }
 
