@@ -11,12 +11,17 @@ import click
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import PATH
 from gradtool.errors import UsageError
+from gradtool.workloads.options import kernels_of
 
 if TYPE_CHECKING:
     from gradtool.commands.call import Call
+<<<<<<< HEAD
     from gradtool.commands.output import Reporter
     from gradtool.costs.links import Link
     from gradtool.passes.update_groups import Updates
+=======
+    from gradtool.kernels.native import Kernels
+>>>>>>> main
     from gradtool.program import Step
     from gradtool.training.graphs import Graphs
 
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 LINK, LATENCY = "1.25GB/s", "20us"
 OPTIMIZER = "adamw"
+TRAINS_ON: Kernels = "exact"  # where there is a library and nobody says something else
 
 
 def options(function: F) -> F:
@@ -43,9 +49,6 @@ def options(function: F) -> F:
                           "of all ranks."),
         click.option("--micro-batches", type=click.IntRange(min=1), metavar="N",
                      help="With --ranks: each takes its share of a step in N parts.  [default: 1]"),
-        click.option("--kernels", type=click.Choice(["numpy", "native"]),
-                     help="With --ranks: what computes, each with workspaces of its own.  "
-                          "[default: the library, as gradtool train does]"),
         click.option("--link", metavar="RATE",
                      help="With --ranks: what one sends while it receives as much, as 25GB/s or "
                           f"100Gbit/s.  [default: {LINK}]"),
@@ -82,6 +85,7 @@ def report(
     replicas = on_stages.replicas(ranks, options)
     link = Link(parse_rate(options["link"] or LINK), parse_time(options["latency"] or LATENCY))
     priced = _prices(options["cost"])
+    kernels = kernels_of(options) if "kernels" in call.given else TRAINS_ON
     asked = meant(call, models, sizes, options)
     if len(asked.sources) > 1:
         raise UsageError("--ranks shows one model: name one")
@@ -95,6 +99,7 @@ def report(
         if options["sync_batchnorm"]:
             graphs = graphs.planned(synchronized(graphs.model, replicas))
         known = dict.fromkeys(io.symbols(graphs.model), 1)
+<<<<<<< HEAD
         given = Asked(
             asked.source, graphs, recipe.updates, known, ranks, link, parts, optimizer, priced,
             f"link {options['link'] or LINK}, latency {options['latency'] or LATENCY}; "
@@ -106,6 +111,30 @@ def report(
     if known:
         call.reporter.say(f"assumed {', '.join(f'{n} = 1' for n in known)} (give --dim NAME=N)")
     show(call.reporter, form)
+=======
+        shards = [options["shard"]] if options["shard"] else ["none", "optimizer", "gradients"]
+        found = [
+            layout(
+                graphs, recipe.updates, known, OnPaper(0, ranks), link, shard=shard,
+                micro_batches=parts, kernels=kernels,
+                seconds=priced.seconds,
+            )
+            for shard in shards
+        ]  # fmt: skip
+    if known:
+        call.reporter.say(f"assumed {', '.join(f'{n} = 1' for n in known)} (give --dim NAME=N)")
+    if form == "json":
+        how = {
+            "optimizer": optimizer, "kernels": kernels,
+            "micro_batches": parts, "link_bytes_per_second": link.rate,
+            "latency_seconds": link.latency, "cost": priced.name,
+        }  # fmt: skip
+        call.reporter.json(ranks_json(found, asked.source, ranks, known, how))
+        return
+    title = f"{asked.source} on {ranks} ranks, {optimizer}"
+    told = f"link {options['link'] or LINK}, latency {options['latency'] or LATENCY}"
+    call.reporter.table(ranks_table(found, title, f"{told}; time of nodes: {priced.name}"), form)
+>>>>>>> main
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,9 @@ from gradtool.passes.cut_stages import part_name
 from gradtool.passes.evaluation import evaluation
 from gradtool.program.bound import bound
 from gradtool.ranks.line import Line
-from gradtool.session import MOST_PLANS, Batch, Session
+from gradtool.session import Session
+from gradtool.session.feeding import Batch
+from gradtool.session.session import MOST_PLANS
 from gradtool.training.graphs import Graphs
 from gradtool.training.stages import Standing, evaluated
 
@@ -103,6 +105,10 @@ class StageSession(Session):
                 own, self._store, "evaluate", 1, self._kernels, shared=self._shared
             )
         return self._stages[key], loss
+
+    @property
+    def _whole(self) -> ir.Model:
+        return self._original
 
     def _inferring(self, *, loss: bool) -> ir.Model:
         if loss not in self._inference:
