@@ -15,13 +15,10 @@ from gradtool.workloads.options import kernels_of
 
 if TYPE_CHECKING:
     from gradtool.commands.call import Call
-<<<<<<< HEAD
     from gradtool.commands.output import Reporter
     from gradtool.costs.links import Link
-    from gradtool.passes.update_groups import Updates
-=======
     from gradtool.kernels.native import Kernels
->>>>>>> main
+    from gradtool.passes.update_groups import Updates
     from gradtool.program import Step
     from gradtool.training.graphs import Graphs
 
@@ -99,9 +96,8 @@ def report(
         if options["sync_batchnorm"]:
             graphs = graphs.planned(synchronized(graphs.model, replicas))
         known = dict.fromkeys(io.symbols(graphs.model), 1)
-<<<<<<< HEAD
         given = Asked(
-            asked.source, graphs, recipe.updates, known, ranks, link, parts, optimizer, priced,
+            asked.source, graphs, recipe.updates, known, ranks, link, parts, optimizer, kernels, priced,
             f"link {options['link'] or LINK}, latency {options['latency'] or LATENCY}; "
             f"time of nodes: {priced.name}",
         )  # fmt: skip
@@ -111,30 +107,6 @@ def report(
     if known:
         call.reporter.say(f"assumed {', '.join(f'{n} = 1' for n in known)} (give --dim NAME=N)")
     show(call.reporter, form)
-=======
-        shards = [options["shard"]] if options["shard"] else ["none", "optimizer", "gradients"]
-        found = [
-            layout(
-                graphs, recipe.updates, known, OnPaper(0, ranks), link, shard=shard,
-                micro_batches=parts, kernels=kernels,
-                seconds=priced.seconds,
-            )
-            for shard in shards
-        ]  # fmt: skip
-    if known:
-        call.reporter.say(f"assumed {', '.join(f'{n} = 1' for n in known)} (give --dim NAME=N)")
-    if form == "json":
-        how = {
-            "optimizer": optimizer, "kernels": kernels,
-            "micro_batches": parts, "link_bytes_per_second": link.rate,
-            "latency_seconds": link.latency, "cost": priced.name,
-        }  # fmt: skip
-        call.reporter.json(ranks_json(found, asked.source, ranks, known, how))
-        return
-    title = f"{asked.source} on {ranks} ranks, {optimizer}"
-    told = f"link {options['link'] or LINK}, latency {options['latency'] or LATENCY}"
-    call.reporter.table(ranks_table(found, title, f"{told}; time of nodes: {priced.name}"), form)
->>>>>>> main
 
 
 @dataclass(frozen=True)
@@ -149,6 +121,7 @@ class Asked:
     link: Link
     micro_batches: int
     optimizer: str
+    kernels: Kernels
     priced: Prices
     told: str
 
@@ -156,7 +129,7 @@ class Asked:
     def how(self) -> dict[str, Any]:
         """The same for a document."""
         return {
-            "optimizer": self.optimizer, "micro_batches": self.micro_batches,
+            "optimizer": self.optimizer, "kernels": self.kernels, "micro_batches": self.micro_batches,
             "link_bytes_per_second": self.link.rate, "latency_seconds": self.link.latency,
             "cost": self.priced.name,
         }  # fmt: skip
@@ -171,7 +144,7 @@ def _sharded(asked: Asked, options: dict[str, Any]) -> Show:
     found = [
         layout(
             asked.graphs, asked.updates, asked.dims, OnPaper(0, asked.ranks), asked.link,
-            shard=shard, micro_batches=asked.micro_batches, kernels=options["kernels"] or "exact",
+            shard=shard, micro_batches=asked.micro_batches, kernels=asked.kernels,
             seconds=asked.priced.seconds,
         )
         for shard in shards

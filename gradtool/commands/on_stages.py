@@ -40,7 +40,7 @@ def staged(asked: Asked, options: dict[str, Any]) -> Show:
     found = pipeline(
         asked.graphs, asked.updates, asked.dims, asked.link, stages=stages,
         replicas=asked.ranks // stages, micro_batches=asked.micro_batches,
-        kernels=options["kernels"] or "exact", seconds=asked.priced.seconds,
+        kernels=asked.kernels, seconds=asked.priced.seconds,
     )  # fmt: skip
     title = f"{asked.source} in {stages} stages on {asked.ranks} ranks, {asked.optimizer}"
 

@@ -204,13 +204,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
-<<<<<<< HEAD
-        Of("shard stages sync_batchnorm micro_batches kernels link latency cost",
-           (given("ranks"),)),
+        Of("shard stages sync_batchnorm micro_batches link latency cost", (given("ranks"),)),
         Apart((given("shard"), given("stages"))),
-=======
-        Of("shard sync_batchnorm micro_batches link latency cost", (given("ranks"),)),
->>>>>>> main
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
         Without(_TABLE, "is a table of its own", "html"),
         Without(given("ranks"), "is a table of its own", "trace by top plan frontier"),
@@ -226,14 +221,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(given("memory"), "chooses them", "plan micro_batches"),
         Of("result every patience metric", (given("evaluate"),)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
-<<<<<<< HEAD
         Of("deterministic timeout shard stages sync_batchnorm", (given("ranks"), BY_MPI)),
         *(Without(given("stages"), "cuts the model", each) for each in ("memory", "shard")),
-        Of("exact_conv", (equals("kernels", "native"),)),
-=======
-        Of("deterministic timeout shard sync_batchnorm", (given("ranks"), BY_MPI)),
         _KERNELS,
->>>>>>> main
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),
     "run": (
