@@ -97,7 +97,8 @@ def report(
             graphs = graphs.planned(synchronized(graphs.model, replicas))
         known = dict.fromkeys(io.symbols(graphs.model), 1)
         given = Asked(
-            asked.source, graphs, recipe.updates, known, ranks, link, parts, optimizer, kernels, priced,
+            asked.source, graphs, recipe.updates, known, ranks, link, parts, optimizer, kernels,
+            priced,
             f"link {options['link'] or LINK}, latency {options['latency'] or LATENCY}; "
             f"time of nodes: {priced.name}",
         )  # fmt: skip
@@ -129,9 +130,9 @@ class Asked:
     def how(self) -> dict[str, Any]:
         """The same for a document."""
         return {
-            "optimizer": self.optimizer, "kernels": self.kernels, "micro_batches": self.micro_batches,
-            "link_bytes_per_second": self.link.rate, "latency_seconds": self.link.latency,
-            "cost": self.priced.name,
+            "optimizer": self.optimizer, "kernels": self.kernels,
+            "micro_batches": self.micro_batches, "link_bytes_per_second": self.link.rate,
+            "latency_seconds": self.link.latency, "cost": self.priced.name,
         }  # fmt: skip
 
 

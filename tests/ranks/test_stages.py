@@ -30,7 +30,7 @@ def together(ranks, stages, case, options=None, seed=0, **how):
 
 @pytest.mark.parametrize(
     ("ranks", "stages", "case"),
-    [(2, 2, 0), (2, 2, 1), (2, 2, 3), (4, 4, 0), (4, 4, 3), (4, 2, 1), (4, 2, 2)],
+    [(2, 2, 0), (2, 2, 3), (4, 4, 0), (4, 2, 1), (4, 2, 2)],
 )
 def test_stages_train_as_one_process_does(ranks, stages, case):
     model, _, alone = stage_cases.drawn(ranks, stages, case)
@@ -105,7 +105,7 @@ def test_a_checkpoint_is_gone_on_with_in_other_stages_and_in_none(tmp_path):
     model, _, alone = stage_cases.drawn(4, 2, case, seed)
     whole = trained(model, alone | every)
     folder = tmp_path / "run"
-    ways = [(4, 2, 10), (1, 1, 20), (2, 2, 30), (4, 4, 40), (1, 1, 50)]
+    ways = [(4, 2, 10), (1, 1, 20), (4, 4, 30), (1, 1, 50)]
     for ranks, stages, steps in ways:
 
         def work(group, stages=stages, steps=steps):
