@@ -154,6 +154,7 @@ _WRITTEN = (
 )
 _NO_CONFIG = Without(When("this command", lambda _: True), "reads no configuration", "config")
 _DRAWN = (given("html"), given("trace"))
+_TABLE = When("{ranks}", lambda said: "ranks" in said.given and "stages" not in said.given)
 
 
 def _named(argument: str) -> Without:
@@ -203,9 +204,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
-        Of("shard sync_batchnorm micro_batches link latency cost", (given("ranks"),)),
+        Of("shard stages sync_batchnorm micro_batches link latency cost", (given("ranks"),)),
+        Apart((given("shard"), given("stages"))),
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
-        Without(given("ranks"), "is a table of its own", "html trace by top"),
+        Without(_TABLE, "is a table of its own", "html"),
+        Without(given("ranks"), "is a table of its own", "trace by top plan frontier"),
         Apart((several("models"), given("ranks"))),
         *(Without(each, "is of plans", "by top") for each in _DRAWN),
         Without(JSON, "has everything in it", "by top"),
@@ -218,7 +221,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(given("memory"), "chooses them", "plan micro_batches"),
         Of("result every patience metric", (given("evaluate"),)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
-        Of("deterministic timeout shard sync_batchnorm", (given("ranks"), BY_MPI)),
+        Of("deterministic timeout shard stages sync_batchnorm", (given("ranks"), BY_MPI)),
+        *(Without(given("stages"), "cuts the model", each) for each in ("memory", "shard")),
         _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),

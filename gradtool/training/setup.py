@@ -248,6 +248,11 @@ def _planned(setup: Setup) -> ir.Model:
     return api.recompute(model, goal, dims=dims, kernels=goal.kernels).model
 
 
+def sizes_of_part(setup: Setup) -> dict[str, int]:
+    """The sizes of what is computed at once."""
+    return _dims(setup.graphs.model, setup.data[0], setup.part)
+
+
 def _takes_statistics(model: ir.Model) -> bool:
     """Whether a BatchNormalization is in its form for training."""
     return any(node.op_type == "BatchNormalizationTraining" for node in model.graph)
