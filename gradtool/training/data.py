@@ -269,6 +269,8 @@ class Fitted:
                 raise UsageError(f"{self.source.source}: {of!r} is no array ({error})") from error
         made = self._converted(made)
         self._require_shapes(made)
+        if not self.size_of(made):
+            raise UsageError(f"{self.source.source}: a batch holds no examples")
         return made
 
     def _dtype(self, name: str) -> np.dtype[Any] | None:

@@ -107,7 +107,7 @@ class Loop:
             self._run({**batch, self.graphs.rate: rate}), True
         )  # fmt: skip
         if not math.isfinite(loss) and self.options.loss_scale is None:
-            raise GradtoolError(self._diverged(loss))
+            raise GradtoolError(self._diverged(loss, batch))
         entry: dict[str, Any] = {
             "step": step + 1, "epoch": self.progress.place.epoch, "loss": loss, "lr": rate,
         }  # fmt: skip
@@ -275,11 +275,12 @@ class Loop:
     def _is_stale(self) -> bool:
         return self.options.patience is not None and self.progress.stale >= self.options.patience
 
-    def _diverged(self, loss: float) -> str:
+    def _diverged(self, loss: float, batch: Arrays) -> str:
         after = f"; the checkpoint of step {self._saved} is the last good one" if (
             self.records is not None and self._saved > 0
         ) else ""  # fmt: skip
-        return (
-            f"the loss is {loss} in step {self.progress.step + 1}: try a lower learning rate, or a "
-            f"warm-up{after}"
-        )
+        said = f"the loss is {loss} in step {self.progress.step + 1}"
+        for name, given in batch.items():
+            if given.dtype.kind == "f" and np.isinf(given).any():
+                return f"{said}: {self.data.names[name]!r} has an infinity in this batch{after}"
+        return f"{said}: try a lower learning rate, or a warm-up{after}"

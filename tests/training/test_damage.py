@@ -9,7 +9,7 @@ import pytest
 from trainings import examples, lines, load
 
 import gradtool as gt
-from gradtool.errors import UsageError
+from gradtool.errors import GradtoolError, UsageError
 
 COUNT, BATCH = 48, 8
 OPTIONS = {"batch": BATCH, "epochs": 2, "lr": 0.1, "checkpoint_every": 1, "keep": 20}
@@ -60,3 +60,52 @@ def test_mended_data_end_in_the_bits_of_good_ones(what, seed, kind, tmp_path):
     assert fitted(data, tmp_path / "run", resume=True) == whole
     journals = [lines(tmp_path / run / "metrics.jsonl") for run in ("run", "whole")]
     assert journals[0] == journals[1]
+
+
+def _yields(*batches):
+    def make():
+        for batch in batches:
+            if isinstance(batch, Exception):
+                raise batch
+            yield batch
+
+    return make
+
+
+def _raises(*_):
+    raise KeyError("x")
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda whole: (_yields(whole, RuntimeError("gone")), {}),
+         "make: batch 1: raised RuntimeError: gone"),
+        (lambda _: (_raises, {}), "_raises: raised KeyError: 'x'"),
+        (lambda whole: (_yields({n: a[:0] for n, a in whole.items()}), {}),
+         "make: a batch holds no examples"),
+        (lambda whole: (whole, {"metric": (f"{__name__}:_raises",), "evaluate": whole}),
+         f"--metric {__name__}:_raises: raised KeyError: 'x'"),
+    ],
+)  # fmt: skip
+def test_what_other_peoples_functions_do_wrong_is_one_line(damage, said, monkeypatch):
+    monkeypatch.setattr(
+        "gradtool.training.metrics.imported", lambda text: globals()[text.partition(":")[2]]
+    )
+    data, options = damage(examples(8))
+    evaluate = options.pop("evaluate", None)
+    trainer = gt.Trainer(load(), batch=8, steps=2, **options)
+    with trainer, pytest.raises(UsageError) as error:
+        trainer.fit(data, evaluate=evaluate)
+
+    assert str(error.value) == said
+
+
+def test_an_infinity_in_the_data_is_named_when_the_loss_is_none(tmp_path):
+    data = examples(8)
+    data["x"][3, 2] = np.inf
+    with gt.Trainer(load(), batch=8, steps=2) as trainer:
+        with pytest.raises(GradtoolError, match="in step 1: 'x' has an infinity in this batch"):
+            trainer.fit(data, run=tmp_path)
+        with pytest.raises(GradtoolError, match="in step 1"):
+            trainer.fit(data, run=tmp_path)  # no step was taken: nothing to resume
