@@ -101,11 +101,34 @@ def test_what_other_peoples_functions_do_wrong_is_one_line(damage, said, monkeyp
     assert str(error.value) == said
 
 
-def test_an_infinity_in_the_data_is_named_when_the_loss_is_none(tmp_path):
+@pytest.mark.parametrize("kind", ["dense", "normed"])
+def test_an_infinity_in_the_data_is_named_where_the_loss_is_none(kind):
     data = examples(8)
     data["x"][3, 2] = np.inf
-    with gt.Trainer(load(), batch=8, steps=2) as trainer:
-        with pytest.raises(GradtoolError, match="in step 1: 'x' has an infinity in this batch"):
-            trainer.fit(data, run=tmp_path)
-        with pytest.raises(GradtoolError, match="in step 1"):
-            trainer.fit(data, run=tmp_path)  # no step was taken: nothing to resume
+    said = pytest.raises(GradtoolError, match=r"'x' has an infinity in this batch$")
+    with gt.Trainer(load(kind), batch=8, steps=4) as trainer, said:
+        trainer.fit(data)
+
+
+@pytest.mark.parametrize("good", [0, 1, 3])
+def test_no_checkpoint_has_a_nan_and_nothing_stands_in_the_way_of_another_try(good, tmp_path):
+    """The tanh of an infinity is finite, and so is the loss; its gradient is not."""
+    bad = examples(8)
+    bad["x"][3, 2] = np.inf
+    batches = [*(examples(8, n) for n in range(good)), bad, examples(8)]
+    with gt.Trainer(load(), steps=8, checkpoint_every=1, batch=8) as trainer:
+        with pytest.raises(GradtoolError, match=f"has a NaN after step {good + 1}"):
+            trainer.fit(_yields(*batches), run=tmp_path)
+        history = trainer.fit(examples(80), run=tmp_path / "again")
+        left = sorted(path.name for path in tmp_path.glob("*.safetensors"))
+        assert left == [f"step-{n:08}.safetensors" for n in range(max(good - 1, 1), good + 1)]
+        assert history.step == 8
+
+
+def test_a_training_that_never_took_a_step_is_in_nobodys_way(tmp_path):
+    bad = examples(8)
+    bad["x"][3, 2] = np.nan
+    with gt.Trainer(load(), steps=2, batch=8) as trainer:
+        with pytest.raises(UsageError, match="has a NaN in example 3"):
+            trainer.fit(bad, run=tmp_path)
+        assert trainer.fit(examples(8), run=tmp_path).step == 2
