@@ -99,15 +99,12 @@ class NativeWalk(Walk):
     def trim(self, budget: int) -> None:
         self._call(native.TRIM, budget=budget)
 
-    def rerun_after(self, root: int, p: int) -> None:
-        self._call(native.RERUN, root=self._number[root], reader=p, room=-1)
-
     def find_idle(self, number: int) -> int:
         self._call(native.IDLE, number=number, count=0)
         return int(self._now[_IDLE])
 
     def rerun_idle(self, number: int, budget: int) -> None:
-        self._call(native.RERUN_IDLE, root=number, reader=0, room=budget)
+        self._call(native.RERUN_IDLE, root=number, room=budget)
 
     def leave_out(self, number: int, count: int) -> None:
         self._call(native.LEAVE_OUT, number=number, count=count)
