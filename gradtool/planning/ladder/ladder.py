@@ -11,9 +11,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 
-from gradtool.planning.ladder.rungs import HALVINGS, Rungs
+from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.ladder.starts import price
 from gradtool.planning.ladder.walk import State
+
+HALVINGS = 5  # between two rungs
 
 
 def peak_of(state: State) -> int:
