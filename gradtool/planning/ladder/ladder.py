@@ -15,6 +15,7 @@ from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.ladder.starts import price
 from gradtool.planning.ladder.walk import State
 
+
 def peak_of(state: State) -> int:
     """The bytes of a schedule that are alive at once."""
     return state.peak
