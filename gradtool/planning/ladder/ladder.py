@@ -15,8 +15,6 @@ from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.ladder.starts import price
 from gradtool.planning.ladder.walk import State
 
-HALVINGS = 5  # between two rungs
-
 
 def peak_of(state: State) -> int:
     """The bytes of a schedule that are alive at once."""
@@ -38,7 +36,7 @@ class Ladder:
         """The schedule within a budget that computes least again; None if none was found."""
         found = list(self.rungs.states)
         high, low = self._around(budget)
-        for _ in range(HALVINGS):
+        for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
                 break
@@ -55,7 +53,7 @@ class Ladder:
         """The schedule of least size that computes no more than so much again."""
         found = list(self.rungs.states)
         high, low = self._around(self.size(self._least(found, work)) - 1)
-        for _ in range(HALVINGS):
+        for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
                 break

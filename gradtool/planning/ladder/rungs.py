@@ -23,7 +23,9 @@ from gradtool.planning.search.work_bound import least_budget
 
 RUNGS, RUNGS_OF_MANY = 32, 12
 _MANY = 1_000  # steps of a program with fewer rungs
-HALVINGS = 3
+_LOWEST = 3  # halvings towards the least rung that is reached
+_HALVINGS, _HALVINGS_OF_MANY = 5, 3  # between two rungs, for a question
+_VERY_MANY = 2_000  # steps of a program with fewer of these
 _LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_400  # entries that are looked at; of many steps, for each
 _PER_STEP = 90_000  # of few steps
 _CUTS = 0.3  # of the effort of a rung
@@ -59,6 +61,7 @@ class Rungs:
         self.count, self._loosens = RUNGS, _LOOSENED
         if steps > _MANY:
             self.count, self._loosens = RUNGS_OF_MANY, _LOOSENED_OF_MANY
+        self.halvings = _HALVINGS if steps <= _VERY_MANY else _HALVINGS_OF_MANY
         self.plain = self._walk.state
         self._recipes = [self._walk.weighed(places) for places in recipes]
         self._starts = Starts(self._walk, self.plain, self._recipes)
@@ -103,7 +106,7 @@ class Rungs:
     def _lowest(self, low: int, high: int, found: list[State]) -> list[int]:
         """The rungs between one that was not reached and the one above it, halved towards it."""
         reached = list[int]()
-        for _ in range(HALVINGS):
+        for _ in range(_LOWEST):
             half = (low + high) // 2
             if not low < half < high or self._stop():
                 break
