@@ -107,7 +107,7 @@ class Loop:
             self._run({**batch, self.graphs.rate: rate}), True
         )  # fmt: skip
         if not math.isfinite(loss) and self.options.loss_scale is None:
-            raise GradtoolError(self._diverged(loss))
+            raise GradtoolError(self._diverged(loss, batch))
         entry: dict[str, Any] = {
             "step": step + 1, "epoch": self.progress.place.epoch, "loss": loss, "lr": rate,
         }  # fmt: skip
@@ -254,11 +254,18 @@ class Loop:
         self.watcher.evaluated(step, found, best=improved)
 
     def save(self) -> None:
-        """Write a checkpoint of now, where training is recorded and there is none yet."""
+        """Write a checkpoint of now, where training is recorded and there is none yet.
+
+        Raises:
+            GradtoolError: what was trained has a NaN: the checkpoints before stay the newest.
+        """
         if not self.recorded or self._saved == self.progress.step:
             return
-        self._saved = self.progress.step
         kept = self.kept()
+        for name, value in kept.items():
+            if value.dtype.kind in "fV" and np.isnan(value).any():
+                raise GradtoolError(self._no_number(f"{name!r} has a NaN after"))
+        self._saved = self.progress.step
         if self.records is None:
             return
         size = self.records.journal.settle()
@@ -288,11 +295,17 @@ class Loop:
     def _is_stale(self) -> bool:
         return self.options.patience is not None and self.progress.stale >= self.options.patience
 
-    def _diverged(self, loss: float) -> str:
+    def _diverged(self, loss: float, batch: Arrays) -> str:
+        infinite = [
+            self.data.names[name] for name, given in batch.items()
+            if given.dtype.kind == "f" and np.isinf(given).any()
+        ]  # fmt: skip
+        why = f"{infinite[0]!r} has an infinity in this batch" if infinite else ""
+        return self._no_number(f"the loss is {loss} in", self.progress.step + 1, why)
+
+    def _no_number(self, what: str, step: int | None = None, why: str = "") -> str:
         after = f"; the checkpoint of step {self._saved} is the last good one" if (
             self.records is not None and self._saved > 0
         ) else ""  # fmt: skip
-        return (
-            f"the loss is {loss} in step {self.progress.step + 1}: try a lower learning rate, or a "
-            f"warm-up{after}"
-        )
+        step = self.progress.step if step is None else step
+        return f"{what} step {step}: {why or 'try a lower learning rate, or a warm-up'}{after}"

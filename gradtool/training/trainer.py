@@ -332,7 +332,7 @@ def _found(
         folder.clear()
         (path / journals.NAME).unlink(missing_ok=True)
     steps = folder.steps()
-    if not resume and (steps or (path / journals.NAME).exists()):
+    if not resume and (steps or journals.has_entries(path / journals.NAME)):
         raise UsageError(f"{path}: holds a training: go on with it by resume, or name another")
     if not resume:
         return folder, None
