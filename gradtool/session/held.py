@@ -106,14 +106,14 @@ class Holding:
                 that was trained is no tensor of the model; or the session is closed.
         """
         self._require_open()
-        source = original.source_of(self._model.meta)
+        source = original.source_of(self._whole.meta)
         held, of = values or {}, self._averages() if averages else {}
         pairs = [(name, of.get(name, name)) for name in self._whole.graph.initializers]
         arrays = {
             name: held[source] if source in held else self._value(source, copy=False)
             for name, source in pairs if source in held or source in self._store.layout
         }  # fmt: skip
-        model, lacking = original.with_arrays(source, arrays, adapters_of(self._model))
+        model, lacking = original.with_arrays(source, arrays, adapters_of(self._whole))
         lost = [name for name in lacking if self._is_trained_weight(name, held)]
         if lost:
             raise UsageError(
@@ -157,10 +157,10 @@ class Holding:
         from gradtool.workloads import lora_files
 
         self._require_open()
-        source = original.source_of(self._model.meta)
+        source = original.source_of(self._whole.meta)
         held = self.values(copy=False) if values is None else values
         weights = {n: array for n, array in held.items() if not self._is_only_updated(n)}
-        return lora_files.write(source, adapters_of(self._model), weights, path, force=force)
+        return lora_files.write(source, adapters_of(self._whole), weights, path, force=force)
 
     def _home(self, name: str) -> ir.Model:
         """The model that has an initializer."""

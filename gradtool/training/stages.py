@@ -160,7 +160,8 @@ def staged(
     model = stage_graph(made, stage, turns(made.stages, stage, micro_batches), [loss])
     own = made.trained(stage)
     given = graphs.training.model
-    update = updating(given, updates, dict.fromkeys(own), cut_on=made.stages).model
+    summed = replace(updates, sparse=False)  # sums have all rows, and who asked has heard of it
+    update = updating(given, summed, dict.fromkeys(own), cut_on=made.stages).model
     if ema is not None:
         add_averages(update, own, ema, given)
     sums: dict[str, str] = json.loads(update.metadata_props[GRADIENTS])

@@ -29,7 +29,7 @@ from gradtool.text.words import suggest
 from gradtool.training import journal as journals
 from gradtool.training import scaling
 from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress
-from gradtool.training.evaluation import Evaluator, Reduction, reduction_of
+from gradtool.training.evaluating import evaluator_for, reduction_for
 from gradtool.training.fit import Fit
 from gradtool.training.graphs import Recipe, require_forward
 from gradtool.training.loop import End, Loop, Records
@@ -37,15 +37,14 @@ from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup, prepared
 from gradtool.training.sharding import sharded
 from gradtool.training.sources import Given
-from gradtool.training.staged import StagedLoop, opened, told_by_last
-from gradtool.training.stages import Standing, require_ranks, standing
+from gradtool.training.staged import StagedLoop, opened
+from gradtool.training.stages import require_ranks, standing
 from gradtool.training.watching import Begun, Watcher
 from gradtool.workloads import plan_files
 from gradtool.workloads.rewriting import Graph, model_of
 from gradtool.workloads.strategies import keep
 
 PLAN = "plan.json"  # what was chosen for a memory, beside the checkpoints
-INEXACT = "the loss of two examples is neither the sum nor the mean of their losses: {what} by mean"
 
 
 @dataclass(frozen=True)
@@ -194,15 +193,13 @@ class Trainer:
             session, graphs = opened(setup, place, found.arrays if found else None)
             setup = replace(setup, graphs=graphs)
         else:
+            parts = shard.parts if shard else NO_PARTS
             session = Session(
-                setup.graphs.model,
-                update=setup.graphs.update,
-                parts=shard.parts if shard else NO_PARTS,
-                device=device,
+                setup.graphs.model, update=setup.graphs.update, parts=parts, device=device,
                 kernels=setup.kernels,
-            )
+            )  # fmt: skip
         self._session = session
-        reduction = _reduction(setup, session, watcher, place)
+        reduction = reduction_for(setup, session, watcher, place)
         made = Loop if place is None else partial(StagedLoop, place=place)
         self._loop = loop = made(
             session=session,
@@ -215,7 +212,7 @@ class Trainer:
             epochs=setup.epochs,
             watcher=watcher,
             metrics=setup.metrics,
-            evaluator=_evaluator(setup, session, reduction, group, place),
+            evaluator=evaluator_for(setup, session, reduction, group, place),
             records=records,
             recorded=self._folder is not None,
             progress=progress,
@@ -370,33 +367,6 @@ def _device(options: TrainOptions, group: Group) -> str:
     if options.place not in ("auto", "cpu"):
         raise UsageError(f"several ranks train on the CPU, not on {options.place}")
     return "cpu"
-
-
-def _reduction(
-    setup: Setup, session: Session, watcher: Watcher, place: Standing | None
-) -> Reduction:
-    """What the loss of a batch is of those of its examples, where it matters."""
-    parts = setup.options.micro_batches * setup.ranks > 1
-    if not parts and not setup.metrics:
-        return "mean"
-    found = reduction_of(session, setup.data[0], setup.sample(2))
-    if place is not None:
-        found = told_by_last(place, found)
-    if found is None:
-        what = "parts of a batch are put together" if parts else "an evaluation is put together"
-        watcher.said(f"warning: {INEXACT.format(what=what)}")
-    return found or "mean"
-
-
-def _evaluator(
-    setup: Setup, session: Session, reduction: Reduction, group: Group, place: Standing | None
-) -> Evaluator | None:
-    if not setup.metrics:
-        return None
-    how = (session, setup.data[1], setup.metrics, setup.part, reduction)
-    if place is None:
-        return Evaluator(*how, group)
-    return Evaluator(*how, place.replicas, group, tells=place.is_last)
 
 
 def _begun(setup: Setup, progress: Progress) -> Begun:

@@ -121,3 +121,17 @@ def test_what_does_not_go_together_is_refused(path, report, given, said):
     assert outcome.code == 2
     assert said in outcome.err
     assert outcome.err.count("\n") <= 2
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    (("--stages", "2"), "--stages is of --ranks and mpirun"),
+    (("--ranks", "3", "--stages", "2"), "--stages 2 takes 2 ranks or a multiple of them, not 3"),
+    (("--ranks", "2", "--stages", "2", "--shard", "optimizer"), "leave out --shard"),
+    (("--ranks", "2", "--stages", "2", "--memory", "1GiB"), "leave out --memory"),
+])  # fmt: skip
+def test_training_refuses_them_before_a_rank_is_started(path, run, given, said):
+    outcome = run("train", path, "--data", "none.npz", *given)
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1

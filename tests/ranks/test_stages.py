@@ -122,12 +122,14 @@ def test_a_checkpoint_is_gone_on_with_in_other_stages_and_in_none(tmp_path):
         np.testing.assert_allclose(found[2][name], array, rtol=1e-7, atol=1e-9)
 
 
-def test_the_first_rank_writes_the_whole_model(tmp_path):
-    options = {"steps": 6, "ema": 0.9, "every": 3}
+@pytest.mark.parametrize("more", [{}, {"lora": 2, "ema": None}])
+def test_the_first_rank_writes_the_whole_model(tmp_path, more):
+    options = {"steps": 6, "ema": 0.9, "every": 3, "clip_norm": None, **more}
+    means = (False, True) if options["ema"] else (False,)
     model, _, alone = stage_cases.drawn(2, 2, 1)
     with gt.Trainer(model, **alone | options) as trainer:
         trainer.fit(DATA, evaluate=DATA, run=tmp_path / "one")
-        for averages in (False, True):
+        for averages in means:
             trainer.save(tmp_path / f"one{averages}.onnx", averages=averages)
         trainer.save(tmp_path / "onebest.onnx", best=True)
 
@@ -136,12 +138,12 @@ def test_the_first_rank_writes_the_whole_model(tmp_path):
         with gt.Trainer(model, **drawn | options) as trainer:
             trainer.fit(DATA, evaluate=DATA, run=tmp_path / "two", group=group)
             if group.rank == 0:
-                for averages in (False, True):
+                for averages in means:
                     trainer.save(tmp_path / f"two{averages}.onnx", averages=averages)
                 trainer.save(tmp_path / "twobest.onnx", best=True)
 
     on_ranks(2, work)
-    for what in ("False", "True", "best"):
+    for what in (*map(str, means), "best"):
         first, second = (tmp_path / f"{name}{what}.onnx" for name in ("one", "two"))
         assert first.read_bytes() == second.read_bytes()
     assert sorted(p.name for p in (tmp_path / "one").iterdir()) == sorted(
