@@ -84,9 +84,7 @@ def test_no_command_loads_numpy_before_its_options_are_read():
         "walk(group)\n"
         "assert 'numpy' not in sys.modules\n"
     )
-    done = subprocess.run(  # noqa: S603 - ours
-        [sys.executable, "-c", code], check=False, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr
 
