@@ -139,6 +139,7 @@ _GRADIENT = (
     Without(given("head_grads"), "is without a loss", "loss labels"),
     Of("lora_target lora_alpha", (given("lora"),)),
 )
+_KERNELS = Of("exact_conv", (equals("kernels", "native"),))
 
 
 def _updated(parameter: str) -> Of:
@@ -153,6 +154,7 @@ _WRITTEN = (
 )
 _NO_CONFIG = Without(When("this command", lambda _: True), "reads no configuration", "config")
 _DRAWN = (given("html"), given("trace"))
+_TABLE = When("{ranks}", lambda said: "ranks" in said.given and "stages" not in said.given)
 
 
 def _named(argument: str) -> Without:
@@ -165,7 +167,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(STDOUT, "is for the model alone", "force form"),
     ),
     "mirror": (
-        _named("models"), *_GRADIENT, _updated("update"),
+        _named("models"), *_GRADIENT, _updated("update"), _KERNELS,
         Apart((given("report"), given("explain"))),
         Without(given("report"), "writes nothing", f"output force {MODEL_FILE}"),
         Without(given("explain"), "writes nothing", f"output force {MODEL_FILE}"),
@@ -178,7 +180,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_WRITTEN,
     ),
     "recompute": (
-        _named("model"), *_GRADIENT, _updated("optimizer"),
+        _named("model"), *_GRADIENT, _updated("optimizer"), _KERNELS,
         Apart(tuple(map(given, GOALS))),
         Apart((given("strategy"), given("plan"))),
         Apart((given("strategy"), given("frontier"))),
@@ -198,13 +200,15 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_WRITTEN,
     ),
     "report": (
-        _named("models"), *_GRADIENT, _updated("update"),
+        _named("models"), *_GRADIENT, _updated("update"), _KERNELS,
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
-        Of("shard sync_batchnorm micro_batches kernels link latency cost", (given("ranks"),)),
+        Of("shard stages sync_batchnorm micro_batches link latency cost", (given("ranks"),)),
+        Apart((given("shard"), given("stages"))),
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
-        Without(given("ranks"), "is a table of its own", "html trace by top"),
+        Without(_TABLE, "is a table of its own", "html"),
+        Without(given("ranks"), "is a table of its own", "trace by top plan frontier"),
         Apart((several("models"), given("ranks"))),
         *(Without(each, "is of plans", "by top") for each in _DRAWN),
         Without(JSON, "has everything in it", "by top"),
@@ -217,8 +221,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(given("memory"), "chooses them", "plan micro_batches"),
         Of("result every patience metric", (given("evaluate"),)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
-        Of("deterministic timeout shard sync_batchnorm", (given("ranks"), BY_MPI)),
-        Of("exact_conv", (equals("kernels", "native"),)),
+        Of("deterministic timeout shard stages sync_batchnorm", (given("ranks"), BY_MPI)),
+        *(Without(given("stages"), "cuts the model", each) for each in ("memory", "shard")),
+        _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),
     "run": (
@@ -228,7 +233,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
            (equals("engine", "arena"),)),
         Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace", "html")))),
         Of("explain_kernels", (equals("engine", "arena"),)),
-        Of("exact_conv", (equals("kernels", "native"),)),
+        _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
         Without(given("explain_kernels"), "runs nothing", "repeat measure check_nan check_arena "
                 "verify profile trace html save_grads save_outputs max_turns max_dynamic"),
@@ -245,11 +250,12 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
                 "fail_on base run exit_zero no_cache"),
     ),
     "compare": (
-        _named("sources"), *_GRADIENT, _updated("update"),
+        _named("sources"), *_GRADIENT, _updated("update"), _KERNELS,
         Without(JSON, "has everything in it", "by top"),
         Without(CSV_TOTALS, "without {by} has totals", "top"),
         Of("model", (A_FILE,)),
-        Without(FILES, "hold what was planned", f"plans {SIZES} {GRADIENT} {UPDATES} update"),
+        Without(FILES, "hold what was planned",
+                f"plans {SIZES} {GRADIENT} {UPDATES} update kernels exact_conv"),
     ),
     "ops": (
         _NO_CONFIG,

@@ -17,6 +17,7 @@ from gradtool import gradients
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError, NotDifferentiable, UnsupportedGradient
 from gradtool.functions.calls import replace
+from gradtool.functions.stamps import Stamps
 from gradtool.graph.blame import blamed
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.devices import place_gradient
@@ -82,7 +83,7 @@ def differentiate(
     Raises:
         Offenders: operators on the way have no gradient; all are listed.
     """
-    moved = _open_composites(op, active(op.graph, wrt, cotangents, cut))
+    moved = _open_composites(op, wrt, cotangents, cut)
     cotangents = {moved.get(v, v): moved.get(dy, dy) for v, dy in cotangents.items()}
     wrt = [moved.get(v, v) for v in wrt]
     cut = frozenset(moved.get(v, v) for v in cut)
@@ -99,15 +100,21 @@ def active(
     return dependent(graph, wrt, cut) & needed(graph, cotangents, cut)
 
 
-def _open_composites(op: Builder, on_the_way: set[ir.Value]) -> dict[ir.Value, ir.Value]:
+def _open_composites(
+    op: Builder,
+    wrt: Iterable[ir.Value],
+    cotangents: Iterable[ir.Value],
+    cut: frozenset[ir.Value],
+) -> dict[ir.Value, ir.Value]:
     """Replace the composites without a rule; by value that left, the one in its place."""
     calls = [
         node for node in op.graph
-        if node.domain == DOMAIN
-        and gradients.find(DOMAIN, node.op_type, 1) is None
-        and any(v in on_the_way for v in reads(node))
-        and any(v in on_the_way for v in node.outputs)
+        if node.domain == DOMAIN and gradients.find(DOMAIN, node.op_type, 1) is None
     ]  # fmt: skip
+    if not calls:
+        return {}
+    way = active(op.graph, wrt, cotangents, cut)
+    calls = [n for n in calls if not way.isdisjoint(reads(n)) and not way.isdisjoint(n.outputs)]
     return replace(op, calls) if calls else {}
 
 
@@ -121,6 +128,7 @@ class _Driver:
         accumulate: Accumulate,
     ) -> None:
         self.op = op
+        self.stamps = Stamps(op)
         self.nodes = list(op.graph)
         self.active = active(op.graph, wrt, cotangents, cut)
         self.accumulate = accumulate
@@ -194,9 +202,7 @@ class _Driver:
             try:
                 empty = all(dy is None or _is_empty(dy) for dy in dys)
                 with blamed(lambda: label(node), "its gradient"):
-                    results = (
-                        self._nothing(node) if empty else entry.rule(self.op, as_node(node), *dys)
-                    )
+                    results = self._nothing(node) if empty else self._results(entry, node, dys)
             except (UnsupportedGradient, Offenders) as error:
                 if isinstance(error, Offenders):
                     self.inner += error.rows
@@ -209,16 +215,26 @@ class _Driver:
             with blamed(lambda: label(node), "its gradient"):
                 self._deliver(node, entry, results)
 
+    def _results(
+        self, entry: gradients.Gradient, node: ir.Node, dys: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value | None]:
+        """What a rule emits: the gradients of the inputs."""
+
+        def by() -> Sequence[ir.Value | None]:
+            found = entry.rule(self.op, as_node(node), *dys)
+            return (found,) if isinstance(found, ir.Value) or found is None else tuple(found)
+
+        return self.stamps.emit(node, (*node.inputs, *node.outputs, *dys), by)
+
     def _nothing(self, node: ir.Node) -> list[ir.Value | None]:
         """The gradients of what flows into empty results: a sum of no terms."""
         values = (*node.inputs, *captured(node))
         return [self.op.zeros_like(v) if v is not None and self._takes(v) else None for v in values]
 
     def _deliver(
-        self, node: ir.Node, entry: gradients.Gradient, results: gradients.Gradients
+        self, node: ir.Node, entry: gradients.Gradient, grads: Sequence[ir.Value | None]
     ) -> None:
         """Add what a rule returned to the gradients of the inputs, then of captured values."""
-        grads = (results,) if isinstance(results, ir.Value) or results is None else tuple(results)
         values = (*node.inputs, *captured(node))
         if any(v is not None and self._takes(v) for v in values[len(grads) :]):
             raise ModelError(
@@ -279,6 +295,8 @@ def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
     if not isinstance(value.type, ir.TensorType):
         grad.shape = value.shape  # of elements
         return
+    if grad.dtype == value.dtype and _has_sizes(grad.shape, value.shape):
+        return
     same = grad.dtype == value.dtype and len(grad.shape or ()) == len(value.shape or ())
     for g, v in zip(grad.shape or (), value.shape or (), strict=False):
         same = same and not (isinstance(g, int) and isinstance(v, int) and g != v)
@@ -289,6 +307,15 @@ def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
         )
     pairs = zip(grad.shape or (), value.shape or (), strict=True)
     grad.shape = ir.Shape(g if isinstance(g, int) else v for g, v in pairs)
+
+
+def _has_sizes(shape: ir.Shape | None, sizes: ir.Shape | None) -> bool:
+    """Whether a shape has these very sizes already, the open ones by their names."""
+    if shape is None or sizes is None:
+        return False
+    pairs = zip(shape.dims, sizes.dims, strict=False)
+    same = all(a is b or (a == b and isinstance(a, int)) for a, b in pairs)
+    return same and len(shape) == len(sizes)
 
 
 def _advice(node: ir.Node) -> str:

@@ -34,6 +34,7 @@ LOAD = "gradtool.load"
 STAGE = "gradtool.stage"
 SOURCE = "gradtool.source"
 MIRROR = "gradtool.mirror"
+GROUP = "gradtool.group"  # of the model, too: nodes say it
 HOISTED = "gradtool.hoisted"
 CALL = "gradtool.call"
 CALLEE = "gradtool.callee"

@@ -29,12 +29,18 @@ _OUTPUT = wire.tag(onnx.GraphProto.OUTPUT_FIELD_NUMBER)
 
 
 def refusal(message: bytes) -> str | None:
-    """Why ONNX's full check refuses a model, in one line."""
+    """Why ONNX's full check refuses a model, or what it fails with: any exception of C++."""
     try:
         onnx.checker.check_model(message, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        return " ".join(str(error).split())[:400]
+        return _one_line(error)
+    except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
+        return f"it fails with {type(error).__name__}: {_one_line(error)}"
     return None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:400]
 
 
 class AtOnce:
@@ -82,8 +88,7 @@ class InParts:
     """A long model, of which every part is checked as a model of its own as soon as it comes."""
 
     def __init__(self, model: ir.Model) -> None:
-        self._model = around(model)
-        self._model.graph.Clear()
+        self._model = around(model, results=False)
         self._encoder = wire.Encoder(model.ir_version)
         self._defined = {v.name for v in chain(model.graph.inputs, _initializers(model))}
         self._reason: str | None = None

@@ -118,9 +118,10 @@ def _graph(model: ir.Model, inputs: Sequence[ir.Value], **more: Any) -> onnx.Gra
     return part
 
 
-def around(model: ir.Model) -> onnx.ModelProto:
-    """A model of whose graph there are the results only, the last part."""
-    outputs = ir.GraphView((), model.graph.outputs, nodes=(), opset_imports=model.opset_imports)
+def around(model: ir.Model, *, results: bool = True) -> onnx.ModelProto:
+    """A model of whose graph there are the results only, the last part; or not these either."""
+    returned = model.graph.outputs if results else ()
+    outputs = ir.GraphView((), returned, nodes=(), opset_imports=model.opset_imports)
     found: onnx.ModelProto = ir.serde.serialize_model(
         ir.Model(
             outputs,  # type: ignore[arg-type]

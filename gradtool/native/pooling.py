@@ -36,11 +36,12 @@ class Window:
 
 
 def max_pool(
-    x: Array, y: Array, places: Array | None, window: Window, *, instructions: str | None = None
-) -> Call:
+    x: Array, y: Array | None, places: Array | None, window: Window, *,
+    instructions: str | None = None,
+) -> Call:  # fmt: skip
     """The largest of each window, and its place in its plane of x: the first, or the last NaN.
 
-    Places are uint8, uint16 or int32, and have to fit.
+    Either may be left out.  Places are uint8, uint16 or int32, and have to fit.
     """
     return _bind(MAX, x, y, places, window, instructions)
 
@@ -65,16 +66,18 @@ def average_pool_gradient(
 
 
 def _bind(
-    signature: Signature, x: Array, y: Array, places: Array | None, window: Window,
+    signature: Signature, x: Array, y: Array | None, places: Array | None, window: Window,
     instructions: str | None,
 ) -> Call:  # fmt: skip
+    result = places if y is None else y
+    assert result is not None  # noqa: S101 - something is asked for
     if places is not None and places.dtype not in (np.uint8, np.uint16, np.int32):
         raise TypeError(f"places of {places.dtype}: uint8, uint16 and int32 are known")
     batch, height, width, channels = x.shape
     top, left, bottom, right = window.pads
     return signature.bind(
         instructions, x=x, y=y, places=places, batch=batch, height=height, width=width,
-        channels=channels, out_height=y.shape[1], out_width=y.shape[2],
+        channels=channels, out_height=result.shape[1], out_width=result.shape[2],
         kernel_height=window.kernel[0], kernel_width=window.kernel[1],
         stride_y=window.strides[0], stride_x=window.strides[1],
         dilation_y=window.dilations[0], dilation_x=window.dilations[1],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -89,7 +89,7 @@ class Loop:
                 for batch, is_last in batches:
                     self._step(batch)
                     self._move_on(is_last=is_last)
-                    interrupted = anywhere(self.group, self.watcher.stops())
+                    interrupted = anywhere(self._everyone, self.watcher.stops())
                     self._after_step(is_last=is_last, interrupted=interrupted)
                     if self._is_done():
                         break
@@ -102,7 +102,7 @@ class Loop:
     def _step(self, batch: Arrays) -> None:
         step = self.progress.step
         rate = self.schedule(step)
-        self.group.at(step + 1)
+        self._everyone.at(step + 1)
         loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
             self._run({**batch, self.graphs.rate: rate}), True
         )  # fmt: skip
@@ -132,15 +132,15 @@ class Loop:
             raise UsageError(f"a batch of {size} has no {parts} parts of the same size")
         scale, each = self.progress.scale, size // parts
         count = parts * self.group.size if self.reduction == "mean" else 1
-        summed = 0.0
-        for start in range(0, size, each):
-            part = batch if parts == 1 else self.data.part(batch, start, start + each)
-            number = (start // each) * self.group.size + self.group.rank
-            settling = self._reducer if start + each == size else None
-            summed += self._run(part, number, loss_scale=scale / count, settling=settling)
+        taken = (
+            (batch if parts == 1 else self.data.part(batch, start, start + each),
+             (start // each) * self.group.size + self.group.rank)
+            for start in range(0, size, each)
+        )  # fmt: skip
+        summed = self._sum(taken, parts, scale / count)
         self._reducer.finish()
         finite = self.options.loss_scale is None or not anywhere(
-            self.group, not self.session.gradients_are_finite()
+            self._everyone, not self.session.gradients_are_finite()
         )
         if finite:
             self.session.update({self.graphs.rate: rate}, scale=1 / scale)
@@ -148,7 +148,20 @@ class Loop:
                 self.shard.spread(self.group, self.session)
         else:
             self.session.forget_gradients()
-        return total(self.group, summed) / count, finite
+        return total(self._everyone, summed) / count, finite
+
+    def _sum(self, taken: Iterable[tuple[Arrays, int]], parts: int, scale: float) -> float:
+        """Add up the gradients of so many parts, which are numbered; the sum of their losses."""
+        summed = 0.0
+        for turn, (part, number) in enumerate(taken, 1):
+            settling = self._reducer if turn == parts else None
+            summed += self._run(part, number, loss_scale=scale, settling=settling)
+        return summed
+
+    @property
+    def _everyone(self) -> Group:
+        """All ranks; those of the group take shares of a batch."""
+        return self.group
 
     def _run(self, batch: Mapping[str, Any], number: int = 0, **how: Any) -> float:
         """The loss of part `number` of a batch; its examples draw what they draw in the whole."""

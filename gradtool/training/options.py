@@ -82,6 +82,9 @@ class TrainOptions:
         "state, or that and the sums of gradients.",
         choices=("none", "optimizer", "gradients"),
     )
+    stages: int = option(
+        "whole", 1, "Cut the model into N stages, each of which a rank has: ranks are N, or a "
+        "multiple of it.", least=1, metavar="N")  # fmt: skip
     sync_batchnorm: bool = option(
         "flag", False, "BatchNormalization takes the statistics of the examples of all ranks."
     )
@@ -102,7 +105,7 @@ class TrainOptions:
     @property
     def in_two(self) -> bool:
         """Whether a step updates only after somebody has looked at all gradients."""
-        return self.micro_batches > 1 or self.loss_scale is not None
+        return self.micro_batches > 1 or self.loss_scale is not None or self.stages > 1
 
     def require(self) -> None:
         """Refuse what does not go together.
@@ -115,6 +118,12 @@ class TrainOptions:
             raise UsageError("epochs and steps do not go together: give one of them")
         if self.memory is not None and (self.plan != "keep" or self.micro_batches > 1):
             raise UsageError("memory chooses the plan and the micro-batches: leave them out")
+        if self.stages > 1 and self.memory is not None:
+            raise UsageError("a memory to keep to is of one process: leave it out with stages")
+        if self.stages > 1 and self.shard != "none":
+            raise UsageError(
+                "--shard does not go with --stages: a stage has the state of its own parameters"
+            )
         if self.ema is not None and not 0 <= self.ema < 1:
             raise UsageError(f"the decay of an average is from 0 to below 1, not {self.ema}")
         fixed_scale(self.loss_scale)

@@ -37,6 +37,8 @@ from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup, prepared
 from gradtool.training.sharding import sharded
 from gradtool.training.sources import Given
+from gradtool.training.staged import StagedLoop, opened, told_by_last
+from gradtool.training.stages import Standing, require_ranks, standing
 from gradtool.training.watching import Begun, Watcher
 from gradtool.workloads import plan_files
 from gradtool.workloads.rewriting import Graph, model_of
@@ -139,9 +141,14 @@ class Trainer:
         """
         self.close()
         watcher = watcher or Watcher()
+        stages = self._options.stages
+        require_ranks(group.size, stages)
+        if stages > 1 and stages == group.size and self._options.sync_batchnorm:
+            raise UsageError("--sync-batchnorm: every stage is on one rank, which has all examples")
         setup = prepared(
-            self._recipe, self._options, data, evaluate, names or {}, watcher, group.size
-        )
+            self._recipe, self._options, data, evaluate, names or {}, watcher,
+            group.size // stages,
+        )  # fmt: skip
         find = partial(_found, run, setup, watcher, resume=resume, fresh=fresh)
         self._folder, found = find() if group.rank == 0 else (_folder(run, setup), None)
         found = _shared(group, self._folder, found)
@@ -181,16 +188,23 @@ class Trainer:
         if found is not None:
             setup.graphs.put(shard.cut(found.arrays) if shard else found.arrays)
             progress = found.progress
-        model, update = setup.graphs.model, setup.graphs.update
-        self._session = session = Session(
-            model,
-            update=update,
-            parts=shard.parts if shard else NO_PARTS,
-            device=_device(options, group),
-            kernels=setup.kernels,
-        )
-        reduction = _reduction(setup, session, watcher)
-        self._loop = loop = Loop(
+        device, place, session = _device(options, group), None, self._session
+        if options.stages > 1:
+            place = standing(group, options.stages)
+            session, graphs = opened(setup, place, found.arrays if found else None)
+            setup = replace(setup, graphs=graphs)
+        else:
+            session = Session(
+                setup.graphs.model,
+                update=setup.graphs.update,
+                parts=shard.parts if shard else NO_PARTS,
+                device=device,
+                kernels=setup.kernels,
+            )
+        self._session = session
+        reduction = _reduction(setup, session, watcher, place)
+        made = Loop if place is None else partial(StagedLoop, place=place)
+        self._loop = loop = made(
             session=session,
             graphs=setup.graphs,
             data=setup.data[0],
@@ -201,19 +215,19 @@ class Trainer:
             epochs=setup.epochs,
             watcher=watcher,
             metrics=setup.metrics,
-            evaluator=_evaluator(setup, session, reduction, group),
+            evaluator=_evaluator(setup, session, reduction, group, place),
             records=records,
             recorded=self._folder is not None,
             progress=progress,
             reduction=reduction,
-            group=group,
+            group=place.replicas if place else group,
             shard=shard,
         )
         watcher.begun(_begun(setup, progress))
         with together(group):
             ended = loop.run()
         loop.save()
-        if shard is not None and options.ema is not None:
+        if place is not None or (shard is not None and options.ema is not None):
             self._means = loop.kept()
         return History(
             step=loop.progress.step,
@@ -358,12 +372,16 @@ def _device(options: TrainOptions, group: Group) -> str:
     return "cpu"
 
 
-def _reduction(setup: Setup, session: Session, watcher: Watcher) -> Reduction:
+def _reduction(
+    setup: Setup, session: Session, watcher: Watcher, place: Standing | None
+) -> Reduction:
     """What the loss of a batch is of those of its examples, where it matters."""
     parts = setup.options.micro_batches * setup.ranks > 1
     if not parts and not setup.metrics:
         return "mean"
     found = reduction_of(session, setup.data[0], setup.sample(2))
+    if place is not None:
+        found = told_by_last(place, found)
     if found is None:
         what = "parts of a batch are put together" if parts else "an evaluation is put together"
         watcher.said(f"warning: {INEXACT.format(what=what)}")
@@ -371,11 +389,14 @@ def _reduction(setup: Setup, session: Session, watcher: Watcher) -> Reduction:
 
 
 def _evaluator(
-    setup: Setup, session: Session, reduction: Reduction, group: Group
+    setup: Setup, session: Session, reduction: Reduction, group: Group, place: Standing | None
 ) -> Evaluator | None:
     if not setup.metrics:
         return None
-    return Evaluator(session, setup.data[1], setup.metrics, setup.part, reduction, group)
+    how = (session, setup.data[1], setup.metrics, setup.part, reduction)
+    if place is None:
+        return Evaluator(*how, group)
+    return Evaluator(*how, place.replicas, group, tells=place.is_last)
 
 
 def _begun(setup: Setup, progress: Progress) -> Begun:

@@ -1,0 +1,174 @@
+"""What is emitted for nodes that are alike: emitted once, and stamped from then on.
+
+The layers of a model repeat, and so do their gradients, and the calls in these.  The body of a call
+is a function of its attributes and of what it reads, and so is what a rule emits.  It is stamped
+where its nodes read nothing else, and where nothing that they make is a size, of which the builder
+knows more than type and shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from gradtool.emit.builder import Builder
+from gradtool.graph import walk
+from gradtool.graph.metadata import SOURCE, STAGE, notes
+from gradtool.graph.predicates import is_float
+
+Values = Sequence[ir.Value | None]
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a value comes from: an output of an emitted node, by their order.
+
+    What is given has the nodes below 0.
+    """
+
+    node: int
+    index: int
+
+
+_GIVEN = -1
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A node that is emitted."""
+
+    domain: str
+    op_type: str
+    inputs: tuple[_Place | ir.Value | None, ...]
+    attributes: tuple[ir.Attr, ...]
+    outputs: tuple[tuple[ir.TypeProtocol, tuple[int | ir.SymbolicDim, ...]], ...]
+
+
+@dataclass(frozen=True)
+class _Stamp:
+    """Nodes in order, and which values are the results."""
+
+    steps: tuple[_Step, ...]
+    results: tuple[_Place | None, ...]
+
+
+class Stamps:
+    """Emits what a function of nodes and values emits, or as it did before."""
+
+    def __init__(self, op: Builder) -> None:
+        self._op = op
+        self._known: dict[Hashable, _Stamp | None] = {}
+
+    def emit(self, node: ir.Node, given: Values, by: Callable[[], Values]) -> Values:
+        """Emit where the builder emits now what `by` does, of which it returns the results.
+
+        That is a function of the node's attributes, and of the types, the shapes and the small
+        constants that are `given`.
+        """
+        key = self._key(node, given)
+        stamp = None if key is None else self._known.get(key)
+        if stamp is not None:
+            return self._put(stamp, given)
+        start = len(self._op.emitted)
+        results = by()
+        if key is not None and key not in self._known:
+            same = self._key(node, given) == key  # it names no more of the node's own outputs
+            emitted = self._op.emitted[start:]
+            self._known[key] = self._taken(given, emitted, results) if same else None
+        return results
+
+    def _key(self, node: ir.Node, given: Values) -> Hashable | None:
+        """What is emitted can depend on this; None where that is more than can be compared."""
+        seen = self._op.looked_at(node)
+        if seen is None:
+            return None
+        first: dict[ir.Value | None, int] = {}
+        looks: list[Hashable] = []
+        for index, value in enumerate(given):
+            same = first.setdefault(value, index)
+            if same != index:
+                looks.append(same)
+            elif value is not None:
+                tensor = None if is_float(value) else value.const_value
+                looks.append((self._op.look(value), None if tensor is None else id(tensor)))
+            else:
+                looks.append(None)
+        return seen, tuple(looks), self._op.stage
+
+    def _taken(self, given: Values, emitted: Sequence[ir.Node], results: Values) -> _Stamp | None:
+        """The stamp of what was emitted; None where another one would be different."""
+        places: dict[ir.Value, _Place] = {}
+        for index, value in enumerate(given):
+            if value is not None:
+                places.setdefault(value, _Place(_GIVEN, index))
+        sizes = {s for v in places for s in _symbols(v)} - {None}
+        steps = []
+        for number, node in enumerate(emitted):
+            step = self._step(node, places, sizes)
+            if step is None:
+                return None
+            steps.append(step)
+            places.update((v, _Place(number, index)) for index, v in enumerate(node.outputs))
+        if not all(v is None or v in places for v in results):
+            return None
+        return _Stamp(tuple(steps), tuple(None if v is None else places[v] for v in results))
+
+    def _step(
+        self, node: ir.Node, places: Mapping[ir.Value, _Place], sizes: set[str | None]
+    ) -> _Step | None:
+        op = self._op
+        if not self._is_plain(node) or notes(node) != {STAGE: op.stage, SOURCE: op.source}:
+            return None
+        inputs: list[_Place | ir.Value | None] = []
+        for value in node.inputs:
+            if value is None or value in places:
+                inputs.append(None if value is None else places[value])
+            elif value.is_initializer():
+                inputs.append(value)
+            else:
+                return None
+        outputs = []
+        for value in node.outputs:
+            if value.type is None or value.shape is None or not set(_symbols(value)) <= sizes:
+                return None
+            if value.const_value is not None or op.knows_elements(value):
+                return None
+            outputs.append((value.type, tuple(value.shape)))
+        attributes = tuple(node.attributes.values())
+        return _Step(node.domain, node.op_type, tuple(inputs), attributes, tuple(outputs))
+
+    def _is_plain(self, node: ir.Node) -> bool:
+        """Whether a node has nothing but what the builder gives it by itself, names included."""
+        prefix = self._op.prefix
+        hint = re.escape(f"{prefix}/{node.op_type}" if prefix else node.op_type)
+        own = re.fullmatch(rf"{hint}(_\d+)?", node.name or "") is not None
+        own = own and all(v.name == f"{node.name}:{i}" for i, v in enumerate(node.outputs))
+        return own and not walk.subgraphs(node) and not node.device_configurations
+
+    def _put(self, stamp: _Stamp, given: Values) -> Values:
+        op = self._op
+        made: list[Values] = []
+
+        def found(place: _Place | ir.Value | None) -> ir.Value | None:
+            if not isinstance(place, _Place):
+                return place
+            return (given if place.node == _GIVEN else made[place.node])[place.index]
+
+        for step in stamp.steps:
+            inputs = [found(place) for place in step.inputs]
+            node = op.place(
+                step.domain, step.op_type, inputs, step.attributes, len(step.outputs)
+            )  # fmt: skip
+            for value, (kind, dims) in zip(node.outputs, step.outputs, strict=True):
+                value.type, value.shape = kind, ir.Shape(dims)
+            op.tell(node)
+            made.append(node.outputs)
+        return [found(place) for place in stamp.results]
+
+
+def _symbols(value: ir.Value) -> list[str | None]:
+    """The open sizes of a value; None where one has no name."""
+    return [d.value for d in value.shape or () if isinstance(d, ir.SymbolicDim)]
