@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import onnx_ir as ir
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 # Of the model.
 LOSS = "gradtool.loss"

@@ -159,9 +159,9 @@ def theirs(source: str, *passed: type[Exception]) -> Iterator[None]:
     """
     try:
         yield
-    except (GradtoolError, *passed):
-        raise
     except Exception as error:
+        if isinstance(error, (GradtoolError, *passed)):
+            raise
         said = " ".join(str(error).split())
         kind = type(error).__name__
         raise UsageError(f"{source}: raised {kind}{': ' if said else ''}{said}") from error

@@ -72,6 +72,23 @@ def test_a_step_takes_the_threads_that_are_asked_for(shell, tiny_model, tmp_path
             np.testing.assert_allclose(one[name], two[name], rtol=1e-6)
 
 
+def test_no_command_loads_numpy_before_its_options_are_read():
+    """Else `--threads` is refused, whatever it says, and help takes seconds."""
+    code = (
+        "import sys, click; from gradtool.commands.group import group\n"
+        "def walk(command):\n"
+        "    ctx = click.Context(command)\n"
+        "    for name in getattr(command, 'list_commands', lambda _: [])(ctx):\n"
+        "        walk(command.get_command(ctx, name))\n"
+        "    command.get_help(ctx)\n"
+        "walk(group)\n"
+        "assert 'numpy' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stderr
+
+
 def test_threads_cannot_be_changed_after_numpy_is_loaded(run, tiny_model):
     outcome = run("run", tiny_model, "--batch", "2", "--threads", "2")
 

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -38,8 +39,13 @@ def test_losses_and_weights_are_those_of_pytorch(name, optimizer):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cnn", "lstm", "transformer"])
 def test_two_hundred_steps_are_those_of_pytorch(name):
+    """In float32 the median of some draws of data is at most twice PyTorch's own spread."""
     torch = pytest.importorskip("torch")
-    from learning_torch import compared
+    from learning_torch import compared, ratios
 
     torch.set_num_threads(1)
-    assert max(compared(name, 200, "adamw")["float64"]) < 1e-5
+    found = [compared(name, 200, "adamw", seed) for seed in range(7, 12)]
+
+    assert all(max(each["float64"]) < 1e-5 for each in found)
+    assert median(ratios(found, 0)) <= 2
+    assert median(ratios(found, 1)) <= 2
