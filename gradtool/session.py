@@ -43,7 +43,7 @@ from gradtool.exec.watch import Watch
 from gradtool.graph.counted import numbers_of
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
 from gradtool.graph.lora import adapters_of
-from gradtool.graph.metadata import AVERAGES, GRADIENTS, SCALE, STATE
+from gradtool.graph.metadata import AVERAGES, GRADIENTS, ROWS, SCALE, STATE
 from gradtool.graph.stages import seed_of, stage
 from gradtool.io import original
 from gradtool.kernels.allowance import limited
@@ -223,7 +223,9 @@ class Session:
         )  # fmt: skip
 
     def _sums(self) -> dict[str, Any]:
-        names = json.loads(self._require_update().model.metadata_props[GRADIENTS])
+        props = self._require_update().model.metadata_props
+        names = json.loads(props[GRADIENTS])
+        names |= {rows: rows for rows in json.loads(props.get(ROWS, "{}")).values()}
         found = {name: self._store.value(total) for name, total in names.items()}
         return {name: held for name, held in found.items() if held is not None}
 
@@ -245,6 +247,16 @@ class Session:
         There may be a few bytes between the values, of no meaning.
         """
         return self._store.span(names)
+
+    def make_ready(self, batch: Batch) -> None:
+        """Plan and bind the steps for the sizes of a batch: what is trained stays where it is then.
+
+        Raises:
+            MissingData: an input is absent.
+            UsageError: see `step`.
+        """
+        self._require_open()
+        self._train.feed(self._counted(batch)).enter()
 
     def _require_update(self) -> Resident:
         self._require_open()
