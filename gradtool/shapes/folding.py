@@ -25,7 +25,7 @@ import onnx_ir as ir
 from gradtool.graph import walk
 from gradtool.graph.branches import taken
 from gradtool.graph.limits import MOST_ELEMENTS
-from gradtool.graph.metadata import GRADIENTS, STATE
+from gradtool.graph.metadata import GRADIENTS, ROWS, STATE
 from gradtool.graph.predicates import NO_DATA, is_tensor
 from gradtool.graph.providers import provided
 from gradtool.graph.randomness import may_draw
@@ -72,7 +72,7 @@ class Folding:
             name
             for key in (GRADIENTS, STATE)
             for name in json.loads(model.metadata_props.get(key, "{}"))
-        }
+        } | set(json.loads(model.metadata_props.get(ROWS, "{}")).values())
 
     def never(self, values: Iterable[ir.Value]) -> None:
         """Compute nothing from these values: they change from step to step."""

@@ -26,6 +26,7 @@ from gradtool.training.options import TrainOptions
 from gradtool.training.order import Order, Place
 from gradtool.training.prefetch import Prefetched
 from gradtool.training.reduction import Reducer, require_same
+from gradtool.training.row_tables import RowServer
 from gradtool.training.schedules import Schedule
 from gradtool.training.sharding import Shard
 from gradtool.training.watching import Watcher
@@ -68,13 +69,19 @@ class Loop:
     reduction: Reduction = "mean"
     group: Group = ALONE
     shard: Shard | None = None
+    server: RowServer | None = None
     losses: array[float] = field(default_factory=lambda: array("d"))
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     _saved: int = -1
 
     def __post_init__(self) -> None:
-        cut = self.shard is not None and self.options.shard == "gradients"
-        self._reducer = Reducer(self.group, self.session, self.graphs.sums, cut=cut)
+        apart = set[str]()
+        if self.shard is not None and self.options.shard == "gradients":
+            apart |= self.graphs.sums
+        if self.server is not None:
+            tables = self.server.tables
+            apart |= {*tables.apart, *(total for total, _ in tables.sums.values())}
+        self._reducer = Reducer(self.group, self.session, self.graphs.sums, apart)
 
     def run(self) -> End:
         """Train to the end; returns why it is one.
@@ -139,6 +146,8 @@ class Loop:
             settling = self._reducer if start + each == size else None
             summed += self._run(part, number, loss_scale=scale / count, settling=settling)
         self._reducer.finish()
+        if self.server is not None:
+            self.server.meet()
         finite = self.options.loss_scale is None or not anywhere(
             self.group, not self.session.gradients_are_finite()
         )
@@ -148,6 +157,8 @@ class Loop:
                 self.shard.spread(self.group, self.session)
         else:
             self.session.forget_gradients()
+        if self.server is not None:
+            self.server.settle()
         return total(self.group, summed) / count, finite
 
     def _run(self, batch: Mapping[str, Any], number: int = 0, **how: Any) -> float:
@@ -255,14 +266,19 @@ class Loop:
     def kept(self) -> Arrays:
         """All that is trained, and state, of all ranks together, which ask for it together."""
         values = self.session.values(copy=False)
-        found = {name: value for name, value in values.items() if name not in self.graphs.sums}
-        return found if self.shard is None else self.shard.joined(self.group, found)
+        apart = self.server.tables.names if self.server else ()
+        found = {n: v for n, v in values.items() if n not in self.graphs.sums and n not in apart}
+        if self.shard is not None:
+            found = self.shard.joined(self.group, found)
+        if self.server is not None and self.group.rank == 0:
+            found |= self.server.whole()
+        return found
 
     def _everywhere(self) -> Arrays:
         """What every rank has: all of it, but for state that ranks have pieces of."""
-        values, apart = self.session.values(copy=False), self.shard.state if self.shard else ()
-        sums = self.graphs.sums
-        return {n: value for n, value in values.items() if n not in sums and n not in apart}
+        apart = {*self.graphs.sums, *(self.shard.state if self.shard else ())}
+        apart |= self.server.tables.names if self.server else set()
+        return {n: v for n, v in self.session.values(copy=False).items() if n not in apart}
 
     def _is_done(self) -> bool:
         place, step = self.progress.place, self.progress.step

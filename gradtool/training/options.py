@@ -82,6 +82,12 @@ class TrainOptions:
         "state, or that and the sums of gradients.",
         choices=("none", "optimizer", "gradients"),
     )
+    shard_tables: Sequence[str] = option(
+        "texts", (), "Ranks have blocks of the rows of embedding tables that match, which are "
+        "updated by --sparse.", metavar="GLOB")  # fmt: skip
+    staleness: int = option(
+        "whole", 0, "With --shard-tables: rows of other ranks may be so many steps old, and "
+        "gradients of rows are added up in no order.", least=0, metavar="K")  # fmt: skip
     sync_batchnorm: bool = option(
         "flag", False, "BatchNormalization takes the statistics of the examples of all ranks."
     )
@@ -117,6 +123,8 @@ class TrainOptions:
             raise UsageError("memory chooses the plan and the micro-batches: leave them out")
         if self.ema is not None and not 0 <= self.ema < 1:
             raise UsageError(f"the decay of an average is from 0 to below 1, not {self.ema}")
+        if self.staleness and not self.shard_tables:
+            raise UsageError("--staleness is of the rows of --shard-tables: name tables")
         fixed_scale(self.loss_scale)
 
 

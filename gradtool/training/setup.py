@@ -102,6 +102,13 @@ class Setup:
         of = self.data[1].described()
         return {"data": of, "metric": self.metrics[0].name, "every": self.options.every}
 
+    @property
+    def dims(self) -> dict[str, int] | None:
+        """The sizes of all micro-batches of a rank; None where they may differ."""
+        if self.data[0].examples is None:
+            return None
+        return _dims(self.graphs.model, self.data[0], self.part)
+
     def sample(self, most: int) -> Arrays:
         """Up to `most` examples of the data, to learn sizes of."""
         return _sample(self.data[0], most)
@@ -142,8 +149,9 @@ def prepared(
     read = [Fitted(source, takes, names) for source in sources]
     for line in (line for each in read for line in each.said):
         watcher.said(line)
-    for line in graphs.said:
-        watcher.said(f"warning: {line}")
+    if not options.shard_tables or ranks == 1:
+        for line in graphs.said:
+            watcher.said(f"warning: {line}")
     order = _order(read[0], options)
     if options.sync_batchnorm and ranks > 1:
         graphs = graphs.planned(synchronized(graphs.model, ranks))

@@ -34,6 +34,7 @@ from gradtool.training.fit import Fit
 from gradtool.training.graphs import Recipe, require_forward
 from gradtool.training.loop import End, Loop, Records
 from gradtool.training.options import TrainOptions
+from gradtool.training.row_tables import RowServer, RowTables, tabled
 from gradtool.training.setup import Setup, prepared
 from gradtool.training.sharding import sharded
 from gradtool.training.sources import Given
@@ -174,12 +175,21 @@ class Trainer:
         progress = Progress(scale=scaling.first(options.loss_scale, setup.graphs.loss_type))
         if found is not None:
             setup.graphs.require(found.arrays)
-        shard = None
+        tables = shard = None
+        if options.shard_tables and group.size > 1:
+            graphs, tables = tabled(
+                setup.graphs, setup.updates, options.ema, group, options.shard_tables,
+                options.staleness, setup.dims, options.micro_batches,
+            )  # fmt: skip
+            setup = replace(setup, graphs=graphs)
+            for line in graphs.said:
+                watcher.said(f"warning: {line}")
         if options.shard != "none" and group.size > 1:
             graphs, shard = sharded(setup.graphs, setup.updates, options.ema, group, options.shard)
             setup = replace(setup, graphs=graphs)
         if found is not None:
-            setup.graphs.put(shard.cut(found.arrays) if shard else found.arrays)
+            arrays = tables.cut(found.arrays, group.rank) if tables else found.arrays
+            setup.graphs.put(shard.cut(arrays) if shard else arrays)
             progress = found.progress
         model, update = setup.graphs.model, setup.graphs.update
         self._session = session = Session(
@@ -189,7 +199,9 @@ class Trainer:
             device=_device(options, group),
             kernels=setup.kernels,
         )
-        reduction = _reduction(setup, session, watcher)
+        server = _server(tables, setup, session, group, self._folder)
+        with together(group):
+            reduction = _reduction(setup, session, watcher)
         self._loop = loop = Loop(
             session=session,
             graphs=setup.graphs,
@@ -208,13 +220,16 @@ class Trainer:
             reduction=reduction,
             group=group,
             shard=shard,
+            server=server,
         )
         watcher.begun(_begun(setup, progress))
         with together(group):
             ended = loop.run()
         loop.save()
-        if shard is not None and options.ema is not None:
+        if server is not None or (shard is not None and options.ema is not None):
             self._means = loop.kept()
+        if server is not None:
+            server.close()
         return History(
             step=loop.progress.step,
             losses=tuple(loop.losses),
@@ -356,6 +371,18 @@ def _device(options: TrainOptions, group: Group) -> str:
     if options.place not in ("auto", "cpu"):
         raise UsageError(f"several ranks train on the CPU, not on {options.place}")
     return "cpu"
+
+
+def _server(
+    tables: RowTables | None, setup: Setup, session: Session, group: Group, folder: Folder | None
+) -> RowServer | None:
+    """What other ranks read rows from; others add to sums, which then are where they stay."""
+    if tables is None:
+        return None
+    if tables.stale:
+        drawing = setup.graphs.drawing(0, 0, 0)
+        session.make_ready({**setup.sample(setup.part), **drawing})
+    return RowServer(tables, group, session, None if folder is None else folder.path)
 
 
 def _reduction(setup: Setup, session: Session, watcher: Watcher) -> Reduction:
