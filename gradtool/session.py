@@ -249,14 +249,19 @@ class Session:
         return self._store.span(names)
 
     def make_ready(self, batch: Batch) -> None:
-        """Plan and bind the steps for the sizes of a batch: what is trained stays where it is then.
+        """Bind steps for the sizes of a batch, and updates: what is trained lies in the arena then.
 
         Raises:
             MissingData: an input is absent.
             UsageError: see `step`.
         """
         self._require_open()
+        seed = seed_of(self._model)
+        if seed is not None and seed not in batch:
+            batch = self._scaled(batch, 1.0)
         self._train.feed(self._counted(batch)).enter()
+        if self._update is not None:
+            self._update.feed({}).enter()
 
     def _require_update(self) -> Resident:
         self._require_open()

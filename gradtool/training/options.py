@@ -125,6 +125,8 @@ class TrainOptions:
             raise UsageError(f"the decay of an average is from 0 to below 1, not {self.ema}")
         if self.staleness and not self.shard_tables:
             raise UsageError("--staleness is of the rows of --shard-tables: name tables")
+        if self.staleness and self.plan != "keep":
+            raise UsageError("--staleness takes --plan keep: a row read again may have changed")
         fixed_scale(self.loss_scale)
 
 

@@ -129,9 +129,6 @@ def _chosen(
             said.append(f"--shard-tables: {name} is whole on every rank: {why}")
     if not found:
         raise UsageError(said[0])
-    twice = [n.name for n in model.graph if stage(n) == "recompute"]
-    if stale and twice:
-        raise UsageError("--staleness takes --plan keep: a row that is read twice may have changed")
     return found, said
 
 

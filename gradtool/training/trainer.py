@@ -376,12 +376,10 @@ def _device(options: TrainOptions, group: Group) -> str:
 def _server(
     tables: RowTables | None, setup: Setup, session: Session, group: Group, folder: Folder | None
 ) -> RowServer | None:
-    """What other ranks read rows from; others add to sums, which then are where they stay."""
+    """What other ranks read rows from, where they lie."""
     if tables is None:
         return None
-    if tables.stale:
-        drawing = setup.graphs.drawing(0, 0, 0)
-        session.make_ready({**setup.sample(setup.part), **drawing})
+    session.make_ready({**setup.sample(setup.part), **setup.graphs.drawing(0, 0, 0)})
     return RowServer(tables, group, session, None if folder is None else folder.path)
 
 

@@ -1,103 +1,240 @@
 """Tables by rows on ranks come to what one process comes to, that has them whole."""
 
-import itertools
-
 import numpy as np
 import pytest
 from conftest import build
 from forked_ranks import on_ranks, supported
 from rank_cases import difference
+from table_cases import EXAMPLES, drawn, trained
 
 import gradtool as gt
 from gradtool.errors import UsageError
 from gradtool.io import safetensors
+from gradtool.training.watching import Watcher
 
 pytestmark = supported
 CLOSE = 1e-9  # relative, in float64: sums in another order
-EXAMPLES = 48
-
-
-def cases(seed=0):
-    """Models with tables that Gather reads, once or twice, and options by which they train."""
-    rng = np.random.default_rng(seed)
-    while True:
-        heights = [int(rng.integers(4, 40)) for _ in range(int(rng.integers(1, 4)))]
-        width, few = int(rng.integers(1, 6)), int(rng.integers(1, 6))
-        counts = [int(rng.integers(1, 4)) for _ in heights]
-        twice = bool(rng.random() < 0.4)
-        inputs, lines, terms, data = [], [], [], {}
-        arrays = {"w": rng.standard_normal((width, 3)), "axes": np.array([1])}
-        for number, (height, count) in enumerate(zip(heights, counts, strict=True)):
-            arrays[f"table{number}"] = rng.standard_normal((height, width))
-            reads = 2 if twice and not number else 1
-            for turn in range(reads):
-                name, kind = f"i{number}{turn}", str(rng.choice(["int32", "int64"]))
-                inputs.append(f"{kind}[batch, {count}] {name}")
-                lines.append(f"r{name} = Gather (table{number}, {name})")
-                lines.append(f"s{name} = ReduceSum <keepdims = 0> (r{name}, axes)")
-                terms.append(f"s{name}")
-                most = min(height, few + number)  # few rows: many are read by several ranks
-                data[name] = rng.integers(-most, most, (EXAMPLES, count)).astype(kind)
-        body = f"""net ({", ".join(inputs)}) => (double[batch, 3] y) {{
-            {" ".join(lines)}
-            h = Sum ({", ".join(terms)})
-            t = Tanh (h)
-            y = MatMul (t, w)
-        }}"""
-        data["labels"] = rng.integers(0, 3, EXAMPLES)
-        optimizer = str(rng.choice(["sgd", "adagrad", "adam", "adamw"]))
-        options = {
-            "optimizer": optimizer, "lr": 0.05, "batch": 8, "steps": 50, "sparse": True,
-            "no_decay": ["table*"] if optimizer == "adamw" else [], "seed": int(rng.integers(5)),
-            "ema": [None, 0.9][int(rng.random() < 0.3)], "every": 20,
-            "clip_value": [None, 0.05][int(rng.random() < 0.2)],
-        }  # fmt: skip
-        several = {
-            "shard_tables": [["table*"], ["table0"]][int(rng.random() < 0.3)],
-            "micro_batches": int(rng.choice([1, 1, 2])),
-            "loss_scale": rng.choice(np.array([None, 8, "dynamic"], object)),
-            "shard": str(rng.choice(["none", "optimizer", "gradients"])),
-            "plan": str(rng.choice(["keep", "mirror"])),
-        }
-        if several["shard_tables"] == ["table0"] or options["clip_value"]:
-            # What is not by rows on ranks moves rows without a gradient, but not by these; a limit
-            # is of a whole gradient, which parts of a batch sum.
-            options["optimizer"] = "adagrad" if optimizer != "sgd" else "sgd"
-            options["no_decay"] = []
-        yield build(body, **arrays), data, options, several
-
-
-def drawn(case, seed=0):
-    return next(itertools.islice(cases(seed), case, None))
-
-
-def trained(model, data, options, *group, **how):
-    """Losses, evaluations, and what is trained as it is written."""
-    with gt.Trainer(gt.load(model), **options) as trainer:
-        history = trainer.fit(
-            data, evaluate={n: a[:21] for n, a in data.items()}, **how,
-            **dict(zip(["group"], group, strict=False)),
-        )  # fmt: skip
-        kept = trainer._values(best=False)
-        held = {n: kept[n].copy() for n in gt.load(model).graph.initializers if n in kept}
-        return history.losses, history.evaluations, held, trainer.session.arena_bytes
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("case", range(8))
+@pytest.mark.parametrize("case", range(6))
 def test_fifty_steps_are_those_of_one_process(case, ranks):
     model, data, options, several = drawn(case)
     expected = trained(model, data, options)
 
-    found, again = (
-        on_ranks(ranks, lambda group: trained(model, data, options | several, group))
-        for _ in range(2)
-    )
+    found = on_ranks(ranks, lambda group: trained(model, data, options | several, group))
+    short = options | several | {"steps": 10, "every": 20}
+    again = on_ranks(ranks, lambda group: trained(model, data, short, group))
+    third = on_ranks(ranks, lambda group: trained(model, data, short, group))
 
     for each in found:
         assert difference((*each[:2], {}), (*expected[:2], {})) < CLOSE
     assert difference(found[0][:3], expected[:3]) < CLOSE
-    for one, other in zip(found, again, strict=True):
+    for one, other in zip(again, third, strict=True):
         assert one[:2] == other[:2]
         for name, array in one[2].items():
             assert array.tobytes() == other[2][name].tobytes()
+
+
+STALE = 2
+SHARP = {"optimizer": "sgd", "lr": 0.3, "no_decay": [], "micro_batches": 1, "shard": "none",
+         "plan": "keep", "clip_value": None, "ema": None, "shard_tables": ["table*"]}  # fmt: skip
+
+
+def watched(model, data, options, group):
+    """By table and step, what forward has read of it: rows and their numbers; and the tables."""
+    from gradtool.kernels import _shared_rows as module
+
+    read, found, history = module._read, [], []
+
+    def reading(own, rows, into, *rest):
+        read(own, rows, into, *rest)
+        if rest[1]:  # a step that keeps a cache
+            found.append((group.step, rest[2], rows.copy(), into.copy(), group.rank))
+
+    def after(server):
+        settle = server.settle
+
+        def settled():
+            settle()
+            history.append({n: server._value(n)[1:].copy() for n in server.tables.sums})
+
+        return settled
+
+    module._read = reading
+    with gt.Trainer(gt.load(model), **options) as trainer:
+        from gradtool.training import trainer as training
+
+        made = training._server
+
+        def serving(*given):
+            server = made(*given)
+            history.append({n: server._value(n)[1:].copy() for n in server.tables.sums})
+            server.settle = after(server)
+            return server
+
+        training._server = serving
+        trainer.fit(data, group=group)
+    return found, history
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("case", range(2))
+def test_a_row_is_never_older_than_asked_and_some_are_as_old(case, ranks):
+    model, data, options, several = drawn(case, seed=1)
+    options = options | several | SHARP | {"staleness": STALE, "steps": 12}
+
+    found = on_ranks(ranks, lambda group: watched(model, data, options, group))
+
+    whole = [
+        {name: np.concatenate([history[step][name] for _, history in found]) for name in tables}
+        for step, tables in enumerate(found[0][1])
+    ]
+    ages = set()
+    for reads, _ in found:
+        for step, table, rows, values, _ in reads:
+            for row, value in zip(rows, values, strict=True):
+                had = [
+                    age for age in range(step)
+                    if np.array_equal(whole[step - 1 - age][table][row], value)
+                ]  # fmt: skip
+                assert had, (table, row, step)
+                ages.add(min(had))
+    assert max(ages) == STALE
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
+def test_stale_rows_train_and_fresh_ones_of_one_step_are_exact(optimizer):
+    """Before anything is updated no row is old: sums that came in no order are those of one."""
+    model, data, options, several = drawn(3, seed=2)
+    options |= {"optimizer": optimizer, "no_decay": [], "clip_value": None, "steps": 1}
+    several |= {"staleness": 3, "shard_tables": ["table*"], "plan": "keep"}
+    expected = trained(model, data, options)
+    found = on_ranks(4, lambda group: trained(model, data, options | several, group))
+
+    assert difference(found[0][:3], expected[:3]) < CLOSE
+
+    long = {"steps": 60}
+    first = trained(model, data, options | long)[0]
+    stale = on_ranks(4, lambda group: trained(model, data, options | several | long, group))[0][0]
+    assert np.mean(stale[-5:]) < np.mean(stale[:5])
+    assert abs(np.mean(stale[-5:]) - np.mean(first[-5:])) < 0.1 * np.mean(first[:5])
+
+
+def newest(folder):
+    """The tensors of the newest checkpoint."""
+    return safetensors.load(max(folder.glob("step-*.safetensors"))).arrays
+
+
+@pytest.mark.parametrize("case", range(2))
+def test_a_checkpoint_has_whole_tables_and_is_gone_on_with_on_other_ranks(case, tmp_path):
+    model, data, options, several = drawn(case, seed=3)
+    options |= {"optimizer": "adam", "no_decay": [], "clip_value": None, "checkpoint_every": 5}
+    several |= {"micro_batches": 1, "loss_scale": None, "shard_tables": ["table*"]}
+    whole = trained(model, data, options | {"steps": 40}, run=tmp_path / "whole")
+    folder = tmp_path / "run"
+    for ranks, steps, how in ((4, 10, several), (1, 20, {}), (2, 30, several), (4, 40, several)):
+        if ranks == 1:
+            found = trained(model, data, options | {"steps": steps}, run=folder, resume=True)
+            continue
+
+        def work(group, steps=steps, how=how):
+            now = options | how | {"steps": steps}
+            return trained(model, data, now, group, run=folder, resume=steps > 10)
+
+        found = on_ranks(ranks, work)[0]
+
+    np.testing.assert_allclose(found[0], whole[0][30:], rtol=CLOSE)
+    one, several = newest(tmp_path / "whole"), newest(folder)
+    assert one.keys() == several.keys()
+    for name, array in one.items():
+        np.testing.assert_allclose(several[name], array, rtol=1e-6, atol=1e-9, err_msg=name)
+    assert not [p for p in folder.iterdir() if p.name.startswith("tmp")]
+
+
+LARGE = """net (int64[batch, 4] i) => (double[batch, 3] y) {
+    r = Gather (table, i)
+    s = ReduceSum <keepdims = 0> (r, axes)
+    y = MatMul (s, w)
+}"""
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_rank_has_its_rows_alone(staleness):
+    rng = np.random.default_rng(0)
+    arrays = {"table": rng.standard_normal((32768, 16)), "w": rng.standard_normal((16, 3))}
+    model = build(LARGE, **arrays, axes=np.array([1]))
+    data = {"i": rng.integers(0, 32768, (64, 4)), "labels": rng.integers(0, 3, 64)}
+    options = {"optimizer": "adam", "batch": 8, "steps": 2, "sparse": True, "micro_batches": 2}
+    whole = trained(model, data, options | {"micro_batches": 1})[3]
+    how = options | {"shard_tables": ["table"], "staleness": staleness}
+
+    found = [each[3] for each in on_ranks(2, lambda group: trained(model, data, how, group))]
+
+    # A table and two means, half of each, and a block of what an update works on; with stale rows
+    # the sums, once more for their scale, and the cache, of as many rows.
+    half, work = arrays["table"].nbytes // 2, 3 << 19
+    assert max(found) < (3 + 3 * staleness) * half + work
+    assert max(found) < whole + staleness * half
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"sparse": False}, "--shard-tables takes --sparse"),
+    ({"shard_tables": ["none"]}, "--shard-tables none: no such parameter (there are"),
+    ({"shard_tables": ["w"]}, "w is whole on every rank: no Gather reads it"),
+    ({"optimizer": "momentum"}, "momentum moves rows without a gradient"),
+    ({"optimizer": "adamw"}, "weight decay changes every row"),
+    ({"clip_norm": 1.0}, "--clip-norm needs the norm of whole gradients"),
+    ({"staleness": 1, "plan": "mirror"}, "--staleness takes --plan keep"),
+])  # fmt: skip
+def test_what_cannot_be_is_said(change, said):
+    model, data, options, several = drawn(1)
+    options = {"optimizer": "sgd", "lr": 0.1, "batch": 8, "steps": 2, "sparse": True,
+               "shard_tables": ["table*"]} | change  # fmt: skip
+    del several
+    with pytest.raises(UsageError) as error:
+        on_ranks(2, lambda group: trained(model, data, options, group))
+    assert said in str(error.value)
+
+
+def test_staleness_is_of_tables():
+    with pytest.raises(UsageError, match="--staleness is of the rows of --shard-tables"):
+        gt.Trainer(gt.load(drawn(0)[0]), staleness=2, optimizer="sgd")
+
+
+TIED = """net (int64[batch, 4] i) => (double[batch, 9] y) {
+    r = Gather (table, i)
+    s = ReduceSum <keepdims = 0> (r, axes)
+    q = Gather (other, i)
+    z = ReduceSum <keepdims = 0> (q, axes)
+    h = Add (s, z)
+    t = Transpose <perm = [1, 0]> (table)
+    y = MatMul (h, t)
+}"""
+
+
+def test_a_tied_table_is_whole_and_a_line_says_why():
+    rng = np.random.default_rng(0)
+    arrays = {"table": rng.standard_normal((9, 5)), "other": rng.standard_normal((9, 5))}
+    model = build(TIED, **arrays, axes=np.array([1]))
+    data = {"i": rng.integers(0, 9, (EXAMPLES, 4)), "labels": rng.integers(0, 9, EXAMPLES)}
+    options = {"optimizer": "sgd", "lr": 0.1, "batch": 8, "steps": 9, "sparse": True}
+    expected = trained(model, data, options)
+
+    class Listening(Watcher):
+        lines = ()
+
+        def said(self, text):
+            self.lines += (text,)
+
+    def work(group):
+        watcher = Listening()
+        how = options | {"shard_tables": ["*"]}
+        return trained(model, data, how, group, watcher=watcher), watcher.lines
+
+    for found, lines in on_ranks(2, work):
+        assert difference((*found[:2], {}), (*expected[:2], {})) < CLOSE
+        told = [line for line in lines if "whole on every rank" in line]
+        assert told == [
+            "warning: --shard-tables: table is whole on every rank: Transpose reads it as well"
+        ]
