@@ -63,7 +63,9 @@ class Forked(Group):
 
     def deliver(self, rows, values, cuts, rooms):
         assert rooms[0].shape[0] >= len(rows)
-        sent = [(rows[a:b].copy(), values[a:b].copy()) for a, b in zip(cuts, cuts[1:], strict=False)]
+        sent = [
+            (rows[a:b].copy(), values[a:b].copy()) for a, b in zip(cuts, cuts[1:], strict=False)
+        ]
         for each in self._all(sent):
             yield each[self.rank]
 

@@ -29,6 +29,12 @@ def options(function: F) -> F:
                           "memory, and the time of a step.  --batch is that of all together."),
         click.option("--shard", type=click.Choice(["none", "optimizer", "gradients"]),
                      help="With --ranks: what they have parts of.  [default: all in a table]"),
+        click.option("--shard-tables", multiple=True, metavar="GLOB",
+                     help="With --ranks and --sparse: they have blocks of the rows of tables that "
+                          "match."),
+        click.option("--staleness", type=click.IntRange(min=0), metavar="K",
+                     help="With --shard-tables: rows of other ranks may be K steps old.  "
+                          "[default: 0]"),
         click.option("--sync-batchnorm", is_flag=True,
                      help="With --ranks: BatchNormalization takes the statistics of the examples "
                           "of all ranks."),
@@ -72,6 +78,8 @@ def report(
 
     ranks, parts = options["ranks"], options["micro_batches"] or 1
     link = Link(parse_rate(options["link"] or LINK), parse_time(options["latency"] or LATENCY))
+    if options["staleness"] and not options["shard_tables"]:
+        raise UsageError("--staleness is of the rows of --shard-tables: name tables")
     priced = _prices(options["cost"])
     asked = meant(call, models, sizes, options)
     if len(asked.sources) > 1:
@@ -92,6 +100,7 @@ def report(
                 graphs, recipe.updates, known, OnPaper(0, ranks), link, shard=shard,
                 micro_batches=parts, kernels=options["kernels"] or "exact",
                 seconds=priced.seconds,
+                tables=options["shard_tables"], staleness=options["staleness"] or 0,
             )
             for shard in shards
         ]  # fmt: skip

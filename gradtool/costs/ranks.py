@@ -31,7 +31,9 @@ def ranks_rows(_: Shaped, indices: Shaped, *__: Shaped, out: Results, **___: Any
 
 
 @cost("ai.gradtool::RanksRowSums")
-def ranks_row_sums(_: Shaped, __: Shaped, sums: Shaped, *___: Shaped, out: Results, **____: Any) -> int:
+def ranks_row_sums(
+    _: Shaped, __: Shaped, sums: Shaped, *___: Shaped, out: Results, **____: Any
+) -> int:
     """As many sums as a rank sends: others send as many together."""
     del out
     return size(sums)

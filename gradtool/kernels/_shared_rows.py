@@ -167,9 +167,7 @@ def ranks_row_sums(
             added[some] = held
 
 
-def _add_there(
-    group: Group, local: Array, sums: Array, cuts: Sequence[int], table: str
-) -> None:
+def _add_there(group: Group, local: Array, sums: Array, cuts: Sequence[int], table: str) -> None:
     """Add to the rows of each rank, where they lie, in no order."""
     pending = []
     for rank in range(group.size):

@@ -84,9 +84,7 @@ def add_updates(
             before = _zeros(op, "step", ir.DataType.INT64, ())
             numbers.count = before + op.constant(1, ir.DataType.INT64)
             _publish(op, before, numbers.count, state)
-        rows = given | {
-            x: _by_rows(op, x, gradients[x]) for x, why in whole.items() if why is None
-        }
+        rows = given | {x: _by_rows(op, x, gradients[x]) for x, why in whole.items() if why is None}
         limited: dict[ir.Value, Any] = {
             x: rows[x].sums if x in rows else g for x, g in gradients.items()
         }

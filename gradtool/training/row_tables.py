@@ -116,7 +116,9 @@ def _chosen(
     found, said = [], []
     for glob in globs:
         if not any(name == glob or fnmatchcase(name, glob) for name in names):
-            raise UsageError(f"--shard-tables {glob}: no such parameter (there are {some(names, 5)})")
+            raise UsageError(
+                f"--shard-tables {glob}: no such parameter (there are {some(names, 5)})"
+            )
     for name, value in zip(names, values, strict=True):
         if not any(name == glob or fnmatchcase(name, glob) for glob in globs):
             continue
@@ -224,9 +226,7 @@ class RowServer:
         for window in self._windows.values():
             window.close()
         held = {**{name: name for name in self.tables.bounds}, **self._added}
-        self._windows = {
-            name: self._group.expose(self._value(of)) for name, of in held.items()
-        }
+        self._windows = {name: self._group.expose(self._value(of)) for name, of in held.items()}
         self._group.windows = self._windows
         for window in self._windows.values():
             window.publish()

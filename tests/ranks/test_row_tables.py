@@ -1,6 +1,10 @@
 """Tables by rows on ranks come to what one process comes to, that has them whole."""
 
+import json
+from functools import partial
+
 import numpy as np
+import onnx
 import pytest
 from conftest import build
 from forked_ranks import on_ranks, supported
@@ -8,8 +12,14 @@ from rank_cases import difference
 from table_cases import EXAMPLES, drawn, trained
 
 import gradtool as gt
+from gradtool.costs.links import Link
 from gradtool.errors import UsageError
 from gradtool.io import safetensors
+from gradtool.passes.update_groups import Updates
+from gradtool.training.graphs import Recipe, graphs_of
+from gradtool.training.layouts import OnPaper, layout
+from gradtool.training.nominal import step_seconds
+from gradtool.training.options import TrainOptions
 from gradtool.training.watching import Watcher
 
 pytestmark = supported
@@ -238,3 +248,51 @@ def test_a_tied_table_is_whole_and_a_line_says_why():
         assert told == [
             "warning: --shard-tables: table is whole on every rank: Transpose reads it as well"
         ]
+
+
+@pytest.mark.parametrize("case", range(5))
+def test_each_rank_has_the_arena_that_is_planned_on_paper(case):
+    model, data, options, several = drawn(case, seed=5)
+    options |= {"steps": 1, "ema": None, "plan": "keep"}
+    several |= {"plan": "keep", "loss_scale": None, "staleness": case % 2}
+    ranks, parts = 2, several["micro_batches"]
+    updates = Updates(
+        options["optimizer"], no_decay=options["no_decay"], clip_value=options["clip_value"],
+        sparse=True,
+    )  # fmt: skip
+    recipe = Recipe(partial(gt.grad, gt.load(model), loss="ce"), updates)
+    graphs = graphs_of(recipe, TrainOptions(optimizer=options["optimizer"]), in_two=True)
+
+    def work(group):
+        with gt.Trainer(gt.load(model), **options | several) as trainer:
+            trainer.fit(data, group=group)
+            return trainer.session.arena_bytes
+
+    for rank, taken in enumerate(on_ranks(ranks, work)):
+        planned = layout(
+            graphs, updates, {"batch": 8 // ranks // parts}, OnPaper(rank, ranks), Link(1e9, 1e-5),
+            shard=several["shard"], tables=several["shard_tables"], staleness=case % 2,
+            micro_batches=parts, seconds=step_seconds,
+        )  # fmt: skip
+        assert planned.peak == taken
+        assert planned.sending > 0
+
+
+def test_a_report_shows_tables_by_rows(tmp_path, run):
+    model, _, _, _ = drawn(0)
+    path = tmp_path / "net.onnx"
+    onnx.save(model, path)
+    given = ["report", str(path), "--loss", "ce", "--ranks", "4", "--batch", "8", "--optimizer",
+             "adagrad", "--shard", "none", "--format", "json", "--sparse"]  # fmt: skip
+    whole, cut, stale = (
+        json.loads(run(*given, *more).out)["layouts"][0]
+        for more in ([], ["--shard-tables", "table*"],
+                     ["--shard-tables", "table*", "--staleness", "2"])
+    )  # fmt: skip
+
+    assert cut["parameters_bytes"] < whole["parameters_bytes"]
+    assert cut["state_bytes"] < whole["state_bytes"]
+    assert stale["rest_bytes"] > cut["rest_bytes"]
+    refused = run(*given, "--staleness", "2")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "--staleness is of the rows of --shard-tables" in refused.err
