@@ -7,6 +7,7 @@ import pickle
 import shutil
 import sys
 from contextlib import suppress
+from itertools import pairwise
 from multiprocessing import Pipe
 from pathlib import Path
 from tempfile import mkdtemp
@@ -63,9 +64,7 @@ class Forked(Group):
 
     def deliver(self, rows, values, cuts, rooms):
         assert rooms[0].shape[0] >= len(rows)
-        sent = [
-            (rows[a:b].copy(), values[a:b].copy()) for a, b in zip(cuts, cuts[1:], strict=False)
-        ]
+        sent = [(rows[a:b].copy(), values[a:b].copy()) for a, b in pairwise(cuts)]
         for each in self._all(sent):
             yield each[self.rank]
 

@@ -121,6 +121,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
         [[*MODEL], [*MODEL, "--html", "a.html"], [*MODEL, "two.onnx"],
          [*MODEL, "--batch", "16", "--ranks", "4"]],
         {"ranks": ["--ranks", "2"], "shard": ["--shard", "optimizer"],
+         "shard_tables": ["--shard-tables", "*"], "staleness": ["--staleness", "1"],
          "sync_batchnorm": ["--sync-batchnorm"],
          "micro_batches": ["--micro-batches", "2"], "link": ["--link", "1GB/s"],
          "latency": ["--latency", "1ms"], "cost": ["--cost", "times.json"],

@@ -78,8 +78,6 @@ def report(
 
     ranks, parts = options["ranks"], options["micro_batches"] or 1
     link = Link(parse_rate(options["link"] or LINK), parse_time(options["latency"] or LATENCY))
-    if options["staleness"] and not options["shard_tables"]:
-        raise UsageError("--staleness is of the rows of --shard-tables: name tables")
     priced = _prices(options["cost"])
     asked = meant(call, models, sizes, options)
     if len(asked.sources) > 1:

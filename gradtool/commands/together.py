@@ -159,6 +159,11 @@ def _named(argument: str) -> Without:
     return Without(given(argument), "is named, so no configuration is read", "config")
 
 
+_TABLES = (
+    Of("shard_tables", (given("sparse"),)),
+    Of("staleness", (given("shard_tables"),)),
+)
+
 RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
     "grad": (
         _named("model"), *_GRADIENT, _updated("update"),
@@ -202,7 +207,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
-        Of("shard sync_batchnorm micro_batches kernels link latency cost", (given("ranks"),)),
+        Of("shard shard_tables sync_batchnorm micro_batches kernels link latency cost",
+           (given("ranks"),)),
+        *_TABLES,
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
         Without(given("ranks"), "is a table of its own", "html trace by top"),
         Apart((several("models"), given("ranks"))),
@@ -217,7 +224,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(given("memory"), "chooses them", "plan micro_batches"),
         Of("result every patience metric", (given("evaluate"),)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
-        Of("deterministic timeout shard sync_batchnorm", (given("ranks"), BY_MPI)),
+        Of("deterministic timeout shard shard_tables sync_batchnorm", (given("ranks"), BY_MPI)),
+        *_TABLES,
         Of("exact_conv", (equals("kernels", "native"),)),
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),

@@ -116,8 +116,8 @@ def updating(
         _held(given.initializers[name], None, names.fresh(f"{name}_whole")) for name in summed
     ]
     graph = ir.Graph(
-        [], [], nodes=[], initializers=[*kept, *taken.values(), *wholes], name=f"{given.name}_update",
-        opset_imports=dict(given.opset_imports),
+        [], [], nodes=[], initializers=[*kept, *taken.values(), *wholes],
+        name=f"{given.name}_update", opset_imports=dict(given.opset_imports),
     )  # fmt: skip
     made = ir.Model(graph, ir_version=model.ir_version)
     op = Builder(made, stage="update", names=names)
@@ -182,7 +182,7 @@ def _part(tensor: ir.TensorProtocol, part: slice) -> ir.Tensor[np.ndarray[Any, A
 
 
 def held_by(update: ir.Model) -> frozenset[str]:
-    """The parameters, the sums, their rows and the state of what `updating` makes: they outlive a step."""
+    """Parameters, sums, their rows and state of what `updating` makes: they outlive a step."""
     trained: dict[str, str] = json.loads(update.metadata_props[GRADIENTS])
     state: dict[str, str] = json.loads(update.metadata_props[STATE])
     rows: dict[str, str] = json.loads(update.metadata_props.get(ROWS, "{}"))

@@ -54,11 +54,12 @@ def add_updates(
 ) -> Added:
     """Append the update of each parameter.
 
-    `gradients` maps initializers of known shape to their gradients, some of them by rows.  The new inputs, and what they
-    are where nobody gives them, are noted in the metadata.  What a parameter is for (a matrix, a
-    table) those tell who read its `original`, perhaps in another graph.  Where they are parts of
-    what is updated, `together` has all gradients as they are whole, by anything with their names,
-    and `others` are the parameters without a part; or else all `ranks` together have all of them.
+    `gradients` maps initializers of known shape to their gradients, some of them by rows.  The new
+    inputs, and what they are where nobody gives them, are noted in the metadata.  What a parameter
+    is for (a matrix, a table) those tell who read its `original`, perhaps in another graph.  Where
+    they are parts of what is updated, `together` has all gradients as they are whole, by anything
+    with their names, and `others` are the parameters without a part; or else all `ranks` together
+    have all of them.
 
     Raises:
         UsageError: there is nothing to update, a shape is open, or what is asked for cannot be.

@@ -63,7 +63,7 @@ def shard_rows(
     for name, blocks in tables.items():
         taken[name] = _sum_rows(op, name, blocks, rank, state)
         apart.add(taken[name])
-        apart |= _read_rows(op, name, blocks, rank, state)
+        apart |= _read_rows(op, name, blocks, state)
         _cut(model.graph.initializers[name], blocks.bounds, rank)
     model.metadata_props[STATE] = json.dumps(state)
     model.metadata_props[ROWS] = json.dumps(taken)
@@ -130,9 +130,7 @@ def _sum_rows(op: Builder, name: str, blocks: Blocks, rank: int, state: dict[str
     return taken.name or ""
 
 
-def _read_rows(
-    op: Builder, name: str, blocks: Blocks, rank: int, state: dict[str, str]
-) -> set[str]:
+def _read_rows(op: Builder, name: str, blocks: Blocks, state: dict[str, str]) -> set[str]:
     """Let Gather read a table from all ranks; returns the state that is kept for it."""
     x, bounds, kept = op.root.initializers[name], blocks.bounds, set[str]()
     reads = [use.node for use in x.uses() if use.node.op_type == "Gather" and use.idx == 0]

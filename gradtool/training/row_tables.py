@@ -115,12 +115,12 @@ def _chosen(
     values = [model.graph.initializers[name] for name in names]
     found, said = [], []
     for glob in globs:
-        if not any(name == glob or fnmatchcase(name, glob) for name in names):
-            raise UsageError(
-                f"--shard-tables {glob}: no such parameter (there are {some(names, 5)})"
-            )
+        if not _matches(names, glob):
+            known = some(names, 5)
+            raise UsageError(f"--shard-tables {glob}: no such parameter (there are {known})")
+    matching = {name for glob in globs for name in _matches(names, glob)}
     for name, value in zip(names, values, strict=True):
-        if not any(name == glob or fnmatchcase(name, glob) for glob in globs):
+        if name not in matching:
             continue
         why = why_all_move(updates, values, value) or why_not(model, name)
         if why is None and stale and np.dtype(value.dtype.numpy()).name not in ADDED:  # type: ignore[union-attr]
@@ -132,6 +132,10 @@ def _chosen(
     if not found:
         raise UsageError(said[0])
     return found, said
+
+
+def _matches(names: Sequence[str], glob: str) -> list[str]:
+    return [name for name in names if name == glob or fnmatchcase(name, glob)]
 
 
 def _indices(model: ir.Model, names: Sequence[str], dims: Mapping[str, int]) -> dict[str, int]:

@@ -149,9 +149,8 @@ def prepared(
     read = [Fitted(source, takes, names) for source in sources]
     for line in (line for each in read for line in each.said):
         watcher.said(line)
-    if not options.shard_tables or ranks == 1:
-        for line in graphs.said:
-            watcher.said(f"warning: {line}")
+    for line in () if options.shard_tables and ranks > 1 else graphs.said:
+        watcher.said(f"warning: {line}")
     order = _order(read[0], options)
     if options.sync_batchnorm and ranks > 1:
         graphs = graphs.planned(synchronized(graphs.model, ranks))

@@ -103,7 +103,7 @@ def test_the_command_trains_by_itself_and_under_mpirun(net, mpi):
     assert not [p for p in net.iterdir() if p.suffix not in (".npz", ".onnx") and p.is_file()]
 
 
-def test_the_command_trains_a_table_of_which_ranks_have_rows(net, mpi):
+def test_the_command_trains_a_table_of_which_ranks_have_rows(net):
     model, data, _, _ = table_cases.drawn(0)
     onnx.save(model, net / "net.onnx")
     np.savez(net / "data.npz", **data)
