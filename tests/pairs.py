@@ -143,7 +143,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "loss_scale": ["--loss-scale", "3"], "micro_batches": ["--micro-batches", "2"],
          "plan": ["--plan", "sqrt"], "every": ["--every", "2"], "memory": ["--memory", "36KiB"],
          "metric": ["--metric", "accuracy:y"], "patience": ["--patience", "1"],
-         "ema": ["--ema", "0.5"],
+         "ema": ["--ema", "0.5"], "trace": ["--trace", "b.json"],
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
          "kernels": ["--kernels", "native"], "exact_conv": ["--exact-conv"],
          "lora_adapter": ["--lora-adapter"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +30,7 @@ from gradtool.training.reduction import Reducer, require_same
 from gradtool.training.row_tables import RowServer
 from gradtool.training.schedules import Schedule
 from gradtool.training.sharding import Shard
+from gradtool.training.timeline import Nodes, Timeline
 from gradtool.training.watching import Watcher
 
 End = Literal["steps", "patience", "interrupted"]
@@ -70,6 +72,7 @@ class Loop:
     group: Group = ALONE
     shard: Shard | None = None
     server: RowServer | None = None
+    timeline: Timeline | None = None
     losses: array[float] = field(default_factory=lambda: array("d"))
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     _saved: int = -1
@@ -94,7 +97,8 @@ class Loop:
         if not self._is_done():
             with Prefetched(self._batches(self.progress.place)) as batches:
                 for batch, is_last in batches:
-                    self._step(batch)
+                    with self._drawn("steps", f"step {self.progress.step + 1}", begins=True):
+                        self._step(batch)
                     self._move_on(is_last=is_last)
                     interrupted = anywhere(self.group, self.watcher.stops())
                     self._after_step(is_last=is_last, interrupted=interrupted)
@@ -152,7 +156,8 @@ class Loop:
             self.group, not self.session.gradients_are_finite()
         )
         if finite:
-            self.session.update({self.graphs.rate: rate}, scale=1 / scale)
+            with self._drawn("nodes", "update"):
+                self.session.update({self.graphs.rate: rate}, scale=1 / scale)
             if self.shard is not None:
                 self.shard.spread(self.group, self.session)
         else:
@@ -165,10 +170,23 @@ class Loop:
         """The loss of part `number` of a batch; its examples draw what they draw in the whole."""
         seed, step = self.options.seed, self.progress.step
         drawing = self.graphs.drawing(seed, step, number)
+        nodes = None
+        if self.timeline is not None:
+            nodes = how["settling"] = Nodes(self.timeline, how.get("settling"))
         with repeatable(seed * SEEDS + step, number):
             loss = self.session.step({**batch, **drawing}, copy=False, **how).loss
+        if nodes is not None:
+            nodes.done(self.session.plans[0].program)
         assert loss is not None  # noqa: S101 - graphs have one
         return loss
+
+    def _drawn(self, lane: str, name: str, *, begins: bool = False) -> AbstractContextManager[None]:
+        """Something that is done now, in the timeline if there is one."""
+        if self.timeline is None:
+            return nullcontext()
+        if begins:
+            self.timeline.begin()
+        return self.timeline.span(lane, name, name.partition(" ")[0])
 
     def _move_on(self, *, is_last: bool) -> None:
         place = self.progress.place
@@ -236,7 +254,8 @@ class Loop:
 
     def _evaluate(self) -> None:
         assert self.evaluator is not None  # noqa: S101 - asked only with one
-        found, step = self.evaluator(), self.progress.step
+        with self._drawn("nodes", "evaluate"):
+            found, step = self.evaluator(), self.progress.step
         value, metric = found[self.metrics[0].name], self.metrics[0]
         best = self.progress.best
         sign = -1 if metric.higher else 1
@@ -255,6 +274,10 @@ class Loop:
         """Write a checkpoint of now, where training is recorded and there is none yet."""
         if not self.recorded or self._saved == self.progress.step:
             return
+        with self._drawn("nodes", "checkpoint"):
+            self._save()
+
+    def _save(self) -> None:
         self._saved = self.progress.step
         kept = self.kept()
         if self.records is None:

@@ -38,6 +38,7 @@ from gradtool.training.row_tables import RowServer, RowTables, tabled
 from gradtool.training.setup import Setup, prepared
 from gradtool.training.sharding import sharded
 from gradtool.training.sources import Given
+from gradtool.training.timeline import Timeline, Traced
 from gradtool.training.watching import Begun, Watcher
 from gradtool.workloads import plan_files
 from gradtool.workloads.rewriting import Graph, model_of
@@ -124,6 +125,7 @@ class Trainer:
         fresh: bool = False,
         watcher: Watcher | None = None,
         group: Group = ALONE,
+        timeline: Timeline | None = None,
     ) -> History:
         """Train on data, from the weights of the model or from the newest checkpoint of `run`.
 
@@ -131,7 +133,7 @@ class Trainer:
         `gradtool.training.sources`); `names` has what the data call an input, where that differs.
         `run` is a folder for checkpoints and the journal; what it holds is removed if the training
         shall be a `fresh` one.  The ranks of a `group` do it together: each computes its share of
-        every batch, and the first one writes.
+        every batch, and the first one writes.  A `timeline` notes what is done when.
 
         Raises:
             UsageError: data do not fit the model, a file cannot be read or written, `run` holds
@@ -144,6 +146,8 @@ class Trainer:
             self._recipe, self._options, data, evaluate, names or {}, watcher, group.size
         )
         find = partial(_found, run, setup, watcher, resume=resume, fresh=fresh)
+        if timeline is not None:
+            group = Traced(group, timeline)
         self._folder, found = find() if group.rank == 0 else (_folder(run, setup), None)
         found = _shared(group, self._folder, found)
         records = None
@@ -157,7 +161,7 @@ class Trainer:
                 path = self._folder.path / PLAN
                 plan_files.save(chosen.work, chosen.planned or keep(chosen.work), path, force=True)
         try:
-            return self._run(setup, found, records, watcher, group)
+            return self._run(setup, found, records, watcher, group, timeline)
         finally:
             watcher.ended()
             if records is not None:
@@ -170,6 +174,7 @@ class Trainer:
         records: Records | None,
         watcher: Watcher,
         group: Group,
+        timeline: Timeline | None,
     ) -> History:
         options = setup.options
         progress = Progress(scale=scaling.first(options.loss_scale, setup.graphs.loss_type))
@@ -221,6 +226,7 @@ class Trainer:
             group=group,
             shard=shard,
             server=server,
+            timeline=timeline,
         )
         watcher.begun(_begun(setup, progress))
         with together(group):

@@ -51,6 +51,7 @@ DROPPED = (
 )
 NORMED = "ranks/test_sync_batchnorm.py::test_statistics_are_those_of_one_process"
 CUT = "ranks/test_sharding.py::test_every_optimizer_comes_to_what_one_process_does"
+BLOCKS = "ranks/test_row_tables.py::test_fifty_steps_are_those_of_one_process"
 ELSEWHERE = {
     **dict.fromkeys((f"{DOMAIN}::{name}" for name in UPDATES), STEPS),
     **dict.fromkeys((f"{DOMAIN}::{name}" for name in (*SPARSE, "RowSlots")), ROWS),
@@ -67,6 +68,8 @@ ELSEWHERE = {
     "ai.gradtool::RanksMean": NORMED,
     "ai.gradtool::RanksMoments": NORMED,
     "ai.gradtool::RanksPart": CUT,
+    "ai.gradtool::RanksRowSums": BLOCKS,
+    "ai.gradtool::RanksRows": BLOCKS,
     "ai.gradtool::MaskGrad": MASKED,
     "ai.gradtool::MaxPoolTraining": "passes/test_narrow_places.py::test_gradients_keep_their_bits",
 }

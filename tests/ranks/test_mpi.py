@@ -112,9 +112,13 @@ def test_the_command_trains_a_table_of_which_ranks_have_rows(net):
     _, alone = train(net, "one", *how)
     cut = (*how, "--ranks", "2", "--shard-tables", "table*", "--deterministic")
     _, two = train(net, "two", *cut)
-    _, again = train(net, "again", *cut)
+    _, again = train(net, "again", *cut, "--trace", "again.json")
 
     assert two == again
+    events = json.loads((net / "again.json").read_text())["traceEvents"]
+    assert {e["args"]["name"] for e in events if e["name"] == "process_name"} == {
+        "rank 0", "rank 1",
+    }  # fmt: skip
     for one, other in zip(alone, two, strict=True):
         if "loss" in one:
             assert other["loss"] == pytest.approx(one["loss"], rel=1e-9)
