@@ -371,7 +371,7 @@ def scattered(y: Tensor, s: Sizes) -> Tensor:
 
 @on_tokens
 def one_hot(y: Tensor, s: Sizes) -> Tensor:
-    return y @ fun.one_hot(torch.arange(s.width) % 3, 3).float()
+    return y @ fun.one_hot(torch.arange(s.width) % 3, 3).to(y.dtype)
 
 
 @on_tokens
@@ -391,7 +391,7 @@ def buckets(y: Tensor, s: Sizes) -> Tensor:
     places = torch.arange(s.length)
     far = (places[None] - places[:, None]).clamp(-2, 2) + 2
     counts = torch.where(far > 2, far % 3, torch.div(far, 2, rounding_mode="floor"))
-    return (counts.float() @ y) / counts.sum()
+    return (counts.to(y.dtype) @ y) / counts.sum()
 
 
 @on_tokens

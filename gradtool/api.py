@@ -44,6 +44,7 @@ from gradtool.text.words import some
 from gradtool.workloads import plan_files
 from gradtool.workloads.finishing import save, save_split
 from gradtool.workloads.goals import Budget, Checkpoints, Slowdown
+from gradtool.workloads.groups import require_written
 from gradtool.workloads.growing import PLANS
 from gradtool.workloads.growing import max_batch as max_batch_of
 from gradtool.workloads.names import POINTS
@@ -151,13 +152,18 @@ def grad(
     )
 
 
-def plan(graph: Graph, *, dims: Mapping[str, int] | None = None) -> Plan:
+def plan(
+    graph: Graph, *, dims: Mapping[str, int] | None = None, kernels: Kernels = "numpy"
+) -> Plan:
     """The memory plan of a training graph (or of a forward model alone), nothing recomputed.
+
+    `kernels` are those that it is for, as in `run`: a plan for native ones is the same on every
+    machine, whether or not their library is there.
 
     Raises:
         UsageError: sizes are open, or an operator has no kernel.
     """
-    return planned(model_of(graph), dims or {})
+    return planned(model_of(graph), dims or {}, kernels)
 
 
 def run(
@@ -301,15 +307,22 @@ def split(graph: Graph) -> Split:
     return split_model(model_of(graph))
 
 
-def report(graphs: Sequence[Graph | Plan], names: Sequence[str] | None = None) -> Report:
+def report(
+    graphs: Sequence[Graph | Plan],
+    names: Sequence[str] | None = None,
+    *,
+    kernels: Kernels = "numpy",
+) -> Report:
     """Planned memory of several graphs or plans side by side: rows of numbers, printed as a table.
+
+    Graphs are planned for `kernels`; plans are what they are.
 
     Raises:
         UsageError: sizes of a graph are open, or there are more or fewer names than graphs.
     """
     from gradtool.reports.shown import Report
 
-    plans = [g if isinstance(g, Plan) else plan(g) for g in graphs]
+    plans = [g if isinstance(g, Plan) else plan(g, kernels=kernels) for g in graphs]
     if names is not None and len(names) != len(plans):
         raise UsageError(f"{len(names)} names for {len(plans)} graphs")
     return Report.of(plans, names or [p.name for p in plans])
@@ -337,17 +350,21 @@ def max_batch(
     plans: Sequence[str] = PLANS,
     optimizer: str = "none",
     dims: Mapping[str, int] | None = None,
+    kernels: Kernels = "numpy",
 ) -> dict[str, int]:
     """By plan, the largest batch of a training graph whose step fits into a memory; 0 if none does.
 
-    `memory` is bytes or `8GiB`, the state of `optimizer` included; `plans` are strategies.
+    `memory` is bytes or `8GiB`, the state of `optimizer` included; `plans` are strategies, for
+    `kernels`.
 
     Raises:
         UsageError: the batch is fixed, there is no such plan, or other sizes are open.
     """
     if optimizer != "none":
         require_no_updates(model_of(graph))
-    return max_batch_of(model_of(graph), memory, plans=plans, optimizer=optimizer, dims=dims)
+    return max_batch_of(
+        model_of(graph), memory, plans=plans, optimizer=optimizer, dims=dims, kernels=kernels
+    )
 
 
 def explain(
@@ -358,27 +375,36 @@ def explain(
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
     dims: Mapping[str, int] | None = None,
+    kernels: Kernels = "numpy",
 ) -> Explained:
     """Why mirroring keeps a value or computes it again, and what the latter would cost.
 
     Options are those of `mirror`.
 
     Raises:
-        UsageError: the graph has no such value, or sizes are open that `dims` does not give.
+        UsageError: the graph has no such value, native kernels never write it, or sizes are open
+            that `dims` does not give.
     """
     from gradtool.planning.recompute.explain import explain as explain_of
     from gradtool.reports.shown import Explained
 
-    found = mirror(graph, policy=policy, keep=keep, drop=drop, dims=dims)
+    found = mirror(graph, policy=policy, keep=keep, drop=drop, dims=dims, kernels=kernels)
+    require_written(found.work, value)
     decision, schedule = found.planned.decision, found.planned.schedule
     return Explained(explain_of(found.work.program, value, decision=decision, schedule=schedule))
 
 
-def compare(before: Side, now: Side, names: tuple[str, str] = ("before", "now")) -> Compared:
+def compare(
+    before: Side,
+    now: Side,
+    names: tuple[str, str] = ("before", "now"),
+    *,
+    kernels: Kernels = "numpy",
+) -> Compared:
     """What moved between two graphs, plans, or files that hold a plan, a report or a baseline.
 
-    `compare(…)["peak"]` is how many bytes the peak grew; printed, it is the tables of
-    `gradtool compare`.
+    Graphs are planned for `kernels`.  `compare(…)["peak"]` is how many bytes the peak grew;
+    printed, it is the tables of `gradtool compare`.
 
     Raises:
         UsageError: sizes of a graph are open, or a file cannot be read.
@@ -387,24 +413,31 @@ def compare(before: Side, now: Side, names: tuple[str, str] = ("before", "now"))
     from gradtool.comparison.sides import snapshot_of
     from gradtool.reports.shown import Compared
 
-    return Compared(moved(snapshot_of(before, names[0]), snapshot_of(now, names[1])))
+    sides = (snapshot_of(*side, kernels) for side in zip((before, now), names, strict=True))
+    return Compared(moved(*sides))
 
 
 def verify(
-    graph: Graph, inputs: Inputs = "random", by: str = "finite-diff", *, seed: int = 0
+    graph: Graph,
+    inputs: Inputs = "random",
+    by: str = "finite-diff",
+    *,
+    seed: int = 0,
+    kernels: Kernels = "numpy",
 ) -> str:
     """Run a training graph and check its gradients; a line that says how well they agree.
 
     `by` is `finite-diff` (differences in float64), `ort` (stock onnxruntime) or `plans` (every
-    memory plan gives the same bits).
+    memory plan gives the same bits).  `kernels` are what computes.
 
     Raises:
         GradtoolError: they disagree; the worst is named.
         UsageError: there is no such check, or the graph draws at random.
+        DeviceError: the kernels are native, and cannot be called here.
     """
     from gradtool.exec.verify import checked
 
-    return checked(*fed(model_of(graph), inputs, seed), by)
+    return checked(*fed(model_of(graph), inputs, seed), by, kernels)
 
 
 def save_plan(rewritten: Rewritten, path: str | os.PathLike[str], *, force: bool = False) -> int:

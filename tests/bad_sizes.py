@@ -55,6 +55,16 @@ for _name, _lines in BY_VECTOR.items():
             f" {_lines}\n loss = ReduceSum <keepdims = 0> (y) }}"
         )
 
+# ----------------------------------------------------------- a matrix where a vector is read
+
+for _name in sorted(set(BY_VECTOR) - {"Pad"}):  # whose numbers runtimes take in any form
+    _lines = BY_VECTOR[_name]
+    REFUSED[f"{_name}, by a matrix"] = _text(
+        f"g (float[4] x, float[2, 1] r, int64[4] i) => (float loss) {{ {_lines}\n"
+        " loss = ReduceSum <keepdims = 0> (y) }",
+        s=np.full((2, 1), 2, np.int64),
+    )
+
 # --------------------------------------------------------------- numbers that the file holds
 
 _ONE = "one = Constant <value_int = 1> ()\n"
@@ -163,3 +173,28 @@ for _name, (_keep, _turn) in _LOOPS.items():
             far=np.array(MOST, np.int64),
             two=_ints(2),
         )
+
+# ----------------------------------------------------------------- operands that do not fit
+
+REFUSED["GatherND over batches of 6 and 3"] = _text(
+    "g (float[2, 6, 4] x) => (float loss) { y = GatherND <batch_dims = 2> (x, i)\n"
+    " loss = ReduceSum <keepdims = 0> (y) }",
+    i=np.zeros((2, 3, 1), np.int64),
+)
+for _least, _most, _skips, _start in (
+    (-MOST, 2, 2, 4), (1, MOST, 2, 4), (1, 2, -1, 4), (2, 1, 1, 4), (1, 2, 1, MOST),
+):  # fmt: skip
+    REFUSED[f"n-grams of {_least} to {_most} items, {_skips} apart, from {_start} on"] = _text(
+        'g (float[1] x, int64[6] i) => (float loss) { t = TfIdfVectorizer <mode = "TF",'
+        f" min_gram_length = {_least}, max_gram_length = {_most}, max_skip_count = {_skips},"
+        f" ngram_counts = [0, {_start}], ngram_indexes = [0, 1, 2, 3, 4, 5, 6],"
+        " pool_int64s = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7]> (i)\n y = Mul (t, x)\n"
+        " loss = ReduceSum <keepdims = 0> (y) }"
+    )
+LARGE["n-grams of items that are far apart"] = _text(
+    'g (float[1] x, int64[6] i) => (float loss) { t = TfIdfVectorizer <mode = "TF",'
+    f" min_gram_length = 1, max_gram_length = 2, max_skip_count = {MOST},"
+    " ngram_counts = [0, 4], ngram_indexes = [0, 1, 2, 3, 4, 5, 6],"
+    " pool_int64s = [2, 3, 5, 4, 5, 6, 7, 8, 6, 7]> (i)\n y = Mul (t, x)\n"
+    " loss = ReduceSum <keepdims = 0> (y) }"
+)

@@ -87,6 +87,7 @@ WRITE = {
 }  # fmt: skip
 BARRIER = {"barrier": ["--no-barrier"]}
 JSON = {"form": ["--format", "json"]}
+KERNELS = {"kernels": ["--kernels", "native"], "exact_conv": ["--exact-conv"]}
 MODEL = ["net.onnx"]
 DATA = ["--data", "train.npz", "--batch", "4", "--checkpoint-every", "2"]
 
@@ -102,7 +103,8 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
         {"report": ["--report"], "policy": ["--policy", "cheap"], "keep": ["--keep", "e"],
          "drop": ["--drop", "h"], "checkpoints": ["--checkpoints", "h"],
          "explain": ["--explain", "s"], "memory": ["--memory", "1MiB"], "by": ["--by", "tensor"],
-         "top": ["--top", "2"], **WRITE, **BARRIER, **SIZES, **GRADIENT, **UPDATE, **JSON},
+         "top": ["--top", "2"], **WRITE, **BARRIER, **KERNELS, **SIZES, **GRADIENT, **UPDATE,
+         **JSON},
     ),
     "recompute": (
         [[*MODEL, "--strategy", "sqrt"], [*MODEL, "--budget", "min"], [*MODEL, "--frontier"],
@@ -115,7 +117,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "memory": ["--memory", "128KiB"],
          "optimizer": ["--optimizer", "adam"], "cost": ["--cost", "times.json"],
          "time_limit": ["--time-limit", "1s"], "prove": ["--prove"],
-         "seed": ["--seed", "5"], **WRITE, **BARRIER, **SIZES, **GRADIENT, **JSON},
+         "seed": ["--seed", "5"], **WRITE, **BARRIER, **KERNELS, **SIZES, **GRADIENT, **JSON},
     ),
     "report": (
         [[*MODEL], [*MODEL, "--html", "a.html"], [*MODEL, "two.onnx"],
@@ -125,7 +127,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "sync_batchnorm": ["--sync-batchnorm"],
          "micro_batches": ["--micro-batches", "2"], "link": ["--link", "1GB/s"],
          "latency": ["--latency", "1ms"], "cost": ["--cost", "times.json"],
-         "kernels": ["--kernels", "numpy"],
+         **KERNELS,
          "by": ["--by", "tensor"], "top": ["--top", "2"], "html": ["--html", "b.html"],
          "trace": ["--trace", "b.json"], "plan": ["--plan", "segments"],
          "frontier": ["--frontier"],
@@ -145,7 +147,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "metric": ["--metric", "accuracy:y"], "patience": ["--patience", "1"],
          "ema": ["--ema", "0.5"], "trace": ["--trace", "b.json"],
          "checkpoint_every": ["--checkpoint-every", "1"], "keep": ["--keep", "1"],
-         "kernels": ["--kernels", "native"], "exact_conv": ["--exact-conv"],
+         **KERNELS,
          "lora_adapter": ["--lora-adapter"],
          **{n: v for n, v in SIZES.items() if n != "batch"},
          **{n: v for n, v in GRADIENT.items() if n not in NOT_HERE}, **JSON},
@@ -154,7 +156,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
         [[*MODEL, "--batch", "5"], [*MODEL, "--inputs", "made.npz"], ["made.onnx", "--batch", "5"]],
         {"inputs": ["--inputs", "made.npz"], "seed": ["--seed", "5"], "engine": ["--engine", "ort"],
          "plan": ["--plan", "mirror"], "repeat": ["--repeat", "2"], "measure": ["--measure"],
-         "kernels": ["--kernels", "native"], "exact_conv": ["--exact-conv"],
+         **KERNELS,
          "explain_kernels": ["--explain-kernels"],
          "verify": ["--verify", "plans"], "profile": ["--profile", "p.json"],
          "trace": ["--trace", "t.json"], "html": ["--html", "k.html"], "check_nan": ["--check-nan"],
@@ -186,7 +188,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          [*MODEL, "made.json"]],
         {"plans": ["--plan", "segments"], "model": ["--model", "net.onnx"],
          "by": ["--by", "region"],
-         "top": ["--top", "1"], **SIZES, **GRADIENT, **UPDATE, **JSON},
+         "top": ["--top", "1"], **KERNELS, **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "ops": (
         [[], [*MODEL]],
@@ -201,21 +203,21 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
 
 # Nobody sees whether they do something here: no file is in the way of --force, nothing is quantised
 # and little computed again, a search has one answer, checks find nothing wrong, times are not
-# compared, and the scale of adapters has no size.
+# compared, the scale of adapters has no size, and the networks have no convolution.
 UNSEEN = frozenset({
     "force", "time_limit", "prove", "seed", "jobs", "no_cache", "repeat", "check_nan",
     "check_arena", "max_turns", "max_dynamic", "allow_new", "fail_on_stale", "exit_zero",
-    "fail_on", "opset", "ste", "barrier", "lora_alpha",
+    "fail_on", "opset", "ste", "barrier", "lora_alpha", "exact_conv",
     "model",
 })  # fmt: skip
 
 
 # The operators of a model, which ops lists, depend on its sizes in few, and a check is run to see
 # that it takes what was planned; a few steps are all better than the one before.  The networks have
-# no convolution, and no value with three gradients: two have one sum.
+# no value with three gradients: two have one sum.
 QUIET = frozenset({
     ("check", "run"), ("train", "patience"), ("train", "result"), *(("ops", n) for n in SIZES),
-    ("train", "exact_conv"), ("run", "exact_conv"), ("train", "accumulate"),
+    ("train", "accumulate"),
 })  # fmt: skip
 
 # Without parameters the model has no tensor that is large enough to lie beside it, and the sum that

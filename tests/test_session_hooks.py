@@ -194,6 +194,29 @@ def test_gradients_that_updates_take_are_kept_where_that_is_asked_for(forward, t
             np.testing.assert_allclose(gradient, expected[name], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_a_step_draws_the_same_whether_or_not_a_hook_is_put_on_before_it(model, at):
+    path = model(
+        """net (float[2, 64] x) => (float[2, 64] y) {
+            r = Constant <value_float = 0.5> ()
+            s = Add (x, b)
+            t = Add (s, c)
+            y = Dropout (t, r)
+        }""",
+        **{name: RNG.standard_normal((2, 64)).astype("f") for name in "bc"},
+    )
+    training = gt.grad(gt.load(path), loss="mean:y", optimizer="sgd", train_mode=True)
+    x = {"x": np.ones((2, 64), "f"), "lr": 1.0}
+    with gt.Session(training) as plain, gt.Session(training) as session:
+        for step in range(5):
+            if step == at:
+                session.on_gradient(lambda *_: None)
+            expected, found = plain.step(x), session.step(x)
+            np.testing.assert_array_equal(found.outputs["y"], expected.outputs["y"])
+        for name, array in plain.values().items():
+            np.testing.assert_array_equal(session.values()[name], array)
+
+
 def test_a_kept_gradient_may_be_changed_and_nothing_else_changes(forward):
     training = gt.grad(forward, loss="mean:y", optimizer="sgd")
     with gt.Session(training) as plain, gt.Session(training, keep_gradients=["t"]) as session:

@@ -19,17 +19,24 @@ from gradtool.io import folders
 from gradtool.io.documents import read_document
 from gradtool.workloads.names import current
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_NUMPYS = 1  # the version that knew no other kernels
 SUFFIX = ".json"
 CUT_SHORT = "its plan was cut short by time, so it is no baseline: plan it without a time limit"
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What was recorded of a case, and what it was `made_for`: plan, sizes, options."""
+    """What was recorded of a case, and what it was `made_for`: plan, kernels, sizes, options."""
 
     metrics: Metrics
     made_for: dict[str, Any]
+    version: int = SCHEMA_VERSION
+
+    @property
+    def is_former(self) -> bool:
+        """Whether it does not say which kernels it counts: numpy's, there were no others."""
+        return self.version == _NUMPYS
 
 
 def path_of(folder: Path, case: Case) -> Path:
@@ -53,13 +60,16 @@ def read(folder: Path, case: Case) -> Baseline | None:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     document = _document(path)
     metrics = Metrics.read(document, str(path))
+    version = document["schema_version"]
+    if version == _NUMPYS:
+        document["kernels"] = "numpy"
     made_for = {key: document.get(key) for key in case.made_for}
-    return Baseline(metrics, {**made_for, "plan": current(str(made_for["plan"]))})
+    return Baseline(metrics, {**made_for, "plan": current(str(made_for["plan"]))}, version)
 
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        return read_document(path, SCHEMA_VERSION)
+        return read_document(path, _NUMPYS, SCHEMA_VERSION)
     except UsageError as error:
         if isinstance(error.__cause__, OSError):
             raise

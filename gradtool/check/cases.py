@@ -8,12 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradtool.check.choice import Choice
 from gradtool.check.thresholds import Threshold
 from gradtool.errors import UsageError
 from gradtool.text.words import suggest
+from gradtool.workloads.options import kernels_of
+
+if TYPE_CHECKING:
+    from gradtool.kernels.native import Kernels
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:\[[A-Za-z0-9._=,-]+\])?")
@@ -25,7 +29,8 @@ class Case:
 
     `name` tells it from the others; cases that come of one table share the `group`.  `model` is a
     path from `folder`.  `gradient` are arguments of `gradtool.grad` that are not their defaults,
-    `limit` the most that metrics may be, `line` where the table begins in the configuration.
+    `kernels` likewise those of `KernelOptions`, `limit` the most that metrics may be, `line` where
+    the table begins in the configuration.
     """
 
     name: str
@@ -37,6 +42,7 @@ class Case:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     batch: int | None = None
     gradient: Mapping[str, Any] = field(default_factory=dict)
+    kernels: Mapping[str, Any] = field(default_factory=dict)
     limit: Mapping[str, int] = field(default_factory=dict)
     fail_on: tuple[Threshold, ...] = ()
     line: int = 1
@@ -56,14 +62,20 @@ class Case:
         return f"{plain or 'case'}-{mark}"
 
     @property
+    def planned_for(self) -> Kernels:
+        """The kernels that the step is planned for."""
+        return kernels_of({"kernels": "numpy", "exact_conv": False, **self.kernels})
+
+    @property
     def made_for(self) -> dict[str, Any]:
-        """What a baseline is of, beside the model: plan, sizes and options."""
+        """What a baseline is of, beside the model: plan, kernels, sizes and options."""
         sizes = {f"shape of {name}": list(shape) for name, shape in self.shapes.items()}
         batch = {} if self.batch is None else {"batch of the first input": self.batch}
         return {
             "dims": dict(sorted(self.dims.items())),
             "options": dict(sorted({**self.gradient, **sizes, **batch}.items())),
             "plan": self.plan.text,
+            "kernels": self.planned_for,
         }
 
 

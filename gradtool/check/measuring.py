@@ -31,7 +31,7 @@ def measure(case: Case, *, run: bool = False) -> Metrics:
     if symbols:
         listed = ", ".join(f"{name} = 1" for name in symbols)
         raise UsageError(f"sizes are open: give them in the case, as in dims = {{ {listed} }}")
-    work = workload(training)
+    work = workload(training, kernels=case.planned_for)
     found = plan.strategy(case.folder)(work)
     tensors, left_out = tensors_of(found.plan)
     values = _planned(work, found)
@@ -104,7 +104,7 @@ def _measured(work: Workload, found: Planned) -> dict[str, int | None]:
 
     model = write(work, found)
     with limited(None, None):
-        result = execute(model, inputs.random(model, 0), measure=True)
+        result = execute(model, inputs.random(model, 0), kernels=work.kernels, measure=True)
     if result.measurement is None:
         return {}
     high = result.measurement.high_water

@@ -45,6 +45,7 @@ def judged(
             _with_baseline(config, case, outcome, update=flags["update"])
             for case, outcome in zip(cases, outcomes, strict=True)
         ]
+        _say_former(reporter, [base for _, _, base in found], update=flags["update"])
     told = verdicts(found, rules)
     if flags["update"]:
         wanted = _wanted(found, rules, only_improved=flags["only_improved"])
@@ -184,6 +185,19 @@ def _remarks(
     if flags["base"] is None:
         for name in baselines.orphans(config.baseline, config.cases):
             reporter.say(f"{config.baseline / name}: is of no case; delete it")
+
+
+def _say_former(reporter: Reporter, recorded: Sequence[Baseline | None], *, update: bool) -> None:
+    """One line about baselines that do not say which kernels they count, unless replaced."""
+    from gradtool.check.baselines import SCHEMA_VERSION
+    from gradtool.text.words import count
+
+    former = sum(base is not None and base.is_former for base in recorded)
+    if former and not update:
+        reporter.say(
+            f"{count(former, 'baseline')} of schema_version 1: taken to count numpy's kernels; "
+            f"--update writes schema_version {SCHEMA_VERSION}, which says so"
+        )
 
 
 def _place(path: Path) -> str:

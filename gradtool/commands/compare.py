@@ -10,6 +10,7 @@ from gradtool.commands.call import Call, as_command
 from gradtool.commands.options import (
     PATH,
     grad_options,
+    kernel_options,
     optimizer_option,
     size_options,
     table_format_option,
@@ -47,6 +48,7 @@ SCHEMA_VERSION = 1
     metavar="N",
     help="Show the N largest movements.",
 )
+@kernel_options
 @size_options
 @grad_options
 @optimizer_option

@@ -58,9 +58,10 @@ def max_batch(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) ->
             grown, chosen, memory, optimizer=opened.options["optimizer"], done=shown.advance
         )
     if options["form"] == "json":
-        reporter.json({"schema_version": SCHEMA_VERSION, "model": opened.name,
-                    "memory_bytes": memory, "optimizer": options["optimizer"],
-                    "max_batch": found})  # fmt: skip
+        reporter.json({
+            "schema_version": SCHEMA_VERSION, "model": opened.name, "memory_bytes": memory,
+            "kernels": opened.work.kernels, "optimizer": options["optimizer"], "max_batch": found,
+        })  # fmt: skip
         return
     reporter.table(reports.batches_table(found, memory), options["form"])
     if options["optimizer"] != "none":

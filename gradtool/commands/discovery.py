@@ -59,7 +59,7 @@ def meant(
     if not cases:
         return Meant((_found(call.reporter),), sizes, dict(options))
     taken = _sizes(cases[0], sizes) if sized else ((), (), None)
-    chosen = _options(call.given, cases[0])
+    chosen = _options(call.given, cases[0], options)
     _say_case(call.reporter, cases, taken, chosen)
     merged = ([*sizes[0], *taken[0]], [*sizes[1], *taken[1]], sizes[2] or taken[2])
     return Meant((str(cases[0].path),), merged, {**options, **chosen})
@@ -106,10 +106,11 @@ def _sizes(case: Case, given: Sizes) -> Sizes:
     )
 
 
-def _options(said: frozenset[str], case: Case) -> dict[str, Any]:
+def _options(said: frozenset[str], case: Case, known: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a case, as flags, that the command line says nothing of."""
     given = said.union(LOSS) if said.intersection(LOSS) else said
-    return {
+    plans = known.get("kernels") == "numpy" and not said & {"kernels", "exact_conv"}
+    return {**(case.kernels if plans else {})} | {
         name: _labels(value) if name == "labels" else value
         for name, value in case.gradient.items()
         if name not in given

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from gradtool.commands.output import Reporter
     from gradtool.kernels.native import Kernels
 
 
-def available(reporter: Reporter, asked: str, *, exact: bool = False) -> Kernels:
-    """Numpy's or native ones, as asked for; numpy's, with a line, where there is no library."""
+def available(reporter: Reporter, asked: Kernels) -> Kernels:
+    """The kernels that are asked for; numpy's, with a line, where there is no library."""
     if asked == "numpy":
         return "numpy"
     from gradtool.native import library
@@ -19,4 +22,17 @@ def available(reporter: Reporter, asked: str, *, exact: bool = False) -> Kernels
     if found is None:
         reporter.say(f"kernels: numpy ({remark})")
         return "numpy"
-    return "exact" if exact else "native"
+    return asked
+
+
+def say_both(reporter: Reporter, model: ir.Model, dims: Mapping[str, int], asked: Kernels) -> None:
+    """What a step takes on the kernels that it is planned for, and on those that run instead."""
+    from gradtool.exec.run import planned
+    from gradtool.text.units import format_bytes
+    from gradtool.workloads.options import KERNELS
+
+    there, here = (planned(model, dims, kernels).peak for kernels in (asked, "numpy"))
+    reporter.say(
+        f"planned for {KERNELS[asked]}: {format_bytes(there)}; "
+        f"planned anew for {KERNELS['numpy']}: {format_bytes(here)}"
+    )

@@ -11,6 +11,7 @@ from gradtool.commands.discovery import meant
 from gradtool.commands.options import (
     PATH,
     grad_options,
+    kernel_options,
     optimizer_option,
     plan_table_options,
     size_options,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option("--explain", metavar="TENSOR", help="Say why a value is kept, and what it costs.")
 @plan_table_options
+@kernel_options
 @write_options
 @size_options
 @grad_options

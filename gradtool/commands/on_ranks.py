@@ -11,14 +11,17 @@ import click
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import PATH
 from gradtool.errors import UsageError
+from gradtool.workloads.options import kernels_of
 
 if TYPE_CHECKING:
     from gradtool.commands.call import Call
+    from gradtool.kernels.native import Kernels
     from gradtool.program import Step
 
 F = TypeVar("F", bound=Callable[..., Any])
 LINK, LATENCY = "1.25GB/s", "20us"
 OPTIMIZER = "adamw"
+TRAINS_ON: Kernels = "exact"  # where there is a library and nobody says something else
 
 
 def options(function: F) -> F:
@@ -40,9 +43,6 @@ def options(function: F) -> F:
                           "of all ranks."),
         click.option("--micro-batches", type=click.IntRange(min=1), metavar="N",
                      help="With --ranks: each takes its share of a step in N parts.  [default: 1]"),
-        click.option("--kernels", type=click.Choice(["numpy", "native"]),
-                     help="With --ranks: what computes, each with workspaces of its own.  "
-                          "[default: the library, as gradtool train does]"),
         click.option("--link", metavar="RATE",
                      help="With --ranks: what one sends while it receives as much, as 25GB/s or "
                           f"100Gbit/s.  [default: {LINK}]"),
@@ -79,6 +79,7 @@ def report(
     ranks, parts = options["ranks"], options["micro_batches"] or 1
     link = Link(parse_rate(options["link"] or LINK), parse_time(options["latency"] or LATENCY))
     priced = _prices(options["cost"])
+    kernels = kernels_of(options) if "kernels" in call.given else TRAINS_ON
     asked = meant(call, models, sizes, options)
     if len(asked.sources) > 1:
         raise UsageError("--ranks shows one model: name one")
@@ -96,7 +97,7 @@ def report(
         found = [
             layout(
                 graphs, recipe.updates, known, OnPaper(0, ranks), link, shard=shard,
-                micro_batches=parts, kernels=options["kernels"] or "exact",
+                micro_batches=parts, kernels=kernels,
                 seconds=priced.seconds,
                 tables=options["shard_tables"], staleness=options["staleness"] or 0,
             )
@@ -106,7 +107,8 @@ def report(
         call.reporter.say(f"assumed {', '.join(f'{n} = 1' for n in known)} (give --dim NAME=N)")
     if form == "json":
         how = {
-            "optimizer": optimizer, "micro_batches": parts, "link_bytes_per_second": link.rate,
+            "optimizer": optimizer, "kernels": kernels,
+            "micro_batches": parts, "link_bytes_per_second": link.rate,
             "latency_seconds": link.latency, "cost": priced.name,
         }  # fmt: skip
         call.reporter.json(ranks_json(found, asked.source, ranks, known, how))

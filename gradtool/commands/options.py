@@ -9,7 +9,7 @@ import click
 
 from gradtool.graph.optimizers import OPTIMIZERS, UPDATING
 from gradtool.workloads.names import current
-from gradtool.workloads.options import GradOptions, Option, options_of
+from gradtool.workloads.options import GradOptions, KernelOptions, Option, options_of
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -108,6 +108,7 @@ def flags(record: type[Any], *, without: Collection[str] = ()) -> Decorator:
 
 
 grad_options = flags(GradOptions)
+kernel_options = flags(KernelOptions)
 
 optimizer_option = click.option(
     "--optimizer", "update",

@@ -81,7 +81,9 @@ def explain(reporter: Reporter, opened: Opened, strategy: Strategy, tensor: str,
     """Say why a value is kept or computed again, and what computing it again would cost."""
     from gradtool.planning.recompute.explain import explain as facts_of
     from gradtool.reports import explanation
+    from gradtool.workloads.groups import require_written
 
+    require_written(opened.work, tensor)
     (found,) = plan(reporter, opened, [strategy]).found
     facts = facts_of(opened.work.program, tensor, decision=found.decision, schedule=found.schedule)
     if form == "json":

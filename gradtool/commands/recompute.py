@@ -9,6 +9,7 @@ from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import meant
 from gradtool.commands.options import (
     grad_options,
+    kernel_options,
     model_argument,
     size_options,
     table_format_option,
@@ -20,6 +21,7 @@ from gradtool.commands.options import (
 @model_argument
 @budgeting.budget_options
 @threads.option
+@kernel_options
 @write_options
 @size_options
 @grad_options

@@ -12,6 +12,7 @@ from gradtool.commands.call import Call, as_command
 from gradtool.commands.options import (
     PATH,
     grad_options,
+    kernel_options,
     optimizer_option,
     size_options,
     table_format_option,
@@ -69,6 +70,7 @@ WIDTH = 78  # columns of the timeline
 )
 @click.option("--force", is_flag=True, help="Overwrite the files to be written.")
 @on_ranks.options
+@kernel_options
 @size_options
 @grad_options
 @optimizer_option
@@ -129,7 +131,8 @@ def _savings(reporter: Reporter, opened: Opened) -> tuple[Saving, ...]:
     from gradtool.workloads.savings import savings
 
     with reporter.bar(f"weighing what {opened.name} keeps"):
-        return savings(opened.training, dims=opened.assumed)
+        kernels = opened.work.kernels
+        return savings(opened.training, dims=opened.assumed, kernels=kernels)
 
 
 def _show(reporter: Reporter, opened: Opened, by: str | None, top: int, form: str) -> None:

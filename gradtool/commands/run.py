@@ -25,13 +25,14 @@ from gradtool.commands.options import (
     flags,
     format_option,
     grad_options,
+    kernel_options,
     model_argument,
     optimizer_option,
     size_options,
 )
 from gradtool.commands.output import SILENT
 from gradtool.errors import UsageError
-from gradtool.workloads.options import RunOptions
+from gradtool.workloads.options import RunOptions, kernels_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +50,7 @@ FILES = ("save_grads", "save_outputs", "profile", "trace", "html")
 @as_command("run")
 @model_argument
 @flags(RunOptions)
+@kernel_options
 @click.option(
     "--plan",
     "plan",
@@ -112,7 +114,8 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:
 def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> None:
     """Open the model, plan it, run a step on a device, and write and print what comes out."""
     from gradtool import api
-    from gradtool.commands.kernels import available
+    from gradtool.commands.kernels import available, say_both
+    from gradtool.exec import feeds
     from gradtool.reports import running
 
     reporter, inputs, engine = call.reporter, options["inputs"], options["engine"]
@@ -125,10 +128,13 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
         training, arrays = _sized(asked, training, arrays)
     if options["save_grads"] is not None and not has_gradients(training):
         raise UsageError("--save-grads: this step returns no gradients")
-    chosen = _planned(reporter, training, options["plan"], arrays)
+    planned_for = kernels_of(options)
+    chosen = _planned(reporter, training, options["plan"], arrays, planned_for)
     verify, profile, drawn = options["verify"], options["profile"], timed.drawn(options)
     later = dict(arrays) if verify or profile or drawn else {}
-    kernels = available(reporter, options["kernels"], exact=options["exact_conv"])
+    kernels = available(reporter, planned_for)
+    if kernels != planned_for:
+        say_both(reporter, chosen, feeds.sizes(chosen, arrays), planned_for)
     if options["explain_kernels"]:
         _explain(reporter, chosen, arrays, kernels, options["form"])
         return
@@ -245,7 +251,9 @@ def _chosen(
     return api.fetched(training, fetch), api.names(training) if fetch else []
 
 
-def _planned(reporter: Reporter, training: ir.Model, plan: str, arrays: Any) -> ir.Model:
+def _planned(
+    reporter: Reporter, training: ir.Model, plan: str, arrays: Any, kernels: Kernels
+) -> ir.Model:
     """The training graph as a plan has it, for the sizes of the inputs."""
     if plan == "keep":
         return training
@@ -253,10 +261,9 @@ def _planned(reporter: Reporter, training: ir.Model, plan: str, arrays: Any) -> 
     from gradtool.exec.feeds import sizes
 
     dims = sizes(training, arrays)
+    goal = api.load_plan(plan) if plan.endswith(plan_names.SUFFIX) else plan
     with reporter.bar(f"planning {plan}"):
-        if plan.endswith(plan_names.SUFFIX):
-            return api.recompute(training, api.load_plan(plan), dims=dims).model
-        return api.recompute(training, plan, dims=dims).model
+        return api.recompute(training, goal, dims=dims, kernels=kernels).model
 
 
 def _show(reporter: Reporter, result: Any, form: str, where: str, *, fetched: bool) -> None:

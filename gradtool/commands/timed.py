@@ -30,7 +30,7 @@ def profile(
     found = timing.profile(work, arrays, repeats, kernels)
     files.save(found, path, force=options["force"])
     if options["form"] == "table":
-        steps, reached = work.program.steps, reach(kernels)
+        steps, reached = work.apart.steps, reach(kernels)
         seconds = [found.nodes[step.name].seconds for step in steps]
         shown = by_operator(steps, seconds, reached)
         reporter.table(roofline_table(shown, reached), "table")

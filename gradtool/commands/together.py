@@ -139,6 +139,7 @@ _GRADIENT = (
     Without(given("head_grads"), "is without a loss", "loss labels"),
     Of("lora_target lora_alpha", (given("lora"),)),
 )
+_KERNELS = Of("exact_conv", (equals("kernels", "native"),))
 
 
 def _updated(parameter: str) -> Of:
@@ -170,7 +171,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(STDOUT, "is for the model alone", "force form"),
     ),
     "mirror": (
-        _named("models"), *_GRADIENT, _updated("update"),
+        _named("models"), *_GRADIENT, _updated("update"), _KERNELS,
         Apart((given("report"), given("explain"))),
         Without(given("report"), "writes nothing", f"output force {MODEL_FILE}"),
         Without(given("explain"), "writes nothing", f"output force {MODEL_FILE}"),
@@ -183,7 +184,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_WRITTEN,
     ),
     "recompute": (
-        _named("model"), *_GRADIENT, _updated("optimizer"),
+        _named("model"), *_GRADIENT, _updated("optimizer"), _KERNELS,
         Apart(tuple(map(given, GOALS))),
         Apart((given("strategy"), given("plan"))),
         Apart((given("strategy"), given("frontier"))),
@@ -203,11 +204,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_WRITTEN,
     ),
     "report": (
-        _named("models"), *_GRADIENT, _updated("update"),
+        _named("models"), *_GRADIENT, _updated("update"), _KERNELS,
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
-        Of("shard shard_tables sync_batchnorm micro_batches kernels link latency cost",
+        Of("shard shard_tables sync_batchnorm micro_batches link latency cost",
            (given("ranks"),)),
         *_TABLES,
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
@@ -226,7 +227,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
         Of("deterministic timeout shard shard_tables sync_batchnorm", (given("ranks"), BY_MPI)),
         *_TABLES,
-        Of("exact_conv", (equals("kernels", "native"),)),
+        _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),
     "run": (
@@ -236,7 +237,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
            (equals("engine", "arena"),)),
         Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace", "html")))),
         Of("explain_kernels", (equals("engine", "arena"),)),
-        Of("exact_conv", (equals("kernels", "native"),)),
+        _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
         Without(given("explain_kernels"), "runs nothing", "repeat measure check_nan check_arena "
                 "verify profile trace html save_grads save_outputs max_turns max_dynamic"),
@@ -253,11 +254,12 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
                 "fail_on base run exit_zero no_cache"),
     ),
     "compare": (
-        _named("sources"), *_GRADIENT, _updated("update"),
+        _named("sources"), *_GRADIENT, _updated("update"), _KERNELS,
         Without(JSON, "has everything in it", "by top"),
         Without(CSV_TOTALS, "without {by} has totals", "top"),
         Of("model", (A_FILE,)),
-        Without(FILES, "hold what was planned", f"plans {SIZES} {GRADIENT} {UPDATES} update"),
+        Without(FILES, "hold what was planned",
+                f"plans {SIZES} {GRADIENT} {UPDATES} update kernels exact_conv"),
     ),
     "ops": (
         _NO_CONFIG,

@@ -17,12 +17,14 @@ from gradtool.commands.models import (
 )
 from gradtool.commands.output import SILENT
 from gradtool.errors import GradtoolError, UsageError
+from gradtool.workloads.options import kernels_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.call import Call
     from gradtool.commands.output import Reporter
+    from gradtool.kernels.native import Kernels
     from gradtool.workloads.plans import Workload
 
 
@@ -68,7 +70,8 @@ class Opened:
         loaded = load(self.name, dims={n: size for n, size in rest.items() if n in known})
         training = _training(loaded, dict(self.options))
         others = {n: rest.get(n, 1) for n in io.symbols(training) if n != symbol}
-        return cache(lambda size: workload(training, {**others, symbol: size}))
+        kernels = self.work.kernels
+        return cache(lambda size: workload(training, {**others, symbol: size}, kernels))
 
 
 def _training(loaded: ir.Model, options: dict[str, Any]) -> ir.Model:
@@ -118,13 +121,18 @@ def _open(
     if told:
         reporter.say(f"assumed {_listed(assumed, told)} (give --dim {told[0]}=N)")
     try:
-        work = workload(training, assumed)
+        work = workload(training, assumed, _kernels(options))
     except GradtoolError as error:
         if assumed:
             error.args = (f"{error} (with {_listed(assumed, assumed)} assumed: give --dim)",)
         raise
     dims = {**loaded.meta.get("gradtool.dims", {}), **assumed}
     return Opened(source, training, work, dims, assumed, options, given)
+
+
+def _kernels(options: Mapping[str, Any]) -> Kernels:
+    """The kernels that a command plans for; one without the option writes for other runtimes."""
+    return kernels_of(options) if "kernels" in options else "numpy"
 
 
 def _listed(sizes: Mapping[str, int], names: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from gradtool.comparison.metrics import Tensor, called_as
 from gradtool.errors import UsageError
+from gradtool.kernels.native import Kernels
 from gradtool.text.words import some
 
 PARTS = ("region", "operator", "tensor", "node")
@@ -20,7 +21,8 @@ class Snapshot:
     `totals` are numbers of the whole step.  `parts` are, where they are known: bytes at the peak
     step by `region` and by `operator`, and how many times a `node` runs again.  `tensors` is None
     where nothing is known of them; they are `partial` where there may be more.  Values `in_place`
-    live in the memory of another tensor, and are none of their own.
+    live in the memory of another tensor, and are none of their own.  `kernels` are those that the
+    step is planned for.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Snapshot:
     tensors: Mapping[str, Tensor] | None = None
     partial: bool = False
     in_place: frozenset[str] = frozenset()
+    kernels: Kernels = "numpy"
 
     @property
     def known(self) -> tuple[str, ...]:

@@ -8,14 +8,15 @@ from gradtool.comparison import Snapshot
 from gradtool.comparison.snapshots import of_plan, read_snapshots
 from gradtool.errors import UsageError
 from gradtool.exec.run import planned
+from gradtool.kernels.native import Kernels
 from gradtool.planning.plan import Plan
 from gradtool.workloads.rewriting import Graph, Rewritten, model_of
 
 Side = Graph | Plan | str | os.PathLike[str]
 
 
-def snapshot_of(side: Side, name: str) -> Snapshot:
-    """The snapshot of a side, which a file names itself.
+def snapshot_of(side: Side, name: str, kernels: Kernels = "numpy") -> Snapshot:
+    """The snapshot of a side, which a file names itself; a graph is planned for `kernels`.
 
     Raises:
         UsageError: sizes of a graph are open, or a file cannot be read or tells of several plans.
@@ -27,5 +28,5 @@ def snapshot_of(side: Side, name: str) -> Snapshot:
         return found[0]
     if isinstance(side, Rewritten):
         return of_plan(name, side.plan, side.kept)
-    plan = side if isinstance(side, Plan) else planned(model_of(side), {})
+    plan = side if isinstance(side, Plan) else planned(model_of(side), {}, kernels)
     return of_plan(name, plan, plan)

@@ -6,19 +6,22 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 
 from gradtool.comparison import Snapshot
 from gradtool.comparison.footprint import all_tensors
 from gradtool.comparison.metrics import Metrics, Tensor
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole, read_document
+from gradtool.kernels.native import Kernels
 from gradtool.planning.breakdown import FRAGMENTATION, held
 from gradtool.planning.plan import Plan
+from gradtool.program.native import kernels_of
 from gradtool.workloads.names import current
+from gradtool.workloads.options import KERNELS
 from gradtool.workloads.plans import extra_flops, total_flops
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSIONS = (1, 2)  # of reports and plans, and of baselines
 _PLAN_TOTALS = {
     "peak": "peak_bytes",
     "total": "total_bytes",
@@ -56,6 +59,7 @@ def of_plan(name: str, plan: Plan, kept: Plan) -> Snapshot:
         },
         all_tensors(plan),
         in_place=_in_place(plan),
+        kernels=kernels_of(plan.program),
     )
 
 
@@ -65,7 +69,7 @@ def read_snapshots(path: str | os.PathLike[str]) -> list[Snapshot]:
     Raises:
         UsageError: the file cannot be read, or is none that can be compared.
     """
-    document = read_document(path, SCHEMA_VERSION)
+    document = read_document(path, *SCHEMA_VERSIONS)
     try:
         found = list(_snapshots(document, PurePath(path).name))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -83,7 +87,7 @@ def is_plan_file(path: str | os.PathLike[str]) -> bool:
     Raises:
         UsageError: the file cannot be read.
     """
-    return "order" in read_document(path, SCHEMA_VERSION)
+    return "order" in read_document(path, *SCHEMA_VERSIONS)
 
 
 def _snapshots(document: Mapping[str, Any], name: str) -> Iterator[Snapshot]:
@@ -95,7 +99,8 @@ def _snapshots(document: Mapping[str, Any], name: str) -> Iterator[Snapshot]:
     elif "cases" in document:
         for case in document["cases"]:
             if case.get("metrics"):
-                yield Snapshot(str(case["case"]), _wholes(case["metrics"]))
+                totals = _wholes(case["metrics"])
+                yield Snapshot(str(case["case"]), totals, kernels=_kernels(case))
     else:
         for model in document.get("models", [document]):
             yield from _of_model(model)
@@ -106,7 +111,16 @@ def _of_model(model: Mapping[str, Any]) -> Iterator[Snapshot]:
     if "alive" in model:
         yield _report(model)
     for plan in model.get("plans", ()):
-        yield Snapshot(f"{model['model']} ({current(plan['plan'])})", _totals(plan))
+        name = f"{model['model']} ({current(plan['plan'])})"
+        yield Snapshot(name, _totals(plan), kernels=_kernels(model))
+
+
+def _kernels(document: Mapping[str, Any]) -> Kernels:
+    """The kernels that something is planned for: numpy's where nothing says so."""
+    found = document.get("kernels", "numpy")
+    if found not in KERNELS:
+        raise ValueError(f"its kernels are none of {', '.join(KERNELS)}")
+    return cast("Kernels", found)
 
 
 def _report(model: Mapping[str, Any]) -> Snapshot:
@@ -125,7 +139,14 @@ def _report(model: Mapping[str, Any]) -> Snapshot:
             also=tuple(dict.fromkeys((*(old.also if old else ()), *_also(row)))),
         )
     regions = _with_gaps(_whole(model["peak_bytes"]), _wholes(model["regions"]))
-    return Snapshot(str(model["model"]), _totals(model), {"region": regions}, tensors, partial=True)
+    return Snapshot(
+        str(model["model"]),
+        _totals(model),
+        {"region": regions},
+        tensors,
+        partial=True,
+        kernels=_kernels(model),
+    )
 
 
 def _also(row: Mapping[str, Any]) -> list[str]:
@@ -138,8 +159,10 @@ def _plan_file(document: Mapping[str, Any], name: str) -> Snapshot:
     if not all(map(is_text, runs)):
         raise ValueError("its order holds something else than names")
     again = {node: times - 1 for node, times in runs.items() if times > 1}
-    totals = {**_totals(document), "nodes": runs.total(), "recomputed": sum(again.values())}
-    return Snapshot(name, totals, {"node": again})
+    kernels, totals = _kernels(document), _totals(document)
+    if kernels == "numpy":  # else some of the nodes run as one
+        totals |= {"nodes": runs.total(), "recomputed": sum(again.values())}
+    return Snapshot(name, totals, {"node": again}, kernels=kernels)
 
 
 def _baseline(document: Mapping[str, Any], name: str) -> Snapshot:
@@ -151,6 +174,7 @@ def _baseline(document: Mapping[str, Any], name: str) -> Snapshot:
         {"operator": operators},
         metrics.tensors,
         partial=metrics.left_out > 0,
+        kernels=_kernels(document),
     )
 
 

@@ -17,14 +17,14 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.idioms import Idioms
-from gradtool.emit.memo import Memo
 from gradtool.errors import ModelError
 from gradtool.graph.attributes import attribute
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.known import Dims, Emit, Operand, Tensor
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.names import Names, symbols_of
-from gradtool.graph.predicates import is_tensor
+from gradtool.graph.predicates import is_float, is_tensor
+from gradtool.shapes.memo import Memo
 
 # Before this version of the IR every initializer had to be an input as well.
 _CONSTANTS = 4
@@ -113,29 +113,54 @@ class Builder(Idioms):
         count = outputs or (known.outputs if known else 1)
         while not known and inputs and inputs[-1] is None:  # which onnxruntime may take for present
             inputs = inputs[:-1]
-        node = ir.Node(
-            domain,
-            op_type,
-            self._operands(inputs),
-            [attribute(k, v) for k, v in attributes.items() if v is not None],
-            num_outputs=count,
-            name=self.names.fresh(f"{self.prefix}/{op_type}" if self.prefix else op_type),
-            metadata_props={STAGE: self.stage, SOURCE: self.source},
-        )
+        given = [attribute(k, v) for k, v in attributes.items() if v is not None]
+        node = self.place(domain, op_type, self._operands(inputs), given, count)
         if known:
             self.model.graph.opset_imports.setdefault(DOMAIN, 1)
-        for index, value in enumerate(node.outputs):
-            value.name = self.names.fresh(f"{node.name}:{index}")
-        self._place(node)
         if like is None:
             self.infer(node)
         else:
             node.outputs[0].type = like.type
             node.outputs[0].shape = None if like.shape is None else like.shape.copy()
-        if self.on_node is not None:
-            self.on_node(node)
+        self.tell(node)
         made = node.outputs[0] if count == 1 else tuple(node.outputs)
         return cast("Tensor", made)
+
+    def place(
+        self,
+        domain: str,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Sequence[ir.Attr],
+        count: int,
+    ) -> ir.Node:
+        """Put a node where nodes are emitted now; of its outputs there are the names."""
+        name = self.names.fresh(f"{self.prefix}/{op_type}" if self.prefix else op_type)
+        node = ir.Node(
+            domain, op_type, inputs, attributes, num_outputs=count, name=name,
+            metadata_props={STAGE: self.stage, SOURCE: self.source},
+        )  # fmt: skip
+        for index, value in enumerate(node.outputs):
+            value.name = self.names.fresh(f"{name}:{index}")
+        self.emitted.append(node)
+        if self.anchor is None:
+            self.graph.append(node)
+        else:
+            self.graph.insert_before(self.anchor, node)
+        return node
+
+    def tell(self, node: ir.Node) -> None:
+        """Tell who asked for it of a node that was emitted."""
+        if self.on_node is not None:
+            self.on_node(node)
+
+    def looked_at(self, node: ir.Node) -> Hashable | None:
+        """What inference looks at in a node; None where that is more than can be compared."""
+        return self._memo.key(node)
+
+    def knows_elements(self, value: ir.Value) -> bool:
+        """Whether more is known of a value than its type and shape: sizes that it holds."""
+        return not is_float(value) and self.context.get_symbolic_value(value) is not None
 
     def infer(self, node: ir.Node) -> None:
         """Set type and shape of the outputs of `node`, and what follows from constants.
@@ -143,12 +168,7 @@ class Builder(Idioms):
         Raises:
             ModelError: that fails.
         """
-        key = self._memo.key(node)
-        if key is not None and self._memo.recall(node, key):
-            return
-        self._infer(node)
-        if key is not None:
-            self._memo.learn(node, key)
+        self._memo.infer(node, lambda: self._infer(node))
 
     def _infer(self, node: ir.Node) -> None:
         rule = self._rule(node.domain, node.op_type)
@@ -165,13 +185,6 @@ class Builder(Idioms):
                     f"{node.op_type} {node.name!r}: its shape can't be inferred from "
                     f"{[str(i.shape) if i is not None else None for i in node.inputs]}"
                 )
-
-    def _place(self, node: ir.Node) -> None:
-        self.emitted.append(node)
-        if self.anchor is None:
-            self.graph.append(node)
-        else:
-            self.graph.insert_before(self.anchor, node)
 
     def _operands(self, inputs: Sequence[Operand]) -> list[ir.Value | None]:
         if all(i is None or type(i) is ir.Value for i in inputs):

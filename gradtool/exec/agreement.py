@@ -54,16 +54,15 @@ class Agreement:
 def check(work: Workload, found: Planned, arrays: Arrays, expected: Result) -> Agreement:
     """Run the model of a plan, dead buffers overwritten, and compare it with a run of the original.
 
-    The kernels are those of that run.  Plans are made for numpy's: of native ones only what the
-    written model is planned to take is compared with what it takes.
+    The kernels are those that the plan was made for.
 
     Raises:
         GradtoolError: a gradient or an output has other bits, or the memory is not as planned.
     """
     model = write(work, found)
-    kernels = "numpy" if expected.plan is None else kernels_of(expected.plan.program)
-    is_native = kernels != "numpy"
-    result = execute(model, arrays, kernels=kernels, measure=True, check_arena=True, copy=False)
+    result = execute(
+        model, arrays, kernels=work.kernels, measure=True, check_arena=True, copy=False
+    )
     for ours, theirs in (
         (result.gradients, expected.gradients),
         (result.outputs, expected.outputs),
@@ -76,10 +75,10 @@ def check(work: Workload, found: Planned, arrays: Arrays, expected: Result) -> A
     # The workspace of a native kernel has a part for each thread that there might be.
     agreement = Agreement(
         plan=found.name,
-        planned=result.plan.peak if is_native else found.plan.peak,
+        planned=found.plan.peak,
         arena=result.plan.peak,
         high_water=measured.high_water,
-        least=0 if is_native else found.plan.peak - 63,
+        least=found.plan.peak - 63 if work.kernels == "numpy" else 0,
         outside=measured.outside - measured.dynamic,
     )
     problem = agreement.problem(result.plan.scratch)
@@ -98,7 +97,8 @@ def every_plan(
     model: ir.Model, arrays: Arrays, result: Result, names: Iterable[str] | None = None
 ) -> list[Agreement]:
     """Check all plans, or those named, of the training graph that `result` is a run of."""
-    work = workload(model, feeds.sizes(model, arrays))
+    kernels = "numpy" if result.plan is None else kernels_of(result.plan.program)
+    work = workload(model, feeds.sizes(model, arrays), kernels)
     chosen = names or STRATEGIES
     return [check(work, STRATEGIES[name](work), arrays, result) for name in chosen]
 

@@ -23,9 +23,9 @@ from gradtool.program.flatten import flatten
 from gradtool.shapes.inference import register_shapes
 
 
-def planned(model: ir.Model, dims: Mapping[str, int]) -> Plan:
+def planned(model: ir.Model, dims: Mapping[str, int], kernels: Kernels = "numpy") -> Plan:
     """The plan that keeps everything, for the given sizes."""
-    return sized_and_planned(model, dims)[1]
+    return sized_and_planned(model, dims, kernels=kernels)[1]
 
 
 def sized_and_planned(

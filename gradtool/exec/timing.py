@@ -18,6 +18,7 @@ from gradtool.exec import inputs as sources
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
+from gradtool.exec.run import require
 from gradtool.kernels.native import Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.native import natively
@@ -36,9 +37,10 @@ def profile(
         MissingData: a weight or an input is absent.
     """
     model = sized(work.model, work.dims)
-    kept = work.kept
+    apart = work.apart
     if kernels != "numpy":
-        kept = no_recompute(natively(work.program, grouped=False, exact=kernels == "exact"))
+        apart = natively(apart, grouped=False, exact=kernels == "exact")
+    kept = no_recompute(apart)
     executor = Executor(kept, open_device("cpu"), parameters_of(model))
     for name, array in arrays.items():
         executor.set_input(name, array)
@@ -52,16 +54,18 @@ def profile(
                 seconds.append(time.perf_counter() - start)
     nodes = {
         step.name: Timed(step.op, statistics.median(seconds))
-        for step, seconds in zip(work.program.steps, taken, strict=True)
+        for step, seconds in zip(apart.steps, taken, strict=True)
     }
     return Profile(MappingProxyType(nodes), max(repeats, 1))
 
 
 def at_random(work: Workload, repeats: int = REPEATS) -> Profile:
-    """Time each node on random inputs.
+    """Time each node on random inputs, by the kernels that the graph is planned for.
 
     Raises:
         MissingData: a weight is absent.
+        DeviceError: those are native, and cannot be called here.
     """
+    require(work.kernels, open_device("cpu"))
     model = sized(work.model, work.dims)
-    return profile(work, sources.random(model, 0), repeats)
+    return profile(work, sources.random(model, 0), repeats, work.kernels)

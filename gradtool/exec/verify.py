@@ -16,6 +16,7 @@ from gradtool.exec.parameters import parameters_of
 from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
 from gradtool.graph.metadata import LOSS
+from gradtool.kernels.native import Kernels
 from gradtool.passes.train_mode import at_random
 from gradtool.passes.widen import widen
 from gradtool.text.words import suggest
@@ -181,16 +182,17 @@ CHECKS: dict[str, Callable[[ir.Model, Arrays, Result], str]] = {
 }
 
 
-def checked(model: ir.Model, arrays: Arrays, by: str) -> str:
+def checked(model: ir.Model, arrays: Arrays, by: str, kernels: Kernels = "numpy") -> str:
     """Run a model that is fed `arrays`, and check its gradients by one of `CHECKS`.
 
     Raises:
         GradtoolError: they disagree; the worst is named.
         UsageError: there is no such check, or the model draws at random.
+        DeviceError: the kernels are native, and cannot be called here.
     """
     if by not in CHECKS:
         hint = suggest(by, CHECKS) or f"; there are {', '.join(CHECKS)}"
         raise UsageError(f"no check {by!r}{hint}")
     for warning in at_random(model):
         raise UsageError(f"a check compares runs, and this model's differ: {warning}")
-    return CHECKS[by](model, arrays, execute(model, dict(arrays), copy=False))
+    return CHECKS[by](model, arrays, execute(model, dict(arrays), kernels=kernels, copy=False))

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
+from gradtool.functions.stamps import Stamps
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
 from gradtool.graph.blame import blamed
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.devices import place_like
-from gradtool.graph.metadata import CALL, CALLEE, NOTES, SOURCE, STAGE
+from gradtool.graph.metadata import CALL, CALLEE, GROUP, NOTES, SOURCE, STAGE
 from gradtool.graph.names import label
 from gradtool.graph.prune import drop
 
@@ -40,11 +41,13 @@ def replace(
     Returns, by output of a call, the value that has its name and its readers now.
     """
     moved: dict[ir.Value, ir.Value] = {}
+    stamps = Stamps(op, emit_body)
     for node in calls:
-        emitted = emit_body(op, node)
-        notes = {key: node.metadata_props[key] for key in NOTES if key in node.metadata_props}
-        for inner in emitted:
-            inner.metadata_props.update(notes)
+        emitted = stamps.emit(node)
+        kept = (*NOTES, GROUP)
+        noted = {key: node.metadata_props[key] for key in kept if key in node.metadata_props}
+        for inner in emitted if noted or node.device_configurations else ():
+            inner.metadata_props.update(noted)
             place_like(inner, node, dict(zip(node.outputs, op.results, strict=False)))
         if mark:
             for inner in emitted:

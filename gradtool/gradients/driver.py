@@ -82,7 +82,7 @@ def differentiate(
     Raises:
         Offenders: operators on the way have no gradient; all are listed.
     """
-    moved = _open_composites(op, active(op.graph, wrt, cotangents, cut))
+    moved = _open_composites(op, wrt, cotangents, cut)
     cotangents = {moved.get(v, v): moved.get(dy, dy) for v, dy in cotangents.items()}
     wrt = [moved.get(v, v) for v in wrt]
     cut = frozenset(moved.get(v, v) for v in cut)
@@ -99,15 +99,21 @@ def active(
     return dependent(graph, wrt, cut) & needed(graph, cotangents, cut)
 
 
-def _open_composites(op: Builder, on_the_way: set[ir.Value]) -> dict[ir.Value, ir.Value]:
+def _open_composites(
+    op: Builder,
+    wrt: Iterable[ir.Value],
+    cotangents: Iterable[ir.Value],
+    cut: frozenset[ir.Value],
+) -> dict[ir.Value, ir.Value]:
     """Replace the composites without a rule; by value that left, the one in its place."""
     calls = [
         node for node in op.graph
-        if node.domain == DOMAIN
-        and gradients.find(DOMAIN, node.op_type, 1) is None
-        and any(v in on_the_way for v in reads(node))
-        and any(v in on_the_way for v in node.outputs)
+        if node.domain == DOMAIN and gradients.find(DOMAIN, node.op_type, 1) is None
     ]  # fmt: skip
+    if not calls:
+        return {}
+    way = active(op.graph, wrt, cotangents, cut)
+    calls = [n for n in calls if not way.isdisjoint(reads(n)) and not way.isdisjoint(n.outputs)]
     return replace(op, calls) if calls else {}
 
 
@@ -279,6 +285,8 @@ def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
     if not isinstance(value.type, ir.TensorType):
         grad.shape = value.shape  # of elements
         return
+    if grad.dtype == value.dtype and _has_sizes(grad.shape, value.shape):
+        return
     same = grad.dtype == value.dtype and len(grad.shape or ()) == len(value.shape or ())
     for g, v in zip(grad.shape or (), value.shape or (), strict=False):
         same = same and not (isinstance(g, int) and isinstance(v, int) and g != v)
@@ -289,6 +297,15 @@ def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
         )
     pairs = zip(grad.shape or (), value.shape or (), strict=True)
     grad.shape = ir.Shape(g if isinstance(g, int) else v for g, v in pairs)
+
+
+def _has_sizes(shape: ir.Shape | None, sizes: ir.Shape | None) -> bool:
+    """Whether a shape has these very sizes already, the open ones by their names."""
+    if shape is None or sizes is None:
+        return False
+    pairs = zip(shape.dims, sizes.dims, strict=False)
+    same = all(a is b or (a == b and isinstance(a, int)) for a, b in pairs)
+    return same and len(shape) == len(sizes)
 
 
 def _advice(node: ir.Node) -> str:

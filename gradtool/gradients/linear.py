@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import Gradients, gradient
 from gradtool.graph.known import Dim, Node, Tensor
 from gradtool.operators.equations import parse, write
@@ -123,7 +121,7 @@ def _einsum_operand(
     for axis, index in enumerate(indices):
         if index in indices[:axis]:
             indices[axis] = f"{index} again at {axis}"
-            values.append(_identity(op, node, x.shape[axis], x.dtype))
+            values.append(_identity(op, x, axis))
             terms.append((index, indices[axis]))
 
     available = {i for term in terms for i in term}
@@ -145,7 +143,11 @@ def _is_one(values: Sequence[Tensor], terms: Sequence[Sequence[str]], index: str
     return all(size == 1 for size in sizes)
 
 
-def _identity(op: Builder, node: Node, size: Dim, dtype: ir.DataType) -> Tensor:
-    if not isinstance(size, int):
-        raise UnsupportedGradient(node, "the size of a repeated index must be known")
-    return op.constant(np.eye(size, dtype=dtype.numpy()))
+def _identity(op: Builder, x: Tensor, axis: int) -> Tensor:
+    """The identity matrix of the size of an axis, computed where that is open."""
+    size = x.shape[axis]
+    if isinstance(size, int):
+        return op.constant(np.eye(size, dtype=x.dtype.numpy()))
+    sizes = [op.size_of(x, axis, axis + 1)] * 2
+    square = op.ConstantOfShape(op.Concat(*sizes, axis=0), value=np.zeros(1, np.float32))
+    return op.cast(op.EyeLike(square), x.dtype)

@@ -28,7 +28,8 @@ def layer_normalization(
     """`y = n · scale + bias` with `n = (x - mean) · rstd` over the axes from `axis` on.
 
     `mean` and `rstd` are the node's own optional outputs.  They are float32: of a float64 x they
-    are computed again.
+    are computed again.  A scale or bias that differs from row to row stays outside of the
+    composite.
     """
     x, scale, *_ = node.inputs
     axis = node.attributes.get_int("axis", -1) % len(x.shape)
@@ -37,10 +38,18 @@ def layer_normalization(
     mean, rstd = (None, None) if exact else op.all_outputs(node, 3)[1:]
     dy = op.zeros_like(x) if dy is None else dy
 
-    full = _full(op, scale, x, axis)
-    dx, dscale, dbias = op.LayerNormalizationGrad(
-        x, full, mean, rstd, dy, axis=axis, epsilon=epsilon
-    )
+    if _of_rows(node, axis):
+        one = _full(op, op.constant(1.0, scale.dtype), x, axis)
+        n = op.LayerNormalization(x, one, axis=axis, epsilon=epsilon)
+        dx, _, _ = op.LayerNormalizationGrad(
+            x, one, mean, rstd, dy * scale, axis=axis, epsilon=epsilon
+        )
+        dscale, dbias = dy * n, dy
+    else:
+        full = _full(op, scale, x, axis)
+        dx, dscale, dbias = op.LayerNormalizationGrad(
+            x, full, mean, rstd, dy, axis=axis, epsilon=epsilon
+        )
     if dmean is not None or drstd is not None:
         dx = dx + _into_statistics(op, x, range(axis, len(x.shape)), epsilon, dmean, drstd)
     return dx, dscale, dbias
@@ -52,8 +61,20 @@ def rms_normalization(op: Builder, node: Node, dy: Tensor) -> Gradients:
     x, scale = node.inputs
     axis = node.attributes.get_int("axis", -1) % len(x.shape)
     epsilon = node.attributes.get_float("epsilon", 1e-5)
+    if _of_rows(node, axis):
+        one = _full(op, op.constant(1.0, scale.dtype), x, axis)
+        n = op.RMSNormalization(x, one, axis=axis, epsilon=epsilon)
+        dx, _ = op.RMSNormalizationGrad(x, one, dy * scale, axis=axis, epsilon=epsilon)
+        return dx, dy * n
     full = _full(op, scale, x, axis)
     return op.RMSNormalizationGrad(x, full, dy, axis=axis, epsilon=epsilon)
+
+
+def _of_rows(node: Node, axis: int) -> bool:
+    """Whether a scale or bias has axes before those that are normalised."""
+    parameters: Sequence[Tensor | None] = node.inputs[1:]
+    most = len(node.inputs[0].shape) - axis
+    return any(p is not None and len(p.shape) > most for p in parameters)
 
 
 def _full(op: Builder, scale: Tensor, x: Tensor, axis: int) -> Tensor:

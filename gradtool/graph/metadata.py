@@ -5,6 +5,11 @@ docs/architecture.md says what gradtool's hold.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import onnx_ir as ir
+
 # Of the model.
 LOSS = "gradtool.loss"
 GRADIENTS = "gradtool.gradients"
@@ -28,6 +33,7 @@ ROWS = "gradtool.rows"
 STAGE = "gradtool.stage"
 SOURCE = "gradtool.source"
 MIRROR = "gradtool.mirror"
+GROUP = "gradtool.group"  # of the model, too: nodes say it
 HOISTED = "gradtool.hoisted"
 CALL = "gradtool.call"
 CALLEE = "gradtool.callee"
@@ -38,3 +44,10 @@ SCOPES = "pkg.torch.onnx.name_scopes"
 CLASSES = "pkg.torch.onnx.class_hierarchy"
 TRACE = "pkg.torch.onnx.stack_trace"
 NOTES = (SCOPES, CLASSES, TRACE)
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def notes(item: ir.Node | ir.Value) -> Mapping[str, str]:
+    """The metadata of a node or a value, to read: asking for it makes room for what is not."""
+    return item._metadata_props or _NOTHING  # noqa: SLF001 - each takes 64 bytes, of every value

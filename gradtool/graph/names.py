@@ -65,6 +65,6 @@ def symbols_of(model: ir.Model) -> set[str]:
 
 def _open_sizes(value: ir.Value) -> dict[str, None]:
     shape = value.shape
-    if shape is None or shape.is_static():
+    if shape is None:
         return {}
-    return {d.value: None for d in shape if not isinstance(d, int) and d.value is not None}
+    return {d.value: None for d in shape.dims if not isinstance(d, int) and d.value is not None}

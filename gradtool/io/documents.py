@@ -14,8 +14,8 @@ from gradtool.io import atomic
 _MOST_BYTES = 1 << 28
 
 
-def read_document(path: str | os.PathLike[str], schema_version: int) -> dict[str, Any]:
-    """The object in a JSON file of a version.
+def read_document(path: str | os.PathLike[str], *versions: int) -> dict[str, Any]:
+    """The object in a JSON file of one of some versions, the latest last.
 
     Raises:
         UsageError: the file is missing, too large, no JSON object, or of another version.
@@ -35,9 +35,9 @@ def read_document(path: str | os.PathLike[str], schema_version: int) -> dict[str
     if not isinstance(document, dict):
         raise UsageError(f"{path}: is no JSON object")
     found = document.get("schema_version")
-    if found != schema_version or isinstance(found, bool):
+    if found not in versions or isinstance(found, bool):
         other = f"; it has {found}, of another gradtool" if is_whole(found) else ""
-        raise UsageError(f"{path}: has no schema_version {schema_version}{other}")
+        raise UsageError(f"{path}: has no schema_version {versions[-1]}{other}")
     return document
 
 

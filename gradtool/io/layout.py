@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -41,10 +42,10 @@ def arrange(model: ir.Model, target: Path, where: Where) -> DataFile:
         external = True
         kept = [slot for slot in kept if not _is_replaced(slot.tensor, target)]
         moved = _unkept(movable, kept)
-    large = [slot for slot in moved if slot.tensor.nbytes > SMALLEST_EXTERNAL]
+    large = [slot for slot in moved if slot.size > SMALLEST_EXTERNAL]
     outside = [slot for slot in large if external or (beside and _is_large_zeros(slot))]
     inline = _unkept(moved, outside)
-    total = sum(slot.tensor.nbytes for slot in inline)
+    total = sum(slot.size for slot in inline)
     if total > LARGEST_INLINE:
         raise UsageError(
             f"{target}: {total} bytes of tensors are too many for one protobuf; "
@@ -75,6 +76,11 @@ class _Slot:
     owner: ir.Value | ir.Node
     name: str
 
+    @cached_property
+    def size(self) -> int:
+        """Bytes."""
+        return self.tensor.nbytes
+
     def put(self, tensor: ir.TensorProtocol) -> None:
         if isinstance(self.owner, ir.Value):
             self.owner.const_value = tensor
@@ -90,7 +96,7 @@ def _slots(model: ir.Model) -> Iterator[_Slot]:
     bodies: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
     for body in bodies:
         for node in walk.nodes(body):
-            for name, attribute in node.attributes.items():
+            for name, attribute in node.attributes.data.items():
                 tensor = attribute.value
                 if isinstance(tensor, ir.ExternalTensor):
                     yield _Slot(tensor, node, name)
@@ -123,11 +129,11 @@ def _stays(tensor: ir.TensorProtocol, folder: Path) -> bool:
 def _is_external(slots: list[_Slot], where: Where) -> bool:
     if where != "auto":
         return where == "always"
-    return _has_data_file(slots) or sum(slot.tensor.nbytes for slot in slots) > LARGEST_INLINE
+    return _has_data_file(slots) or sum(slot.size for slot in slots) > LARGEST_INLINE
 
 
 def _is_large_zeros(slot: _Slot) -> bool:
-    return isinstance(slot.tensor, Zeros) and slot.tensor.nbytes > SMALLEST_EXTERNAL
+    return isinstance(slot.tensor, Zeros) and slot.size > SMALLEST_EXTERNAL
 
 
 def _has_data_file(slots: list[_Slot]) -> bool:
@@ -143,10 +149,10 @@ def _places(slots: list[_Slot]) -> Iterator[tuple[_Slot, int]]:
     zeros: int | None = None
     for slot in sorted(slots, key=_is_large_zeros):
         shared = _is_large_zeros(slot)
-        align = _PAGE if shared or slot.tensor.nbytes >= _PAGE else _LINE
+        align = _PAGE if shared or slot.size >= _PAGE else _LINE
         offset = -(-end // align) * align if zeros is None else zeros
         zeros = offset if shared else None
-        end = max(end, offset + slot.tensor.nbytes)
+        end = max(end, offset + slot.size)
         yield slot, offset
 
 

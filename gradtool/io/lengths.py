@@ -10,7 +10,14 @@ Count = Callable[[ir.Node], int | None]
 
 
 def broken(node: ir.Node) -> str | None:
-    """Why an input of a node holds too few or too many numbers; None where that is not known."""
+    """Why an input of a node holds too few or too many numbers; None where that is not known.
+
+    What is read as a vector is no matrix.
+    """
+    for slot in VECTORS.get(node.op_type, ()):
+        value = node.inputs[slot] if slot < len(node.inputs) else None
+        if value is not None and value.shape is not None and len(value.shape) > 1:
+            return f"input {value.name!r} has {len(value.shape)} axes; it must be a vector"
     for slot, count, what in RULES.get(node.op_type, ()):
         value = node.inputs[slot] if slot < len(node.inputs) else None
         if value is None or value.shape is None or not value.shape.is_static():
@@ -71,19 +78,34 @@ def _starts(node: ir.Node) -> int | None:
     return _elements(shape) if shape is not None and shape.is_static() else None
 
 
-_ONE = "one"
 _PER_AXIS = "one for each axis"
 _PER_START = "as many as there are starts"
+
+
+def _ones(*slots: int) -> tuple[tuple[int, Count, str], ...]:
+    return tuple((slot, _one, "one") for slot in slots)
+
+
+VECTORS = {"Col2Im": (1, 2), "Expand": (1,), "Reshape": (1,), "Slice": (1, 2, 3, 4), "Split": (1,)}
 RULES: dict[str, tuple[tuple[int, Count, str], ...]] = {
+    **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), _ones(0)),
+    **dict.fromkeys(("CumProd", "CumSum", "SequenceAt", "Trilu"), _ones(1)),
+    **dict.fromkeys(("Clip", "DFT", "Dropout"), _ones(1, 2)),
     "CenterCropPad": ((1, _axes, _PER_AXIS),),
-    "If": ((0, _one, _ONE),),
-    "Loop": ((0, _one, _ONE), (1, _one, _ONE)),
+    "If": _ones(0),
+    "Loop": _ones(0, 1),
     "MaxUnpool": ((2, _rank, _PER_AXIS),),
-    "OneHot": ((1, _one, _ONE),),
+    "MelWeightMatrix": _ones(0, 1, 2, 3, 4),
+    "NonMaxSuppression": _ones(2, 3, 4),
+    "OneHot": _ones(1),
     "Pad": ((1, _padded, "two for each axis"),),
+    "Range": _ones(0, 1, 2),
     "Resize": ((2, _axes, _PER_AXIS), (3, _axes, _PER_AXIS)),
+    "STFT": _ones(1, 3),
+    "SequenceErase": _ones(1),
+    "SequenceInsert": _ones(2),
     "Slice": ((2, _starts, _PER_START), (3, _starts, _PER_START), (4, _starts, _PER_START)),
     "Split": ((1, _outputs, "one for each output"),),
     "Tile": ((1, _rank, _PER_AXIS),),
-    "TopK": ((1, _one, _ONE),),
+    "TopK": _ones(1),
 }

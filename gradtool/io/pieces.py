@@ -8,16 +8,20 @@ Source: https://protobuf.dev/programming-guides/encoding (last one wins, message
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import onnx
 import onnx_ir as ir
 
+from gradtool.io import wire
+
 NODES = 1000  # of a part
 MOST_BYTES = 2**31 - 1
-_LENGTH_DELIMITED = 2
+_NODE = onnx.GraphProto.NODE_FIELD_NUMBER
+_VALUE_INFO = onnx.GraphProto.VALUE_INFO_FIELD_NUMBER
+_ANNOTATION = onnx.GraphProto.QUANTIZATION_ANNOTATION_FIELD_NUMBER
 
 
 class TooLarge(Exception):
@@ -42,10 +46,14 @@ class Message:
             whole, rest = rest, _bytes(part)
             self._fields.setdefault(field.number, []).append(whole.removesuffix(rest))
 
+    def extend(self, field: int, content: bytes) -> None:
+        """Append to a field what is encoded, tags included."""
+        if content:
+            self._fields.setdefault(field, []).append(content)
+
     def put(self, field: int, inner: Sequence[bytes]) -> None:
         """Let a field be a message of these bytes."""
-        tag = _varint(field << 3 | _LENGTH_DELIMITED)
-        self._fields[field] = [tag + _varint(sum(map(len, inner))), *inner]
+        self._fields[field] = [wire.tag(field) + wire.varint(sum(map(len, inner))), *inner]
 
     def pieces(self) -> list[bytes]:
         """The bytes, in the order of fields, as they would be written at once.
@@ -75,10 +83,10 @@ def model_pieces(graph: Message, last: onnx.ModelProto) -> list[bytes]:
     return whole.pieces()
 
 
-def graph_parts(model: ir.Model) -> Iterator[onnx.GraphProto]:
-    """The graph of a model but for its results: what is known before a step, then the nodes."""
+def before_nodes(model: ir.Model) -> onnx.GraphProto:
+    """What is known of a graph before a step: inputs, initializers, its own words."""
     graph = model.graph
-    yield _graph(
+    return _graph(
         model,
         inputs=graph.inputs,
         initializers=tuple(graph.initializers.values()),
@@ -86,23 +94,34 @@ def graph_parts(model: ir.Model) -> Iterator[onnx.GraphProto]:
         doc_string=graph.doc_string,
         metadata_props=graph.metadata_props,
     )
-    nodes = iter(graph)
+
+
+def runs(model: ir.Model) -> Iterator[wire.Run]:
+    """The nodes of a graph, a part at a time."""
+    encoder = wire.Encoder(model.ir_version)
+    nodes = iter(model.graph)
     for first in nodes:
-        yield _graph(model, nodes=chain((first,), islice(nodes, NODES - 1)))
+        yield encoder.run([first, *islice(nodes, NODES - 1)])
 
 
-def _graph(
-    model: ir.Model, inputs: Sequence[ir.Value] = (), nodes: Iterable[ir.Node] = (), **more: Any
-) -> onnx.GraphProto:
+def add_run(graph: Message, run: wire.Run) -> None:
+    """Append nodes to the message of a graph, with what is known of their results."""
+    graph.extend(_NODE, run.written)
+    graph.extend(_VALUE_INFO, run.values)
+    graph.extend(_ANNOTATION, run.annotations)
+
+
+def _graph(model: ir.Model, inputs: Sequence[ir.Value], **more: Any) -> onnx.GraphProto:
     part = onnx.GraphProto()
-    view = ir.GraphView(inputs, (), nodes=nodes, **more)
+    view = ir.GraphView(inputs, (), nodes=(), **more)
     ir.serde.serialize_graph_into(part, view, model_ir_version=model.ir_version)  # type: ignore[arg-type]
     return part
 
 
-def around(model: ir.Model) -> onnx.ModelProto:
-    """A model of whose graph there are the results only, the last part."""
-    outputs = ir.GraphView((), model.graph.outputs, nodes=(), opset_imports=model.opset_imports)
+def around(model: ir.Model, *, results: bool = True) -> onnx.ModelProto:
+    """A model of whose graph there are the results only, the last part; or not these either."""
+    returned = model.graph.outputs if results else ()
+    outputs = ir.GraphView((), returned, nodes=(), opset_imports=model.opset_imports)
     found: onnx.ModelProto = ir.serde.serialize_model(
         ir.Model(
             outputs,  # type: ignore[arg-type]
@@ -126,12 +145,3 @@ def _bytes(message: Any) -> bytes:
     except ValueError as error:
         raise TooLarge(str(error)) from error
     return found
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    found.append(number)
-    return bytes(found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import onnx_ir as ir
 
 from gradtool.errors import ModelError
 from gradtool.graph import walk
+from gradtool.graph.blame import blamed
 from gradtool.graph.limits import MOST_ELEMENTS, Limits
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_integer
@@ -32,7 +34,10 @@ def check(model: ir.Model, limits: Limits) -> None:
         if node.domain:
             continue
         rule = RULES.get(node.op_type)
-        broken = lengths.broken(node) or (rule(node) if rule is not None else None)
+        broken = lengths.broken(node)
+        if broken is None and rule is not None:
+            with blamed(partial(label, node), "its rule"):
+                broken = rule(node)
         if broken is None:
             broken = _too_large(node, limits)
         if broken is not None:
@@ -42,6 +47,11 @@ def check(model: ir.Model, limits: Limits) -> None:
 def _ints(node: ir.Node, name: str) -> list[int]:
     attribute = node.attributes.get(name)
     return [] if attribute is None else list(attribute.as_ints())
+
+
+def _strings(node: ir.Node, name: str) -> list[str]:
+    attribute = node.attributes.get(name)
+    return [] if attribute is None else list(attribute.as_strings())
 
 
 def _input(node: ir.Node, index: int) -> ir.Value | None:
@@ -183,9 +193,13 @@ def _gather(node: ir.Node) -> str | None:
 
 def _gather_nd(node: ir.Node) -> str | None:
     indices, sizes = _constant(node, 1), _sizes(node, 0)
+    first = node.attributes.get_int("batch_dims", 0)
+    pairs = zip(sizes or (), _sizes(node, 1) or (), strict=False)
+    for axis, (size, other) in enumerate(list(pairs)[:first]):
+        if None not in (size, other) and size != other:
+            return f"axis {axis} is of the batch, and has {size} elements and {other} indices"
     if indices is None or sizes is None or indices.ndim == 0:
         return None
-    first = node.attributes.get_int("batch_dims", 0)
     width = indices.shape[-1]
     if width > len(sizes) - first:
         return f"indices have {width} numbers for {len(sizes) - first} axes"
@@ -292,6 +306,22 @@ def _rotary(node: ir.Node) -> str | None:
     return None if same else f"its positions have shape {positions}, the sequences {wanted}"
 
 
+def _n_grams(node: ir.Node) -> str | None:
+    """Lengths from 1 on, of which each has its place in the pool."""
+    names = ("min_gram_length", "max_gram_length", "max_skip_count")
+    least, most, skips = (node.attributes.get_int(name, 1) for name in names)
+    counts = _ints(node, "ngram_counts")
+    pool = _ints(node, "pool_int64s") or _strings(node, "pool_strings")
+    if sorted(counts) != counts or not all(0 <= n <= len(pool) for n in counts):
+        return f"ngram_counts {counts} are no places in a pool of {len(pool)}, in order"
+    if 1 <= least <= most <= len(counts) and skips >= 0:
+        return None
+    return (
+        f"n-grams of {least} to {most} items with up to {skips} left out; the pool has those of "
+        f"1 to {len(counts)}"
+    )
+
+
 def _not_scalar(node: ir.Node) -> str | None:
     return "a scalar has no axis to split" if _sizes(node, 0) == [] else None
 
@@ -315,6 +345,7 @@ RULES: dict[str, Rule] = {
     "RotaryEmbedding": _rotary,
     "Split": _split,
     "SplitToSequence": _not_scalar,
+    "TfIdfVectorizer": _n_grams,
     "TopK": _top_k,
     "Transpose": _permutation,
 }

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from gradtool import shapes
 from gradtool.errors import UsageError
 from gradtool.io import atomic, data_file, layout, pieces, valid
+from gradtool.io.checkable import checkable
 from gradtool.io.read import TEXT_SUFFIX
 
 STDOUT = "-"
@@ -77,7 +78,8 @@ def save_together(
     """Write models of which one is of no use without the others, as `save` does."""
     ready = []
     for model, path in models:
-        with valid.Judge(model.meta.get("gradtool.path"), stock=stock, say=say) as judge:
+        source, nodes = model.meta.get("gradtool.path"), len(model.graph)
+        with valid.Judge(source, nodes=nodes, stock=stock, say=say) as judge:
             copy = model if own else model.clone()
             finish(copy)
             shapes.strip(copy)
@@ -137,20 +139,23 @@ def _to_stdout(model: ir.Model, external_data: layout.Where, judge: valid.Judge)
 
 def _checked(model: ir.Model, judge: valid.Judge) -> list[bytes]:
     """The bytes of a model, in pieces, if it is valid."""
-    written, weightless = pieces.Message(), valid.Parts()
+    written, checked = pieces.Message(), checkable(model)
     try:
-        for part in pieces.graph_parts(model):
-            copy = onnx.GraphProto()
-            copy.CopyFrom(part)
-            written.add(part)
-            weightless.add(copy)
+        before = pieces.before_nodes(model)
+        copy = onnx.GraphProto()
+        copy.CopyFrom(before)
+        checked.begin(copy)
+        written.add(before)
+        for run in pieces.runs(model):
+            pieces.add_run(written, run)
+            checked.add(run)
         last = pieces.around(model)
         content = pieces.model_pieces(written, onnx.ModelProto.FromString(last.SerializeToString()))
     except pieces.TooLarge as error:
         raise UsageError(
             f"the model is too large for one protobuf ({error}); use --external-data auto"
         ) from error
-    judge.check(weightless, last)
+    judge.check(checked, last)
     return content
 
 

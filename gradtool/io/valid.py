@@ -9,90 +9,34 @@ defect of ours.
 from __future__ import annotations
 
 from collections.abc import Callable
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Self
 
-import numpy as np
 import onnx
 
 from gradtool.errors import InvalidResult, ModelError
-from gradtool.io import read, walk
-from gradtool.io.pieces import Message, model_pieces
+from gradtool.io import read
+from gradtool.io.checkable import MOST_AT_ONCE, AtOnce, InParts
 from gradtool.io.stock import Answer, Session, is_installed
-from gradtool.operators.resize import fraction
 
-# Bytes. Shorter tensors may hold sizes, which shapes are inferred from.
-LARGEST_KEPT = 4096
-# Nodes. Loading a longer graph takes onnxruntime longer than building it took.
-MOST_LOADED = 5_000
-# Seconds, a fixed part and one for each node.
+# Seconds that onnxruntime may take to load a model, a fixed part and one for each node.
 TIME, TIME_PER_NODE = 20.0, 1e-3
 
 Say = Callable[[str], object]
 
 
-@dataclass(frozen=True)
-class _Weightless:
-    """A model to check: its bytes without weights, and how many nodes it has."""
-
-    message: bytes
-    nodes: int
-
-    @classmethod
-    def of(cls, proto: onnx.ModelProto) -> Self:
-        parts = Parts()
-        parts.add(proto.graph)
-        return cls(parts.message(proto), parts.nodes)
-
-    @property
-    def patience(self) -> float:
-        """Seconds that loading it may take."""
-        return TIME + TIME_PER_NODE * self.nodes
-
-
-class Parts:
-    """A model to check that comes in parts, of which nothing is left but what is checked."""
-
-    def __init__(self) -> None:
-        self.nodes = 0
-        self._graph = Message()
-        self._given: set[str] = set()
-        self._resizes = False
-
-    def add(self, part: onnx.GraphProto) -> None:
-        """Append a part, the inputs of the graph before its weights; it is empty then."""
-        self.nodes += len(part.node)
-        self._given |= {value.name for value in part.input}
-        self._given |= leave_out_weights(part, self._given)
-        for node in walk.nodes(part.node):
-            node.ClearField("metadata_props")
-            self._resizes |= node.op_type == "Resize"
-        self._graph.add(part)
-
-    def message(self, last: onnx.ModelProto) -> bytes:
-        """The bytes of the model with these parts and a last one; that is empty then."""
-        found = b"".join(model_pieces(self._graph, last))
-        if not self._resizes:
-            return found
-        proto = onnx.ModelProto.FromString(found)
-        leave_out_scales(proto)
-        content: bytes = proto.SerializeToString()
-        return content
-
-
 class Judge:
     """Checks one model that came from a file, `source`; asks onnxruntime too, with `stock`.
 
-    `say` is told of what is no defect of ours.
+    It is not asked of a long one; the model has about as many `nodes`.  `say` is told of what is no
+    defect of ours.
     """
 
-    def __init__(self, source: Path | None, *, stock: bool, say: Say | None) -> None:
+    def __init__(self, source: Path | None, *, nodes: int, stock: bool, say: Say | None) -> None:
         self.source = source
         self.say = say or (lambda _: None)
-        self._session = Session() if stock and is_installed() else None
+        asks = stock and nodes <= MOST_AT_ONCE and is_installed()
+        self._session = Session() if asks else None
 
     def __enter__(self) -> Self:
         return self
@@ -101,23 +45,22 @@ class Judge:
         if self._session is not None:
             self._session.close()
 
-    def check(self, parts: Parts, last: onnx.ModelProto) -> None:
-        """Check a model that is in parts.
+    def check(self, graph: AtOnce | InParts, last: onnx.ModelProto) -> None:
+        """Check a model of which there are all parts but the last.
 
         Raises:
             InvalidResult: naming the node.
         """
-        graph = _Weightless(parts.message(last), parts.nodes)
-        reason = _refusal(graph)
+        reason = graph.end(last)
         if reason and not self._source_is(_is_refused):
             raise InvalidResult("ONNX's checker", reason)
         if reason:
             self.say(f"ONNX's checker refuses the source as it does the result: {reason}")
-        elif self._session is not None and graph.nodes <= MOST_LOADED:
+        elif self._session is not None and isinstance(graph, AtOnce):
             self._ask(self._session, graph)
 
-    def _ask(self, session: Session, graph: _Weightless) -> None:
-        answer = session.ask(graph.message, graph.patience)
+    def _ask(self, session: Session, graph: AtOnce) -> None:
+        answer = session.ask(graph.message, _patience(graph))
         if answer is None or answer.loads:
             return
         plainly = _plainly(graph)
@@ -130,99 +73,39 @@ class Judge:
             raise InvalidResult("onnxruntime", reason)
         self.say(f"stock onnxruntime refuses the source as it does the result: {reason}")
 
-    def _source_is(self, refused: Callable[[_Weightless], bool]) -> bool:
+    def _source_is(self, refused: Callable[[AtOnce, onnx.ModelProto], bool]) -> bool:
         if self.source is None:
             return False
         try:
             proto = read.from_file(self.source)
         except ModelError:
             return False
-        return refused(_Weightless.of(proto))
+        graph = AtOnce()
+        graph.begin(proto.graph)
+        return refused(graph, proto)
 
 
-def _refusal(graph: _Weightless) -> str | None:
-    """Why ONNX's full check refuses a model."""
-    try:
-        onnx.checker.check_model(graph.message, full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        return _one_line(str(error))
-    return None
+def _is_refused(graph: AtOnce, last: onnx.ModelProto) -> bool:
+    return graph.end(last) is not None
 
 
-def _is_refused(graph: _Weightless) -> bool:
-    return _refusal(graph) is not None
-
-
-def _plainly(graph: _Weightless) -> Answer | None:
-    session = Session("ORT_DISABLE_ALL")
-    try:
-        return session.ask(graph.message, graph.patience)
-    finally:
-        session.close()
-
-
-def _is_refused_plainly(graph: _Weightless) -> bool:
+def _is_refused_plainly(graph: AtOnce, last: onnx.ModelProto) -> bool:
+    graph.end(last)
     answer = _plainly(graph)
     return answer is not None and not answer.loads
 
 
-def leave_out_weights(top: onnx.GraphProto, given: AbstractSet[str]) -> set[str]:
-    """Make inputs of all large tensors, those of subgraphs included, and of those elsewhere.
-
-    Returns their names; what is `given` is an input already.
-    """
-    made: dict[str, onnx.ValueInfoProto] = {}
-    for graph in list(walk.graphs(top)):
-        heavy = [tensor for tensor in graph.initializer if _is_heavy(tensor)]
-        if not heavy:
-            continue
-        kept = [tensor for tensor in graph.initializer if not _is_heavy(tensor)]
-        for t in heavy:
-            made[t.name] = onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims)
-        del graph.initializer[:]
-        graph.initializer.extend(kept)
-    top.input.extend(value for name, value in made.items() if name not in given)
-    return set(made)
+def _plainly(graph: AtOnce) -> Answer | None:
+    session = Session("ORT_DISABLE_ALL")
+    try:
+        return session.ask(graph.message, _patience(graph))
+    finally:
+        session.close()
 
 
-def leave_out_scales(proto: onnx.ModelProto) -> None:
-    """Make inputs of the scales of Resize that are not what they stand for, as 0.7 in float32."""
-    top = proto.graph
-    graphs = list(walk.graphs(top))
-    nodes = [node for graph in graphs for node in graph.node if node.op_type == "Resize"]
-    names = {name for node in nodes for name in node.input[2:3] if name}
-    for graph in graphs if names else ():
-        held = {t.name: t for t in graph.initializer} | {
-            node.output[0]: a.t for node in graph.node if node.op_type == "Constant"
-            for a in node.attribute if a.name == "value"
-        }  # fmt: skip
-        rounded = {name: t for name, t in held.items() if name in names and _is_rounded(t)}
-        if not rounded:
-            continue
-        given = {value.name for value in top.input}
-        top.input.extend(
-            onnx.helper.make_tensor_value_info(name, t.data_type, t.dims)
-            for name, t in rounded.items()
-            if name not in given
-        )
-        for field in (graph.initializer, graph.node):
-            kept = [item for item in field if _made_by(item) not in rounded]
-            del field[:]
-            field.extend(kept)
-
-
-def _made_by(item: onnx.TensorProto | onnx.NodeProto) -> str:
-    return item.name if isinstance(item, onnx.TensorProto) else next(iter(item.output), "")
-
-
-def _is_rounded(scales: onnx.TensorProto) -> bool:
-    values = onnx.numpy_helper.to_array(scales).astype(np.float32).ravel()
-    return any(fraction(s) != Fraction(float(s)) for s in values if np.isfinite(s))
-
-
-def _is_heavy(tensor: onnx.TensorProto) -> bool:
-    external = tensor.data_location == onnx.TensorProto.EXTERNAL
-    return external or tensor.ByteSize() > LARGEST_KEPT
+def _patience(graph: AtOnce) -> float:
+    """Seconds that loading a model may take."""
+    return TIME + TIME_PER_NODE * graph.nodes
 
 
 def _one_line(text: str) -> str:

@@ -19,13 +19,19 @@ from gradtool.kernels.types import Array, Arrays, Index, Specs
 
 
 def _origins(size: int, border: tuple[int, int], mode: str) -> Array:
-    """Which element each place of the padded axis shows; -1 where a constant is."""
+    """Which element each place of the padded axis shows; -1 where a constant is.
+
+    What wraps around is what a negative pad leaves.
+    """
     before, after = border
     places = np.arange(-before, size + after)
     if mode == "edge":
         return np.clip(places, 0, size - 1)
     if mode == "wrap":
-        return places % size
+        first, end = max(0, -before), size + min(0, after)
+        if len(places) and end <= first:
+            raise ValueError(f"pads of {before} and {after} leave nothing of {size} to wrap around")
+        return first + (places - first) % max(1, end - first)
     if mode == "reflect":
         turned = places % max(2 * (size - 1), 1)
         return np.minimum(turned, 2 * (size - 1) - turned)

@@ -78,12 +78,14 @@ class Convolution:
         """Images and rows of a block."""
         row = self.column * math.prod(self.y[3:]) * self.wide.itemsize
         limit = max(LIMIT, math.prod(self.weights) * self.wide.itemsize)
-        rows = min(max(1, limit // max(1, row)), self.y[2])
+        rows = max(1, min(limit // max(1, row), self.y[2]))
         images = max(1, limit // max(1, row * rows)) if rows == self.y[2] else 1
         return min(images, max(1, self.x[0])), rows
 
     def blocks(self) -> Iterator[Block]:
-        """First and last image, first and last row of each block."""
+        """First and last image, first and last row of each block; none of an empty y."""
+        if not math.prod(self.y):
+            return
         images, rows = self.step
         for n in range(0, self.x[0], images):
             for r in range(0, self.y[2], rows):

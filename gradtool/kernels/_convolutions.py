@@ -147,6 +147,8 @@ def backward_input(xp: Any, conv: Convolution, dy: Array, w: Array, x: Array, wo
         xp.matmul(weights, shares, out=x.reshape(conv.x[0], g, c, conv.positions))
         return
     columns, image, products, wide = work
+    if not dy.size:
+        x.fill(0)
     weights = widen(xp, w, wide).reshape(conv.weights).swapaxes(1, 2)
     for block in conv.blocks():
         matrix = read(xp, conv, dy, block, products)

@@ -21,7 +21,7 @@ def tf_idf_vectorizer(
     """The counts (TF), a weight where there is any (IDF), or counts times weights (TFIDF)."""
     pool = _pool(list(pool_int64s or pool_strings), list(ngram_counts))
     places = {g: ngram_indexes[n] for n, g in enumerate(pool)}
-    sizes = range(min_gram_length, max_gram_length + 1)
+    sizes = range(max(1, min_gram_length), min(max_gram_length, len(ngram_counts)) + 1)
     rows = x.reshape(-1, x.shape[-1]) if x.ndim > 1 else x.reshape(1, -1)
     counts = np.zeros((len(rows), max(ngram_indexes) + 1), dtype=np.float32)
     for row, items in zip(counts, rows.tolist(), strict=True):
@@ -41,7 +41,8 @@ def tf_idf_vectorizer(
 def _pool(items: Sequence[Any], counts: Sequence[int]) -> list[tuple[Any, ...]]:
     """The n-grams in the order of their numbers."""
     grams: list[tuple[Any, ...]] = []
-    for size, (start, stop) in enumerate(zip(counts, [*counts[1:], len(items)], strict=True), 1):
+    ends = [min(stop, len(items)) for stop in (*counts[1:], len(items))]
+    for size, (start, stop) in enumerate(zip(counts, ends, strict=True), 1):
         grams += [tuple(items[i : i + size]) for i in range(start, stop, size)]
     return grams
 
@@ -49,7 +50,8 @@ def _pool(items: Sequence[Any], counts: Sequence[int]) -> list[tuple[Any, ...]]:
 def _grams(items: Sequence[int], sizes: range, skips: int) -> Iterator[tuple[int, ...]]:
     """Every n-gram of a row: for n = 1 each item once, else with each number of skipped items."""
     for size in sizes:
-        for step in range(1, (1 if size == 1 else skips + 1) + 1):
+        most = 0 if size == 1 else min(skips, (len(items) - 1) // (size - 1))
+        for step in range(1, most + 2):
             reach = (size - 1) * step
             for start in range(len(items) - reach):
                 yield tuple(items[start : start + reach + 1 : step])

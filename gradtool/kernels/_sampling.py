@@ -31,6 +31,11 @@ def pixels(xp: Any, grid: Array, sizes: Sequence[int], align_corners: int) -> It
         yield (p + 1) / 2 * (size - 1) if align_corners else ((p + 1) * size - 1) / 2
 
 
+def _flat(x: Array) -> Array:
+    """`[C, L]` of `[C, …]`, also where there is no channel."""
+    return x.reshape(len(x), math.prod(x.shape[1:]))
+
+
 def interpolate(
     xp: Any,
     x: Array,
@@ -72,9 +77,9 @@ def _grid_sample(
     sizes = x.shape[2:]
     options = (sizes, MODES.get(mode, mode), padding_mode, align_corners)
     for image, points, y in zip(x, grid, out[0], strict=True):
-        image = image.reshape(len(image), -1)  # noqa: PLW2901
+        image = _flat(image)  # noqa: PLW2901
         points = points.reshape(-1, len(sizes))  # noqa: PLW2901
-        y = y.reshape(len(y), -1)  # noqa: PLW2901
+        y = _flat(y)  # noqa: PLW2901
         for piece in pieces(len(points)):
             where = list(pixels(xp, points[piece], sizes, align_corners))
             interpolate(xp, image, where, y[:, piece], work[0], options)
@@ -98,7 +103,7 @@ def _sample(
     """`y[n, c, m]` is `x[n, c]` at `positions[n, m]`, in elements, axis by axis."""
     options = (x.shape[2:], mode, padding, align_corners)
     for image, points, y in zip(x, positions, out[0], strict=True):
-        image = image.reshape(len(image), -1)  # noqa: PLW2901
+        image = _flat(image)  # noqa: PLW2901
         for piece in pieces(len(points)):
             interpolate(xp, image, list(points[piece].T), y[:, piece], work[0], options)
 
@@ -125,7 +130,7 @@ def _sample_grad_input(
     sizes = out[0].shape[2:]
     out[0].fill(0)
     for dx, points, slope in zip(out[0], positions, dy, strict=True):
-        dx = dx.reshape(len(dx), -1)  # noqa: PLW2901
+        dx = _flat(dx)  # noqa: PLW2901
         for piece in pieces(len(points)):
             axes = [
                 taps(xp, p, size, mode, padding, align_corners)
@@ -159,7 +164,7 @@ def _sample_grad_positions(
     sizes = x.shape[2:]
     out[0].fill(0)
     for image, points, slope, made in zip(x, positions, dy, out[0], strict=True):
-        image = image.reshape(len(image), -1)  # noqa: PLW2901
+        image = _flat(image)  # noqa: PLW2901
         for piece in pieces(len(points)):
             axes = [
                 taps(xp, p, size, mode, padding, align_corners)

@@ -65,16 +65,18 @@ def average_pool_gradient(
 
 
 def _bind(
-    signature: Signature, x: Array, y: Array, places: Array | None, window: Window,
+    signature: Signature, x: Array, y: Array | None, places: Array | None, window: Window,
     instructions: str | None,
 ) -> Call:  # fmt: skip
+    result = places if y is None else y
+    assert result is not None  # noqa: S101 - something is asked for
     if places is not None and places.dtype not in (np.uint8, np.uint16, np.int32):
         raise TypeError(f"places of {places.dtype}: uint8, uint16 and int32 are known")
     batch, height, width, channels = x.shape
     top, left, bottom, right = window.pads
     return signature.bind(
         instructions, x=x, y=y, places=places, batch=batch, height=height, width=width,
-        channels=channels, out_height=y.shape[1], out_width=y.shape[2],
+        channels=channels, out_height=result.shape[1], out_width=result.shape[2],
         kernel_height=window.kernel[0], kernel_width=window.kernel[1],
         stride_y=window.strides[0], stride_x=window.strides[1],
         dilation_y=window.dilations[0], dilation_x=window.dilations[1],

@@ -22,10 +22,10 @@ def redirect_shape_reads(model: ir.Model) -> int:
     that nothing lives longer.  Returns how many nodes ask another value.
     """
     nodes = [node for node in model.graph if is_backward(node)]
-    place = {node: index for index, node in enumerate(nodes)}
-    last = _last_reads(nodes)
     if not any(asks_sizes(node) for node in nodes):
         return 0
+    place = {node: index for index, node in enumerate(nodes)}
+    last = _last_reads(nodes)
     where = _index(last)
     kept = {storage(model, v) for v in last}
     count = 0

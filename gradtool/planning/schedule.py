@@ -209,6 +209,7 @@ class _Replay:
             outputs=outputs,
             stage="recompute",
             source=step.name,
+            group=step.group and step.group + suffix,
         )
 
     def _is_wanted(self, value: int, position: int) -> bool:

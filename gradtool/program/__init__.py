@@ -62,7 +62,8 @@ class Step:
     ran again, or its sizes depend on data.  `flops` are its floating-point operations, None where
     they are not known, and `moved` the bytes that it reads and writes.  `module` is the part of the
     model that it is of, empty where nothing tells.  `is_native` says that a kernel of the native
-    library runs it (`program/native.py`).
+    library runs it (`program/native.py`).  `nodes` are the names of those that run as this step,
+    where there are several; `group` is the name of the one that it runs with, where a plan says so.
     """
 
     name: str
@@ -82,6 +83,13 @@ class Step:
     moved: int = 0
     module: str = ""
     is_native: bool = False
+    nodes: tuple[str, ...] = ()
+    group: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the nodes that it runs, in order."""
+        return self.nodes or (self.name,)
 
     @property
     def reads(self) -> Iterator[int]:
@@ -102,7 +110,8 @@ class Program:
     numbers that stay on the host); parameters are looked up by name when the program is bound.
     Of a subgraph's inputs the first `formal` are its own, the others are captured values.
     `state` maps parameters and state to the outputs that are their values in the next step.
-    Buffers take a multiple of `alignment` bytes.
+    Buffers take a multiple of `alignment` bytes.  A program `is_grouped` where a plan says which
+    steps native kernels run as one (`program/fusion.py`).
     """
 
     values: tuple[Value, ...]
@@ -116,6 +125,7 @@ class Program:
     dims: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     formal: int = 0
     alignment: int = 64
+    is_grouped: bool = False
 
     def aligned(self, size: int) -> int:
         """`size` rounded up to the alignment of buffers."""

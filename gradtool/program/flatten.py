@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from gradtool.graph.blame import blamed
 from gradtool.graph.branches import left
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.families import full_name
-from gradtool.graph.metadata import GRADIENTS, LOSS, ROWS, SOURCE, STAGE, STATE
+from gradtool.graph.metadata import GRADIENTS, GROUP, LOSS, ROWS, SOURCE, STAGE, STATE
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_used
 from gradtool.graph.randomness import draws
@@ -36,7 +37,7 @@ from gradtool.program.declarations import Call, Declarations
 from gradtool.program.declared import operand
 from gradtool.program.kinds import Kinds
 from gradtool.program.modules import Modules
-from gradtool.program.native import natively
+from gradtool.program.native import made_for
 from gradtool.program.overwriting import overwriting
 from gradtool.program.views import Views
 
@@ -74,7 +75,9 @@ def flatten(
     trained = {*gradients, *state, *rows}
     flat = _Flat(model, model.graph, set(gradients.values()), trained, set(state), views=views)
     program = flat.program(gradients, state, loss, dims or {})
-    return program if kernels == "numpy" else natively(program, exact=kernels == "exact")
+    if GROUP in model.metadata_props:
+        program = replace(program, is_grouped=True)
+    return made_for(kernels, program)
 
 
 def _has_kernel(composite: str) -> bool:
@@ -306,6 +309,7 @@ class _Flat:
                 module=self.modules.of(node),
                 moved=declared.moved,
                 recomputable=not dynamic and not draws(node),
+                group=metadata.get(GROUP, ""),
             )
         )
 

@@ -3,6 +3,9 @@
 A step waits for the one that alone reads its result, if that is elementwise, too, and of the same
 shape, and if nothing larger than that result has to wait with it.  Each operation rounds as before,
 so bits are those of the steps apart.  A group is called as its last step.
+
+Where a plan was made for groups (`Program.is_grouped`), the steps run together that it says: else
+what it computes again would have fewer readers than its original, and groups of its own.
 """
 
 from __future__ import annotations
@@ -98,6 +101,8 @@ class _Fusion:
             return False
         if any(self._is_gone(v, index) for v in group.leaves):
             return False
+        if self.program.is_grouped:
+            return bool(step.group) and step.group == group.steps[-1].group
         storages = [self.program.storage(v) for v in group.leaves]
         waiting = {v for v in storages if last <= self._last_read[v] < index and not self._stays(v)}
         return sum(values[v].bytes for v in waiting) <= between.bytes
@@ -160,4 +165,5 @@ def _as_step(program: Program, group: _Group) -> Step:
         recomputable=all(step.recomputable for step in group.steps),
         flops=None if None in flops else sum(f for f in flops if f is not None),
         moved=spec.bytes + sum(program.values[v].bytes for v in leaves),
+        nodes=tuple(name for step in group.steps for name in step.names),
     )

@@ -50,11 +50,17 @@ def natively(program: Program, *, grouped: bool = True, exact: bool = False) -> 
     return _with_workspaces(fused(chosen) if grouped else chosen)
 
 
+def made_for(kernels: native.Kernels, program: Program) -> Program:
+    """The program made for kernels; for those of numpy it is itself."""
+    return program if kernels == "numpy" else natively(program, exact=kernels == "exact")
+
+
 def kernels_of(program: Program) -> native.Kernels:
     """The kernels that a program is made for."""
-    if any(EXACT in step.attributes for step in program.steps):
+    native = [step for step in program.steps if step.is_native]
+    if any(EXACT in step.attributes for step in native):
         return "exact"
-    return "native" if program.is_native else "numpy"
+    return "native" if native else "numpy"
 
 
 def _with_workspaces(program: Program) -> Program:

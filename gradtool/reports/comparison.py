@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradtool.comparison.metrics import METRICS
-from gradtool.reports.memory import FOOTER, PLANNED
+from gradtool.reports.memory import left_out
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes, format_count, format_percent
 from gradtool.text.words import count
+from gradtool.workloads.options import KERNELS
 
 if TYPE_CHECKING:
     from gradtool.comparison import Comparison, Moved
@@ -78,8 +79,11 @@ def closing_lines(found: Comparison) -> list[str]:
     still = [_TITLES.get(part, part) for part, rows in found.parts.items() if not rows]
     lines = [f"nothing moved by {', '.join(still)}"] if still else []
     lines += [f"not compared: {line}" for line in found.unknown]
-    counted = all("state" in side.parts.get("region", ()) for side in (found.before, found.now))
-    return [*lines, f"{PLANNED}CUDA context" if counted else FOOTER]
+    sides = found.before, found.now
+    before, now = (KERNELS[side.kernels] for side in sides)
+    lines += [f"before is planned for {before}, now for {now}"] * (before != now)
+    counted = all("state" in side.parts.get("region", ()) for side in sides)
+    return [*lines, left_out({side.kernels for side in sides}, updating=counted)]
 
 
 def comparison_json(found: Comparison) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from gradtool.program.native import kernels_of
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes
 from gradtool.workloads.proofs import percent, points, proof_json
@@ -82,6 +83,7 @@ def frontier_json(
     """The frontier for machines; `peak_bytes` and budgets are of the arena, state aside."""
     return {
         "model": model,
+        "kernels": kernels_of(kept.program),
         "dims": {name: int(dims[name]) for name in sorted(dims)},
         "keep_bytes": int(kept.peak),
         "optimizer_bytes": state,

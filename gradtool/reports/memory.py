@@ -5,22 +5,23 @@ People count steps from 1 and read IEC units; JSON counts from 0, as `Plan` does
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gradtool.planning.breakdown import FRAGMENTATION, module
 from gradtool.planning.plan import TEMPORARIES
+from gradtool.program.native import kernels_of
 from gradtool.text.names import escape
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes, format_percent
+from gradtool.workloads.options import FLAGS
 
 if TYPE_CHECKING:
+    from gradtool.kernels.native import Kernels
     from gradtool.planning.plan import Buffer, Plan, Region
 
 SCHEMA_VERSION = 1
-PLANNED = "planned, not measured (gradtool run --measure).  not counted: "
-FOOTER = f"{PLANNED}optimiser state, CUDA context"
 BESIDE: tuple[Region, ...] = ("activations", TEMPORARIES, "parameters", "gradients")
 SHORT: Mapping[Region, str] = {TEMPORARIES: "temporaries"}  # where there is little room
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -30,7 +31,21 @@ ASCII_BLOCKS = " .,-=+*#"
 def footer(plans: Sequence[Plan]) -> str:
     """What plans leave out; the state of an optimizer only where one of them has no updates."""
     updating = all(any(s.stage == "update" for s in plan.program.steps) for plan in plans)
-    return f"{PLANNED}CUDA context" if updating else FOOTER
+    return left_out({kernels_of(plan.program) for plan in plans}, updating=updating)
+
+
+def left_out(kernels: Collection[Kernels], *, updating: bool) -> str:
+    """What plans for some kernels leave out, and how they are held against a run."""
+    native = next((FLAGS[each] for each in ("exact", "native") if each in kernels), "")
+    what, how = (" for native kernels", f" {native}") if native else ("", "")
+    state = "" if updating else "optimiser state, "
+    return (
+        f"planned{what}, not measured (gradtool run{how} --measure).  "
+        f"not counted: {state}CUDA context"
+    )
+
+
+FOOTER = left_out((), updating=False)
 
 
 def by_region(plan: Plan) -> Table:
@@ -138,6 +153,7 @@ def plan_json(plan: Plan, model_name: str, dims: Mapping[str, int]) -> dict[str,
         "schema_version": SCHEMA_VERSION,
         "model": model_name,
         "plan": plan.name,
+        "kernels": kernels_of(plan.program),
         "dims": {name: int(dims[name]) for name in sorted(dims)},
         "peak_bytes": int(plan.peak),
         "load_bytes": int(plan.peak_live),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gradtool.planning.breakdown import activation_bytes, held
+from gradtool.program.native import kernels_of
 from gradtool.reports.memory import footer, summary, timeline
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes, format_percent
@@ -153,6 +154,7 @@ def plans_json(
     kept = rows[0].plan
     return {
         "model": rows[0].model,
+        "kernels": kernels_of(kept.program),
         "dims": {name: int(dims[name]) for name in sorted(dims)},
         "notes": list(notes),
         "plans": [

@@ -17,6 +17,7 @@ import onnx_ir as ir
 from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.graph.limits import MOST_ELEMENTS
+from gradtool.graph.metadata import notes
 from gradtool.graph.predicates import is_tensor
 from gradtool.shapes import body_inputs
 from gradtool.shapes.sequences import mark_empty
@@ -71,7 +72,8 @@ def strip(model: ir.Model) -> None:
     not ONNX's nobody else knows them.
     """
     for value in _values(model):
-        value.metadata_props.pop(METADATA, None)
+        if METADATA in notes(value):
+            del value.metadata_props[METADATA]
         node = value.producer()
         inside = node is not None and node.domain in STANDARD and not value.is_graph_output()
         if inside and value.shape is not None and not value.shape.is_static():

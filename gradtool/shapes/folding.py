@@ -34,6 +34,7 @@ from gradtool.graph.specs import Spec, least_of
 from gradtool.graph.specs import spec_of as planned_spec
 from gradtool.graph.tensors import array
 from gradtool.shapes import METADATA
+from gradtool.shapes.memo import Memo
 
 # What is computed of one graph may read and write so many bytes, which bounds time and memory.
 FOLDED_BYTES = 2**27
@@ -65,6 +66,7 @@ class Folding:
         self.left = FOLDED_BYTES
         self._large: dict[ir.Value, ir.TensorProtocol] = dict(hidden or {})
         self._never: set[ir.Value] = set()
+        self._memos: dict[Any, Memo] = {}
         self._owners = {
             graph: node for node in walk.nodes(model.graph) for graph in walk.subgraphs(node)
         }
@@ -73,6 +75,12 @@ class Folding:
             for key in (GRADIENTS, STATE)
             for name in json.loads(model.metadata_props.get(key, "{}"))
         } | set(json.loads(model.metadata_props.get(ROWS, "{}")).values())
+
+    def memo(self, context: Any) -> Memo:
+        """What is remembered of the nodes that are inferred in a context."""
+        if context not in self._memos:
+            self._memos[context] = Memo(context)
+        return self._memos[context]
 
     def never(self, values: Iterable[ir.Value]) -> None:
         """Compute nothing from these values: they change from step to step."""

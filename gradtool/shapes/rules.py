@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
@@ -25,6 +25,9 @@ from gradtool.shapes import (
 )
 from gradtool.shapes.limits import guarded
 from gradtool.shapes.sequences import merge_values
+
+if TYPE_CHECKING:
+    from gradtool.shapes.folding import Folding
 
 Dim = Any  # int | ir.SymbolicDim: the library has no types
 
@@ -59,8 +62,12 @@ def _then_folded(rule: Any, ctx: Any, node: ir.Node) -> None:
     if folding is None:
         guarded(rule, ctx, node)
     elif not folding.never_runs(node):
-        guarded(rule, ctx, node)
-        folding.fold(ctx, node)
+        folding.memo(ctx).infer(node, lambda: _inferred(rule, ctx, node, folding))
+
+
+def _inferred(rule: Any, ctx: Any, node: ir.Node, folding: Folding) -> None:
+    guarded(rule, ctx, node)
+    folding.fold(ctx, node)
 
 
 def _known(ctx: Any, value: ir.Value | None) -> list[Dim] | None:

@@ -110,7 +110,7 @@ def _tried(
     memory: int, count: int, examples: int, graphs: Graphs, dims: Dims, arena: _Arena
 ) -> Candidate:
     """Keeping everything if that fits, else the plan within the memory of least work."""
-    work = workload(graphs.model, dims)
+    work = workload(graphs.model, dims, arena.kernels)
     kept, keeping = arena.of(graphs.model)
     if keeping <= memory:
         return Candidate(count, examples, KEEP, keeping, arena.time(kept, count), graphs, work)
@@ -133,9 +133,9 @@ class _Found:
 def _nearest(memory: int, work: Workload, arena: _Arena, beside: int) -> _Found:
     """The plan of least work that is found to fit, or the one that takes least if none does.
 
-    Budgets are of the graph alone, on numpy's kernels; what an arena takes `beside` them differs
-    from plan to plan.  So the budget moves by what the arena is off, between those that are known
-    to be too small and too large.
+    Budgets are of the graph alone; what an arena takes `beside` them differs from plan to plan.  So
+    the budget moves by what the arena is off, between those that are known to be too small and too
+    large.
     """
 
     def tried(budget: Budget) -> _Found:
@@ -168,7 +168,7 @@ class _Arena:
     def __init__(
         self, graphs: Graphs, dims: Dims, evaluated: Sequence[Dims], kernels: Kernels
     ) -> None:
-        self._graphs, self._dims, self._kernels = graphs, dims, kernels
+        self._graphs, self._dims, self.kernels = graphs, dims, kernels
         self._evaluated = evaluated
         update = graphs.update
         self._after = [] if update is None else [
@@ -177,11 +177,11 @@ class _Arena:
 
     def of(self, model: ir.Model) -> tuple[Plan, int]:
         """The plan of a model in the order that it has, and the bytes of the arena."""
-        plan = sized_and_planned(model, self._dims, "train", self._kernels)[1]
+        plan = sized_and_planned(model, self._dims, "train", self.kernels)[1]
         names = frozenset(model.graph.initializers)
         forward = evaluation(model) if self._evaluated else model
         beside = [
-            (sized_and_planned(forward, dims, "evaluate", self._kernels)[1], names)
+            (sized_and_planned(forward, dims, "evaluate", self.kernels)[1], names)
             for dims in self._evaluated
         ]
         return plan, together([(plan, names), *self._after, *beside])

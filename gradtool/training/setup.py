@@ -243,11 +243,16 @@ def _length(options: TrainOptions, order: Order | None) -> tuple[int | None, int
 
 
 def _planned(setup: Setup) -> ir.Model:
-    """The graph with a memory plan in it, for the sizes of the data."""
+    """The graph with a memory plan in it, for the sizes of the data.
+
+    A plan in a file may be made for other kernels than those that compute: it says what runs when.
+    """
     plan, model = setup.options.plan, setup.graphs.model
     dims = _dims(model, setup.data[0], setup.part)
-    goal = api.load_plan(plan) if plan.endswith(PLAN_SUFFIX) else plan
-    return api.recompute(model, goal, dims=dims).model
+    if not plan.endswith(PLAN_SUFFIX):
+        return api.recompute(model, plan, dims=dims, kernels=setup.kernels).model
+    goal = api.load_plan(plan)
+    return api.recompute(model, goal, dims=dims, kernels=goal.kernels).model
 
 
 def _takes_statistics(model: ir.Model) -> bool:

@@ -121,13 +121,17 @@ def _finish(
             set_barriers(model, say=say)
         if not marks:
             _unmark(model)
-        described = {name for node in walk.nodes(model.graph) for name in inputs_of_call(node)}
-        for name in _unread(model):
-            if name not in before and name not in described:
-                del model.graph.initializers[name]
+        unread = [name for name in _unread(model) if name not in before]
+        for name in set(unread) - _described(model) if unread else ():
+            del model.graph.initializers[name]
         ort_options.mark(model)
 
     return finish
+
+
+def _described(model: ir.Model) -> set[str]:
+    """What is named where a body says which call it is of."""
+    return {name for node in walk.nodes(model.graph) for name in inputs_of_call(node)}
 
 
 def _unmark(model: ir.Model) -> None:

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import OpenSizes, UsageError
+from gradtool.kernels.native import Kernels
 from gradtool.text.units import parse_bytes
 from gradtool.text.words import suggest
 from gradtool.workloads.names import current
@@ -35,6 +36,7 @@ def max_batch(
     plans: Sequence[str] = PLANS,
     optimizer: str = "none",
     dims: Mapping[str, int] | None = None,
+    kernels: Kernels = "numpy",
 ) -> dict[str, int]:
     """By plan, the largest batch of a training graph whose step fits into a memory; 0 if none does.
 
@@ -56,7 +58,7 @@ def max_batch(
         raise OpenSizes(open_sizes)
     known = dict(dims or {})
     return largest_batches(
-        cache(lambda size: workload(model, {**known, symbol: size})),
+        cache(lambda size: workload(model, {**known, symbol: size}, kernels)),
         {name: STRATEGIES[name] for name in plans},
         parse_bytes(memory) if isinstance(memory, str) else memory,
         optimizer=optimizer,

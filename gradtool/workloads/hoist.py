@@ -57,9 +57,14 @@ def decide(
     given = cotangents(model)
     if given is None:
         return Decision((), ())
-    network = _Network(model, sizes, _free(model, given, sizes, may_move))
-    for node in filter(is_backward, model.graph):
-        network.add(node, choice=may_open(node))
+    free = _free(model, given, sizes, may_move)
+    nodes = [node for node in model.graph if is_backward(node)]
+    choosing = {node for node in nodes if choice_of(node) is not None and may_open(node)}
+    if not free and not choosing:
+        return Decision((), ())
+    network = _Network(model, sizes, free)
+    for node in nodes:
+        network.add(node, choice=node in choosing)
     return network.solve()
 
 

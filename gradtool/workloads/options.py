@@ -21,6 +21,7 @@ from gradtool.workloads.names import PLANS, SEARCHED, STRATEGIES, current
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from gradtool.kernels.native import Kernels
     from gradtool.workloads.budgets import prices
     from gradtool.workloads.budgets.search import Search
     from gradtool.workloads.plan_files import PlanFile
@@ -273,6 +274,36 @@ _SEARCHING: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
+class KernelOptions:
+    """The kernels that a step is planned for; in Python one argument, of `KERNELS`."""
+
+    kernels: str = option(
+        "choice", "numpy", "What is to compute on the CPU, and is planned for: numpy, or the "
+        "native library what it can.", choices=("numpy", "native"))  # fmt: skip
+    exact_conv: bool = option(
+        "flag", False, "Convolutions of native kernels are sums of products: none is Winograd's."
+    )
+
+
+KERNELS: Mapping[Kernels, str] = {
+    "numpy": "numpy's kernels",
+    "native": "native kernels",
+    "exact": "native kernels with exact convolutions",
+}
+FLAGS: Mapping[Kernels, str] = {
+    "numpy": "--kernels numpy",
+    "native": "--kernels native",
+    "exact": "--kernels native --exact-conv",
+}
+
+
+def kernels_of(options: Mapping[str, Any]) -> Kernels:
+    """The kernels that flags or keys ask for."""
+    kernels: Kernels = "native" if options["kernels"] == "native" else "numpy"
+    return "exact" if kernels == "native" and options["exact_conv"] else kernels
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """What a step is run on, how often, and what is watched; see `gradtool.run`."""
 
@@ -283,12 +314,6 @@ class RunOptions:
     device: str = option("text", "auto", "Where to run.", metavar="auto|cpu|cuda[:N]")
     engine: str = option(
         "choice", "arena", "Our executor, or stock onnxruntime.", choices=("arena", "ort")
-    )
-    kernels: str = option(
-        "choice", "numpy", "What computes on the CPU: numpy, or the native library what it can.",
-        choices=("numpy", "native"))  # fmt: skip
-    exact_conv: bool = option(
-        "flag", False, "Convolutions of native kernels are sums of products: none is Winograd's."
     )
     repeat: int = option(
         "whole", 1, "Steps to run; the time is their median.  --profile times at least 5, --trace "

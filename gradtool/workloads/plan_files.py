@@ -13,12 +13,15 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole, read_document, write_document
+from gradtool.kernels.native import Kernels
 from gradtool.planning.schedule import Schedule, instances
 from gradtool.planning.search.proof import Proof
 from gradtool.shapes.inference import register_shapes
 from gradtool.text.words import suggest
 from gradtool.workloads.budgets.prices import FLOPS
+from gradtool.workloads.groups import gathered
 from gradtool.workloads.names import current
+from gradtool.workloads.options import FLAGS, KERNELS
 from gradtool.workloads.plans import Planned, Workload, all_dims, planned
 from gradtool.workloads.proofs import details, lines, proof_json, proof_of
 from gradtool.workloads.recompute import prepared
@@ -32,6 +35,7 @@ _MOST_RUNS = 64  # times that a node may run, on average
 class PlanFile:
     """A plan that was written: `order` names nodes, once for each time they run.
 
+    `kernels` are those that it was made for: nodes that native ones run as one follow each other.
     `proof` is what the search for it proved, and says whether the clock ended that search.
     """
 
@@ -42,6 +46,7 @@ class PlanFile:
     order: tuple[str, ...]
     peak: int
     proof: Proof | None = None
+    kernels: Kernels = "numpy"
 
 
 def save(
@@ -58,11 +63,12 @@ def save(
         "name": found.name,
         "model": fingerprint(work.model.graph),
         "dims": dict(sorted(all_dims(work).items())),
+        "kernels": work.kernels,
         "peak_bytes": found.plan.peak,
         "load_bytes": found.plan.peak_live,
         "keep_bytes": work.kept.peak,
         "proof": None if found.proof is None else proof_json(found.proof),
-        "order": [steps[number].name for number in found.schedule.order],
+        "order": [name for number in found.schedule.order for name in steps[number].names],
     }
     return write_document(document, path, force=force)
 
@@ -83,8 +89,11 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
         raise UsageError(f"{path}: is no plan: its order holds something else than names")
     if not isinstance(dims, dict) or not all(map(is_whole, dims.values())):
         raise UsageError(f"{path}: is no plan: its dims are no sizes by name")
+    kernels = document.get("kernels", "numpy")
+    if kernels not in KERNELS:
+        raise UsageError(f"{path}: is no plan: its kernels are none of {', '.join(KERNELS)}")
     proof = _proof(path, document.get("proof"))
-    return PlanFile(os.fspath(path), current(name), model, dims, tuple(order), peak, proof)
+    return PlanFile(os.fspath(path), current(name), model, dims, tuple(order), peak, proof, kernels)
 
 
 def _proof(path: str | os.PathLike[str], given: object) -> Proof | None:
@@ -104,6 +113,11 @@ def planned_by(work: Workload, file: PlanFile) -> Planned:
         UsageError: it is of other sizes or another model, or its order cannot run.
     """
     _same_dims(work, file)
+    if file.kernels != work.kernels:
+        raise UsageError(
+            f"{file.source}: the plan is for {KERNELS[file.kernels]}, here it is for "
+            f"{KERNELS[work.kernels]}: say {FLAGS[file.kernels]}"
+        )
     if file.model != fingerprint(work.model.graph):
         raise UsageError(f"{file.source}: the plan is of another model: {_difference(work, file)}")
     schedule = _schedule(work, file)
@@ -166,7 +180,7 @@ def _same_dims(work: Workload, file: PlanFile) -> None:
 
 def _difference(work: Workload, file: PlanFile) -> str:
     """The first node that only one of the two has, or what else may be the matter."""
-    here = {step.name: None for step in work.program.steps}
+    here = {step.name: None for step in work.apart.steps}
     there = dict.fromkeys(file.order)
     for names, others, what in ((there, here, "it runs"), (here, there, "it does not run")):
         odd = next((name for name in names if name not in others), None)
@@ -179,17 +193,17 @@ def _difference(work: Workload, file: PlanFile) -> str:
 
 def _schedule(work: Workload, file: PlanFile) -> Schedule:
     """The schedule of an order of names, if it can run."""
-    steps = work.program.steps
+    steps = work.apart.steps
     numbers = {step.name: number for number, step in enumerate(steps)}
     if len(file.order) > _MOST_RUNS * max(len(steps), 1):
         raise UsageError(f"{file.source}: its order has {len(file.order)} nodes: too many")
     problem = next(_problems(work, file, numbers), None)
     if problem is not None:
         raise UsageError(f"{file.source}: {problem}")
-    order = [numbers[name] for name in file.order]
     try:
+        order = gathered(work, file.order)
         instances(work.program, order)
-    except ValueError as error:
+    except (ValueError, UsageError) as error:
         raise UsageError(f"{file.source}: {error}") from error
     return Schedule.of(order)
 
@@ -200,7 +214,7 @@ def _problems(work: Workload, file: PlanFile, numbers: Mapping[str, int]) -> Ite
     for name in file.order:
         if name not in numbers:
             yield f"the model has no node {name!r}{suggest(name, numbers)}"
-        elif name in seen and not work.program.steps[numbers[name]].recomputable:
+        elif name in seen and not work.apart.steps[numbers[name]].recomputable:
             yield f"node {name!r} runs twice, and would give something else then"
         seen.add(name)
     for name in numbers:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from gradtool.graph.metadata import PLAN
+from gradtool.kernels.native import Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.orders.best import Ordered, best_order
 from gradtool.planning.plan import Plan
@@ -22,8 +23,10 @@ from gradtool.program import Program
 from gradtool.program.bound import bound
 from gradtool.program.declared import narrowed
 from gradtool.program.flatten import flatten
+from gradtool.program.native import made_for
 from gradtool.shapes.inference import register_shapes
-from gradtool.workloads.recompute import apply, mark, prepared
+from gradtool.workloads.groups import labelled, marked, spread
+from gradtool.workloads.recompute import apply, group, mark, prepared
 
 OnRung = Callable[[int, int], object]
 
@@ -40,24 +43,34 @@ class Workload:
     """A training graph ready to be planned: its nodes have names, its program known sizes.
 
     `dims` are the sizes given to what the model leaves open; the model itself keeps that open.
-    `memo` is what was found out about it before, by question; `listener` hears of what is going on.
+    `program` is made for `kernels`, and its steps are what a plan puts in order; where they are
+    groups of nodes, `of_nodes` is the program whose steps are those.  `memo` is what was found out
+    about it before, by question; `listener` hears of what is going on.
     """
 
     model: ir.Model
     program: Program
     dims: Mapping[str, int]
+    kernels: Kernels = "numpy"
+    of_nodes: Program | None = None
     memo: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
     listener: Listener = field(default_factory=Listener, compare=False, repr=False)
     _programs: dict[tuple[tuple[str, int], ...], Program] = field(
         default_factory=dict, compare=False, repr=False
     )
 
+    @property
+    def apart(self) -> Program:
+        """The program whose steps are nodes: itself, unless native kernels run some as one."""
+        return self.of_nodes or self.program
+
     def resized(self, sizes: Mapping[str, int]) -> Program:
         """The program where some symbols have other sizes."""
         dims = {**self.dims, **sizes}
         key = tuple(sorted(dims.items()))
         if key not in self._programs:
-            self._programs[key] = flatten(sized(self.model, dims), dims=dims)
+            model = sized(self.model, dims)
+            self._programs[key] = flatten(model, dims=dims, kernels=self.kernels)
         return self._programs[key]
 
     @cached_property
@@ -111,15 +124,21 @@ def sized(model: ir.Model, dims: Mapping[str, int]) -> ir.Model:
     return bound(model, dims) if dims else model
 
 
-def workload(model: ir.Model, dims: Mapping[str, int] | None = None) -> Workload:
-    """A training graph made ready for planning; the model given is left as it is.
+def workload(
+    model: ir.Model, dims: Mapping[str, int] | None = None, kernels: Kernels = "numpy"
+) -> Workload:
+    """A training graph made ready to be planned for kernels; the model given is left as it is.
 
     Raises:
         UsageError: sizes are open that `dims` does not give, or an operator has no kernel.
     """
     register_shapes()
     made, dims = prepared(model), dict(dims or {})
-    return Workload(made, flatten(sized(made, dims), dims=dims), MappingProxyType(dims))
+    program, known = flatten(sized(made, dims), dims=dims), MappingProxyType(dims)
+    if kernels == "numpy":
+        return Workload(made, program, known)
+    together = made_for(kernels, program)
+    return Workload(made, together, known, kernels, labelled(program, together))
 
 
 def planned(
@@ -135,7 +154,8 @@ def planned(
     if schedule.order == tuple(range(len(work.program.steps))):
         plan = no_recompute(work.program, name)
     else:
-        plan = no_recompute(narrowed(replay(work.program, schedule), work.program.steps), name)
+        found = narrowed(replay(work.apart, spread(work, schedule)), work.apart.steps)
+        plan = no_recompute(made_for(work.kernels, found), name)
     return Planned(plan, schedule, tuple(notes), decision, details=tuple(details))
 
 
@@ -143,8 +163,9 @@ def write(work: Workload, found: Planned) -> ir.Model:
     """The model that computes what the workload's does, in the order of a plan, with its clones."""
     model = work.model.clone()
     model.meta.update(work.model.meta)
-    mark(model, found.decision.marks if found.decision else {})
-    apply(model, work.program, found.schedule)
+    mark(model, marked(work, found.decision) if found.decision else {})
+    group(model, work.apart, work.kernels)
+    apply(model, work.apart, spread(work, found.schedule))
     model.metadata_props[PLAN] = json.dumps(
         {
             "name": found.name,
@@ -152,6 +173,7 @@ def write(work: Workload, found: Planned) -> ir.Model:
             "keep_bytes": work.kept.peak,
             "extra_flops": extra_flops(found.plan, work.kept),
             "dims": dict(sorted(all_dims(work).items())),
+            "kernels": work.kernels,
         },
         sort_keys=True,
     )

@@ -7,7 +7,7 @@ what is known before a run) follow the values that they read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 
 import onnx_ir as ir
 
@@ -19,10 +19,11 @@ from gradtool.gradients.bodies import replace_reads
 from gradtool.graph import walk
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.devices import place_like
-from gradtool.graph.metadata import MIRROR, SOURCE, STAGE
+from gradtool.graph.metadata import GROUP, MIRROR, SOURCE, STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.prune import detach, prune
 from gradtool.graph.reads import reads
+from gradtool.kernels.native import Kernels
 from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 
@@ -214,6 +215,8 @@ class _Rewriter:
     def _clone(self, node: ir.Node, suffix: str) -> ir.Node:
         self.clones += 1
         metadata = {**node.metadata_props, STAGE: "recompute", SOURCE: node.name or ""}
+        if GROUP in metadata:
+            metadata[GROUP] += suffix
         return clone(node, self.op.names, suffix, metadata)
 
 
@@ -230,3 +233,17 @@ def mark(model: ir.Model, decisions: Mapping[str, bool]) -> None:
         decision = decisions.get(node.name or "")
         if decision is not None:
             node.metadata_props[MIRROR] = str(int(decision))
+
+
+def group(model: ir.Model, program: Program, kernels: Kernels) -> None:
+    """Write on each node the name of the one that it runs with, and whose kernels join them."""
+    groups = {} if kernels == "numpy" else {step.name: step.group for step in program.steps}
+    _write(model.metadata_props, kernels if groups else "")
+    for node in model.graph:
+        _write(node.metadata_props, groups.get(node.name or "", ""))
+
+
+def _write(properties: MutableMapping[str, str], group: str) -> None:
+    properties.pop(GROUP, None)
+    if group:
+        properties[GROUP] = group

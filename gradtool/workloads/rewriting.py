@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.graph.stages import require_no_updates
+from gradtool.kernels.native import Kernels
 from gradtool.planning.plan import Plan
 from gradtool.planning.search.proof import Proof
 from gradtool.workloads.goals import Budget, Goal, options_of
@@ -66,11 +67,13 @@ def mirror(
     keep: Sequence[str] = (),
     drop: Sequence[str] = (),
     dims: Mapping[str, int] | None = None,
+    kernels: Kernels = "numpy",
 ) -> Rewritten:
     """A training graph in which backward computes cheap activations again; see `recompute`.
 
     `policy` names what may run twice, or is a TOML file; `keep` and `drop` are globs of nodes that
-    never do, or may whatever the policy.
+    never do, or may whatever the policy.  `kernels` are those that it is planned for; what native
+    ones run as one is decided on as a whole.
 
     Raises:
         UsageError: sizes are open that `dims` does not give, or a name matches nothing.
@@ -79,7 +82,8 @@ def mirror(
     from gradtool.workloads import strategies
 
     chosen = policy_named(policy)
-    return _rewritten(graph, partial(strategies.mirror, policy=chosen, keep=keep, drop=drop), dims)
+    strategy = partial(strategies.mirror, policy=chosen, keep=keep, drop=drop)
+    return _rewritten(graph, strategy, dims, kernels)
 
 
 def recompute(
@@ -93,6 +97,7 @@ def recompute(
     time_limit: float | None = None,
     prove: bool = False,
     dims: Mapping[str, int] | None = None,
+    kernels: Kernels = "numpy",
 ) -> Rewritten:
     """A training graph that computes parts of forward again: the same bits in less memory.
 
@@ -103,7 +108,7 @@ def recompute(
     measured now, or a file of measured times.  A search goes deeper for `time_limit`
     seconds; without, the same question has the same answer everywhere.  With `prove`, those seconds
     (or two minutes) go into the bound, and a plan that reaches it.  The graph given is left as
-    it is; sizes that it leaves open stay open, `dims` are those to plan for.
+    it is; sizes that it leaves open stay open, `dims` and `kernels` are those to plan for.
 
     Raises:
         UsageError: there is no such strategy or checkpoint, sizes are open, or the graph has an
@@ -121,7 +126,7 @@ def recompute(
         time_limit=time_limit,
         prove=prove,
     )
-    return _rewritten(graph, asked.plans(), dims)
+    return _rewritten(graph, asked.plans(), dims, kernels)
 
 
 @dataclass(frozen=True)
@@ -143,6 +148,7 @@ def frontier(
     seed: int = 0,
     time_limit: float | None = None,
     dims: Mapping[str, int] | None = None,
+    kernels: Kernels = "numpy",
 ) -> Points:
     """The cheapest plans within several budgets, from the least peak found to keeping everything.
 
@@ -169,14 +175,16 @@ def frontier(
         time_limit=time_limit,
     )
     asked.plans()  # which refuses what does not go together
-    work = workload(model_of(graph), dims)
+    work = workload(model_of(graph), dims, kernels)
     search = asked.search()(work)
     state = Limit.of("min", optimizer).state(work)
     return Points(tuple(frontier_of(work, points, search)), work.kept, state)
 
 
-def _rewritten(graph: Graph, strategy: Strategy, dims: Mapping[str, int] | None) -> Rewritten:
-    work = workload(model_of(graph), dims)
+def _rewritten(
+    graph: Graph, strategy: Strategy, dims: Mapping[str, int] | None, kernels: Kernels
+) -> Rewritten:
+    work = workload(model_of(graph), dims, kernels)
     found: Planned = strategy(work)
     extra = extra_flops(found.plan, work.kept)
     return Rewritten(

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from gradtool.errors import GradtoolError
 from gradtool.graph.reads import reads
 from gradtool.io import symbols
+from gradtool.kernels.native import Kernels
 from gradtool.passes.layouts import storage
 from gradtool.passes.redirect_shape_reads import asks_sizes, redirect_shape_reads
 from gradtool.passes.residuals import ASSUMED, Sizes, is_forward_result
@@ -114,10 +115,12 @@ class Scale:
         return no_recompute(self._program)
 
 
-def planned(model: ir.Model) -> Plan | None:
+def planned(model: ir.Model, kernels: Kernels = "numpy") -> Plan | None:
     """The plan of a model; None if its sizes are open or an operator has no kernel."""
+    from gradtool.program.native import made_for
+
     program = _program(model, {})
-    return None if program is None else no_recompute(program)
+    return None if program is None else no_recompute(made_for(kernels, program))
 
 
 def _program(model: ir.Model, dims: Mapping[str, int]) -> Program | None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import onnx_ir as ir
 
 from gradtool.graph.stages import is_backward, is_hoisted
+from gradtool.kernels.native import Kernels
 from gradtool.passes.residuals import residuals
 from gradtool.passes.second_order import is_training_graph
 from gradtool.workloads.hoist import move_back
@@ -38,14 +39,18 @@ class Saving:
 
 
 def savings(
-    model: ir.Model, *, dims: Mapping[str, int] | None = None, **options: Any
+    model: ir.Model,
+    *,
+    dims: Mapping[str, int] | None = None,
+    kernels: Kernels = "numpy",
+    **options: Any,
 ) -> tuple[Saving, ...]:
     """The rows of a model, in the order of `Step`; the model is left as it is.
 
     A forward model is differentiated with `options`, those of `training_graph`.  Of a training
     graph the nodes that were hoisted are first moved back, but sizes that are asked of other values
     stay asked of them.  `dims` gives sizes to symbols; open ones are assumed in `residuals`, and
-    have no peak.
+    have no peak.  Peaks are those of `kernels`.
 
     Raises:
         UsageError: a symbol or an option that does not exist.
@@ -56,9 +61,9 @@ def savings(
     save_less(masked, hoisting=False)
     save_less(least)
     return (
-        _row("plain", plain, plain),
-        _row("masks", masked, plain),
-        _row("hoisting", least, plain),
+        _row("plain", plain, plain, kernels),
+        _row("masks", masked, plain, kernels),
+        _row("hoisting", least, plain, kernels),
     )
 
 
@@ -79,9 +84,9 @@ def _plain(model: ir.Model, options: Mapping[str, Any]) -> ir.Model:
     return model
 
 
-def _row(step: Step, model: ir.Model, plain: ir.Model) -> Saving:
+def _row(step: Step, model: ir.Model, plain: ir.Model, kernels: Kernels) -> Saving:
     kept = residuals(model)
-    plan = planned(model)
+    plan = planned(model, kernels)
     moved = Counter(node.op_type for node in model.graph if is_hoisted(node))
     return Saving(
         step=step,

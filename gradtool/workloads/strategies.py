@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 
-from gradtool.planning.recompute.mirror import decide
 from gradtool.planning.recompute.mirrored import mirrored
-from gradtool.planning.recompute.policy import POLICIES, Policy, marks
+from gradtool.planning.recompute.policy import POLICIES, Policy
 from gradtool.planning.recompute.segment_search import best_segments, sqrt_segments
 from gradtool.planning.recompute.segments import Segmented, checkpointed, crossing_line
 from gradtool.planning.schedule import Schedule
 from gradtool.text.words import count
+from gradtool.workloads.groups import decided, require_written
 from gradtool.workloads.names import KEEP, LIGHT, REORDER
 from gradtool.workloads.plans import Planned, Strategy, Workload, planned
 
@@ -44,7 +44,7 @@ def mirror(
     Raises:
         UsageError: a name in `keep` or `drop` matches nothing.
     """
-    decision = decide(work.nodes, policy, marks(work.nodes, keep, drop))
+    decision = decided(work, policy, keep, drop)
     found = mirrored(work.program, decision)
     may = count(found.decided, "node")
     note = f"mirror: {may} may be recomputed, {len(found.applied)} {_are(len(found.applied))}"
@@ -72,6 +72,8 @@ def checkpoints(work: Workload, *, names: Sequence[str]) -> Planned:
     Raises:
         UsageError: a name is no forward value, or the loss does not depend on it.
     """
+    for name in names:
+        require_written(work, name)
     found = checkpointed(work.program, names)
     notes = [line for line in (crossing_line(found),) if line]
     return planned(work, "checkpoints", found.outcome.schedule, notes=notes)

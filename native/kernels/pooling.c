@@ -9,7 +9,7 @@
 #include "axes.h"
 #include "pool.h"
 
-/* Forward reads x and writes y and places (NULL if nobody asks); backward reads y as dy, and places,
+/* Forward reads x and writes y and places (NULL where nobody asks); backward reads y as dy, and places,
  * and writes x as dx. */
 struct pooling {
     float *x, *y;
@@ -79,7 +79,7 @@ INLINE void max_pixel(const struct pooling *call, int64_t n, int64_t row, int64_
         }
     }
     const int64_t at = ((n * call->out_height + row) * call->out_width + column) * call->channels + c;
-    store_some(call->y + at, best, count);
+    if (call->y) store_some(call->y + at, best, count);
     if (call->places) store_places(call, places, at, count);
 }
 

@@ -21,6 +21,8 @@ FORWARD: tuple[tuple[str, Applies, str], ...] = (
     ("OneHot", lambda c, _: c.array(0).ndim == 0, "onnxruntime refuses a single index"),
     ("Col2Im", lambda c, _: len(c.array(1)) != 2 and max(c.attributes.get("dilations", [1])) > 1,
      "onnxruntime places dilated blocks of lines and volumes otherwise than the reference"),
+    ("Conv", lambda _, e: "Invalid input shape" in e,
+     "onnxruntime refuses images that are too small for a window"),
     ("Conv", lambda c, e: _same(c) and "Dilation not supported" in e,
      "onnxruntime refuses dilations with SAME padding"),
     ("ConvTranspose", lambda c, e: "output_padding" in e and "output_padding" in c.attributes,
@@ -34,10 +36,14 @@ FORWARD: tuple[tuple[str, Applies, str], ...] = (
      "onnxruntime refuses empty images or channels"),
     ("*", lambda c, _: _pools(c) and _same(c) and max(c.attributes.get("dilations", [1])) > 1,
      "onnxruntime leaves dilations out of SAME padding"),
+    ("*", lambda c, e: _pools(c) and _same(c) and "must be non-negative" in e,
+     "onnxruntime pads by less than nothing for SAME with strides beyond the kernel"),
     ("*", lambda c, _: _pools(c) and _sticks_out(c),
      "onnxruntime has a result where no window fits"),
     ("Attention", lambda c, _: _masked_twice(c),
      "onnxruntime shows what both a boolean mask and the causal one hide"),
+    ("Attention", lambda c, _: _one_query_after_a_past(c),
+     "onnxruntime leaves the causal mask out where one query follows a past"),
     ("Slice", lambda c, _: _far_backwards(c),
      "onnxruntime takes the largest integer for the beginning when it slices backwards"),
 )  # fmt: skip
@@ -88,6 +94,13 @@ def _sticks_out(case: Case) -> bool:
 def _masked_twice(case: Case) -> bool:
     mask = case.inputs[3] if len(case.inputs) > 3 else None
     return mask is not None and mask.array.dtype == bool and bool(case.attributes.get("is_causal"))
+
+
+def _one_query_after_a_past(case: Case) -> bool:
+    """And several keys are new: with one, no key stands behind the query."""
+    query, key = (case.array(i).shape[-2] for i in range(2))
+    past = len(case.inputs) > 4 and case.inputs[4] is not None and case.array(4).shape[2] > 0
+    return past and query == 1 and key > 1 and bool(case.attributes.get("is_causal"))
 
 
 def _far_backwards(case: Case) -> bool:

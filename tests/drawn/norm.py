@@ -14,6 +14,9 @@ def layer(d: Draw) -> Case:
     if d.flag(0.2):
         tail = [1 if d.flag(0.4) else n for n in tail]
     scale = d.w(tail)
+    if d.flag(0.1):  # one for each row, or for some
+        tail = [1 if d.flag(0.4) else n for n in shape]
+        scale = d.w(tail[d.int(0, len(shape) - 1) :])
     if d.op == "RMSNormalization":
         return d.case(d.x(shape), scale, opset=(23, 24), rough=8.0, **given)
     bias = d.w(tail) if d.flag(0.6) else None

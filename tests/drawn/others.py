@@ -94,8 +94,8 @@ def linear(d: Draw) -> Case:
     x = Given(d.numbers((rows, width), -2, 2, 0.1), moved=True)
     if classifier:
         given["classlabels_ints"] = list(range(targets))
-        return d.case(x, outputs=2, dtypes=SINGLE, steps=(2e-2,), rough=2000.0, **given)
-    return d.case(x, targets=targets, dtypes=SINGLE, steps=(2e-2,), rough=2000.0, **given)
+        return d.case(x, outputs=2, dtypes=SINGLE, steps=(5e-2, 2e-2), rough=2000.0, **given)
+    return d.case(x, targets=targets, dtypes=SINGLE, steps=(5e-2, 2e-2), rough=2000.0, **given)
 
 
 @draws(f"{ML}SVMRegressor")

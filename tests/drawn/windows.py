@@ -23,8 +23,10 @@ def _window(d: Draw, rank: int, *, pooled: bool) -> tuple[list[int], list[int], 
     pads = given.get("pads", [0] * 2 * rank)
     least = [max(1, e - a - b) for e, a, b in zip(reach, pads[:rank], pads[rank:], strict=True)]
     image = [n + d.int(0, 4 if rank < 3 else 1) for n in least]
-    if d.flag(0.04):
-        image[d.int(0, rank - 1)] = max(0, least[0] - 1)
+    if d.flag(0.04):  # a step too small for a window
+        axis, strides = d.int(0, rank - 1), given.get("strides", [1] * rank)
+        short = reach[axis] - pads[axis] - pads[rank + axis] - strides[axis]
+        image[axis] = short if short >= 0 else image[axis]
     return kernel, image, given
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from random_graphs import Recipe, assemble, recipes
 
 import gradtool as gt
-from gradtool.io import pieces
+from gradtool.io import pieces, wire
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "samples").glob("*.onnx"))
 
@@ -24,9 +24,11 @@ def at_once(model: ir.Model) -> bytes:
 
 def in_parts(model: ir.Model) -> bytes:
     graph = pieces.Message()
-    for part in pieces.graph_parts(model):
-        graph.add(part)
-        assert not part.ByteSize()
+    head = pieces.before_nodes(model)
+    graph.add(head)
+    assert not head.ByteSize()
+    for run in pieces.runs(model):
+        pieces.add_run(graph, run)
     return b"".join(pieces.model_pieces(graph, pieces.around(model)))
 
 
@@ -85,7 +87,7 @@ def test_lengths_are_written_as_protobuf_does(number):
     """As the payload of a field, whose tag is a byte."""
     message = onnx.ModelProto(model_version=number)
 
-    assert pieces._varint(number) == message.SerializeToString()[1:]
+    assert wire.varint(number) == message.SerializeToString()[1:]
 
 
 def test_more_bytes_than_a_protobuf_holds_are_refused(monkeypatch):

@@ -8,7 +8,8 @@ from onnx import TensorProto, helper
 
 from gradtool import io
 from gradtool.errors import InvalidResult
-from gradtool.io import stock, valid
+from gradtool.io import checkable, pieces, stock, valid, weightless
+from gradtool.io.checkable import AtOnce
 
 RELU = "g (float[batch, 4] x) => (float[batch, 4] y) { y = Relu (x) }"
 pytestmark = pytest.mark.stock
@@ -44,17 +45,36 @@ def test_an_invalid_half_leaves_the_other_unwritten(write, tmp_path):
     assert not (tmp_path / "a.onnx").exists()
 
 
+def branch_of(tensor):
+    """A branch that reads a weight of its own."""
+    result = helper.make_tensor_value_info("r", 1, tensor.dims)
+    return helper.make_graph(
+        [helper.make_node("Neg", ["w"], ["r"])], "then", [], [result], [tensor]
+    )
+
+
+def test_a_weight_that_a_branch_returns_is_kept():
+    heavy = onnx.numpy_helper.from_array(np.zeros((64, 64), np.float32), "w")
+    given = helper.make_tensor_value_info("w", 1, [64, 64])
+    inner = helper.make_graph([], "then", [], [given], [heavy])
+    branch = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    made = helper.make_tensor_value_info("y", 1, [64, 64])
+    proto = helper.make_model(helper.make_graph([branch], "g", [condition], [made]))
+
+    assert weightless.leave_out_weights(proto.graph, {"c"}) == set()
+    onnx.checker.check_model(proto, full_check=True)
+
+
 def test_weights_are_left_out_of_what_is_checked():
     heavy = onnx.numpy_helper.from_array(np.zeros((64, 64), np.float32), "w")
-    inner = helper.make_graph(
-        [], "then", [], [helper.make_tensor_value_info("w", 1, [64, 64])], [heavy]
-    )
+    inner = branch_of(heavy)
     branch = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
     graph = helper.make_graph(
         [branch], "g", [helper.make_tensor_value_info("c", TensorProto.BOOL, [])], []
     )
     proto = helper.make_model(graph)
-    names = valid.leave_out_weights(proto.graph, {"c"})
+    names = weightless.leave_out_weights(proto.graph, {"c"})
 
     assert names == {"w"}
     assert [value.name for value in proto.graph.input] == ["c", "w"]
@@ -68,7 +88,7 @@ def test_a_scale_by_which_the_checker_rounds_otherwise_is_left_out(text, scale):
     proto = text(f"""g (float[10] x) => (float[{size}] y) <float[1] s = {scale}> {{
         y = Resize <mode = "linear"> (x, , s)
     }}""")
-    valid.leave_out_scales(proto)
+    weightless.leave_out_scales(proto)
     onnx.checker.check_model(proto, full_check=True)
 
     assert [tensor.name for tensor in proto.graph.initializer] == ([] if size == 7 else ["s"])
@@ -76,7 +96,7 @@ def test_a_scale_by_which_the_checker_rounds_otherwise_is_left_out(text, scale):
 
 def test_a_model_whose_source_is_refused_too_is_written(write, tmp_path, monkeypatch):
     heard = []
-    monkeypatch.setattr(valid, "_refusal", lambda _: "no reason")
+    monkeypatch.setattr(checkable, "refusal", lambda _: "no reason")
     io.save(io.load(write(RELU)), tmp_path / "out.onnx", say=heard.append)
 
     assert heard == ["ONNX's checker refuses the source as it does the result: no reason"]
@@ -181,28 +201,24 @@ def test_what_is_no_defect_of_the_result_is_said(write, tmp_path, monkeypatch, p
     assert (tmp_path / "out.onnx").exists()
 
 
-def test_what_is_checked_in_parts_is_what_is_checked_at_once():
-    """Weights of subgraphs, too; what is noted on nodes is not checked."""
+def test_weights_of_subgraphs_and_notes_are_left_out_of_what_is_checked():
     heavy = onnx.numpy_helper.from_array(np.zeros((64, 64), np.float32), "w")
-    given, made = (helper.make_tensor_value_info(n, 1, [64, 64]) for n in "wy")
-    inner = helper.make_graph([], "then", [], [given], [heavy])
+    inner = branch_of(heavy)
     branch = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
     plain = helper.make_node("Neg", ["y"], ["z"])
     for node in (branch, plain):
         node.metadata_props.add(key="gradtool.stage", value="forward")
     condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
-    parts = valid.Parts()
-    for part in (
-        helper.make_graph([], "g", [condition], []),
-        helper.make_graph([branch], "g", [], [], value_info=[made]),
-        helper.make_graph([plain], "g", [], []),
-    ):
-        parts.add(part)
-        assert not part.ByteSize()
-    last = helper.make_model(helper.make_graph([], "g", [], []))
-    found = onnx.ModelProto.FromString(parts.message(last))
+    model = helper.make_model(helper.make_graph([branch, plain], "g", [condition], []))
+    graph = ir.serde.deserialize_model(model)
+    found = AtOnce()
+    found.begin(pieces.before_nodes(graph))
+    for run in pieces.runs(graph):
+        found.add(run)
 
-    assert parts.nodes == 2
-    assert [value.name for value in found.graph.input] == ["c", "w"]
-    assert [node.op_type for node in found.graph.node] == ["If", "Neg"]
-    assert not any(node.metadata_props for node in found.graph.node)
+    assert found.end(pieces.around(graph)) is None
+    checked = onnx.ModelProto.FromString(found.message)
+    assert found.nodes == 2
+    assert [value.name for value in checked.graph.input] == ["c", "w"]
+    assert [node.op_type for node in checked.graph.node] == ["If", "Neg"]
+    assert not any(node.metadata_props for node in checked.graph.node)

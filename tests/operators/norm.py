@@ -15,6 +15,10 @@ case("LayerNormalization", (2, 3, 6), (6,), (6,), axis=2, outputs=3, gradient=Fa
 case("LayerNormalization", (7,), (7,), (7,))
 # onnxruntime wants as many scales as normalised elements
 case("LayerNormalization", (2, 3, 6), (1, 6), (6,), axis=1, ort=False)
+for _rows in ((3, 6), (2, 3, 6), (2, 1, 6), (1, 3, 1), (1, 1, 6)):  # another for each row
+    case("LayerNormalization", (2, 3, 6), _rows, (6,))
+    case("LayerNormalization", (2, 3, 6), (6,), _rows, epsilon=1e-3)
+    case("RMSNormalization", (2, 3, 6), _rows, opset=23)
 case("RMSNormalization", (4, 6), (6,), opset=23)
 case("RMSNormalization", (2, 3, 6), (3, 6), opset=23, axis=1, epsilon=1e-3)
 case("RMSNormalization", (2, 3, 6), (1,), opset=23, ort=False)

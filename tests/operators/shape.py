@@ -85,6 +85,8 @@ for _mode in ("reflect", "edge", "wrap"):
 case("Pad", (6, 4), integers([-2, 2, 3, -1]), mode="edge", ort=False)
 case("Pad", (6, 4), integers([-2, 2, 3, -1]), mode="reflect", ort=False)
 case("Pad", (3,), integers([5, 7]), mode="wrap")
+for _pads in ([2, 0, -1, 0], [-2, 1, 3, 0], [7, -1, -3, 2]):  # what is left wraps around
+    case("Pad", (7, 3), integers(_pads), mode="wrap")
 
 case("Tile", (2, 3), integers([2, 2]))
 case("Tile", (2, 3), integers([1, 3]))

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 from cases import Case, Floats
 from checkers import differentiated, evaluate
+from graphs import parse
+from native_calls import needs_library
 
+import gradtool as gt
 from gradtool import kernels as registry
 from gradtool.graph.specs import Spec
 from gradtool.kernels.call import call
@@ -255,3 +258,33 @@ def test_every_layout_of_blocks_agrees_with_pytorch(shape, channels, group, stri
     np.testing.assert_allclose(mine, y, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(dx, theirs[0], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(dw, theirs[1], rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernels", ["numpy", pytest.param("native", marks=needs_library)])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("x", "w", "attributes"),
+    [
+        ((2, 1, 2), (1, 1, 3), ""),
+        ((1, 2, 3), (4, 2, 5), "<strides = [2]>"),
+        ((2, 3, 1), (3, 1, 2), "<group = 3>"),
+        ((2, 4, 1, 5), (6, 2, 2, 3), "<group = 2>"),
+        ((2, 3, 2, 1, 2), (6, 1, 1, 2, 1), "<group = 3>"),
+        ((0, 4, 5, 5), (6, 4, 2, 3), "<pads = [1, 1, 1, 1]>"),
+    ],
+)
+def test_a_convolution_without_windows_is_empty_and_its_gradients_are_zero(
+    x, w, attributes, dtype, kernels
+):
+    kind = {np.float16: "float16", np.float32: "float", np.float64: "double"}[dtype]
+    sizes, open_ = ",".join(map(str, x)), ",".join("abcde"[: len(x)])
+    model = parse(
+        f"g ({kind}[{sizes}] x, {kind}[{','.join(map(str, w))}] w) => ({kind}[{open_}] y)"
+        f" {{ y = Conv {attributes} (x, w) }}"
+    )
+    training = gt.grad(model, loss="sum", wrt=["x", "w"])
+    found = gt.run(training, {"x": np.ones(x, dtype), "w": np.ones(w, dtype)}, kernels=kernels)
+
+    assert found.loss == 0
+    assert not found.gradients["x"].any()
+    assert not found.gradients["w"].any()

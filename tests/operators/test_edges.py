@@ -172,6 +172,8 @@ EMPTY += [
     Case("Einsum", (Floats((0, 1, 3)), Floats((1, 2, 3))), {"equation": "...j,...j->..."}),
     Case("Expand", (Floats((0, 1, 4)), cases.integers(1, 3, 1))),
     Case("GatherND", (Floats((0, 4)), np.zeros((0, 1), np.int64)), {"batch_dims": 1}),
+    Case("GridSample", (Floats((2, 0, 4, 5)), Floats((2, 3, 2, 2)))),
+    Case("GridSample", (Floats((2, 0, 5)), Floats((2, 3, 1))), {"mode": "cubic"}),
     Case("Reshape", (Floats((0, 3, 4)), cases.integers(0, 12))),
     Case("Reshape", (Floats((0, 3, 4)), cases.integers(-1, 4))),
     Case(

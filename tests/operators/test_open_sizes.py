@@ -25,6 +25,13 @@ FORMS = {
         }""",
         (2, 4, 1),
     ),
+    "an index of Einsum that is repeated": (
+        """g (float[b, n, m] x) => (float[b, n] y) {
+            z = Mul (x, x)
+            y = Einsum <equation = "bii->bi"> (z)
+        }""",
+        (2, 3, 3),
+    ),
     "repeats of a Tile": (
         """g (float[a, b] x) => (float[c, d] y) {
             r = Shape (x)

@@ -1,6 +1,7 @@
 """Traces of a training: a process a rank, whose sums lie over the nodes that cover them."""
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import onnx
@@ -45,7 +46,7 @@ def test_each_rank_has_its_nodes_its_sums_and_its_waiting(case):
         assert [e["name"] for e in steps] == [f"step {n}" for n in range(9 - KEPT, 9)]
         for tid in range(1, len(LANES) + 1):
             lane = sorted((e for e in slices if e["tid"] == tid), key=lambda e: e["ts"])
-            for one, other in zip(lane, lane[1:], strict=False):
+            for one, other in pairwise(lane):
                 end = one["ts"] + one["dur"]
                 inside = other["ts"] + other["dur"] <= end + ROUND
                 assert other["ts"] >= end - ROUND or inside

@@ -90,6 +90,7 @@ def test_a_written_plan_says_what_it_is():
         "keep_bytes": work.kept.peak,
         "extra_flops": extra_flops(found.plan, work.kept),
         "dims": {"N": 128},
+        "kernels": "numpy",
     }
 
 

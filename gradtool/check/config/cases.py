@@ -14,10 +14,13 @@ from gradtool.check.config.tables import Table, is_size
 from gradtool.check.thresholds import Threshold, parse_amount, parse_threshold
 from gradtool.comparison.metrics import METRICS, metric_named
 from gradtool.errors import UsageError
-from gradtool.workloads.options import GradOptions, Option, options_of
+from gradtool.workloads.options import GradOptions, KernelOptions, Option, options_of
 
 GRADIENT = {option.key: option for option in options_of(GradOptions).values()}
-KEYS = ("name", "model", "dims", "shapes", "batch", "plan", "limit", "fail-on", *GRADIENT)
+PLANNED_FOR = {option.key: option for option in options_of(KernelOptions).values()}
+KEYS = (
+    "name", "model", "dims", "shapes", "batch", "plan", "limit", "fail-on", *PLANNED_FOR, *GRADIENT,
+)  # fmt: skip
 LONGEST = 100  # characters of the name of a case
 
 
@@ -47,6 +50,7 @@ def cases_of(
         shapes=_shapes(table),
         batch=table.size("batch"),
         gradient=_gradient(table),
+        kernels=_kernels(table),
         limit=_limits(table),
         fail_on=thresholds(table, rules),
         line=line,
@@ -101,10 +105,22 @@ def _shapes(table: Table) -> dict[str, tuple[int, ...]]:
     return found
 
 
+def _kernels(table: Table) -> dict[str, Any]:
+    """Values of `KernelOptions`: those that are given."""
+    found = _options(table, PLANNED_FOR)
+    if "exact_conv" in found and found.get("kernels") != "native":
+        table.refuse("exact-conv", "kernels = 'native' beside it, or leave it out")
+    return found
+
+
 def _gradient(table: Table) -> dict[str, Any]:
     """Arguments of `gradtool.grad`: those that are given."""
+    return _options(table, GRADIENT)
+
+
+def _options(table: Table, known: Mapping[str, Option]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for key, option in GRADIENT.items():
+    for key, option in known.items():
         if key not in table:
             continue
         given = _labels(table) if key == "labels" else _READERS[option.kind](table, option)

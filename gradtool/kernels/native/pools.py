@@ -35,6 +35,12 @@ def _fits(x: Spec, *, out: Outputs, **_: Any) -> bool:
     return _are_images(x, *out)
 
 
+def _fits_max(x: Spec, *, out: Outputs, **_: Any) -> bool:
+    """Also where nobody asks for the maxima but for their places: a plan computes these again."""
+    y, places = (*out, None)[:2]
+    return _are_images(x, x if y is None and places is not None else y, places)
+
+
 def _work(x: Spec, *, out: Outputs, **_: Any) -> list[Spec]:
     return room(turned(x, *out))
 
@@ -43,13 +49,14 @@ def _bind_max(x: Array, *, out: Arrays, work: Arrays, **given: Any) -> Bound:
     turns = Turns(work)
     y, places = (*out, None)[:2]
     places = None if places is None else turns.write(places)
-    call = library.max_pool(turns.read(x), turns.write(y), places, _window(given, x.shape))
+    y = None if y is None else turns.write(y)
+    call = library.max_pool(turns.read(x), y, places, _window(given, x.shape))
     return turns.around(call)
 
 
 # MaxPool has places only where its gradient is not asked for: those of the standard are int64.
 for _op in ("MaxPool", "ai.gradtool::MaxPoolTraining"):
-    native(_op, fits=_fits, work=_work, layouts="last")(_bind_max)
+    native(_op, fits=_fits_max, work=_work, layouts="last")(_bind_max)
 
 
 def _fits_max_grad(dy: Spec, places: Spec, _sizes: Any, *, out: Outputs, **_: Any) -> bool:

@@ -10,7 +10,6 @@ from functools import cached_property
 from gradtool.planning.ladder.ladder import Ladder
 from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.ladder.walk import State
-from gradtool.planning.recompute.mirror import decide
 from gradtool.planning.recompute.mirrored import mirrored
 from gradtool.planning.recompute.policy import POLICIES
 from gradtool.planning.recompute.segment_search import best_segments, segment_schedules
@@ -21,6 +20,7 @@ from gradtool.planning.search.proof import Proof
 from gradtool.planning.search.prove import rounds
 from gradtool.workloads.budgets.known import Known
 from gradtool.workloads.budgets.prices import FLOPS, Prices
+from gradtool.workloads.groups import decided
 from gradtool.workloads.plans import Planned, Workload, planned
 
 _ORDERED = 4_000  # steps of a program whose order is worth a search
@@ -140,7 +140,7 @@ class Answers:
         yield from segment_schedules(program)
         if len(program.steps) <= _ORDERED:
             yield best_segments(program).outcome.schedule
-            decision = decide(work.nodes, POLICIES["mirror"])
+            decision = decided(work, POLICIES["mirror"])
             yield mirrored(program, decision).outcome.schedule
 
     def _planned(self, state: State) -> Planned:

@@ -53,14 +53,16 @@ def measured(work: Workload, profile: Profile, source: str) -> Prices:
     Raises:
         UsageError: a node that runs has no time, or is another operator there.
     """
-    costs = []
-    for step in work.program.steps:
+    seconds = {}
+    for step in work.apart.steps:
         timed = profile.nodes.get(step.name)
         if timed is None:
             raise UsageError(f"{source}: no time of node {step.name!r}: it is of another model")
         if timed.op != step.op:
             raise UsageError(f"{source}: node {step.name!r} is {timed.op}, here it is {step.op}")
-        costs.append(round(timed.seconds * NANOSECONDS))
+        seconds[step.name] = timed.seconds
+    steps = work.program.steps
+    costs = [round(sum(seconds[name] for name in s.names) * NANOSECONDS) for s in steps]
     return Prices(tuple(costs), "ns")
 
 

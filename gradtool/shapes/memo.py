@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.graph.predicates import is_float
 
-Found = list[tuple[ir.TypeProtocol, tuple[int | ir.SymbolicDim, ...]]]
+# Of each output: its type, its shape, and what is looked at in it by the nodes that read it.
+Found = list[tuple[ir.TypeProtocol, tuple[int | ir.SymbolicDim, ...], Hashable]]
 
 # Smaller tensors of floats may be data that a shape depends on: scales, limits, a step.
 _MOST_DATA = 8
@@ -27,14 +28,25 @@ class Memo:
         self._found: dict[Hashable, Found] = {}
         self._seen: dict[ir.Value, tuple[Any, Any, Any, Hashable]] = {}
 
+    def infer(self, node: ir.Node, by: Callable[[], object]) -> None:
+        """Give the outputs of a node what a like one has, else what `by` finds."""
+        key = self.key(node)
+        if key is not None and self.recall(node, key):
+            return
+        by()
+        if key is not None:
+            self.learn(node, key)
+
     def recall(self, node: ir.Node, key: Hashable) -> bool:
         """Give the outputs of a node what a like one has, if there was one."""
         found = self._found.get(key)
         if found is None:
             return False
-        for value, (kind, dims) in zip(node.outputs, found, strict=True):
-            value.type = kind
-            value.shape = ir.Shape(dims)
+        for value, (kind, dims, looked) in zip(node.outputs, found, strict=True):
+            shape = ir.Shape(dims)
+            value.type, value.shape = kind, shape
+            if value.const_value is None:
+                self._seen[value] = kind, shape, None, looked
         return True
 
     def learn(self, node: ir.Node, key: Hashable) -> None:
@@ -46,7 +58,7 @@ class Memo:
                 return
             if not {s for d in value.shape for s in _free(d)} <= known:
                 return
-            found.append((value.type, tuple(value.shape)))
+            found.append((value.type, tuple(value.shape), self._looked(value)))
         self._found[key] = found
 
     def key(self, node: ir.Node) -> Hashable | None:

@@ -3,7 +3,7 @@ import onnx_ir as ir
 from graphs import parse
 
 from gradtool.emit.builder import Builder
-from gradtool.emit.memo import Memo
+from gradtool.shapes.memo import Memo
 
 MODEL = """g (float[n, 4] x, float[n, 4] z, float[n, 3] w, float[m, 4] v, int64[2] s) => (y) {
     y = Add (x, z)

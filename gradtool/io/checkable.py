@@ -1,0 +1,158 @@
+"""A model as it is checked: without weights, and without what is noted on nodes.
+
+A long one is checked a part at a time, each with what it reads as inputs: of all at once, ONNX's
+checker makes several copies.  That takes it to be known what type everything has that flows from
+part to part; names are held against those of all parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+
+import onnx
+import onnx_ir as ir
+
+from gradtool.graph.reads import reads
+from gradtool.io import walk, wire
+from gradtool.io.pieces import Message, around, model_pieces
+from gradtool.io.weightless import LARGEST_KEPT, leave_out_scales, leave_out_weights
+
+# Nodes. Loading a longer graph takes onnxruntime longer than building it took.
+MOST_AT_ONCE = 5_000
+
+_NODE = onnx.GraphProto.NODE_FIELD_NUMBER
+_VALUE_INFO = onnx.GraphProto.VALUE_INFO_FIELD_NUMBER
+_INITIALIZER = wire.tag(onnx.GraphProto.INITIALIZER_FIELD_NUMBER)
+_INPUT = wire.tag(onnx.GraphProto.INPUT_FIELD_NUMBER)
+_OUTPUT = wire.tag(onnx.GraphProto.OUTPUT_FIELD_NUMBER)
+
+
+def refusal(message: bytes) -> str | None:
+    """Why ONNX's full check refuses a model, or what it fails with: any exception of C++."""
+    try:
+        onnx.checker.check_model(message, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        return _one_line(error)
+    except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:
+        return f"it fails with {type(error).__name__}: {_one_line(error)}"
+    return None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:400]
+
+
+class AtOnce:
+    """A model that is checked as a whole; `message` is that in the end."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+        self.message = b""
+        self._graph = Message()
+        self._given: set[str] = set()
+        self._resizes = False
+
+    def begin(self, before: onnx.GraphProto) -> None:
+        """Take a graph, of whose nodes all or none may be there; the message is empty then."""
+        self.nodes += len(before.node)
+        self._given |= {value.name for value in before.input}
+        self._given |= leave_out_weights(before, self._given)
+        for node in walk.nodes(before.node):
+            node.ClearField("metadata_props")
+            self._resizes |= node.op_type == "Resize"
+        self._graph.add(before)
+
+    def add(self, run: wire.Run) -> None:
+        """Take the nodes that come next."""
+        for each in run.plain:
+            if isinstance(each, bytes):
+                self.nodes += 1
+                self._graph.extend(_NODE, each)
+            else:
+                self.begin(onnx.GraphProto(node=[each]))
+        self._resizes |= any(node.op_type == "Resize" for node in run.nodes)
+        self._graph.extend(_VALUE_INFO, run.values)
+
+    def end(self, last: onnx.ModelProto) -> str | None:
+        """Take what is around all that, which is empty then; why the model is refused, if it is."""
+        self.message = b"".join(model_pieces(self._graph, last))
+        if self._resizes:
+            proto = onnx.ModelProto.FromString(self.message)
+            leave_out_scales(proto)
+            self.message = proto.SerializeToString()
+        return refusal(self.message)
+
+
+class InParts:
+    """A long model, of which every part is checked as a model of its own as soon as it comes."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._model = around(model, results=False)
+        self._encoder = wire.Encoder(model.ir_version)
+        self._defined = {v.name for v in chain(model.graph.inputs, _initializers(model))}
+        self._reason: str | None = None
+
+    def begin(self, before: onnx.GraphProto) -> None:
+        """Take inputs and initializers, which are a part."""
+        part = AtOnce()
+        part.begin(before)
+        self._check(part)
+
+    def add(self, run: wire.Run) -> None:
+        """Take the nodes that come next, which are a part."""
+        made = [v for node in run.nodes for v in node.outputs if v.name]
+        names = {v.name for v in made}
+        before = dict.fromkeys(v for node in run.nodes for v in reads(node) if v.name not in names)
+        again = [v for v in made if v.name in self._defined]
+        part = AtOnce()
+        part.begin(self._around((v for v in before if v.name in self._defined), again, made))
+        part.add(run)
+        self._check(part)
+        self._defined |= names
+
+    def _check(self, part: AtOnce) -> None:
+        model = onnx.ModelProto()
+        model.CopyFrom(self._model)
+        self._reason = self._reason or part.end(model)
+
+    def end(self, _last: onnx.ModelProto) -> str | None:
+        """Why a part is refused, if one is."""
+        return self._reason
+
+    def _around(
+        self, before: Iterable[ir.Value], again: Iterable[ir.Value], made: Iterable[ir.Value]
+    ) -> onnx.GraphProto:
+        """What a part reads, and which of its results are those of the model.
+
+        A name that is given a second time is an input as well, which the checker refuses.
+        """
+        fields = [self._encoder.value(_INPUT, v) for v in again]
+        for value in before:
+            tensor = value.const_value if value.is_initializer() else None
+            if tensor is None or isinstance(tensor, ir.ExternalTensor) or _is_large(tensor):
+                fields.append(self._encoder.value(_INPUT, value))
+            else:
+                message = ir.serde.serialize_tensor(tensor)
+                message.name = value.name or ""
+                fields.append(wire.delimited(_INITIALIZER, message.SerializeToString()))
+        fields += [self._encoder.value(_OUTPUT, v) for v in made if v.is_graph_output()]
+        graph: onnx.GraphProto = onnx.GraphProto.FromString(b"".join(fields))
+        graph.name = "part"
+        return graph
+
+
+def checkable(model: ir.Model) -> AtOnce | InParts:
+    """What takes a model to check: in parts if it is long and all its types are known."""
+    values = (v for node in model.graph for v in node.outputs if v.name)
+    if len(model.graph) > MOST_AT_ONCE and all(v.type is not None for v in values):
+        return InParts(model)
+    return AtOnce()
+
+
+def _initializers(model: ir.Model) -> Iterable[ir.Value]:
+    return model.graph.initializers.values()
+
+
+def _is_large(tensor: ir.TensorProtocol) -> bool:
+    return tensor.nbytes > LARGEST_KEPT

@@ -1,0 +1,197 @@
+"""Nodes and values as protobuf, written straight from the graph.
+
+onnx-ir builds a message of each first, which takes several times as long and as much memory.  What
+is rare is left to it: subgraphs, tensors, devices, types that are no tensors.
+
+Source: onnx.proto has the numbers of the fields, https://protobuf.dev/programming-guides/encoding
+how they are written; what is written of a node is what onnx-ir's `serialize_node_into` writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx
+import onnx_ir as ir
+
+from gradtool.graph import walk
+from gradtool.graph.metadata import notes
+
+_LENGTH_DELIMITED = 2
+_CACHED = (ir.AttributeType.INT, ir.AttributeType.INTS, ir.AttributeType.STRING)
+
+
+def varint(number: int) -> bytes:
+    """A number in groups of seven bits, the lowest first."""
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+def tag(field: int) -> bytes:
+    """What stands before a field that has a length: a text, a message, packed numbers."""
+    return varint(field << 3 | _LENGTH_DELIMITED)
+
+
+_LENGTHS = [varint(n) for n in range(2048)]
+# Of a node, in the order in which they are written.
+_INPUT, _OUTPUT, _NAME, _OP_TYPE, _ATTRIBUTE = map(tag, range(1, 6))
+_DOC, _DOMAIN, _OVERLOAD, _NOTES = map(tag, range(6, 10))
+# Of a value; of an entry of metadata.
+_VALUE_NAME, _VALUE_TYPE, _KEY, _ENTRY = tag(1), tag(2), tag(1), tag(2)
+
+
+def delimited(before: bytes, content: bytes) -> bytes:
+    """A field: its tag, its length and its content."""
+    length = len(content)
+    return before + (_LENGTHS[length] if length < len(_LENGTHS) else varint(length)) + content
+
+
+@dataclass(frozen=True)
+class Run:
+    """Nodes that follow each other: as they are written, and without what is noted on them.
+
+    A node that holds graphs is a message in `plain`, whole.  `values` are types and shapes of
+    results, `annotations` how they are quantised.
+    """
+
+    nodes: Sequence[ir.Node]
+    written: bytes
+    plain: tuple[bytes | onnx.NodeProto, ...]
+    values: bytes
+    annotations: bytes
+
+
+class Encoder:
+    """Encodes the nodes of a graph; what repeats, such as shapes, is encoded once."""
+
+    def __init__(self, ir_version: int | None) -> None:
+        self._version = ir_version
+        self._attributes: dict[Hashable, bytes] = {}
+        self._types: dict[Hashable, bytes] = {}
+        self._node = tag(onnx.GraphProto.NODE_FIELD_NUMBER)
+        self._value_info = tag(onnx.GraphProto.VALUE_INFO_FIELD_NUMBER)
+
+    def run(self, nodes: Sequence[ir.Node]) -> Run:
+        """Encode nodes and their results, as fields of a graph."""
+        written: list[bytes] = []
+        plain: list[bytes | onnx.NodeProto] = []
+        values: list[bytes] = []
+        annotated: list[ir.Value] = []
+        for node in nodes:
+            if node.device_configurations or (node.attributes.data and walk.subgraphs(node)):
+                whole = self._message(node)
+                plain.append(whole)
+                written.append(delimited(self._node, whole.SerializeToString(deterministic=True)))
+            else:
+                content, noted = self._content(node), _entries(notes(node))
+                plain.append(delimited(self._node, content))
+                written.append(delimited(self._node, content + noted) if noted else plain[-1])
+            for value in node.outputs:
+                if value.is_graph_output():
+                    continue
+                if _is_described(value):
+                    values.append(self.value(self._value_info, value))
+                if value._metadata:  # noqa: SLF001 - `meta` makes room for what is not
+                    annotated.append(value)
+        return Run(
+            nodes, b"".join(written), tuple(plain), b"".join(values), _annotations(annotated)
+        )
+
+    def _message(self, node: ir.Node) -> onnx.NodeProto:
+        message = onnx.NodeProto()
+        ir.serde.serialize_node_into(message, node, model_ir_version=self._version)
+        return message
+
+    def _content(self, node: ir.Node) -> bytes:
+        """A node but for its metadata, which comes last."""
+        fields = [_text(_INPUT, "" if v is None else v.name or "") for v in node.inputs]
+        fields += [_text(_OUTPUT, v.name or "") for v in _named(node.outputs)]
+        if node.name:
+            fields.append(_text(_NAME, node.name))
+        fields.append(_text(_OP_TYPE, node.op_type))
+        if node.attributes.data:
+            fields += [self._attribute(each) for each in node.attributes.data.values()]
+        for field, text in (
+            (_DOC, node.doc_string), (_DOMAIN, node.domain), (_OVERLOAD, node.overload)
+        ):  # fmt: skip
+            if text:
+                fields.append(_text(field, text))
+        return b"".join(fields)
+
+    def _attribute(self, attribute: ir.Attr) -> bytes:
+        if attribute.is_ref():
+            return _field(_ATTRIBUTE, ir.serde.serialize_reference_attribute(attribute))
+        if attribute.type not in _CACHED or attribute.doc_string:
+            return _field(_ATTRIBUTE, ir.serde.serialize_attribute(attribute))
+        value = attribute.value
+        key = attribute.name, attribute.type, tuple(value) if isinstance(value, list) else value
+        found = self._attributes.get(key)
+        if found is None:
+            found = _field(_ATTRIBUTE, ir.serde.serialize_attribute(attribute))
+            self._attributes[key] = found
+        return found
+
+    def value(self, before: bytes, value: ir.Value) -> bytes:
+        """A value as a field of a graph: name, type, shape."""
+        kind, shape = value.type, value.shape
+        if type(kind) is not ir.TensorType or kind.denotation or notes(value) or value.doc_string:
+            return _field(before, ir.serde.serialize_value(value))
+        dims = None
+        if shape is not None:
+            dims = tuple([d if isinstance(d, int) else d.value for d in shape])
+        told = shape is not None and any(shape.get_denotation(axis) for axis in range(len(shape)))
+        found = None if told else self._types.get((kind.dtype, dims))
+        if found is None:
+            message = ir.serde.serialize_value(value)
+            found = delimited(_VALUE_TYPE, message.type.SerializeToString(deterministic=True))
+            if not told:
+                self._types[kind.dtype, dims] = found
+        return delimited(before, _text(_VALUE_NAME, value.name or "") + found)
+
+
+def _annotations(values: Sequence[ir.Value]) -> bytes:
+    """How values are quantised, as a field of a graph."""
+    if not values:
+        return b""
+    graph = onnx.GraphProto()
+    view = ir.GraphView(values, (), nodes=())
+    ir.serde.serialize_graph_into(graph, view)  # type: ignore[arg-type]
+    graph.ClearField("input")
+    content: bytes = graph.SerializeToString(deterministic=True)
+    return content
+
+
+def _text(before: bytes, text: str) -> bytes:
+    return delimited(before, text.encode())
+
+
+def _field(before: bytes, message: onnx.AttributeProto | onnx.ValueInfoProto) -> bytes:
+    return delimited(before, message.SerializeToString(deterministic=True))
+
+
+def _entries(noted: Mapping[str, str]) -> bytes:
+    """Metadata, in the order of its keys."""
+    return b"".join(
+        [delimited(_NOTES, _text(_KEY, key) + _text(_ENTRY, noted[key])) for key in sorted(noted)]
+    )
+
+
+def _named(outputs: Sequence[ir.Value]) -> Sequence[ir.Value]:
+    """The outputs up to the last one that has a name."""
+    last = len(outputs)
+    while last and not outputs[last - 1].name:
+        last -= 1
+    return outputs[:last]
+
+
+def _is_described(value: ir.Value) -> bool:
+    """Whether there is anything to say of a value."""
+    if not value.name:
+        return False
+    known = value.shape is not None or value.type is not None
+    return bool(known or notes(value) or value.doc_string)

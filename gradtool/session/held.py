@@ -1,0 +1,185 @@
+"""What a session holds from step to step: parameters and state, read by name and written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool import io
+from gradtool.errors import UsageError
+from gradtool.exec.parameters import parameters_of
+from gradtool.exec.store import Store
+from gradtool.graph.lora import adapters_of
+from gradtool.graph.metadata import AVERAGES, GRADIENTS, STATE
+from gradtool.graph.stages import stage
+from gradtool.io import original
+from gradtool.session.matching import matching
+from gradtool.text.words import some
+
+
+class Holding:
+    """Parameters and state, as they are now."""
+
+    _models: Sequence[ir.Model]
+    _store: Store
+    _is_open: bool
+
+    @property
+    def _model(self) -> ir.Model:
+        return self._models[0]
+
+    def values(self, *patterns: str, copy: bool = True) -> dict[str, np.ndarray[Any, Any]]:
+        """What is trained as it is now, and state, by name; that which matches a name or glob.
+
+        Results are copies, or with `copy=False` on the CPU views of the arena.
+
+        Raises:
+            UsageError: a pattern matches nothing, or the session is closed.
+        """
+        self._require_open()
+        found = (name for model in self._models for name in _changing(model))
+        names = list(dict.fromkeys(found))
+        chosen = matching(patterns, names, "parameter or state") if patterns else names
+        return {name: self._value(name, copy=copy) for name in chosen}
+
+    def _value(self, name: str, *, copy: bool) -> np.ndarray[Any, Any]:
+        held = self._store.value(name)
+        if held is None:
+            held = parameters_of(self._home(name))(name)
+        device = self._store.device
+        found: np.ndarray[Any, Any] = device.to_host(held) if copy or device.xp is not np else held
+        return found
+
+    @property
+    def stepped(self) -> dict[str, np.dtype[Any]]:
+        """The types of parameters and state that a step leaves next values of, by name."""
+        names = json.loads(self._model.metadata_props.get(STATE, "{}"))
+        held = self._model.graph.initializers
+        return {n: np.dtype(d.numpy()) for n in names if (d := held[n].dtype) is not None}
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """Where parameters and state lie in the arena, in order: their offsets and bytes."""
+        return {name: (b.offset, b.bytes) for name, b in self._store.layout.items()}
+
+    def span(self, names: Sequence[str]) -> Any:
+        """State of one type that lies one after the other (`spans`), flat, where it lies.
+
+        There may be a few bytes between the values, of no meaning.
+        """
+        return self._store.span(names)
+
+    @property
+    def arena_bytes(self) -> int:
+        """The bytes of the arena in which all plans lie."""
+        return 0 if self._store.arena is None else int(self._store.arena.size)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        averages: bool = False,
+        values: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        force: bool = False,
+        external_data: Literal["auto", "always", "never"] = "auto",
+    ) -> tuple[Path, int]:
+        """Write the model that was loaded with the weights as they are now; path and bytes.
+
+        Its nodes, opset, names and metadata are those of the file; running statistics are weights
+        as well, and adapters go into theirs.  What only training needs, the state of an optimizer,
+        is not part of it.  With `averages`, the means that the graph keeps take the places of their
+        parameters; `values` are taken for parameters and state as they are now.
+
+        Raises:
+            UsageError: the output exists and `force` is not given, or cannot be written; a weight
+                that was trained is no tensor of the model; or the session is closed.
+        """
+        self._require_open()
+        source = original.source_of(self._model.meta)
+        held, of = values or {}, self._averages() if averages else {}
+        pairs = [(name, of.get(name, name)) for name in self._model.graph.initializers]
+        arrays = {
+            name: held[source] if source in held else self._value(source, copy=False)
+            for name, source in pairs if source in held or source in self._store.layout
+        }  # fmt: skip
+        model, lacking = original.with_arrays(source, arrays, adapters_of(self._model))
+        lost = [name for name in lacking if self._is_trained_weight(name)]
+        if lost:
+            raise UsageError(
+                f"the original model has no tensor called {some(lost)}, whose numbers have changed;"
+                " save the training graph with gradtool.save, and load that into a session"
+            )
+        if external_data == "auto" and original.has_data_file(model):
+            external_data = "always"
+        return io.save(model, path, force=force, external_data=external_data, own=True)
+
+    def _averages(self) -> dict[str, str]:
+        """By parameter, the state that is its mean.
+
+        Raises:
+            UsageError: the graph keeps none.
+        """
+        found: dict[str, str] = {}
+        for model in self._models:
+            found |= json.loads(model.metadata_props.get(AVERAGES, "{}"))
+        if not found:
+            raise UsageError("the graph keeps no averages of its parameters")
+        return found
+
+    def save_adapter(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        values: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        force: bool = False,
+    ) -> list[tuple[Path, int]]:
+        """Write the adapters that were trained for themselves; paths and bytes of two files.
+
+        The model that was loaded goes to `path`, with a place for them that is zero by default,
+        and they to a file for onnxruntime's `LoraAdapter`, whose name ends in `.onnx_adapter`.
+        `values` are taken for what is trained as it is now.
+
+        Raises:
+            UsageError: there are none, an output exists and `force` is not given, or cannot be
+                written; or the session is closed.
+        """
+        from gradtool.workloads import lora_files
+
+        self._require_open()
+        source = original.source_of(self._model.meta)
+        held = self.values(copy=False) if values is None else values
+        weights = {n: array for n, array in held.items() if not self._is_only_updated(n)}
+        return lora_files.write(source, adapters_of(self._model), weights, path, force=force)
+
+    def _home(self, name: str) -> ir.Model:
+        """The model that has an initializer."""
+        return next(model for model in self._models if name in model.graph.initializers)
+
+    def _is_trained_weight(self, name: str) -> bool:
+        """Whether forward reads an initializer that has other numbers than at first."""
+        if self._is_only_updated(name):
+            return False
+        first = parameters_of(self._model)(name)
+        return bool(first.tobytes() != self._value(name, copy=False).tobytes())
+
+    def _is_only_updated(self, name: str) -> bool:
+        """Whether nothing but the optimizer reads an initializer."""
+        value = self._model.graph.initializers.get(name)
+        return value is None or all(stage(use.node) == "update" for use in value.uses())
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise UsageError("the session is closed: open another one")
+
+
+def _changing(model: ir.Model) -> list[str]:
+    """The initializers that are trained, or are state."""
+    props = model.metadata_props
+    known = {n for key in (GRADIENTS, STATE) for n in json.loads(props.get(key, "{}"))}
+    return [name for name in model.graph.initializers if name in known]

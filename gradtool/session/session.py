@@ -1,0 +1,308 @@
+"""The steps of a training graph in one arena."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool import io
+from gradtool.errors import UsageError
+from gradtool.exec import feeds
+from gradtool.exec.binding import Binding
+from gradtool.exec.device import open_device
+from gradtool.exec.hooks import Hooks, Shared, put_on
+from gradtool.exec.resident import Resident
+from gradtool.exec.results import Result
+from gradtool.exec.run import require
+from gradtool.exec.settling import Settling, carried
+from gradtool.exec.settling import put_on as settle
+from gradtool.exec.store import Store
+from gradtool.exec.watch import Watch
+from gradtool.graph.gradients_at import gradients_of, inner_gradients
+from gradtool.graph.stages import seed_of
+from gradtool.kernels.allowance import limited
+from gradtool.kernels.native import Kernels
+from gradtool.passes.accumulation import held_by
+from gradtool.passes.evaluation import evaluation
+from gradtool.passes.kept_gradients import keep_gradients, separate_gradients
+from gradtool.planning.plan import Plan
+from gradtool.planning.sharing import NO_PARTS, Parts
+from gradtool.session.feeding import Batch, counted, scaled
+from gradtool.session.held import Holding
+from gradtool.session.hooking import Hooking
+from gradtool.session.matching import matching
+from gradtool.session.sums import Sums
+from gradtool.workloads.rewriting import Graph, model_of
+
+MOST_PLANS = 4
+
+
+class Session(Holding, Hooking):
+    """The steps of a training graph, one after the other, in one arena.
+
+    Not for several threads at once.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        *,
+        update: Graph | None = None,
+        parts: Parts = NO_PARTS,
+        device: str = "cpu",
+        kernels: Kernels = "numpy",
+        keep_gradients: Sequence[str] = (),
+        check_nan: bool = False,
+        most_plans: int = MOST_PLANS,
+        max_turns: int | None = None,
+        max_dynamic: int | None = None,
+    ) -> None:
+        """Bind a graph to a device; planned now if its sizes are known, else by the first step.
+
+        `update` is what a graph that adds up gradients leaves to `Session.update` (see
+        `gradtool.passes.accumulation`), whose `parts` lie inside of parameters and sums: by name,
+        that of the whole, and bytes from its start.  `device` is `cpu`, `cuda`, `cuda:N` or
+        `auto`.  With `native` kernels the library computes what it can on the CPU, with
+        `exact` ones without Winograd's convolutions.
+        `keep_gradients` are names or globs of values inside of the graph, and of parameters that it
+        updates, whose gradients are results as well.  With `check_nan` (an attribute, too) a step
+        ends at the first node with a NaN.  Of the plans for different sizes the latest `most_plans`
+        are kept.  A step stops after `max_turns` turns of loops, and before values whose sizes
+        depend on data take more than `max_dynamic` bytes.
+
+        Raises:
+            MissingData: a weight is absent.
+            UsageError: an operator has no kernel, or there is no such gradient.
+            DeviceError: the device is missing or out of memory, or has no native kernels.
+        """
+        updates = None if update is None else model_of(update)
+        self._models = (model_of(graph),) if updates is None else (model_of(graph), updates)
+        self._limits = max_turns, max_dynamic
+        self._most_plans = most_plans
+        self._shared = frozenset(self._model.graph.initializers)
+        self._store = Store(open_device(device))
+        self._kernels = kernels
+        require(kernels, self._store.device)
+        self._hooks = Hooks()
+        self._gradients = gradients_of(self._model)
+        self._train = self._resident(self._keeping(keep_gradients))
+        self._sums = None if updates is None else self._summing(updates, parts)
+        self.check_nan = check_nan
+        self._evaluated: dict[bool, Resident] = {}
+        self._is_open = True
+        self.steps = 0
+        if self._sums is not None:
+            self._sums.updates.plan_ahead(bind=False)
+        if not io.symbols(self._model):
+            self._train.plan_ahead()
+
+    def _resident(self, model: ir.Model) -> Resident:
+        return Resident(
+            model, self._store, "train", self._most_plans, self._kernels, shared=self._shared
+        )
+
+    def _summing(self, updates: ir.Model, parts: Parts) -> Sums:
+        held = held_by(updates)
+        resident = Resident(
+            updates, self._store, "update", 1, self._kernels, shared=held, parts=parts
+        )
+        return Sums(resident, self._store)
+
+    def _keeping(self, patterns: Sequence[str]) -> ir.Model:
+        """The graph that also returns the gradients that match."""
+        if not patterns:
+            return self._model
+        inner = inner_gradients(self._model) | self._gradients
+        chosen = matching(patterns, inner, "gradient of")
+        model = keep_gradients(self._model, {name: inner[name] for name in chosen})
+        self._gradients = gradients_of(model)
+        return model
+
+    def step(
+        self,
+        batch: Batch,
+        *,
+        loss_scale: float | None = None,
+        copy: bool = True,
+        settling: Settling | None = None,
+    ) -> Result:
+        """Run forward and backward once; parameters and state keep what the step made of them.
+
+        `batch` has arrays by name: of numpy, of anything with `__dlpack__`, CuPy's on a device,
+        sparse ones of SciPy; numbers and lists take the type of their input.  What has the name of
+        a parameter or of state takes its place from now on.  The outputs are those of the graph
+        without next values of parameters and state, which stay in the arena.  With a `loss_scale`
+        the gradient of the loss is that instead of 1 (the graph needs an input for it: `loss_seed`
+        of `gradtool.grad`), and each gradient is divided by it when it is final, before hooks see
+        it and before its update; where gradients are added up, that is left to `update`.  Results
+        are copies, or with `copy=False` views of the arena until the next call.  `settling` is told
+        of parameters and state whose next values are final, in an order that is always the same.
+
+        Raises:
+            MissingData: an input is absent.
+            UsageError: nothing has a name that is given, an array has another type or shape, or
+                the session is closed.
+            Exhausted: the step goes on beyond `max_turns` or `max_dynamic`.
+            GradtoolError: a node has a NaN, and `check_nan` is set.
+        """
+        self._require_open()
+        batch = counted(self._model, batch, self.steps)
+        if loss_scale is not None:
+            batch = scaled(self._model, batch, loss_scale)
+        binding = self._train.feed(batch)
+        divisor = loss_scale if self._sums is None else None
+        if self._hooks.watching or self.check_nan or divisor is not None:
+            binding, watch = self._watched(binding, batch, divisor)
+        else:
+            watch = Watch(binding.enter())
+        if settling is not None:
+            settle(watch, settling)
+        run = watch.run if watch.before or watch.after else watch.executor.step
+        for begin in self._hooks.before:
+            begin(binding.inputs())
+        seconds = self._run(run)
+        binding.outlets.carry()
+        if settling is not None:
+            for name in carried(binding.plan.program):
+                settling.settled(name)
+        self.steps += 1
+        result = binding.outlets.take(seconds, copy=copy)
+        for end in self._hooks.after:
+            end(result)
+        return result
+
+    def update(self, batch: Batch | None = None, *, scale: float = 1.0) -> None:
+        """Update by the sums of gradients, each times `scale`; the sums are zero afterwards.
+
+        `batch` has what else the updates take, a learning rate.
+
+        Raises:
+            UsageError: the session was opened without updates, or is closed.
+        """
+        binding = self._require_sums().feed(batch or {}, scale)
+        self._run(binding.enter().step)
+        binding.outlets.carry()
+        self.forget_gradients()
+
+    def forget_gradients(self) -> None:
+        """Set the sums of gradients to zero, whatever they are."""
+        self._require_sums().forget()
+
+    def gradients_are_finite(self) -> bool:
+        """Whether no sum of gradients has an infinity or a NaN."""
+        return self._require_sums().are_finite()
+
+    def make_ready(self, batch: Batch) -> None:
+        """Bind steps for the sizes of a batch, and updates: what is trained lies in the arena then.
+
+        Raises:
+            MissingData: an input is absent.
+            UsageError: see `step`.
+        """
+        self._require_open()
+        seed = seed_of(self._model)
+        if seed is not None and seed not in batch:
+            batch = scaled(self._model, batch, 1.0)
+        self._train.feed(counted(self._model, batch, self.steps)).enter()
+        if self._sums is not None:
+            self._sums.feed({}, 1.0).enter()
+
+    def _require_sums(self) -> Sums:
+        self._require_open()
+        if self._sums is None:
+            raise UsageError("the steps of this session update as they go: there are no sums")
+        return self._sums
+
+    def evaluate(self, batch: Batch, *, copy: bool = True) -> Result:
+        """Run the forward model on the parameters as they are, in its form for inference.
+
+        BatchNormalization takes running statistics and Dropout drops nothing.  The loss is
+        computed if its labels are given.  Nothing but the results changes; see `step`.
+        """
+        self._require_open()
+        resident = self._evaluation(loss=True)
+        if any(name not in batch for name in resident.needs()):
+            resident = self._evaluation(loss=False)
+        binding = resident.feed(batch, feeds.takers(self._model))
+        seconds = self._run(binding.enter().step)
+        return binding.outlets.take(seconds, copy=copy)
+
+    def _evaluation(self, *, loss: bool) -> Resident:
+        if loss not in self._evaluated:
+            model = evaluation(self._model, loss=loss)
+            self._evaluated[loss] = Resident(
+                model,
+                self._store,
+                "evaluate",
+                self._most_plans,
+                self._kernels,
+                shared=self._shared,
+            )
+        return self._evaluated[loss]
+
+    def _run(self, run: Callable[[], None]) -> float:
+        """Run what was fed; returns the seconds it took."""
+        start = time.perf_counter()
+        with np.errstate(all="ignore"):
+            if self._limits == (None, None):
+                run()
+            else:
+                with limited(*self._limits):
+                    run()
+        self._store.device.synchronize()
+        return time.perf_counter() - start
+
+    def _watched(
+        self, binding: Binding, batch: Batch, scale: float | None
+    ) -> tuple[Binding, Watch]:
+        """A binding that was fed, and a watch over it with all that hooks ask for."""
+        while True:
+            watch = Watch(binding.enter())
+            try:
+                put_on(watch, self._hooks, self._gradients, scale)
+            except Shared as shared:
+                names = [self._gradients[name] for name in shared.names]
+                model = separate_gradients(self._train.model, names)
+                self._train.clear()
+                self._train = self._resident(model)
+                binding = self._train.feed(batch)
+                continue
+            if self.check_nan:
+                watch.find_nan(self.steps + 1)
+            return binding, watch
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plans that are kept: `train`, `update`, `evaluate`; of each the latest first."""
+        update = () if self._sums is None else (self._sums.updates,)
+        residents = (self._train, *update, *self._evaluated.values())
+        return tuple(plan for resident in residents for plan in resident.plans)
+
+    def close(self) -> None:
+        """Let go of the arena; results that were not copied keep it."""
+        self._is_open = False
+        self._store.clear()
+        self._train.clear()
+        if self._sums is not None:
+            self._sums.updates.clear()
+        self._evaluated.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = f"{self.steps} steps" if self._is_open else "closed"
+        return f"Session({self._model.graph.name!r}, {self._store.device.name}, {state})"

@@ -1,0 +1,46 @@
+"""Sums of gradients that steps add to, and the updates that are made of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from gradtool.exec.binding import Binding
+from gradtool.exec.resident import Resident
+from gradtool.exec.store import Store
+from gradtool.graph.metadata import GRADIENTS, ROWS, SCALE
+
+
+class Sums:
+    """The half of a step that updates, and what it updates by."""
+
+    def __init__(self, updates: Resident, store: Store) -> None:
+        self.updates = updates
+        self._store = store
+
+    def feed(self, batch: Mapping[str, Any], scale: float) -> Binding:
+        """The updates, fed: each sum counts `scale` times."""
+        return self.updates.feed({**batch, self.updates.model.metadata_props[SCALE]: scale})
+
+    def forget(self) -> None:
+        """Set all of them to zero."""
+        for held in self._held().values():
+            held.fill(0)
+
+    def are_finite(self) -> bool:
+        """Whether none has an infinity or a NaN."""
+        computable = self._store.device.computable
+        return all(
+            math.isfinite(float(end))
+            for held in self._held().values() if held.size
+            for end in (computable(held).min(), computable(held).max())
+        )  # fmt: skip
+
+    def _held(self) -> dict[str, Any]:
+        props = self.updates.model.metadata_props
+        names = json.loads(props[GRADIENTS])
+        names |= {rows: rows for rows in json.loads(props.get(ROWS, "{}")).values()}
+        found = {name: self._store.value(total) for name, total in names.items()}
+        return {name: held for name, held in found.items() if held is not None}
