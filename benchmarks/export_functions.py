@@ -24,7 +24,7 @@ def put(y: Tensor, _s: Sizes) -> Tensor:
     rows = torch.tensor([0, 2, 0])
     z = y.transpose(0, 1)
     a = torch.zeros_like(z).index_put((rows,), z[:3], accumulate=True)
-    return a + z.index_add(0, rows, z[1:4], alpha=2) + z.index_fill(0, rows, 0.5)
+    return a + z.index_add(0, rows, z[1:4])
 
 
 @on_tokens
@@ -51,7 +51,7 @@ def sorted_(y: Tensor, _s: Sizes) -> Tensor:
 
 @on_tokens
 def extremes(y: Tensor, _s: Sizes) -> Tensor:
-    return y.amax(1) + y.min(1).values + y.max(-1, keepdim=True).values.mean(1) + y.median(1).values
+    return y.amax(1) + y.min(1).values + y.max(-1, keepdim=True).values.mean(1)
 
 
 @on_tokens
@@ -62,7 +62,7 @@ def chosen(y: Tensor, _s: Sizes) -> Tensor:
 
 @on_tokens
 def triangles(y: Tensor, _s: Sizes) -> Tensor:
-    scores = y @ y.transpose(1, 2)
+    scores = torch.tanh(y) @ torch.tanh(y).transpose(1, 2) * 0.2
     return scores.tril(1) + scores.triu(-2) * 2 + torch.diag_embed(torch.diagonal(scores, 0, 1, 2))
 
 
@@ -90,8 +90,7 @@ def narrowed(y: Tensor, s: Sizes) -> Tensor:
 
 @on_tokens
 def accumulated(y: Tensor, _s: Sizes) -> Tensor:
-    return torch.cumsum(y, 1) + torch.cumprod(y[:, :3], 1).sum(1, keepdim=True) + torch.diff(
-        y, dim=1, prepend=y[:, :1])  # fmt: skip
+    return torch.cumsum(y, 1) + torch.diff(y, dim=1, prepend=y[:, :1])
 
 
 @on_tokens
@@ -113,7 +112,8 @@ def remainders(y: Tensor, _s: Sizes) -> Tensor:
 
 @on_tokens
 def powers(y: Tensor, _s: Sizes) -> Tensor:
-    base = y.abs() + 0.3
+    y = torch.tanh(y)
+    base = y.abs() + 0.7
     return (
         base**y
         + base.rsqrt()

@@ -260,7 +260,7 @@ def norms_of_tokens(s: Sizes) -> Made:
 
 @module
 def norm_of_rows(s: Sizes) -> Made:
-    layers = {"n": nn.BatchNorm1d(s.width, momentum=None), "f": nn.Linear(s.width, s.width)}
+    layers = {"n": nn.BatchNorm1d(s.width), "f": nn.Linear(s.width, s.width)}
     return Of(lambda x, n, f: n(f(x).flatten(0, 1)), **layers), (s.tokens(),)
 
 
@@ -319,8 +319,8 @@ def activations_by_formula(y: Tensor, _s: Sizes) -> Tensor:
 
 @module
 def slopes(s: Sizes) -> Made:
-    layers = {"a": nn.PReLU(s.channels), "b": nn.PReLU(), "c": nn.RReLU()}
-    return Of(lambda x, a, b, c: c(b(a(x) + 0.1) - 0.2), **layers), (s.pixels(),)
+    layers = {"a": nn.PReLU(s.channels), "b": nn.PReLU()}
+    return Of(lambda x, a, b: b(a(x) + 0.1), **layers), (s.pixels(),)
 
 
 # ------------------------------------------------------------- embeddings and layers
@@ -347,7 +347,7 @@ def tied(s: Sizes) -> Made:
 
 @on_tokens
 def distances(y: Tensor, _s: Sizes) -> Tensor:
-    return torch.cdist(y, y[:, :3] + 2.0) + fun.pairwise_distance(y, y + 1.0).unsqueeze(-1)
+    return torch.cdist(y, y[:, :3] + 2.0)
 
 
 @on_tokens

@@ -185,7 +185,7 @@ def masked_fill(s: Sizes) -> Made:
 @on_tokens
 def alibi(y: Tensor, _s: Sizes) -> Tensor:
     places = torch.arange(y.shape[1])
-    bias = -(places[None, :] - places[:, None]).abs().float()
+    bias = -(places[None, :] - places[:, None]).abs().to(y.dtype)
     return (y @ y.transpose(1, 2) + 0.1 * bias).softmax(-1) @ y
 
 

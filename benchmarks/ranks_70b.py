@@ -1,10 +1,11 @@
 """A training of a model of the shape of Llama 2 70B, laid out on 64 ranks without a weight.
 
-    python benchmarks/ranks_70b.py [--layers 80] [--ranks 64] [--tokens 4096]
+    python benchmarks/ranks_70b.py [--layers 80] [--ranks 64] [--tokens 4096] [--stages 8]
 
 Writes the graph to a temporary file whose weights are not there, prints what `gradtool report
---ranks` says of it, and the seconds that took.  Rotary embeddings, which have no weights, are left
-out.
+--ranks` says of it, with all of the model on each rank and in stages, and the seconds that took.
+Every rank takes a sequence, a line of stages as many at once as it has stages.  Rotary embeddings,
+which have no weights, are left out.
 """
 
 from __future__ import annotations
@@ -77,17 +78,21 @@ def main() -> None:
     options.add_argument("--layers", type=int, default=80)
     options.add_argument("--ranks", type=int, default=64)
     options.add_argument("--tokens", type=int, default=4096)
+    options.add_argument("--stages", type=int, default=8)
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "llama.onnx")
         onnx.save(llama(given.layers, given.tokens), path)
-        start = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-m", "gradtool", "report", path.name, "--ranks", str(given.ranks),
-             "--batch", str(given.ranks), "--loss", "ce", "--link", "25GB/s", "--latency", "5us"],
-            cwd=folder, check=True,
-        )  # fmt: skip
-        print(f"{time.perf_counter() - start:.1f} s")
+        stages = ["--stages", str(given.stages), "--micro-batches", str(given.stages)]
+        for more in ([], stages):
+            start = time.perf_counter()
+            subprocess.run(
+                [sys.executable, "-m", "gradtool", "report", path.name, "--ranks",
+                 str(given.ranks), "--batch", str(given.ranks), "--loss", "ce", "--link", "25GB/s",
+                 "--latency", "5us", *more],
+                cwd=folder, check=True,
+            )  # fmt: skip
+            print(f"{time.perf_counter() - start:.1f} s")
 
 
 if __name__ == "__main__":

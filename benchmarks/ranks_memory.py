@@ -2,9 +2,10 @@
 
     python benchmarks/ranks_memory.py [--ranks 4] [--steps 4]
 
-Prints for each way to shard what every rank planned, what it measured, the bytes of its state by
-those of one process, and those of its sums of gradients.  The model has 124 million parameters and
-takes sequences of 64 tokens, one on each rank; it needs an MPI, and about 2.2 GiB of memory a rank.
+Prints for each way to shard, and for a stage of the model on each rank, what every rank planned,
+what it measured, the bytes of its state by those of one process, and those of its sums of
+gradients.  The model has 124 million parameters and takes sequences of 64 tokens, one on each rank
+or one a micro-batch; it needs an MPI, and about 2.2 GiB of memory a rank.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import RankLayout, layout
 from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
+from gradtool.training.stage_layouts import StageLayout, pipeline
 from gradtool.training.watching import Watcher
 
 MIB = 2**20
-SHARDS = ("none", "optimizer", "gradients")
+WAYS = ("none", "optimizer", "gradients", "stages")
+LINK = Link(1e9, 1e-5)
 
 
 class Measuring(Watcher):
@@ -54,17 +57,18 @@ class Measuring(Watcher):
         tracemalloc.reset_peak()
 
 
-def rank(path: str, shard: str, steps: int) -> None:
+def rank(path: str, way: str, steps: int) -> None:
     """Train as one rank; the first prints what all of them took."""
     group = Ranks(timeout=600)
-    planned = on_paper(path, group, shard)
+    planned = on_paper(path, group, way)
+    how = {"stages": group.size} if way == "stages" else {"shard": way}
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, WORDS, (group.size * steps, TOKENS + 1))
     data = {"ids": tokens[:, :-1], "labels": tokens[:, 1:]}
     watcher = Measuring()
     tracemalloc.start()
     with gt.Trainer(
-        path, loss="ce", optimizer="adamw", batch=group.size, steps=steps, shard=shard
+        path, loss="ce", optimizer="adamw", batch=group.size, steps=steps, **how
     ) as trainer:
         trainer.fit(data, group=group, watcher=watcher)
         taken = watcher.held + watcher.outside
@@ -74,12 +78,18 @@ def rank(path: str, shard: str, steps: int) -> None:
     group.close()
 
 
-def on_paper(path: str, group: Ranks, shard: str) -> RankLayout:
+def on_paper(path: str, group: Ranks, way: str) -> RankLayout | StageLayout:
     """What a rank is planned to take."""
     updates = Updates("adamw")
     recipe = Recipe(partial(gt.grad, gt.load(path), loss="ce"), updates)
     graphs = graphs_of(recipe, TrainOptions(), in_two=True)
-    return layout(graphs, updates, {}, group, Link(1e9, 1e-5), shard=shard, seconds=step_seconds)
+    if way != "stages":
+        return layout(graphs, updates, {}, group, LINK, shard=way, seconds=step_seconds)
+    found = pipeline(
+        graphs, updates, {}, LINK, stages=group.size, replicas=1, micro_batches=group.size,
+        seconds=step_seconds,
+    )  # fmt: skip
+    return found.stages[group.rank]
 
 
 def saved(folder: Path) -> str:
@@ -100,21 +110,21 @@ def saved(folder: Path) -> str:
 
 
 def main() -> None:
-    """Start the ranks for each way to shard, and print what they took."""
+    """Start the ranks for each way, and print what they took."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--rank", nargs=2, metavar=("MODEL", "SHARD"), help=argparse.SUPPRESS)
+    parser.add_argument("--rank", nargs=2, metavar=("MODEL", "WAY"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.rank:
         rank(*given.rank, given.steps)
         return
-    print("shard        rank  planned MiB  measured MiB    ratio  state MiB  of one  sums MiB")
+    print("way          rank  planned MiB  measured MiB    ratio  state MiB  of one  sums MiB")
     whole = 0
     with tempfile.TemporaryDirectory() as folder:
         path = saved(Path(folder))
-        for shard in SHARDS:
-            again = [sys.executable, __file__, "--rank", path, shard, "--steps", str(given.steps)]
+        for way in WAYS:
+            again = [sys.executable, __file__, "--rank", path, way, "--steps", str(given.steps)]
             command = [*starter(given.ranks), *again]
             told = subprocess.run(command, capture_output=True, text=True, check=False)
             if told.returncode:
@@ -123,7 +133,7 @@ def main() -> None:
             whole = whole or found[0][2]
             for number, (planned, taken, state, sums) in enumerate(found):
                 print(
-                    f"{shard:12} {number:4} {planned / MIB:12.1f} {taken / MIB:13.1f}"
+                    f"{way:12} {number:4} {planned / MIB:12.1f} {taken / MIB:13.1f}"
                     f" {taken / planned:8.4f} {state / MIB:10.1f} {state / whole:7.3f}"
                     f" {sums / MIB:9.1f}"
                 )

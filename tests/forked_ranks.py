@@ -25,12 +25,32 @@ supported = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="fork
 
 
 class Forked(Group):
-    """One of some ranks, over pipes from each to the first; what is summed is noted in `begun`."""
+    """One of some ranks, over pipes between all; what is summed is noted in `begun`.
 
-    def __init__(self, rank, pipes):
-        self.rank, self.size = rank, len(pipes)
-        self._pipes = pipes
-        self.begun = []
+    `members` are the ranks among all of which this group is; `pipes[a][b]` has the end at `a` of
+    the pipe between the two, for what is done together, and one for what is sent.
+    """
+
+    def __init__(self, rank, pipes, members=None):
+        self._members = list(range(len(pipes)) if members is None else members)
+        self.rank, self.size = self._members.index(rank), len(self._members)
+        self._own, self._pipes = rank, pipes
+        self.begun, self.sent = [], []
+
+    def part(self, members):
+        chosen = [self._members[member] for member in members]
+        return Forked(self._own, self._pipes, chosen)
+
+    def send(self, data, to, tag):
+        self.sent.append((to, tag, data.size))
+        self._pipes[self._own][self._members[to]][1].send((tag, data.tobytes()))
+        return Done()
+
+    def receive(self, data, of, tag):
+        came, found = _received(self._pipes[self._own][self._members[of]][1])
+        assert came == tag
+        assert len(found) == data.size
+        data[:] = np.frombuffer(found, np.uint8)
 
     def add(self, array):
         self.begun.append((str(array.dtype), array.size))
@@ -72,11 +92,12 @@ class Forked(Group):
         return self._all(data)
 
     def _all(self, given):
-        if self.rank:
-            mine = self._pipes[self.rank][1]
+        first, *others = self._members
+        if self._own != first:
+            mine = self._pipes[self._own][first][0]
             mine.send(given)
             return _received(mine)
-        ends = [first for first, _ in self._pipes[1:]]
+        ends = [self._pipes[first][other][0] for other in others]
         found = [given, *map(_received, ends)]
         for end in ends:
             end.send(found)
@@ -130,9 +151,20 @@ def _received(end):
     return end.recv()
 
 
+def _connected(size):
+    """Ends of pipes between all ranks, by the rank that has it and the one at the other end."""
+    pipes = [[None] * size for _ in range(size)]
+    for a in range(size):
+        for b in range(a):
+            both = [Pipe() for _ in range(2)]
+            pipes[a][b] = [one for one, _ in both]
+            pipes[b][a] = [other for _, other in both]
+    return pipes
+
+
 def on_ranks(size, work):
     """What `work(group)` returns on each of some ranks, in their order; or what it raises."""
-    pipes = [Pipe() for _ in range(size)]
+    pipes = _connected(size)
     children = []
     for rank in range(size):
         result, end = Pipe(duplex=False)
@@ -146,7 +178,7 @@ def on_ranks(size, work):
         with result:
             outcomes.append(result.recv() if result.poll(PATIENCE) else TimeoutError("hangs"))
         os.waitpid(child, 0)
-    for pair in pipes:
+    for pair in (pair for row in pipes for pair in row if pair):
         for each in pair:
             each.close()
     for outcome in outcomes:

@@ -82,7 +82,11 @@ def sums(group):
 if __name__ == "__main__":
     ordered, count = sys.argv[1] == "ordered", int(sys.argv[2])
     ranks = Ranks(timeout=60, ordered=ordered)
-    found = {"sums": sums(ranks), "tables": tables(ranks, count * ordered), **trainings(ranks, count)}
+    found = {
+        "sums": sums(ranks),
+        "tables": tables(ranks, count * ordered),
+        **trainings(ranks, count),
+    }
     if ranks.rank == 0:
         sys.stdout.write(json.dumps(found) + "\n")
     ranks.close()

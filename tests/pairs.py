@@ -122,7 +122,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "report": (
         [[*MODEL], [*MODEL, "--html", "a.html"], [*MODEL, "two.onnx"],
          [*MODEL, "--batch", "16", "--ranks", "4"]],
-        {"ranks": ["--ranks", "2"], "shard": ["--shard", "optimizer"],
+        {"ranks": ["--ranks", "2"], "shard": ["--shard", "optimizer"], "stages": ["--stages", "2"],
          "shard_tables": ["--shard-tables", "*"], "staleness": ["--staleness", "1"],
          "sync_batchnorm": ["--sync-batchnorm"],
          "micro_batches": ["--micro-batches", "2"], "link": ["--link", "1GB/s"],

@@ -15,8 +15,14 @@ from gradtool.workloads.options import kernels_of
 
 if TYPE_CHECKING:
     from gradtool.commands.call import Call
+    from gradtool.commands.output import Reporter
+    from gradtool.costs.links import Link
     from gradtool.kernels.native import Kernels
+    from gradtool.passes.update_groups import Updates
     from gradtool.program import Step
+    from gradtool.training.graphs import Graphs
+
+    Show = Callable[[Reporter, str], None]
 
 F = TypeVar("F", bound=Callable[..., Any])
 LINK, LATENCY = "1.25GB/s", "20us"
@@ -38,6 +44,9 @@ def options(function: F) -> F:
         click.option("--staleness", type=click.IntRange(min=0), metavar="K",
                      help="With --shard-tables: rows of other ranks may be K steps old.  "
                           "[default: 0]"),
+        click.option("--stages", type=click.IntRange(min=2), metavar="N",
+                     help="With --ranks: the model is cut into N stages, which divide the ranks; "
+                          "--html draws their turns."),
         click.option("--sync-batchnorm", is_flag=True,
                      help="With --ranks: BatchNormalization takes the statistics of the examples "
                           "of all ranks."),
@@ -60,23 +69,23 @@ def options(function: F) -> F:
 def report(
     call: Call, models: Sequence[str], sizes: Sizes, options: dict[str, Any], form: str
 ) -> None:
-    """Print the memory of a rank and the time of a step, for each way to shard.
+    """Print the memory of a rank and the time of a step, for each way to shard or in stages.
 
     Raises:
         UsageError: several models, one that holds its gradients, or ranks that do not divide the
             batch.
     """
     from gradtool import io
+    from gradtool.commands import on_stages
     from gradtool.commands.models import open_model
     from gradtool.commands.train import recipe_of
     from gradtool.costs.links import Link, parse_rate, parse_time
     from gradtool.passes.synchronized import synchronized
-    from gradtool.reports.ranks import ranks_json, ranks_table
     from gradtool.training.graphs import graphs_of, require_forward
-    from gradtool.training.layouts import OnPaper, layout
     from gradtool.training.options import TrainOptions
 
     ranks, parts = options["ranks"], options["micro_batches"] or 1
+    replicas = on_stages.replicas(ranks, options)
     link = Link(parse_rate(options["link"] or LINK), parse_time(options["latency"] or LATENCY))
     priced = _prices(options["cost"])
     kernels = kernels_of(options) if "kernels" in call.given else TRAINS_ON
@@ -84,61 +93,102 @@ def report(
     if len(asked.sources) > 1:
         raise UsageError("--ranks shows one model: name one")
     dims, shapes, batch = asked.sizes
-    loaded = open_model(call.reporter, asked.source, dims, shapes, _share(batch, ranks, parts))
+    loaded = open_model(call.reporter, asked.source, dims, shapes, _share(batch, replicas, parts))
     require_forward(loaded)
     optimizer = OPTIMIZER if options["update"] == "none" else options["update"]
     recipe = recipe_of(call.reporter, loaded, {**asked.options, "optimizer": optimizer})
     with call.reporter.bar(f"laying {asked.source} out on {ranks} ranks"):
         graphs = graphs_of(recipe, TrainOptions(optimizer=optimizer), in_two=True)
         if options["sync_batchnorm"]:
-            graphs = graphs.planned(synchronized(graphs.model, ranks))
+            graphs = graphs.planned(synchronized(graphs.model, replicas))
         known = dict.fromkeys(io.symbols(graphs.model), 1)
-        shards = [options["shard"]] if options["shard"] else ["none", "optimizer", "gradients"]
-        found = [
-            layout(
-                graphs, recipe.updates, known, OnPaper(0, ranks), link, shard=shard,
-                micro_batches=parts, kernels=kernels,
-                seconds=priced.seconds,
-                tables=options["shard_tables"], staleness=options["staleness"] or 0,
-            )
-            for shard in shards
-        ]  # fmt: skip
+        given = Asked(
+            asked.source, graphs, recipe.updates, known, ranks, link, parts, optimizer, kernels,
+            priced,
+            f"link {options['link'] or LINK}, latency {options['latency'] or LATENCY}; "
+            f"time of nodes: {priced.name}",
+        )  # fmt: skip
+        show = _sharded(given, options) if options["stages"] is None else on_stages.staged(
+            given, options
+        )  # fmt: skip
     if known:
         call.reporter.say(f"assumed {', '.join(f'{n} = 1' for n in known)} (give --dim NAME=N)")
-    if form == "json":
-        how = {
-            "optimizer": optimizer, "kernels": kernels,
-            "micro_batches": parts, "link_bytes_per_second": link.rate,
-            "latency_seconds": link.latency, "cost": priced.name,
-        }  # fmt: skip
-        call.reporter.json(ranks_json(found, asked.source, ranks, known, how))
-        return
-    title = f"{asked.source} on {ranks} ranks, {optimizer}"
-    told = f"link {options['link'] or LINK}, latency {options['latency'] or LATENCY}"
-    call.reporter.table(ranks_table(found, title, f"{told}; time of nodes: {priced.name}"), form)
+    show(call.reporter, form)
 
 
 @dataclass(frozen=True)
-class _Prices:
+class Asked:
+    """What is laid out, and on what; `told` is what there is to say of the link and of times."""
+
+    source: str
+    graphs: Graphs
+    updates: Updates
+    dims: dict[str, int]
+    ranks: int
+    link: Link
+    micro_batches: int
+    optimizer: str
+    kernels: Kernels
+    priced: Prices
+    told: str
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """The same for a document."""
+        return {
+            "optimizer": self.optimizer, "kernels": self.kernels,
+            "micro_batches": self.micro_batches, "link_bytes_per_second": self.link.rate,
+            "latency_seconds": self.link.latency, "cost": self.priced.name,
+        }  # fmt: skip
+
+
+def _sharded(asked: Asked, options: dict[str, Any]) -> Show:
+    """Lay ranks out that all have the whole model, for each way to shard."""
+    from gradtool.reports.ranks import ranks_json, ranks_table
+    from gradtool.training.layouts import OnPaper, layout
+
+    shards = [options["shard"]] if options["shard"] else ["none", "optimizer", "gradients"]
+    found = [
+        layout(
+            asked.graphs, asked.updates, asked.dims, OnPaper(0, asked.ranks), asked.link,
+            shard=shard, micro_batches=asked.micro_batches, kernels=asked.kernels,
+            seconds=asked.priced.seconds, tables=options["shard_tables"],
+            staleness=options["staleness"] or 0,
+        )
+        for shard in shards
+    ]  # fmt: skip
+
+    def show(reporter: Reporter, form: str) -> None:
+        if form == "json":
+            reporter.json(ranks_json(found, asked.source, asked.ranks, asked.dims, asked.how))
+            return
+        title = f"{asked.source} on {asked.ranks} ranks, {asked.optimizer}"
+        reporter.table(ranks_table(found, title, asked.told), form)
+
+    return show
+
+
+@dataclass(frozen=True)
+class Prices:
     """The seconds of steps, and what they are of."""
 
     name: str
     seconds: Callable[[Step], float]
 
 
-def _prices(path: str | None) -> _Prices:
+def _prices(path: str | None) -> Prices:
     from gradtool.costs import profile
     from gradtool.training.nominal import step_seconds
 
     if path is None:
-        return _Prices("a nominal machine", step_seconds)
+        return Prices("a nominal machine", step_seconds)
     nodes = profile.load(path).nodes
 
     def seconds(step: Step) -> float:
         timed = nodes.get(step.name)
         return step_seconds(step) if timed is None else timed.seconds
 
-    return _Prices(path, seconds)
+    return Prices(path, seconds)
 
 
 def _share(batch: int | None, ranks: int, parts: int) -> int | None:

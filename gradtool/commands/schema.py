@@ -29,6 +29,7 @@ SCHEMAS = {
     "report": "report --format json",
     "run": "run --format json",
     "runs": "report RUN --format json",
+    "stages": "report --ranks N --stages S --format json",
     "train": "train --format json",
 }
 

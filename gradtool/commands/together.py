@@ -154,6 +154,7 @@ _WRITTEN = (
 )
 _NO_CONFIG = Without(When("this command", lambda _: True), "reads no configuration", "config")
 _DRAWN = (given("html"), given("trace"))
+_TABLE = When("{ranks}", lambda said: "ranks" in said.given and "stages" not in said.given)
 
 
 def _named(argument: str) -> Without:
@@ -208,11 +209,14 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
-        Of("shard shard_tables sync_batchnorm micro_batches link latency cost",
+        Of("shard shard_tables stages sync_batchnorm micro_batches link latency cost",
            (given("ranks"),)),
         *_TABLES,
+        Apart((given("shard"), given("stages"))),
+        Apart((given("shard_tables"), given("stages"))),
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
-        Without(given("ranks"), "is a table of its own", "html trace by top"),
+        Without(_TABLE, "is a table of its own", "html"),
+        Without(given("ranks"), "is a table of its own", "trace by top plan frontier"),
         Apart((several("models"), given("ranks"))),
         *(Without(each, "is of plans", "by top") for each in _DRAWN),
         Without(JSON, "has everything in it", "by top"),
@@ -225,8 +229,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(given("memory"), "chooses them", "plan micro_batches"),
         Of("result every patience metric", (given("evaluate"),)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
-        Of("deterministic timeout shard shard_tables sync_batchnorm", (given("ranks"), BY_MPI)),
+        Of("deterministic timeout shard shard_tables stages sync_batchnorm",
+           (given("ranks"), BY_MPI)),
         *_TABLES,
+        *(Without(given("stages"), "cuts the model", each)
+          for each in ("memory", "shard", "shard_tables", "trace")),
         _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),

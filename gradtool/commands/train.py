@@ -116,6 +116,10 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
     MODEL is a forward model; loss, backward and updates are built as gradtool grad does. All that
     happens goes to metrics.jsonl, and after a kill --resume ends in the same bits.
     """
+    if options["ranks"] is not None:
+        from gradtool.training.stages import require_ranks
+
+        require_ranks(options["ranks"], options["stages"])
     if ranks.starts_ranks(options["ranks"]):
         ranks.start(list(call.line), options["ranks"])
         return

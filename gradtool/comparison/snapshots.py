@@ -21,7 +21,7 @@ from gradtool.workloads.names import current
 from gradtool.workloads.options import KERNELS
 from gradtool.workloads.plans import extra_flops, total_flops
 
-SCHEMA_VERSIONS = (1, 2)  # of reports and plans, and of baselines
+SCHEMA_VERSIONS = (2, 1)  # of baselines; of all others, and of earlier baselines
 _PLAN_TOTALS = {
     "peak": "peak_bytes",
     "total": "total_bytes",

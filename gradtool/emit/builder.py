@@ -158,6 +158,10 @@ class Builder(Idioms):
         """What inference looks at in a node; None where that is more than can be compared."""
         return self._memo.key(node)
 
+    def look(self, value: ir.Value) -> Hashable:
+        """What inference looks at in a value."""
+        return self._memo.look(value)
+
     def knows_elements(self, value: ir.Value) -> bool:
         """Whether more is known of a value than its type and shape: sizes that it holds."""
         return not is_float(value) and self.context.get_symbolic_value(value) is not None

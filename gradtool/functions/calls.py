@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import onnx_ir as ir
 
@@ -41,9 +42,9 @@ def replace(
     Returns, by output of a call, the value that has its name and its readers now.
     """
     moved: dict[ir.Value, ir.Value] = {}
-    stamps = Stamps(op, emit_body)
+    stamps = Stamps(op)
     for node in calls:
-        emitted = stamps.emit(node)
+        emitted = emit_body(op, node, stamps)
         kept = (*NOTES, GROUP)
         noted = {key: node.metadata_props[key] for key in kept if key in node.metadata_props}
         for inner in emitted if noted or node.device_configurations else ():
@@ -61,23 +62,34 @@ def replace(
     return moved
 
 
-def emit_body(op: Builder, node: ir.Node) -> list[ir.Node]:
-    """Emit the body of a call before it; `op.results` then holds its outputs."""
+def emit_body(op: Builder, node: ir.Node, stamps: Stamps | None = None) -> list[ir.Node]:
+    """Emit the body of a call before it; `op.results` then holds its outputs.
+
+    With `stamps`, a body that is like one before is stamped.
+    """
     start = len(op.emitted)
     stage = node.metadata_props.get(STAGE, "forward")
     source = node.metadata_props.get(SOURCE, "")
     op.near = tuple(v for v in node.inputs if v is not None)
     with op.at(node, stage=stage, source=source, prefix=node.name or ""), op.arithmetic():
-        with blamed(lambda: label(node), "its definition"):
-            made = composites()[node.op_type].body(op, *node.inputs, **arguments(node))
-        made = (made,) if isinstance(made, ir.Value) else tuple(made)
-        inner = set(op.emitted[start:])
-        seen: list[ir.Value] = []
-        for value in made:
-            own = value.producer() in inner and value not in seen
-            seen.append(value if own else op.Identity(value))
-    op.results, op.near = tuple(seen), ()
+        by = partial(_results, op, node)
+        found = by() if stamps is None else stamps.emit(node, node.inputs, by)
+    op.results, op.near = tuple(v for v in found if v is not None), ()
     return op.emitted[start:]
+
+
+def _results(op: Builder, node: ir.Node) -> list[ir.Value]:
+    """Emit a body: its results, each a value of its own."""
+    start = len(op.emitted)
+    with blamed(lambda: label(node), "its definition"):
+        made = composites()[node.op_type].body(op, *node.inputs, **arguments(node))
+    made = (made,) if isinstance(made, ir.Value) else tuple(made)
+    inner = set(op.emitted[start:])
+    seen: list[ir.Value] = []
+    for value in made:
+        own = value.producer() in inner and value not in seen
+        seen.append(value if own else op.Identity(value))
+    return seen
 
 
 def take_over(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> None:

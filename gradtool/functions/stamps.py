@@ -1,8 +1,9 @@
-"""Bodies of calls that are alike: emitted once, and stamped from then on.
+"""What is emitted for nodes that are alike: emitted once, and stamped from then on.
 
-The layers of a model repeat, and so do the calls in their gradients.  A body is a function of what
-its call reads and of its attributes; it is stamped where its nodes read nothing else, and where
-nothing that they make is a size, of which the builder knows more than type and shape.
+The layers of a model repeat, and so do their gradients, and the calls in these.  The body of a call
+is a function of its attributes and of what it reads, and so is what a rule emits.  It is stamped
+where its nodes read nothing else, and where nothing that they make is a size, of which the builder
+knows more than type and shape.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ from gradtool.graph import walk
 from gradtool.graph.metadata import SOURCE, STAGE, notes
 from gradtool.graph.predicates import is_float
 
-Emit = Callable[[Builder, ir.Node], list[ir.Node]]
+Values = Sequence[ir.Value | None]
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a value of a body comes from: an output of one of its nodes, by their order.
+    """Where a value comes from: an output of an emitted node, by their order.
 
-    Of the call, an input, where the node is below 0.
+    What is given has the nodes below 0.
     """
 
     node: int
     index: int
 
 
-_CALL = -1
+_GIVEN = -1
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A node of a body."""
+    """A node that is emitted."""
 
     domain: str
     op_type: str
@@ -48,69 +49,78 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Stamp:
-    """A body: its nodes in order, and which values are its results."""
+    """Nodes in order, and which values are the results."""
 
     steps: tuple[_Step, ...]
-    results: tuple[_Place, ...]
+    results: tuple[_Place | None, ...]
 
 
 class Stamps:
-    """Emits the bodies of calls: by `emit`, or as one that was emitted before.
+    """Emits what a function of nodes and values emits, or as it did before."""
 
-    Either leaves the results in `op.results`.
-    """
-
-    def __init__(self, op: Builder, emit: Emit) -> None:
+    def __init__(self, op: Builder) -> None:
         self._op = op
-        self._emit = emit
         self._known: dict[Hashable, _Stamp | None] = {}
 
-    def emit(self, call: ir.Node) -> list[ir.Node]:
-        """Emit the body of a call before it, and return its nodes."""
-        key = self._key(call)
+    def emit(self, node: ir.Node, given: Values, by: Callable[[], Values]) -> Values:
+        """Emit where the builder emits now what `by` does, of which it returns the results.
+
+        That is a function of the node's attributes, and of the types, the shapes and the small
+        constants that are `given`.
+        """
+        key = self._key(node, given)
         stamp = None if key is None else self._known.get(key)
         if stamp is not None:
-            return self._put(stamp, call)
-        emitted = self._emit(self._op, call)
+            return self._put(stamp, given)
+        start = len(self._op.emitted)
+        results = by()
         if key is not None and key not in self._known:
-            self._known[key] = self._taken(call, emitted)
-        return emitted
+            same = self._key(node, given) == key  # it names no more of the node's own outputs
+            emitted = self._op.emitted[start:]
+            self._known[key] = self._taken(given, emitted, results) if same else None
+        return results
 
-    def _key(self, call: ir.Node) -> Hashable | None:
-        """What a body can depend on; None where that is more than can be compared."""
-        seen = self._op.looked_at(call)
+    def _key(self, node: ir.Node, given: Values) -> Hashable | None:
+        """What is emitted can depend on this; None where that is more than can be compared."""
+        seen = self._op.looked_at(node)
         if seen is None:
             return None
-        values = list(call.inputs)
-        constants = tuple(
-            [
-                id(v.const_value)
-                for v in values
-                if v is not None and v.const_value is not None and not is_float(v)
-            ]
-        )
-        return seen, tuple([values.index(v) for v in values]), constants, call.metadata_props[STAGE]
+        first: dict[ir.Value | None, int] = {}
+        looks: list[Hashable] = []
+        for index, value in enumerate(given):
+            same = first.setdefault(value, index)
+            if same != index:
+                looks.append(same)
+            elif value is not None:
+                tensor = None if is_float(value) else value.const_value
+                looks.append((self._op.look(value), None if tensor is None else id(tensor)))
+            else:
+                looks.append(None)
+        return seen, tuple(looks), self._op.stage
 
-    def _taken(self, call: ir.Node, emitted: Sequence[ir.Node]) -> _Stamp | None:
-        """The stamp of a body; None where another one would be different."""
-        places: dict[ir.Value | None, _Place] = {}
-        for index, value in enumerate(call.inputs):
-            places.setdefault(value, _Place(_CALL, index))
+    def _taken(self, given: Values, emitted: Sequence[ir.Node], results: Values) -> _Stamp | None:
+        """The stamp of what was emitted; None where another one would be different."""
+        places: dict[ir.Value, _Place] = {}
+        for index, value in enumerate(given):
+            if value is not None:
+                places.setdefault(value, _Place(_GIVEN, index))
+        sizes = {s for v in places for s in _symbols(v)} - {None}
         steps = []
         for number, node in enumerate(emitted):
-            step = self._step(call, node, places)
+            step = self._step(node, places, sizes)
             if step is None:
                 return None
             steps.append(step)
             places.update((v, _Place(number, index)) for index, v in enumerate(node.outputs))
-        return _Stamp(tuple(steps), tuple(places[v] for v in self._op.results))
+        if not all(v is None or v in places for v in results):
+            return None
+        return _Stamp(tuple(steps), tuple(None if v is None else places[v] for v in results))
 
     def _step(
-        self, call: ir.Node, node: ir.Node, places: Mapping[ir.Value | None, _Place]
+        self, node: ir.Node, places: Mapping[ir.Value, _Place], sizes: set[str | None]
     ) -> _Step | None:
-        if not _is_named_by(call, node) or walk.subgraphs(node) or node.device_configurations:
-            return None
-        if notes(node) != {STAGE: notes(call)[STAGE], SOURCE: notes(call).get(SOURCE, "")}:
+        op = self._op
+        if not self._is_plain(node) or notes(node) != {STAGE: op.stage, SOURCE: op.source}:
             return None
         inputs: list[_Place | ir.Value | None] = []
         for value in node.inputs:
@@ -122,51 +132,41 @@ class Stamps:
                 return None
         outputs = []
         for value in node.outputs:
-            if value.type is None or value.shape is None or not self._is_plain(value, call):
+            if value.type is None or value.shape is None or not set(_symbols(value)) <= sizes:
+                return None
+            if value.const_value is not None or op.knows_elements(value):
                 return None
             outputs.append((value.type, tuple(value.shape)))
         attributes = tuple(node.attributes.values())
         return _Step(node.domain, node.op_type, tuple(inputs), attributes, tuple(outputs))
 
-    def _is_plain(self, value: ir.Value, call: ir.Node) -> bool:
-        """Whether all that is known of a value is its type and a shape of the sizes of a call."""
-        given = {s for v in call.inputs if v is not None for s in _symbols(v)}
-        own = set(_symbols(value))
-        known = value.const_value is not None or self._op.knows_elements(value)
-        return own <= given - {None} and not known
+    def _is_plain(self, node: ir.Node) -> bool:
+        """Whether a node has nothing but what the builder gives it by itself, names included."""
+        prefix = self._op.prefix
+        hint = re.escape(f"{prefix}/{node.op_type}" if prefix else node.op_type)
+        own = re.fullmatch(rf"{hint}(_\d+)?", node.name or "") is not None
+        own = own and all(v.name == f"{node.name}:{i}" for i, v in enumerate(node.outputs))
+        return own and not walk.subgraphs(node) and not node.device_configurations
 
-    def _put(self, stamp: _Stamp, call: ir.Node) -> list[ir.Node]:
+    def _put(self, stamp: _Stamp, given: Values) -> Values:
         op = self._op
-        start = len(op.emitted)
-        made: list[Sequence[ir.Value]] = []
+        made: list[Values] = []
 
         def found(place: _Place | ir.Value | None) -> ir.Value | None:
             if not isinstance(place, _Place):
                 return place
-            return (
-                call.inputs[place.index] if place.node == _CALL else made[place.node][place.index]
-            )
+            return (given if place.node == _GIVEN else made[place.node])[place.index]
 
-        source = notes(call).get(SOURCE, "")
-        with op.at(call, stage=notes(call)[STAGE], source=source, prefix=call.name or ""):
-            for step in stamp.steps:
-                node = op.place(
-                    step.domain, step.op_type, [found(p) for p in step.inputs], step.attributes,
-                    len(step.outputs),
-                )  # fmt: skip
-                for value, (kind, dims) in zip(node.outputs, step.outputs, strict=True):
-                    value.type, value.shape = kind, ir.Shape(dims)
-                op.tell(node)
-                made.append(node.outputs)
-        op.results = tuple(made[p.node][p.index] for p in stamp.results)
-        return op.emitted[start:]
-
-
-def _is_named_by(call: ir.Node, node: ir.Node) -> bool:
-    """Whether names are those that a builder gives by itself, on behalf of a call."""
-    hint = re.escape(f"{call.name}/{node.op_type}" if call.name else node.op_type)
-    own = re.fullmatch(rf"{hint}(_\d+)?", node.name or "") is not None
-    return own and all(v.name == f"{node.name}:{i}" for i, v in enumerate(node.outputs))
+        for step in stamp.steps:
+            inputs = [found(place) for place in step.inputs]
+            node = op.place(
+                step.domain, step.op_type, inputs, step.attributes, len(step.outputs)
+            )  # fmt: skip
+            for value, (kind, dims) in zip(node.outputs, step.outputs, strict=True):
+                value.type, value.shape = kind, ir.Shape(dims)
+            op.tell(node)
+            made.append(node.outputs)
+        return [found(place) for place in stamp.results]
 
 
 def _symbols(value: ir.Value) -> list[str | None]:

@@ -17,6 +17,7 @@ from gradtool import gradients
 from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError, NotDifferentiable, UnsupportedGradient
 from gradtool.functions.calls import replace
+from gradtool.functions.stamps import Stamps
 from gradtool.graph.blame import blamed
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.devices import place_gradient
@@ -127,6 +128,7 @@ class _Driver:
         accumulate: Accumulate,
     ) -> None:
         self.op = op
+        self.stamps = Stamps(op)
         self.nodes = list(op.graph)
         self.active = active(op.graph, wrt, cotangents, cut)
         self.accumulate = accumulate
@@ -200,9 +202,7 @@ class _Driver:
             try:
                 empty = all(dy is None or _is_empty(dy) for dy in dys)
                 with blamed(lambda: label(node), "its gradient"):
-                    results = (
-                        self._nothing(node) if empty else entry.rule(self.op, as_node(node), *dys)
-                    )
+                    results = self._nothing(node) if empty else self._results(entry, node, dys)
             except (UnsupportedGradient, Offenders) as error:
                 if isinstance(error, Offenders):
                     self.inner += error.rows
@@ -215,16 +215,26 @@ class _Driver:
             with blamed(lambda: label(node), "its gradient"):
                 self._deliver(node, entry, results)
 
+    def _results(
+        self, entry: gradients.Gradient, node: ir.Node, dys: Sequence[ir.Value | None]
+    ) -> Sequence[ir.Value | None]:
+        """What a rule emits: the gradients of the inputs."""
+
+        def by() -> Sequence[ir.Value | None]:
+            found = entry.rule(self.op, as_node(node), *dys)
+            return (found,) if isinstance(found, ir.Value) or found is None else tuple(found)
+
+        return self.stamps.emit(node, (*node.inputs, *node.outputs, *dys), by)
+
     def _nothing(self, node: ir.Node) -> list[ir.Value | None]:
         """The gradients of what flows into empty results: a sum of no terms."""
         values = (*node.inputs, *captured(node))
         return [self.op.zeros_like(v) if v is not None and self._takes(v) else None for v in values]
 
     def _deliver(
-        self, node: ir.Node, entry: gradients.Gradient, results: gradients.Gradients
+        self, node: ir.Node, entry: gradients.Gradient, grads: Sequence[ir.Value | None]
     ) -> None:
         """Add what a rule returned to the gradients of the inputs, then of captured values."""
-        grads = (results,) if isinstance(results, ir.Value) or results is None else tuple(results)
         values = (*node.inputs, *captured(node))
         if any(v is not None and self._takes(v) for v in values[len(grads) :]):
             raise ModelError(

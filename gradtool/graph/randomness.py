@@ -14,6 +14,9 @@ RANDOM = frozenset({
 TOGETHER = frozenset(
     {"RanksMoments", "RanksMean", "RanksPart", "RanksRows", "RanksRowSums"}
 )  # of ai.gradtool: all ranks run them at once
+HANDED = frozenset(
+    {"StageSend", "StageReceive", "StageGive", "StageSent"}
+)  # of ai.gradtool: one rank hands another something
 
 
 def may_draw(node: ir.Node) -> bool:
@@ -25,7 +28,7 @@ def may_draw(node: ir.Node) -> bool:
 
 def draws(node: ir.Node) -> bool:
     """Whether a node may draw random numbers, or a node of its subgraphs; or asks other ranks."""
-    if node.op_type in TOGETHER and node.domain == DOMAIN:
+    if node.domain == DOMAIN and (node.op_type in TOGETHER or node.op_type in HANDED):
         return True
     return may_draw(node) or (bool(node.attributes.data) and any(map(may_draw, inner_nodes(node))))
 

@@ -15,7 +15,7 @@ _MOST_BYTES = 1 << 28
 
 
 def read_document(path: str | os.PathLike[str], *versions: int) -> dict[str, Any]:
-    """The object in a JSON file of one of some versions, the latest last.
+    """The object in a JSON file of one of some versions; what is no such file hears of the last.
 
     Raises:
         UsageError: the file is missing, too large, no JSON object, or of another version.

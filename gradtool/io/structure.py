@@ -19,6 +19,9 @@ from gradtool.errors import ModelError
 from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.io import bodies, external, operators, scope, tensors, walk
 
+# Versions of operator sets are numbers of 32 bits.
+NO_VERSION = 2**31
+
 
 def check(model: onnx.ModelProto, folder: external.Folder, limits: Limits = DEFAULT) -> None:
     """Refuse a model whose meaning is broken, or on whose meaning two readers could disagree.
@@ -62,6 +65,11 @@ def _check_imports(imports: list[onnx.OperatorSetIdProto], where: str) -> None:
     versions: dict[str, int] = {}
     for entry in imports:
         domain = "" if entry.domain in walk.STANDARD else entry.domain
+        if abs(entry.version) >= NO_VERSION:
+            raise ModelError(
+                f"{where} imports domain {domain or 'ai.onnx'!r} at version {entry.version}, "
+                "which no domain has"
+            )
         if versions.setdefault(domain, entry.version) != entry.version:
             raise ModelError(
                 f"{where} imports domain {domain or 'ai.onnx'!r} at versions "

@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from gradtool.ranks.group import Group
+from gradtool.ranks.line import Line
 
 _GROUP: ContextVar[Group | None] = ContextVar("group", default=None)
+_LINE: ContextVar[Line | None] = ContextVar("line", default=None)
 
 
 @contextmanager
@@ -24,3 +26,18 @@ def together(group: Group) -> Iterator[None]:
 def taking_part() -> Group | None:
     """The group whose rank this is; None where nobody said so."""
     return _GROUP.get()
+
+
+@contextmanager
+def in_line(stages: Line) -> Iterator[None]:
+    """Steps hand to the stages beside this one what these compute further of."""
+    token = _LINE.set(stages)
+    try:
+        yield
+    finally:
+        _LINE.reset(token)
+
+
+def line() -> Line | None:
+    """The stages among which this one is; None where nobody said so."""
+    return _LINE.get()

@@ -36,11 +36,12 @@ class Window:
 
 
 def max_pool(
-    x: Array, y: Array, places: Array | None, window: Window, *, instructions: str | None = None
-) -> Call:
+    x: Array, y: Array | None, places: Array | None, window: Window, *,
+    instructions: str | None = None,
+) -> Call:  # fmt: skip
     """The largest of each window, and its place in its plane of x: the first, or the last NaN.
 
-    Places are uint8, uint16 or int32, and have to fit.
+    Either may be left out.  Places are uint8, uint16 or int32, and have to fit.
     """
     return _bind(MAX, x, y, places, window, instructions)
 

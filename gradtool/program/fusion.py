@@ -65,7 +65,9 @@ class _Fusion:
         for index, step in enumerate(program.steps):
             self._last_read |= dict.fromkeys(map(program.storage, step.reads), index)
             over = (program.values[v].alias for v in step.writes)
-            self._overwritten |= {v: index for v in over if v is not None}
+            for value in over:
+                if value is not None:
+                    self._overwritten.setdefault(value, index)
 
     def group(self, index: int) -> _Group | None:
         """The group that ends with a step so far; None if it is not elementwise."""

@@ -6,18 +6,23 @@ own: the step leaves the arena as the next step wants it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from gradtool.program import Program, Value
 from gradtool.program.in_place import overwrites
+
+Readers = Mapping[int, Sequence[int]]
 
 
 def overwriting(program: Program) -> Program:
     """The program whose next values of `state` lie over the old ones wherever they may.
 
     They may where type and shape are the same and every step that reads the old value runs before
-    the one that writes the new one, or is that step and its kernel works in place.
+    the one that writes the new one, or is that step and its kernel works in place.  What updates
+    make of the old value on the way to the new one, as a sum that grows term by term, lies there
+    as well.
     """
     if not program.state:
         return program
@@ -26,13 +31,15 @@ def overwriting(program: Program) -> Program:
     returned = {program.storage(v) for v in program.outputs}
     alias: dict[int, int] = {}
     for old, new in program.state.items():
-        known = new in writer and new not in alias and old not in returned
-        if known and _alike(program.values[old], program.values[new]):
-            last = writer[new]
-            step = program.steps[last]
-            over = overwrites(program, step, old, step.outputs.index(new))
-            if all(i < last or (i == last and over) for i in readers.get(old, ())):
-                alias[new] = old
+        if new not in writer or new in alias or old in returned:
+            continue
+        for way in (_way(program, old, new, readers), [old, new]):
+            alike = all(_alike(program.values[old], program.values[each]) for each in way[1:])
+            if alike and returned.isdisjoint(way[1:-1]) and all(
+                _may_replace(program, *pair, writer[pair[1]], readers) for pair in pairwise(way)
+            ):  # fmt: skip
+                alias |= dict.fromkeys(way[1:], old)
+                break
     values = tuple(
         datum if datum.alias == alias.get(index) else replace(datum, alias=alias.get(index))
         for index, datum in enumerate(program.values)
@@ -41,14 +48,42 @@ def overwriting(program: Program) -> Program:
 
 
 def write_after_read(program: Program) -> Iterator[tuple[int, int]]:
-    """Pairs of steps: one reads an old value, the other writes the new one over it."""
-    alias = {datum.alias: v for v, datum in enumerate(program.values) if datum.alias is not None}
+    """Pairs of steps: one reads an old value, the other is the first that writes over it."""
     writer = {v: i for i, step in enumerate(program.steps) for v in step.writes}
-    if alias:
+    first: dict[int, int] = {}
+    for value, datum in enumerate(program.values):
+        if datum.alias is not None:
+            first[datum.alias] = min(writer[value], first.get(datum.alias, writer[value]))
+    if first:
         readers = _readers(program)
-        for old, new in alias.items():
-            last = writer[new]
-            yield from ((reader, last) for reader in readers.get(old, ()) if reader != last)
+        for old, write in first.items():
+            yield from ((reader, write) for reader in readers.get(old, ()) if reader != write)
+
+
+def _way(program: Program, old: int, new: int, readers: Readers) -> list[int]:
+    """The old value, what updates make of it one after the other, and the new value."""
+    way = [old]
+    while way[-1] != new:
+        reading = readers.get(way[-1], ())
+        if not reading or (len(way) > 1 and len(reading) > 1):
+            return [old, new]
+        step = program.steps[reading[-1]]
+        made = new if new in step.writes else step.outputs[0]
+        if (
+            made is None
+            or step.stage != "update"
+            or not overwrites(program, step, way[-1], step.outputs.index(made))
+        ):
+            return [old, new]
+        way.append(made)
+    return way
+
+
+def _may_replace(program: Program, old: int, new: int, write: int, readers: Readers) -> bool:
+    """Whether a step may write a value over another one."""
+    step = program.steps[write]
+    over = overwrites(program, step, old, step.outputs.index(new))
+    return all(i < write or (i == write and over) for i in readers.get(old, ()))
 
 
 def _readers(program: Program) -> dict[int, list[int]]:

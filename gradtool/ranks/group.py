@@ -148,6 +148,29 @@ class Group:
         """What every rank gives, in order of rank."""
         return [data]
 
+    def send(self, data: Array, to: int, tag: int) -> Pending:
+        """Begin to send bytes to another rank; they are not touched until that is done.
+
+        What two ranks send each other under one `tag` comes in its order.
+        """
+        raise NotImplementedError("a rank alone has nobody to send to")
+
+    def receive(self, data: Array, of: int, tag: int) -> None:
+        """Return with the bytes that another rank has sent.
+
+        Raises:
+            Lost: it has not in time.
+        """
+        raise NotImplementedError("a rank alone has nobody to receive from")
+
+    def part(self, members: Sequence[int]) -> Group:
+        """Some of these ranks, this one too, as a group of their own: in the order given.
+
+        Every rank asks for one at the same time, whatever its members are.
+        """
+        del members
+        return self
+
     def at(self, step: int) -> None:
         """Training begins a step: what is lost from now on is lost in it."""
         self.step = step

@@ -47,15 +47,39 @@ class Ranks(Group):
 
     def __init__(self, *, timeout: float, ordered: bool = False) -> None:
         """`timeout` in seconds; with `ordered`, numbers are added in the order of ranks."""
-        self._mpi = mpi = available("to train on several ranks")
-        world = mpi.COMM_WORLD
-        self.rank, self.size = world.rank, world.size
-        self._timeout, self.ordered = timeout, ordered
+        mpi = available("to train on several ranks")
+        self._timeout = timeout
+        self._world: Ranks = self
+        self._alarm = mpi.COMM_WORLD.Dup()
+        self.told: Callable[[int], object] | None = None
+        self._join(mpi, mpi.COMM_WORLD, ordered=ordered)
+
+    def _join(self, mpi: Any, own: Any, *, ordered: bool) -> None:
+        """Be a rank of a communicator."""
+        self._mpi, self.ordered = mpi, ordered
+        self.rank, self.size = own.rank, own.size
         self._types = {np.dtype(np.float32): mpi.FLOAT, np.dtype(np.float64): mpi.DOUBLE}
         # Collectives are matched by their order on a communicator: each kind has one of its own.
-        self._first, self._second, self._inside, self._alarm = (world.Dup() for _ in range(4))
-        self.told: Callable[[int], object] | None = None
+        self._first, self._second, self._inside = (own.Dup() for _ in range(3))
+        self._parts: list[Ranks] = []
         self._adding: list[_Ordered] = []
+
+    def part(self, members: Sequence[int]) -> Ranks:
+        """Some of these ranks; who waits for one of them asks all that were started."""
+        own = self._first.Split(min(members), list(members).index(self.rank))
+        made = object.__new__(Ranks)
+        made._world, made._timeout = self._world, self._timeout
+        made._join(self._mpi, own, ordered=self.ordered)
+        own.Free()
+        self._parts.append(made)
+        return made
+
+    def send(self, data: Array, to: int, tag: int) -> Pending:
+        return _Request(self._inside.Isend([data, self._mpi.BYTE], to, tag))
+
+    def receive(self, data: Array, of: int, tag: int) -> None:
+        request = self._inside.Irecv([data, self._mpi.BYTE], of, tag)
+        self._until(_Request(request).test)
 
     def add(self, array: Array) -> Pending:
         found = self._types.get(array.dtype)
@@ -155,15 +179,22 @@ class Ranks(Group):
     def close(self) -> None:
         """Leave together: every rank is done, also with what it does alone."""
         self.gather(np.array(0))
-        for each in (self._first, self._second, self._inside, self._alarm):
-            each.Free()
+        self._leave()
+        self._alarm.Free()
         self._mpi.Finalize()
+
+    def _leave(self) -> None:
+        for part in self._parts:
+            part._leave()  # noqa: SLF001 - of this class
+        for each in (self._first, self._second, self._inside):
+            each.Free()
 
     # ------------------------------------------------------------------ in time
 
     def _until(self, test: Callable[[], bool]) -> None:
         if not _comes(test, self._timeout):
-            raise Lost(self._said(self._silent()))
+            world = self._world
+            raise Lost(world._said(world._silent()))  # noqa: SLF001 - of this class
 
     def _silent(self) -> list[int]:
         """The ranks that do not say that they wait as well."""

@@ -29,6 +29,7 @@ def kernels_json(program: Program) -> dict[str, Any]:
     steps = [
         {
             "node": choice.step.name,
+            "nodes": list(choice.step.names),
             "operator": choice.step.op,
             "provider": choice.provider,
             "method": choice.method,

@@ -34,6 +34,11 @@ class Holding:
     def _model(self) -> ir.Model:
         return self._models[0]
 
+    @property
+    def _whole(self) -> ir.Model:
+        """What is saved: more than the model that steps, where that is a part of it."""
+        return self._model
+
     def values(self, *patterns: str, copy: bool = True) -> dict[str, np.ndarray[Any, Any]]:
         """What is trained as it is now, and state, by name; that which matches a name or glob.
 
@@ -103,13 +108,13 @@ class Holding:
         self._require_open()
         source = original.source_of(self._model.meta)
         held, of = values or {}, self._averages() if averages else {}
-        pairs = [(name, of.get(name, name)) for name in self._model.graph.initializers]
+        pairs = [(name, of.get(name, name)) for name in self._whole.graph.initializers]
         arrays = {
             name: held[source] if source in held else self._value(source, copy=False)
             for name, source in pairs if source in held or source in self._store.layout
         }  # fmt: skip
         model, lacking = original.with_arrays(source, arrays, adapters_of(self._model))
-        lost = [name for name in lacking if self._is_trained_weight(name)]
+        lost = [name for name in lacking if self._is_trained_weight(name, held)]
         if lost:
             raise UsageError(
                 f"the original model has no tensor called {some(lost)}, whose numbers have changed;"
@@ -161,16 +166,17 @@ class Holding:
         """The model that has an initializer."""
         return next(model for model in self._models if name in model.graph.initializers)
 
-    def _is_trained_weight(self, name: str) -> bool:
+    def _is_trained_weight(self, name: str, held: Mapping[str, np.ndarray[Any, Any]]) -> bool:
         """Whether forward reads an initializer that has other numbers than at first."""
         if self._is_only_updated(name):
             return False
-        first = parameters_of(self._model)(name)
-        return bool(first.tobytes() != self._value(name, copy=False).tobytes())
+        first = parameters_of(self._whole)(name)
+        now = held[name] if name in held else self._value(name, copy=False)
+        return bool(first.tobytes() != now.tobytes())
 
     def _is_only_updated(self, name: str) -> bool:
         """Whether nothing but the optimizer reads an initializer."""
-        value = self._model.graph.initializers.get(name)
+        value = self._whole.graph.initializers.get(name)
         return value is None or all(stage(use.node) == "update" for use in value.uses())
 
     def _require_open(self) -> None:

@@ -71,11 +71,11 @@ class Memo:
                 return None
             value = attr.value
             attributes.append((name, tuple(value) if isinstance(value, (list, tuple)) else value))
-        inputs = tuple([None if v is None else self._look(v) for v in node.inputs])
+        inputs = tuple([None if v is None else self.look(v) for v in node.inputs])
         named = tuple([bool(v.name) for v in node.outputs])
         return node.domain, node.op_type, named, tuple(attributes), inputs
 
-    def _look(self, value: ir.Value) -> Hashable:
+    def look(self, value: ir.Value) -> Hashable:
         """What inference looks at in a value: it is looked at once while that cannot change."""
         kind, shape, tensor = value.type, value.shape, value.const_value
         seen = self._seen.get(value)

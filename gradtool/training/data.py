@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,13 +33,19 @@ class Takes:
     size: int | None
 
     @classmethod
-    def of(cls, model: ir.Model, also: Iterable[str] = ()) -> Takes:
-        """The inputs without a default; those `also` named come from elsewhere."""
+    def of(cls, model: ir.Model, also: Iterable[str] = (), labels: Collection[str] = ()) -> Takes:
+        """The inputs without a default; those `also` named come from elsewhere.
+
+        Where inputs leave the number of examples open and the `labels` that outputs are held
+        against do not, nodes fix it.
+        """
         known = {*feeds.defaults(model), *feeds.buffers(model), *also}
         inputs = {v.name or "": v for v in feeds.inputs_of(model) if v.name not in known}
         for value in inputs.values():
             feeds.require_tensor(value)
         symbol, size = _leading(inputs.values())
+        if symbol is not None:
+            size = next(_fixed(inputs[name] for name in labels if name in inputs), None)
         axes = {name: _axis(value, symbol, size) for name, value in inputs.items()}
         return cls(model, inputs, axes, size)
 
@@ -63,6 +69,12 @@ def _leading(inputs: Iterable[ir.Value]) -> tuple[str | None, int | None]:
     if len(alone) == 1 and alone[0].value is not None:
         return str(alone[0].value), None
     return None, first
+
+
+def _fixed(inputs: Iterable[ir.Value]) -> Iterator[int]:
+    """The leading sizes of shapes that leave nothing open."""
+    shapes = (value.shape for value in inputs)
+    return (s.numpy()[0] for s in shapes if s is not None and len(s) and s.is_static())
 
 
 def _axis(value: ir.Value, symbol: str | None, size: int | None) -> int | None:
@@ -257,6 +269,8 @@ class Fitted:
                 raise UsageError(f"{self.source.source}: {of!r} is no array ({error})") from error
         made = self._converted(made)
         self._require_shapes(made)
+        if not self.size_of(made):
+            raise UsageError(f"{self.source.source}: a batch holds no examples")
         return made
 
     def _dtype(self, name: str) -> np.dtype[Any] | None:

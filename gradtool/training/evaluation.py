@@ -33,6 +33,8 @@ class Evaluator:
     size: int
     reduction: Reduction = "mean"
     group: Group = ALONE
+    everyone: Group | None = None  # beside the group, stages that have no results
+    tells: bool = True
 
     def __call__(self) -> dict[str, float]:
         """Each metric over all examples; each rank computes its share of the batches.
@@ -45,7 +47,8 @@ class Evaluator:
             for batch in batches:
                 count = self.data.size_of(batch)
                 loss, outputs = self._run(batch, count)
-                own.append([m.of_batch(loss, outputs, batch, count) for m in self.metrics])
+                if self.tells:
+                    own.append([m.of_batch(loss, outputs, batch, count) for m in self.metrics])
         sums = dict.fromkeys((metric.name for metric in self.metrics), 0.0)
         counts = dict.fromkeys(sums, 0)
         for found in self._of_all(own):
@@ -63,7 +66,8 @@ class Evaluator:
 
     def _of_all(self, own: list[list[tuple[float, int]]]) -> Iterator[list[tuple[float, int]]]:
         """What was found of all batches, in their order, of what each rank has found of its own."""
-        each = [json.loads(found) for found in self.group.gather_bytes(json.dumps(own).encode())]
+        told = (self.everyone or self.group).gather_bytes(json.dumps(own).encode())
+        each = [json.loads(found) for found in told]
         for turn in zip_longest(*each):
             yield from (found for found in turn if found is not None)
 

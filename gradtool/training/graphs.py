@@ -60,6 +60,15 @@ class Graphs:
         values = {"seed": seed, "step": step, "part": part}
         return {name: values[what] for what, name in numbers_of(self.training.model).items()}
 
+    def scaling(self, scale: float) -> dict[str, np.ndarray[Any, Any]]:
+        """What a step is fed so that the gradient of its loss is `scale`."""
+        name = seed_of(self.training.model)
+        shapes = {v.name: v.shape for v in self.training.model.graph.inputs}
+        shape = None if name is None else shapes[name]
+        if name is None or shape is None:
+            return {}
+        return {name: np.full(shape.numpy(), scale, self.loss_type)}
+
     @property
     def loss_type(self) -> np.dtype[Any]:
         """The type of the loss."""

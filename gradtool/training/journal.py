@@ -15,6 +15,11 @@ NAME = "metrics.jsonl"
 _MOST_LINE = 1 << 20  # bytes: more is none of ours
 
 
+def has_entries(path: Path) -> bool:
+    """Whether a journal tells of any step."""
+    return path.exists() and path.stat().st_size > 0
+
+
 class Journal:
     """A file of lines that is added to; what is not finished when a process dies is cut off."""
 

@@ -97,7 +97,7 @@ def layout(
     assert graphs.update is not None  # noqa: S101 - ranks step in two halves
     train = sized_and_planned(graphs.model, dims, "train", kernels)[1]
     update = sized_and_planned(graphs.update, {}, "update", kernels)[1]
-    arena, peak = _arena(train, update, graphs, part)
+    arena, peak = arena_of(train, update, graphs, part)
     sums = graphs.sums
     gradients = sum(b.bytes for name, b in arena.items() if name in sums)
     state = sum(b.bytes for name, b in arena.items() if name in graphs.of)
@@ -110,9 +110,9 @@ def layout(
         return seconds(step) + (link.all_gather(size, group.size) if size else 0.0)
 
     alone = sum(map(seconds, train.program.steps))
-    once, ready = _running(train.program, taken)
+    once, ready = running(train.program, taken)
     updating = sum(map(seconds, update.program.steps))
-    sizes = _buckets(arena, graphs.model, apart | (sums if shard == "gradients" else frozenset()))
+    sizes = buckets_of(arena, graphs.model, apart | (sums if shard == "gradients" else frozenset()))
     before = once * (micro_batches - 1)
     arrived = before
     for names, size in sizes:
@@ -135,7 +135,7 @@ def layout(
     )  # fmt: skip
 
 
-def _arena(train: Plan, update: Plan, graphs: Graphs, part: Shard | None) -> tuple[Layout, int]:
+def arena_of(train: Plan, update: Plan, graphs: Graphs, part: Shard | None) -> tuple[Layout, int]:
     """What both halves share, and the bytes of the arena that they lie in."""
     assert graphs.update is not None  # noqa: S101 - there are two
     names = frozenset(graphs.model.graph.initializers)
@@ -162,7 +162,7 @@ def _exchanged(program: Program, step: Step) -> int:
     return step.workspace[-1].bytes
 
 
-def _running(program: Program, seconds: Seconds) -> tuple[float, dict[str, float]]:
+def running(program: Program, seconds: Seconds) -> tuple[float, dict[str, float]]:
     """The seconds of a program, and by state those until it is final."""
     ends = list(accumulate(map(seconds, program.steps)))
     final = settling_steps(program)
@@ -171,7 +171,7 @@ def _running(program: Program, seconds: Seconds) -> tuple[float, dict[str, float
     }
 
 
-def _buckets(
+def buckets_of(
     arena: Layout, model: ir.Model, apart: Collection[str]
 ) -> list[tuple[Sequence[str], int]]:
     """The names of each bucket of what ranks sum, running statistics too, and its bytes.

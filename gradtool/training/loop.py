@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -100,7 +100,7 @@ class Loop:
                     with self._drawn("steps", f"step {self.progress.step + 1}", begins=True):
                         self._step(batch)
                     self._move_on(is_last=is_last)
-                    interrupted = anywhere(self.group, self.watcher.stops())
+                    interrupted = anywhere(self._everyone, self.watcher.stops())
                     self._after_step(is_last=is_last, interrupted=interrupted)
                     if self._is_done():
                         break
@@ -113,12 +113,12 @@ class Loop:
     def _step(self, batch: Arrays) -> None:
         step = self.progress.step
         rate = self.schedule(step)
-        self.group.at(step + 1)
+        self._everyone.at(step + 1)
         loss, finite = self._half_steps(batch, rate) if self.graphs.update is not None else (
             self._run({**batch, self.graphs.rate: rate}), True
         )  # fmt: skip
         if not math.isfinite(loss) and self.options.loss_scale is None:
-            raise GradtoolError(self._diverged(loss))
+            raise GradtoolError(self._diverged(loss, batch))
         entry: dict[str, Any] = {
             "step": step + 1, "epoch": self.progress.place.epoch, "loss": loss, "lr": rate,
         }  # fmt: skip
@@ -143,17 +143,17 @@ class Loop:
             raise UsageError(f"a batch of {size} has no {parts} parts of the same size")
         scale, each = self.progress.scale, size // parts
         count = parts * self.group.size if self.reduction == "mean" else 1
-        summed = 0.0
-        for start in range(0, size, each):
-            part = batch if parts == 1 else self.data.part(batch, start, start + each)
-            number = (start // each) * self.group.size + self.group.rank
-            settling = self._reducer if start + each == size else None
-            summed += self._run(part, number, loss_scale=scale / count, settling=settling)
+        taken = (
+            (batch if parts == 1 else self.data.part(batch, start, start + each),
+             (start // each) * self.group.size + self.group.rank)
+            for start in range(0, size, each)
+        )  # fmt: skip
+        summed = self._sum(taken, parts, scale / count)
         self._reducer.finish()
         if self.server is not None:
             self.server.meet()
         finite = self.options.loss_scale is None or not anywhere(
-            self.group, not self.session.gradients_are_finite()
+            self._everyone, not self.session.gradients_are_finite()
         )
         if finite:
             with self._drawn("nodes", "update"):
@@ -164,7 +164,20 @@ class Loop:
             self.session.forget_gradients()
         if self.server is not None:
             self.server.settle()
-        return total(self.group, summed) / count, finite
+        return total(self._everyone, summed) / count, finite
+
+    def _sum(self, taken: Iterable[tuple[Arrays, int]], parts: int, scale: float) -> float:
+        """Add up the gradients of so many parts, which are numbered; the sum of their losses."""
+        summed = 0.0
+        for turn, (part, number) in enumerate(taken, 1):
+            settling = self._reducer if turn == parts else None
+            summed += self._run(part, number, loss_scale=scale, settling=settling)
+        return summed
+
+    @property
+    def _everyone(self) -> Group:
+        """All ranks; those of the group take shares of a batch."""
+        return self.group
 
     def _run(self, batch: Mapping[str, Any], number: int = 0, **how: Any) -> float:
         """The loss of part `number` of a batch; its examples draw what they draw in the whole."""
@@ -271,15 +284,22 @@ class Loop:
         self.watcher.evaluated(step, found, best=improved)
 
     def save(self) -> None:
-        """Write a checkpoint of now, where training is recorded and there is none yet."""
+        """Write a checkpoint of now, where training is recorded and there is none yet.
+
+        Raises:
+            GradtoolError: what was trained has a NaN: the checkpoints before stay the newest.
+        """
         if not self.recorded or self._saved == self.progress.step:
             return
         with self._drawn("nodes", "checkpoint"):
             self._save()
 
     def _save(self) -> None:
-        self._saved = self.progress.step
         kept = self.kept()
+        for name, value in kept.items():
+            if value.dtype.kind in "fV" and np.isnan(value).any():
+                raise GradtoolError(self._no_number(f"{name!r} has a NaN after"))
+        self._saved = self.progress.step
         if self.records is None:
             return
         size = self.records.journal.settle()
@@ -314,11 +334,17 @@ class Loop:
     def _is_stale(self) -> bool:
         return self.options.patience is not None and self.progress.stale >= self.options.patience
 
-    def _diverged(self, loss: float) -> str:
+    def _diverged(self, loss: float, batch: Arrays) -> str:
+        infinite = [
+            self.data.names[name] for name, given in batch.items()
+            if given.dtype.kind == "f" and np.isinf(given).any()
+        ]  # fmt: skip
+        why = f"{infinite[0]!r} has an infinity in this batch" if infinite else ""
+        return self._no_number(f"the loss is {loss} in", self.progress.step + 1, why)
+
+    def _no_number(self, what: str, step: int | None = None, why: str = "") -> str:
         after = f"; the checkpoint of step {self._saved} is the last good one" if (
             self.records is not None and self._saved > 0
         ) else ""  # fmt: skip
-        return (
-            f"the loss is {loss} in step {self.progress.step + 1}: try a lower learning rate, or a "
-            f"warm-up{after}"
-        )
+        step = self.progress.step if step is None else step
+        return f"{what} step {step}: {why or 'try a lower learning rate, or a warm-up'}{after}"

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtool.errors import UsageError
 from gradtool.text.words import some, suggest
+from gradtool.training.sources import imported, theirs
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Array]
@@ -41,10 +42,12 @@ class Metric:
         """The sum over a batch of `count` examples, and of how many numbers it is.
 
         Raises:
-            UsageError: nothing fits the labels, or there is no loss.
+            UsageError: nothing fits the labels, there is no loss, or the function fails.
         """
         if self.function is not None:
-            return float(self.function(outputs, batch)) * count, count
+            with theirs(f"--metric {self.name}"):
+                mean = float(self.function(outputs, batch))
+            return mean * count, count
         if self.measure is None:
             if loss is None:
                 raise UsageError(f"--metric {self.name}: the data have no labels")
@@ -103,8 +106,6 @@ def _metric(text: str, labels: str) -> Metric:
     if name.startswith("top-") and name[4:].isdigit() and int(name[4:]):
         return Metric(name, _top(int(name[4:])), output=output, labels=labels, higher=True)
     if ":" in text:
-        from gradtool.training.sources import imported
-
         function = imported(text)
         higher = bool(getattr(function, "higher_is_better", False))
         return Metric(text, function=function, higher=higher)

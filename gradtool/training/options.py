@@ -88,6 +88,9 @@ class TrainOptions:
     staleness: int = option(
         "whole", 0, "With --shard-tables: rows of other ranks may be so many steps old, and "
         "gradients of rows are added up in no order.", least=0, metavar="K")  # fmt: skip
+    stages: int = option(
+        "whole", 1, "Cut the model into N stages, each of which a rank has: ranks are N, or a "
+        "multiple of it.", least=1, metavar="N")  # fmt: skip
     sync_batchnorm: bool = option(
         "flag", False, "BatchNormalization takes the statistics of the examples of all ranks."
     )
@@ -108,7 +111,7 @@ class TrainOptions:
     @property
     def in_two(self) -> bool:
         """Whether a step updates only after somebody has looked at all gradients."""
-        return self.micro_batches > 1 or self.loss_scale is not None
+        return self.micro_batches > 1 or self.loss_scale is not None or self.stages > 1
 
     def require(self) -> None:
         """Refuse what does not go together.
@@ -121,8 +124,16 @@ class TrainOptions:
             raise UsageError("epochs and steps do not go together: give one of them")
         if self.memory is not None and (self.plan != "keep" or self.micro_batches > 1):
             raise UsageError("memory chooses the plan and the micro-batches: leave them out")
+        if self.stages > 1 and self.memory is not None:
+            raise UsageError("a memory to keep to is of one process: leave it out with stages")
+        if self.stages > 1 and self.shard != "none":
+            raise UsageError(
+                "--shard does not go with --stages: a stage has the state of its own parameters"
+            )
         if self.ema is not None and not 0 <= self.ema < 1:
             raise UsageError(f"the decay of an average is from 0 to below 1, not {self.ema}")
+        if self.stages > 1 and self.shard_tables:
+            raise UsageError("--shard-tables does not go with --stages: a stage has whole tables")
         if self.staleness and not self.shard_tables:
             raise UsageError("--staleness is of the rows of --shard-tables: name tables")
         if self.staleness and self.plan != "keep":

@@ -20,19 +20,21 @@ from gradtool.passes.evaluation import evaluation
 from gradtool.passes.synchronized import synchronized
 from gradtool.passes.update_groups import Updates
 from gradtool.training.data import Arrays, Fitted, Takes
+from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, graphs_of
 from gradtool.training.metrics import Metric, metrics
 from gradtool.training.options import BATCH, TrainOptions
 from gradtool.training.order import Order
 from gradtool.training.schedules import Schedule, schedule
-from gradtool.training.sources import Given, opened
+from gradtool.training.sources import Given, Source, opened
 from gradtool.training.watching import Watcher
 
 PLAN_SUFFIX = ".json"
 STATISTICS = (
     "warning: BatchNormalization takes the statistics of each micro-batch, not of the whole batch"
 )
+FIXED = "its exporter wrote that into nodes, though its inputs are open"
 
 
 @dataclass(frozen=True)
@@ -141,22 +143,17 @@ def prepared(
         raise UsageError("a memory to keep to is of one process: leave it out on several ranks")
     sources = [opened(each, options.seed) for each in (data, evaluate) if each is not None]
     graphs = graphs_of(recipe, options, in_two=options.in_two or ranks > 1)
-    takes = Takes.of(graphs.training.model, graphs.inner)
-    options = _sized(options, takes.size, ranks)
+    read, options = _read(graphs, sources, names, options, ranks)
     if options.in_two and graphs.update is None:
         graphs = graphs_of(recipe, options, in_two=True)
-        takes = Takes.of(graphs.training.model, graphs.inner)
-    read = [Fitted(source, takes, names) for source in sources]
-    for line in (line for each in read for line in each.said):
-        watcher.said(line)
-    for line in () if options.shard_tables and ranks > 1 else graphs.said:
-        watcher.said(f"warning: {line}")
+    by_rows = options.shard_tables and ranks > 1  # updates are made anew, and tell again
+    _say(replace(graphs, said=()) if by_rows else graphs, read, watcher)
     order = _order(read[0], options)
     if options.sync_batchnorm and ranks > 1:
         graphs = graphs.planned(synchronized(graphs.model, ranks))
     fit, kernels = None, _kernels(options, ranks)
     if options.memory is not None:
-        fit = _fitted(options.memory, recipe, options, kernels, read, takes.size, watcher)
+        fit = _fitted(options.memory, recipe, options, kernels, read, watcher)
         graphs = fit.chosen.graphs
         options = replace(options, micro_batches=fit.chosen.micro_batches)
     if options.micro_batches > 1 and _takes_statistics(graphs.model):
@@ -211,15 +208,60 @@ def _sized(options: TrainOptions, fixed: int | None, ranks: int) -> TrainOptions
     batch = fixed * parts * ranks if batch is None else batch
     if batch % (fixed * ranks):
         raise UsageError(
-            f"the model takes {fixed} examples at a time, of which {batch}{on_ranks} is no sum"
+            f"the model takes {fixed} examples at a time, of which {batch}{on_ranks} is no sum: "
+            f"give a batch of {fixed * ranks}, or export the model with an open one"
         )
     found = batch // (fixed * ranks)
     if parts not in (1, found):
         raise UsageError(
             f"{batch} examples in {parts} parts{on_ranks} are {batch / parts / ranks:g} each, the "
-            f"model takes {fixed}"
+            f"model takes {fixed}: leave out micro_batches, or export it with an open batch"
         )
     return replace(options, batch=batch, micro_batches=found)
+
+
+def _read(
+    graphs: Graphs, sources: Sequence[Source], names: Mapping[str, str], options: TrainOptions,
+    ranks: int,
+) -> tuple[list[Fitted], TrainOptions]:  # fmt: skip
+    """Data held against what a step takes, and the options with the examples of a step."""
+    takes = Takes.of(graphs.training.model, graphs.inner, graphs.training.labels)
+    sized = _sized(options, takes.size, ranks)
+    read = [Fitted(source, takes, names) for source in sources]
+    if takes.size is not None:
+        return read, sized
+    fixed = _fixed_inside(graphs, read, sized, ranks)
+    if fixed is None:
+        return read, sized
+    takes = replace(takes, size=fixed)
+    return [Fitted(source, takes, names) for source in sources], _sized(options, fixed, ranks)
+
+
+def _say(graphs: Graphs, read: Sequence[Fitted], watcher: Watcher) -> None:
+    """Tell people what data are taken as, and what becomes of updates."""
+    fixed = read[0].takes.size
+    if fixed is not None and io.symbols(graphs.training.model):
+        watcher.said(f"the model computes {fixed} examples at a time: {FIXED}")
+    for line in (line for each in read for line in each.said):
+        watcher.said(line)
+    for line in graphs.said:
+        watcher.said(f"warning: {line}")
+
+
+def _fixed_inside(
+    graphs: Graphs, read: Sequence[Fitted], sized: TrainOptions, ranks: int
+) -> int | None:
+    """The examples that nodes fix; of a stream it is asked where parts of batches are computed."""
+    data, batch = read[0], sized.batch
+    assert batch is not None  # noqa: S101 - it was sized
+    part = batch // (sized.micro_batches * ranks)
+    is_asked = part < batch or len(read) > 1
+    if data.examples is None:
+        if not is_asked or data.size_of(_sample(data, batch)) < batch:
+            return None
+    else:
+        part, batch = min(part, data.examples), min(batch, data.examples)
+    return fixed_inside(graphs.model, lambda model, n: _dims(model, data, n), part, batch)
 
 
 def _order(data: Fitted, options: TrainOptions) -> Order | None:
@@ -255,6 +297,11 @@ def _planned(setup: Setup) -> ir.Model:
     return api.recompute(model, goal, dims=dims, kernels=goal.kernels).model
 
 
+def sizes_of_part(setup: Setup) -> dict[str, int]:
+    """The sizes of what is computed at once."""
+    return _dims(setup.graphs.model, setup.data[0], setup.part)
+
+
 def _takes_statistics(model: ir.Model) -> bool:
     """Whether a BatchNormalization is in its form for training."""
     return any(node.op_type == "BatchNormalizationTraining" for node in model.graph)
@@ -268,7 +315,7 @@ def _dims(model: ir.Model, data: Fitted, examples: int) -> dict[str, int]:
 
 def _fitted(
     memory: int, recipe: Recipe, options: TrainOptions, kernels: Kernels, data: Sequence[Fitted],
-    fixed: int | None, watcher: Watcher,
+    watcher: Watcher,
 ) -> Fit:  # fmt: skip
     """How a memory is kept to: a model that fixes the examples of a step fixes the parts.
 
@@ -276,7 +323,7 @@ def _fitted(
     tell what the loss of a batch is of theirs (`reduction_of`).
     """
     assert options.batch is not None  # noqa: S101 - it was sized
-    batch, evaluates = options.batch, len(data) > 1
+    batch, evaluates, fixed = options.batch, len(data) > 1, data[0].takes.size
 
     @cache
     def graphs_in(in_two: bool) -> Graphs:  # noqa: FBT001 - is cached by it

@@ -9,14 +9,16 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gradtool.errors import UsageError
+from gradtool.errors import GradtoolError, UsageError
 from gradtool.exec import inputs
 from gradtool.exec.given import array_of, as_numpy
 from gradtool.io import safetensors
@@ -136,7 +138,8 @@ def imported(text: str) -> Callable[..., Any]:
     here = os.getcwd()  # noqa: PTH109 - as Python itself has it in its path
     sys.path.insert(0, here)
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        with theirs(text, ImportError, ValueError):
+            found = getattr(importlib.import_module(module), name, None)
     except (ImportError, ValueError) as error:
         raise UsageError(f"{text}: no such file, and no module {module!r}: {error}") from error
     finally:
@@ -147,6 +150,23 @@ def imported(text: str) -> Callable[..., Any]:
     return function
 
 
+@contextmanager
+def theirs(source: str, *passed: type[Exception]) -> Iterator[None]:
+    """Run what somebody else wrote: what it raises is no failure of ours; some is `passed` on.
+
+    Raises:
+        UsageError: in place of what was raised, with its kind.
+    """
+    try:
+        yield
+    except (GradtoolError, *passed):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())
+        kind = type(error).__name__
+        raise UsageError(f"{source}: raised {kind}{': ' if said else ''}{said}") from error
+
+
 def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source:
     """What a function returns: arrays by name, which are all examples, or batches."""
     first = [_called(function, source, 0, seed)]
@@ -155,7 +175,13 @@ def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source
 
     def make(epoch: int) -> Iterable[Batch]:
         batches = first.pop() if first and not epoch else _called(function, source, epoch, seed)
-        for number, batch in enumerate(batches):
+        with theirs(source):
+            left = iter(batches)
+        for number in count():
+            with theirs(f"{source}: batch {number}"):
+                batch = next(left, None)
+            if batch is None:
+                return
             if not isinstance(batch, Mapping):
                 kind = type(batch).__name__
                 raise UsageError(f"{source}: batch {number} is no arrays by name, but {kind}")
@@ -167,7 +193,8 @@ def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source
 def _called(function: Callable[..., Any], source: str, epoch: int, seed: int) -> Any:
     known = {"epoch": epoch, "seed": seed}
     takes = inspect.signature(function).parameters
-    made = function(**{name: value for name, value in known.items() if name in takes})
+    with theirs(source):
+        made = function(**{name: value for name, value in known.items() if name in takes})
     if not isinstance(made, Iterable):
         raise UsageError(f"{source}: yields no batches, but returns {type(made).__name__}")
     return made

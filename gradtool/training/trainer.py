@@ -38,6 +38,8 @@ from gradtool.training.row_tables import RowServer, RowTables, tabled
 from gradtool.training.setup import Setup, prepared
 from gradtool.training.sharding import sharded
 from gradtool.training.sources import Given
+from gradtool.training.staged import StagedLoop, opened, told_by_last
+from gradtool.training.stages import Standing, require_ranks, standing
 from gradtool.training.timeline import Timeline, Traced
 from gradtool.training.watching import Begun, Watcher
 from gradtool.workloads import plan_files
@@ -142,9 +144,14 @@ class Trainer:
         """
         self.close()
         watcher = watcher or Watcher()
+        stages = self._options.stages
+        require_ranks(group.size, stages)
+        if stages > 1 and stages == group.size and self._options.sync_batchnorm:
+            raise UsageError("--sync-batchnorm: every stage is on one rank, which has all examples")
         setup = prepared(
-            self._recipe, self._options, data, evaluate, names or {}, watcher, group.size
-        )
+            self._recipe, self._options, data, evaluate, names or {}, watcher,
+            group.size // stages,
+        )  # fmt: skip
         find = partial(_found, run, setup, watcher, resume=resume, fresh=fresh)
         if timeline is not None:
             group = Traced(group, timeline)
@@ -196,18 +203,25 @@ class Trainer:
             arrays = tables.cut(found.arrays, group.rank) if tables else found.arrays
             setup.graphs.put(shard.cut(arrays) if shard else arrays)
             progress = found.progress
-        model, update = setup.graphs.model, setup.graphs.update
-        self._session = session = Session(
-            model,
-            update=update,
-            parts=shard.parts if shard else NO_PARTS,
-            device=_device(options, group),
-            kernels=setup.kernels,
-        )
+        device, place, session = _device(options, group), None, self._session
+        if options.stages > 1:
+            place = standing(group, options.stages)
+            session, graphs = opened(setup, place, found.arrays if found else None)
+            setup = replace(setup, graphs=graphs)
+        else:
+            session = Session(
+                setup.graphs.model,
+                update=setup.graphs.update,
+                parts=shard.parts if shard else NO_PARTS,
+                device=device,
+                kernels=setup.kernels,
+            )
+        self._session = session
         server = _server(tables, setup, session, group, self._folder)
         with together(group):
-            reduction = _reduction(setup, session, watcher)
-        self._loop = loop = Loop(
+            reduction = _reduction(setup, session, watcher, place)
+        made = Loop if place is None else partial(StagedLoop, place=place)
+        self._loop = loop = made(
             session=session,
             graphs=setup.graphs,
             data=setup.data[0],
@@ -218,12 +232,12 @@ class Trainer:
             epochs=setup.epochs,
             watcher=watcher,
             metrics=setup.metrics,
-            evaluator=_evaluator(setup, session, reduction, group),
+            evaluator=_evaluator(setup, session, reduction, group, place),
             records=records,
             recorded=self._folder is not None,
             progress=progress,
             reduction=reduction,
-            group=group,
+            group=place.replicas if place else group,
             shard=shard,
             server=server,
             timeline=timeline,
@@ -232,7 +246,7 @@ class Trainer:
         with together(group):
             ended = loop.run()
         loop.save()
-        if server is not None or (shard is not None and options.ema is not None):
+        if server or place or (shard is not None and options.ema is not None):
             self._means = loop.kept()
         if server is not None:
             server.close()
@@ -342,7 +356,7 @@ def _found(
         folder.clear()
         (path / journals.NAME).unlink(missing_ok=True)
     steps = folder.steps()
-    if not resume and (steps or (path / journals.NAME).exists()):
+    if not resume and (steps or journals.has_entries(path / journals.NAME)):
         raise UsageError(f"{path}: holds a training: go on with it by resume, or name another")
     if not resume:
         return folder, None
@@ -389,12 +403,16 @@ def _server(
     return RowServer(tables, group, session, None if folder is None else folder.path)
 
 
-def _reduction(setup: Setup, session: Session, watcher: Watcher) -> Reduction:
+def _reduction(
+    setup: Setup, session: Session, watcher: Watcher, place: Standing | None
+) -> Reduction:
     """What the loss of a batch is of those of its examples, where it matters."""
     parts = setup.options.micro_batches * setup.ranks > 1
     if not parts and not setup.metrics:
         return "mean"
     found = reduction_of(session, setup.data[0], setup.sample(2))
+    if place is not None:
+        found = told_by_last(place, found)
     if found is None:
         what = "parts of a batch are put together" if parts else "an evaluation is put together"
         watcher.said(f"warning: {INEXACT.format(what=what)}")
@@ -402,11 +420,14 @@ def _reduction(setup: Setup, session: Session, watcher: Watcher) -> Reduction:
 
 
 def _evaluator(
-    setup: Setup, session: Session, reduction: Reduction, group: Group
+    setup: Setup, session: Session, reduction: Reduction, group: Group, place: Standing | None
 ) -> Evaluator | None:
     if not setup.metrics:
         return None
-    return Evaluator(session, setup.data[1], setup.metrics, setup.part, reduction, group)
+    how = (session, setup.data[1], setup.metrics, setup.part, reduction)
+    if place is None:
+        return Evaluator(*how, group)
+    return Evaluator(*how, place.replicas, group, tells=place.is_last)
 
 
 def _begun(setup: Setup, progress: Progress) -> Begun:

@@ -29,9 +29,9 @@ struct walk_trim {
     struct line *line;
     int64_t budget;
 };
-struct walk_rerun {
+struct walk_rerun_idle {
     struct line *line;
-    int64_t root, reader, room;
+    int64_t root, room;
 };
 struct walk_each {
     struct line *line;
@@ -238,29 +238,18 @@ KERNEL(walk_trim)(const struct walk_trim *call) {
     }
 }
 
-static void rerun(struct line *line, int64_t root, entry_t reader, int64_t room) {
+/* Computes again one of the storages that were found idle. */
+KERNEL(walk_rerun_idle)(const struct walk_rerun_idle *call) {
+    struct line *line = call->line;
+    const struct item one = line->idle[call->root];
     SHARED(line_begin)(line);
-    const int is_done = is_there(line, reader) &&
-                        SHARED(line_again)(line, line->maker[root], reader, room, 0);
+    const int is_done = is_there(line, one.reader) &&
+                        SHARED(line_again)(line, line->maker[one.root], one.reader, call->room, 0);
     pay(line);
     if (is_done)
         commit(line);
     else
         SHARED(line_rollback)(line);
-}
-
-/* Computes a storage again for its first use after the first run of a step. */
-KERNEL(walk_rerun)(const struct walk_rerun *call) {
-    struct line *line = call->line;
-    const entry_t here = line->node[line->heads[call->reader]];
-    const entry_t later = from(line, uses(line, call->root), here + 1);
-    if (later != BEYOND) rerun(line, call->root, later, call->room);
-}
-
-/* Computes again one of the storages that were found idle. */
-KERNEL(walk_rerun_idle)(const struct walk_rerun *call) {
-    const struct item one = call->line->idle[call->root];
-    rerun(call->line, one.root, one.reader, call->room);
 }
 
 KERNEL(walk_idle)(const struct walk_each *call) {

@@ -5,10 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from native_calls import needs_library
+from native_calls import FOUND, needs_library
 
 from gradtool.exec.executor import Executor
 from gradtool.native import library
+from gradtool.text.units import format_bytes
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+ASKED = {"numpy": [], "native": ["--kernels", "native"],
+         "exact": ["--kernels", "native", "--exact-conv"]}  # fmt: skip
+
+
+def documented(run, *arguments):
+    done = run(*arguments, "--format", "json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)
 
 
 @pytest.fixture
@@ -57,7 +68,7 @@ def test_every_step_says_what_runs_it_and_why(run, tiny_model):
     by = {step["operator"]: (step["provider"], step["why"]) for step in steps}
 
     assert by["MatMul"] == by["ReduceSum"] == ("native", "it fits")
-    assert all(step["why"] for step in steps)
+    assert all(step["why"] and step["nodes"][-1] == step["node"] for step in steps)
 
 
 def test_what_numpy_is_asked_for_says_what_would_fit(run, tiny_model):
@@ -119,3 +130,79 @@ def test_what_is_timed_are_the_kernels_that_run(run, tiny_model, monkeypatch, fl
 
     assert done.code == 0
     assert bound.count("MatMul") == 2  # for the step itself, and for what is timed
+
+
+@pytest.mark.parametrize("model", ["cnn", "lstm", "transformer"])
+@pytest.mark.parametrize("kernels", ASKED)
+def test_what_is_reported_is_what_a_run_takes(run, model, kernels):
+    sample, flags = SAMPLES / f"{model}.onnx", ["--batch", "2", *ASKED[kernels]]
+    (report,) = documented(run, "report", sample, *flags)["models"]
+    plans = documented(run, "mirror", sample, "--report", *flags)["plans"]
+
+    assert report["peak_bytes"] == plans[0]["peak_bytes"]
+    assert report["savings"][-1]["total_bytes"] == report["total_bytes"]
+    if FOUND or kernels == "numpy":
+        measured = documented(run, "run", sample, "--measure", *flags)
+        assert measured["arena_bytes"] == report["peak_bytes"]
+        assert measured["measured"]["arena_high_water_bytes"] <= report["peak_bytes"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["report"], ["mirror", "--report"], ["recompute", "--frontier"],
+     ["recompute", "--max-batch", "--memory", "2MiB"]],
+)  # fmt: skip
+def test_commands_say_which_kernels_they_plan_for(run, tiny_model, command):
+    name, *options = command
+    sizes = [] if "--max-batch" in options else ["--batch", "2"]
+    for kernels, flags in ASKED.items():
+        found = documented(run, name, tiny_model, *options, *sizes, *flags)
+        found = found["models"][0] if name == "report" else found
+        assert found["kernels"] in ({"numpy"} if kernels == "numpy" else {"native", "exact"})
+
+
+@pytest.mark.parametrize("command", [["report"], ["mirror"], ["recompute", "--strategy", "sqrt"],
+                                     ["compare"], ["run"]])  # fmt: skip
+def test_exact_convolutions_of_numpy_are_refused(run, tiny_model, command):
+    name, *options = command
+    done = run(name, tiny_model, *options, "--exact-conv")
+
+    assert done.code == 2
+    assert "--exact-conv is of --kernels native" in done.err
+
+
+def test_a_plan_in_a_file_is_for_its_kernels(run, tiny_model, tmp_path):
+    plan = tmp_path / "plan.json"
+    native = ASKED["native"]
+    made = run("recompute", tiny_model, "--batch", "2", "--strategy", "sqrt", "-o", plan, *native)
+    assert made.code == 0
+    assert json.loads(plan.read_text())["kernels"] == "native"
+    for command in (["run"], ["recompute", "-o", tmp_path / "m.onnx"]):
+        name, *options = command
+        refused = run(name, tiny_model, "--batch", "2", "--plan", plan, *options)
+        assert refused.code == 2
+        assert refused.err.strip().endswith("here it is for numpy's kernels: say --kernels native")
+        assert run(name, tiny_model, "--batch", "2", "--plan", plan, *options, *native).code == 0
+
+
+def test_without_a_library_a_plan_for_it_runs_and_both_peaks_are_said(run, monkeypatch):
+    monkeypatch.setattr(library, "status", lambda: (None, "built without native kernels"))
+    sample, flags = SAMPLES / "cnn.onnx", ["--batch", "2", "--plan", "mirror"]
+    done = run("run", sample, *flags, "--measure", *ASKED["native"])
+    peaks = {
+        kernels: documented(run, "mirror", sample, "--report", "--batch", "2", *ASKED[kernels])
+        for kernels in ("numpy", "native")
+    }
+    there = next(p for p in peaks["native"]["plans"] if p["plan"] == "mirror")["peak_bytes"]
+
+    assert done.code == 0
+    assert f"planned for native kernels: {format_bytes(there)}; planned anew for " in done.err
+
+
+def test_one_model_planned_for_two_kernels_is_compared(run, tiny_model, tmp_path):
+    for name, kernels in (("a", "numpy"), ("b", "native")):
+        found = documented(run, "report", tiny_model, "--batch", "2", *ASKED[kernels])
+        (tmp_path / f"{name}.json").write_text(json.dumps(found))
+    done = run("compare", tmp_path / "a.json", tmp_path / "b.json")
+
+    assert "before is planned for numpy's kernels, now for native kernels" in done.out

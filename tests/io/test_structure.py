@@ -105,6 +105,14 @@ def test_two_versions_of_the_standard_domain_are_refused(write, text):
     refused(write, model, "imports domain 'ai.onnx' at versions 20 and 11")
 
 
+@pytest.mark.parametrize("version", [2**31, -(2**31), 2**63 - 1])
+@pytest.mark.parametrize("domain", ["ai.onnx.ml", "ai.onnx.preview.training", "com.example"])
+def test_a_version_that_no_domain_has_is_refused(write, text, domain, version):
+    model = text(f"g ({X}) => (y) {{ y = Relu (x) }}")
+    model.opset_import.append(helper.make_opsetid(domain, version))
+    refused(write, model, f"imports domain '{domain}' at version {version}, which no domain has")
+
+
 def test_a_model_without_imports_is_refused(write, text):
     model = text(f"g ({X}) => (y) {{ y = Relu (x) }}")
     del model.opset_import[:]

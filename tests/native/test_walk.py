@@ -40,7 +40,7 @@ def stands(walk):
 
 def changed(walk, draw):
     """What a change that is drawn answers."""
-    work, kind = walk.work, draw(st.sampled_from(["fit", "trim", "after", "idle", "leave", "load"]))
+    work, kind = walk.work, draw(st.sampled_from(["fit", "trim", "idle", "leave", "load"]))
     low, high = work.simulator.fixed, walk.peak
     if kind == "fit":
         worth = draw(st.one_of(st.none(), st.integers(1, 2 * work.total + 1)))
@@ -49,9 +49,6 @@ def changed(walk, draw):
     if kind == "trim":
         budget = draw(st.integers(low, 2 * high))
         return lambda w: w.trim(budget)
-    if kind == "after" and (roots := [r for r in work.maker if work.may_drop(r)]):
-        root, p = draw(st.sampled_from(roots)), draw(st.integers(0, len(work.reads) - 1))
-        return lambda w: w.rerun_after(root, p)
     if kind == "idle":
         number = draw(st.integers(0, len(walk.profile) - 1))
         if count := walk.find_idle(number):

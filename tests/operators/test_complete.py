@@ -50,6 +50,8 @@ DROPPED = (
     "::test_gradients_are_those_of_finite_differences_with_the_mask_fixed"
 )
 NORMED = "ranks/test_sync_batchnorm.py::test_statistics_are_those_of_one_process"
+STAGED = "ranks/test_stages.py::test_stages_train_as_one_process_does"
+GIVEN = "ranks/test_stages.py::test_a_parameter_of_several_stages_belongs_to_the_first"
 CUT = "ranks/test_sharding.py::test_every_optimizer_comes_to_what_one_process_does"
 BLOCKS = "ranks/test_row_tables.py::test_fifty_steps_are_those_of_one_process"
 ELSEWHERE = {
@@ -70,6 +72,10 @@ ELSEWHERE = {
     "ai.gradtool::RanksPart": CUT,
     "ai.gradtool::RanksRowSums": BLOCKS,
     "ai.gradtool::RanksRows": BLOCKS,
+    "ai.gradtool::StageGive": GIVEN,
+    "ai.gradtool::StageReceive": STAGED,
+    "ai.gradtool::StageSend": STAGED,
+    "ai.gradtool::StageSent": STAGED,
     "ai.gradtool::MaskGrad": MASKED,
     "ai.gradtool::MaxPoolTraining": "passes/test_narrow_places.py::test_gradients_keep_their_bits",
 }

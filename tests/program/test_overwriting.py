@@ -59,6 +59,42 @@ def test_one_that_is_computed_after_the_last_read_does():
     assert over(stepping("h = Mul x w", "n = Exp h")) == {"n": "w"}
 
 
+SUMS = ("a = Tanh x", "s = Add a w", "b = Exp x", "t = Add b s", "c = Tanh x", "n = Add c t")
+
+
+def summing(*steps: str, late: str = "update") -> Program:
+    """A program whose sums are updates."""
+    made = stepping(*steps)
+    stages = [late if step.op == "Add" else "forward" for step in made.steps]
+    steps = [replace(s, stage=stage) for s, stage in zip(made.steps, stages, strict=True)]
+    return overwriting(replace(made, steps=tuple(steps)))
+
+
+def test_sums_that_grow_term_by_term_lie_where_the_first_did():
+    """x, w and one more buffer are 64 bytes each: s, t and n lie over w."""
+    made = summing(*SUMS)
+
+    assert over(made) == {"s": "w", "t": "w", "n": "w"}
+    assert no_recompute(made).peak == 3 * 64
+    found = executor(made)
+    found.step()
+    x = np.linspace(-1, 1, 16, dtype=np.float32)
+    np.testing.assert_allclose(found.outputs()["n"], 2 + 2 * np.tanh(x) + np.exp(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("steps", "late", "expected"),
+    [
+        ((*SUMS, "late = Exp t", "z = Mul late x"), "update", {"n": "w"}),
+        (("a = Tanh x", "e = Exp w", "s = Add a w", "n = Add e s"), "update",
+         {"s": "w", "n": "w"}),
+        (SUMS, "backward", {"n": "w"}),
+    ],
+)  # fmt: skip
+def test_only_what_nobody_else_reads_lies_there(steps, late, expected):
+    assert over(summing(*steps, late=late)) == expected
+
+
 @pytest.mark.parametrize(
     ("steps", "options", "why"),
     [

@@ -127,6 +127,39 @@ def test_the_command_trains_a_table_of_which_ranks_have_rows(net):
         np.testing.assert_allclose(to_array(other), to_array(one), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_stages_come_to_what_one_process_does(mpi, ranks):
+    engine = [str(ranks) if word == "2" else word for word in mpi]
+    command = [*engine, sys.executable, str(TESTS / "mpi_stages.py"), "2", "1"]
+    outcome = subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    found = json.loads(outcome.stdout.splitlines()[-1])
+
+    assert found["odd"] == []
+    assert found["worst"] < 1e-9
+
+
+def test_the_command_trains_in_stages_and_goes_on_without(net):
+    parts = ("--steps", "50", "--micro-batches", "4")
+    out, alone = train(net, "one", *parts)
+    told, two = train(net, "two", *parts, "--ranks", "2", "--stages", "2")
+
+    assert two == alone
+    assert (net / "two.onnx").read_bytes() == (net / "one.onnx").read_bytes()
+    assert told.splitlines()[-1] == out.splitlines()[-1].replace("one.onnx", "two.onnx")
+    start = ("--steps", "20", "--micro-batches", "4", "--checkpoint-every", "10")
+    train(net, "there", *start, "--ranks", "2", "--stages", "2")
+    _, more = train(net, "there", *parts, "--checkpoint-every", "10", "--resume", "--force")
+    assert [each for each in more if "loss" in each] == [each for each in two if "loss" in each]
+    data = ("train", "net.onnx", "--data", "data.npz")
+    asked = gradtool(net, *data, "--ranks", "2", "--stages", "3")
+    assert asked.communicate(timeout=PATIENCE)[1] == (
+        "gradtool: --stages 3 takes 3 ranks or a multiple of them, not 2\n"
+    )
+
+
 def test_what_goes_wrong_on_all_ranks_is_said_once(net):
     process = gradtool(net, "train", "net.onnx", "--data", "none.npz", "--ranks", "2")
     out, err = process.communicate(timeout=PATIENCE)
@@ -159,10 +192,10 @@ def steps_of(folder):
     return path.read_text().count("\n") if path.exists() else 0
 
 
-def trouble(folder, name, kind, rank, after):
+def trouble(folder, name, kind, rank, after, *more):
     """What a long training says whose rank is killed or stopped once it has gone on for a while."""
     process = gradtool(folder, *LONG, "--steps", "100000", "--checkpoint-every", "20", "--run",
-                       name, "-o", f"{name}.onnx", "--resume")  # fmt: skip
+                       name, "-o", f"{name}.onnx", "--resume", *more)  # fmt: skip
     before, end = steps_of(folder / name), time.monotonic() + PATIENCE
     while not list((folder / name).glob("step-*.json")) or steps_of(folder / name) == before:
         assert time.monotonic() < end, process.communicate(timeout=1)
@@ -184,9 +217,11 @@ def trouble(folder, name, kind, rank, after):
     (signal.SIGKILL, "rank {} died (signal 9) in step "),
     (signal.SIGSTOP, "rank {} did not come within 3 s, in step "),
 ])  # fmt: skip
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_dies_or_hangs_ends_all_with_one_line(net, kind, said, rank):
-    err, seconds = trouble(net, "run", kind, rank, 0.3)
+@pytest.mark.parametrize(
+    ("rank", "more"), [(0, ()), (1, ()), (1, ("--stages", "2", "--micro-batches", "4"))]
+)
+def test_a_rank_that_dies_or_hangs_ends_all_with_one_line(net, kind, said, rank, more):
+    err, seconds = trouble(net, "run", kind, rank, 0.3, *more)
 
     assert said.format(rank) in err
     assert "--resume" in err

@@ -192,6 +192,7 @@ def test_json_holds_integers_in_bytes_and_counts_steps_from_zero():
         "schema_version": 1,
         "model": "mlp.onnx",
         "plan": "keep",
+        "kernels": "numpy",
         "dims": {"batch": 8, "seq": 4},
         "peak_bytes": 12288,
         "load_bytes": 11776,

@@ -72,32 +72,22 @@ class PythonWalk(Walk):
 
     # --------------------------------------------------------------------- reruns
 
-    def rerun_after(self, root: int, p: int) -> None:
-        uses = self.line.uses[root]
-        later = bisect_right(uses, self.line.runs[p][0])
-        if later < len(uses):
-            self._rerun(root, uses[later], -1)
-
     def find_idle(self, number: int) -> int:
         self._idle = list(self.reruns.idle(self.line, self.line.entries[number]))
         return len(self._idle)
 
     def rerun_idle(self, number: int, budget: int) -> None:
         root, _, reader = self._idle[number]
-        self._rerun(root, reader, budget)
+        self.line.begin()
+        made = self._again(self.work.maker[root], reader, budget)
+        self._pay()
+        end = self.line.commit if made else self.line.rollback
+        end()
 
     def leave_out(self, number: int, count: int) -> None:
         for entry in self.line.repeats()[number : number + count]:
             if entry in self.line.place and not self.line.is_first(entry):
                 self.line.remove(entry)
-
-    def _rerun(self, root: int, reader: int, room: int) -> None:
-        """Compute a storage again for an entry; nothing is changed if that cannot be."""
-        self.line.begin()
-        made = self._again(self.work.maker[root], reader, room)
-        self._pay()
-        end = self.line.commit if made else self.line.rollback
-        end()
 
     def _pay(self) -> None:
         """Count what was tried since the line was told to begin."""

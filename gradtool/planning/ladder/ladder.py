@@ -11,8 +11,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 
-from gradtool.planning.ladder.rungs import HALVINGS, Rungs, price
+from gradtool.planning.ladder.rungs import Rungs
+from gradtool.planning.ladder.starts import price
 from gradtool.planning.ladder.walk import State
+
+HALVINGS = 5  # between two rungs
 
 
 def peak_of(state: State) -> int:
@@ -89,7 +92,7 @@ class Ladder:
     def _between(self, budget: int, above: int, below: int, found: list[State]) -> State | None:
         high, low = self._cheapest(found, above), self._cheapest(found, below)
         start = high or min(found, key=lambda s: (s.peak, s.extra))
-        state = self.rungs.search(budget, start, self._cheapest(found, budget))
+        state = self.rungs.search(budget, start, self._cheapest(found, budget), found)
         if state is None or self.size(state) > above:
             return None
         if high is not None and state.extra < high.extra:

@@ -24,7 +24,7 @@ _GROWTH = 2
 
 def room(work: CostModel, places: Sequence[int]) -> int:
     """How many links a line has room for that begins as a schedule; see `CostModel.links`."""
-    return _GROWTH * (sum(work.links) + sum(work.links[p] for p in places))
+    return _GROWTH * (sum(work.links) + sum(map(work.links.__getitem__, places)))
 
 
 class _Mark(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradtool.native import library
 from gradtool.native import walk as native
-from gradtool.native.call import Signature
+from gradtool.native.call import Call, Signature
 from gradtool.planning.flow import Integers
 from gradtool.planning.ladder.descent import PythonWalk
 from gradtool.planning.ladder.line import room
@@ -48,6 +48,7 @@ class NativeWalk(Walk):
         self._tables = {**self._of_steps(), **self._of_storages()}
         self._now = np.zeros(len(native.STAND), dtype=np.int64)
         self._room = 0
+        self._calls: dict[str, tuple[Any, Call]] = {}
         self.load(range(len(work.reads)))
 
     # ----------------------------------------------------------------------- said
@@ -82,13 +83,8 @@ class NativeWalk(Walk):
     def load(self, places: Sequence[int]) -> None:
         most = room(self.work, places)
         if most > self._room:
-            self._room = most
-            self._memory = self._made(most)
-        self._line = native.LINE.words(
-            **{k: v.ctypes.data for k, v in (*self._tables.items(), *self._memory.items())},
-            now=self._now.ctypes.data, steps=len(self.work.reads), storages=len(self._storages),
-            room=most, fixed=self.work.simulator.fixed, total=self.work.total,
-        )  # fmt: skip
+            self._grow(most)
+        self._line.room = most
         self._now[_COUNT] = len(places)
         self._memory["place"][: len(places)] = places
         self._call(native.LOAD)
@@ -103,23 +99,37 @@ class NativeWalk(Walk):
     def trim(self, budget: int) -> None:
         self._call(native.TRIM, budget=budget)
 
-    def rerun_after(self, root: int, p: int) -> None:
-        self._call(native.RERUN, root=self._number[root], reader=p, room=-1)
-
     def find_idle(self, number: int) -> int:
         self._call(native.IDLE, number=number, count=0)
         return int(self._now[_IDLE])
 
     def rerun_idle(self, number: int, budget: int) -> None:
-        self._call(native.RERUN_IDLE, root=number, reader=0, room=budget)
+        self._call(native.RERUN_IDLE, root=number, room=budget)
 
     def leave_out(self, number: int, count: int) -> None:
         self._call(native.LEAVE_OUT, number=number, count=count)
 
     def _call(self, kernel: Signature, **numbers: int) -> None:
-        kernel.bind(self._instructions, line=ctypes.addressof(self._line), **numbers)()
+        """Call a kernel, which is bound once for each line: searches make many short calls."""
+        if kernel.name not in self._calls:
+            call = kernel.bind(self._instructions, line=ctypes.addressof(self._line), **numbers)
+            self._calls[kernel.name] = call.steps[0][1], call
+        words, call = self._calls[kernel.name]
+        for name, number in numbers.items():
+            setattr(words, name, number)
+        call.run()
 
     # --------------------------------------------------------------------- memory
+
+    def _grow(self, most: int) -> None:
+        """Lay out a line that has room for so many links."""
+        self._room, self._memory = most, self._made(most)
+        self._line = native.LINE.words(
+            **{k: v.ctypes.data for k, v in (*self._tables.items(), *self._memory.items())},
+            now=self._now.ctypes.data, steps=len(self.work.reads), storages=len(self._storages),
+            room=most, fixed=self.work.simulator.fixed, total=self.work.total,
+        )  # fmt: skip
+        self._calls.clear()
 
     def _of_steps(self) -> dict[str, Integers]:
         work, passing = self.work, Passing(self.work)

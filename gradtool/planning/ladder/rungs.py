@@ -8,30 +8,26 @@ looked at; nothing depends on the clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from gradtool.planning.ladder.improve import kick, reach
 from gradtool.planning.ladder.native_walk import walk_of
+from gradtool.planning.ladder.starts import Starts, cheapest, price
 from gradtool.planning.ladder.walk import State
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
-from gradtool.planning.search.knapsack import fill
-from gradtool.planning.search.mincut import QUICK_ROOM, Instant
-from gradtool.planning.search.work_bound import chain, instants, least_budget
+from gradtool.planning.search.work_bound import least_budget
 
 RUNGS, RUNGS_OF_MANY = 32, 12
 _MANY = 1_000  # steps of a program with fewer rungs
 HALVINGS = 3
 _LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_400  # entries that are looked at; of many steps, for each
-_PER_STEP = 36_000  # of few steps
+_PER_STEP = 90_000  # of few steps
 _CUTS = 0.3  # of the effort of a rung
-_CUT = 8  # entries that a cut counts for each step
-_INSTANTS = 4
 _PATIENCE = 40
-_LOWER = 2
 _LOOSENED, _LOOSENED_OF_MANY = 8, 2  # schedules of less memory, on the way up
 _MISSED = 1  # rungs in a row that are passed over
 _UPWARD = 0.5  # of the effort of a rung, on the way up
@@ -65,6 +61,7 @@ class Rungs:
             self.count, self._loosens = RUNGS_OF_MANY, _LOOSENED_OF_MANY
         self.plain = self._walk.state
         self._recipes = [self._walk.weighed(places) for places in recipes]
+        self._starts = Starts(self._walk, self.plain, self._recipes)
         self.low = least_budget(work)
 
     @property
@@ -99,7 +96,7 @@ class Rungs:
     def _stepped(self, budget: int, above: int, found: list[State]) -> bool:
         """Whether a rung was reached from the one above; what is there is added."""
         start = cheapest(found, above) or self.plain
-        state = self.search(budget, start, cheapest(found, budget))
+        state = self.search(budget, start, cheapest(found, budget), found)
         found += [state] if state is not None else []
         return state is not None
 
@@ -132,16 +129,21 @@ class Rungs:
 
     # --------------------------------------------------------------------- search
 
-    def search(self, budget: int, start: State, known: State | None) -> State | None:
-        """The cheapest schedule found within a budget; None if there is none."""
+    def search(
+        self, budget: int, start: State, known: State | None, found: Sequence[State]
+    ) -> State | None:
+        """The cheapest schedule found within a budget, which `known` fits; None if there is none.
+
+        It begins at one with more room, `start`, and at others of those `found` so far.
+        """
         walk = self._walk
         walk.left = self._share
         best = known
         near: list[State] = []
         random = np.random.default_rng((self._seed, budget))
-        for begin in self._begin(budget, start):
+        for begin in self._starts.of(budget, start, found, int(_CUTS * self._share)):
             walk.go(begin)
-            if walk.fit(budget, None if best is None else best.extra, _PATIENCE):
+            if walk.fit(budget, patience=_PATIENCE):
                 walk.trim(budget)
                 best = min((s for s in (best, walk.state) if s), key=price)
             else:
@@ -154,47 +156,3 @@ class Rungs:
             return None
         walk.trim(budget)
         return kick(walk, budget, random)
-
-    def _begin(self, budget: int, start: State) -> Iterator[State]:
-        """Where searches begin: above, at cuts, at segments, and where nothing runs again."""
-        yield start
-        yield from self._cut(budget)
-        above = (s for s in self._recipes if s.peak > budget)
-        yield from sorted(above, key=lambda s: (s.peak, s.extra))[:_LOWER]
-        yield self.plain
-
-    def _cut(self, budget: int) -> Iterator[State]:
-        """Schedules that keep what minimum cuts keep where memory pinches most."""
-        cost = _CUT * len(self.work.reads)
-        count = min(int(_CUTS * self._share) // cost, _INSTANTS)
-        ends = [(i, i.breakpoint(i.capacity(budget))) for i in self._instants[:count]]
-        known = [(i, e) for i, e in ends if e is not None]
-        known.sort(key=lambda pair: -pair[1].bound)
-        self._walk.left -= cost * count
-        for instant, end in known[:2]:
-            kept = fill(self.work, end, instant.capacity(budget)).kept
-            gone = instant.drops(kept)[instant.at]
-            yield self._walk.dropped(self.plain, instant.at, gone)
-
-    @cached_property
-    def _instants(self) -> list[Instant]:
-        """Steps of a longest chain, the nearest to the peak first."""
-        places = chain(self.work)
-        peak = self.work.peak_place
-        centre = min(range(len(places)), key=lambda i: abs(places[i] - peak), default=0)
-        found, offset = places[centre : centre + 1], 1
-        while len(found) < _INSTANTS and offset < len(places):
-            near = (centre + offset, centre - offset)
-            found += [places[i] for i in near if 0 <= i < len(places)]
-            offset += max(1, offset // 2)
-        return instants(self.work, found, QUICK_ROOM)
-
-
-def cheapest(states: Iterable[State], budget: int) -> State | None:
-    """The schedule within a budget that computes least again, of equals that of least peak."""
-    return min((s for s in states if s.peak <= budget), key=price, default=None)
-
-
-def price(state: State) -> tuple[int, int, tuple[int, ...]]:
-    """What of several schedules the best has least of: work, then bytes."""
-    return state.extra, state.peak, state.places

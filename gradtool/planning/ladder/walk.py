@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gradtool.planning.flow import Integers
@@ -64,10 +64,6 @@ class Walk(ABC):
         """Run no longer again what the budget has room to keep, the dearest first."""
 
     @abstractmethod
-    def rerun_after(self, root: int, p: int) -> None:
-        """Compute a storage again for its first use after the first run of a step."""
-
-    @abstractmethod
     def find_idle(self, number: int) -> int:
         """How many storages are alive over an entry and not touched there."""
 
@@ -92,11 +88,4 @@ class Walk(ABC):
     def weighed(self, places: Sequence[int]) -> State:
         """A schedule known from elsewhere."""
         self.load(places)
-        return self.state
-
-    def dropped(self, start: State, at: int, gone: Iterable[int]) -> State:
-        """A schedule that computes some storages again for their first use after a step."""
-        self.go(start)
-        for root in sorted(gone, key=lambda r: (self.work.maker[r], r)):
-            self.rerun_after(root, at)
         return self.state

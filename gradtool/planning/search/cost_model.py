@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
-
-Drops: TypeAlias = Mapping[int, frozenset[int]]
 
 
 class CostModel:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtool.planning.flow import Network
-from gradtool.planning.search.cost_model import CostModel, Drops
+from gradtool.planning.search.cost_model import CostModel
 
 ROOM = 2**58
 QUICK_ROOM = 2**29  # capacities that one 32-bit flow takes
@@ -96,14 +96,6 @@ class Instant:
         held += sum(work.bytes[r] for r in writes if r not in simulator.read) + min(read, default=0)
         held -= work.bytes.get(work.targets[self.at], 0)
         return budget - simulator.fixed - simulator.work[step] - max(held, 0)
-
-    def drops(self, kept: Collection[int]) -> Drops:
-        """What to let go at this instant so that of the storages in question `kept` stay."""
-        gone = (
-            r for r in self._graph.roots
-            if r not in kept and self.work.maker[r] < self.at and self.work.may_drop(r)
-        )  # fmt: skip
-        return {self.at: frozenset(gone)}
 
     def choose(self, price: Fraction | None) -> tuple[Choice, Fraction]:
         """The cheapest choice at a price per byte (None: fewest bytes), and a bound of its value.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gradtool.check import config
+from gradtool.errors import UsageError
 
 CASE = '[[case]]\nmodel = "a.onnx"\n'
 
@@ -258,3 +259,19 @@ def test_a_mistake_is_the_same_for_every_command_that_reads_the_configuration(ru
 
     assert [outcome.code for outcome in said] == [2, 2, 2]
     assert len({outcome.err for outcome in said}) == 1
+
+
+def test_a_case_names_the_kernels_that_it_is_planned_for(load):
+    kinds = ("", 'kernels = "native"', 'kernels = "native"\nexact-conv = true')
+    found = [load(CASE + lines).cases[0].planned_for for lines in kinds]
+
+    assert found == ["numpy", "native", "exact"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [('kernels = "magic"', "one of numpy, native"), ("exact-conv = true", "kernels = 'native'")],
+)
+def test_kernels_that_mean_nothing_are_refused(load, lines, message):
+    with pytest.raises(UsageError, match=message):
+        load(CASE + lines)

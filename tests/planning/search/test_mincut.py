@@ -69,14 +69,6 @@ def test_without_room_for_what_cannot_run_again_there_is_no_choice():
     assert Instant.of(work, 3).breakpoint(63) is None
 
 
-def test_dropping_leaves_what_later_steps_do_not_need_alone():
-    work = chain()
-    instant = Instant.of(work, 3)
-    a, b = work.writes[0][0], work.writes[1][0]
-
-    assert instant.drops([a]) == {3: frozenset({b})}
-
-
 @settings(max_examples=30, **EXAMPLES)
 @given(steps(8))
 def test_choices_are_no_better_than_their_price_allows(made):

@@ -1,0 +1,52 @@
+"""Ranks in a line, each of which has a stage of a model: what goes from one to the next."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gradtool.ranks.group import Array, Group, Pending
+
+
+class Line:
+    """The stages of a group in order; this rank is one of them."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self._leaving: dict[tuple[int, int], Pending] = {}
+
+    def send(self, array: Array, to: int, slot: int) -> None:
+        """Begin to send an array to the stage that is `to` further; not touched until it arrived.
+
+        What went through the same slot before has arrived then.
+
+        Raises:
+            Lost: that stage has not taken it in time.
+        """
+        self.sent(to, slot)
+        flat = array.reshape(-1).view(np.uint8)
+        self._leaving[to, slot] = self.group.send(flat, self.group.rank + to, slot)
+
+    def sent(self, to: int, slot: int) -> None:
+        """Wait until what is in a slot has arrived."""
+        pending = self._leaving.pop((to, slot), None)
+        if pending is not None:
+            self.group.wait(pending)
+
+    def all_sent(self) -> None:
+        """Wait until everything has arrived."""
+        for to, slot in list(self._leaving):
+            self.sent(to, slot)
+
+    def receive(self, array: Array, of: int, slot: int) -> None:
+        """Wait for an array from the stage that is `of` further.
+
+        Raises:
+            Lost: nothing came in time.
+        """
+        flat = array.reshape(-1).view(np.uint8)
+        self.group.receive(flat, self.group.rank + of, slot)
+
+    def bring_forward(self) -> None:
+        """Ask the engine how far it is with what leaves, which brings that forward."""
+        for pending in self._leaving.values():
+            pending.test()

@@ -1,0 +1,195 @@
+"""A training in stages on paper: the memory of a rank of each, and the time of a step.
+
+Memory is that of the arena in which the stage's session would run, planned as there.  Time is that
+of its turns, one forward and one backward after the other, by the α-β model of what goes between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from gradtool.costs.links import Link
+from gradtool.exec.run import sized_and_planned
+from gradtool.kernels.native import Kernels
+from gradtool.passes.cut_line import Cut
+from gradtool.passes.residuals import Sizes
+from gradtool.passes.update_groups import Updates
+from gradtool.planning.pipeline import Drawn, Pace, in_flight, timeline
+from gradtool.planning.plan import Plan
+from gradtool.program import Step
+from gradtool.training.graphs import Graphs
+from gradtool.training.layouts import Seconds, arena_of, buckets_of, running
+from gradtool.training.stages import balanced, sized, staged
+
+
+@dataclass(frozen=True)
+class StageLayout:
+    """What a rank of a stage takes: bytes of its arena by what they are for, seconds of a step.
+
+    It has the forward nodes from `first` to `last`, and `in_flight` micro-batches at once; `sent`
+    are the bytes that it sends to other stages and to its replicas, `forward` and `backward` the
+    seconds of one micro-batch, `computing` those of all and of the updates.
+    """
+
+    stage: int
+    first: str
+    last: str
+    in_flight: int
+    parameters: int
+    gradients: int
+    state: int
+    rest: int
+    sent: int
+    forward: float
+    backward: float
+    computing: float
+
+    @property
+    def peak(self) -> int:
+        """The bytes of the arena."""
+        return self.parameters + self.gradients + self.state + self.rest
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A training in stages: what each takes, the turns of a step in time, and its seconds.
+
+    `bubble` is the share of the turns' time in which stages wait for each other.
+    """
+
+    stages: tuple[StageLayout, ...]
+    replicas: int
+    micro_batches: int
+    turns: tuple[Drawn, ...]
+    bubble: float
+    step: float
+
+
+def pipeline(
+    graphs: Graphs,
+    updates: Updates,
+    dims: Mapping[str, int],
+    link: Link,
+    *,
+    stages: int,
+    replicas: int,
+    micro_batches: int,
+    kernels: Kernels = "exact",
+    seconds: Seconds,
+) -> Pipeline:
+    """Lay graphs in two halves out in stages, at the sizes of one micro-batch.
+
+    Raises:
+        UsageError: the model cannot be cut into so many.
+    """
+    model = sized(graphs, dims)
+    cut = balanced(graphs, model, stages, micro_batches, seconds)
+    each = [
+        _Stage.of(graphs, updates, cut, number, micro_batches, kernels, _of_turns(seconds))
+        for number in range(stages)
+    ]
+    up, down, once = (
+        [_taken(link, values) for values in lines] for lines in (cut.up, cut.down, cut.once)
+    )
+    first = [sum(once[:stage]) for stage in range(stages)]
+    pace = Pace([s.forward for s in each], [s.backward for s in each], up, down, first)
+    drawn = timeline(pace, micro_batches)
+    end = max(turn.end for turn in drawn)
+    busy = sum(turn.end - turn.start for turn in drawn)
+    step = max(s.ended(drawn, link, replicas) for s in each)
+    return Pipeline(
+        tuple(s.layout(cut, micro_batches, replicas) for s in each), replicas, micro_batches,
+        tuple(drawn), 1 - busy / (stages * end) if end else 0.0, step,
+    )  # fmt: skip
+
+
+def _of_turns(seconds: Seconds) -> Seconds:
+    """The same seconds in all turns: a node is called as in the model, and by its micro-batch."""
+
+    def found(step: Step) -> float:
+        name, _, number = step.name.rpartition("/")
+        return seconds(replace(step, name=name) if number.isdigit() else step)
+
+    return found
+
+
+def _taken(link: Link, values: Sequence[ir.Value]) -> float:
+    """Seconds until all of some values have gone over a link, one message each."""
+    bytes_of = Sizes()
+    return sum(link.latency + (bytes_of.bytes(value) or 0) / link.rate for value in values)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """A stage whose plans are made."""
+
+    number: int
+    graphs: Graphs
+    train: Plan
+    update: Plan
+    forward: float
+    backward: float
+    seconds: Seconds
+
+    @classmethod
+    def of(
+        cls, graphs: Graphs, updates: Updates, cut: Cut, number: int, micro_batches: int,
+        kernels: Kernels, seconds: Seconds,
+    ) -> _Stage:  # fmt: skip
+        own = staged(graphs, updates, None, cut, number, micro_batches)
+        assert own.update is not None  # noqa: S101 - stages step in two halves
+        train = sized_and_planned(own.model, {}, "train", kernels)[1]
+        update = sized_and_planned(own.update, {}, "update", kernels)[1]
+        forward = sum(seconds(s) for s in train.program.steps if s.stage == "forward")
+        whole = sum(map(seconds, train.program.steps))
+        return cls(
+            number, own, train, update, forward / micro_batches,
+            (whole - forward) / micro_batches, seconds,
+        )  # fmt: skip
+
+    def ended(self, turns: Sequence[Drawn], link: Link, replicas: int) -> float:
+        """When the step of this stage ends: its sums are those of all replicas, and it updates."""
+        end = max(turn.end for turn in turns if turn.stage == self.number)
+        arrived = end
+        if replicas > 1:
+            whole, ready = running(self.train.program, self.seconds)
+            arrived = 0.0
+            for names, size in self._buckets():
+                final = end - whole + max(ready.get(name, whole) for name in names)
+                arrived = max(arrived, final) + link.all_reduce(size, replicas)
+        return max(end, arrived) + sum(map(self.seconds, self.update.program.steps))
+
+    def layout(self, cut: Cut, micro_batches: int, replicas: int) -> StageLayout:
+        """What a rank of this stage takes."""
+        arena, peak = arena_of(self.train, self.update, self.graphs, None)
+        of = self.graphs
+        gradients = sum(b.bytes for name, b in arena.items() if name in of.sums)
+        state = sum(b.bytes for name, b in arena.items() if name in of.of)
+        parameters = sum(b.bytes for b in arena.values()) - gradients - state
+        names = [n.name or "" for n, stage in cut.stage.items()
+                 if stage == self.number and n not in cut.late]  # fmt: skip
+        ends = (names[0], names[-1]) if names else ("", "")
+        computing = micro_batches * (self.forward + self.backward)
+        computing += sum(map(self.seconds, self.update.program.steps))
+        return StageLayout(
+            self.number, *ends, in_flight(cut.stages, self.number, micro_batches), parameters,
+            gradients, state, peak - parameters - gradients - state,
+            self._sent(cut, micro_batches, replicas), self.forward, self.backward, computing,
+        )  # fmt: skip
+
+    def _sent(self, cut: Cut, micro_batches: int, replicas: int) -> int:
+        above, below = cut.up[self.number :][:1], cut.down[: self.number][-1:]
+        once, bytes_of = cut.once[self.number :][:1], Sizes()
+        turn = sum(
+            bytes_of.bytes(v) or 0 for lines in (above, below) for each in lines for v in each
+        )
+        given = sum(bytes_of.bytes(v) or 0 for each in once for v in each)
+        sums = sum(size for _, size in self._buckets()) if replicas > 1 else 0
+        return turn * micro_batches + given + 2 * sums * (replicas - 1) // replicas
+
+    def _buckets(self) -> list[tuple[Sequence[str], int]]:
+        arena, _ = arena_of(self.train, self.update, self.graphs, None)
+        return buckets_of(arena, self.graphs.model, frozenset())

@@ -1,0 +1,100 @@
+"""The loop of a rank that has one stage: what is trained is put together by the first one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+
+from gradtool.ranks.group import Group
+from gradtool.ranks.line import Line
+from gradtool.training.data import Arrays
+from gradtool.training.evaluation import Reduction
+from gradtool.training.graphs import Graphs
+from gradtool.training.loop import Loop
+from gradtool.training.setup import Setup, sizes_of_part
+from gradtool.training.stage_session import StageSession
+from gradtool.training.stages import Standing, balanced, sized, staged
+
+Array = np.ndarray[Any, Any]
+HANDS = 0  # the slot of arrays that go to the first stage
+
+
+def opened(
+    setup: Setup, place: Standing, arrays: Mapping[str, Array] | None
+) -> tuple[StageSession, Graphs]:
+    """The session of this rank's stage, and its graphs; `arrays` are those of a checkpoint.
+
+    Raises:
+        UsageError: the model cannot be cut into so many stages.
+    """
+    whole, parts = setup.graphs, setup.options.micro_batches
+    model = sized(whole, sizes_of_part(setup))
+    cut = balanced(whole, model, place.line.size, parts)
+    graphs = staged(whole, setup.updates, setup.options.ema, cut, place.stage, parts)
+    if arrays is not None:
+        graphs.put(arrays)
+    return StageSession(graphs, whole, cut, place, setup.kernels), graphs
+
+
+def told_by_last(place: Standing, found: Reduction | None) -> Reduction | None:
+    """What the last stage has found out, on all."""
+    known: list[Reduction | None] = [None, *get_args(Reduction)]
+    told = place.everyone.gather(np.array(known.index(found)))
+    return known[int(told[-1])]
+
+
+@dataclass
+class StagedLoop(Loop):
+    """One training of a model in stages."""
+
+    place: Standing | None = None
+
+    @property
+    def _standing(self) -> Standing:
+        assert self.place is not None  # noqa: S101 - a stage stands somewhere
+        return self.place
+
+    @property
+    def _everyone(self) -> Group:
+        return self._standing.everyone
+
+    def _sum(self, taken: Iterable[tuple[Arrays, int]], parts: int, scale: float) -> float:
+        del parts
+        assert isinstance(self.session, StageSession)  # noqa: S101 - it is opened here
+        seed, step, given = self.options.seed, self.progress.step, []
+        for part, number in taken:
+            drawing = self.graphs.drawing(seed, step, number)
+            given.append({**part, **drawing, **self.graphs.scaling(scale)})
+        summed = 0.0
+        for loss in self.session.step_parts(given, self._reducer):
+            summed += loss
+        return summed
+
+    def kept(self) -> Arrays:
+        """What all stages have trained, on the first one of the first replica; else one's own."""
+        own = super().kept()
+        line = self._standing.line
+        return own if self._everyone.rank >= line.size else joined(line, own)
+
+
+def joined(line: Group, own: Mapping[str, Array]) -> Arrays:
+    """What all ranks of a line have, on the first; one array after the other goes there."""
+    told = {name: (list(array.shape), array.dtype.name) for name, array in own.items()}
+    names = [json.loads(each) for each in line.gather_bytes(json.dumps(told).encode())]
+    found = dict(own)
+    ends = Line(line)
+    if line.rank:
+        for array in own.values():
+            ends.send(np.ascontiguousarray(array), -line.rank, HANDS)
+        ends.all_sent()
+        return found
+    for stage, theirs in enumerate(names[1:], 1):
+        for name, (shape, dtype) in theirs.items():
+            came = np.empty(shape, np.dtype(dtype))
+            ends.receive(came, stage, HANDS)
+            found.setdefault(name, came)
+    return found

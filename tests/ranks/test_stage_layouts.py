@@ -1,0 +1,123 @@
+"""What stages take on paper is what they take."""
+
+import json
+from functools import partial
+
+import jsonschema
+import pytest
+import stage_cases
+from forked_ranks import on_ranks, supported
+from rank_cases import DATA
+
+import gradtool as gt
+from gradtool.commands.schema import FOLDER
+from gradtool.costs.links import Link
+from gradtool.passes.synchronized import synchronized
+from gradtool.passes.update_groups import Updates
+from gradtool.training.graphs import Recipe, graphs_of
+from gradtool.training.nominal import step_seconds
+from gradtool.training.options import TrainOptions
+from gradtool.training.stage_layouts import pipeline
+
+LINK = Link(1e9, 1e-5)
+
+
+def on_paper(ranks, stages, case, link=LINK, parts=None):
+    """The layout of a drawn case in which everything is kept."""
+    model, options, _ = stage_cases.drawn(ranks, stages, case)
+    updates = Updates(options["optimizer"])
+    recipe = Recipe(partial(gt.grad, model, loss=options["loss"], train_mode=True), updates)
+    graphs = graphs_of(recipe, TrainOptions(optimizer=options["optimizer"]), in_two=True)
+    replicas = ranks // stages
+    if options["sync_batchnorm"]:
+        graphs = graphs.planned(synchronized(graphs.model, replicas))
+    parts = parts or options["micro_batches"]
+    fixed = isinstance(model.graph.inputs[0].shape[0], int)
+    dims = {} if fixed else {"batch": 8 // parts // replicas}
+    return pipeline(
+        graphs, updates, dims, link, stages=stages, replicas=replicas, micro_batches=parts,
+        kernels="numpy", seconds=step_seconds,
+    )  # fmt: skip
+
+
+@supported
+@pytest.mark.parametrize(("ranks", "stages"), [(2, 2), (4, 4), (4, 2)])
+@pytest.mark.parametrize("case", range(3))
+def test_each_stage_has_the_arena_that_was_planned(ranks, stages, case):
+    def work(group):
+        model, options, _ = stage_cases.drawn(ranks, stages, case)
+        how = {"steps": 2, "ema": None, "clip_norm": None, "lr_scale": (), "plan": "keep"}
+        with gt.Trainer(model, **options | how | {"kernels": "numpy"}) as trainer:
+            trainer.fit(DATA, group=group)
+            return trainer.session.arena_bytes
+
+    planned = [each.peak for each in on_paper(ranks, stages, case).stages]
+
+    assert on_ranks(ranks, work) == planned * (ranks // stages)
+
+
+def test_more_micro_batches_take_a_smaller_share_of_waiting():
+    few, many = (on_paper(2, 2, 1, Link(1e15, 0), parts) for parts in (1, 8))
+
+    assert many.bubble < few.bubble
+    assert few.bubble == pytest.approx(0.5, abs=0.01)
+    assert [each.in_flight for each in few.stages] == [1, 1]
+    assert [each.in_flight for each in many.stages] == [2, 1]
+
+
+def test_a_slow_link_takes_longer_and_replicas_send_their_sums():
+    fast, slow = (on_paper(4, 2, 1, Link(rate, 0)) for rate in (1e15, 1e3))
+    alone = on_paper(2, 2, 1)
+
+    assert slow.step > 10 * fast.step
+    assert all(a.sent > b.sent for a, b in zip(fast.stages, alone.stages, strict=True))
+
+
+@pytest.fixture
+def path(tmp_path):
+    model, _, _ = stage_cases.drawn(2, 2, 0)
+    gt.save(model, tmp_path / "net.onnx")
+    return str(tmp_path / "net.onnx")
+
+
+@pytest.fixture
+def report(run):
+    """Runs the command."""
+    return lambda *given: run("report", *given, "--loss", "sum:y", "--train-mode")
+
+
+def test_the_command_shows_stages_and_draws_their_turns(path, report, tmp_path):
+    page = tmp_path / "page.html"
+    given = (path, "--ranks", "4", "--stages", "2", "--micro-batches", "2")
+    table = report(*given, "--html", str(page))
+    document = json.loads(report(*given, "--format", "json").out)
+
+    assert table.code == 0, table.err
+    assert "a step of 2 micro-batches takes" in table.out
+    jsonschema.validate(document, json.loads((FOLDER / "stages.json").read_text()))
+    assert len(document["stages"]) == 2
+    assert len(document["turns"]) == 2 * 2 * 2
+    text = page.read_text()
+    assert text.count('class="turn0"') == text.count('class="turn1"') == 4
+    assert "<script" not in text
+    again = report(*given, "--html", str(page))
+    assert again.code == 2
+    assert "exists" in again.err
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    (("--stages", "2"), "--stages is of --ranks"),
+    (("--ranks", "4", "--stages", "3"), "--stages 3 takes 3 ranks or a multiple of them, not 4"),
+    (("--ranks", "4", "--stages", "2", "--shard", "optimizer"), "do not go together"),
+    (("--ranks", "2", "--stages", "2", "--sync-batchnorm"), "every stage is on one rank"),
+    (("--ranks", "4", "--html", "page.html"), "is a table of its own: leave out --html"),
+    (("--ranks", "4", "--stages", "2", "--trace", "a.json"), "leave out --trace"),
+    (("--ranks", "4", "--stages", "2", "--plan", "mirror", "--html", "a.html"), "leave out --plan"),
+    (("--ranks", "128", "--stages", "64"), "take fewer stages"),
+])  # fmt: skip
+def test_what_does_not_go_together_is_refused(path, report, given, said):
+    outcome = report(path, *given)
+
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert outcome.err.count("\n") <= 2
