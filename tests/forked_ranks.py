@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import sys
+from contextlib import suppress
+from itertools import pairwise
 from multiprocessing import Pipe
+from pathlib import Path
+from tempfile import mkdtemp
 
 import numpy as np
 import pytest
 
-from gradtool.ranks.group import Done, Group
+from gradtool.ranks.group import Done, Group, Window
+
+with suppress(ImportError):  # Windows has none, and forks nothing
+    import fcntl
 
 PATIENCE = 60  # seconds
 supported = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="forks processes")
@@ -69,6 +77,17 @@ class Forked(Group):
             total = sum(each.astype(np.float64) for each in self._all(array))
         own[:] = total[sum(counts[: self.rank]) :][: counts[self.rank]]
 
+    def expose(self, array):
+        (folder, *_) = self._all(mkdtemp(dir=os.environ.get("TMPDIR")) if not self.rank else None)
+        shapes = self._all(array.shape)
+        return Mirrored(self, array, Path(folder), shapes)
+
+    def deliver(self, rows, values, cuts, rooms):
+        assert rooms[0].shape[0] >= len(rows)
+        sent = [(rows[a:b].copy(), values[a:b].copy()) for a, b in pairwise(cuts)]
+        for each in self._all(sent):
+            yield each[self.rank]
+
     def gather_bytes(self, data):
         return self._all(data)
 
@@ -83,6 +102,47 @@ class Forked(Group):
         for end in ends:
             end.send(found)
         return found
+
+
+class Mirrored(Window):
+    """Rows of ranks in files that all map: one of values to read, one of what is to be added."""
+
+    def __init__(self, group, own, folder, shapes):
+        super().__init__(own)
+        self._rank, self._folder = group.rank, folder
+        (folder / f"lock{group.rank}").touch()
+        made = [self._mapped(group.rank, what, own.shape, "w+") for what in ("read", "add")]
+        made[0][:] = own
+        group.gather(np.array(0))
+        self._files = [
+            [self._mapped(rank, what, shape, "r+") for rank, shape in enumerate(shapes)]
+            for what in ("read", "add")
+        ]
+        self._locks = [(folder / f"lock{rank}").open("w") for rank in range(group.size)]
+        group.gather(np.array(0))
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def _mapped(self, rank, what, shape, mode):
+        return np.memmap(self._folder / f"{what}{rank}", self.own.dtype, mode, shape=shape)
+
+    def read(self, rank, rows, into):
+        into[:] = self._files[0][rank][rows]
+        return Done()
+
+    def add(self, rank, rows, values, *, largest=False):
+        held = self._files[1][rank]
+        fcntl.flock(self._locks[rank], fcntl.LOCK_EX)
+        held[rows] = (np.maximum if largest else np.add)(held[rows], values)
+        fcntl.flock(self._locks[rank], fcntl.LOCK_UN)
+        return Done()
+
+    def publish(self):
+        self._files[0][self._rank][:] = self.own
+
+    def collect(self):
+        mine = self._files[1][self._rank]
+        self.own += mine
+        mine[:] = 0
 
 
 def _received(end):

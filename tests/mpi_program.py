@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import ml_dtypes
 import numpy as np
 import rank_norms
+import table_cases
 from rank_cases import difference, drawn, trained
 
 from gradtool.ranks.mpi import Ranks
@@ -31,6 +32,20 @@ def trainings(group, count):
             model, _, alone = drawn(group.size, case, seed=1)
             worst = max(worst, difference(found, trained(model, alone)))
     return {"worst": worst, "odd": odd}
+
+
+def tables(group, count):
+    """The worst difference of trainings whose ranks have rows of tables; one step of stale rows."""
+    worst = 0.0
+    for case in range(count):
+        model, data, options, several = table_cases.drawn(case, seed=4)
+        ways = [{**options, "steps": 50}, {**options, "steps": 1}]
+        for alone, how in zip(ways, ({}, {"staleness": 2, "plan": "keep"}), strict=True):
+            found = table_cases.trained(model, data, alone | several | how, group)
+            if group.rank == 0:
+                expected = table_cases.trained(model, data, alone)
+                worst = max(worst, difference(found[:3], expected[:3]))
+    return worst
 
 
 def sums(group):
@@ -67,7 +82,11 @@ def sums(group):
 if __name__ == "__main__":
     ordered, count = sys.argv[1] == "ordered", int(sys.argv[2])
     ranks = Ranks(timeout=60, ordered=ordered)
-    found = {"sums": sums(ranks), **trainings(ranks, count)}
+    found = {
+        "sums": sums(ranks),
+        "tables": tables(ranks, count * ordered),
+        **trainings(ranks, count),
+    }
     if ranks.rank == 0:
         sys.stdout.write(json.dumps(found) + "\n")
     ranks.close()

@@ -38,6 +38,12 @@ def options(function: F) -> F:
                           "memory, and the time of a step.  --batch is that of all together."),
         click.option("--shard", type=click.Choice(["none", "optimizer", "gradients"]),
                      help="With --ranks: what they have parts of.  [default: all in a table]"),
+        click.option("--shard-tables", multiple=True, metavar="GLOB",
+                     help="With --ranks and --sparse: they have blocks of the rows of tables that "
+                          "match."),
+        click.option("--staleness", type=click.IntRange(min=0), metavar="K",
+                     help="With --shard-tables: rows of other ranks may be K steps old.  "
+                          "[default: 0]"),
         click.option("--stages", type=click.IntRange(min=2), metavar="N",
                      help="With --ranks: the model is cut into N stages, which divide the ranks; "
                           "--html draws their turns."),
@@ -146,7 +152,8 @@ def _sharded(asked: Asked, options: dict[str, Any]) -> Show:
         layout(
             asked.graphs, asked.updates, asked.dims, OnPaper(0, asked.ranks), asked.link,
             shard=shard, micro_batches=asked.micro_batches, kernels=asked.kernels,
-            seconds=asked.priced.seconds,
+            seconds=asked.priced.seconds, tables=options["shard_tables"],
+            staleness=options["staleness"] or 0,
         )
         for shard in shards
     ]  # fmt: skip

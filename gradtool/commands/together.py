@@ -161,6 +161,11 @@ def _named(argument: str) -> Without:
     return Without(given(argument), "is named, so no configuration is read", "config")
 
 
+_TABLES = (
+    Of("shard_tables", (given("sparse"),)),
+    Of("staleness", (given("shard_tables"),)),
+)
+
 RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
     "grad": (
         _named("model"), *_GRADIENT, _updated("update"),
@@ -204,8 +209,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(several("models"), "are shown side by side", "html trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
-        Of("shard stages sync_batchnorm micro_batches link latency cost", (given("ranks"),)),
+        Of("shard shard_tables stages sync_batchnorm micro_batches link latency cost",
+           (given("ranks"),)),
+        *_TABLES,
         Apart((given("shard"), given("stages"))),
+        Apart((given("shard_tables"), given("stages"))),
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
         Without(_TABLE, "is a table of its own", "html"),
         Without(given("ranks"), "is a table of its own", "trace by top plan frontier"),
@@ -221,8 +229,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(given("memory"), "chooses them", "plan micro_batches"),
         Of("result every patience metric", (given("evaluate"),)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
-        Of("deterministic timeout shard stages sync_batchnorm", (given("ranks"), BY_MPI)),
-        *(Without(given("stages"), "cuts the model", each) for each in ("memory", "shard")),
+        Of("deterministic timeout shard shard_tables stages sync_batchnorm",
+           (given("ranks"), BY_MPI)),
+        *_TABLES,
+        *(Without(given("stages"), "cuts the model", each)
+          for each in ("memory", "shard", "shard_tables", "trace")),
         _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.ranks.group import Group
     from gradtool.training.graphs import Recipe
+    from gradtool.training.timeline import Timeline
     from gradtool.training.trainer import History, Trainer
     from gradtool.training.watching import Watcher
     from gradtool.workloads.training import TrainingGraph
@@ -86,6 +87,12 @@ NOT_HERE: dict[str, Any] = {"head_grads": False, "grad_buffers": False, "input_g
     type=PATH,
     help="Write events that TensorBoard draws into DIR as well.",
 )
+@click.option(
+    "--trace",
+    metavar="FILE",
+    type=PATH,
+    help="Write a trace for Perfetto of the last steps: what each rank does when.",
+)
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint of --run.")
 @click.option(
     "--result",
@@ -128,6 +135,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     from gradtool.commands.kernels import available
     from gradtool.training.data import parse_map
     from gradtool.training.graphs import require_forward
+    from gradtool.training.timeline import Timeline
     from gradtool.training.trainer import Trainer
     from gradtool.training.watching import Watchers
 
@@ -145,6 +153,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     recipe = recipe_of(call.reporter, loaded, {**asked.options, **told})
     follower = Follower(call.reporter)
     watcher = Watchers(follower, *_events(options["tensorboard"], group))
+    timeline = None if options["trace"] is None else Timeline(group)
     gc.freeze()
     gc.enable()
     with Trainer.of(recipe, chosen) as trainer, follower.listening():
@@ -157,7 +166,10 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
             fresh=options["force"],
             watcher=watcher,
             group=group,
+            timeline=timeline,
         )
+        if timeline is not None:
+            _trace(timeline, asked.source, options, group)
         if history.ended == "interrupted":
             follower.said(
                 f"stopped after step {history.step}, whose checkpoint is in {folder}: go on by the "
@@ -167,6 +179,16 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
         if group.rank == 0:
             written = _write(trainer, history, outputs, options)
             _show(call.reporter, history, written, options["form"], asked.source)
+
+
+def _trace(timeline: Timeline, source: str, options: dict[str, Any], group: Group) -> None:
+    """Write what all ranks have done when."""
+    from gradtool.commands.drawing import save
+    from gradtool.reports.timeline import timeline_trace
+
+    ranks = timeline.gathered(group)
+    if group.rank == 0:
+        save({options["trace"]: timeline_trace(ranks, source)}, force=options["force"])
 
 
 def _events(folder: str | None, group: Group) -> list[Watcher]:
@@ -223,7 +245,7 @@ def _outputs(source: str, options: dict[str, Any], group: Group) -> dict[str, st
         found["adapter"] = str(adapter_path(found["lora"]))
     if options["result"] == "best" and options["evaluate"] is None:
         raise UsageError("--result best takes --eval DATA: nothing tells which weights are best")
-    for path in found.values():
+    for path in (*found.values(), *filter(None, [options["trace"]])):
         atomic.target(path, force=options["force"])
     return found
 

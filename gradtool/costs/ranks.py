@@ -23,6 +23,22 @@ def ranks_mean(x: Shaped, *, out: Results, ranks: int) -> int:
     return ranks * size(x)
 
 
+@cost("ai.gradtool::RanksRows")
+def ranks_rows(_: Shaped, indices: Shaped, *__: Shaped, out: Results, **___: Any) -> int:
+    """The indices are sorted."""
+    del out
+    return size(indices) * max(size(indices) - 1, 0).bit_length()
+
+
+@cost("ai.gradtool::RanksRowSums")
+def ranks_row_sums(
+    _: Shaped, __: Shaped, sums: Shaped, *___: Shaped, out: Results, **____: Any
+) -> int:
+    """As many sums as a rank sends: others send as many together."""
+    del out
+    return size(sums)
+
+
 @cost("ai.gradtool::RanksPart")
 def ranks_part(_: Shaped, *, out: Results, counts: Sequence[int], **__: Any) -> int:
     """A sum over ranks of one's own part."""

@@ -29,6 +29,7 @@ SAVED = "gradtool.saved"
 WHOLE = "gradtool.whole"
 HEADS = "gradtool.heads"
 LOAD = "gradtool.load"
+ROWS = "gradtool.rows"
 
 # Of a node.
 STAGE = "gradtool.stage"

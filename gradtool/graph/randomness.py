@@ -12,7 +12,7 @@ RANDOM = frozenset({
     "RandomUniformLike",
 })  # fmt: skip
 TOGETHER = frozenset(
-    {"RanksMoments", "RanksMean", "RanksPart"}
+    {"RanksMoments", "RanksMean", "RanksPart", "RanksRows", "RanksRowSums"}
 )  # of ai.gradtool: all ranks run them at once
 HANDED = frozenset(
     {"StageSend", "StageReceive", "StageGive", "StageSent"}

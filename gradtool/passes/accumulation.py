@@ -21,10 +21,11 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.known import Tensor, as_tensor
-from gradtool.graph.metadata import BUFFERS, DEFAULTS, GRADIENTS, SCALE, STAGE, STATE
+from gradtool.graph.metadata import BUFFERS, DEFAULTS, GRADIENTS, ROWS, SCALE, STAGE, STATE
 from gradtool.graph.names import Names
 from gradtool.graph.stages import take_state
 from gradtool.io.zeros import Zeros
+from gradtool.passes import sparse
 from gradtool.passes.optimizer import add_updates
 from gradtool.passes.update_groups import Updates
 from gradtool.passes.update_order import update_early
@@ -107,16 +108,20 @@ def updating(
     apart = own is not None and cut_on == 1
     summed = list(trained.values()) if apart and asked.clip_norm is not None else []
     names = Names.of(model)
+    taken = {
+        name: _held(given.initializers[rows], None)
+        for name, rows in json.loads(model.metadata_props.get(ROWS, "{}")).items()
+    }
     wholes = [
         _held(given.initializers[name], None, names.fresh(f"{name}_whole")) for name in summed
     ]
     graph = ir.Graph(
-        [], [], nodes=[], initializers=[*kept, *wholes], name=f"{given.name}_update",
-        opset_imports=dict(given.opset_imports),
+        [], [], nodes=[], initializers=[*kept, *taken.values(), *wholes],
+        name=f"{given.name}_update", opset_imports=dict(given.opset_imports),
     )  # fmt: skip
     made = ir.Model(graph, ir_version=model.ir_version)
     op = Builder(made, stage="update", names=names)
-    op.folding.never([*kept, *wholes])
+    op.folding.never([*kept, *taken.values(), *wholes])
     scale = _scale(op, [given.initializers[name] for name in trained])
     values = {v.name: v for v in kept}
 
@@ -124,7 +129,12 @@ def updating(
         return as_tensor(total) * op.cast(as_tensor(scale), _type(total))
 
     with op.at(None, stage="backward", source="", prefix="scale"), op.arithmetic():
-        gradients = {values[name]: scaled(values[total]) for name, total in updated.items()}
+        gradients: dict[ir.Value, Any] = {
+            values[name]: scaled(values[total]) for name, total in updated.items()
+        }
+        for name, rows in taken.items():
+            sums = gradients[values[name]]
+            gradients[values[name]] = sparse.in_places(op, as_tensor(rows), sums)
         whole = {each: scaled(each) for each in wholes}
     added = add_updates(
         op, asked, gradients, lambda value: given.initializers[value.name or ""], whole,
@@ -135,6 +145,8 @@ def updating(
     props[DEFAULTS] = json.dumps({**json.loads(props.get(DEFAULTS, "{}")), scale.name: 1.0})
     props[GRADIENTS] = json.dumps(trained)
     props[STATE] = json.dumps(added.next)
+    if taken:
+        props[ROWS] = json.dumps({name: rows.name for name, rows in taken.items()})
     take_state(made)
     update_early(made)
     infer(made)
@@ -170,10 +182,11 @@ def _part(tensor: ir.TensorProtocol, part: slice) -> ir.Tensor[np.ndarray[Any, A
 
 
 def held_by(update: ir.Model) -> frozenset[str]:
-    """The parameters, the sums and the state of what `updating` makes: they outlive a step."""
+    """Parameters, sums, their rows and state of what `updating` makes: they outlive a step."""
     trained: dict[str, str] = json.loads(update.metadata_props[GRADIENTS])
     state: dict[str, str] = json.loads(update.metadata_props[STATE])
-    return frozenset((*trained, *trained.values(), *state))
+    rows: dict[str, str] = json.loads(update.metadata_props.get(ROWS, "{}"))
+    return frozenset((*trained, *trained.values(), *rows.values(), *state))
 
 
 def _type(value: ir.Value) -> ir.DataType:

@@ -43,7 +43,7 @@ def cut_sums(
         after, dtype = graph.outputs[place], total.dtype
         assert after.shape is not None and dtype is not None  # noqa: PT018, S101 - of a known sum
         shape = list(after.shape.numpy()) if whole and parts[rank] else [parts[rank]]
-        gradient, adds = _without(total, after)
+        gradient, adds = without(total, after)
         gone.append(adds)
         total.shape = ir.Shape(shape)
         total.const_value = Zeros(dtype, tuple(shape), total.name or "")
@@ -61,7 +61,7 @@ def cut_sums(
     return model
 
 
-def _without(total: ir.Value, after: ir.Value) -> tuple[Tensor, ir.Node]:
+def without(total: ir.Value, after: ir.Value) -> tuple[Tensor, ir.Node]:
     """The sum `after` without its term `total`, and the node that adds it to a gradient."""
     ((adds, slot),) = total.uses()
     other, (result,) = as_tensor(adds.inputs[1 - slot]), adds.outputs

@@ -46,7 +46,7 @@ class Added(NamedTuple):
 def add_updates(
     op: Builder,
     asked: Updates,
-    gradients: Mapping[ir.Value, ir.Value],
+    gradients: Mapping[ir.Value, Any],
     original: Callable[[ir.Value], ir.Value] = lambda x: x,
     together: Mapping[ir.Value, ir.Value] = NOTHING,
     others: Sequence[str] = (),
@@ -54,11 +54,12 @@ def add_updates(
 ) -> Added:
     """Append the update of each parameter.
 
-    `gradients` maps initializers of known shape to their gradients.  The new inputs, and what they
-    are where nobody gives them, are noted in the metadata.  What a parameter is for (a matrix, a
-    table) those tell who read its `original`, perhaps in another graph.  Where they are parts of
-    what is updated, `together` has all gradients as they are whole, by anything with their names,
-    and `others` are the parameters without a part; or else all `ranks` together have all of them.
+    `gradients` maps initializers of known shape to their gradients, some of them by rows.  The new
+    inputs, and what they are where nobody gives them, are noted in the metadata.  What a parameter
+    is for (a matrix, a table) those tell who read its `original`, perhaps in another graph.  Where
+    they are parts of what is updated, `together` has all gradients as they are whole, by anything
+    with their names, and `others` are the parameters without a part; or else all `ranks` together
+    have all of them.
 
     Raises:
         UsageError: there is nothing to update, a shape is open, or what is asked for cannot be.
@@ -67,8 +68,13 @@ def add_updates(
     _require(op.model, asked.optimizer, gradients)
     chosen = targets(asked, gradients, decays="weight_decay" in setting,
                      matrix=lambda x: is_matrix(original(x)), others=others)  # fmt: skip
-    tables = [target for target in chosen if sparse.is_table(original(target.x))]
-    whole = _whole(asked, optimizer, setting, tables, gradients) if asked.sparse else {}
+    given = {x: g for x, g in gradients.items() if isinstance(g, sparse.Rows)}
+    tables = [
+        target for target in chosen
+        if target.x not in given and sparse.is_table(original(target.x))
+    ]  # fmt: skip
+    by_rows = asked.sparse and (tables or not given)
+    whole = _whole(asked, optimizer, setting, tables, gradients) if by_rows else {}
     setting = _with_limits(setting, asked)
     state: dict[str, str] = {}
     of: dict[str, str] = {}
@@ -79,7 +85,7 @@ def add_updates(
             before = _zeros(op, "step", ir.DataType.INT64, ())
             numbers.count = before + op.constant(1, ir.DataType.INT64)
             _publish(op, before, numbers.count, state)
-        rows = {x: _by_rows(op, x, gradients[x]) for x, why in whole.items() if why is None}
+        rows = given | {x: _by_rows(op, x, gradients[x]) for x, why in whole.items() if why is None}
         limited: dict[ir.Value, Any] = {
             x: rows[x].sums if x in rows else g for x, g in gradients.items()
         }
@@ -97,8 +103,8 @@ def add_updates(
     props = op.model.metadata_props
     inputs = {what: value.name for what, value in numbers.inputs.items()}
     told = {"name": asked.optimizer, "lr": inputs[LEARNING_RATE], "inputs": inputs}
-    by_rows = {"rows": [x.name for x in rows]} if rows else {}
-    props[OPTIMIZER] = json.dumps({**told, **by_rows, **setting.fixed})
+    named = {"rows": [x.name for x in rows]} if rows else {}
+    props[OPTIMIZER] = json.dumps({**told, **named, **setting.fixed})
     known = json.loads(props.get(DEFAULTS, "{}"))
     props[DEFAULTS] = json.dumps({**known, **numbers.defaults})
     said = [f"--sparse: {x.name} has a whole gradient: {why}" for x, why in whole.items() if why]
@@ -114,15 +120,31 @@ def _whole(
         raise UsageError("--sparse changes nothing: Gather reads no parameter that is updated")
     found: dict[ir.Value, str | None] = {}
     for target in tables:
-        why = None
-        if optimizer.by_rows is None or "momentum" in setting:
-            why = f"{asked.optimizer} moves rows without a gradient"
-        elif target.decays:
-            why = f"weight decay changes every row (--no-decay {target.x.name} leaves it out)"
-        elif asked.clip_norm is not None:
-            why = "--clip-norm needs the norm of whole gradients"
+        why = _why_all_move(asked, optimizer, setting, target)
         found[target.x] = why or sparse.why_whole(target.x, gradients[target.x])
     return found
+
+
+def why_all_move(asked: Updates, parameters: Sequence[ir.Value], x: ir.Value) -> str | None:
+    """Why the update of a parameter, one of all, is of more than rows that have a gradient.
+
+    Raises:
+        UsageError: there is no such optimizer, setting or parameter.
+    """
+    optimizer, setting = kind_of(asked.optimizer, asked.settings)
+    chosen = targets(asked, parameters, decays="weight_decay" in setting)
+    target = next(target for target in chosen if target.x is x)
+    return _why_all_move(asked, optimizer, setting, target)
+
+
+def _why_all_move(
+    asked: Updates, optimizer: Optimizer, setting: Setting, target: Target
+) -> str | None:
+    if optimizer.by_rows is None or "momentum" in setting:
+        return f"{asked.optimizer} moves rows without a gradient"
+    if target.decays:
+        return f"weight decay changes every row (--no-decay {target.x.name} leaves it out)"
+    return None if asked.clip_norm is None else "--clip-norm needs the norm of whole gradients"
 
 
 def _by_rows(op: Builder, x: ir.Value, gradient: ir.Value) -> sparse.Rows:

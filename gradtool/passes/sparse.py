@@ -76,6 +76,16 @@ def by_rows(op: Builder, x: ir.Value, gradient: ir.Value) -> Rows:
     return Rows(rows, slots, op.GatherGrad(dy, slots, op.shape(dy), axis=0))
 
 
+def in_places(op: Builder, taken: Any, sums: Any) -> Rows:
+    """Rows of which each has a place: the gradient of row `taken[i]` is `sums[i]`, both `[n, …]`.
+
+    Row 0, and with it place 0, is that of places which no row has taken.
+    """
+    count = int(taken.shape[0])
+    places = op.constant(list(range(count)))
+    return Rows(taken, op.Where(op.Equal(taken, op.constant(0)), op.constant(0), places), sums)
+
+
 def _joined(op: Builder, parts: Sequence[Any], flat: Callable[[Any], Any]) -> Any:
     made = [flat(part) for part in parts]
     return op.concat(made, 0) if len(made) > 1 else made[0]

@@ -23,7 +23,7 @@ from gradtool.graph.blame import blamed
 from gradtool.graph.branches import left
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.families import full_name
-from gradtool.graph.metadata import GRADIENTS, GROUP, LOSS, SOURCE, STAGE, STATE
+from gradtool.graph.metadata import GRADIENTS, GROUP, LOSS, ROWS, SOURCE, STAGE, STATE
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_used
 from gradtool.graph.randomness import draws
@@ -71,7 +71,8 @@ def flatten(
     gradients = json.loads(model.metadata_props.get(GRADIENTS, "{}"))
     state = json.loads(model.metadata_props.get(STATE, "{}"))
     loss = model.metadata_props.get(LOSS)
-    trained = {*gradients, *state}
+    rows = json.loads(model.metadata_props.get(ROWS, "{}")).values()
+    trained = {*gradients, *state, *rows}
     flat = _Flat(model, model.graph, set(gradients.values()), trained, set(state), views=views)
     program = flat.program(gradients, state, loss, dims or {})
     if GROUP in model.metadata_props:

@@ -6,7 +6,8 @@ A rank is a process.  All of them make the same calls in the same order.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,11 +36,53 @@ class Done:
         return True
 
 
+class Window:
+    """The rows of an array `[rows, …]` on each rank, of which any rank reads and adds to some.
+
+    Those whose rows they are need not take part.
+    """
+
+    def __init__(self, own: Array) -> None:
+        self.own = own
+
+    def read(self, rank: int, rows: Array, into: Array) -> Pending:
+        """Begin to copy rows of a rank, `[n]`, into `[n, …]`."""
+        del rank
+        np.take(self.own, rows, axis=0, out=into)
+        return Done()
+
+    def add(self, rank: int, rows: Array, values: Array, *, largest: bool = False) -> Pending:
+        """Begin to add to different rows of a rank, `[n]`, in no order with what others add.
+
+        Or to leave the larger value there.
+        """
+        del rank
+        self.own[rows] = (np.maximum if largest else np.add)(self.own[rows], values)
+        return Done()
+
+    def publish(self) -> None:
+        """Let others read what this rank has changed; they do when all have met after it."""
+
+    def flush(self) -> None:
+        """Return when all that this rank has added is there."""
+
+    def collect(self) -> None:
+        """See what others have added, when all have met after they flushed it."""
+
+    def close(self) -> None:
+        """End it, all ranks together."""
+
+
 class Group:
-    """Rank `rank` of `size`; this one is a process of its own."""
+    """Rank `rank` of `size`; this one is a process of its own.
+
+    `windows` are open, by what they are of; `step` is the one that training is in.
+    """
 
     rank = 0
     size = 1
+    step = 0
+    windows: Mapping[str, Window] = MappingProxyType({})
     ordered = False  # whether numbers are added in the order of ranks, whatever an engine does
 
     def add(self, array: Array) -> Pending:
@@ -86,6 +129,21 @@ class Group:
         del counts, room
         own[:] = array
 
+    def expose(self, array: Array) -> Window:
+        """Let all ranks read rows of an array where it lies; all do it together."""
+        return Window(array)
+
+    def deliver(
+        self, rows: Array, values: Array, cuts: Sequence[int], rooms: tuple[Array, Array]
+    ) -> Iterator[tuple[Array, Array]]:
+        """Send rank r what lies from `cuts[r]` to `cuts[r + 1]`, among the nodes of a step.
+
+        Rows are `[n]`, values `[n, …]`.  What each rank sends here comes in order of rank, in
+        `rooms` that have place for the most that one sends; the next overwrites it.
+        """
+        del rooms
+        yield rows[cuts[0] : cuts[1]], values[cuts[0] : cuts[1]]
+
     def gather_bytes(self, data: bytes) -> list[bytes]:
         """What every rank gives, in order of rank."""
         return [data]
@@ -115,6 +173,7 @@ class Group:
 
     def at(self, step: int) -> None:
         """Training begins a step: what is lost from now on is lost in it."""
+        self.step = step
 
 
 ALONE = Group()

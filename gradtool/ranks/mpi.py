@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Never
 
 import numpy as np
 
 from gradtool.errors import UsageError
-from gradtool.ranks.group import Array, Group, Lost, Pending, share
+from gradtool.ranks.group import Array, Group, Lost, Pending, Window, share
 from gradtool.ranks.started import MISSING
+from gradtool.ranks.windows import RowWindow
 from gradtool.text.words import some
 
 ASKED = 1.0  # seconds that ranks have to say that they wait, too
@@ -49,7 +51,6 @@ class Ranks(Group):
         self._timeout = timeout
         self._world: Ranks = self
         self._alarm = mpi.COMM_WORLD.Dup()
-        self._step: int | None = None
         self.told: Callable[[int], object] | None = None
         self._join(mpi, mpi.COMM_WORLD, ordered=ordered)
 
@@ -124,6 +125,33 @@ class Ranks(Group):
         self._until(_Request(request).test)
         added(room, own)
 
+    def expose(self, array: Array) -> Window:
+        return RowWindow(self._mpi, self._inside, array)
+
+    def deliver(
+        self, rows: Array, values: Array, cuts: Sequence[int], rooms: tuple[Array, Array]
+    ) -> Iterator[tuple[Array, Array]]:
+        parts = [slice(*cuts[rank : rank + 2]) for rank in range(self.size)]
+        others = [rank for rank in range(self.size) if rank != self.rank]
+        byte, ranks = self._mpi.BYTE, self._inside
+        sent = [
+            ranks.Isend([_bytes(given[parts[rank]]), byte], rank, tag)
+            for rank in others for tag, given in enumerate((rows, values))
+        ]  # fmt: skip
+        for rank, part in enumerate(parts):
+            if rank == self.rank:
+                yield rows[part], values[part]
+                continue
+            found = []
+            for tag, room in enumerate(rooms):
+                status = self._mpi.Status()
+                request = ranks.Irecv([_bytes(room), byte], rank, tag)
+                self._until(partial(request.Test, status))
+                found.append(room[: status.Get_count(byte) // max(room[:1].nbytes, 1)])
+            yield found[0], found[1]
+        for request in sent:
+            self._until(request.Test)
+
     def gather_bytes(self, data: bytes) -> list[bytes]:
         counts = self.gather(np.array(len(data), np.int64))
         starts = np.cumsum(counts) - counts
@@ -134,14 +162,14 @@ class Ranks(Group):
         return [made[s : s + n].tobytes() for s, n in zip(starts, counts, strict=True)]
 
     def at(self, step: int) -> None:
-        self._step = step
+        super().at(step)
         if self.told is not None:
             self.told(step)
 
     @property
     def where(self) -> str:
         """In which step this rank is, for people."""
-        return "before the first step" if self._step is None else f"in step {self._step}"
+        return f"in step {self.step}" if self.step else "before the first step"
 
     def abort(self, code: int) -> Never:
         """End all ranks, this one too."""
@@ -243,6 +271,11 @@ class _Ordered:
         self._request = self._second.Iallgatherv(
             self._mpi.IN_PLACE, [self._flat, kept, self._mpi.BYTE]
         )
+
+
+def _bytes(array: Array) -> Array:
+    """An array as it lies in memory."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def added(terms: Array, into: Array) -> None:

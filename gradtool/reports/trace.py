@@ -41,7 +41,7 @@ def planned_trace(plans: Sequence[Plan], model: str) -> str:
         events += _process(pid, title, plan)
         events += _slices(pid, plan, durations)
         events += _counters(pid, "planned bytes", by_region(plan), durations)
-    return _text(events, {"model": shown(model), "time": "one step is drawn as 1 µs"})
+    return trace_text(events, {"model": shown(model), "time": "one step is drawn as 1 µs"})
 
 
 def measured_trace(costs: StepCosts, model: str, measurement: Measurement | None = None) -> str:
@@ -66,7 +66,7 @@ def measured_trace(costs: StepCosts, model: str, measurement: Measurement | None
             "arena_high_water_bytes": measurement.high_water,
             "outside_arena_bytes": measurement.outside,
         }
-    return _text(events, facts)
+    return trace_text(events, facts)
 
 
 def by_region(plan: Plan) -> dict[str, list[int]]:
@@ -149,8 +149,8 @@ def _starts(durations: Sequence[float]) -> list[float]:
     return [round(start, 3) for start in accumulate(durations, initial=0.0)][:-1]
 
 
-def _text(events: Sequence[Event], facts: Mapping[str, Any]) -> str:
-    """One event a line."""
+def trace_text(events: Sequence[Event], facts: Mapping[str, Any]) -> str:
+    """A trace as JSON, one event a line."""
     lines = ",\n".join(json.dumps(e, separators=(",", ":"), allow_nan=False) for e in events)
     rest = json.dumps(facts, sort_keys=True)
     return f'{{"displayTimeUnit":"ns","otherData":{rest},"traceEvents":[\n{lines}\n]}}\n'

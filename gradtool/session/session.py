@@ -24,6 +24,7 @@ from gradtool.exec.settling import put_on as settle
 from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
 from gradtool.graph.gradients_at import gradients_of, inner_gradients
+from gradtool.graph.stages import seed_of
 from gradtool.kernels.allowance import limited
 from gradtool.kernels.native import Kernels
 from gradtool.passes.accumulation import held_by
@@ -195,6 +196,21 @@ class Session(Holding, Hooking):
     def gradients_are_finite(self) -> bool:
         """Whether no sum of gradients has an infinity or a NaN."""
         return self._require_sums().are_finite()
+
+    def make_ready(self, batch: Batch) -> None:
+        """Bind steps for the sizes of a batch, and updates: what is trained lies in the arena then.
+
+        Raises:
+            MissingData: an input is absent.
+            UsageError: see `step`.
+        """
+        self._require_open()
+        seed = seed_of(self._model)
+        if seed is not None and seed not in batch:
+            batch = scaled(self._model, batch, 1.0)
+        self._train.feed(counted(self._model, batch, self.steps)).enter()
+        if self._sums is not None:
+            self._sums.feed({}, 1.0).enter()
 
     def _require_sums(self) -> Sums:
         self._require_open()

@@ -10,7 +10,7 @@ from typing import Any
 from gradtool.exec.binding import Binding
 from gradtool.exec.resident import Resident
 from gradtool.exec.store import Store
-from gradtool.graph.metadata import GRADIENTS, SCALE
+from gradtool.graph.metadata import GRADIENTS, ROWS, SCALE
 
 
 class Sums:
@@ -39,6 +39,8 @@ class Sums:
         )  # fmt: skip
 
     def _held(self) -> dict[str, Any]:
-        names = json.loads(self.updates.model.metadata_props[GRADIENTS])
+        props = self.updates.model.metadata_props
+        names = json.loads(props[GRADIENTS])
+        names |= {rows: rows for rows in json.loads(props.get(ROWS, "{}")).values()}
         found = {name: self._store.value(total) for name, total in names.items()}
         return {name: held for name, held in found.items() if held is not None}

@@ -25,7 +25,7 @@ import onnx_ir as ir
 from gradtool.graph import walk
 from gradtool.graph.branches import taken
 from gradtool.graph.limits import MOST_ELEMENTS
-from gradtool.graph.metadata import GRADIENTS, STATE
+from gradtool.graph.metadata import GRADIENTS, ROWS, STATE
 from gradtool.graph.predicates import NO_DATA, is_tensor
 from gradtool.graph.providers import provided
 from gradtool.graph.randomness import may_draw
@@ -74,7 +74,7 @@ class Folding:
             name
             for key in (GRADIENTS, STATE)
             for name in json.loads(model.metadata_props.get(key, "{}"))
-        }
+        } | set(json.loads(model.metadata_props.get(ROWS, "{}")).values())
 
     def memo(self, context: Any) -> Memo:
         """What is remembered of the nodes that are inferred in a context."""

@@ -80,15 +80,20 @@ class Graphs:
     @property
     def sums(self) -> frozenset[str]:
         """State that is zero between steps: the sums of gradients."""
-        if self.update is None:
-            return frozenset()
-        return frozenset(json.loads(self.update.metadata_props[GRADIENTS]).values())
+        return frozenset() if self.update is None else frozenset(self.sums_of.values())
+
+    @property
+    def sums_of(self) -> dict[str, str]:
+        """The sums of gradients by parameter."""
+        assert self.update is not None  # noqa: S101 - asked where there are two halves
+        found: dict[str, str] = json.loads(self.update.metadata_props[GRADIENTS])
+        return found
 
     @property
     def trained(self) -> tuple[str, ...]:
         """The parameters whose gradients are added up, in the order of the graph."""
         assert self.update is not None  # noqa: S101 - asked where there are two halves
-        return tuple(json.loads(self.update.metadata_props[GRADIENTS]))
+        return tuple(self.sums_of)
 
     @property
     def models(self) -> tuple[ir.Model, ...]:

@@ -31,6 +31,7 @@ from gradtool.program import Program, Step
 from gradtool.ranks.group import Group
 from gradtool.training.graphs import Graphs
 from gradtool.training.reduction import buckets
+from gradtool.training.row_tables import tabled
 from gradtool.training.sharding import Shard, sharded
 
 Seconds = Callable[[Step], float]  # of a step of a program
@@ -76,6 +77,8 @@ def layout(
     link: Link,
     *,
     shard: str,
+    tables: Sequence[str] = (),
+    staleness: int = 0,
     micro_batches: int = 1,
     kernels: Kernels = "exact",
     seconds: Seconds,
@@ -85,7 +88,10 @@ def layout(
     Raises:
         UsageError: what is asked for of updates cannot be.
     """
-    part = None
+    part, apart = None, frozenset[str]()
+    if tables and group.size > 1:
+        graphs, found = tabled(graphs, updates, None, group, tables, staleness, dims, micro_batches)
+        apart = found.apart.union(total for total, _ in found.sums.values())
     if shard != "none" and group.size > 1:
         graphs, part = sharded(graphs, updates, None, group, shard)
     assert graphs.update is not None  # noqa: S101 - ranks step in two halves
@@ -95,7 +101,8 @@ def layout(
     sums = graphs.sums
     gradients = sum(b.bytes for name, b in arena.items() if name in sums)
     state = sum(b.bytes for name, b in arena.items() if name in graphs.of)
-    parameters = sum(b.bytes for b in arena.values()) - gradients - state
+    kept = sum(b.bytes for name, b in arena.items() if name in apart - sums)
+    parameters = sum(b.bytes for b in arena.values()) - gradients - state - kept
     exchanged = [_exchanged(train.program, step) for step in train.program.steps]
 
     def taken(step: Step) -> float:
@@ -105,7 +112,7 @@ def layout(
     alone = sum(map(seconds, train.program.steps))
     once, ready = running(train.program, taken)
     updating = sum(map(seconds, update.program.steps))
-    sizes = buckets_of(arena, graphs.model, sums if shard == "gradients" else frozenset())
+    sizes = buckets_of(arena, graphs.model, apart | (sums if shard == "gradients" else frozenset()))
     before = once * (micro_batches - 1)
     arrived = before
     for names, size in sizes:
@@ -115,10 +122,10 @@ def layout(
     sending = sum(link.all_reduce(size, group.size) for _, size in sizes)
     sending += (once - alone) * micro_batches
     sent = (2 * total + sum(exchanged) * micro_batches) * (group.size - 1) // group.size
-    spread = 0.0
+    spread = 2 * link.all_gather(0, group.size) if apart else 0.0  # all meet, and meet again
     if part is not None:
         each = [int(np.prod(w.shape)) * w.dtype.itemsize for w in part.parameters.values()]
-        spread = sum(link.all_gather(size, group.size) for size in each)
+        spread += sum(link.all_gather(size, group.size) for size in each)
         sent += sum(each) * (group.size - 1) // group.size
     return RankLayout(
         shard if part is not None else "none", parameters, gradients, state,
@@ -142,13 +149,16 @@ def arena_of(train: Plan, update: Plan, graphs: Graphs, part: Shard | None) -> t
 def _exchanged(program: Program, step: Step) -> int:
     """The bytes of which each rank sends its part in a step that ranks run together; 0 in others.
 
-    Of a whole gradient a rank gets one part of all, else it gets what all of them have.
+    Of a whole gradient a rank gets one part of all, else it gets what all of them have; of rows at
+    most those of its indices, and as many gradients go.
     """
     what = split_name(step.op)[1]
     if what not in TOGETHER:
         return 0
     if what == "RanksPart":
         return program.values[next(step.reads)].bytes
+    if what == "RanksRowSums":  # numbers of rows, and their gradients
+        return step.workspace[0].bytes + step.workspace[2].bytes
     return step.workspace[-1].bytes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -26,8 +27,10 @@ from gradtool.training.options import TrainOptions
 from gradtool.training.order import Order, Place
 from gradtool.training.prefetch import Prefetched
 from gradtool.training.reduction import Reducer, require_same
+from gradtool.training.row_tables import RowServer
 from gradtool.training.schedules import Schedule
 from gradtool.training.sharding import Shard
+from gradtool.training.timeline import Nodes, Timeline
 from gradtool.training.watching import Watcher
 
 End = Literal["steps", "patience", "interrupted"]
@@ -68,13 +71,20 @@ class Loop:
     reduction: Reduction = "mean"
     group: Group = ALONE
     shard: Shard | None = None
+    server: RowServer | None = None
+    timeline: Timeline | None = None
     losses: array[float] = field(default_factory=lambda: array("d"))
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     _saved: int = -1
 
     def __post_init__(self) -> None:
-        cut = self.shard is not None and self.options.shard == "gradients"
-        self._reducer = Reducer(self.group, self.session, self.graphs.sums, cut=cut)
+        apart = set[str]()
+        if self.shard is not None and self.options.shard == "gradients":
+            apart |= self.graphs.sums
+        if self.server is not None:
+            tables = self.server.tables
+            apart |= {*tables.apart, *(total for total, _ in tables.sums.values())}
+        self._reducer = Reducer(self.group, self.session, self.graphs.sums, apart)
 
     def run(self) -> End:
         """Train to the end; returns why it is one.
@@ -87,7 +97,8 @@ class Loop:
         if not self._is_done():
             with Prefetched(self._batches(self.progress.place)) as batches:
                 for batch, is_last in batches:
-                    self._step(batch)
+                    with self._drawn("steps", f"step {self.progress.step + 1}", begins=True):
+                        self._step(batch)
                     self._move_on(is_last=is_last)
                     interrupted = anywhere(self._everyone, self.watcher.stops())
                     self._after_step(is_last=is_last, interrupted=interrupted)
@@ -139,15 +150,20 @@ class Loop:
         )  # fmt: skip
         summed = self._sum(taken, parts, scale / count)
         self._reducer.finish()
+        if self.server is not None:
+            self.server.meet()
         finite = self.options.loss_scale is None or not anywhere(
             self._everyone, not self.session.gradients_are_finite()
         )
         if finite:
-            self.session.update({self.graphs.rate: rate}, scale=1 / scale)
+            with self._drawn("nodes", "update"):
+                self.session.update({self.graphs.rate: rate}, scale=1 / scale)
             if self.shard is not None:
                 self.shard.spread(self.group, self.session)
         else:
             self.session.forget_gradients()
+        if self.server is not None:
+            self.server.settle()
         return total(self._everyone, summed) / count, finite
 
     def _sum(self, taken: Iterable[tuple[Arrays, int]], parts: int, scale: float) -> float:
@@ -167,10 +183,23 @@ class Loop:
         """The loss of part `number` of a batch; its examples draw what they draw in the whole."""
         seed, step = self.options.seed, self.progress.step
         drawing = self.graphs.drawing(seed, step, number)
+        nodes = None
+        if self.timeline is not None:
+            nodes = how["settling"] = Nodes(self.timeline, how.get("settling"))
         with repeatable(seed * SEEDS + step, number):
             loss = self.session.step({**batch, **drawing}, copy=False, **how).loss
+        if nodes is not None:
+            nodes.done(self.session.plans[0].program)
         assert loss is not None  # noqa: S101 - graphs have one
         return loss
+
+    def _drawn(self, lane: str, name: str, *, begins: bool = False) -> AbstractContextManager[None]:
+        """Something that is done now, in the timeline if there is one."""
+        if self.timeline is None:
+            return nullcontext()
+        if begins:
+            self.timeline.begin()
+        return self.timeline.span(lane, name, name.partition(" ")[0])
 
     def _move_on(self, *, is_last: bool) -> None:
         place = self.progress.place
@@ -238,7 +267,8 @@ class Loop:
 
     def _evaluate(self) -> None:
         assert self.evaluator is not None  # noqa: S101 - asked only with one
-        found, step = self.evaluator(), self.progress.step
+        with self._drawn("nodes", "evaluate"):
+            found, step = self.evaluator(), self.progress.step
         value, metric = found[self.metrics[0].name], self.metrics[0]
         best = self.progress.best
         sign = -1 if metric.higher else 1
@@ -261,6 +291,10 @@ class Loop:
         """
         if not self.recorded or self._saved == self.progress.step:
             return
+        with self._drawn("nodes", "checkpoint"):
+            self._save()
+
+    def _save(self) -> None:
         kept = self.kept()
         for name, value in kept.items():
             if value.dtype.kind in "fV" and np.isnan(value).any():
@@ -275,14 +309,19 @@ class Loop:
     def kept(self) -> Arrays:
         """All that is trained, and state, of all ranks together, which ask for it together."""
         values = self.session.values(copy=False)
-        found = {name: value for name, value in values.items() if name not in self.graphs.sums}
-        return found if self.shard is None else self.shard.joined(self.group, found)
+        apart = self.server.tables.names if self.server else ()
+        found = {n: v for n, v in values.items() if n not in self.graphs.sums and n not in apart}
+        if self.shard is not None:
+            found = self.shard.joined(self.group, found)
+        if self.server is not None and self.group.rank == 0:
+            found |= self.server.whole()
+        return found
 
     def _everywhere(self) -> Arrays:
         """What every rank has: all of it, but for state that ranks have pieces of."""
-        values, apart = self.session.values(copy=False), self.shard.state if self.shard else ()
-        sums = self.graphs.sums
-        return {n: value for n, value in values.items() if n not in sums and n not in apart}
+        apart = {*self.graphs.sums, *(self.shard.state if self.shard else ())}
+        apart |= self.server.tables.names if self.server else set()
+        return {n: v for n, v in self.session.values(copy=False).items() if n not in apart}
 
     def _is_done(self) -> bool:
         place, step = self.progress.place, self.progress.step

@@ -82,6 +82,12 @@ class TrainOptions:
         "state, or that and the sums of gradients.",
         choices=("none", "optimizer", "gradients"),
     )
+    shard_tables: Sequence[str] = option(
+        "texts", (), "Ranks have blocks of the rows of embedding tables that match, which are "
+        "updated by --sparse.", metavar="GLOB")  # fmt: skip
+    staleness: int = option(
+        "whole", 0, "With --shard-tables: rows of other ranks may be so many steps old, and "
+        "gradients of rows are added up in no order.", least=0, metavar="K")  # fmt: skip
     stages: int = option(
         "whole", 1, "Cut the model into N stages, each of which a rank has: ranks are N, or a "
         "multiple of it.", least=1, metavar="N")  # fmt: skip
@@ -126,6 +132,12 @@ class TrainOptions:
             )
         if self.ema is not None and not 0 <= self.ema < 1:
             raise UsageError(f"the decay of an average is from 0 to below 1, not {self.ema}")
+        if self.stages > 1 and self.shard_tables:
+            raise UsageError("--shard-tables does not go with --stages: a stage has whole tables")
+        if self.staleness and not self.shard_tables:
+            raise UsageError("--staleness is of the rows of --shard-tables: name tables")
+        if self.staleness and self.plan != "keep":
+            raise UsageError("--staleness takes --plan keep: a row read again may have changed")
         fixed_scale(self.loss_scale)
 
 

@@ -32,13 +32,13 @@ class Reducer:
     """
 
     def __init__(
-        self, group: Group, session: Session, sums: Collection[str], *, cut: bool = False
+        self, group: Group, session: Session, sums: Collection[str], apart: Collection[str] = ()
     ) -> None:
-        """With `cut`, steps of backward sum the gradients themselves."""
+        """What is `apart`, steps of backward sum themselves, or a rank has for itself."""
         self._group, self._session, self._sums = group, session, sums
         self._types = {
             name: dtype for name, dtype in session.stepped.items()
-            if "float" in dtype.name and not (cut and name in sums)
+            if "float" in dtype.name and name not in apart
         }  # fmt: skip
         self._buckets: list[list[str]] = []
         self._open: set[str] = set()

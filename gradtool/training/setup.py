@@ -104,6 +104,13 @@ class Setup:
         of = self.data[1].described()
         return {"data": of, "metric": self.metrics[0].name, "every": self.options.every}
 
+    @property
+    def dims(self) -> dict[str, int] | None:
+        """The sizes of all micro-batches of a rank; None where they may differ."""
+        if self.data[0].examples is None:
+            return None
+        return _dims(self.graphs.model, self.data[0], self.part)
+
     def sample(self, most: int) -> Arrays:
         """Up to `most` examples of the data, to learn sizes of."""
         return _sample(self.data[0], most)
@@ -139,7 +146,8 @@ def prepared(
     read, options = _read(graphs, sources, names, options, ranks)
     if options.in_two and graphs.update is None:
         graphs = graphs_of(recipe, options, in_two=True)
-    _say(graphs, read, watcher)
+    by_rows = options.shard_tables and ranks > 1  # updates are made anew, and tell again
+    _say(replace(graphs, said=()) if by_rows else graphs, read, watcher)
     order = _order(read[0], options)
     if options.sync_batchnorm and ranks > 1:
         graphs = graphs.planned(synchronized(graphs.model, ranks))

@@ -10,6 +10,7 @@ Source: ZeRO, stage 1 (Rajbhandari et al. 2020).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.graph.metadata import AVERAGES, OPTIMIZER
+from gradtool.graph.metadata import AVERAGES, OPTIMIZER, ROWS
 from gradtool.passes.accumulation import updating
 from gradtool.passes.averages import add_averages
 from gradtool.passes.cut_sums import cut_sums
@@ -115,7 +116,8 @@ def sharded(
     """
     assert graphs.update is not None  # noqa: S101 - several ranks step in two halves
     held = graphs.update.graph.initializers
-    trained = {name: held[name] for name in graphs.trained}
+    tables = json.loads(graphs.update.metadata_props.get(ROWS, "{}"))  # of which ranks have rows
+    trained = {name: held[name] for name in graphs.trained if name not in tables}
     optimizer = kind_of(updates.optimizer, updates.settings)[0]
     summed, wholes = what == "gradients", {name: _whole(value) for name, value in trained.items()}
     if optimizer.elements:
@@ -127,6 +129,7 @@ def sharded(
     if not mine:
         mine = dict.fromkeys(list(parameters)[:1], slice(0, 0 if summed else 1))
     own = {name: piece if optimizer.elements else None for name, piece in mine.items()}
+    own |= dict.fromkeys(tables)
     model, given = graphs.model, graphs.training.model
     if summed:
         model = given = cut_sums(
@@ -141,14 +144,15 @@ def sharded(
             made.model.metadata_props[key] = graphs.update.metadata_props[key]
     state = {
         name: _state(_whole(held[name]), parameters[of], by_elements=optimizer.elements)
-        for name, of in graphs.of.items()
-    }
+        for name, of in graphs.of.items() if of not in tables
+    }  # fmt: skip
     initializers = given.graph.initializers
     parts = {
         name: (of, start * _whole(initializers[of]).dtype.itemsize)
         for name, (of, start) in made.parts.items()
     }
-    shard = Shard(parameters, state, own, graphs.of, parts)
+    of = {name: of for name, of in graphs.of.items() if of not in tables}
+    shard = Shard(parameters, state, own, of, parts)
     return replace(graphs, model=model, update=made.model), shard
 
 

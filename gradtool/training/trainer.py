@@ -34,11 +34,13 @@ from gradtool.training.fit import Fit
 from gradtool.training.graphs import Recipe, require_forward
 from gradtool.training.loop import End, Loop, Records
 from gradtool.training.options import TrainOptions
+from gradtool.training.row_tables import RowServer, RowTables, tabled
 from gradtool.training.setup import Setup, prepared
 from gradtool.training.sharding import sharded
 from gradtool.training.sources import Given
 from gradtool.training.staged import StagedLoop, opened
 from gradtool.training.stages import require_ranks, standing
+from gradtool.training.timeline import Timeline, Traced
 from gradtool.training.watching import Begun, Watcher
 from gradtool.workloads import plan_files
 from gradtool.workloads.rewriting import Graph, model_of
@@ -124,6 +126,7 @@ class Trainer:
         fresh: bool = False,
         watcher: Watcher | None = None,
         group: Group = ALONE,
+        timeline: Timeline | None = None,
     ) -> History:
         """Train on data, from the weights of the model or from the newest checkpoint of `run`.
 
@@ -131,7 +134,7 @@ class Trainer:
         `gradtool.training.sources`); `names` has what the data call an input, where that differs.
         `run` is a folder for checkpoints and the journal; what it holds is removed if the training
         shall be a `fresh` one.  The ranks of a `group` do it together: each computes its share of
-        every batch, and the first one writes.
+        every batch, and the first one writes.  A `timeline` notes what is done when.
 
         Raises:
             UsageError: data do not fit the model, a file cannot be read or written, `run` holds
@@ -149,6 +152,8 @@ class Trainer:
             group.size // stages,
         )  # fmt: skip
         find = partial(_found, run, setup, watcher, resume=resume, fresh=fresh)
+        if timeline is not None:
+            group = Traced(group, timeline)
         self._folder, found = find() if group.rank == 0 else (_folder(run, setup), None)
         found = _shared(group, self._folder, found)
         records = None
@@ -162,7 +167,7 @@ class Trainer:
                 path = self._folder.path / PLAN
                 plan_files.save(chosen.work, chosen.planned or keep(chosen.work), path, force=True)
         try:
-            return self._run(setup, found, records, watcher, group)
+            return self._run(setup, found, records, watcher, group, timeline)
         finally:
             watcher.ended()
             if records is not None:
@@ -175,17 +180,27 @@ class Trainer:
         records: Records | None,
         watcher: Watcher,
         group: Group,
+        timeline: Timeline | None,
     ) -> History:
         options = setup.options
         progress = Progress(scale=scaling.first(options.loss_scale, setup.graphs.loss_type))
         if found is not None:
             setup.graphs.require(found.arrays)
-        shard = None
+        tables = shard = None
+        if options.shard_tables and group.size > 1:
+            graphs, tables = tabled(
+                setup.graphs, setup.updates, options.ema, group, options.shard_tables,
+                options.staleness, setup.dims, options.micro_batches,
+            )  # fmt: skip
+            setup = replace(setup, graphs=graphs)
+            for line in graphs.said:
+                watcher.said(f"warning: {line}")
         if options.shard != "none" and group.size > 1:
             graphs, shard = sharded(setup.graphs, setup.updates, options.ema, group, options.shard)
             setup = replace(setup, graphs=graphs)
         if found is not None:
-            setup.graphs.put(shard.cut(found.arrays) if shard else found.arrays)
+            arrays = tables.cut(found.arrays, group.rank) if tables else found.arrays
+            setup.graphs.put(shard.cut(arrays) if shard else arrays)
             progress = found.progress
         device, place, session = _device(options, group), None, self._session
         if options.stages > 1:
@@ -199,7 +214,9 @@ class Trainer:
                 kernels=setup.kernels,
             )  # fmt: skip
         self._session = session
-        reduction = reduction_for(setup, session, watcher, place)
+        server = _server(tables, setup, session, group, self._folder)
+        with together(group):
+            reduction = reduction_for(setup, session, watcher, place)
         made = Loop if place is None else partial(StagedLoop, place=place)
         self._loop = loop = made(
             session=session,
@@ -219,13 +236,17 @@ class Trainer:
             reduction=reduction,
             group=place.replicas if place else group,
             shard=shard,
+            server=server,
+            timeline=timeline,
         )
         watcher.begun(_begun(setup, progress))
         with together(group):
             ended = loop.run()
         loop.save()
-        if place is not None or (shard is not None and options.ema is not None):
+        if server or place or (shard is not None and options.ema is not None):
             self._means = loop.kept()
+        if server is not None:
+            server.close()
         return History(
             step=loop.progress.step,
             losses=tuple(loop.losses),
@@ -367,6 +388,16 @@ def _device(options: TrainOptions, group: Group) -> str:
     if options.place not in ("auto", "cpu"):
         raise UsageError(f"several ranks train on the CPU, not on {options.place}")
     return "cpu"
+
+
+def _server(
+    tables: RowTables | None, setup: Setup, session: Session, group: Group, folder: Folder | None
+) -> RowServer | None:
+    """What other ranks read rows from, where they lie."""
+    if tables is None:
+        return None
+    session.make_ready({**setup.sample(setup.part), **setup.graphs.drawing(0, 0, 0)})
+    return RowServer(tables, group, session, None if folder is None else folder.path)
 
 
 def _begun(setup: Setup, progress: Progress) -> Begun:

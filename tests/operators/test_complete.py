@@ -53,6 +53,7 @@ NORMED = "ranks/test_sync_batchnorm.py::test_statistics_are_those_of_one_process
 STAGED = "ranks/test_stages.py::test_stages_train_as_one_process_does"
 GIVEN = "ranks/test_stages.py::test_a_parameter_of_several_stages_belongs_to_the_first"
 CUT = "ranks/test_sharding.py::test_every_optimizer_comes_to_what_one_process_does"
+BLOCKS = "ranks/test_row_tables.py::test_fifty_steps_are_those_of_one_process"
 ELSEWHERE = {
     **dict.fromkeys((f"{DOMAIN}::{name}" for name in UPDATES), STEPS),
     **dict.fromkeys((f"{DOMAIN}::{name}" for name in (*SPARSE, "RowSlots")), ROWS),
@@ -69,6 +70,8 @@ ELSEWHERE = {
     "ai.gradtool::RanksMean": NORMED,
     "ai.gradtool::RanksMoments": NORMED,
     "ai.gradtool::RanksPart": CUT,
+    "ai.gradtool::RanksRowSums": BLOCKS,
+    "ai.gradtool::RanksRows": BLOCKS,
     "ai.gradtool::StageGive": GIVEN,
     "ai.gradtool::StageReceive": STAGED,
     "ai.gradtool::StageSend": STAGED,

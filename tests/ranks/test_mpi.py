@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import table_cases
+from onnx.numpy_helper import to_array
 from trainings import examples, lines, proto
 
 from gradtool.ranks import launch
@@ -75,6 +77,7 @@ def test_sums_and_trainings_are_those_of_one_process(mpi, ordered):
 
     assert found["odd"] == []
     assert found["worst"] < 1e-9
+    assert found["tables"] < 1e-9
     assert all(right and same for right, same in found["sums"].values()), found["sums"]
 
 
@@ -98,6 +101,30 @@ def test_the_command_trains_by_itself_and_under_mpirun(net, mpi):
         if "loss" in one:
             assert other["loss"] == pytest.approx(one["loss"], rel=1e-4)
     assert not [p for p in net.iterdir() if p.suffix not in (".npz", ".onnx") and p.is_file()]
+
+
+def test_the_command_trains_a_table_of_which_ranks_have_rows(net):
+    model, data, _, _ = table_cases.drawn(0)
+    onnx.save(model, net / "net.onnx")
+    np.savez(net / "data.npz", **data)
+    np.savez(net / "test.npz", **data)
+    how = ("--steps", "20", "--optimizer", "adagrad", "--sparse")
+    _, alone = train(net, "one", *how)
+    cut = (*how, "--ranks", "2", "--shard-tables", "table*", "--deterministic")
+    _, two = train(net, "two", *cut)
+    _, again = train(net, "again", *cut, "--trace", "again.json")
+
+    assert two == again
+    events = json.loads((net / "again.json").read_text())["traceEvents"]
+    assert {e["args"]["name"] for e in events if e["name"] == "process_name"} == {
+        "rank 0", "rank 1",
+    }  # fmt: skip
+    for one, other in zip(alone, two, strict=True):
+        if "loss" in one:
+            assert other["loss"] == pytest.approx(one["loss"], rel=1e-9)
+    held, others = (onnx.load(net / f"{name}.onnx").graph.initializer for name in ("one", "two"))
+    for one, other in zip(held, others, strict=True):
+        np.testing.assert_allclose(to_array(other), to_array(one), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

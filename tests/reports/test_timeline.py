@@ -1,0 +1,97 @@
+"""Traces of a training: a process a rank, whose sums lie over the nodes that cover them."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import onnx
+import pytest
+from forked_ranks import on_ranks, supported
+from rank_cases import DATA, drawn
+from table_cases import drawn as drawn_tables
+
+import gradtool as gt
+from gradtool.reports.timeline import LANES, timeline_trace
+from gradtool.training.timeline import KEPT, Timeline
+
+ROUND = 0.002  # microseconds that rounding adds up to
+
+
+def spans_of(work, ranks=2):
+    def on_rank(group):
+        timeline = Timeline(group)
+        work(group, timeline)
+        return timeline.gathered(group)
+
+    return on_ranks(ranks, on_rank)[0]
+
+
+def train(model, data, options, group, timeline):
+    with gt.Trainer(model, **options) as trainer:
+        trainer.fit(data, group=group, timeline=timeline)
+
+
+@supported
+@pytest.mark.parametrize("case", range(4))
+def test_each_rank_has_its_nodes_its_sums_and_its_waiting(case):
+    model, options, _ = drawn(2, case)
+    options |= {"steps": 8, "shard": ["none", "optimizer", "gradients"][case % 3]}
+    ranks = spans_of(lambda *given: train(model, DATA, options, *given))
+    events = json.loads(timeline_trace(ranks, "net.onnx"))["traceEvents"]
+
+    for pid in (1, 2):
+        ours = [e for e in events if e["pid"] == pid]
+        slices = [e for e in ours if e["ph"] == "X"]
+        steps = [e for e in slices if e["tid"] == 1]
+        assert [e["name"] for e in steps] == [f"step {n}" for n in range(9 - KEPT, 9)]
+        for tid in range(1, len(LANES) + 1):
+            lane = sorted((e for e in slices if e["tid"] == tid), key=lambda e: e["ts"])
+            for one, other in pairwise(lane):
+                end = one["ts"] + one["dur"]
+                inside = other["ts"] + other["dur"] <= end + ROUND
+                assert other["ts"] >= end - ROUND or inside
+        kinds = {e["cat"] for e in slices}
+        assert {"forward", "backward", "update", "waits"} <= kinds
+        begun = {e["id"]: e["ts"] for e in ours if e["ph"] == "b"}
+        ended = {e["id"]: e["ts"] for e in ours if e["ph"] == "e"}
+        assert begun.keys() == ended.keys()
+        assert all(begun[each] <= ended[each] for each in begun)
+        if options["shard"] != "gradients":
+            names = {e["name"] for e in ours if e["ph"] == "b"}
+            assert any(name.startswith("sum of ") for name in names)
+        else:
+            assert "together" in kinds
+
+
+@supported
+def test_what_rows_wait_for_is_drawn():
+    model, data, options, several = drawn_tables(0)
+    how = options | several | {"steps": 3}
+    ranks = spans_of(lambda *given: train(gt.load(model), data, how, *given))
+
+    for spans in ranks:
+        assert {"deliver", "gather"} <= {span.name for span in spans if span.lane == "waits"}
+        assert any("RanksRows" in s.name for s in spans if s.kind == "together")
+
+
+def test_what_is_trained_is_the_same_with_a_trace(tmp_path, run):
+    model, _, _, _ = drawn_tables(0)
+    _, data, _, _ = drawn_tables(0)
+    onnx.save(model, tmp_path / "net.onnx")
+    np.savez(tmp_path / "data.npz", **data)
+    written = []
+    for name, more in (("plain", []), ("traced", ["--trace", str(tmp_path / "t.json")])):
+        out = run(
+            "train", tmp_path / "net.onnx", "--data", tmp_path / "data.npz", "--steps", "4",
+            "--run", tmp_path / name, "-o", tmp_path / f"{name}.onnx", *more,
+        )  # fmt: skip
+        assert out.code == 0, out.err
+        written.append((tmp_path / f"{name}.onnx").read_bytes())
+
+    assert written[0] == written[1]
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert {e["pid"] for e in events} == {1}
+    again = run("train", tmp_path / "net.onnx", "--data", tmp_path / "data.npz", "--steps", "4",
+                "--run", tmp_path / "third", "-o", tmp_path / "third.onnx", *more)  # fmt: skip
+    assert again.code == 2
+    assert "t.json" in again.err
