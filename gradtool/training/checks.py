@@ -60,7 +60,7 @@ def _range(node: ir.Node, size: int) -> Range:
 
 def _no_nan(name: str, source: str, batch: Mapping[str, Array], indices: Indices) -> None:
     array = batch[name]
-    if array.size and np.isnan(array.min()):
+    if has_nan(array):
         raise UsageError(f"{source}: {name!r} has a NaN{_where(np.isnan(array), indices)}")
 
 
@@ -79,6 +79,12 @@ def _in_range(
             f"{source}: {name!r} has {array[wrong][0]}{_where(wrong, indices)}, the model takes "
             f"{takes.low} to {takes.high}{beside}"
         )
+
+
+def has_nan(array: Array) -> bool:
+    """Whether floats hold a NaN, which is found without an array of answers."""
+    with np.errstate(invalid="ignore"):
+        return bool(array.size) and bool(np.isnan(array.min()))
 
 
 def _where(wrong: Array, indices: Indices) -> str:

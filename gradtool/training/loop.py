@@ -18,6 +18,7 @@ from gradtool.ranks.group import ALONE, Group, anywhere, share, total
 from gradtool.session import Session
 from gradtool.training import scaling
 from gradtool.training.checkpoints import Best, Folder, Progress
+from gradtool.training.checks import has_nan
 from gradtool.training.data import Arrays, Fitted
 from gradtool.training.evaluation import Evaluator, Reduction
 from gradtool.training.graphs import Graphs
@@ -297,7 +298,7 @@ class Loop:
     def _save(self) -> None:
         kept = self.kept()
         for name, value in kept.items():
-            if value.dtype.kind in "fV" and np.isnan(value).any():
+            if value.dtype.kind in "fV" and has_nan(value):
                 raise GradtoolError(self._no_number(f"{name!r} has a NaN after"))
         self._saved = self.progress.step
         if self.records is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -22,24 +22,21 @@ from gradtool import api
 from gradtool.errors import UsageError
 from gradtool.kernels.ranks import together
 from gradtool.passes.update_groups import Updates
-from gradtool.planning.sharing import NO_PARTS
 from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
 from gradtool.training import journal as journals
-from gradtool.training import scaling
 from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress
 from gradtool.training.evaluating import evaluator_for, reduction_for
 from gradtool.training.fit import Fit
 from gradtool.training.graphs import Recipe, require_forward
 from gradtool.training.loop import End, Loop, Records
+from gradtool.training.opening import open_rank
 from gradtool.training.options import TrainOptions
-from gradtool.training.row_tables import RowServer, RowTables, tabled
 from gradtool.training.setup import Setup, prepared
-from gradtool.training.sharding import sharded
 from gradtool.training.sources import Given
-from gradtool.training.staged import StagedLoop, opened
-from gradtool.training.stages import require_ranks, standing
+from gradtool.training.staged import StagedLoop
+from gradtool.training.stages import require_ranks
 from gradtool.training.timeline import Timeline, Traced
 from gradtool.training.watching import Begun, Watcher
 from gradtool.workloads import plan_files
@@ -145,6 +142,8 @@ class Trainer:
         watcher = watcher or Watcher()
         stages = self._options.stages
         require_ranks(group.size, stages)
+        if stages > 1 and timeline is not None:
+            raise UsageError("a timeline shows ranks that have no stages: leave one out")
         if stages > 1 and stages == group.size and self._options.sync_batchnorm:
             raise UsageError("--sync-batchnorm: every stage is on one rank, which has all examples")
         setup = prepared(
@@ -182,39 +181,9 @@ class Trainer:
         group: Group,
         timeline: Timeline | None,
     ) -> History:
-        options = setup.options
-        progress = Progress(scale=scaling.first(options.loss_scale, setup.graphs.loss_type))
-        if found is not None:
-            setup.graphs.require(found.arrays)
-        tables = shard = None
-        if options.shard_tables and group.size > 1:
-            graphs, tables = tabled(
-                setup.graphs, setup.updates, options.ema, group, options.shard_tables,
-                options.staleness, setup.dims, options.micro_batches,
-            )  # fmt: skip
-            setup = replace(setup, graphs=graphs)
-            for line in graphs.said:
-                watcher.said(f"warning: {line}")
-        if options.shard != "none" and group.size > 1:
-            graphs, shard = sharded(setup.graphs, setup.updates, options.ema, group, options.shard)
-            setup = replace(setup, graphs=graphs)
-        if found is not None:
-            arrays = tables.cut(found.arrays, group.rank) if tables else found.arrays
-            setup.graphs.put(shard.cut(arrays) if shard else arrays)
-            progress = found.progress
-        device, place, session = _device(options, group), None, self._session
-        if options.stages > 1:
-            place = standing(group, options.stages)
-            session, graphs = opened(setup, place, found.arrays if found else None)
-            setup = replace(setup, graphs=graphs)
-        else:
-            parts = shard.parts if shard else NO_PARTS
-            session = Session(
-                setup.graphs.model, update=setup.graphs.update, parts=parts, device=device,
-                kernels=setup.kernels,
-            )  # fmt: skip
+        opened = open_rank(setup, found, group, watcher, self._folder)
+        setup, session, place = opened.setup, opened.session, opened.place
         self._session = session
-        server = _server(tables, setup, session, group, self._folder)
         with together(group):
             reduction = reduction_for(setup, session, watcher, place)
         made = Loop if place is None else partial(StagedLoop, place=place)
@@ -224,7 +193,7 @@ class Trainer:
             data=setup.data[0],
             order=setup.order,
             schedule=setup.schedule,
-            options=options,
+            options=setup.options,
             steps=setup.steps,
             epochs=setup.epochs,
             watcher=watcher,
@@ -232,21 +201,22 @@ class Trainer:
             evaluator=evaluator_for(setup, session, reduction, group, place),
             records=records,
             recorded=self._folder is not None,
-            progress=progress,
+            progress=opened.progress,
             reduction=reduction,
             group=place.replicas if place else group,
-            shard=shard,
-            server=server,
+            shard=opened.shard,
+            server=opened.server,
             timeline=timeline,
         )
-        watcher.begun(_begun(setup, progress))
+        watcher.begun(_begun(setup, opened.progress))
         with together(group):
             ended = loop.run()
         loop.save()
-        if server or place or (shard is not None and options.ema is not None):
+        averages = setup.options.ema is not None
+        if opened.server or place or (opened.shard is not None and averages):
             self._means = loop.kept()
-        if server is not None:
-            server.close()
+        if opened.server is not None:
+            opened.server.close()
         return History(
             step=loop.progress.step,
             losses=tuple(loop.losses),
@@ -375,29 +345,6 @@ def _shared(group: Group, folder: Folder | None, found: Checkpoint | None) -> Ch
     if group.rank == 0 or folder is None or step < 0:
         return found
     return folder.load(step)
-
-
-def _device(options: TrainOptions, group: Group) -> str:
-    """The device to train on.
-
-    Raises:
-        UsageError: several ranks shall train on another one than the CPU.
-    """
-    if group.size == 1:
-        return options.place
-    if options.place not in ("auto", "cpu"):
-        raise UsageError(f"several ranks train on the CPU, not on {options.place}")
-    return "cpu"
-
-
-def _server(
-    tables: RowTables | None, setup: Setup, session: Session, group: Group, folder: Folder | None
-) -> RowServer | None:
-    """What other ranks read rows from, where they lie."""
-    if tables is None:
-        return None
-    session.make_ready({**setup.sample(setup.part), **setup.graphs.drawing(0, 0, 0)})
-    return RowServer(tables, group, session, None if folder is None else folder.path)
 
 
 def _begun(setup: Setup, progress: Progress) -> Begun:
