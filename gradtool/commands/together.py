@@ -233,7 +233,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
            (given("ranks"), BY_MPI)),
         *_TABLES,
         *(Without(given("stages"), "cuts the model", each)
-          for each in ("memory", "shard", "shard_tables", "trace")),
+          for each in ("memory", "shard", "shard_tables")),
         _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),

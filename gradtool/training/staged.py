@@ -18,6 +18,7 @@ from gradtool.training.loop import Loop
 from gradtool.training.setup import Setup, sizes_of_part
 from gradtool.training.stage_session import StageSession
 from gradtool.training.stages import Standing, balanced, sized, staged
+from gradtool.training.timeline import Nodes
 
 Array = np.ndarray[Any, Any]
 HANDS = 0  # the slot of arrays that go to the first stage
@@ -69,8 +70,12 @@ class StagedLoop(Loop):
         for part, number in taken:
             drawing = self.graphs.drawing(seed, step, number)
             given.append({**part, **drawing, **self.graphs.scaling(scale)})
+        nodes = None if self.timeline is None else Nodes(self.timeline, self._reducer)
+        losses = self.session.step_parts(given, nodes or self._reducer)
+        if nodes is not None:
+            nodes.done(self.session.plans[0].program)
         summed = 0.0
-        for loss in self.session.step_parts(given, self._reducer):
+        for loss in losses:  # one after the other, as a process alone adds them up
             summed += loss
         return summed
 

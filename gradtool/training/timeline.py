@@ -17,7 +17,7 @@ import numpy as np
 
 from gradtool.exec.settling import Settling
 from gradtool.graph.families import split_name
-from gradtool.graph.randomness import TOGETHER
+from gradtool.graph.randomness import HANDED, TOGETHER
 from gradtool.program import Program
 from gradtool.ranks.group import Array, Group, Pending, Window
 
@@ -98,7 +98,7 @@ class Nodes:
     def done(self, program: Program) -> None:
         """Note the nodes of the program that has run."""
         for step, (start, end) in zip(program.steps, self._times, strict=False):
-            together = split_name(step.op)[1] in TOGETHER
+            together = split_name(step.op)[1] in TOGETHER | HANDED
             kind = "together" if together else step.stage
             self._timeline.note(Span("nodes", step.name or step.op, kind, start, end))
 
@@ -159,6 +159,19 @@ class Traced(Group):
         """See `Group`."""
         with self._waiting("gather"):
             return self._group.gather_bytes(data)
+
+    def send(self, data: Array, to: int, tag: int) -> Pending:
+        """See `Group`."""
+        return self._sent("hand", data.nbytes, lambda: self._group.send(data, to, tag))
+
+    def receive(self, data: Array, of: int, tag: int) -> None:
+        """See `Group`."""
+        with self._waiting("receive"):
+            self._group.receive(data, of, tag)
+
+    def part(self, members: Sequence[int]) -> Group:
+        """See `Group`."""
+        return Traced(self._group.part(members), self._timeline)
 
     def at(self, step: int) -> None:
         """See `Group`."""

@@ -142,8 +142,6 @@ class Trainer:
         watcher = watcher or Watcher()
         stages = self._options.stages
         require_ranks(group.size, stages)
-        if stages > 1 and timeline is not None:
-            raise UsageError("a timeline shows ranks that have no stages: leave one out")
         if stages > 1 and stages == group.size and self._options.sync_batchnorm:
             raise UsageError("--sync-batchnorm: every stage is on one rank, which has all examples")
         setup = prepared(

@@ -111,7 +111,6 @@ def test_the_command_shows_stages_and_draws_their_turns(path, report, tmp_path):
     (("--ranks", "4", "--stages", "2", "--shard", "optimizer"), "do not go together"),
     (("--ranks", "2", "--stages", "2", "--sync-batchnorm"), "every stage is on one rank"),
     (("--ranks", "4", "--html", "page.html"), "is a table of its own: leave out --html"),
-    (("--ranks", "4", "--stages", "2", "--trace", "a.json"), "leave out --trace"),
     (("--ranks", "4", "--stages", "2", "--plan", "mirror", "--html", "a.html"), "leave out --plan"),
     (("--ranks", "128", "--stages", "64"), "take fewer stages"),
 ])  # fmt: skip

@@ -6,8 +6,9 @@ from itertools import pairwise
 import numpy as np
 import onnx
 import pytest
+import stage_cases
 from forked_ranks import on_ranks, supported
-from rank_cases import DATA, drawn
+from rank_cases import DATA, drawn, trained
 from table_cases import drawn as drawn_tables
 
 import gradtool as gt
@@ -95,3 +96,27 @@ def test_what_is_trained_is_the_same_with_a_trace(tmp_path, run):
                 "--run", tmp_path / "third", "-o", tmp_path / "third.onnx", *more)  # fmt: skip
     assert again.code == 2
     assert "t.json" in again.err
+
+
+@supported
+@pytest.mark.parametrize(("ranks", "stages", "case"), [(2, 2, 0), (4, 2, 1)])
+def test_stages_show_what_they_hand_over_and_train_as_before(ranks, stages, case):
+    def work(group, timeline):
+        model, options, _ = stage_cases.drawn(ranks, stages, case)
+        return trained(model, options | {"steps": 3}, group, timeline=timeline)
+
+    def on_rank(group):
+        timeline = Timeline(group)
+        found = work(group, timeline)
+        return timeline.gathered(group), found, work(group, None)
+
+    told, traced, plain = on_ranks(ranks, on_rank)[0]
+    events = json.loads(timeline_trace(told, "net.onnx"))["traceEvents"]
+
+    assert traced[:2] == plain[:2]
+    assert all(plain[2][name].tobytes() == array.tobytes() for name, array in traced[2].items())
+    for pid in range(1, ranks + 1):
+        ours = [e for e in events if e["pid"] == pid]
+        assert {"forward", "backward", "together"} <= {e["cat"] for e in ours if e["ph"] == "X"}
+        assert any(e["name"].startswith("hand of ") for e in ours if e["ph"] == "b")
+        assert any(e["name"] == "receive" for e in ours if e["ph"] == "X")
