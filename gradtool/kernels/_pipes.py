@@ -10,7 +10,7 @@ from gradtool.kernels.ranks import line
 from gradtool.kernels.types import Array, Arrays
 
 
-@kernel("ai.gradtool::StageSend", may_inplace=(0,), strided=True, on_device=False)
+@kernel("ai.gradtool::StageSend", may_inplace=(0,), strided=True)
 def stage_send(
     xp: Any, x: Array, before: Array | None = None, *, out: Arrays, work: Arrays, to: int, slot: int
 ) -> None:
@@ -23,7 +23,7 @@ def stage_send(
         stages.send(mail, to, slot)
 
 
-@kernel("ai.gradtool::StageReceive", on_device=False)
+@kernel("ai.gradtool::StageReceive")
 def stage_receive(
     xp: Any, *, out: Arrays, work: Arrays, shape: Sequence[int], dtype: int, of: int, slot: int
 ) -> None:
@@ -35,7 +35,7 @@ def stage_receive(
         stages.receive(out[0], of, slot)
 
 
-@kernel("ai.gradtool::StageGive", on_device=False)
+@kernel("ai.gradtool::StageGive")
 def stage_give(xp: Any, x: Array, *, out: Arrays, work: Arrays, to: int, slot: int) -> None:
     """Send what stays as it is, and wait until it has arrived."""
     stages = line()
@@ -45,7 +45,7 @@ def stage_give(xp: Any, x: Array, *, out: Arrays, work: Arrays, to: int, slot: i
     out[0][...] = True
 
 
-@kernel("ai.gradtool::StageSent", strided=True, on_device=False)
+@kernel("ai.gradtool::StageSent", strided=True)
 def stage_sent(xp: Any, *mails: Array, out: Arrays, work: Arrays) -> None:
     """Wait until all has arrived."""
     stages = line()
