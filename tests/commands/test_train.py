@@ -329,3 +329,20 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
     assert list((tmp_path / "net.train").glob("step-*.json"))
     finished(tmp_path, *more, "--resume")
     assert (tmp_path / "net.trained.onnx").read_bytes() == (tmp_path / "whole.onnx").read_bytes()
+
+
+@pytest.mark.usefixtures("net")
+def test_check_guards_the_plan_that_was_chosen_for_a_memory(run, tmp_path):
+    assert run(*TRAIN, "--steps", "1", "--memory", "1MiB", "--optimizer", "adamw").code == 0
+    grad = ("grad", "net.onnx", "--optimizer", "adamw", "-o", "net.step.onnx")
+    assert run(*grad).code == 0
+    kernels = json.loads((tmp_path / "net.train" / "plan.json").read_text())["kernels"]
+    exact = '\nkernels = "native"\nexact-conv = true' if kernels == "exact" else ""
+    (tmp_path / "gradtool.toml").write_text(
+        f'[[case]]\nmodel = "net.step.onnx"\nbatch = 8\nplan = "net.train/plan.json"{exact}\n'
+    )
+
+    assert run("check", "--update").code == 0
+    again = run("check")
+    assert again.code == 0
+    assert "1 case checked, none failed" in again.out + again.err
