@@ -18,8 +18,8 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import DEFAULTS, OPTIMIZER, STATE
-from gradtool.io.zeros import Zeros
 from gradtool.passes import clipping, sparse
+from gradtool.passes.new_state import publish, zeros
 from gradtool.passes.update_groups import Updates, is_matrix, targets
 from gradtool.passes.update_kinds import Optimizer, kind_of
 from gradtool.passes.update_numbers import LEARNING_RATE, Numbers
@@ -82,9 +82,9 @@ def add_updates(
     with op.at(None, stage="update", source="", prefix="update"), op.arithmetic():
         numbers = Numbers(op, setting, ir.DataType.DOUBLE if wide else ir.DataType.FLOAT)
         if optimizer.counts(setting):
-            before = _zeros(op, "step", ir.DataType.INT64, ())
+            before = zeros(op, "step", ir.DataType.INT64, ())
             numbers.count = before + op.constant(1, ir.DataType.INT64)
-            _publish(op, before, numbers.count, state)
+            publish(op, before, numbers.count, state)
         rows = given | {x: _by_rows(op, x, gradients[x]) for x, why in whole.items() if why is None}
         limited: dict[ir.Value, Any] = {
             x: rows[x].sums if x in rows else g for x, g in gradients.items()
@@ -166,12 +166,12 @@ def _update(
     op, x = numbers.op, target.x
     with op.at(None, stage="update", source="", prefix=f"{x.name}/update"):
         kept = optimizer.state(numbers.setting, target.extent)
-        held = [_zeros(op, f"{x.name}_{what}", target.dtype, sizes) for what, sizes in kept.items()]
+        held = [zeros(op, f"{x.name}_{what}", target.dtype, sizes) for what, sizes in kept.items()]
         by_rows = isinstance(gradient, sparse.Rows)
         rule = optimizer.by_rows if by_rows and optimizer.by_rows else optimizer.rule
         made = rule(numbers, target, gradient, held)
         for old, new in zip((x, *held), made, strict=True):
-            _publish(op, old, new, state)
+            publish(op, old, new, state)
     return {v.name or "": x.name or "" for v in held}
 
 
@@ -185,21 +185,3 @@ def _require(model: ir.Model, name: str, gradients: Mapping[ir.Value, ir.Value])
     open_ = [v.name or "" for v in gradients if v.shape is None or not v.shape.is_static()]
     if open_:
         raise UsageError(f"--optimizer {name}: the shape of {some(open_)} is open")
-
-
-def _zeros(op: Builder, name: str, dtype: ir.DataType, sizes: tuple[int, ...]) -> ir.Value:
-    """A new initializer of zeros."""
-    tensor = Zeros(dtype, sizes, op.names.fresh(name))
-    made = ir.Value(
-        name=tensor.name, shape=ir.Shape(sizes), type=ir.TensorType(dtype), const_value=tensor
-    )
-    op.root.register_initializer(made)
-    op.folding.never([made])
-    return made
-
-
-def _publish(op: Builder, old: ir.Value, new: ir.Value, state: dict[str, str]) -> None:
-    """Return a next value as `<name>_next`."""
-    new.name = op.names.fresh(f"{old.name}_next")
-    op.graph.outputs.append(new)
-    state[old.name or ""] = new.name

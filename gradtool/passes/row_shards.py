@@ -29,6 +29,7 @@ from gradtool.graph.prune import drop, prune
 from gradtool.io.zeros import Zeros
 from gradtool.passes import sparse
 from gradtool.passes.cut_sums import without
+from gradtool.passes.new_state import publish, zeros
 from gradtool.passes.update_order import update_early
 
 INT64 = ir.DataType.INT64
@@ -125,7 +126,7 @@ def _sum_rows(op: Builder, name: str, blocks: Blocks, rank: int, state: dict[str
         )  # fmt: skip
     made.name = label
     graph.outputs[place] = made
-    _next(op, taken, ids, state)
+    publish(op, taken, ids, state)
     drop([adds])
     return taken.name or ""
 
@@ -154,7 +155,7 @@ def _read_rows(op: Builder, name: str, blocks: Blocks, state: dict[str, str]) ->
                 ]
                 made, *after = op.RanksRows(*given, *map(as_tensor, cache), outputs=4, **how)
                 for before, new in zip(cache, after, strict=True):
-                    _next(op, before, new, state)
+                    publish(op, before, new, state)
                     kept.add(before.name or "")
         take_over(node.outputs, (made,))
         moved[node.outputs[0]] = made
@@ -164,22 +165,10 @@ def _read_rows(op: Builder, name: str, blocks: Blocks, state: dict[str, str]) ->
 
 
 def _state(op: Builder, name: str, dtype: ir.DataType, shape: Sequence[int]) -> ir.Value:
-    """New state of zeros."""
-    zeros = Zeros(dtype, tuple(shape), op.names.fresh(name))
-    made = ir.Value(
-        name=zeros.name, shape=ir.Shape(shape), type=ir.TensorType(dtype), const_value=zeros
-    )
-    op.root.register_initializer(made)
+    """New state of zeros, which is an input as well."""
+    made = zeros(op, name, dtype, shape)
     op.root.inputs.append(made)
-    op.folding.never([made])
     return made
-
-
-def _next(op: Builder, before: ir.Value, after: ir.Value, state: dict[str, str]) -> None:
-    """Let state have its next value."""
-    after.name = op.names.fresh(f"{before.name}_next")
-    op.root.outputs.append(after)
-    state[before.name or ""] = after.name
 
 
 def _cut(x: ir.Value, bounds: Sequence[int], rank: int) -> None:

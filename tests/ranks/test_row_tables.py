@@ -73,7 +73,7 @@ def watched(model, data, options, group):
 
     module._read = reading
     with gt.Trainer(gt.load(model), **options) as trainer:
-        from gradtool.training import trainer as training
+        from gradtool.training import opening as training
 
         made = training._server
 
