@@ -2,10 +2,11 @@
 
     python benchmarks/ranks_memory.py [--ranks 4] [--steps 4]
 
-Prints for each way to shard, for a stage of the model on each rank, and for two stages of which
-every second rank has one and a part of its state, what every rank planned, what it measured, the bytes of its state by those of one process, and those of its sums of
-gradients.  The model has 124 million parameters and takes sequences of 64 tokens, one on each rank
-or one a micro-batch; it needs an MPI, and about 2.2 GiB of memory a rank.
+Prints for each way to shard, for a stage of the model on each rank, and for both (two stages, the
+ranks of each of which have parts of its state) what every rank planned, what it measured, the bytes
+of its state by those of one process, and those of its sums of gradients.  The model has 124 million
+parameters and takes sequences of 64 tokens, one on each rank or one a micro-batch; it needs an MPI,
+and about 2.2 GiB of memory a rank.
 """
 
 from __future__ import annotations
@@ -37,10 +38,7 @@ from gradtool.training.watching import Watcher
 
 MIB = 2**20
 WAYS = ("none", "optimizer", "gradients", "stages", "both")
-LINES = {  # stages of so many ranks, and what replicas of them have parts of
-    "stages": lambda ranks: (ranks, "none"),
-    "both": lambda ranks: (2, "optimizer"),
-}
+LINES = ("stages", "both")
 LINK = Link(1e9, 1e-5)
 
 
@@ -67,7 +65,7 @@ def rank(path: str, way: str, steps: int) -> None:
     planned = on_paper(path, group, way)
     how = {"shard": way}
     if way in LINES:
-        stages, shard = LINES[way](group.size)
+        stages, shard = line(way, group)
         how = {"stages": stages, "shard": shard}
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, WORDS, (group.size * steps, TOKENS + 1))
@@ -85,6 +83,11 @@ def rank(path: str, way: str, steps: int) -> None:
     group.close()
 
 
+def line(way: str, group: Ranks) -> tuple[int, str]:
+    """How many stages there are, and what ranks that have the same have parts of."""
+    return (group.size, "none") if way == "stages" else (2, "optimizer")
+
+
 def on_paper(path: str, group: Ranks, way: str) -> RankLayout | StageLayout:
     """What a rank is planned to take."""
     updates = Updates("adamw")
@@ -92,7 +95,7 @@ def on_paper(path: str, group: Ranks, way: str) -> RankLayout | StageLayout:
     graphs = graphs_of(recipe, TrainOptions(), in_two=True)
     if way not in LINES:
         return layout(graphs, updates, {}, group, LINK, shard=way, seconds=step_seconds)
-    stages, shard = LINES[way](group.size)
+    stages, shard = line(way, group)
     found = pipeline(
         graphs, updates, {}, LINK, stages=stages, replicas=group.size // stages,
         micro_batches=stages, shard=shard, seconds=step_seconds,
