@@ -73,6 +73,8 @@ class Encoder:
         self._version = ir_version
         self._attributes: dict[Hashable, bytes] = {}
         self._types: dict[Hashable, bytes] = {}
+        # By identity, of what is kept: values that are alike share their shape.
+        self._shared: dict[tuple[int, int], tuple[object, object, bytes]] = {}
         self._node = tag(onnx.GraphProto.NODE_FIELD_NUMBER)
         self._value_info = tag(onnx.GraphProto.VALUE_INFO_FIELD_NUMBER)
 
@@ -141,17 +143,25 @@ class Encoder:
         kind, shape = value.type, value.shape
         if type(kind) is not ir.TensorType or kind.denotation or notes(value) or value.doc_string:
             return _field(before, ir.serde.serialize_value(value))
+        known = self._shared.get((id(kind), id(shape)))
+        if known is None:
+            known = self._shared[id(kind), id(shape)] = kind, shape, self._type(value)
+        return delimited(before, _text(_VALUE_NAME, value.name or "") + known[2])
+
+    def _type(self, value: ir.Value) -> bytes:
+        """The type and the shape of a value that is a tensor, as a field of it."""
+        shape = value.shape
         dims = None
         if shape is not None:
             dims = tuple([d if isinstance(d, int) else d.value for d in shape])
         told = shape is not None and any(shape.get_denotation(axis) for axis in range(len(shape)))
-        found = None if told else self._types.get((kind.dtype, dims))
+        found = None if told else self._types.get((value.dtype, dims))
         if found is None:
             message = ir.serde.serialize_value(value)
             found = delimited(_VALUE_TYPE, message.type.SerializeToString(deterministic=True))
             if not told:
-                self._types[kind.dtype, dims] = found
-        return delimited(before, _text(_VALUE_NAME, value.name or "") + found)
+                self._types[value.dtype, dims] = found
+        return found
 
 
 def _annotations(values: Sequence[ir.Value]) -> bytes:

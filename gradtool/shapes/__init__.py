@@ -71,13 +71,24 @@ def strip(model: ir.Model) -> None:
     such names where it shares memory.  It finds those that follow by itself; of operators that are
     not ONNX's nobody else knows them.
     """
+    known: dict[int, tuple[ir.Shape, ir.Shape]] = {}  # by identity, which the first keeps
     for value in _values(model):
         if METADATA in notes(value):
             del value.metadata_props[METADATA]
-        node = value.producer()
-        inside = node is not None and node.domain in STANDARD and not value.is_graph_output()
-        if inside and value.shape is not None and not value.shape.is_static():
-            value.shape = ir.Shape([d if isinstance(d, int) else None for d in value.shape])
+        node, shape = value.producer(), value.shape
+        if shape is None or node is None or node.domain not in STANDARD:
+            continue
+        if not value.is_graph_output():
+            if id(shape) not in known:
+                known[id(shape)] = shape, _nameless(shape)
+            value.shape = known[id(shape)][1]
+
+
+def _nameless(shape: ir.Shape) -> ir.Shape:
+    """A shape without the names of its open sizes, for all values that have it."""
+    if shape.is_static():
+        return shape
+    return ir.Shape([d if isinstance(d, int) else None for d in shape], frozen=True)
 
 
 def _run(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> None:
@@ -118,8 +129,8 @@ def _values(model: ir.Model) -> Iterator[ir.Value]:
     for graph in walk.graphs(model.graph):
         yield from graph.inputs
         yield from graph.initializers.values()
-    for node in walk.nodes(model.graph):
-        yield from node.outputs
+        for node in graph:
+            yield from node.outputs
 
 
 def _erase_outputs(model: ir.Model) -> None:
