@@ -38,8 +38,15 @@ def nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
 
 def graphs(top: ir.Graph) -> Iterator[ir.Graph]:
     """`top` and every graph nested in it, outer ones first."""
-    yield top
-    for node in top:
+    for graph, _ in by_graph(top):
+        yield graph
+
+
+def by_graph(top: ir.Graph) -> Iterator[tuple[ir.Graph, list[ir.Node]]]:
+    """`top` and every graph nested in it, outer ones first, each with its own nodes."""
+    nodes = list(top)
+    yield top, nodes
+    for node in nodes:
         if node.attributes.data:
             for inner in subgraphs(node):
-                yield from graphs(inner)
+                yield from by_graph(inner)

@@ -126,10 +126,10 @@ def _one_line(error: BaseException) -> str:
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:
     """Inputs, initializers and node outputs of the graph and every graph in it."""
-    for graph in walk.graphs(model.graph):
+    for graph, nodes in walk.by_graph(model.graph):
         yield from graph.inputs
         yield from graph.initializers.values()
-        for node in graph:
+        for node in nodes:
             yield from node.outputs
 
 
