@@ -53,12 +53,12 @@ class _Scope:
         """Record a new value. Raises ModelError where the name is taken or empty."""
         if not name or not isinstance(name, str):
             raise ModelError(f"{self.where}: {writer} has no name, or one that is not UTF-8")
-        if name in self.names:
+        if name in self.names.maps[0] or name in self.names:
             raise ModelError(
                 f"{self.where}: {writer} {name!r} has the name of another value "
                 f"({self.names[name]}); every value needs a name of its own"
             )
-        self.names[name] = writer
+        self.names.maps[0][name] = writer
 
     def require(self, outputs: Iterable[str]) -> None:
         """Check that every output is written."""

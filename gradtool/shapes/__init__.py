@@ -19,6 +19,7 @@ from gradtool.graph import walk
 from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.metadata import notes
 from gradtool.graph.predicates import is_tensor
+from gradtool.graph.tensors import elements
 from gradtool.shapes import body_inputs
 from gradtool.shapes.sequences import mark_empty
 
@@ -149,7 +150,7 @@ def _unreadable(model: ir.Model) -> list[ir.Value]:
         for graph in walk.graphs(model.graph)
         for value in graph.initializers.values()
         if getattr(value.const_value, "absent", False)
-        or (value.const_value is not None and value.const_value.size > MOST_ELEMENTS)
+        or (value.const_value is not None and elements(value.const_value) > MOST_ELEMENTS)
     ]
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable
 from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.graph.predicates import is_float
+from gradtool.graph.tensors import elements
 
 # Of each output: its type, and the shape that all like it share.
 Found = list[tuple[ir.TypeProtocol, ir.Shape]]
@@ -106,7 +106,7 @@ class Memo:
             known = self._context.get_symbolic_value(value)
             data = None if known is None else tuple(known)
         tensor = value.const_value
-        if data is None and tensor is not None and _elements(value, tensor) <= _MOST_DATA:
+        if data is None and tensor is not None and elements(tensor) <= _MOST_DATA:
             data = id(tensor)
         kind = value.type
         return kind.dtype if type(kind) is ir.TensorType else kind, dims, data
@@ -116,13 +116,6 @@ class Memo:
         if value.dtype is not None and not is_float(value):
             symbols |= {s for d in self._context.get_symbolic_value(value) or () for s in _free(d)}
         return symbols
-
-
-def _elements(value: ir.Value, tensor: ir.TensorProtocol) -> int:
-    """The elements of a tensor, whose shape takes longer to ask for than that of its value."""
-    dims: Any = () if value.shape is None else value.shape.dims
-    known = value.shape is not None and all(type(dim) is int for dim in dims)
-    return math.prod(dims) if known else tensor.size
 
 
 def _free(dim: int | ir.SymbolicDim) -> set[Any]:
