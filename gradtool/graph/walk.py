@@ -20,9 +20,10 @@ def subgraphs(node: ir.Node) -> list[ir.Graph]:
         return []
     found: list[ir.Graph] = []
     for attribute in attributes.values():
-        if attribute.type == _GRAPH:
+        kind = attribute.type
+        if kind == _GRAPH:
             found.append(attribute.as_graph())
-        elif attribute.type == _GRAPHS:
+        elif kind == _GRAPHS:
             found += attribute.as_graphs()
     return found
 
