@@ -7,12 +7,12 @@ numpy does that. Its complaint becomes one line that names the node.
 from __future__ import annotations
 
 from collections.abc import Callable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
+from typing import TYPE_CHECKING
 
 from gradtool.errors import ModelError
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 COMPLAINTS = (
     ArithmeticError,
@@ -48,7 +48,10 @@ class blamed:  # noqa: N801 - used like a function
         pass
 
     def __exit__(
-        self, _: type[BaseException] | None, error: BaseException | None, _where: TracebackType | None
+        self,
+        _: type[BaseException] | None,
+        error: BaseException | None,
+        _where: TracebackType | None,
     ) -> None:
         if isinstance(error, COMPLAINTS):
             raise failed(self._label(), self._what, error) from error
