@@ -29,7 +29,6 @@ def _work(x: Spec, *_rest: Spec | None, out: Outputs, **_: Any) -> list[Spec]:
 
 def _checked(labels: Array, classes: int, ignored: int | None) -> Bound:
     """What raises UsageError for a label that is no class."""
-
     positive = labels.reshape(-1).view(labels.dtype.str.replace("i", "u"))  # or very large
 
     def check() -> None:
