@@ -11,7 +11,7 @@ import click
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import PATH
 from gradtool.errors import UsageError
-from gradtool.workloads.options import kernels_of
+from gradtool.workloads.options import KERNELS, kernels_of
 
 if TYPE_CHECKING:
     from gradtool.commands.call import Call
@@ -87,8 +87,8 @@ def report(
     ranks, parts = options["ranks"], options["micro_batches"] or 1
     replicas = on_stages.replicas(ranks, options)
     link = Link(parse_rate(options["link"] or LINK), parse_time(options["latency"] or LATENCY))
-    priced = _prices(options["cost"])
     kernels = kernels_of(options) if "kernels" in call.given else TRAINS_ON
+    priced = _prices(options["cost"], kernels, call.reporter)
     asked = meant(call, models, sizes, options)
     if len(asked.sources) > 1:
         raise UsageError("--ranks shows one model: name one")
@@ -176,13 +176,20 @@ class Prices:
     seconds: Callable[[Step], float]
 
 
-def _prices(path: str | None) -> Prices:
+def _prices(path: str | None, kernels: Kernels, reporter: Reporter) -> Prices:
+    """Those of a file; a line says where they are of other kernels than what is laid out."""
     from gradtool.costs import profile
     from gradtool.training.nominal import step_seconds
 
     if path is None:
         return Prices("a nominal machine", step_seconds)
-    nodes = profile.load(path).nodes
+    found = profile.load(path)
+    nodes = found.nodes
+    if found.kernels not in (None, kernels):
+        reporter.say(
+            f"{path}: times are of {KERNELS[found.kernels]}, ranks are laid out for "
+            f"{KERNELS[kernels]}"
+        )
 
     def seconds(step: Step) -> float:
         timed = nodes.get(step.name)

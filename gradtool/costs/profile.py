@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_number, is_text, read_document, write_document
+from gradtool.kernels.native import Kernels
 
 SCHEMA_VERSION = 1
 REPEATS = 5
@@ -26,10 +27,14 @@ class Timed:
 
 @dataclass(frozen=True)
 class Profile:
-    """The time of every node that runs, by its name; the median over `repeats` steps."""
+    """The time of every node that runs, by its name; the median over `repeats` steps.
+
+    `kernels` are those that were measured; None where a file does not say so.
+    """
 
     nodes: Mapping[str, Timed]
     repeats: int
+    kernels: Kernels | None = "numpy"
 
 
 def save(found: Profile, path: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -39,7 +44,10 @@ def save(found: Profile, path: str | os.PathLike[str], *, force: bool = False) -
         UsageError: the file exists without `force`, or cannot be written.
     """
     nodes = {name: {"op": t.op, "seconds": t.seconds} for name, t in found.nodes.items()}
-    document = {"schema_version": SCHEMA_VERSION, "repeats": found.repeats, "nodes": nodes}
+    document = {
+        "schema_version": SCHEMA_VERSION, "kernels": found.kernels, "repeats": found.repeats,
+        "nodes": nodes,
+    }  # fmt: skip
     write_document(document, path, force=force)
 
 
@@ -53,8 +61,12 @@ def load(path: str | os.PathLike[str]) -> Profile:
     nodes, repeats = document.get("nodes"), document.get("repeats", 1)
     if not isinstance(nodes, dict) or not is_number(repeats):
         raise UsageError(f"{path}: is no profile: write one with gradtool run --profile FILE")
+    kernels = document.get("kernels")
+    if kernels not in (None, *get_args(Kernels)):
+        known = ", ".join(get_args(Kernels))
+        raise UsageError(f"{path}: is no profile: its kernels are none of {known}")
     timed = {name: _timed(path, name, found) for name, found in nodes.items()}
-    return Profile(MappingProxyType(timed), int(repeats))
+    return Profile(MappingProxyType(timed), int(repeats), kernels)
 
 
 def _timed(path: str | os.PathLike[str], name: str, found: Any) -> Timed:

@@ -56,7 +56,7 @@ def profile(
         step.name: Timed(step.op, statistics.median(seconds))
         for step, seconds in zip(apart.steps, taken, strict=True)
     }
-    return Profile(MappingProxyType(nodes), max(repeats, 1))
+    return Profile(MappingProxyType(nodes), max(repeats, 1), kernels)
 
 
 def at_random(work: Workload, repeats: int = REPEATS) -> Profile:

@@ -15,7 +15,9 @@ NUMBERS = ("seed", "step", "part")
 
 def numbers_of(model: ir.Model) -> dict[str, str]:
     """The inputs that decide what is dropped, by what they are; none where nothing is."""
-    names: dict[str, str] = json.loads(model.metadata_props.get(DRAWS, "{}"))
+    if (said := model.metadata_props.get(DRAWS)) is None:
+        return {}
+    names: dict[str, str] = json.loads(said)
     inputs = {v.name for v in model.graph.inputs}
     return {number: name for number, name in names.items() if name in inputs}
 

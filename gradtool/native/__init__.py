@@ -12,3 +12,11 @@ from __future__ import annotations
 SLOTS = 8
 """Parts of a workspace: as many threads may work on one call, on every machine.  A formula of
 `SLOTS` and shapes alone gives a plan that is the same everywhere."""
+
+GRAIN = 1 << 21
+"""Multiplications that are worth a thread of their own: about 40 µs of one."""
+
+
+def slots(multiplications: int) -> int:
+    """Parts of the workspace of a kernel that multiplies so often: few for little work."""
+    return max(1, min(SLOTS, -(-multiplications // GRAIN)))

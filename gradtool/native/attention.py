@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gradtool.native import SLOTS
+from gradtool.native import slots
 from gradtool.native.call import Array, Call, Signature
 from gradtool.native.gemm import SPARE, WIDEST
 
@@ -75,11 +75,16 @@ def places_floats(depth: int, columns: int) -> int:
     return panel_floats(depth, columns) if columns % WHOLE else 0
 
 
+def _slots(n: Shape) -> int:
+    pairs = n.batch * n.groups * n.heads * n.queries * n.keys
+    return slots(pairs * (n.size + n.value_size))
+
+
 def work(n: Shape) -> int:
     """Bytes of workspace of the forward pass."""
     rows, keys = min(ROWS, max(n.queries, 1)), min(KEYS, n.keys)
     panels = panel_floats(n.size, keys) + places_floats(keys, n.value_size)
-    return 4 * SLOTS * (STRIP * keys + 2 * rows + panels)
+    return 4 * _slots(n) * (STRIP * keys + 2 * rows + panels)
 
 
 def grad_work(n: Shape) -> int:
@@ -89,7 +94,7 @@ def grad_work(n: Shape) -> int:
     t, d, e = n.keys, n.size, n.value_size
     lines = panel_floats(d, t) + panel_floats(e, t)
     places = places_floats(t, d) + places_floats(rows, d) + places_floats(rows, e)
-    return 4 * SLOTS * (2 * rows * t + lines + places)
+    return 4 * _slots(n) * (2 * rows * t + lines + places)
 
 
 def _steps(name: str, shape: Sequence[int], heads: int) -> dict[str, int]:
@@ -127,7 +132,7 @@ def _values(
         "q": q, "k": k, "v": v, "masks": _masks(masks), "mask_count": len(masks), "fill": fill,
         "batch": n.batch, "groups": n.groups, "heads": n.heads, "queries": n.queries,
         "keys": n.keys, "size": n.size, "value_size": n.value_size, "causal": int(n.causal),
-        "scale": n.scale, "slots": SLOTS, **_steps("q", q.shape, heads),
+        "scale": n.scale, "slots": _slots(n), **_steps("q", q.shape, heads),
         **_steps("k", k.shape, n.groups), **_steps("v", v.shape, n.groups),
         **_steps("y", y, heads), **_steps("lse", lse, heads),
     }  # fmt: skip

@@ -6,10 +6,11 @@ left, the others follow from the sizes of y.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradtool.native import SLOTS
+from gradtool.native import slots
 from gradtool.native.call import Array, Call, Signature
 from gradtool.native.gemm import product_floats
 
@@ -60,6 +61,11 @@ def _is_product(x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Wi
     return one and window.pads == (0, 0) and tuple(x[:3]) == tuple(y[:3])
 
 
+def _slots(w: Sequence[int], y: Sequence[int]) -> int:
+    """Of the sum of products of any of the three, of w `[M, C/G, kH, kW]` and y `[N, H, W, M]`."""
+    return slots(math.prod(y) * math.prod(w[1:]))
+
+
 def work(
     x: Sequence[int], w: Sequence[int], y: Sequence[int], window: Window, *, backward: bool = False
 ) -> int:
@@ -73,7 +79,7 @@ def work(
         return 4 * product_floats(x[0] * x[1] * x[2], target[3], source[3])
     deepest = min(taps, max(1, DEPTH // max(1, sources))) * sources + PAD
     spread = targets + PAD if backward and max(window.strides) > 1 else 0
-    lines = SLOTS * PIXELS * (deepest + spread)
+    lines = _slots(w, y) * PIXELS * (deepest + spread)
     return 4 * (lines + groups * taps * sources * (targets + WIDEST))
 
 
@@ -85,7 +91,7 @@ def gradient_w_work(x: Sequence[int], w: Sequence[int], y: Sequence[int], window
     inputs *= _merged(window.group, inputs, w[0] // window.group)
     columns = min(taps, DW_COLUMNS // inputs) * inputs if inputs <= DW_COLUMNS else DW_COLUMNS
     columns = max(columns, w[3] * inputs)
-    return 4 * (w[0] * taps * inputs + SLOTS * DW_PIXELS * (columns + PAD) + PAD)
+    return 4 * (w[0] * taps * inputs + _slots(w, y) * DW_PIXELS * (columns + PAD) + PAD)
 
 
 def forward(
@@ -95,7 +101,7 @@ def forward(
     """`y[n, i, j, m] = Σ x[n, i · s + a · d - top, …, c] · w[m, c, a, b] + bias[m]`."""
     return CONV.bind(
         instructions, x=x, w=w, bias=bias, y=y, work=work, **sizes(x, y), **window.words(w.shape),
-        backward=0, slots=SLOTS,
+        backward=0, slots=_slots(w.shape, y.shape),
     )  # fmt: skip
 
 
@@ -105,7 +111,7 @@ def gradient_x(
     """`dx` of `forward`."""
     return CONV.bind(
         instructions, x=dy, w=w, bias=None, y=dx, work=work, **sizes(dy, dx),
-        **window.words(w.shape), backward=1, slots=SLOTS,
+        **window.words(w.shape), backward=1, slots=_slots(w.shape, dy.shape),
     )  # fmt: skip
 
 
@@ -115,7 +121,7 @@ def gradient_w(
     """`dw` of `forward`."""
     return CONV_DW.bind(
         instructions, x=x, dy=dy, dw=dw, work=work, **sizes(x, dy), **window.words(dw.shape),
-        slots=SLOTS,
+        slots=_slots(dw.shape, dy.shape),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradtool.native import SLOTS
+from gradtool.native import SLOTS, slots
 from gradtool.native.call import Array, Call, Signature
 
 GEMM = Signature(
@@ -11,22 +11,22 @@ GEMM = Signature(
     "batch m n k a_row b_row c_row a_step b_step c_step a_turned b_turned slots",
     "alpha beta",
 )
-DEPTH, WIDTH, HEIGHT = 256, 3072, 336  # of the blocks of native/kernels/product.c
+DEPTH, WIDTH, HEIGHT = 512, 768, 56  # of the blocks of native/kernels/product.c
 WIDEST, SPARE = 32, 16
 SMALL = 131072  # floats
 
 
-def product_floats(m: int, n: int, k: int, slots: int = SLOTS) -> int:
-    """Floats of workspace of one product of `[m, k]` and `[k, n]`."""
-    depth = min(k, DEPTH)
-    return depth * (min(n, WIDTH) + WIDEST) + slots * (depth * min(m, HEIGHT) + SPARE) + SPARE
+def product_floats(m: int, n: int, k: int, at_most: int = SLOTS) -> int:
+    """Floats of workspace of one product of `[m, k]` and `[k, n]`, of so many slots at most."""
+    depth, parts = min(k, DEPTH), min(at_most, slots(m * n * k))
+    return depth * (min(n, WIDTH) + WIDEST) + parts * (depth * min(m, HEIGHT) + SPARE) + SPARE
 
 
 def work(batch: int, m: int, n: int, k: int) -> int:
     """Bytes of workspace of `gemm`."""
     alone = product_floats(m, n, k, 1)
     if batch > 1 and alone <= SMALL:
-        return 4 * SLOTS * alone
+        return 4 * slots(batch * m * n * k) * alone
     return 4 * product_floats(m, n, k)
 
 
@@ -42,11 +42,12 @@ def gemm(
     """
     m, n = c.shape[-2:]
     batch = c[..., :1, :1].size if m * n else 0
+    k = a.shape[-2 if a_turned else -1]
     return GEMM.bind(
         instructions, a=a, b=b, bias=bias, c=c, work=work, batch=batch,
-        m=m, n=n, k=a.shape[-2 if a_turned else -1], a_row=a.shape[-1], b_row=b.shape[-1], c_row=n,
+        m=m, n=n, k=k, a_row=a.shape[-1], b_row=b.shape[-1], c_row=n,
         a_step=a.shape[-1] * a.shape[-2] if a.ndim > 2 else 0,
         b_step=b.shape[-1] * b.shape[-2] if b.ndim > 2 else 0,
-        c_step=m * n, a_turned=int(a_turned), b_turned=int(b_turned), slots=SLOTS,
-        alpha=alpha, beta=beta,
+        c_step=m * n, a_turned=int(a_turned), b_turned=int(b_turned),
+        slots=slots(batch * m * n * k), alpha=alpha, beta=beta,
     )  # fmt: skip

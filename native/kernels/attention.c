@@ -80,6 +80,19 @@ static void strip(const struct attention *call, const struct scores *s, const st
                   call->y_row, 1, !first);
 }
 
+/* The same, but for what masks hide, which is added where a row has nothing else. */
+static void strips(const struct attention *call, const struct scores *s, const struct block *at,
+                   const float *q, struct panels keys, struct panels values, float *scores,
+                   float *top, float *total, float *y) {
+    struct block open = *at;
+    const int first = at->column == 0;
+    if (first || saw_all(top, at->rows, 1)) open.columns = unmasked(s, at);
+    if (open.columns > 0) strip(call, s, &open, q, keys, values, scores, top, total, y);
+    if (!first || open.columns == at->columns || saw_all(top, at->rows, 1)) return;
+    for (int64_t i = 0; i < at->rows; i++) top[i] = LOWEST;
+    strip(call, s, at, q, keys, values, scores, top, total, y);
+}
+
 static void some_rows(void *argument, int64_t chunk, int64_t slot) {
     const struct attention *call = argument;
     const struct layout q = {call->q_batch, call->q_head, call->q_row};
@@ -112,9 +125,9 @@ static void some_rows(void *argument, int64_t chunk, int64_t slot) {
             const int64_t here = least(columns, reach(&s, row + rows, call->keys) - column);
             const struct block at = {batch, head, row, rows, column, here};
             if (here > 0)
-                strip(call, &s, &at, call->q + head_at(&q, batch, head) + row * q.row_step,
-                      key_panels, value_panels, scores, top + row - from, total + row - from,
-                      to ? to + row * y.row_step : NULL);
+                strips(call, &s, &at, call->q + head_at(&q, batch, head) + row * q.row_step,
+                       key_panels, value_panels, scores, top + row - from, total + row - from,
+                       to ? to + row * y.row_step : NULL);
         }
     }
     for (int64_t row = from; row < end; row++)

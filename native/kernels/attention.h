@@ -1,10 +1,16 @@
-/* Scores of a block of attention: scaled products of queries and keys, then what masks say. */
+/* Scores of a block of attention: scaled products of queries and keys, then what masks say.
+ *
+ * Columns at the end of a block that a mask hides from all of its rows are left out where each row
+ * has seen something else: they would add exp(hidden - seen) = 0.
+ */
 #ifndef GRADTOOL_ATTENTION_H
 #define GRADTOOL_ATTENTION_H
 
 #include "panels.h"
 
 #define LOWEST (-3.40282347e38f)
+#define HIDDEN (-1e30f) /* what masks add is less, and what rows have seen is more */
+#define STRETCH 32      /* columns that are left out together */
 
 /* Float masks are added, boolean ones put `fill` where they are false.  Strides in elements. */
 struct mask {
@@ -63,6 +69,45 @@ INLINE void score(const struct scores *s, const struct block *at, const float *q
 /* Columns that any row before `end` may see. */
 INLINE int64_t reach(const struct scores *s, int64_t end, int64_t keys) {
     return s->causal ? least(keys, end) : keys;
+}
+
+/* Whether a mask leaves anything of some columns of a row. */
+INLINE int leaves_any(const struct mask *mask, int64_t first, int64_t columns) {
+    int any = 0;
+    if (mask->flags)
+        for (int64_t j = 0; j < columns; j++)
+            any |= ((const uint8_t *)mask->at)[first + j * mask->column_step];
+    else
+        for (int64_t j = 0; j < columns; j++)
+            any |= !(((const float *)mask->at)[first + j * mask->column_step] < HIDDEN);
+    return any;
+}
+
+/* Whether each row has seen something, by the greatest of its scores or the logarithm of their sum. */
+INLINE int saw_all(const float *rows, int64_t count, int64_t step) {
+    int all = 1;
+    for (int64_t i = 0; i < count; i++) all &= rows[i * step] > HIDDEN;
+    return all;
+}
+
+/* Of the columns of a block as many as masks leave to any of its rows, by STRETCH. */
+INLINE int64_t unmasked(const struct scores *s, const struct block *at) {
+    int64_t columns = at->columns;
+    for (int64_t m = 0; m < s->mask_count; m++) {
+        const struct mask *mask = s->masks + m;
+        if (mask->flags && s->fill > HIDDEN) continue;
+        int64_t seen = at->column == 0 ? least(1, columns) : 0; /* what is first has to be written */
+        for (int64_t row = at->row + at->rows - 1; row >= at->row && seen < columns; row--) {
+            const int64_t first = at->batch * mask->batch_step + at->head * mask->head_step +
+                                  row * mask->row_step + at->column * mask->column_step;
+            for (int64_t end = columns; end > seen; end -= least(STRETCH, end - seen)) {
+                const int64_t from = end - least(STRETCH, end - seen);
+                if (leaves_any(mask, first + from * mask->column_step, end - from)) seen = end;
+            }
+        }
+        columns = seen;
+    }
+    return columns;
 }
 
 #endif

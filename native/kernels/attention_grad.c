@@ -97,11 +97,12 @@ static void one_head(void *argument, int64_t chunk, int64_t slot) {
     for (; at.head < (group + 1) * call->heads; at.head++)
         for (at.row = 0; at.row < call->queries; at.row += rows) {
             at.rows = least(rows, call->queries - at.row);
-            at.columns = reach(&s, at.row + at.rows, call->keys);
             const int64_t queries_at = head_at(&q, batch, at.head) + at.row * q.row_step;
             const float *queries = call->q + queries_at;
             const float *dy = call->dy + head_at(&y, batch, at.head) + at.row * y.row_step;
             const int64_t stat = head_at(&lse, batch, at.head) + at.row * lse.row_step;
+            at.columns = reach(&s, at.row + at.rows, call->keys);
+            if (saw_all(call->lse + stat, at.rows, lse.row_step)) at.columns = unmasked(&s, &at);
             const int64_t m = at.rows, n = at.columns;
             score(&s, &at, queries, key_lines, p);
             for (int64_t i = 0; i < m; i++) weigh(p + i * n, n, call->lse[stat + i * lse.row_step]);

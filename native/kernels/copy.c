@@ -7,9 +7,11 @@
  */
 #include <string.h>
 
+#include "packing.h"
 #include "pool.h"
 #include "strided.h"
 
+#define EACH _Pragma("clang loop unroll(full)")
 #define TILE 16
 #define LEAST 16384 /* elements of a chunk */
 
@@ -46,6 +48,26 @@ MOVE(uint16_t)
 MOVE(uint32_t)
 MOVE(uint64_t)
 
+/* Rows become columns, by registers where there are whole ones of both. */
+static void turn(const struct block *b, const uint32_t *from, uint32_t *to) {
+    const int64_t rows = b->rows / LANES * LANES, columns = b->columns / LANES * LANES;
+    for (int64_t j = 0; j < columns; j += LANES)
+        for (int64_t i = 0; i < rows; i += LANES) {
+            vec lines[LANES];
+            EACH for (int r = 0; r < LANES; r++)
+                lines[r] = load((const float *)from + (j + r) * b->from_column + i);
+            transpose(lines);
+            EACH for (int r = 0; r < LANES; r++)
+                store((float *)to + (i + r) * b->to_row + j, lines[r]);
+        }
+    struct block rest = *b;
+    rest.columns = b->columns - columns;
+    move_uint32_t(&rest, from + columns * b->from_column, to + columns);
+    rest.columns = columns;
+    rest.rows = b->rows - rows;
+    move_uint32_t(&rest, from + rows, to + rows * b->to_row);
+}
+
 static void move(const struct copy *call, const struct block *block, int64_t from, int64_t to) {
     const char *source = (const char *)call->from + from * call->bytes;
     char *target = (char *)call->to + to * call->bytes;
@@ -53,6 +75,8 @@ static void move(const struct copy *call, const struct block *block, int64_t fro
         move_uint8_t(block, (const uint8_t *)source, (uint8_t *)target);
     else if (call->bytes == 2)
         move_uint16_t(block, (const uint16_t *)source, (uint16_t *)target);
+    else if (call->bytes == 4 && block->from_row == 1 && block->to_column == 1)
+        turn(block, (const uint32_t *)source, (uint32_t *)target);
     else if (call->bytes == 4)
         move_uint32_t(block, (const uint32_t *)source, (uint32_t *)target);
     else

@@ -5,21 +5,24 @@
  * tiles over the panels.  Blocks are cut by shape alone, and k is summed in order.
  *
  * Source: Goto & van de Geijn 2008.  Workspace, in floats, with d = min(k, DEPTH):
- * d (min(n, WIDTH) + 32) + slots (d min(m, HEIGHT) + 16) + 16.
+ * d (min(n, WIDTH) + 32) + s (d min(m, 56) + 16) + 16, where s is one
+ * for each GRAIN of the m n k multiplications, and at most `slots`.
  */
 #include "gemm.h"
 #include "packing.h"
 #include "pool.h"
 #include "tiles.h"
 
-#define DEPTH 256
-#define WIDTH 3072
-#define HEIGHT 336 /* whole tiles of every instruction set */
+#define DEPTH 512
+#define WIDTH 768
+#define HIGHEST 56
+#define HEIGHT (HIGHEST / TILE_ROWS * TILE_ROWS)
 #define NARROW 512 /* columns for which a is not packed */
 #define SETS 4096  /* bytes after which lines fall into the same set of a first cache */
 #define PLACES 64 /* of a chunk of packing */
 #define SPARE 16
 #define WIDEST 32  /* columns of the widest tile */
+#define GRAIN (1 << 21) /* of gradtool.native.slots */
 #define CHUNKS 8   /* as many as a product is cut into, if it is large enough */
 
 struct block {
@@ -98,9 +101,13 @@ static void multiply_chunk(void *argument, int64_t chunk, int64_t slot) {
     }
 }
 
+static int64_t slots_of(int64_t m, int64_t n, int64_t k, int64_t slots) {
+    return most(1, least(slots, parts(m * n * k, GRAIN)));
+}
+
 int64_t SHARED(multiply_work)(int64_t m, int64_t n, int64_t k, int64_t slots) {
     const int64_t depth = least(k, DEPTH);
-    return depth * (least(n, WIDTH) + WIDEST) + slots * (depth * least(m, HEIGHT) + SPARE) + SPARE;
+    return depth * (least(n, WIDTH) + WIDEST) + slots_of(m, n, k, slots) * (depth * least(m, HIGHEST) + SPARE) + SPARE;
 }
 
 static void multiply_block(struct block *block, int64_t slots) {
@@ -123,12 +130,13 @@ static void multiply_block(struct block *block, int64_t slots) {
 void SHARED(multiply)(const struct product *product, float *work, int64_t slots) {
     if (product->m == 0 || product->n == 0 || SHARED(multiply_thin)(product, slots)) return;
     struct block block = {.product = product, .b = work};
+    slots = slots_of(product->m, product->n, product->k, slots);
     block.row_blocks = parts(product->m, HEIGHT);
     block.height = rounded_up(parts(product->m, block.row_blocks), TILE_ROWS);
     block.row_blocks = parts(product->m, block.height);
     const int64_t deepest = least(product->k, DEPTH);
     block.a = work + deepest * (least(product->n, WIDTH) + WIDEST) + SPARE;
-    block.a_room = deepest * least(product->m, HEIGHT) + SPARE;
+    block.a_room = deepest * least(product->m, HIGHEST) + SPARE;
     for (block.from_n = 0; block.from_n < product->n; block.from_n += WIDTH) {
         block.width = least(WIDTH, product->n - block.from_n);
         block.from_k = 0;

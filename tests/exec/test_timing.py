@@ -43,6 +43,8 @@ def test_what_is_written_is_read(measured, tmp_path):
     ("change", "message"),
     [
         ({"nodes": []}, "is no profile"),
+        ({"kernels": "cuda"}, "its kernels are none of numpy, native, exact"),
+        ({"kernels": ["numpy"]}, "its kernels are none of numpy, native, exact"),
         ({"repeats": "two"}, "is no profile"),
         ({"nodes": {"a": 1}}, "node 'a' needs an op and its seconds"),
         ({"nodes": {"a": {"op": "Relu", "seconds": -1}}}, "node 'a' needs"),

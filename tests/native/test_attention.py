@@ -9,6 +9,8 @@ pytestmark = [
     needs_library, each_instruction_set, pytest.mark.filterwarnings("ignore::RuntimeWarning"),
 ]  # fmt: skip
 
+HIDING = -1e9
+
 
 def drawn(seed):
     """`(rng, q, k, v, masks, attributes)`, of operands [B, H, S, D] or [B, S, H·D]."""
@@ -20,15 +22,19 @@ def drawn(seed):
         s, t = (int(rng.choice((65, 257, 300, 530))) for _ in range(2))
     d, e = (int(rng.choice((1, 3, 8, 16, 24, 33))) for _ in range(2))
     q, k, v = normal(rng, b, g * heads, s, d), normal(rng, b, g, t, d), normal(rng, b, g, t, e)
-    masks = []
+    masks, fill = [], float(rng.choice([-np.inf, HIDING, -3.0]))
     for _ in range(rng.integers(3)):
         shape = tuple(n if rng.integers(2) else 1 for n in (b, g * heads, s, t))
         shape = shape[int(rng.integers(3)) :]
-        flags = rng.integers(2)
-        masks.append(rng.random(shape) < 0.8 if flags else normal(rng, *shape))
+        kind = rng.integers(3)
+        if kind == 2:
+            masks = [ends(rng, shape, fill)]
+            break
+        masks.append(rng.random(shape) < 0.8 if kind else normal(rng, *shape))
+        if kind and shape and fill == HIDING:
+            masks[-1][..., 0] = True  # float32 has no logarithm of the sum of hidden ones
     attributes = {
-        "is_causal": int(rng.integers(2)), "safe": int(rng.integers(2)),
-        "fill": float(rng.choice([-np.inf, -1e9, -3.0])),
+        "is_causal": int(rng.integers(2)), "safe": int(rng.integers(2)), "fill": fill
     }  # fmt: skip
     if rng.integers(2):
         attributes["scale"] = 0.3
@@ -36,6 +42,22 @@ def drawn(seed):
         attributes |= {"q_num_heads": g * heads, "kv_num_heads": g}
         q, k, v = (flat(each) for each in (q, k, v))
     return rng, q, k, v, masks, attributes
+
+
+def ends(rng, shape, fill):
+    """A mask that hides what comes after some column of each row: about the diagonal, or any.
+
+    A row sees nothing only where that is -inf: else float32 has no logarithm of its sum.
+    """
+    rows, columns = (1, 1, *shape)[-2:]
+    fewest = int(fill != -np.inf or rng.integers(2))
+    last = np.arange(rows) if rng.integers(2) else rng.integers(0, columns + 1, rows)
+    seen = np.arange(columns) < np.maximum(last, fewest)[:, None]
+    seen = np.ascontiguousarray(np.broadcast_to(seen, (*shape[:-2], rows, columns)).reshape(shape))
+    if rng.integers(2):
+        return seen
+    lowest = np.float32(np.finfo(np.float32).min if fewest else -np.inf)
+    return np.where(seen, np.float32(0), lowest)
 
 
 def asked(attributes):
@@ -93,6 +115,30 @@ def test_attention_is_that_of_float64(instructions, seed):
     assert relative_error(np.nan_to_num(found[0]), np.nan_to_num(y)) < 2e-6
     there = np.isfinite(lse)
     assert relative_error(found[1][there], lse[there]) < 2e-6
+
+
+@pytest.mark.parametrize("fill", [-np.inf, np.finfo(np.float32).min, -5.0])
+@pytest.mark.parametrize("kind", ["flags", "floats"])
+def test_a_row_of_which_all_is_hidden_is_that_of_numpy(instructions, kind, fill):
+    rng = np.random.default_rng(3)
+    q, k, v = (normal(rng, 1, 2, 300, 8) for _ in range(3))
+    seen = np.tri(300, 300, -1, dtype=bool)
+    seen[100:120] = False
+    mask = seen if kind == "flags" else np.where(seen, np.float32(0), np.float32(fill))
+    n = shape_of(q, k, v)
+    (y,) = run(
+        lambda y, room: attention.attention(
+            n, q, k, v, [mask], y, None, room, fill=fill, instructions=instructions
+        ),
+        q.shape, work=attention.work(n), inputs=(q, k, v, mask),
+    )  # fmt: skip
+    s = q @ k.swapaxes(2, 3) * np.float32(n.scale)
+    s = np.where(seen, s, np.float32(fill)) if kind == "flags" else s + mask
+    p = np.exp(s.astype(float) - s.max(3, keepdims=True))
+
+    assert np.array_equal(np.isnan(y), np.isnan(p[..., :8]))
+    right = p / p.sum(3, keepdims=True) @ v
+    assert relative_error(np.nan_to_num(y), np.nan_to_num(right)) < 2e-6
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -14,6 +14,7 @@ from gradtool.kernels.types import Array, Arrays
 from gradtool.native import cross_entropy as library
 
 Outputs = Sequence[Spec | None]
+greatest = np.maximum.reduce
 LABELS = (np.dtype(np.int32), np.dtype(np.int64))
 
 
@@ -28,10 +29,10 @@ def _work(x: Spec, *_rest: Spec | None, out: Outputs, **_: Any) -> list[Spec]:
 
 def _checked(labels: Array, classes: int, ignored: int | None) -> Bound:
     """What raises UsageError for a label that is no class."""
+    positive = labels.reshape(-1).view(labels.dtype.str.replace("i", "u"))  # or very large
 
     def check() -> None:
-        least, most = labels.min(), labels.max()
-        if least >= 0 and most < classes:
+        if greatest(positive, initial=0) < classes:
             return
         counted = labels if ignored is None else labels[labels != ignored]
         if counted.size and not 0 <= counted.min() <= counted.max() < classes:

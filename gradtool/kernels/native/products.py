@@ -13,8 +13,8 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.kernels.native import Bound, are_floats, in_turn, native, room
 from gradtool.kernels.types import Array, Arrays, Specs
-from gradtool.native import SLOTS
 from gradtool.native import gemm as library
+from gradtool.native import slots
 
 _SIZE = 4
 
@@ -62,13 +62,15 @@ def bound_product(a: Array, b: Array, y: Array, work: Array, **more: Any) -> Bou
             calls.append(partial(np.matmul, one, other, out=result))
             continue
         steps = [x.strides[0] // _SIZE if x.ndim > 2 else 0 for x in (one, other, result)]
+        m, n, k = y.shape[-2], y.shape[-1], a.shape[-1]
         calls.append(
             library.GEMM.bind(
                 a=left.address, b=right.address, bias=more.get("bias"), c=result.ctypes.data,
-                work=work.ctypes.data, batch=batch, m=y.shape[-2], n=y.shape[-1], k=a.shape[-1],
+                work=work.ctypes.data, batch=batch, m=m, n=n, k=k,
                 a_row=left.row, b_row=right.row, c_row=max(result.strides[-2] // _SIZE, 1),
                 a_step=steps[0], b_step=steps[1], c_step=steps[2],
-                a_turned=int(left.turned), b_turned=int(right.turned), slots=SLOTS,
+                a_turned=int(left.turned), b_turned=int(right.turned),
+                slots=slots(batch * m * n * k),
                 alpha=more.get("alpha", 1.0), beta=more.get("beta", 0.0),
             )
         )  # fmt: skip

@@ -14,6 +14,7 @@ from gradtool.graph.providers import provided
 from gradtool.program import Program
 from gradtool.text.names import escape, shorten
 from gradtool.text.words import suggest
+from gradtool.workloads.options import FLAGS, KERNELS
 from gradtool.workloads.plans import Workload
 
 NANOSECONDS = 10**9
@@ -51,8 +52,15 @@ def measured(work: Workload, profile: Profile, source: str) -> Prices:
     """Prices in nanoseconds, from the seconds that a profile has for each node.
 
     Raises:
-        UsageError: a node that runs has no time, or is another operator there.
+        UsageError: a node that runs has no time, or is another operator there; or other kernels
+            were measured than the steps are planned for.
     """
+    if profile.kernels not in (None, work.kernels):
+        raise UsageError(
+            f"{source}: the times are of {KERNELS[profile.kernels]}, here a step is planned for "
+            f"{KERNELS[work.kernels]}: measure those with gradtool run --profile FILE "
+            f"{FLAGS[work.kernels]}"
+        )
     seconds = {}
     for step in work.apart.steps:
         timed = profile.nodes.get(step.name)

@@ -47,6 +47,17 @@ def test_a_node_without_a_time_is_named():
         prices.measured(WORK, Profile({}, 1), "f.json")
 
 
+@pytest.mark.parametrize("kernels", ["native", "exact"])
+def test_times_of_other_kernels_are_refused(kernels):
+    profile = dataclasses.replace(times(), kernels=kernels)
+
+    with pytest.raises(UsageError, match=r"^f\.json: the times are of native kernels.*here a step "
+                       r"is planned for numpy's kernels: .* --kernels numpy$"):  # fmt: skip
+        prices.measured(WORK, profile, "f.json")
+
+    assert prices.measured(WORK, dataclasses.replace(times(), kernels=None), "f.json").unit == "ns"
+
+
 def test_a_node_that_is_another_operator_is_named():
     name = PROGRAM.steps[0].name
 
