@@ -3,7 +3,8 @@
     python benchmarks/ranks_70b.py [--layers 80] [--ranks 64] [--tokens 4096] [--stages 8]
 
 Writes the graph to a temporary file whose weights are not there, prints what `gradtool report
---ranks` says of it, with all of the model on each rank and in stages, and the seconds that took.
+--ranks` says of it, with all of the model on each rank, in stages, and in stages whose ranks have
+parts of the optimizer's state, and the seconds that took.
 Every rank takes a sequence, a line of stages as many at once as it has stages.  Rotary embeddings,
 which have no weights, are left out.
 """
@@ -84,7 +85,7 @@ def main() -> None:
         path = Path(folder, "llama.onnx")
         onnx.save(llama(given.layers, given.tokens), path)
         stages = ["--stages", str(given.stages), "--micro-batches", str(given.stages)]
-        for more in ([], stages):
+        for more in ([], stages, [*stages, "--shard", "optimizer"]):
             start = time.perf_counter()
             subprocess.run(
                 [sys.executable, "-m", "gradtool", "report", path.name, "--ranks",

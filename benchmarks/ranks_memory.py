@@ -2,10 +2,11 @@
 
     python benchmarks/ranks_memory.py [--ranks 4] [--steps 4]
 
-Prints for each way to shard, and for a stage of the model on each rank, what every rank planned,
-what it measured, the bytes of its state by those of one process, and those of its sums of
-gradients.  The model has 124 million parameters and takes sequences of 64 tokens, one on each rank
-or one a micro-batch; it needs an MPI, and about 2.2 GiB of memory a rank.
+Prints for each way to shard, for a stage of the model on each rank, and for both (two stages, the
+ranks of each of which have parts of its state) what every rank planned, what it measured, the bytes
+of its state by those of one process, and those of its sums of gradients.  The model has 124 million
+parameters and takes sequences of 64 tokens, one on each rank or one a micro-batch; it needs an MPI,
+and about 2.2 GiB of memory a rank.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from gradtool.training.stage_layouts import StageLayout, pipeline
 from gradtool.training.watching import Watcher
 
 MIB = 2**20
-WAYS = ("none", "optimizer", "gradients", "stages")
+WAYS = ("none", "optimizer", "gradients", "stages", "both")
+LINES = ("stages", "both")
 LINK = Link(1e9, 1e-5)
 
 
@@ -61,7 +63,10 @@ def rank(path: str, way: str, steps: int) -> None:
     """Train as one rank; the first prints what all of them took."""
     group = Ranks(timeout=600)
     planned = on_paper(path, group, way)
-    how = {"stages": group.size} if way == "stages" else {"shard": way}
+    how = {"shard": way}
+    if way in LINES:
+        stages, shard = line(way, group)
+        how = {"stages": stages, "shard": shard}
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, WORDS, (group.size * steps, TOKENS + 1))
     data = {"ids": tokens[:, :-1], "labels": tokens[:, 1:]}
@@ -78,18 +83,24 @@ def rank(path: str, way: str, steps: int) -> None:
     group.close()
 
 
+def line(way: str, group: Ranks) -> tuple[int, str]:
+    """How many stages there are, and what ranks that have the same have parts of."""
+    return (group.size, "none") if way == "stages" else (2, "optimizer")
+
+
 def on_paper(path: str, group: Ranks, way: str) -> RankLayout | StageLayout:
     """What a rank is planned to take."""
     updates = Updates("adamw")
     recipe = Recipe(partial(gt.grad, gt.load(path), loss="ce"), updates)
     graphs = graphs_of(recipe, TrainOptions(), in_two=True)
-    if way != "stages":
+    if way not in LINES:
         return layout(graphs, updates, {}, group, LINK, shard=way, seconds=step_seconds)
+    stages, shard = line(way, group)
     found = pipeline(
-        graphs, updates, {}, LINK, stages=group.size, replicas=1, micro_batches=group.size,
-        seconds=step_seconds,
+        graphs, updates, {}, LINK, stages=stages, replicas=group.size // stages,
+        micro_batches=stages, shard=shard, seconds=step_seconds,
     )  # fmt: skip
-    return found.stages[group.rank]
+    return found.stages[group.rank % stages]
 
 
 def saved(folder: Path) -> str:

@@ -15,14 +15,13 @@ def replicas(ranks: int, options: dict[str, Any]) -> int:
     Raises:
         UsageError: stages do not divide the ranks, or a file cannot be written.
     """
-    from gradtool.errors import UsageError
     from gradtool.io import atomic
     from gradtool.training.stages import require_ranks
 
     stages = options["stages"] or 1
-    require_ranks(ranks, stages)
-    if stages > 1 and stages == ranks and options["sync_batchnorm"]:
-        raise UsageError("--sync-batchnorm: every stage is on one rank, which has all examples")
+    require_ranks(
+        ranks, stages, options["shard"] or "none", sync_batchnorm=options["sync_batchnorm"]
+    )
     if options["html"] is not None:
         atomic.require_targets({"--html": options["html"]}, force=options["force"])
     return ranks // stages
@@ -36,13 +35,14 @@ def staged(asked: Asked, options: dict[str, Any]) -> Show:
     from gradtool.text.units import format_bytes
     from gradtool.training.stage_layouts import pipeline
 
-    stages = options["stages"]
+    stages, shard = options["stages"], options["shard"] or "none"
     found = pipeline(
         asked.graphs, asked.updates, asked.dims, asked.link, stages=stages,
-        replicas=asked.ranks // stages, micro_batches=asked.micro_batches,
+        replicas=asked.ranks // stages, micro_batches=asked.micro_batches, shard=shard,
         kernels=asked.kernels, seconds=asked.priced.seconds,
     )  # fmt: skip
     title = f"{asked.source} in {stages} stages on {asked.ranks} ranks, {asked.optimizer}"
+    title += "" if shard == "none" else " sharded"
 
     def show(reporter: Reporter, form: str) -> None:
         path = options["html"]

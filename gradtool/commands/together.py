@@ -161,6 +161,7 @@ def _named(argument: str) -> Without:
     return Without(given(argument), "is named, so no configuration is read", "config")
 
 
+_CUT_SUMS = Without(equals("shard", "gradients"), "is of ranks that have the whole model", "stages")
 _TABLES = (
     Of("shard_tables", (given("sparse"),)),
     Of("staleness", (given("shard_tables"),)),
@@ -212,7 +213,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("shard shard_tables stages sync_batchnorm micro_batches link latency cost",
            (given("ranks"),)),
         *_TABLES,
-        Apart((given("shard"), given("stages"))),
+        _CUT_SUMS,
         Apart((given("shard_tables"), given("stages"))),
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
         Without(_TABLE, "is a table of its own", "html"),
@@ -232,8 +233,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("deterministic timeout shard shard_tables stages sync_batchnorm",
            (given("ranks"), BY_MPI)),
         *_TABLES,
-        *(Without(given("stages"), "cuts the model", each)
-          for each in ("memory", "shard", "shard_tables")),
+        _CUT_SUMS,
+        *(Without(given("stages"), "cuts the model", each) for each in ("memory", "shard_tables")),
         _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
     ),

@@ -119,7 +119,10 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
     if options["ranks"] is not None:
         from gradtool.training.stages import require_ranks
 
-        require_ranks(options["ranks"], options["stages"])
+        require_ranks(
+            options["ranks"], options["stages"], options["shard"],
+            sync_batchnorm=options["sync_batchnorm"],
+        )  # fmt: skip
     if ranks.starts_ranks(options["ranks"]):
         ranks.start(list(call.line), options["ranks"])
         return

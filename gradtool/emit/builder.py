@@ -93,8 +93,7 @@ class Builder(Idioms):
         ) -> Tensor:
             return self.emit(op_type, inputs, outputs, attributes, like)
 
-        self.__dict__[op_type] = emit  # the next call finds it
-        return emit
+        return emit  # not kept: what refers to itself is freed late, or never
 
     def emit(
         self,
@@ -154,9 +153,9 @@ class Builder(Idioms):
         if self.on_node is not None:
             self.on_node(node)
 
-    def looked_at(self, node: ir.Node) -> Hashable | None:
-        """What inference looks at in a node; None where that is more than can be compared."""
-        return self._memo.key(node)
+    def call(self, node: ir.Node) -> Hashable | None:
+        """What is looked at in a node but for what it reads; None where that can't be compared."""
+        return self._memo.call(node)
 
     def look(self, value: ir.Value) -> Hashable:
         """What inference looks at in a value."""
@@ -273,20 +272,13 @@ class Builder(Idioms):
         finally:
             ir.set_value_magic_handler(before)
 
-    @contextmanager
-    def at(self, anchor: ir.Node | None, *, stage: str, source: str, prefix: str) -> Iterator[None]:
+    def at(self, anchor: ir.Node | None, *, stage: str, source: str, prefix: str) -> _Elsewhere:
         """Emit before `anchor` (None: at the end), on behalf of forward node `source`.
 
-        Names of nodes begin with `prefix`.
+        That is within the context that this returns.  Names of nodes begin with `prefix`.
         """
-        before = (self.anchor, self.graph, self.stage, self.source, self.prefix)
-        self.anchor, self.stage, self.source, self.prefix = anchor, stage, source, prefix
-        if anchor is not None and anchor.graph is not None:
-            self.graph = anchor.graph
-        try:
-            yield
-        finally:
-            self.anchor, self.graph, self.stage, self.source, self.prefix = before
+        graph = None if anchor is None else anchor.graph
+        return _Elsewhere(self, (anchor, graph or self.graph, stage, source, prefix))
 
     def forget_sizes(self) -> None:
         """Look for open sizes anew: values they were read from have left the graph."""
@@ -302,6 +294,30 @@ class Builder(Idioms):
                     value.name = self.names.fresh(f"{node.name}:{index}")
             self.infer(node)
         return cast("tuple[Tensor, ...]", tuple(node.outputs[:count]))
+
+
+_Place = tuple[ir.Node | None, Any, str, str, str]
+
+
+class _Elsewhere:
+    """Lets a builder emit at a place, then where it did before; it is entered for every node."""
+
+    __slots__ = ("_op", "_place")
+
+    def __init__(self, op: Builder, place: _Place) -> None:
+        self._op, self._place = op, place
+
+    def __enter__(self) -> None:
+        self._swap()
+
+    def __exit__(self, *_: object) -> None:
+        self._swap()
+
+    def _swap(self) -> None:
+        op = self._op
+        before = op.anchor, op.graph, op.stage, op.source, op.prefix
+        op.anchor, op.graph, op.stage, op.source, op.prefix = self._place
+        self._place = before
 
 
 def _shape_rule(opset: int, domain: str, op_type: str) -> Callable[..., object] | None:

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from gradtool.emit.sizing import Sizing
 from gradtool.graph.constants import integers
 from gradtool.graph.known import Dim, Dims, Tensor, as_tensor
+from gradtool.graph.predicates import has_sizes
 
 
 class Idioms(Sizing):
@@ -189,6 +190,8 @@ class Idioms(Sizing):
 
         An axis whose sizes can't be compared now is decided at run time, from the shapes.
         """
+        if has_sizes(dy.shape, x.shape):
+            return dy
         lead = len(dy.shape) - len(x.shape)
         pairs = list(zip(dy.shape[lead:], x.shape, strict=True))
         if any(d != s and not isinstance(s, int) for d, s in pairs):

@@ -19,7 +19,7 @@ from gradtool.graph.metadata import LOSS
 from gradtool.kernels.native import Kernels
 from gradtool.passes.train_mode import at_random
 from gradtool.passes.widen import widen
-from gradtool.text.words import suggest
+from gradtool.text.words import count, suggest
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 LEAVES = ("parameter", "constant", "input")  # what can be moved: no interior values
@@ -66,7 +66,7 @@ def finite_differences(model: ir.Model, arrays: Arrays, result: Result) -> str:
             f"the gradient of {where!r} is off from float64 by {rounding:.1e} (relative)"
         )
     return (
-        f"{len(exact)} gradients agree with finite differences in float64 "
+        f"{_agree(len(exact), 'gradient')} with finite differences in float64 "
         f"(worst {worst:.1e}); rounding {rounding:.1e}"
     )
 
@@ -124,6 +124,10 @@ def _worst(mine: Arrays, other: Arrays) -> tuple[float, str]:
     return worst, where
 
 
+def _agree(number: int, noun: str) -> str:
+    return f"{count(number, noun)} {'agrees' if number == 1 else 'agree'}"
+
+
 def _wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return array.astype(np.float64)
 
@@ -144,7 +148,8 @@ def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
     if not worst <= ORT_TOLERANCE:
         named = f"the gradient of {where!r}" if what == "gradients" else repr(where)
         raise GradtoolError(f"{named} differs from onnxruntime's by {worst:.1e} (relative)")
-    return f"{len(mine)} {what} agree with stock onnxruntime (worst {worst:.1e})"
+    agree = _agree(len(mine), what.removesuffix("s"))
+    return f"{agree} with stock onnxruntime (worst {worst:.1e})"
 
 
 def _results(result: Result) -> tuple[str, Arrays]:

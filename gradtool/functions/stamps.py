@@ -44,7 +44,7 @@ class _Step:
     op_type: str
     inputs: tuple[_Place | ir.Value | None, ...]
     attributes: tuple[ir.Attr, ...]
-    outputs: tuple[tuple[ir.TypeProtocol, tuple[int | ir.SymbolicDim, ...]], ...]
+    outputs: tuple[tuple[ir.TypeProtocol, ir.Shape], ...]  # shared by all that are stamped
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Stamps:
 
     def _key(self, node: ir.Node, given: Values) -> Hashable | None:
         """What is emitted can depend on this; None where that is more than can be compared."""
-        seen = self._op.looked_at(node)
-        if seen is None:
+        call = self._op.call(node)
+        if call is None:
             return None
         first: dict[ir.Value | None, int] = {}
         looks: list[Hashable] = []
@@ -92,11 +92,12 @@ class Stamps:
             if same != index:
                 looks.append(same)
             elif value is not None:
-                tensor = None if is_float(value) else value.const_value
-                looks.append((self._op.look(value), None if tensor is None else id(tensor)))
+                tensor = value.const_value
+                whole = tensor is not None and not is_float(value)
+                looks.append((self._op.look(value), id(tensor) if whole else None))
             else:
                 looks.append(None)
-        return seen, tuple(looks), self._op.stage
+        return call, tuple(looks), self._op.stage
 
     def _taken(self, given: Values, emitted: Sequence[ir.Node], results: Values) -> _Stamp | None:
         """The stamp of what was emitted; None where another one would be different."""
@@ -136,7 +137,7 @@ class Stamps:
                 return None
             if value.const_value is not None or op.knows_elements(value):
                 return None
-            outputs.append((value.type, tuple(value.shape)))
+            outputs.append((value.type, ir.Shape(value.shape, frozen=True)))
         attributes = tuple(node.attributes.values())
         return _Step(node.domain, node.op_type, tuple(inputs), attributes, tuple(outputs))
 
@@ -162,8 +163,8 @@ class Stamps:
             node = op.place(
                 step.domain, step.op_type, inputs, step.attributes, len(step.outputs)
             )  # fmt: skip
-            for value, (kind, dims) in zip(node.outputs, step.outputs, strict=True):
-                value.type, value.shape = kind, ir.Shape(dims)
+            for value, (kind, shape) in zip(node.outputs, step.outputs, strict=True):
+                value.type, value.shape = kind, shape
             op.tell(node)
             made.append(node.outputs)
         return [found(place) for place in stamp.results]

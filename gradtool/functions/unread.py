@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx import defs
 
 from gradtool.graph import walk
-from gradtool.graph.metadata import CALL, CALLEE
+from gradtool.graph.metadata import CALL, CALLEE, notes
 from gradtool.graph.predicates import is_used
 from gradtool.graph.prune import detach
 from gradtool.graph.reads import reads
@@ -25,28 +25,30 @@ def drop_unread(model: ir.Model) -> int:
     outputs at the end that nobody reads go too: runtimes compute and hold them.
     """
     count = 0
-    for graph in reversed(list(walk.graphs(model.graph))):  # inner ones read what outer ones make
-        unread = _detached(graph)
+    by_graph = list(walk.by_graph(model.graph))
+    for graph, nodes in reversed(by_graph):  # inner ones read what outer ones make
+        bodies = [node for node in nodes if CALL in notes(node)]
+        unread = _detached(bodies)
         callees: dict[str, str] = {}
-        for node in graph:
-            call = node.metadata_props.get(CALL, "")
+        for node in bodies:
+            call = node.metadata_props[CALL]
             if node in unread:
                 if CALLEE in node.metadata_props:
                     callees[call] = node.metadata_props[CALLEE]
-            elif call in callees:
+                continue
+            if call in callees:
                 node.metadata_props[CALLEE] = callees.pop(call)
-            if node not in unread and CALL in node.metadata_props:
-                _shorten(node)
+            _shorten(node)
         graph.remove(unread)
         count += len(unread)
     return count
 
 
-def _detached(graph: ir.Graph) -> dict[ir.Node, None]:
+def _detached(bodies: Sequence[ir.Node]) -> dict[ir.Node, None]:
     """The nodes of bodies that nobody reads; they read nothing any more."""
     unread: dict[ir.Node, None] = {}
-    for node in reversed(graph):
-        if CALL in node.metadata_props and not any(is_used(v) for v in node.outputs):
+    for node in reversed(bodies):
+        if not any(is_used(v) for v in node.outputs):
             detach(node)
             unread[node] = None
     return unread

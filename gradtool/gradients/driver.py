@@ -24,6 +24,7 @@ from gradtool.graph.devices import place_gradient
 from gradtool.graph.families import full_name
 from gradtool.graph.known import as_node, as_tensor
 from gradtool.graph.names import label
+from gradtool.graph.predicates import has_sizes, is_float, may_be_float
 from gradtool.graph.reads import captured, dependent, needed, reads
 from gradtool.text.words import some
 
@@ -250,10 +251,10 @@ class _Driver:
             self._add(value, grad)
 
     def _takes(self, value: ir.Value) -> bool:
-        return value in self.active and _is_float(value)
+        return value in self.active and is_float(value)
 
     def _may_take(self, value: ir.Value) -> bool:
-        return value in self.active and (value.dtype is None or _is_float(value))
+        return value in self.active and may_be_float(value)
 
     def _add(self, value: ir.Value, dy: ir.Value) -> None:
         terms = self.pending.setdefault(value, [])
@@ -276,10 +277,6 @@ class _Driver:
         return self.op.model.graph.opset_imports.get(node.domain, 1)
 
 
-def _is_float(value: ir.Value) -> bool:
-    return value.dtype is not None and value.dtype.is_floating_point()
-
-
 def _is_unknown(value: ir.Value) -> bool:
     tensor = isinstance(value.type, ir.TensorType)
     return value.dtype is None or (tensor and value.shape is None)
@@ -287,7 +284,8 @@ def _is_unknown(value: ir.Value) -> bool:
 
 def _is_empty(dy: ir.Value) -> bool:
     """Whether a gradient is known to have no elements."""
-    return isinstance(dy.type, ir.TensorType) and dy.shape is not None and 0 in list(dy.shape)
+    sizes = dy.shape if isinstance(dy.type, ir.TensorType) else None
+    return any(isinstance(size, int) and size == 0 for size in sizes or ())
 
 
 def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
@@ -295,7 +293,7 @@ def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
     if not isinstance(value.type, ir.TensorType):
         grad.shape = value.shape  # of elements
         return
-    if grad.dtype == value.dtype and _has_sizes(grad.shape, value.shape):
+    if grad.dtype == value.dtype and has_sizes(grad.shape, value.shape):
         return
     same = grad.dtype == value.dtype and len(grad.shape or ()) == len(value.shape or ())
     for g, v in zip(grad.shape or (), value.shape or (), strict=False):
@@ -307,15 +305,6 @@ def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
         )
     pairs = zip(grad.shape or (), value.shape or (), strict=True)
     grad.shape = ir.Shape(g if isinstance(g, int) else v for g, v in pairs)
-
-
-def _has_sizes(shape: ir.Shape | None, sizes: ir.Shape | None) -> bool:
-    """Whether a shape has these very sizes already, the open ones by their names."""
-    if shape is None or sizes is None:
-        return False
-    pairs = zip(shape.dims, sizes.dims, strict=False)
-    same = all(a is b or (a == b and isinstance(a, int)) for a, b in pairs)
-    return same and len(shape) == len(sizes)
 
 
 def _advice(node: ir.Node) -> str:

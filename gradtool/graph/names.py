@@ -23,13 +23,12 @@ class Names:
     def of(cls, *models: ir.Model) -> Names:
         """All names in use in models, their subgraphs included."""
         taken: set[str] = set()
-        for graph in (each for model in models for each in walk.graphs(model.graph)):
-            taken.update(v.name for v in graph.inputs if v.name)
-            taken.update(graph.initializers)
-            for node in graph:
-                taken.update(v.name for v in node.outputs if v.name)
-                if node.name:
-                    taken.add(node.name)
+        for model in models:
+            for graph, nodes in walk.by_graph(model.graph):
+                taken.update(v.name for v in graph.inputs if v.name)
+                taken.update(graph.initializers)
+                taken.update(node.name for node in nodes if node.name)
+                taken.update(v.name for node in nodes for v in node.outputs if v.name)
         return cls(taken)
 
     def fresh(self, hint: str) -> str:
@@ -53,18 +52,9 @@ def label(node: ir.Node) -> str:
 
 def symbols_of(model: ir.Model) -> set[str]:
     """The names of all symbols in the shapes of a model's values."""
-    texts: dict[str, None] = {}
-    for graph in walk.graphs(model.graph):
-        for value in graph.inputs:
-            texts |= _open_sizes(value)
-        for node in graph:
-            for value in node.outputs:
-                texts |= _open_sizes(value)
-    return {name for text in texts for name in _SYMBOL.findall(text)}
-
-
-def _open_sizes(value: ir.Value) -> dict[str, None]:
-    shape = value.shape
-    if shape is None:
-        return {}
-    return {d.value: None for d in shape.dims if not isinstance(d, int) and d.value is not None}
+    shapes: dict[int, ir.Shape | None] = {}  # by identity: values that are alike share theirs
+    for graph, nodes in walk.by_graph(model.graph):
+        shapes.update((id(v.shape), v.shape) for v in graph.inputs)
+        shapes.update((id(v.shape), v.shape) for node in nodes for v in node.outputs)
+    dims = {dim for shape in shapes.values() for dim in shape or () if not isinstance(dim, int)}
+    return {name for dim in dims for name in _SYMBOL.findall(dim.value or "")}

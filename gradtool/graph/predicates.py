@@ -7,10 +7,14 @@ import onnx_ir as ir
 # Operators that read the shape of their input, not its elements.
 NO_DATA = frozenset({"Shape", "Size", "EyeLike"})
 
+# A type that is asked what it is makes a set of all its like each time.
+FLOATS = frozenset(kind for kind in ir.DataType if kind.is_floating_point())
+INTEGERS = frozenset(kind for kind in ir.DataType if kind.is_integer())
+
 
 def is_float(value: ir.Value) -> bool:
     """Whether a value has a floating-point type."""
-    return value.dtype is not None and value.dtype.is_floating_point()
+    return value.dtype in FLOATS
 
 
 def may_be_float(value: ir.Value) -> bool:
@@ -20,7 +24,7 @@ def may_be_float(value: ir.Value) -> bool:
 
 def is_integer(value: ir.Value) -> bool:
     """Whether a value has a type of integers."""
-    return value.dtype is not None and value.dtype.is_integer()
+    return value.dtype in INTEGERS
 
 
 def is_tensor(value: ir.Value) -> bool:
@@ -41,3 +45,12 @@ def is_scalar(value: ir.Value) -> bool:
 def is_used(value: ir.Value) -> bool:
     """Whether a node reads a value, or a graph returns it."""
     return bool(value.uses()) or value.is_graph_output()
+
+
+def has_sizes(shape: ir.Shape | None, sizes: ir.Shape | None) -> bool:
+    """Whether a shape has these very sizes, the open ones as the same objects."""
+    if shape is None or sizes is None:
+        return False
+    pairs = zip(shape.dims, sizes.dims, strict=False)
+    same = all(a is b or (isinstance(a, int) and a == b) for a, b in pairs)
+    return same and len(shape) == len(sizes)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import onnx_ir as ir
 
 from gradtool.graph import walk
 
 
-def reads(node: ir.Node) -> Iterator[ir.Value]:
+def reads(node: ir.Node) -> list[ir.Value]:
     """The values a node reads, those captured by its subgraphs included."""
-    yield from (v for v in node.inputs if v is not None)
+    found = [v for v in node.inputs if v is not None]
     if node.attributes.data and walk.subgraphs(node):
-        yield from captured(node)
+        found += captured(node)
+    return found
 
 
 def captured(node: ir.Node) -> tuple[ir.Value, ...]:
@@ -39,7 +40,7 @@ def dependent(
     """The values that depend on any of `sources` other than through `cut`, those included."""
     found = set(sources) - cut
     for node in graph:
-        if any(v in found for v in reads(node)):
+        if not found.isdisjoint(reads(node)):
             found.update(v for v in node.outputs if v not in cut)
     return found
 
@@ -50,6 +51,6 @@ def needed(
     """The values that any of `targets` depends on other than through `cut`, those included."""
     found = set(targets) - cut
     for node in reversed(graph):
-        if any(v in found for v in node.outputs):
+        if not found.isdisjoint(node.outputs):
             found.update(v for v in reads(node) if v not in cut)
     return found

@@ -48,7 +48,7 @@ def stage(node: ir.Node) -> str:
 
 def is_backward(node: ir.Node) -> bool:
     """Whether a node runs after forward: gradients, what is computed again for them, updates."""
-    return stage(node) != "forward"
+    return node.metadata_props.get(STAGE, "forward") != "forward"
 
 
 def is_hoisted(node: ir.Node) -> bool:

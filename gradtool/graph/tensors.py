@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
+
+
+def elements(tensor: ir.TensorProtocol) -> int:
+    """How many elements a tensor has; one that is a message makes a shape to tell its own."""
+    if type(tensor) is ir.serde.TensorProtoTensor:
+        return math.prod(tensor.raw.dims)
+    return tensor.size
+
+
+def nbytes(tensor: ir.TensorProtocol) -> int:
+    """The bytes of a tensor's elements."""
+    if type(tensor) is ir.serde.TensorProtoTensor:
+        return math.ceil(tensor.dtype.itemsize * elements(tensor))
+    return tensor.nbytes
+
+
+def is_external(tensor: object) -> TypeGuard[ir.ExternalTensor]:
+    """Whether a tensor is in a file of its own; its class is asked, which protocols make slow."""
+    return issubclass(type(tensor), ir.ExternalTensor)
 
 
 def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:

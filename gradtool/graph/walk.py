@@ -20,9 +20,10 @@ def subgraphs(node: ir.Node) -> list[ir.Graph]:
         return []
     found: list[ir.Graph] = []
     for attribute in attributes.values():
-        if attribute.type == _GRAPH:
+        kind = attribute.type
+        if kind == _GRAPH:
             found.append(attribute.as_graph())
-        elif attribute.type == _GRAPHS:
+        elif kind == _GRAPHS:
             found += attribute.as_graphs()
     return found
 
@@ -38,8 +39,15 @@ def nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
 
 def graphs(top: ir.Graph) -> Iterator[ir.Graph]:
     """`top` and every graph nested in it, outer ones first."""
-    yield top
-    for node in top:
+    for graph, _ in by_graph(top):
+        yield graph
+
+
+def by_graph(top: ir.Graph) -> Iterator[tuple[ir.Graph, list[ir.Node]]]:
+    """`top` and every graph nested in it, outer ones first, each with its own nodes."""
+    nodes = list(top)
+    yield top, nodes
+    for node in nodes:
         if node.attributes.data:
             for inner in subgraphs(node):
-                yield from graphs(inner)
+                yield from by_graph(inner)

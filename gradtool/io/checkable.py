@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from gradtool.graph.reads import reads
+from gradtool.graph.tensors import is_external, nbytes
 from gradtool.io import walk, wire
 from gradtool.io.pieces import Message, around, model_pieces
 from gradtool.io.weightless import LARGEST_KEPT, leave_out_scales, leave_out_weights
@@ -98,15 +99,18 @@ class InParts:
         part = AtOnce()
         part.begin(before)
         self._check(part)
+        self._model.ClearField("metadata_props")  # which one part has to tell
 
     def add(self, run: wire.Run) -> None:
         """Take the nodes that come next, which are a part."""
         made = [v for node in run.nodes for v in node.outputs if v.name]
         names = {v.name for v in made}
-        before = dict.fromkeys(v for node in run.nodes for v in reads(node) if v.name not in names)
-        again = [v for v in made if v.name in self._defined]
+        twice = names & self._defined
+        again = [v for v in made if v.name in twice] if twice else []
+        read = dict.fromkeys(v for node in run.nodes for v in reads(node))
+        before = [v for v in read if v.name in self._defined and v.name not in names]
         part = AtOnce()
-        part.begin(self._around((v for v in before if v.name in self._defined), again, made))
+        part.begin(self._around(before, again, made))
         part.add(run)
         self._check(part)
         self._defined |= names
@@ -130,7 +134,7 @@ class InParts:
         fields = [self._encoder.value(_INPUT, v) for v in again]
         for value in before:
             tensor = value.const_value if value.is_initializer() else None
-            if tensor is None or isinstance(tensor, ir.ExternalTensor) or _is_large(tensor):
+            if tensor is None or is_external(tensor) or _is_large(tensor):
                 fields.append(self._encoder.value(_INPUT, value))
             else:
                 message = ir.serde.serialize_tensor(tensor)
@@ -144,10 +148,10 @@ class InParts:
 
 def checkable(model: ir.Model) -> AtOnce | InParts:
     """What takes a model to check: in parts if it is long and all its types are known."""
-    values = (v for node in model.graph for v in node.outputs if v.name)
-    if len(model.graph) > MOST_AT_ONCE and all(v.type is not None for v in values):
-        return InParts(model)
-    return AtOnce()
+    if len(model.graph) <= MOST_AT_ONCE:
+        return AtOnce()
+    open_ones = (v for node in model.graph for v in node.outputs if v.type is None and v.name)
+    return AtOnce() if any(True for _ in open_ones) else InParts(model)
 
 
 def _initializers(model: ir.Model) -> Iterable[ir.Value]:
@@ -155,4 +159,4 @@ def _initializers(model: ir.Model) -> Iterable[ir.Value]:
 
 
 def _is_large(tensor: ir.TensorProtocol) -> bool:
-    return tensor.nbytes > LARGEST_KEPT
+    return nbytes(tensor) > LARGEST_KEPT

@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.graph import walk
+from gradtool.graph.tensors import is_external, nbytes
 from gradtool.io.data_file import DataFile, Placed, is_data_of
 from gradtool.io.mapped import MappedTensor
 from gradtool.io.zeros import Zeros
@@ -52,7 +53,7 @@ def arrange(model: ir.Model, target: Path, where: Where) -> DataFile:
             "write them beside it with --external-data auto"
         )
     for slot in inline:
-        if isinstance(slot.tensor, ir.ExternalTensor):
+        if is_external(slot.tensor):
             slot.put(_inline(slot.tensor))
     places = list(_places(outside))
     data = DataFile.of(target, [Placed(slot.tensor, offset) for slot, offset in places])
@@ -64,7 +65,7 @@ def arrange(model: ir.Model, target: Path, where: Where) -> DataFile:
 def inline(model: ir.Model) -> None:
     """Take every tensor whose data is present into the model itself."""
     for slot in _slots(model):
-        if isinstance(slot.tensor, ir.ExternalTensor) and not _absent(slot.tensor):
+        if is_external(slot.tensor) and not _absent(slot.tensor):
             slot.put(_inline(slot.tensor))
 
 
@@ -79,7 +80,7 @@ class _Slot:
     @cached_property
     def size(self) -> int:
         """Bytes."""
-        return self.tensor.nbytes
+        return nbytes(self.tensor)
 
     def put(self, tensor: ir.TensorProtocol) -> None:
         if isinstance(self.owner, ir.Value):
@@ -98,7 +99,7 @@ def _slots(model: ir.Model) -> Iterator[_Slot]:
         for node in walk.nodes(body):
             for name, attribute in node.attributes.data.items():
                 tensor = attribute.value
-                if isinstance(tensor, ir.ExternalTensor):
+                if is_external(tensor):
                     yield _Slot(tensor, node, name)
 
 
@@ -137,7 +138,7 @@ def _is_large_zeros(slot: _Slot) -> bool:
 
 
 def _has_data_file(slots: list[_Slot]) -> bool:
-    return any(isinstance(slot.tensor, ir.ExternalTensor) for slot in slots)
+    return any(is_external(slot.tensor) for slot in slots)
 
 
 def _places(slots: list[_Slot]) -> Iterator[tuple[_Slot, int]]:

@@ -42,29 +42,34 @@ class _Scope:
     """What may be read here: names with their writers, outer graphs' included, and the way in."""
 
     where: str
-    names: ChainMap[str, str]
+    names: ChainMap[str, str | onnx.NodeProto]
     frames: tuple[_Frame, ...] = ()
 
     def inside(self, where: str, frame: _Frame) -> _Scope:
         """The scope of a graph that is an attribute of the node the frame has reached."""
         return _Scope(where, self.names.new_child(), (*self.frames, frame))
 
-    def define(self, name: str, writer: str) -> None:
+    def define(self, name: str, writer: str | onnx.NodeProto) -> None:
         """Record a new value. Raises ModelError where the name is taken or empty."""
         if not name or not isinstance(name, str):
-            raise ModelError(f"{self.where}: {writer} has no name, or one that is not UTF-8")
-        if name in self.names:
+            who = _said(writer)
+            raise ModelError(f"{self.where}: {who} has no name, or one that is not UTF-8")
+        if name in self.names.maps[0] or name in self.names:
             raise ModelError(
-                f"{self.where}: {writer} {name!r} has the name of another value "
-                f"({self.names[name]}); every value needs a name of its own"
+                f"{self.where}: {_said(writer)} {name!r} has the name of another value "
+                f"({_said(self.names[name])}); every value needs a name of its own"
             )
-        self.names[name] = writer
+        self.names.maps[0][name] = writer
 
     def require(self, outputs: Iterable[str]) -> None:
         """Check that every output is written."""
         for name in outputs:
             if name not in self.names:
                 raise ModelError(f"{self.where}: output {name!r} is written by no node")
+
+
+def _said(writer: str | onnx.NodeProto) -> str:
+    return writer if isinstance(writer, str) else f"output of {walk.label(writer)}"
 
 
 def _check_graph(graph: onnx.GraphProto, scope: _Scope, limits: Limits) -> None:
@@ -88,17 +93,19 @@ def _check_graph(graph: onnx.GraphProto, scope: _Scope, limits: Limits) -> None:
 
 def _check_nodes(nodes: Sequence[onnx.NodeProto], scope: _Scope, limits: Limits) -> None:
     writers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    own = scope.names.maps[0]
     for index, node in enumerate(nodes):
-        frame = _Frame(nodes, index, writers)
         for name in node.input:
-            if name and name not in scope.names:
-                raise ModelError(f"{scope.where}: {_unreadable(name, (*scope.frames, frame))}")
+            if name and name not in own and name not in scope.names:
+                frames = (*scope.frames, _Frame(nodes, index, writers))
+                raise ModelError(f"{scope.where}: {_unreadable(name, frames)}")
         for attribute in node.attribute:
-            where = f"{walk.shown(attribute.name)} of {walk.label(node)}"
             for graph in walk.attribute_graphs(attribute):
+                where = f"{walk.shown(attribute.name)} of {walk.label(node)}"
+                frame = _Frame(nodes, index, writers)
                 _check_graph(graph, scope.inside(where, frame), limits)
         for name in filter(None, node.output):
-            scope.define(name, f"output of {walk.label(node)}")
+            scope.define(name, node)
 
 
 def _unreadable(name: str, frames: tuple[_Frame, ...]) -> str:

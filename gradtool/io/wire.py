@@ -51,6 +51,14 @@ def delimited(before: bytes, content: bytes) -> bytes:
     return before + (_LENGTHS[length] if length < len(_LENGTHS) else varint(length)) + content
 
 
+class _Texts(dict[str, bytes]):
+    """Texts with their lengths before them, as they stand behind a tag."""
+
+    def __missing__(self, text: str) -> bytes:
+        self[text] = found = delimited(b"", text.encode())
+        return found
+
+
 @dataclass(frozen=True)
 class Run:
     """Nodes that follow each other: as they are written, and without what is noted on them.
@@ -73,6 +81,9 @@ class Encoder:
         self._version = ir_version
         self._attributes: dict[Hashable, bytes] = {}
         self._types: dict[Hashable, bytes] = {}
+        self._texts = _Texts()  # of a run: most names are read where they are written
+        # By identity, of what is kept: values that are alike share their shape.
+        self._shared: dict[tuple[int, int], tuple[object, object, bytes]] = {}
         self._node = tag(onnx.GraphProto.NODE_FIELD_NUMBER)
         self._value_info = tag(onnx.GraphProto.VALUE_INFO_FIELD_NUMBER)
 
@@ -82,13 +93,14 @@ class Encoder:
         plain: list[bytes | onnx.NodeProto] = []
         values: list[bytes] = []
         annotated: list[ir.Value] = []
+        self._texts.clear()
         for node in nodes:
             if node.device_configurations or (node.attributes.data and walk.subgraphs(node)):
                 whole = self._message(node)
                 plain.append(whole)
                 written.append(delimited(self._node, whole.SerializeToString(deterministic=True)))
             else:
-                content, noted = self._content(node), _entries(notes(node))
+                content, noted = self._content(node), self._entries(notes(node))
                 plain.append(delimited(self._node, content))
                 written.append(delimited(self._node, content + noted) if noted else plain[-1])
             for value in node.outputs:
@@ -109,11 +121,12 @@ class Encoder:
 
     def _content(self, node: ir.Node) -> bytes:
         """A node but for its metadata, which comes last."""
-        fields = [_text(_INPUT, "" if v is None else v.name or "") for v in node.inputs]
-        fields += [_text(_OUTPUT, v.name or "") for v in _named(node.outputs)]
+        texts = self._texts
+        fields = [_INPUT + texts["" if v is None else v.name or ""] for v in node.inputs]
+        fields += [_OUTPUT + texts[v.name or ""] for v in _named(node.outputs)]
         if node.name:
             fields.append(_text(_NAME, node.name))
-        fields.append(_text(_OP_TYPE, node.op_type))
+        fields.append(_OP_TYPE + texts[node.op_type])
         if node.attributes.data:
             fields += [self._attribute(each) for each in node.attributes.data.values()]
         for field, text in (
@@ -122,6 +135,12 @@ class Encoder:
             if text:
                 fields.append(_text(field, text))
         return b"".join(fields)
+
+    def _entries(self, noted: Mapping[str, str]) -> bytes:
+        """Metadata, in the order of its keys."""
+        texts = self._texts
+        pairs = [_KEY + texts[key] + _ENTRY + texts[noted[key]] for key in sorted(noted)]
+        return b"".join([delimited(_NOTES, pair) for pair in pairs])
 
     def _attribute(self, attribute: ir.Attr) -> bytes:
         if attribute.is_ref():
@@ -141,17 +160,25 @@ class Encoder:
         kind, shape = value.type, value.shape
         if type(kind) is not ir.TensorType or kind.denotation or notes(value) or value.doc_string:
             return _field(before, ir.serde.serialize_value(value))
+        known = self._shared.get((id(kind), id(shape)))
+        if known is None:
+            known = self._shared[id(kind), id(shape)] = kind, shape, self._type(value)
+        return delimited(before, _VALUE_NAME + self._texts[value.name or ""] + known[2])
+
+    def _type(self, value: ir.Value) -> bytes:
+        """The type and the shape of a value that is a tensor, as a field of it."""
+        shape = value.shape
         dims = None
         if shape is not None:
             dims = tuple([d if isinstance(d, int) else d.value for d in shape])
         told = shape is not None and any(shape.get_denotation(axis) for axis in range(len(shape)))
-        found = None if told else self._types.get((kind.dtype, dims))
+        found = None if told else self._types.get((value.dtype, dims))
         if found is None:
             message = ir.serde.serialize_value(value)
             found = delimited(_VALUE_TYPE, message.type.SerializeToString(deterministic=True))
             if not told:
-                self._types[kind.dtype, dims] = found
-        return delimited(before, _text(_VALUE_NAME, value.name or "") + found)
+                self._types[value.dtype, dims] = found
+        return found
 
 
 def _annotations(values: Sequence[ir.Value]) -> bytes:
@@ -174,16 +201,11 @@ def _field(before: bytes, message: onnx.AttributeProto | onnx.ValueInfoProto) ->
     return delimited(before, message.SerializeToString(deterministic=True))
 
 
-def _entries(noted: Mapping[str, str]) -> bytes:
-    """Metadata, in the order of its keys."""
-    return b"".join(
-        [delimited(_NOTES, _text(_KEY, key) + _text(_ENTRY, noted[key])) for key in sorted(noted)]
-    )
-
-
 def _named(outputs: Sequence[ir.Value]) -> Sequence[ir.Value]:
     """The outputs up to the last one that has a name."""
     last = len(outputs)
+    if last == 1 and outputs[0].name:
+        return outputs
     while last and not outputs[last - 1].name:
         last -= 1
     return outputs[:last]
@@ -193,5 +215,5 @@ def _is_described(value: ir.Value) -> bool:
     """Whether there is anything to say of a value."""
     if not value.name:
         return False
-    known = value.shape is not None or value.type is not None
+    known = value.type is not None or value.shape is not None
     return bool(known or notes(value) or value.doc_string)

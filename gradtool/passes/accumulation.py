@@ -10,7 +10,7 @@ has looked at all of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -81,15 +81,17 @@ def updating(
     asked: Updates,
     own: Mapping[str, slice | None] | None = None,
     *,
-    cut_on: int = 1,
+    whole: Sequence[str] | None = None,
+    ranks: int = 1,
 ) -> Update:
     """The updates of what an `accumulating` model has the gradients of.
 
     An input, named by the metadata `gradtool.scale`, is what sums are multiplied by: 1 where nobody
     gives it.  Nothing has a name of the model given but its parameters and sums, see `held_by`.
     With `own` only these elements of parameters are updated, in the order of memory, or all of one
-    where it says None; state is of them alone.  Where more than one rank has its part of the sums,
-    these are `cut_on` so many already.
+    where it says None; state is of them alone.  Of the parameters that are `whole` all of a sum is
+    there to take the own part of; where that is None, sums are no more than what is updated.  A
+    norm of all is that of as many `ranks`, which have the gradients of others.
 
     Raises:
         UsageError: there is nothing to update.
@@ -101,12 +103,11 @@ def updating(
     trained = {name: sums[after] for name, after in made_by.items() if name in given.initializers}
     updated = trained if own is None else {n: s for n, s in trained.items() if n in own}
     chosen = {
-        each: None if own is None or (cut_on > 1 and each == total) else own[name]
+        each: None if own is None or (whole is None and each == total) else own[name]
         for name, total in updated.items() for each in (name, total)
     }  # fmt: skip
     kept = [_held(given.initializers[name], part) for name, part in chosen.items()]
-    apart = own is not None and cut_on == 1
-    summed = list(trained.values()) if apart and asked.clip_norm is not None else []
+    summed = [trained[name] for name in whole or ()] if asked.clip_norm is not None else []
     names = Names.of(model)
     taken = {
         name: _held(given.initializers[rows], None)
@@ -135,10 +136,10 @@ def updating(
         for name, rows in taken.items():
             sums = gradients[values[name]]
             gradients[values[name]] = sparse.in_places(op, as_tensor(rows), sums)
-        whole = {each: scaled(each) for each in wholes}
+        together = {each: scaled(each) for each in wholes}
     added = add_updates(
-        op, asked, gradients, lambda value: given.initializers[value.name or ""], whole,
-        [name for name in trained if name not in updated], cut_on,
+        op, asked, gradients, lambda value: given.initializers[value.name or ""], together,
+        [name for name in trained if name not in updated], ranks,
     )  # fmt: skip
     props = made.metadata_props
     props[SCALE] = scale.name or ""
@@ -152,7 +153,8 @@ def updating(
     infer(made)
     parts = {
         name: (name, 0 if part is None else part.start)
-        for name, part in chosen.items() if own is not None and (apart or name in updated)
+        for name, part in chosen.items()
+        if own is not None and (whole is not None or name in updated)
     }  # fmt: skip
     parts |= {v.name or "": (name, 0) for v, name in zip(wholes, summed, strict=True)}
     return Update(made, tuple(added.said), added.of, parts)

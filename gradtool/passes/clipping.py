@@ -36,9 +36,9 @@ def clip_norm(
 ) -> Gradients:
     """The gradients times `min(1, limit / (norm + 10⁻⁶))`, `norm` that of all elements together.
 
-    They are those of the gradients, or those of the `whole` ones that these are parts of, or all
-    that `ranks` have together, each of them others.  Every
-    update waits for the last gradient, so all of them are held until then.
+    They are those of the gradients, or those of the `whole` ones that these are parts of; with more
+    than one of `ranks` those of all of them together, each of which has others.  Every update waits
+    for the last gradient, so all of them are held until then.
     """
     dtype = limit.dtype
     assert dtype is not None  # noqa: S101 - a scalar input has a type

@@ -62,7 +62,8 @@ def hold_gradients(model: ir.Model) -> None:
     for node in nodes:
         if not _is_backward(node) or BARRIER in node.metadata_props:
             continue
-        if results and deepest in node.inputs and node.op_type not in LAYOUTS:
+        reads_it = deepest is not None and deepest in node.inputs
+        if results and reads_it and node.op_type not in LAYOUTS:
             assert deepest is not None  # noqa: S101 - the node reads it
             readers = [
                 use for use in deepest.uses()

@@ -58,8 +58,8 @@ def add_updates(
     inputs, and what they are where nobody gives them, are noted in the metadata.  What a parameter
     is for (a matrix, a table) those tell who read its `original`, perhaps in another graph.  Where
     they are parts of what is updated, `together` has all gradients as they are whole, by anything
-    with their names, and `others` are the parameters without a part; or else all `ranks` together
-    have all of them.
+    with their names, and `others` are the parameters without a part.  A norm of all is that of as
+    many `ranks`, which have other gradients each.
 
     Raises:
         UsageError: there is nothing to update, a shape is open, or what is asked for cannot be.

@@ -47,7 +47,7 @@ def _last_reads(nodes: list[ir.Node]) -> dict[ir.Value, int]:
     found: dict[ir.Value, int] = {}
     for index, node in enumerate(nodes):
         if not asks_sizes(node) and choice_of(node) is None:
-            found |= dict.fromkeys((v for v in reads(node) if not _is_made(v)), index)
+            found.update((v, index) for v in reads(node) if not _is_made(v))
     return found
 
 

@@ -53,6 +53,8 @@ class Pipeline(Protocol):
     @property
     def micro_batches(self) -> int: ...
     @property
+    def shard(self) -> str: ...
+    @property
     def turns(self) -> Sequence[Turn]: ...
     @property
     def bubble(self) -> float: ...
@@ -102,6 +104,7 @@ def stages_json(
         "model": name,
         "ranks": ranks,
         "replicas": found.replicas,
+        "shard": found.shard,
         "dims": dict(dims),
         **how,
         "step_seconds": found.step,

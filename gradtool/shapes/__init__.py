@@ -19,6 +19,7 @@ from gradtool.graph import walk
 from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.metadata import notes
 from gradtool.graph.predicates import is_tensor
+from gradtool.graph.tensors import elements
 from gradtool.shapes import body_inputs
 from gradtool.shapes.sequences import mark_empty
 
@@ -71,13 +72,24 @@ def strip(model: ir.Model) -> None:
     such names where it shares memory.  It finds those that follow by itself; of operators that are
     not ONNX's nobody else knows them.
     """
+    known: dict[int, tuple[ir.Shape, ir.Shape]] = {}  # by identity, which the first keeps
     for value in _values(model):
         if METADATA in notes(value):
             del value.metadata_props[METADATA]
-        node = value.producer()
-        inside = node is not None and node.domain in STANDARD and not value.is_graph_output()
-        if inside and value.shape is not None and not value.shape.is_static():
-            value.shape = ir.Shape([d if isinstance(d, int) else None for d in value.shape])
+        node, shape = value.producer(), value.shape
+        if shape is None or node is None or node.domain not in STANDARD:
+            continue
+        if not value.is_graph_output():
+            if id(shape) not in known:
+                known[id(shape)] = shape, _nameless(shape)
+            value.shape = known[id(shape)][1]
+
+
+def _nameless(shape: ir.Shape) -> ir.Shape:
+    """A shape without the names of its open sizes, for all values that have it."""
+    if shape.is_static():
+        return shape
+    return ir.Shape([d if isinstance(d, int) else None for d in shape], frozen=True)
 
 
 def _run(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> None:
@@ -115,11 +127,11 @@ def _one_line(error: BaseException) -> str:
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:
     """Inputs, initializers and node outputs of the graph and every graph in it."""
-    for graph in walk.graphs(model.graph):
+    for graph, nodes in walk.by_graph(model.graph):
         yield from graph.inputs
         yield from graph.initializers.values()
-    for node in walk.nodes(model.graph):
-        yield from node.outputs
+        for node in nodes:
+            yield from node.outputs
 
 
 def _erase_outputs(model: ir.Model) -> None:
@@ -138,7 +150,7 @@ def _unreadable(model: ir.Model) -> list[ir.Value]:
         for graph in walk.graphs(model.graph)
         for value in graph.initializers.values()
         if getattr(value.const_value, "absent", False)
-        or (value.const_value is not None and value.const_value.size > MOST_ELEMENTS)
+        or (value.const_value is not None and elements(value.const_value) > MOST_ELEMENTS)
     ]
 
 

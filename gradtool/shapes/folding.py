@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -67,14 +68,18 @@ class Folding:
         self._large: dict[ir.Value, ir.TensorProtocol] = dict(hidden or {})
         self._never: set[ir.Value] = set()
         self._memos: dict[Any, Memo] = {}
-        self._owners = {
-            graph: node for node in walk.nodes(model.graph) for graph in walk.subgraphs(node)
-        }
+        self._graph = model.graph
         self._trained = {
             name
             for key in (GRADIENTS, STATE)
             for name in json.loads(model.metadata_props.get(key, "{}"))
         } | set(json.loads(model.metadata_props.get(ROWS, "{}")).values())
+
+    @cached_property
+    def _owners(self) -> dict[ir.Graph, ir.Node]:
+        """The nodes that graphs belong to."""
+        nodes = walk.nodes(self._graph)
+        return {graph: node for node in nodes for graph in walk.subgraphs(node)}
 
     def memo(self, context: Any) -> Memo:
         """What is remembered of the nodes that are inferred in a context."""

@@ -123,16 +123,21 @@ def layout(
     sending += (once - alone) * micro_batches
     sent = (2 * total + sum(exchanged) * micro_batches) * (group.size - 1) // group.size
     spread = 2 * link.all_gather(0, group.size) if apart else 0.0  # all meet, and meet again
-    if part is not None:
-        each = [int(np.prod(w.shape)) * w.dtype.itemsize for w in part.parameters.values()]
-        spread += sum(link.all_gather(size, group.size) for size in each)
-        sent += sum(each) * (group.size - 1) // group.size
+    each = spread_of(part)
+    spread += sum(link.all_gather(size, group.size) for size in each)
+    sent += sum(each) * (group.size - 1) // group.size
     return RankLayout(
         shard if part is not None else "none", parameters, gradients, state,
         peak - parameters - gradients - state, sent,
         alone * micro_batches + updating, sending + spread,
         max(once * micro_batches, arrived) + updating + spread,
     )  # fmt: skip
+
+
+def spread_of(part: Shard | None) -> list[int]:
+    """The bytes of each parameter that ranks update parts of and give each other."""
+    held = () if part is None else part.parameters.values()
+    return [int(np.prod(whole.shape)) * whole.dtype.itemsize for whole in held]
 
 
 def arena_of(train: Plan, update: Plan, graphs: Graphs, part: Shard | None) -> tuple[Layout, int]:

@@ -53,8 +53,8 @@ def open_rank(
         place = standing(group, options.stages)
         if found is not None:
             setup.graphs.put(found.arrays)
-        staged, graphs = opened(setup, place, found.arrays if found else None)
-        return Opened(replace(setup, graphs=graphs), staged, progress, place=place)
+        staged, graphs, shard = opened(setup, place, found.arrays if found else None)
+        return Opened(replace(setup, graphs=graphs), staged, progress, place=place, shard=shard)
     setup, tables, shard = _cut(setup, group, watcher)
     if found is not None:
         arrays = tables.cut(found.arrays, group.rank) if tables else found.arrays

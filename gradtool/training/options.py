@@ -126,9 +126,10 @@ class TrainOptions:
             raise UsageError("memory chooses the plan and the micro-batches: leave them out")
         if self.stages > 1 and self.memory is not None:
             raise UsageError("a memory to keep to is of one process: leave it out with stages")
-        if self.stages > 1 and self.shard != "none":
+        if self.stages > 1 and self.shard == "gradients":
             raise UsageError(
-                "--shard does not go with --stages: a stage has the state of its own parameters"
+                "--shard gradients does not go with --stages: gradients of several micro-batches "
+                "are on their way at once; take --shard optimizer"
             )
         if self.ema is not None and not 0 <= self.ema < 1:
             raise UsageError(f"the decay of an average is from 0 to below 1, not {self.ema}")

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool.graph.metadata import AVERAGES, OPTIMIZER, ROWS
+from gradtool.graph.metadata import AVERAGES, GRADIENTS, OPTIMIZER, ROWS
 from gradtool.passes.accumulation import updating
 from gradtool.passes.averages import add_averages
 from gradtool.passes.cut_sums import cut_sums
@@ -105,11 +105,12 @@ class Shard:
 
 
 def sharded(
-    graphs: Graphs, updates: Updates, ema: float | None, group: Group, what: str
+    graphs: Graphs, updates: Updates, ema: float | None, group: Group, what: str, stages: int = 1
 ) -> tuple[Graphs, Shard]:
     """The graphs of a step in two halves, the second of which updates what a rank has.
 
-    With `gradients` of `what` a rank has, the first sums those alone.
+    With `gradients` of `what` a rank has, the first sums those alone.  Graphs of one of several
+    `stages` are cut further, among those that have the same.
 
     Raises:
         UsageError: what is asked for of updates cannot be.
@@ -136,22 +137,25 @@ def sharded(
             model, {name: whole.counts for name, whole in parameters.items()}, group.rank,
             whole=not optimizer.elements, ordered=group.ordered,
         )  # fmt: skip
-    made = updating(given, updates, own, cut_on=group.size if summed else 1)
+    made = updating(
+        given, updates, own, whole=None if summed else graphs.trained,
+        ranks=stages * (group.size if summed else 1),
+    )  # fmt: skip
     if ema is not None:
         add_averages(made.model, list(own), ema, given)
-    for key in (AVERAGES, OPTIMIZER):  # which say of names what they are
+    for key in (AVERAGES, GRADIENTS, OPTIMIZER):  # which say of names what they are
         if key in graphs.update.metadata_props:
             made.model.metadata_props[key] = graphs.update.metadata_props[key]
     state = {
         name: _state(_whole(held[name]), parameters[of], by_elements=optimizer.elements)
-        for name, of in graphs.of.items() if of not in tables
+        for name, of in graphs.of.items() if of in trained
     }  # fmt: skip
     initializers = given.graph.initializers
     parts = {
         name: (of, start * _whole(initializers[of]).dtype.itemsize)
         for name, (of, start) in made.parts.items()
     }
-    of = {name: of for name, of in graphs.of.items() if of not in tables}
+    of = {name: of for name, of in graphs.of.items() if of in trained}
     shard = Shard(parameters, state, own, of, parts)
     return replace(graphs, model=model, update=made.model), shard
 

@@ -21,7 +21,8 @@ from gradtool.planning.pipeline import Drawn, Pace, in_flight, timeline
 from gradtool.planning.plan import Plan
 from gradtool.program import Step
 from gradtool.training.graphs import Graphs
-from gradtool.training.layouts import Seconds, arena_of, buckets_of, running
+from gradtool.training.layouts import OnPaper, Seconds, arena_of, buckets_of, running, spread_of
+from gradtool.training.sharding import Shard
 from gradtool.training.stages import balanced, sized, staged
 
 
@@ -63,6 +64,7 @@ class Pipeline:
     stages: tuple[StageLayout, ...]
     replicas: int
     micro_batches: int
+    shard: str
     turns: tuple[Drawn, ...]
     bubble: float
     step: float
@@ -77,20 +79,27 @@ def pipeline(
     stages: int,
     replicas: int,
     micro_batches: int,
+    shard: str = "none",
     kernels: Kernels = "exact",
     seconds: Seconds,
 ) -> Pipeline:
     """Lay graphs in two halves out in stages, at the sizes of one micro-batch.
+
+    With `shard`, of an optimizer's state a rank has the part that the first of the replicas has.
 
     Raises:
         UsageError: the model cannot be cut into so many.
     """
     model = sized(graphs, dims)
     cut = balanced(graphs, model, stages, micro_batches, seconds)
+    behind = OnPaper(0, replicas)
     each = [
-        _Stage.of(graphs, updates, cut, number, micro_batches, kernels, _of_turns(seconds))
+        _Stage.of(
+            number, staged(graphs, updates, None, cut, number, micro_batches, behind, shard),
+            micro_batches, kernels, _of_turns(seconds),
+        )
         for number in range(stages)
-    ]
+    ]  # fmt: skip
     up, down, once = (
         [_taken(link, values) for values in lines] for lines in (cut.up, cut.down, cut.once)
     )
@@ -102,7 +111,7 @@ def pipeline(
     step = max(s.ended(drawn, link, replicas) for s in each)
     return Pipeline(
         tuple(s.layout(cut, micro_batches, replicas) for s in each), replicas, micro_batches,
-        tuple(drawn), 1 - busy / (stages * end) if end else 0.0, step,
+        shard, tuple(drawn), 1 - busy / (stages * end) if end else 0.0, step,
     )  # fmt: skip
 
 
@@ -128,6 +137,7 @@ class _Stage:
 
     number: int
     graphs: Graphs
+    part: Shard | None
     train: Plan
     update: Plan
     forward: float
@@ -136,22 +146,25 @@ class _Stage:
 
     @classmethod
     def of(
-        cls, graphs: Graphs, updates: Updates, cut: Cut, number: int, micro_batches: int,
-        kernels: Kernels, seconds: Seconds,
+        cls, number: int, made: tuple[Graphs, Shard | None], micro_batches: int, kernels: Kernels,
+        seconds: Seconds,
     ) -> _Stage:  # fmt: skip
-        own = staged(graphs, updates, None, cut, number, micro_batches)
+        own, part = made
         assert own.update is not None  # noqa: S101 - stages step in two halves
         train = sized_and_planned(own.model, {}, "train", kernels)[1]
         update = sized_and_planned(own.update, {}, "update", kernels)[1]
         forward = sum(seconds(s) for s in train.program.steps if s.stage == "forward")
         whole = sum(map(seconds, train.program.steps))
         return cls(
-            number, own, train, update, forward / micro_batches,
+            number, own, part, train, update, forward / micro_batches,
             (whole - forward) / micro_batches, seconds,
         )  # fmt: skip
 
     def ended(self, turns: Sequence[Drawn], link: Link, replicas: int) -> float:
-        """When the step of this stage ends: its sums are those of all replicas, and it updates."""
+        """When the step of this stage ends: its sums are those of all replicas, and it updates.
+
+        What these have parts of, they give each other in the end.
+        """
         end = max(turn.end for turn in turns if turn.stage == self.number)
         arrived = end
         if replicas > 1:
@@ -160,11 +173,12 @@ class _Stage:
             for names, size in self._buckets():
                 final = end - whole + max(ready.get(name, whole) for name in names)
                 arrived = max(arrived, final) + link.all_reduce(size, replicas)
-        return max(end, arrived) + sum(map(self.seconds, self.update.program.steps))
+        spread = sum(link.all_gather(size, replicas) for size in spread_of(self.part))
+        return max(end, arrived) + sum(map(self.seconds, self.update.program.steps)) + spread
 
     def layout(self, cut: Cut, micro_batches: int, replicas: int) -> StageLayout:
         """What a rank of this stage takes."""
-        arena, peak = arena_of(self.train, self.update, self.graphs, None)
+        arena, peak = arena_of(self.train, self.update, self.graphs, self.part)
         of = self.graphs
         gradients = sum(b.bytes for name, b in arena.items() if name in of.sums)
         state = sum(b.bytes for name, b in arena.items() if name in of.of)
@@ -188,8 +202,9 @@ class _Stage:
         )
         given = sum(bytes_of.bytes(v) or 0 for each in once for v in each)
         sums = sum(size for _, size in self._buckets()) if replicas > 1 else 0
-        return turn * micro_batches + given + 2 * sums * (replicas - 1) // replicas
+        told = 2 * sums + sum(spread_of(self.part))
+        return turn * micro_batches + given + told * (replicas - 1) // replicas
 
     def _buckets(self) -> list[tuple[Sequence[str], int]]:
-        arena, _ = arena_of(self.train, self.update, self.graphs, None)
+        arena, _ = arena_of(self.train, self.update, self.graphs, self.part)
         return buckets_of(arena, self.graphs.model, frozenset())

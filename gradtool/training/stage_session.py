@@ -17,6 +17,7 @@ from gradtool.kernels.ranks import in_line, together
 from gradtool.passes.cut_line import Cut
 from gradtool.passes.cut_stages import part_name
 from gradtool.passes.evaluation import evaluation
+from gradtool.planning.sharing import NO_PARTS, Parts
 from gradtool.program.bound import bound
 from gradtool.ranks.line import Line
 from gradtool.session import Session
@@ -32,9 +33,15 @@ class StageSession(Session):
     """The steps of one stage; `whole` has the graphs that were cut."""
 
     def __init__(
-        self, graphs: Graphs, whole: Graphs, cut: Cut, place: Standing, kernels: Kernels
+        self,
+        graphs: Graphs,
+        whole: Graphs,
+        cut: Cut,
+        place: Standing,
+        kernels: Kernels,
+        parts: Parts = NO_PARTS,
     ) -> None:
-        super().__init__(graphs.model, update=graphs.update, kernels=kernels)
+        super().__init__(graphs.model, update=graphs.update, parts=parts, kernels=kernels)
         self._cut, self._place, self._loss = cut, place, whole.training.loss or ""
         self._original = whole.model
         self._line = Line(place.line)

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from gradtool.planning.sharing import NO_PARTS
 from gradtool.ranks.group import Group
 from gradtool.ranks.line import Line
 from gradtool.training.data import Arrays
@@ -16,6 +17,7 @@ from gradtool.training.evaluation import Reduction
 from gradtool.training.graphs import Graphs
 from gradtool.training.loop import Loop
 from gradtool.training.setup import Setup, sizes_of_part
+from gradtool.training.sharding import Shard
 from gradtool.training.stage_session import StageSession
 from gradtool.training.stages import Standing, balanced, sized, staged
 from gradtool.training.timeline import Nodes
@@ -26,19 +28,25 @@ HANDS = 0  # the slot of arrays that go to the first stage
 
 def opened(
     setup: Setup, place: Standing, arrays: Mapping[str, Array] | None
-) -> tuple[StageSession, Graphs]:
-    """The session of this rank's stage, and its graphs; `arrays` are those of a checkpoint.
+) -> tuple[StageSession, Graphs, Shard | None]:
+    """The session of this rank's stage, its graphs, and what it updates of each parameter of these.
+
+    `arrays` are those of a checkpoint.
 
     Raises:
         UsageError: the model cannot be cut into so many stages.
     """
-    whole, parts = setup.graphs, setup.options.micro_batches
+    whole, options = setup.graphs, setup.options
     model = sized(whole, sizes_of_part(setup))
-    cut = balanced(whole, model, place.line.size, parts)
-    graphs = staged(whole, setup.updates, setup.options.ema, cut, place.stage, parts)
+    cut = balanced(whole, model, place.line.size, options.micro_batches)
+    graphs, shard = staged(
+        whole, setup.updates, options.ema, cut, place.stage, options.micro_batches,
+        place.replicas, options.shard,
+    )  # fmt: skip
     if arrays is not None:
-        graphs.put(arrays)
-    return StageSession(graphs, whole, cut, place, setup.kernels), graphs
+        graphs.put(shard.cut(arrays) if shard else arrays)
+    parts = shard.parts if shard else NO_PARTS
+    return StageSession(graphs, whole, cut, place, setup.kernels, parts), graphs, shard
 
 
 def told_by_last(place: Standing, found: Reduction | None) -> Reduction | None:

@@ -28,9 +28,10 @@ from gradtool.planning.pipeline import Line, cuts, turns
 from gradtool.program import Step
 from gradtool.program.bound import bound
 from gradtool.program.flatten import flatten
-from gradtool.ranks.group import Group
+from gradtool.ranks.group import ALONE, Group
 from gradtool.training.graphs import Graphs
 from gradtool.training.nominal import step_seconds
+from gradtool.training.sharding import Shard, sharded
 
 Seconds = Callable[[Step], float]  # of a step of a program
 
@@ -55,23 +56,27 @@ class Standing:
 
 
 def standing(group: Group, stages: int) -> Standing:
-    """Where a rank stands among all.
-
-    Raises:
-        UsageError: so many ranks have not all stages as often.
-    """
-    require_ranks(group.size, stages)
+    """Where a rank stands among all, which have all stages as often."""
     replica, stage = divmod(group.rank, stages)
     line = group.part(range(replica * stages, (replica + 1) * stages))
     return Standing(group, group.part(range(stage, group.size, stages)), line)
 
 
-def require_ranks(ranks: int, stages: int) -> None:
-    """Refuse ranks that cannot have all stages as often. Raises UsageError."""
+def require_ranks(ranks: int, stages: int, shard: str, *, sync_batchnorm: bool) -> None:
+    """Refuse ranks that cannot have all stages as often, and what takes replicas without any.
+
+    Raises:
+        UsageError: naming the option.
+    """
     if ranks % stages:
         raise UsageError(
             f"--stages {stages} takes {stages} ranks or a multiple of them, not {ranks}"
         )
+    if stages > 1 and stages == ranks:
+        if sync_batchnorm:
+            raise UsageError("--sync-batchnorm: every stage is on one rank, which has all examples")
+        if shard != "none":
+            raise UsageError("--shard: every stage is on one rank, which has all of its state")
 
 
 def sized(graphs: Graphs, dims: Mapping[str, int]) -> ir.Model:
@@ -148,20 +153,39 @@ def _crossing(where: Mapping[ir.Node, int], homes: Mapping[str, int], count: int
 
 
 def staged(
-    graphs: Graphs, updates: Updates, ema: float | None, made: Cut, stage: int, micro_batches: int
-) -> Graphs:
+    graphs: Graphs,
+    updates: Updates,
+    ema: float | None,
+    made: Cut,
+    stage: int,
+    micro_batches: int,
+    replicas: Group = ALONE,
+    shard: str = "none",
+) -> tuple[Graphs, Shard | None]:
     """The graphs of one stage in two halves: its turns of a step, and the updates of its own.
+
+    With `shard` the `replicas` update parts of these, and hold the state of these parts alone.
 
     Raises:
         UsageError: what is asked for of updates cannot be.
     """
+    # Sums have all rows of a table: who asked for some has heard of it.
+    updates = replace(updates, sparse=False)
+    own = _of_stage(graphs, updates, ema, made, stage, micro_batches)
+    if shard == "none":
+        return own, None
+    return sharded(own, updates, ema, replicas, shard, made.stages)
+
+
+def _of_stage(
+    graphs: Graphs, updates: Updates, ema: float | None, made: Cut, stage: int, micro_batches: int
+) -> Graphs:
     assert graphs.update is not None  # noqa: S101 - stages step in two halves
     loss = graphs.training.loss or ""
     model = stage_graph(made, stage, turns(made.stages, stage, micro_batches), [loss])
     own = made.trained(stage)
     given = graphs.training.model
-    summed = replace(updates, sparse=False)  # sums have all rows, and who asked has heard of it
-    update = updating(given, summed, dict.fromkeys(own), cut_on=made.stages).model
+    update = updating(given, updates, dict.fromkeys(own), ranks=made.stages).model
     if ema is not None:
         add_averages(update, own, ema, given)
     sums: dict[str, str] = json.loads(update.metadata_props[GRADIENTS])

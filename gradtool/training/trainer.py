@@ -140,12 +140,10 @@ class Trainer:
         """
         self.close()
         watcher = watcher or Watcher()
-        stages = self._options.stages
-        require_ranks(group.size, stages)
-        if stages > 1 and stages == group.size and self._options.sync_batchnorm:
-            raise UsageError("--sync-batchnorm: every stage is on one rank, which has all examples")
+        options, stages = self._options, self._options.stages
+        require_ranks(group.size, stages, options.shard, sync_batchnorm=options.sync_batchnorm)
         setup = prepared(
-            self._recipe, self._options, data, evaluate, names or {}, watcher,
+            self._recipe, options, data, evaluate, names or {}, watcher,
             group.size // stages,
         )  # fmt: skip
         find = partial(_found, run, setup, watcher, resume=resume, fresh=fresh)

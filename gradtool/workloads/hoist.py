@@ -75,7 +75,7 @@ def _free(
     bound, found = set(given), dict[ir.Node, None]()
     for node in filter(is_backward, model.graph):
         stays = stage(node) != "backward" or not may_move(node)
-        stays = stays or any(v in bound for v in reads(node))
+        stays = stays or not bound.isdisjoint(reads(node))
         stays = stays or any(v.is_graph_output() or sizes.bytes(v) is None for v in node.outputs)
         if stays or draws(node):
             bound.update(node.outputs)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from graphs import parse
@@ -23,3 +26,15 @@ def test_a_list_of_floats_is_not_rounded_in_silence():
 
     with pytest.raises(TypeError, match="are no integers"):
         op.constant([0.5, 1.5])
+
+
+def test_a_builder_that_nobody_needs_is_freed_at_once():
+    gc.disable()
+    try:
+        op = Builder(parse("g (float[n, 4] x) => (y) { y = Relu (x) }"))
+        op.Tanh(op.graph.inputs[0])
+        gone = weakref.ref(op)
+        del op
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -250,7 +250,7 @@ def test_a_check_by_differences_moves_parameters_that_steps_overwrite():
     arrays = {"x": floats(2, 3), "lr": np.float32(1.0), "momentum": np.float32(0.9)}
     said = verify.finite_differences(training.model, arrays, gt.run(training, arrays))
 
-    assert said.startswith("1 gradients agree")
+    assert said.startswith("1 gradient agrees")
 
 
 def test_a_check_by_differences_says_what_it_needs():

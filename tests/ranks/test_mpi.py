@@ -160,6 +160,18 @@ def test_the_command_trains_in_stages_and_goes_on_without(net):
     )
 
 
+def test_replicas_of_stages_have_parts_of_the_state(net):
+    parts = ("--steps", "10", "--micro-batches", "2", "--checkpoint-every", "5")
+    ranks = ("--ranks", "4", "--stages", "2", "--shard", "optimizer", "--deterministic")
+    _, alone = train(net, "one", *parts)
+    _, two = train(net, "two", *parts, *ranks)
+    pairs = [(a["loss"], b["loss"]) for a, b in zip(alone, two, strict=True) if "loss" in a]
+    _, more = train(net, "two", "--steps", "15", *parts[2:], *ranks, "--resume", "--force")
+
+    np.testing.assert_allclose(*zip(*pairs, strict=True), rtol=1e-6)  # in float32
+    assert more[: len(two)] == two
+
+
 def test_what_goes_wrong_on_all_ranks_is_said_once(net):
     process = gradtool(net, "train", "net.onnx", "--data", "none.npz", "--ranks", "2")
     out, err = process.communicate(timeout=PATIENCE)

@@ -22,7 +22,7 @@ from gradtool.training.stage_layouts import pipeline
 LINK = Link(1e9, 1e-5)
 
 
-def on_paper(ranks, stages, case, link=LINK, parts=None):
+def on_paper(ranks, stages, case, link=LINK, parts=None, shard="none"):
     """The layout of a drawn case in which everything is kept."""
     model, options, _ = stage_cases.drawn(ranks, stages, case)
     updates = Updates(options["optimizer"])
@@ -36,24 +36,31 @@ def on_paper(ranks, stages, case, link=LINK, parts=None):
     dims = {} if fixed else {"batch": 8 // parts // replicas}
     return pipeline(
         graphs, updates, dims, link, stages=stages, replicas=replicas, micro_batches=parts,
-        kernels="numpy", seconds=step_seconds,
+        shard=shard, kernels="numpy", seconds=step_seconds,
     )  # fmt: skip
 
 
 @supported
-@pytest.mark.parametrize(("ranks", "stages"), [(2, 2), (4, 4), (4, 2)])
+@pytest.mark.parametrize(
+    ("ranks", "stages", "shard"),
+    [(2, 2, "none"), (4, 4, "none"), (4, 2, "none"), (4, 2, "optimizer")],
+)
 @pytest.mark.parametrize("case", range(3))
-def test_each_stage_has_the_arena_that_was_planned(ranks, stages, case):
+def test_each_stage_has_the_arena_that_was_planned(ranks, stages, shard, case):
     def work(group):
         model, options, _ = stage_cases.drawn(ranks, stages, case)
         how = {"steps": 2, "ema": None, "clip_norm": None, "lr_scale": (), "plan": "keep"}
-        with gt.Trainer(model, **options | how | {"kernels": "numpy"}) as trainer:
+        how |= {"kernels": "numpy", "shard": shard}
+        with gt.Trainer(model, **options | how) as trainer:
             trainer.fit(DATA, group=group)
             return trainer.session.arena_bytes
 
-    planned = [each.peak for each in on_paper(ranks, stages, case).stages]
+    planned = [each.peak for each in on_paper(ranks, stages, case, shard=shard).stages]
+    found = on_ranks(ranks, work)
 
-    assert on_ranks(ranks, work) == planned * (ranks // stages)
+    assert found[:stages] == planned
+    if shard == "none":
+        assert found == planned * (ranks // stages)
 
 
 def test_more_micro_batches_take_a_smaller_share_of_waiting():
@@ -71,6 +78,17 @@ def test_a_slow_link_takes_longer_and_replicas_send_their_sums():
 
     assert slow.step > 10 * fast.step
     assert all(a.sent > b.sent for a, b in zip(fast.stages, alone.stages, strict=True))
+
+
+def test_replicas_have_parts_of_the_state_of_a_stage_and_send_parameters():
+    slow = Link(1e3, 0)
+    whole, parts = (on_paper(4, 2, 1, slow, shard=shard) for shard in ("none", "optimizer"))
+
+    for before, after in zip(whole.stages, parts.stages, strict=True):
+        assert after.state < 0.75 * before.state
+        assert (after.parameters, after.gradients) == (before.parameters, before.gradients)
+        assert after.sent > before.sent
+    assert parts.step > whole.step
 
 
 @pytest.fixture
@@ -100,6 +118,10 @@ def test_the_command_shows_stages_and_draws_their_turns(path, report, tmp_path):
     text = page.read_text()
     assert text.count('class="turn0"') == text.count('class="turn1"') == 4
     assert "<script" not in text
+    assert document["shard"] == "none"
+    sharded = json.loads(report(*given, "--shard", "optimizer", "--format", "json").out)
+    jsonschema.validate(sharded, json.loads((FOLDER / "stages.json").read_text()))
+    assert sharded["shard"] == "optimizer"
     again = report(*given, "--html", str(page))
     assert again.code == 2
     assert "exists" in again.err
@@ -108,7 +130,8 @@ def test_the_command_shows_stages_and_draws_their_turns(path, report, tmp_path):
 @pytest.mark.parametrize(("given", "said"), [
     (("--stages", "2"), "--stages is of --ranks"),
     (("--ranks", "4", "--stages", "3"), "--stages 3 takes 3 ranks or a multiple of them, not 4"),
-    (("--ranks", "4", "--stages", "2", "--shard", "optimizer"), "do not go together"),
+    (("--ranks", "2", "--stages", "2", "--shard", "optimizer"), "every stage is on one rank"),
+    (("--ranks", "4", "--stages", "2", "--shard", "gradients"), "leave out --stages"),
     (("--ranks", "2", "--stages", "2", "--sync-batchnorm"), "every stage is on one rank"),
     (("--ranks", "4", "--html", "page.html"), "is a table of its own: leave out --html"),
     (("--ranks", "4", "--stages", "2", "--plan", "mirror", "--html", "a.html"), "leave out --plan"),
@@ -125,7 +148,8 @@ def test_what_does_not_go_together_is_refused(path, report, given, said):
 @pytest.mark.parametrize(("given", "said"), [
     (("--stages", "2"), "--stages is of --ranks and mpirun"),
     (("--ranks", "3", "--stages", "2"), "--stages 2 takes 2 ranks or a multiple of them, not 3"),
-    (("--ranks", "2", "--stages", "2", "--shard", "optimizer"), "leave out --shard"),
+    (("--ranks", "2", "--stages", "2", "--shard", "optimizer"), "every stage is on one rank"),
+    (("--ranks", "4", "--stages", "2", "--shard", "gradients"), "leave out --stages"),
     (("--ranks", "2", "--stages", "2", "--memory", "1GiB"), "leave out --memory"),
 ])  # fmt: skip
 def test_training_refuses_them_before_a_rank_is_started(path, run, given, said):

@@ -153,7 +153,8 @@ def test_the_first_rank_writes_the_whole_model(tmp_path, more):
 
 REFUSED = [
     (2, {"stages": 3}, "--stages 3 takes 3 ranks or a multiple of them, not 2"),
-    (2, {"stages": 2, "shard": "optimizer"}, "--shard does not go with --stages"),
+    (2, {"stages": 2, "shard": "optimizer"}, "every stage is on one rank, which has all of its"),
+    (4, {"stages": 2, "shard": "gradients"}, "take --shard optimizer"),
     (2, {"stages": 2, "memory": 10**9}, "leave it out with stages"),
     (2, {"stages": 2, "sync_batchnorm": True}, "every stage is on one rank"),
     (4, {"stages": 4, "wrt": ("wide",)}, "only 1 places of the model have any"),
