@@ -2,8 +2,9 @@
 
     python benchmarks/loops.py [COUNT] [--first 0]
 
-Bodies capture values, hold initializers and constants of their own, nest, and carry sequences;
-their inputs are typed or not.
+Of two models one is at random: bodies capture values, hold initializers and constants of their own,
+nest, and carry sequences; their inputs are typed or not.  The other is a recurrent network, as
+tf2onnx writes those of Keras.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from loop_checks import check, exclusion
+from random_cells import Cells
 from random_loops import Draw
 
 
@@ -32,7 +34,7 @@ def main() -> int:
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         for seed in range(given.first, given.first + count):
-            draw = Draw(seed)
+            draw = (Draw, Cells)[seed % 2](seed)
             proto = draw.model()
             reason = exclusion(proto)
             if reason:
@@ -40,7 +42,7 @@ def main() -> int:
                 continue
             used.update(draw.used)
             try:
-                check(proto, Path(folder))
+                check(proto, Path(folder), draw.feeds())
             except Exception as error:  # noqa: BLE001 - whatever it is, it is counted
                 wrong += 1
                 print(f"seed {seed}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")

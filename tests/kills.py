@@ -1,7 +1,8 @@
 """Writes killed at each of their calls that change files, and what they leave behind.
 
 A child runs them.  In it, the call of a given number among those of `os` that change a folder or
-a file ends the process, as `kill -9` does, before or after it is made.
+a file ends the process, as `kill -9` does, before or after it is made.  No process that it started
+outlives it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,7 @@ def _run(folder: Path, action: Callable[[], object], number: int, *, after: bool
     if child == 0:
         code = 1
         try:
+            os.setpgid(0, 0)
             os.chdir(folder)
             silent = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silent, 1)
@@ -76,10 +79,23 @@ def _run(folder: Path, action: Callable[[], object], number: int, *, after: bool
         finally:
             os._exit(code)
     status = os.waitpid(child, 0)[1]
+    assert _is_empty(child), "what it started lives on"
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return True
     assert os.WEXITSTATUS(status) == 0
+    return False
+
+
+def _is_empty(group: int) -> bool:
+    """Whether all processes of a group end within some seconds; if not, they are ended."""
+    for _ in range(2000):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
+    os.killpg(group, signal.SIGKILL)
     return False
 
 

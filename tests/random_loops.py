@@ -56,6 +56,10 @@ class Draw:
         )  # fmt: skip
         return helper.make_model(graph, ir_version=9, opset_imports=[helper.make_opsetid("", 18)])
 
+    def feeds(self) -> dict[str, np.ndarray]:
+        """An array for the input of the model."""
+        return {"x": np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)}
+
     # ---------------------------------------------------------------------- pieces
 
     def _name(self, hint: str) -> str:

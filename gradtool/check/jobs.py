@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -95,11 +96,12 @@ def _alone(case: Case, *, run: bool) -> Outcome:
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that begin afresh, as a copy of this one may hold locks of its threads.
 
-    They leave an interrupt to this process, which then ends them at once.
+    They leave an interrupt to this process, which then ends them at once, and end with it where it
+    is killed.
     """
     context = multiprocessing.get_context("spawn")
     others = {child.pid for child in multiprocessing.active_children()}
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_leave_interrupts)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent)
     try:
         yield pool
     except BaseException:
@@ -111,5 +113,17 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _leave_interrupts() -> None:
+def _follow_parent() -> None:
+    """Leave interrupts to the parent, and do not outlive it.
+
+    A worker holds both ends of the pipe that it waits on, so that it would wait for ever.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -49,6 +52,31 @@ def test_an_interrupt_ends_what_still_runs():
         interrupted()
 
     assert not multiprocessing.active_children()
+
+
+KILLED = """
+import os, signal, time
+from gradtool.check import jobs
+
+if __name__ == "__main__":
+    with jobs._pool(2) as pool:
+        first = [pool.submit(os.getpid), pool.submit(time.sleep, 3600)]
+        print(first[0].result(), flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed here")
+def test_no_process_outlives_one_that_is_killed(tmp_path):
+    """What they write to is closed when the last of them, idle or at work, is gone."""
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    child = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE)
+
+    said, _ = child.communicate(timeout=60)
+
+    assert said.strip().isdigit()
+    assert child.returncode == -signal.SIGKILL
 
 
 def test_the_cache_gives_back_what_was_put(tmp_path):
