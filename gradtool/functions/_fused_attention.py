@@ -99,6 +99,9 @@ def fused_attention_grad(
         q_ = q_ * scale
         s = form.masked(op.MatMul(k, op.swap_axes(q_, -2, -1)), at, turned=True)
         p = op.Exp(s - op.swap_axes(lse_, -2, -1))
+        # `lse` has the digits of the scores: masks of -10⁹ leave none to the logarithm.
+        total = op.sum(p, [len(p.shape) - 2], keepdims=True)
+        p = p / op.Max(total, op.constant(float(np.finfo(p.dtype.numpy()).tiny), p.dtype))
         dv = op.MatMul(op.cast(p, dy_.dtype), dy_)
         dp = op.cast(op.MatMul(v, op.swap_axes(dy_, -2, -1)), p.dtype)
         row = op.sum(p * dp, [len(p.shape) - 2], keepdims=True)

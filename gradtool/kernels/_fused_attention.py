@@ -4,7 +4,9 @@ Operands are those of `_attention`; masks [B, H, S, T] have sizes of one where t
 
 Source: Dao 2023, FlashAttention-2 (arXiv:2307.08691), algorithms 1 and 2.  Unlike there, a block
 holds the scores of its rows with all keys: one pass finds the statistic of a row, and backward
-takes `Σ p dp` from the block, so that of forward it reads the operands and `lse` only.
+takes `Σ p dp` from the block, so that of forward it reads the operands and `lse` only.  It takes
+`Σ p` from there, too: `lse` has the digits of the scores, of which masks of -10⁹ leave none to the
+logarithm.
 """
 
 from __future__ import annotations
@@ -162,7 +164,7 @@ def fused_attention_grad(
     *masks: Array, out: Arrays, work: Arrays, fill: float = -np.inf, safe: int = 0,
     of: Sequence[int] = (), **attributes: Any,
 ) -> None:  # fmt: skip
-    """Gradients by q, k, v and the masks `of`, from `p = exp(s - lse)`.
+    """Gradients by q, k, v and the masks `of`, from `p = exp(s - lse) / Σ exp(s - lse)`.
 
     dv = pᵀ dy    dp = dy vᵀ    ds = p · (dp - Σ p dp + dlse)    dq = ds k · scale
     """
@@ -187,6 +189,10 @@ def fused_attention_grad(
         columns = p.shape[3]
         xp.subtract(p, lse[block.queries], out=p)
         xp.exp(p, out=p)
+        row = take(buffers["row"], (*p.shape[:3], 1))
+        xp.sum(p, axis=3, keepdims=True, out=row)
+        xp.copyto(row, 1, where=row == 0)
+        xp.divide(p, row, out=p)
 
         dye = dy[block.queries]
         if "dy" in buffers:
@@ -195,7 +201,6 @@ def fused_attention_grad(
         accumulate(xp, block, dv, p.swapaxes(2, 3), dye, buffers, "dv")
         ds = take(buffers["dscores"], p.shape)
         xp.matmul(dye, values[:, :, :columns].swapaxes(2, 3), out=ds)
-        row = take(buffers["row"], (*p.shape[:3], 1))
         xp.matmul(p[..., None, :], ds[..., :, None], out=row[..., None])
         if dlse is not None:
             xp.subtract(row, dlse[block.queries], out=row)

@@ -1,4 +1,4 @@
-/* Gradients of attention by q, k and v, from p = exp(s - lse).
+/* Gradients of attention by q, k and v, from p = exp(s - lse) / sum exp(s - lse).
  *
  *     dv = p^T dy    dp = dy v^T    ds = p (dp - sum p dp + dlse)    dq = scale ds k
  *
@@ -6,7 +6,8 @@
  * other against all keys they see, so that what they add to dk and dv is added in order.  Each
  * output may be NULL, and dlse.
  * Source: Dao 2023, FlashAttention-2, algorithm 2; unlike there, y is not read: a block has all
- * scores of its rows, and sum p dp is taken from it.
+ * scores of its rows, and both sums are taken from it.  The sum of p is not quite one: lse has the
+ * digits of the scores, of which masks of -1e9 leave none to the logarithm.
  * Workspace: gradtool.native.attention.grad_work.
  */
 #include "attention.h"
@@ -48,10 +49,16 @@ static int64_t slot_room(const struct rooms *r) {
     return 2 * r->scores + r->keys + r->values + r->key_places + r->query_places + r->dy_places;
 }
 
-/* p = exp(s - lse), where s is. */
+/* p, where s is; a row that sees nothing is zero. */
 static void weigh(float *s, int64_t n, float lse) {
-    for (int64_t i = 0; i < n; i += LANES)
+    vec sums = splat(0);
+    for (int64_t i = 0; i < n; i += LANES) {
         store_left(s, vec_exp_below(load_left(s, i, n, 0) - lse), i, n);
+        sums += load_left(s, i, n, 0);
+    }
+    const float sum = sum_lanes(sums), factor = sum == 0 ? 0 : 1 / sum;
+    for (int64_t i = 0; i < n; i += LANES)
+        store_left(s, load_left(s, i, n, 0) * factor, i, n);
 }
 
 /* ds = p (dp - sum p dp + dlse), where dp is. */

@@ -94,6 +94,22 @@ def test_a_mask_that_is_known_to_be_causal_is_an_attribute(kind):
     assert len(node.inputs) == 4
 
 
+@pytest.mark.stock
+@pytest.mark.parametrize("low", [-300.0, -1e4, -1e9, float(np.finfo(np.float32).min)])
+@pytest.mark.parametrize("seed", range(170, 174))
+def test_rows_that_only_what_is_low_hides_share_it_evenly(seed, low):
+    made, model = draw(seed, np.float32, masks=["added"], between="", opset=18)
+    rng = np.random.default_rng(seed)
+    mask = made.feeds["m0"]
+    rows = rng.random((*mask.shape[:-1], 1)) < 0.5
+    mask[...] = np.where(rows | (rng.random(mask.shape) < 0.3), np.float32(low), 0)
+    expected = gt.run(differentiated(made, model, fuse_attention=False), made.feeds)
+    fused = differentiated(made, model)
+
+    for how in ({}, {"kernels": "native"}, {"engine": "ort"}):
+        same(gt.run(fused, made.feeds, **how).gradients, expected.gradients, 2e-5)
+
+
 @pytest.mark.parametrize("kind", ["kept", "hidden", "added"])
 @pytest.mark.parametrize("between", ["", "safe"])
 def test_a_row_that_sees_nothing_is_what_its_softmax_is(kind, between):
