@@ -96,9 +96,8 @@ class Session(Holding, Hooking):
         self._evaluated: dict[bool, Resident] = {}
         self._is_open = True
         self.steps = 0
-        if self._sums is not None:
-            self._sums.updates.plan_ahead(bind=False)
         if not io.symbols(self._model):
+            self._expect_updates()
             self._train.plan_ahead()
 
     def _resident(self, model: ir.Model) -> Resident:
@@ -154,7 +153,7 @@ class Session(Holding, Hooking):
         batch = counted(self._model, batch, self.steps)
         if loss_scale is not None:
             batch = scaled(self._model, batch, loss_scale)
-        binding = self._train.feed(batch)
+        binding = self._fed(batch)
         divisor = loss_scale if self._sums is None else None
         if self._hooks.watching or self.check_nan or divisor is not None:
             binding, watch = self._watched(binding, batch, divisor)
@@ -208,9 +207,19 @@ class Session(Holding, Hooking):
         seed = seed_of(self._model)
         if seed is not None and seed not in batch:
             batch = scaled(self._model, batch, 1.0)
-        self._train.feed(counted(self._model, batch, self.steps)).enter()
+        self._fed(counted(self._model, batch, self.steps)).enter()
         if self._sums is not None:
             self._sums.feed({}, 1.0).enter()
+
+    def _fed(self, batch: Batch) -> Binding:
+        """What takes a step, fed."""
+        self._expect_updates()
+        return self._train.feed(batch)
+
+    def _expect_updates(self) -> None:
+        """Let updates have room when a step is bound, which says in which order sums lie."""
+        if self._sums is not None:
+            self._sums.expect()
 
     def _require_sums(self) -> Sums:
         self._require_open()
@@ -270,7 +279,7 @@ class Session(Holding, Hooking):
                 model = separate_gradients(self._train.model, names)
                 self._train.clear()
                 self._train = self._resident(model)
-                binding = self._train.feed(batch)
+                binding = self._fed(batch)
                 continue
             if self.check_nan:
                 watch.find_nan(self.steps + 1)

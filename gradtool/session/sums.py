@@ -19,6 +19,13 @@ class Sums:
     def __init__(self, updates: Resident, store: Store) -> None:
         self.updates = updates
         self._store = store
+        self._is_expected = False
+
+    def expect(self) -> None:
+        """Make room for the updates when the next plan is bound: the arena then stays there."""
+        if not self._is_expected:
+            self._is_expected = True
+            self.updates.plan_ahead(bind=False)
 
     def feed(self, batch: Mapping[str, Any], scale: float) -> Binding:
         """The updates, fed: each sum counts `scale` times."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import build
 from forked_ranks import on_ranks, supported
 from rank_cases import DATA, difference, drawn, trained
 from trainings import load
@@ -132,3 +133,21 @@ def test_shares_are_all_of_it_and_differ_by_one(count, size):
     assert [i for part in parts for i in range(count)[part]] == list(range(count))
     lengths = [part.stop - part.start for part in parts]
     assert max(lengths) - min(lengths) <= 1
+
+
+def test_gradients_are_on_their_way_while_backward_goes_on():
+    """An evaluation, which tells whether losses are means, is bound before the first step."""
+    model = gt.load(build("""net (double[batch, 6] x) => (double[batch, 6] y) {
+        a = MatMul (x, w0)
+        b = MatMul (a, w1)
+        c = MatMul (b, w2)
+        y = MatMul (c, w3)
+    }""", **{f"w{i}": np.eye(6) for i in range(4)}))  # fmt: skip
+
+    def work(group):
+        with gt.Trainer(model, loss="ce", steps=1, batch=4) as trainer:
+            trainer.fit(DATA, group=group)
+            return [name for name in trainer.session.spans if "grad" in name]
+
+    for order in on_ranks(2, work):
+        assert [name[:2] for name in order] == ["w3", "w2", "w1", "w0"]
