@@ -2,16 +2,16 @@
 
     python benchmarks/exports.py [NAME…] [--draws N] [--kinds KIND…] [--quick] [--keep DIR]
 
-Every module of `export_modules.py`, `export_layers.py`, `export_architectures.py` and
-`export_functions.py` is exported by every exporter (`dynamo`; `raw`: dynamo without optimisation;
-`script`: TorchScript), static and with an open batch, for inference and for training. What must
-hold of each: every command exits with 0, gradients are those of torch's autograd in float64, ours
-and those of stock onnxruntime on the written file (at its default options and with every
-optimisation off), a step takes no more than 1.01 times what was planned and 256 KiB. What an
-exporter cannot export is counted and left aside, and so is a file that onnxruntime does not run, or
-to another mean than torch. Where an exporter folds a part of a parameter away (BatchNormalization
-into a weight, a step from zeros into a constant), its gradient is not torch's: onnxruntime's
-differences of the file decide.
+Every module of `export_modules.py`, `export_layers.py`, `export_architectures.py`,
+`export_vision.py` and `export_functions.py` is exported by every exporter (`dynamo`; `raw`: dynamo
+without optimisation; `script`: TorchScript), static and with an open batch, for inference and for
+training. What must hold of each: every command exits with 0, gradients are those of torch's
+autograd in float64, ours and those of stock onnxruntime on the written file (at its default options
+and with every optimisation off), a step takes no more than 1.01 times what was planned and 256 KiB.
+What an exporter cannot export is counted and left aside, and so is a file that onnxruntime does not
+run, or to another mean than torch. Where an exporter folds a part of a parameter away
+(BatchNormalization into a weight, a step from zeros into a constant), its gradient is not torch's:
+onnxruntime's differences of the file decide.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from typing import Any
 import export_architectures  # noqa: F401 - it registers
 import export_functions  # noqa: F401 - it registers
 import export_layers  # noqa: F401 - it registers
+import export_vision  # noqa: F401 - it registers
 import numpy as np
 import onnx
 import onnxruntime as ort
