@@ -183,18 +183,19 @@ LONG = ("train", "net.onnx", "--data", "data.npz", "--batch", "8", "--lr", "0.01
         "--deterministic", "--timeout", "3", "-q")  # fmt: skip
 
 
-def ranks_here():
-    """The processes that are ranks of a command, by what their environment says."""
+def ranks_in(place):
+    """The processes that are ranks of a command there, by what their environment says."""
     found = []
     for folder in Path("/proc").iterdir():
         try:
             environment = (folder / "environ").read_bytes()
+            there = (folder / "cwd").readlink() == place
             state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
         except (OSError, IndexError):
             continue
         words = [launch.MARKED, *STARTED]
         marked, *started = (f"\0{word}=".encode() in b"\0" + environment for word in words)
-        if marked and any(started) and state != "Z":
+        if there and marked and any(started) and state != "Z":
             found.append(int(folder.name))
     return sorted(found)
 
@@ -213,7 +214,7 @@ def trouble(folder, name, kind, rank, after, *more):
         assert time.monotonic() < end, process.communicate(timeout=1)
         time.sleep(0.02)
     time.sleep(after)
-    pids = ranks_here()
+    pids = ranks_in(folder)
     assert len(pids) == 2
     os.kill(pids[rank], kind)
     began = time.monotonic()
@@ -221,7 +222,7 @@ def trouble(folder, name, kind, rank, after, *more):
 
     assert process.returncode == 1, err
     assert err.count("\n") == 1, err
-    assert not ranks_here()
+    assert not ranks_in(folder)
     return err, time.monotonic() - began
 
 
