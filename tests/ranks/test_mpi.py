@@ -160,6 +160,7 @@ def test_the_command_trains_in_stages_and_goes_on_without(net):
     )
 
 
+@pytest.mark.slow
 def test_replicas_of_stages_have_parts_of_the_state(net):
     parts = ("--steps", "10", "--micro-batches", "2", "--checkpoint-every", "5")
     ranks = ("--ranks", "4", "--stages", "2", "--shard", "optimizer", "--deterministic")
