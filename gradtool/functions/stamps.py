@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import onnx_ir as ir
 
@@ -18,6 +19,7 @@ from gradtool.emit.builder import Builder
 from gradtool.graph import walk
 from gradtool.graph.metadata import SOURCE, STAGE, notes
 from gradtool.graph.predicates import is_float
+from gradtool.shapes.memo import free_symbols
 
 Values = Sequence[ir.Value | None]
 
@@ -105,7 +107,7 @@ class Stamps:
         for index, value in enumerate(given):
             if value is not None:
                 places.setdefault(value, _Place(_GIVEN, index))
-        sizes = {s for v in places for s in _symbols(v)} - {None}
+        sizes = {s for v in places for s in _symbols(v)} - {ir.SymbolicDim(None)}
         steps = []
         for number, node in enumerate(emitted):
             step = self._step(node, places, sizes)
@@ -118,7 +120,7 @@ class Stamps:
         return _Stamp(tuple(steps), tuple(None if v is None else places[v] for v in results))
 
     def _step(
-        self, node: ir.Node, places: Mapping[ir.Value, _Place], sizes: set[str | None]
+        self, node: ir.Node, places: Mapping[ir.Value, _Place], sizes: set[Any]
     ) -> _Step | None:
         op = self._op
         if not self._is_plain(node) or notes(node) != {STAGE: op.stage, SOURCE: op.source}:
@@ -133,7 +135,7 @@ class Stamps:
                 return None
         outputs = []
         for value in node.outputs:
-            if value.type is None or value.shape is None or not set(_symbols(value)) <= sizes:
+            if value.type is None or value.shape is None or not _symbols(value) <= sizes:
                 return None
             if value.const_value is not None or op.knows_elements(value):
                 return None
@@ -170,6 +172,6 @@ class Stamps:
         return [found(place) for place in stamp.results]
 
 
-def _symbols(value: ir.Value) -> list[str | None]:
-    """The open sizes of a value; None where one has no name."""
-    return [d.value for d in value.shape or () if isinstance(d, ir.SymbolicDim)]
+def _symbols(value: ir.Value) -> set[Any]:
+    """The symbols that the open sizes of a value are made of."""
+    return {s for dim in value.shape or () for s in free_symbols(dim)}

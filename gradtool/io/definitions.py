@@ -26,7 +26,8 @@ def expand_definitions(model: ir.Model, keep: Keep) -> bool:
     whether there were any.
     """
     found = False
-    while nodes := [n for n in walk.nodes(model.graph) if _is_defined(model, n, keep)]:
+    known: dict[tuple[str, str], bool] = {}
+    while nodes := [n for n in walk.nodes(model.graph) if _is_defined(model, n, keep, known)]:
         infer(model)
         functions = {n: f for n in nodes if (f := _definition(model, n)) is not None}
         if not functions:
@@ -43,9 +44,14 @@ def expand_definitions(model: ir.Model, keep: Keep) -> bool:
     return found
 
 
-def _is_defined(model: ir.Model, node: ir.Node, keep: Keep) -> bool:
-    schema = _schema(model, node)
-    return schema is not None and not keep(node.domain, node.op_type, _version(model, node))
+def _is_defined(
+    model: ir.Model, node: ir.Node, keep: Keep, known: dict[tuple[str, str], bool]
+) -> bool:
+    operator = node.domain, node.op_type
+    if operator not in known:
+        schema = _schema(model, node)
+        known[operator] = schema is not None and not keep(*operator, _version(model, node))
+    return known[operator]
 
 
 def _version(model: ir.Model, node: ir.Node) -> int:

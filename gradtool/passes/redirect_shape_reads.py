@@ -22,19 +22,19 @@ def redirect_shape_reads(model: ir.Model) -> int:
     that nothing lives longer.  Returns how many nodes ask another value.
     """
     nodes = [node for node in model.graph if is_backward(node)]
-    if not any(asks_sizes(node) for node in nodes):
+    asking = {node: asked for node in nodes if asks_sizes(node) and (asked := _asked(node))}
+    if not asking:
         return 0
     place = {node: index for index, node in enumerate(nodes)}
     last = _last_reads(nodes)
-    where = _index(last)
+    where = _index(last, set(asking.values()))
     kept = {storage(model, v) for v in last}
     count = 0
-    for node in filter(asks_sizes, nodes):
+    for node, asked in asking.items():
         (value,) = node.inputs
         if value is None or storage(model, value) in kept or not _is_saved(value):
             continue
-        asked = _asked(node, value)
-        for other, first in where.get(asked, ()) if asked else ():
+        for other, first in where.get(asked, ()):
             if other.producer() is None or last[other] > place[node]:
                 _ask(node, other, first, len(asked))
                 count += 1
@@ -51,14 +51,19 @@ def _last_reads(nodes: list[ir.Node]) -> dict[ir.Value, int]:
     return found
 
 
-def _index(values: dict[ir.Value, int]) -> dict[Dims, list[tuple[ir.Value, int]]]:
-    """By neighbouring sizes, the values that have them, and from which axis on."""
+def _index(
+    values: dict[ir.Value, int], wanted: set[Dims]
+) -> dict[Dims, list[tuple[ir.Value, int]]]:
+    """By neighbouring sizes that are wanted, the values that have them, and from which axis on."""
     found: dict[Dims, list[tuple[ir.Value, int]]] = {}
+    counts = sorted({len(dims) for dims in wanted})
     for value in filter(is_tensor, values):  # the shape of a sequence is that of its elements
-        dims = list(_dims(value))
+        dims = tuple(_dims(value))
         for first in range(len(dims)):
-            for end in range(first + 1, len(dims) + 1):
-                found.setdefault(tuple(dims[first:end]), []).append((value, first))
+            for count in counts:
+                part = dims[first : first + count]
+                if len(part) == count and part in wanted:
+                    found.setdefault(part, []).append((value, first))
     return found
 
 
@@ -71,9 +76,10 @@ def _dims(value: ir.Value) -> Iterator[int | str]:
             yield f"{value.name}[{axis}]" if dim.value is None else dim.value
 
 
-def _asked(node: ir.Node, value: ir.Value) -> Dims:
+def _asked(node: ir.Node) -> Dims:
     """The sizes that a Shape node gives; none for Size, which multiplies them."""
-    if node.op_type != "Shape" or value.shape is None:
+    (value,) = node.inputs
+    if node.op_type != "Shape" or value is None or value.shape is None:
         return ()
     rank = len(value.shape)
     start, stop, _ = slice(

@@ -57,7 +57,7 @@ class Memo:
         for value in node.outputs:
             if not is_float(value) or value.type is None or value.shape is None:
                 return
-            if not {s for d in value.shape for s in _free(d)} <= known:
+            if not {s for d in value.shape for s in free_symbols(d)} <= known:
                 return
             found.append((value.type, ir.Shape(value.shape, frozen=True)))
         self._found[key] = found
@@ -112,13 +112,13 @@ class Memo:
         return kind.dtype if type(kind) is ir.TensorType else kind, dims, data
 
     def _symbols(self, value: ir.Value) -> set[Any]:
-        symbols = {s for d in value.shape or () for s in _free(d)}
+        symbols = {s for d in value.shape or () for s in free_symbols(d)}
         if value.dtype is not None and not is_float(value):
-            symbols |= {s for d in self._context.get_symbolic_value(value) or () for s in _free(d)}
+            symbols |= {s for d in self._context.get_symbolic_value(value) or () for s in free_symbols(d)}
         return symbols
 
 
-def _free(dim: int | ir.SymbolicDim) -> set[Any]:
+def free_symbols(dim: int | ir.SymbolicDim) -> set[Any]:
     """The symbols of a size; one of its own where it has no name."""
     if isinstance(dim, int):
         return set()

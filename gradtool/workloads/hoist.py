@@ -62,7 +62,7 @@ def decide(
     choosing = {node for node in nodes if choice_of(node) is not None and may_open(node)}
     if not free and not choosing:
         return Decision((), ())
-    network = _Network(model, sizes, free)
+    network = _Network(model, sizes, free, choosing)
     for node in nodes:
         network.add(node, choice=node in choosing)
     return network.solve()
@@ -93,8 +93,12 @@ class _Network:
 
     SOURCE, SINK = 0, 1
 
-    def __init__(self, model: ir.Model, sizes: Sizes, free: dict[ir.Node, None]) -> None:
+    def __init__(
+        self, model: ir.Model, sizes: Sizes, free: dict[ir.Node, None], choosing: set[ir.Node]
+    ) -> None:
         self.model, self.sizes, self.free = model, sizes, free
+        movable = (*free, *choosing)
+        self.touched = {storage(model, v) for node in movable for v in reads(node)}
         self.movers: dict[ir.Node, int] = {}
         self.values: dict[ir.Value, int] = {}
         self.arcs: list[tuple[int, int, int | None]] = []
@@ -167,7 +171,9 @@ class _Network:
                 self.arcs.append((self._value(value), reader, None))
 
     def _is_saved(self, value: ir.Value) -> bool:
-        return value.producer() in self.free or is_forward_result(value)
+        """Whether it is open if a value crosses: one of forward that no mover reads does anyway."""
+        made = value.producer() in self.free
+        return made or (value in self.touched and is_forward_result(value))
 
     def _value(self, value: ir.Value) -> int:
         if value not in self.values:

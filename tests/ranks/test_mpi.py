@@ -160,7 +160,31 @@ def test_the_command_trains_in_stages_and_goes_on_without(net):
     )
 
 
-@pytest.mark.slow
+LATE = """
+import atexit, os, pathlib, sys, time
+from gradtool import cli
+from gradtool.ranks.started import STARTED
+
+def late():
+    time.sleep(2)
+    pathlib.Path("ended").touch()
+
+if "1" in map(os.environ.get, STARTED):
+    atexit.register(late)
+cli.main(sys.argv[1:])
+"""
+
+
+def test_a_rank_may_end_long_after_the_others(net, mpi):
+    outcome = subprocess.run(
+        [*mpi, sys.executable, "-c", LATE, "train", "net.onnx", "--data", "data.npz", "--batch",
+         "8", "--steps", "2", "-o", "late.onnx"],
+        cwd=net, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert outcome.returncode == 0, outcome.stderr
+    assert (net / "ended").exists()
+
+
 def test_replicas_of_stages_have_parts_of_the_state(net):
     parts = ("--steps", "10", "--micro-batches", "2", "--checkpoint-every", "5")
     ranks = ("--ranks", "4", "--stages", "2", "--shard", "optimizer", "--deterministic")
