@@ -114,7 +114,8 @@ class Memo:
     def _symbols(self, value: ir.Value) -> set[Any]:
         symbols = {s for d in value.shape or () for s in free_symbols(d)}
         if value.dtype is not None and not is_float(value):
-            symbols |= {s for d in self._context.get_symbolic_value(value) or () for s in free_symbols(d)}
+            known = self._context.get_symbolic_value(value) or ()
+            symbols |= {s for d in known for s in free_symbols(d)}
         return symbols
 
 
