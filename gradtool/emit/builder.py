@@ -26,6 +26,9 @@ from gradtool.graph.names import Names, symbols_of
 from gradtool.graph.predicates import is_float, is_tensor
 from gradtool.shapes.memo import Memo
 
+Typed = tuple[ir.TypeProtocol | None, ir.Shape | None]
+_UNKNOWN: Typed = None, None
+
 # Before this version of the IR every initializer had to be an input as well.
 _CONSTANTS = 4
 
@@ -113,7 +116,7 @@ class Builder(Idioms):
         while not known and inputs and inputs[-1] is None:  # which onnxruntime may take for present
             inputs = inputs[:-1]
         given = [attribute(k, v) for k, v in attributes.items() if v is not None]
-        node = self.place(domain, op_type, self._operands(inputs), given, count)
+        node = self.place(domain, op_type, self._operands(inputs), given, [_UNKNOWN] * count)
         if known:
             self.model.graph.opset_imports.setdefault(DOMAIN, 1)
         if like is None:
@@ -131,16 +134,18 @@ class Builder(Idioms):
         op_type: str,
         inputs: Sequence[ir.Value | None],
         attributes: Sequence[ir.Attr],
-        count: int,
+        outputs: Sequence[Typed],
     ) -> ir.Node:
-        """Put a node where nodes are emitted now; of its outputs there are the names."""
+        """Put a node where nodes are emitted now, with outputs of these types and shapes."""
         name = self.names.fresh(f"{self.prefix}/{op_type}" if self.prefix else op_type)
         node = ir.Node(
-            domain, op_type, inputs, attributes, num_outputs=count, name=name,
+            domain, op_type, inputs, attributes, name=name,
+            outputs=[
+                ir.Value(name=self.names.fresh(f"{name}:{index}"), type=kind, shape=shape)
+                for index, (kind, shape) in enumerate(outputs)
+            ],
             metadata_props={STAGE: self.stage, SOURCE: self.source},
         )  # fmt: skip
-        for index, value in enumerate(node.outputs):
-            value.name = self.names.fresh(f"{name}:{index}")
         self.emitted.append(node)
         if self.anchor is None:
             self.graph.append(node)

@@ -19,6 +19,8 @@ from gradtool.graph.metadata import CALL, CALLEE, GROUP, NOTES, SOURCE, STAGE
 from gradtool.graph.names import label
 from gradtool.graph.prune import drop
 
+_JSON = json.JSONEncoder(sort_keys=True)
+
 
 def inline(model: ir.Model) -> None:
     """Replace every composite call by its body, marked so that `outline` can undo it."""
@@ -27,10 +29,14 @@ def inline(model: ir.Model) -> None:
 
 def expand(model: ir.Model, keep: Callable[[str], bool], *, mark: bool = False) -> None:
     """Replace the composite calls whose name `keep` refuses by their bodies."""
-    calls = [n for n in walk.nodes(model.graph) if n.domain == DOMAIN and not keep(n.op_type)]
+    found = [n for n in walk.nodes(model.graph) if n.domain == DOMAIN]
+    calls = [n for n in found if not keep(n.op_type)]
+    remain = len(calls) < len(found)
     if calls:
-        replace(Builder(model), calls, mark=mark)
-    if not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
+        op = Builder(model)
+        replace(op, calls, mark=mark)
+        remain = remain or any(n.domain == DOMAIN for n in op.emitted)
+    if not remain:
         model.graph.opset_imports.pop(DOMAIN, None)
 
 
@@ -124,14 +130,13 @@ def return_instead(moved: Mapping[ir.Value, ir.Value]) -> None:
 
 def describe(node: ir.Node) -> str:
     """What a call is, as `outline` reads it."""
-    return json.dumps(
+    return _JSON.encode(
         {
             "op": node.op_type,
             "inputs": [v.name if v is not None else "" for v in node.inputs],
             "outputs": [v.name for v in node.outputs],
             "attributes": arguments(node),
-        },
-        sort_keys=True,
+        }
     )
 
 

@@ -162,11 +162,7 @@ class Stamps:
 
         for step in stamp.steps:
             inputs = [found(place) for place in step.inputs]
-            node = op.place(
-                step.domain, step.op_type, inputs, step.attributes, len(step.outputs)
-            )  # fmt: skip
-            for value, (kind, shape) in zip(node.outputs, step.outputs, strict=True):
-                value.type, value.shape = kind, shape
+            node = op.place(step.domain, step.op_type, inputs, step.attributes, step.outputs)
             op.tell(node)
             made.append(node.outputs)
         return [found(place) for place in stamp.results]

@@ -7,7 +7,7 @@ no gradient or kernel is for others to say.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import onnx
@@ -56,47 +56,59 @@ def check(model: onnx.ModelProto) -> None:
     """
     functions = {(walk.domain_of(f), f.name, f.overload): f for f in model.functions}
     imports = _versions(model.opset_import)
-    for node in walk.nodes(model.graph.node):
-        _check_node(node, imports, functions, in_function=False)
+    _check_nodes(model.graph.node, imports, functions, in_function=False)
     for function in model.functions:
         imports = _versions(function.opset_import)
-        for node in walk.nodes(function.node):
-            _check_node(node, imports, functions, in_function=True)
+        _check_nodes(function.node, imports, functions, in_function=True)
 
 
 def _versions(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
     return {("" if e.domain in walk.STANDARD else e.domain): e.version for e in imports}
 
 
+def _check_nodes(
+    nodes: Iterable[onnx.NodeProto],
+    imports: Mapping[str, int],
+    functions: Functions,
+    *,
+    in_function: bool,
+) -> None:
+    for node in walk.nodes(nodes):
+        if not all(isinstance(text, str) for text in (node.name, node.op_type, node.domain)):
+            raise ModelError("a node has a name, an operator or a domain that is not UTF-8")
+        try:
+            _check_node(node, imports, functions, in_function=in_function)
+        except ModelError as error:
+            raise ModelError(f"{walk.label(node)}: {error}") from None
+
+
 def _check_node(
     node: onnx.NodeProto, imports: Mapping[str, int], functions: Functions, *, in_function: bool
 ) -> None:
-    if not all(isinstance(text, str) for text in (node.name, node.op_type, node.domain)):
-        raise ModelError("a node has a name, an operator or a domain that is not UTF-8")
-    who, domain = walk.label(node), walk.domain_of(node)
+    domain = walk.domain_of(node)
     if not any(node.output) and not any(node.input):
-        raise ModelError(f"{who}: has neither inputs nor outputs")
-    _check_attributes(node, who, in_function=in_function)
+        raise ModelError("has neither inputs nor outputs")
+    _check_attributes(node, in_function=in_function)
     function = functions.get((domain, node.op_type, node.overload))
     if function is not None:
-        _check_call(node, function, who)
+        _check_call(node, function)
         return
     if domain not in imports:
-        raise ModelError(f"{who}: its domain {domain or 'ai.onnx'!r} is not imported")
+        raise ModelError(f"its domain {domain or 'ai.onnx'!r} is not imported")
     if domain in _DOMAINS_WITH_SCHEMAS:
-        _check_schema(node, domain, imports[domain], who)
+        _check_schema(node, domain, imports[domain])
 
 
-def _check_call(node: onnx.NodeProto, function: onnx.FunctionProto, who: str) -> None:
+def _check_call(node: onnx.NodeProto, function: onnx.FunctionProto) -> None:
     if len(node.input) > len(function.input) or len(node.output) > len(function.output):
         raise ModelError(
-            f"{who}: the local function has {len(function.input)} inputs and "
+            f"the local function has {len(function.input)} inputs and "
             f"{len(function.output)} outputs, the call {len(node.input)} and {len(node.output)}"
         )
     defaults = {attribute.name: attribute.type for attribute in function.attribute_proto}
     for attribute in node.attribute:
         if attribute.name in defaults and attribute.type != defaults[attribute.name]:
-            raise ModelError(f"{who}: attribute {attribute.name!r} has the wrong type")
+            raise ModelError(f"attribute {attribute.name!r} has the wrong type")
     references = {
         attribute.ref_attr_name: attribute.type
         for inner in walk.nodes(function.node)
@@ -105,58 +117,58 @@ def _check_call(node: onnx.NodeProto, function: onnx.FunctionProto, who: str) ->
     }
     for attribute in node.attribute:
         if attribute.type != references.get(attribute.name, attribute.type):
-            raise ModelError(f"{who}: attribute {attribute.name!r} has the wrong type")
+            raise ModelError(f"attribute {attribute.name!r} has the wrong type")
 
 
-def _check_attributes(node: onnx.NodeProto, who: str, *, in_function: bool) -> None:
+def _check_attributes(node: onnx.NodeProto, *, in_function: bool) -> None:
     """What holds whatever the operator is: one value each, of the type it says."""
     seen: set[str] = set()
     for attribute in node.attribute:
         name = attribute.name
         if not name or name in seen:
-            raise ModelError(f"{who}: attribute {name!r} is unnamed or given twice")
+            raise ModelError(f"attribute {name!r} is unnamed or given twice")
         seen.add(name)
         field = _FIELD.get(attribute.type)
         if field is None:
-            raise ModelError(f"{who}: attribute {name!r} has no valid type ({attribute.type})")
+            raise ModelError(f"attribute {name!r} has no valid type ({attribute.type})")
         values = {f.name for f, _ in attribute.ListFields()} - _NOT_VALUES
         if attribute.ref_attr_name:
             if not in_function or values:
-                raise ModelError(f"{who}: attribute {name!r} refers to a function's attribute here")
+                raise ModelError(f"attribute {name!r} refers to a function's attribute here")
         elif values - {field} or (not values and field in ("t", "g", "tp", "sparse_tensor")):
-            raise ModelError(f"{who}: attribute {name!r} does not hold the one value of its type")
+            raise ModelError(f"attribute {name!r} does not hold the one value of its type")
         elif field in ("sparse_tensor", "sparse_tensors"):
-            raise ModelError(f"{who}: sparse tensors are not supported")
+            raise ModelError("sparse tensors are not supported")
 
 
-def _check_schema(node: onnx.NodeProto, domain: str, version: int, who: str) -> None:
+def _check_schema(node: onnx.NodeProto, domain: str, version: int) -> None:
     schema = _schema(node.op_type, domain, version)
     if schema is None and (domain, node.op_type) in _OF_A_VENDOR:
         return
     if schema is None:
         where = f"{domain or 'ai.onnx'!r}"
         if _newest(domain, node.op_type) is None:
-            raise ModelError(f"{who}: {node.op_type!r} is no operator of {where}")
-        raise ModelError(f"{who}: is not in opset {version} of {where}")
-    _check_arity(node, schema, who)
-    _check_given(node, schema, who)
+            raise ModelError(f"{node.op_type!r} is no operator of {where}")
+        raise ModelError(f"is not in opset {version} of {where}")
+    _check_arity(node, schema)
+    _check_given(node, schema)
     if node.op_type == "Constant" and len(node.attribute) != 1:
-        raise ModelError(f"{who}: has {len(node.attribute)} attributes, one of which is its value")
+        raise ModelError(f"has {len(node.attribute)} attributes, one of which is its value")
 
 
-def _check_given(node: onnx.NodeProto, schema: _Schema, who: str) -> None:
+def _check_given(node: onnx.NodeProto, schema: _Schema) -> None:
     for attribute in node.attribute:
         expected = schema.attributes.get(attribute.name)
         if expected is None:
-            raise ModelError(f"{who}: {node.op_type} has no attribute {attribute.name!r}")
+            raise ModelError(f"{node.op_type} has no attribute {attribute.name!r}")
         if expected != attribute.type:
-            raise ModelError(f"{who}: attribute {attribute.name!r} has the wrong type")
+            raise ModelError(f"attribute {attribute.name!r} has the wrong type")
         if not all(_is_text(text) for text in (attribute.s, *attribute.strings)):
-            raise ModelError(f"{who}: attribute {attribute.name!r} is not UTF-8")
+            raise ModelError(f"attribute {attribute.name!r} is not UTF-8")
     given = {attribute.name for attribute in node.attribute}
     for name in schema.required_attributes:
         if name not in given:
-            raise ModelError(f"{who}: the required attribute {name!r} is missing")
+            raise ModelError(f"the required attribute {name!r} is missing")
 
 
 def _is_text(data: bytes) -> bool:
@@ -167,7 +179,7 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _check_arity(node: onnx.NodeProto, schema: _Schema, who: str) -> None:
+def _check_arity(node: onnx.NodeProto, schema: _Schema) -> None:
     for what, found, least, most in (
         ("inputs", len(node.input), schema.min_input, schema.max_input),
         ("outputs", len(node.output), schema.min_output, schema.max_output),
@@ -176,10 +188,10 @@ def _check_arity(node: onnx.NodeProto, schema: _Schema, who: str) -> None:
             span = str(least) if least == most else f"{least} to {most}"
             if most > 2**30:
                 span = f"at least {least}"
-            raise ModelError(f"{who}: has {found} {what}, {node.op_type} takes {span}")
+            raise ModelError(f"has {found} {what}, {node.op_type} takes {span}")
     for required, name in zip(schema.required_inputs, node.input, strict=False):
         if required and not name:
-            raise ModelError(f"{who}: a required input is left out")
+            raise ModelError("a required input is left out")
 
 
 class _Schema:

@@ -8,7 +8,7 @@ data gets a symbol of its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -73,16 +73,25 @@ def strip(model: ir.Model) -> None:
     not ONNX's nobody else knows them.
     """
     known: dict[int, tuple[ir.Shape, ir.Shape]] = {}  # by identity, which the first keeps
-    for value in _values(model):
+    for graph, nodes in walk.by_graph(model.graph):
+        _unnote(graph.inputs)
+        _unnote(graph.initializers.values())
+        for node in nodes:
+            _unnote(node.outputs)
+            for value in node.outputs if node.domain in STANDARD else ():
+                shape = value.shape
+                if shape is None or value.is_graph_output():
+                    continue
+                if id(shape) not in known:
+                    known[id(shape)] = shape, _nameless(shape)
+                value.shape = known[id(shape)][1]
+
+
+def _unnote(values: Iterable[ir.Value]) -> None:
+    """Remove what inference noted on values."""
+    for value in values:
         if METADATA in notes(value):
             del value.metadata_props[METADATA]
-        node, shape = value.producer(), value.shape
-        if shape is None or node is None or node.domain not in STANDARD:
-            continue
-        if not value.is_graph_output():
-            if id(shape) not in known:
-                known[id(shape)] = shape, _nameless(shape)
-            value.shape = known[id(shape)][1]
 
 
 def _nameless(shape: ir.Shape) -> ir.Shape:
@@ -123,15 +132,6 @@ def _one_line(error: BaseException) -> str:
     cause = error.__cause__
     reason = f"{error}: {cause}" if cause is not None else str(error)
     return " ".join(reason.split())[:300]
-
-
-def _values(model: ir.Model) -> Iterator[ir.Value]:
-    """Inputs, initializers and node outputs of the graph and every graph in it."""
-    for graph, nodes in walk.by_graph(model.graph):
-        yield from graph.inputs
-        yield from graph.initializers.values()
-        for node in nodes:
-            yield from node.outputs
 
 
 def _erase_outputs(model: ir.Model) -> None:
