@@ -184,10 +184,10 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "no_cache": ["--no-cache"]},
     ),
     "compare": (
-        [[*MODEL, "two.onnx"], [*MODEL, "--plan", "sqrt"], ["one.json", "two.json"],
+        [[*MODEL, "two.onnx"], [*MODEL, "--plan", "optimal"], ["one.json", "two.json"],
          [*MODEL, "made.json"]],
-        {"plans": ["--plan", "segments"], "model": ["--model", "net.onnx"],
-         "by": ["--by", "region"],
+        {"plans": ["--plan", "reorder"], "model": ["--model", "net.onnx"],
+         "by": ["--by", "tensor"],
          "top": ["--top", "1"], **KERNELS, **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),
     "ops": (
@@ -267,7 +267,7 @@ class Walk:
             target = rng.standard_normal((count, 4)).astype(np.float32)
             np.savez(self.models / name, x=x, labels=y[0], other=y[1], target=target)
         for arguments in (
-            ("-q", "recompute", "net.onnx", "--strategy", "sqrt", "-o", "made.json"),
+            ("-q", "recompute", "net.onnx", "--strategy", "optimal", "-o", "made.json"),
             ("-q", "run", "net.onnx", "--batch", "1", "--profile", "times.json"),
             ("-q", "grad", "net.onnx", "-o", "made.onnx"),
             ("-q", "kit", "net.onnx", "--lora", "2", "-o", "made.kit"),

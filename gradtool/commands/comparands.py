@@ -32,6 +32,7 @@ def both_sides(
     if len(sources) < 2:
         return _one(call, sources, plans, options)
     models = [s for s, is_file in zip(sources, files, strict=True) if not is_file]
+    _require_use(sources, models, plans, options["model"])
     named = dict.fromkeys(filter(None, [options["model"], *models]))
     opened = dict(zip(named, _opened(call, list(named), options), strict=True)) if named else {}
     whose = opened.get(options["model"] or (models[0] if models else ""))
@@ -41,6 +42,24 @@ def both_sides(
         for source, is_file, plan in zip(sources, files, chosen, strict=True)
     ]
     return sides[0], sides[1]
+
+
+def _require_use(
+    sources: Sequence[str], models: Sequence[str], plans: Sequence[str], model: str | None
+) -> None:
+    """Refuse what files have no use for.
+
+    Raises:
+        UsageError: a plan is named and no model, two are and one model, or a model is and no plan.
+    """
+    from gradtool.comparison.snapshots import is_plan_file
+
+    if plans and not models:
+        raise UsageError("files hold what was planned: leave out --plan")
+    if len(plans) > len(models) == 1:
+        raise UsageError("one model is planned here: give --plan once")
+    if model is not None and not any(is_plan_file(s) for s in sources if s not in models):
+        raise UsageError(f"--model {model} is of plans in files, and none is one: leave it out")
 
 
 def _one(

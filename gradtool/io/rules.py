@@ -9,18 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.graph.blame import blamed
-from gradtool.graph.limits import MOST_ELEMENTS, Limits
+from gradtool.graph.limits import Limits
 from gradtool.graph.names import label
 from gradtool.graph.predicates import is_integer
-from gradtool.io import lengths, sequence_rules
+from gradtool.io import lengths, sequence_rules, told, window_rules
 from gradtool.shapes import limits as shape_limits
 
 
@@ -46,36 +44,6 @@ def check(model: ir.Model, limits: Limits | None = None) -> None:
             raise ModelError(f"{label(node)}: {broken}")
 
 
-def _ints(node: ir.Node, name: str) -> list[int]:
-    attribute = node.attributes.get(name)
-    return [] if attribute is None else list(attribute.as_ints())
-
-
-def _strings(node: ir.Node, name: str) -> list[str]:
-    attribute = node.attributes.get(name)
-    return [] if attribute is None else list(attribute.as_strings())
-
-
-def _input(node: ir.Node, index: int) -> ir.Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None
-
-
-def _sizes(node: ir.Node, index: int) -> list[int | None] | None:
-    """The shape of an input, None for each size that is open; None if it has no known shape."""
-    value = _input(node, index)
-    if value is None or value.shape is None:
-        return None
-    return [size if isinstance(size, int) else None for size in value.shape]
-
-
-def _constant(node: ir.Node, index: int) -> np.ndarray[Any, Any] | None:
-    value = _input(node, index)
-    tensor = None if value is None else ir.convenience.get_const_tensor(value)
-    if tensor is None or tensor.size > MOST_ELEMENTS or getattr(tensor, "absent", False):
-        return None
-    return tensor.numpy()
-
-
 def _too_large(node: ir.Node, limits: Limits) -> str | None:
     """A few bytes of file must not ask for gigabytes: what a node makes of constants alone."""
     total = sum(_bytes(value) for value in node.outputs)
@@ -97,73 +65,23 @@ def _bytes(value: ir.Value) -> int:
 
 
 def _divisor(node: ir.Node) -> str | None:
-    value, divisor = node.outputs[0], _constant(node, 1)
+    value, divisor = node.outputs[0], told.constant(node, 1)
     if divisor is None or not is_integer(value):
         return None
     return None if divisor.all() else "divides integers by zero"
 
 
-def _window(node: ir.Node) -> str | None:
-    """Strides and dilations are positive, pads are not negative, each has its length."""
-    sizes = _sizes(node, 0)
-    axes = None if sizes is None else len(sizes) - 2
-    for name, least, per_axis in (
-        ("strides", 1, 1),
-        ("dilations", 1, 1),
-        ("kernel_shape", 1, 1),
-        ("pads", 0, 2),
-    ):
-        values = _ints(node, name)
-        if any(value < least for value in values):
-            return f"{name} {values} must be at least {least}"
-        if values and axes is not None and len(values) != per_axis * axes:
-            return f"{name} {values} has {len(values)} numbers for {axes} axes"
-    return None
-
-
-def _conv(node: ir.Node) -> str | None:
-    x, w = _sizes(node, 0), _sizes(node, 1)
-    group = node.attributes.get_int("group", 1)
-    kernel = _ints(node, "kernel_shape")
-    if group < 1:
-        return f"group {group} must be at least 1"
-    if x is not None and w is not None:
-        if len(x) != len(w) or len(x) < 3:
-            return f"the input has {len(x)} axes, the weight {len(w)}"
-        transposed = node.op_type == "ConvTranspose"
-        channels = w[0] if transposed else (None if w[1] is None else w[1] * group)
-        if None not in (x[1], channels) and x[1] != channels:
-            return f"the input has {x[1]} channels, the weight is for {channels}"
-        if w[0] is not None and w[0] % group:
-            return f"{w[0]} channels cannot be split into {group} groups"
-        if kernel and any(a not in (None, b) for a, b in zip(w[2:], kernel, strict=False)):
-            return f"kernel_shape {kernel} differs from the weight's shape"
-    return _window(node)
-
-
-def _pool(node: ir.Node) -> str | None:
-    broken = _window(node)
-    if broken is not None:
-        return broken
-    kernel, pads = _ints(node, "kernel_shape"), _ints(node, "pads")
-    dilations = _ints(node, "dilations") or [1] * len(kernel)
-    extents = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=False)] * 2
-    if any(pad >= extent for pad, extent in zip(pads, extents, strict=False)):
-        return f"pads {pads} must be smaller than the kernel {kernel}"
-    return None
-
-
 def _permutation(node: ir.Node) -> str | None:
-    perm, sizes = _ints(node, "perm"), _sizes(node, 0)
+    perm, sizes = told.ints(node, "perm"), told.sizes(node, 0)
     if "perm" not in node.attributes or sizes is None or sorted(perm) == list(range(len(sizes))):
         return None
     return f"perm {perm} is no permutation of {len(sizes)} axes"
 
 
 def _axes(node: ir.Node) -> str | None:
-    constant = _constant(node, 1)
-    axes = _ints(node, "axes") if constant is None else constant.flatten().tolist()
-    sizes = _sizes(node, 0)
+    constant = told.constant(node, 1)
+    axes = told.ints(node, "axes") if constant is None else constant.flatten().tolist()
+    sizes = told.sizes(node, 0)
     if sizes is None or not axes:
         return None
     rank = len(sizes) + (len(axes) if node.op_type == "Unsqueeze" else 0)
@@ -184,7 +102,7 @@ def _out_of_range(indices: Iterable[int], size: int | None) -> str | None:
 
 
 def _gather(node: ir.Node) -> str | None:
-    indices, sizes = _constant(node, 1), _sizes(node, 0)
+    indices, sizes = told.constant(node, 1), told.sizes(node, 0)
     if indices is None or not sizes:
         return None
     axis = node.attributes.get_int("axis", 0)
@@ -194,9 +112,9 @@ def _gather(node: ir.Node) -> str | None:
 
 
 def _gather_nd(node: ir.Node) -> str | None:
-    indices, sizes = _constant(node, 1), _sizes(node, 0)
+    indices, sizes = told.constant(node, 1), told.sizes(node, 0)
     first = node.attributes.get_int("batch_dims", 0)
-    pairs = zip(sizes or (), _sizes(node, 1) or (), strict=False)
+    pairs = zip(sizes or (), told.sizes(node, 1) or (), strict=False)
     for axis, (size, other) in enumerate(list(pairs)[:first]):
         if None not in (size, other) and size != other:
             return f"axis {axis} is of the batch, and has {size} elements and {other} indices"
@@ -213,11 +131,11 @@ def _gather_nd(node: ir.Node) -> str | None:
 
 
 def _split(node: ir.Node) -> str | None:
-    constant, sizes = _constant(node, 1), _sizes(node, 0)
+    constant, sizes = told.constant(node, 1), told.sizes(node, 0)
     outputs = node.attributes.get_int("num_outputs", len(node.outputs))
     if outputs != len(node.outputs):
         return f"num_outputs is {outputs}, and it has {len(node.outputs)} outputs"
-    parts: Sequence[int] = _ints(node, "split") if constant is None else constant.tolist()
+    parts: Sequence[int] = told.ints(node, "split") if constant is None else constant.tolist()
     if not parts:
         return None
     if any(part < 0 for part in parts) or len(parts) != len(node.outputs):
@@ -232,7 +150,7 @@ def _split(node: ir.Node) -> str | None:
 
 def _reshape(node: ir.Node) -> str | None:
     """As many elements before as after, where both are known."""
-    x, target = _sizes(node, 0), _constant(node, 1)
+    x, target = told.sizes(node, 0), told.constant(node, 1)
     if x is None or target is None or None in x:
         return None
     wanted: list[int] = target.tolist()
@@ -248,7 +166,7 @@ def _reshape(node: ir.Node) -> str | None:
 
 def _expand(node: ir.Node) -> str | None:
     """Sizes from the right are equal, or one of them is 1."""
-    x, target = _sizes(node, 0), _constant(node, 1)
+    x, target = told.sizes(node, 0), told.constant(node, 1)
     if target is None:
         return None
     wanted: list[int] = target.tolist()
@@ -261,7 +179,7 @@ def _expand(node: ir.Node) -> str | None:
 
 
 def _top_k(node: ir.Node) -> str | None:
-    x, count = _sizes(node, 0), _constant(node, 1)
+    x, count = told.sizes(node, 0), told.constant(node, 1)
     if not x or count is None or count.size != 1:
         return None
     axis = node.attributes.get_int("axis", -1)
@@ -273,13 +191,13 @@ def _top_k(node: ir.Node) -> str | None:
 
 def _col2im(node: ir.Node) -> str | None:
     """The columns of the input are the places of the block in the padded image."""
-    x, image, block = _sizes(node, 0), _constant(node, 1), _constant(node, 2)
+    x, image, block = told.sizes(node, 0), told.constant(node, 1), told.constant(node, 2)
     if x is None or image is None or block is None:
         return None
     count = len(image)
-    pads = _ints(node, "pads") or [0] * (2 * count)
-    strides = _ints(node, "strides") or [1] * count
-    dilations = _ints(node, "dilations") or [1] * count
+    pads = told.ints(node, "pads") or [0] * (2 * count)
+    strides = told.ints(node, "strides") or [1] * count
+    dilations = told.ints(node, "dilations") or [1] * count
     lengths = (len(x), len(block), len(pads), len(strides), len(dilations))
     least = min((*block.tolist(), *strides, *dilations), default=1)
     if lengths != (3, count, 2 * count, count, count) or least < 1 or min(pads, default=0) < 0:
@@ -298,7 +216,7 @@ def _col2im(node: ir.Node) -> str | None:
 
 def _rotary(node: ir.Node) -> str | None:
     """There is a position for each element of the sequence, in each batch."""
-    x, positions = _sizes(node, 0), _sizes(node, 3)
+    x, positions = told.sizes(node, 0), told.sizes(node, 3)
     if x is None or positions is None or len(x) not in (3, 4):
         return None
     wanted = [x[0], x[-2]]
@@ -312,8 +230,8 @@ def _n_grams(node: ir.Node) -> str | None:
     """Lengths from 1 on, of which each has its place in the pool."""
     names = ("min_gram_length", "max_gram_length", "max_skip_count")
     least, most, skips = (node.attributes.get_int(name, 1) for name in names)
-    counts = _ints(node, "ngram_counts")
-    pool = _ints(node, "pool_int64s") or _strings(node, "pool_strings")
+    counts = told.ints(node, "ngram_counts")
+    pool = told.ints(node, "pool_int64s") or told.strings(node, "pool_strings")
     if sorted(counts) != counts or not all(0 <= n <= len(pool) for n in counts):
         return f"ngram_counts {counts} are no places in a pool of {len(pool)}, in order"
     if 1 <= least <= most <= len(counts) and skips >= 0:
@@ -325,7 +243,7 @@ def _n_grams(node: ir.Node) -> str | None:
 
 
 def _not_scalar(node: ir.Node) -> str | None:
-    return "a scalar has no axis to split" if _sizes(node, 0) == [] else None
+    return "a scalar has no axis to split" if told.sizes(node, 0) == [] else None
 
 
 Rule = Callable[[ir.Node], str | None]
@@ -334,14 +252,15 @@ _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", 
 RULES: dict[str, Rule] = {
     **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _axes),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), _axes),
-    **dict.fromkeys(("Conv", "ConvTranspose"), _conv),
-    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pool),
+    **dict.fromkeys(("Conv", "ConvTranspose"), window_rules.conv),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), window_rules.pool),
     **dict.fromkeys(("Div", "Mod"), _divisor),
     **dict.fromkeys(("Gather", "GatherElements", "ScatterElements"), _gather),
     **dict.fromkeys(("GatherND", "ScatterND"), _gather_nd),
     **dict.fromkeys(sequence_rules.GATES, sequence_rules.recurrent),
     "Attention": sequence_rules.attention,
     "Col2Im": _col2im,
+    "DeformConv": window_rules.deformable,
     "Expand": _expand,
     "Reshape": _reshape,
     "RotaryEmbedding": _rotary,
