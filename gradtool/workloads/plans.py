@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from types import MappingProxyType
 
 import onnx_ir as ir
@@ -202,18 +203,33 @@ def total_flops(program: Program) -> int:
     return sum(step.flops or 0 for step in program.steps)
 
 
-def largest_batch(fits: Callable[[int], bool], *, start: int = 1, most: int = 1 << 20) -> int:
-    """The largest batch that fits, found by doubling and halving; 0 if none does.
+def largest_batch(
+    spare: Callable[[int], int | None], *, start: int = 1, most: int = 1 << 20
+) -> int:
+    """The largest batch that leaves no fewer than 0 bytes to `spare`; 0 if `start` does not.
 
-    Each candidate is planned anew.  A plan that fits a batch is taken to fit every smaller one.
+    Each candidate is planned anew, and one of which nothing is known does not fit.  A plan that
+    fits a batch is taken to fit every smaller one.  Bytes grow about evenly with the batch, so the
+    next candidate is where a line through two of them comes to 0; every third one is twice as
+    large, or in the middle, whatever bytes do.
+
+    Source: regula falsi, kept from stalling by bisection (Press et al., Numerical Recipes, 9.2).
     """
-    if not fits(start):
+    left = spare(start)
+    if left is None or left < 0:
         return 0
-    low, high = start, start * 2
-    while high <= most and fits(high):
-        low, high = high, high * 2
-    high = min(high, most + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+    low, high, bounded, rate = start, most + 1, False, 0.0
+    for turn in count(1):
+        if high - low <= 1:
+            break
+        by_line = turn % 3 and rate > 0
+        reach = left / rate if by_line else float((high - low) // 2 if bounded else low)
+        size = min(low + max(int(min(reach, most)), 1), high - 1)
+        found = spare(size)
+        if found is not None:
+            rate = (left - found) / (size - low)
+        if found is not None and found >= 0:
+            low, left = size, found
+        else:
+            high, bounded = size, True
     return low

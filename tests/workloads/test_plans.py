@@ -134,12 +134,39 @@ def test_extra_flops_are_unknown_if_an_operator_of_unknown_cost_runs_again():
     assert extra_flops(plain.plan, blind.kept) == 0
 
 
-@given(st.integers(0, 5000), st.integers(1, 40))
-def test_the_largest_batch_is_the_last_that_fits(limit, start):
-    found = largest_batch(lambda batch: batch <= limit, start=start)
+@given(
+    st.integers(0, 5000),
+    st.integers(1, 40),
+    st.lists(st.integers(1, 90), min_size=1),
+    st.booleans(),
+)
+def test_the_largest_batch_is_the_last_that_fits(limit, start, steps, is_known):
+    """Whatever bytes a batch takes, as long as each takes more; what is lacking may be unknown."""
+    tried = []
+
+    def spare(size):
+        tried.append(size)
+        whole, rest = divmod(limit - size, len(steps))
+        left = whole * sum(steps) + sum(steps[:rest])
+        return left if left >= 0 or is_known else None
+
+    found = largest_batch(spare, start=start)
 
     assert found == (limit if limit >= start else 0)
+    assert len(tried) <= 60
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**9), st.integers(1, 10**9))
+def test_few_batches_are_tried_where_each_takes_as_much(limit, each, rest):
+    tried = []
+
+    def spare(size):
+        tried.append(size)
+        return limit * each + rest % each - size * each
+
+    assert largest_batch(spare) == limit
+    assert len(tried) <= 6
 
 
 def test_the_search_for_a_batch_ends_where_everything_fits():
-    assert largest_batch(lambda _: True, most=1000) <= 1000
+    assert largest_batch(lambda _: 1, most=1000) <= 1000

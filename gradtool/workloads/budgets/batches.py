@@ -50,9 +50,9 @@ def largest_batches(
         ModelError: the model has no step of a batch on the way.
     """
 
-    def keeps(size: int) -> bool:
+    def keeps(size: int) -> int:
         work = _of(grown, size)
-        return work.kept.peak <= _room(work, memory, optimizer)
+        return room(work) - work.kept.peak
 
     def known(name: str) -> int:
         by_size = sorted(found.items(), key=lambda each: -each[1])
@@ -68,11 +68,11 @@ def largest_batches(
         if name in _SEARCHED:
             return _largest_searched(lambda s: _of(grown, s), name, room, known(name))
 
-        def fits(size: int) -> bool:
+        def spare(size: int) -> int:
             work = _of(grown, size)
-            return strategy(work).plan.peak <= room(work)
+            return room(work) - strategy(work).plan.peak
 
-        return largest_batch(fits, start=kept if kept and fits(kept) else 1, most=_MOST)
+        return largest_batch(spare, start=kept if kept and spare(kept) >= 0 else 1, most=_MOST)
 
     def room(work: Workload) -> int:
         return _room(work, memory, optimizer)
@@ -106,15 +106,17 @@ def _largest_searched(grown: Grown, name: str, room: Callable[[Workload], int], 
         low = size + 1
         names = [step.name for step in grown(size + 1).program.steps]
 
-        def fits(size: int, found: Planned = found, names: Sequence[str] = names) -> bool:
+        def spare(size: int, found: Planned = found, names: Sequence[str] = names) -> int | None:
             work = grown(size)
             if names != [step.name for step in work.program.steps]:
-                return False
+                return None
             plan = planned(work, name, found.schedule).plan
             extra = extra_flops(plan, work.kept)
-            return plan.peak <= room(work) and extra is not None and extra <= _allowed(work, name)
+            if extra is None or extra > _allowed(work, name):
+                return None
+            return room(work) - plan.peak
 
-        size = max(largest_batch(fits, start=size + 1, most=_MOST), size + 1)
+        size = max(largest_batch(spare, start=size + 1, most=_MOST), size + 1)
     if size == low or _searched(grown(size), name, room(grown(size))) is not None:
         return size
     while size - low > 1:
