@@ -223,11 +223,12 @@ QUIET = frozenset({
 # Without parameters the model has no tensor that is large enough to lie beside it, and the sum that
 # gives h with an adapter is dropped unasked.  Two examples at a time are two parts of a batch of
 # four, in which nothing is worth computing again; of few steps the same ones keep a checkpoint.
+# A frontier has few points where few parameters have a gradient, or where state outweighs them.
 IDLE = frozenset({
     ("external_data", "params_as_inputs"), ("drop", "lora"), ("micro_batches", "dims"),
     ("micro_batches", "plan"), ("plan", "dims"), ("steps", "checkpoint_every"),
     ("batch", "checkpoint_every"), ("checkpoint_every", "keep"),
-    ("patience", "keep"),
+    ("patience", "keep"), *(("points", name) for name in ("optimizer", "wrt", "input_grad")),
 })  # fmt: skip
 
 
@@ -235,7 +236,7 @@ IDLE = frozenset({
 # bytes of tensors, the largest of them, a value that is fetched without the rest.
 PARTS = {
     ("mirror", "--explain"): "keep drop grad_buffers optimizer_option lr_scale",
-    ("mirror", "--by"): "policy keep drop", ("mirror", "--top"): "policy keep drop",
+    ("mirror", "--by"): "policy keep drop fuse_attention",
     ("compare", "--by"): "plans no_grad accumulate grad_buffers fuse_attention",
     ("compare", "--top"): "top", ("run", "--fetch"): "plan labels update",
     ("run", "--format"): "accumulate", ("run", "--head-grads"): "fuse_attention",
