@@ -241,6 +241,7 @@ PARTS = {
     ("compare", "--top"): "top", ("run", "--fetch"): "plan labels update",
     ("run", "--format"): "accumulate", ("run", "--head-grads"): "fuse_attention",
     ("run", "--engine"): "accumulate", ("recompute", "--frontier"): "accumulate",
+    ("recompute", "--max-batch"): "accumulate no_grad fuse_attention grad_buffers",
 }  # fmt: skip
 
 
