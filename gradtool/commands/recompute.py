@@ -15,6 +15,7 @@ from gradtool.commands.options import (
     table_format_option,
     write_options,
 )
+from gradtool.errors import UsageError
 
 
 @as_command("recompute")
@@ -53,6 +54,10 @@ def command(
     if goal not in curves.SHOWN:
         options["force"] = writing.require_target(asked.source, "recompute", options)
     (opened,) = open_workloads(call, asked.sources, sizes=asked.sizes, options=asked.options)
+    varied = opened.batch if goal == "max_batch" else None
+    fixed = [each for each in dims if each.partition("=")[0] == varied]
+    if fixed:
+        raise UsageError(f"--max-batch looks for {varied}: leave out --dim {fixed[0]}")
     chosen = budgeting.within_limit(opened.options, perf_counter() - began)
     if goal in curves.SHOWN:
         curves.SHOWN[goal](call.reporter, opened, {**options, "time_limit": chosen["time_limit"]})

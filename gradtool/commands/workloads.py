@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from gradtool.commands.discovery import Sizes, meant
@@ -49,24 +49,36 @@ class Opened:
         why = "standard input is read once" if self.name == "-" else "its batch is fixed"
         return f"{self.name}: no largest batch to find: {why}"
 
+    @property
+    def batch(self) -> str | None:
+        """The size of the file that is its batch; None if it fixes that."""
+        return self._open_sizes[0]
+
+    @cached_property
+    def _open_sizes(self) -> tuple[str | None, frozenset[str]]:
+        """The batch of the file, and all sizes that it leaves open."""
+        from gradtool import io
+        from gradtool.workloads.growing import batch_symbol
+        from gradtool.workloads.opening import load
+
+        if self.name == "-":
+            return None, frozenset()
+        loaded = load(self.name)
+        return batch_symbol(loaded), frozenset(io.symbols(loaded))
+
     def grown(self) -> Callable[[int], Workload] | None:
         """A function from a batch to the workload of that batch; None if the file fixes it.
 
         The batch is the leading size of the first input, else a size that is called batch.
         """
         from gradtool import io
-        from gradtool.workloads.growing import batch_symbol
         from gradtool.workloads.opening import load
         from gradtool.workloads.plans import workload
 
-        if self.name == "-":
-            return None
-        loaded = load(self.name)
-        symbol = batch_symbol(loaded)
+        symbol, known = self._open_sizes
         if symbol is None:
             return None
         rest = {n: size for n, size in self.dims.items() if n != symbol}
-        known = io.symbols(loaded)
         loaded = load(self.name, dims={n: size for n, size in rest.items() if n in known})
         training = _training(loaded, dict(self.options))
         others = {n: rest.get(n, 1) for n in io.symbols(training) if n != symbol}
