@@ -47,15 +47,13 @@ def both_sides(
 def _require_use(
     sources: Sequence[str], models: Sequence[str], plans: Sequence[str], model: str | None
 ) -> None:
-    """Refuse what files have no use for.
+    """Refuse what is named beside files that have no use for it.
 
     Raises:
-        UsageError: a plan is named and no model, two are and one model, or a model is and no plan.
+        UsageError: two plans are, and there is one model; or a model is, and no file is a plan.
     """
     from gradtool.comparison.snapshots import is_plan_file
 
-    if plans and not models:
-        raise UsageError("files hold what was planned: leave out --plan")
     if len(plans) > len(models) == 1:
         raise UsageError("one model is planned here: give --plan once")
     if model is not None and not any(is_plan_file(s) for s in sources if s not in models):

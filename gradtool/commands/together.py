@@ -117,19 +117,20 @@ def _to_stdout(said: Said) -> bool:
     return (said.values["output"] or sources[0]) == "-"
 
 
+def _is_file(source: str) -> bool:
+    """Whether what is compared is read, not planned."""
+    return source.endswith(SUFFIX)
+
+
 PLAN_ALONE = When(f"-o FILE{SUFFIX}", lambda s: (s.values["output"] or "").endswith(SUFFIX))
 STDOUT = When("-o -", _to_stdout)
 JSON = equals("form", "json")
 BY_MPI = When("mpirun", lambda _said: is_rank())
 FILES = When(
-    "files",
-    lambda s: (
-        bool(s.values["sources"])
-        and all(n.endswith(SUFFIX) for n in s.values["sources"])
-        and not s.values["model"]
-    ),
+    "files", lambda s: bool(s.values["sources"]) and all(map(_is_file, s.values["sources"]))
 )
-A_FILE = When(f"FILE{SUFFIX}", lambda s: any(n.endswith(SUFFIX) for n in s.values["sources"]))
+FILES_ALONE = When("files", lambda s: FILES.holds(s) and not s.values["model"])
+A_FILE = When(f"FILE{SUFFIX}", lambda s: any(map(_is_file, s.values["sources"])))
 CSV_TOTALS = When("{form} csv", lambda s: s.values["form"] == "csv" and s.values["by"] is None)
 ON_CUDA = When("{device} cuda", lambda s: s.values["device"].startswith("cuda"))
 RECORDS_ALL = When("{update}", lambda s: s.values["update"] and not s.values["only_improved"])
@@ -266,8 +267,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(JSON, "has everything in it", "by top"),
         Without(CSV_TOTALS, "without {by} has totals", "top"),
         Of("model", (A_FILE,)),
-        Without(FILES, "hold what was planned",
-                f"plans {SIZES} {GRADIENT} {UPDATES} update kernels exact_conv"),
+        Without(FILES, "hold what was planned", "plans"),
+        Without(FILES_ALONE, "hold what was planned",
+                f"{SIZES} {GRADIENT} {UPDATES} update kernels exact_conv"),
     ),
     "ops": (
         _NO_CONFIG,

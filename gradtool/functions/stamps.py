@@ -107,7 +107,7 @@ class Stamps:
         for index, value in enumerate(given):
             if value is not None:
                 places.setdefault(value, _Place(_GIVEN, index))
-        sizes = {s for v in places for s in _symbols(v)} - {ir.SymbolicDim(None)}
+        sizes = {s for v in places for s in free_symbols(v.shape or ())} - {ir.SymbolicDim(None)}
         steps = []
         for number, node in enumerate(emitted):
             step = self._step(node, places, sizes)
@@ -135,7 +135,9 @@ class Stamps:
                 return None
         outputs = []
         for value in node.outputs:
-            if value.type is None or value.shape is None or not _symbols(value) <= sizes:
+            if value.type is None or value.shape is None:
+                return None
+            if not free_symbols(value.shape) <= sizes:
                 return None
             if value.const_value is not None or op.knows_elements(value):
                 return None
@@ -166,8 +168,3 @@ class Stamps:
             op.tell(node)
             made.append(node.outputs)
         return [found(place) for place in stamp.results]
-
-
-def _symbols(value: ir.Value) -> set[Any]:
-    """The symbols that the open sizes of a value are made of."""
-    return {s for dim in value.shape or () for s in free_symbols(dim)}

@@ -28,6 +28,7 @@ def window(node: ir.Node) -> str | None:
 
 
 def conv(node: ir.Node) -> str | None:
+    """Channels of the input against those of the weight, by groups, and the window."""
     x, w = told.sizes(node, 0), told.sizes(node, 1)
     group = node.attributes.get_int("group", 1)
     kernel = told.ints(node, "kernel_shape")
@@ -48,6 +49,7 @@ def conv(node: ir.Node) -> str | None:
 
 
 def pool(node: ir.Node) -> str | None:
+    """Pads are smaller than the kernel, and the window is one."""
     broken = window(node)
     if broken is not None:
         return broken

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import onnx_ir as ir
@@ -57,7 +57,7 @@ class Memo:
         for value in node.outputs:
             if not is_float(value) or value.type is None or value.shape is None:
                 return
-            if not {s for d in value.shape for s in free_symbols(d)} <= known:
+            if not free_symbols(value.shape) <= known:
                 return
             found.append((value.type, ir.Shape(value.shape, frozen=True)))
         self._found[key] = found
@@ -112,14 +112,18 @@ class Memo:
         return kind.dtype if type(kind) is ir.TensorType else kind, dims, data
 
     def _symbols(self, value: ir.Value) -> set[Any]:
-        symbols = {s for d in value.shape or () for s in free_symbols(d)}
+        symbols = free_symbols(value.shape or ())
         if value.dtype is not None and not is_float(value):
-            known = self._context.get_symbolic_value(value) or ()
-            symbols |= {s for d in known for s in free_symbols(d)}
+            symbols |= free_symbols(self._context.get_symbolic_value(value) or ())
         return symbols
 
 
-def free_symbols(dim: int | ir.SymbolicDim) -> set[Any]:
+def free_symbols(dims: Iterable[int | ir.SymbolicDim]) -> set[Any]:
+    """The symbols that sizes are made of; a size without a name is one of its own."""
+    return {symbol for dim in dims for symbol in _free(dim)}
+
+
+def _free(dim: int | ir.SymbolicDim) -> set[Any]:
     """The symbols of a size; one of its own where it has no name."""
     if isinstance(dim, int):
         return set()

@@ -267,3 +267,23 @@ def test_mistakes_are_one_line(run, tmp_path, arguments, message):
     assert outcome.code == 2
     assert message in outcome.err
     assert outcome.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(("given", "said"), [
+    (("one.json", "plan.json", "--model", "net.onnx", "--plan", "sqrt"),
+     "files hold what was planned: leave out --plan"),
+    (("net.onnx", "plan.json", "--plan", "sqrt", "--plan", "keep"),
+     "one model is planned here: give --plan once"),
+    (("one.json", "one.json", "--model", "net.onnx"),
+     "--model net.onnx is of plans in files, and none is one: leave it out"),
+    (("net.onnx", "one.json", "--model", "net.onnx", "--grad-buffers"),
+     "--model net.onnx is of plans in files, and none is one: leave it out"),
+])  # fmt: skip
+def test_what_files_have_no_use_for_is_refused(run, net, tmp_path, given, said):
+    written(run, tmp_path, "one.json", "report", net)
+    run("recompute", net, "--strategy", "sqrt", "-o", "plan.json")
+
+    outcome = run("compare", *given)
+
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.splitlines()[-1] == f"gradtool: {said}"
