@@ -25,36 +25,27 @@ Values = Sequence[ir.Value | None]
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a value comes from: an output of an emitted node, by their order.
-
-    What is given has the nodes below 0.
-    """
-
-    node: int
-    index: int
-
-
-_GIVEN = -1
-
-
-@dataclass(frozen=True)
 class _Step:
-    """A node that is emitted."""
+    """A node that is emitted; what it reads, by its place among what there is (`_Stamp`)."""
 
     domain: str
     op_type: str
-    inputs: tuple[_Place | ir.Value | None, ...]
+    inputs: tuple[int, ...]
     attributes: tuple[ir.Attr, ...]
     outputs: tuple[tuple[ir.TypeProtocol, ir.Shape], ...]  # shared by all that are stamped
 
 
 @dataclass(frozen=True)
 class _Stamp:
-    """Nodes in order, and which values are the results."""
+    """Nodes in order, and which values are the results.
 
+    Values are counted: the fixed ones (constants, and what is absent), what is given, and the
+    outputs of one node after the other.
+    """
+
+    fixed: tuple[ir.Value | None, ...]
     steps: tuple[_Step, ...]
-    results: tuple[_Place | None, ...]
+    results: tuple[int, ...]
 
 
 class Stamps:
@@ -103,36 +94,34 @@ class Stamps:
 
     def _taken(self, given: Values, emitted: Sequence[ir.Node], results: Values) -> _Stamp | None:
         """The stamp of what was emitted; None where another one would be different."""
-        places: dict[ir.Value, _Place] = {}
-        for index, value in enumerate(given):
-            if value is not None:
-                places.setdefault(value, _Place(_GIVEN, index))
-        sizes = {s for v in places for s in free_symbols(v.shape or ())} - {ir.SymbolicDim(None)}
-        steps = []
-        for number, node in enumerate(emitted):
+        read = {v: None for node in emitted for v in node.inputs if v is not None}
+        own = {*given}
+        fixed = (None, *(v for v in read if v.is_initializer() and v not in own))
+        places: dict[ir.Value | None, int] = {}
+        for place, value in enumerate((*fixed, *given)):
+            places.setdefault(value, place)
+        sizes = {s for v in given if v is not None for s in free_symbols(v.shape or ())}
+        sizes -= {ir.SymbolicDim(None)}
+        steps, there = [], len(fixed) + len(given)
+        for node in emitted:
             step = self._step(node, places, sizes)
             if step is None:
                 return None
             steps.append(step)
-            places.update((v, _Place(number, index)) for index, v in enumerate(node.outputs))
-        if not all(v is None or v in places for v in results):
+            places.update((v, there + index) for index, v in enumerate(node.outputs))
+            there += len(node.outputs)
+        if not all(v in places for v in results):
             return None
-        return _Stamp(tuple(steps), tuple(None if v is None else places[v] for v in results))
+        return _Stamp(fixed, tuple(steps), tuple(places[v] for v in results))
 
     def _step(
-        self, node: ir.Node, places: Mapping[ir.Value, _Place], sizes: set[Any]
+        self, node: ir.Node, places: Mapping[ir.Value | None, int], sizes: set[Any]
     ) -> _Step | None:
         op = self._op
         if not self._is_plain(node) or notes(node) != {STAGE: op.stage, SOURCE: op.source}:
             return None
-        inputs: list[_Place | ir.Value | None] = []
-        for value in node.inputs:
-            if value is None or value in places:
-                inputs.append(None if value is None else places[value])
-            elif value.is_initializer():
-                inputs.append(value)
-            else:
-                return None
+        if not all(v in places for v in node.inputs):
+            return None
         outputs = []
         for value in node.outputs:
             if value.type is None or value.shape is None:
@@ -142,8 +131,8 @@ class Stamps:
             if value.const_value is not None or op.knows_elements(value):
                 return None
             outputs.append((value.type, ir.Shape(value.shape, frozen=True)))
-        attributes = tuple(node.attributes.values())
-        return _Step(node.domain, node.op_type, tuple(inputs), attributes, tuple(outputs))
+        inputs, attributes = tuple(places[v] for v in node.inputs), tuple(node.attributes.values())
+        return _Step(node.domain, node.op_type, inputs, attributes, tuple(outputs))
 
     def _is_plain(self, node: ir.Node) -> bool:
         """Whether a node has nothing but what the builder gives it by itself, names included."""
@@ -155,16 +144,10 @@ class Stamps:
 
     def _put(self, stamp: _Stamp, given: Values) -> Values:
         op = self._op
-        made: list[Values] = []
-
-        def found(place: _Place | ir.Value | None) -> ir.Value | None:
-            if not isinstance(place, _Place):
-                return place
-            return (given if place.node == _GIVEN else made[place.node])[place.index]
-
+        there = [*stamp.fixed, *given]
         for step in stamp.steps:
-            inputs = [found(place) for place in step.inputs]
+            inputs = [there[place] for place in step.inputs]
             node = op.place(step.domain, step.op_type, inputs, step.attributes, step.outputs)
             op.tell(node)
-            made.append(node.outputs)
-        return [found(place) for place in stamp.results]
+            there += node.outputs
+        return [there[place] for place in stamp.results]

@@ -86,17 +86,18 @@ def tensors(model: onnx.ModelProto) -> Iterator[tuple[onnx.TensorProto, str]]:
             yield tensor, f"tensor {tensor.name!r}"
     for body in bodies(model):
         for node in nodes(body):
-            yield from _attribute_tensors(node.attribute, label(node))
+            for attribute, tensor in _attribute_tensors(node.attribute):
+                yield tensor, f"attribute {attribute.name!r} of {label(node)}"
     for function in model.functions:
-        yield from _attribute_tensors(function.attribute_proto, f"function {function.name!r}")
+        for attribute, tensor in _attribute_tensors(function.attribute_proto):
+            yield tensor, f"attribute {attribute.name!r} of function {function.name!r}"
 
 
 def _attribute_tensors(
-    attributes: Iterable[onnx.AttributeProto], owner: str
-) -> Iterator[tuple[onnx.TensorProto, str]]:
+    attributes: Iterable[onnx.AttributeProto],
+) -> Iterator[tuple[onnx.AttributeProto, onnx.TensorProto]]:
     for attribute in attributes:
-        where = f"attribute {attribute.name!r} of {owner}"
         if attribute.HasField("t"):
-            yield attribute.t, where
+            yield attribute, attribute.t
         for tensor in attribute.tensors:
-            yield tensor, where
+            yield attribute, tensor
