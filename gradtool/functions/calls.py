@@ -115,7 +115,9 @@ def take_over(before: Sequence[ir.Value], after: Sequence[ir.Value]) -> None:
 
 def _known_sizes(old: ir.Shape, new: ir.Shape | None) -> ir.Shape:
     """The sizes of `old`; where they are open, those of `new` that are not."""
-    if new is None or len(old) != len(new):
+    if new is None or len(old) != len(new) or old.is_static():
+        return old
+    if not any(isinstance(b, int) > isinstance(a, int) for a, b in zip(old, new, strict=True)):
         return old
     return ir.Shape(b if isinstance(b, int) else a for a, b in zip(old, new, strict=True))
 

@@ -20,6 +20,8 @@ def reads(node: ir.Node) -> list[ir.Value]:
 def captured(node: ir.Node) -> tuple[ir.Value, ...]:
     """The values that the subgraphs of a node read and that are defined outside of them."""
     graphs = walk.subgraphs(node)
+    if not graphs:
+        return ()
     return tuple(dict.fromkeys(v for graph in graphs for v in free(graph)))
 
 

@@ -8,7 +8,8 @@ part to part; names are held against those of all parts.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, groupby
+from typing import Any
 
 import onnx
 import onnx_ir as ir
@@ -66,12 +67,13 @@ class AtOnce:
 
     def add(self, run: wire.Run) -> None:
         """Take the nodes that come next."""
-        for each in run.plain:
-            if isinstance(each, bytes):
-                self.nodes += 1
-                self._graph.extend(_NODE, each)
+        for encoded, nodes in groupby(run.plain, lambda each: isinstance(each, bytes)):
+            each: list[Any] = list(nodes)
+            if encoded:
+                self.nodes += len(each)
+                self._graph.extend(_NODE, b"".join(each))
             else:
-                self.begin(onnx.GraphProto(node=[each]))
+                self.begin(onnx.GraphProto(node=each))
         self._resizes |= any(node.op_type == "Resize" for node in run.nodes)
         self._graph.extend(_VALUE_INFO, run.values)
 

@@ -165,9 +165,8 @@ def _check_given(node: onnx.NodeProto, schema: _Schema) -> None:
             raise ModelError(f"attribute {attribute.name!r} has the wrong type")
         if not all(_is_text(text) for text in (attribute.s, *attribute.strings)):
             raise ModelError(f"attribute {attribute.name!r} is not UTF-8")
-    given = {attribute.name for attribute in node.attribute}
     for name in schema.required_attributes:
-        if name not in given:
+        if all(name != attribute.name for attribute in node.attribute):
             raise ModelError(f"the required attribute {name!r} is missing")
 
 

@@ -54,7 +54,7 @@ class _Scope:
         if not name or not isinstance(name, str):
             who = _said(writer)
             raise ModelError(f"{self.where}: {who} has no name, or one that is not UTF-8")
-        if name in self.names.maps[0] or name in self.names:
+        if name in self.names.maps[0] or (self.frames and name in self.names):
             raise ModelError(
                 f"{self.where}: {_said(writer)} {name!r} has the name of another value "
                 f"({_said(self.names[name])}); every value needs a name of its own"
@@ -96,7 +96,7 @@ def _check_nodes(nodes: Sequence[onnx.NodeProto], scope: _Scope, limits: Limits)
     own = scope.names.maps[0]
     for index, node in enumerate(nodes):
         for name in node.input:
-            if name and name not in own and name not in scope.names:
+            if name and name not in own and not (scope.frames and name in scope.names):
                 frames = (*scope.frames, _Frame(nodes, index, writers))
                 raise ModelError(f"{scope.where}: {_unreadable(name, frames)}")
         for attribute in node.attribute:

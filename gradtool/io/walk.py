@@ -45,16 +45,18 @@ def graphs(top: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
     """`top` and every graph nested in it, outer ones first."""
     yield top
     for node in top.node:
-        for inner in subgraphs(node):
-            yield from graphs(inner)
+        if node.attribute:
+            for inner in subgraphs(node):
+                yield from graphs(inner)
 
 
 def nodes(body: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
     """The nodes of a body and of every graph nested in it."""
     for node in body:
         yield node
-        for inner in subgraphs(node):
-            yield from nodes(inner.node)
+        if node.attribute:
+            for inner in subgraphs(node):
+                yield from nodes(inner.node)
 
 
 def bodies(model: onnx.ModelProto) -> Iterator[Iterable[onnx.NodeProto]]:
@@ -86,7 +88,7 @@ def tensors(model: onnx.ModelProto) -> Iterator[tuple[onnx.TensorProto, str]]:
             yield tensor, f"tensor {tensor.name!r}"
     for body in bodies(model):
         for node in nodes(body):
-            for attribute, tensor in _attribute_tensors(node.attribute):
+            for attribute, tensor in _attribute_tensors(node.attribute) if node.attribute else ():
                 yield tensor, f"attribute {attribute.name!r} of {label(node)}"
     for function in model.functions:
         for attribute, tensor in _attribute_tensors(function.attribute_proto):

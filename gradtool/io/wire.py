@@ -59,6 +59,20 @@ class _Texts(dict[str, bytes]):
         return found
 
 
+class _Entries(dict[tuple[str, str], bytes]):
+    """Entries of metadata, by key and value: nodes of one source have them alike."""
+
+    def __init__(self, texts: _Texts) -> None:
+        super().__init__()
+        self._texts = texts
+
+    def __missing__(self, entry: tuple[str, str]) -> bytes:
+        key, value = entry
+        content = _KEY + self._texts[key] + _ENTRY + self._texts[value]
+        self[entry] = found = delimited(_NOTES, content)
+        return found
+
+
 @dataclass(frozen=True)
 class Run:
     """Nodes that follow each other: as they are written, and without what is noted on them.
@@ -82,6 +96,7 @@ class Encoder:
         self._attributes: dict[Hashable, bytes] = {}
         self._types: dict[Hashable, bytes] = {}
         self._texts = _Texts()  # of a run: most names are read where they are written
+        self._entry = _Entries(self._texts)
         # By identity, of what is kept: values that are alike share their shape.
         self._shared: dict[tuple[int, int], tuple[object, object, bytes]] = {}
         self._node = tag(onnx.GraphProto.NODE_FIELD_NUMBER)
@@ -94,6 +109,7 @@ class Encoder:
         values: list[bytes] = []
         annotated: list[ir.Value] = []
         self._texts.clear()
+        self._entry.clear()
         for node in nodes:
             if node.device_configurations or (node.attributes.data and walk.subgraphs(node)):
                 whole = self._message(node)
@@ -138,9 +154,7 @@ class Encoder:
 
     def _entries(self, noted: Mapping[str, str]) -> bytes:
         """Metadata, in the order of its keys."""
-        texts = self._texts
-        pairs = [_KEY + texts[key] + _ENTRY + texts[noted[key]] for key in sorted(noted)]
-        return b"".join([delimited(_NOTES, pair) for pair in pairs])
+        return b"".join([self._entry[key, noted[key]] for key in sorted(noted)])
 
     def _attribute(self, attribute: ir.Attr) -> bytes:
         if attribute.is_ref():
