@@ -22,7 +22,7 @@ from gradtool.graph.attributes import attribute
 from gradtool.graph.composites import DOMAIN, composites
 from gradtool.graph.known import Dims, Emit, Operand, Tensor
 from gradtool.graph.metadata import SOURCE, STAGE
-from gradtool.graph.names import Names, symbols_of
+from gradtool.graph.names import Names
 from gradtool.graph.predicates import is_float, is_tensor
 from gradtool.shapes.memo import Memo
 
@@ -70,7 +70,7 @@ class Builder(Idioms):
         self.ste = False
         self.on_node: Callable[[ir.Node], object] | None = None
         self.context = ShapeInferenceContext(model.graph.opset_imports, policy="override")
-        self.context.reserve_symbol_names(symbols_of(model))
+        self.context.reserve_symbol_names(self.names.symbols)
         self._memo = Memo(self.context)
         self._composites = composites()
         self._rule = cache(partial(_shape_rule, self.opset))

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 
 import onnx_ir as ir
 
 from gradtool.graph import walk
 from gradtool.graph.families import full_name
 
+_NONE: AbstractSet[str] = frozenset()
 _SYMBOL = re.compile(r"[^\W\d][\w.]*")
 
 
 class Names:
-    """Hands out names that no value, node or initializer of a model has."""
+    """Hands out names that no value, node or initializer of a model has.
 
-    def __init__(self, taken: set[str] | None = None) -> None:
+    `symbols` are the names in the shapes of its values.
+    """
+
+    def __init__(self, taken: set[str] | None = None, symbols: AbstractSet[str] = _NONE) -> None:
         self._taken = set() if taken is None else taken
         self._counts: dict[str, int] = {}
+        self.symbols = symbols
 
     @classmethod
     def of(cls, *models: ir.Model) -> Names:
         """All names in use in models, their subgraphs included."""
-        taken: set[str] = set()
+        taken: set[str | None] = set()
+        shapes: dict[int, ir.Shape | None] = {}  # by identity: values that are alike share theirs
         for model in models:
             for graph, nodes in walk.by_graph(model.graph):
-                taken.update(v.name for v in graph.inputs if v.name)
                 taken.update(graph.initializers)
-                taken.update(node.name for node in nodes if node.name)
-                taken.update(v.name for node in nodes for v in node.outputs if v.name)
-        return cls(taken)
+                for value in graph.inputs:
+                    taken.add(value.name)
+                    shapes[id(value.shape)] = value.shape
+                for node in nodes:
+                    taken.add(node.name)
+                    for value in node.outputs:
+                        taken.add(value.name)
+                        shapes[id(value.shape)] = value.shape
+        dims = {dim for shape in shapes.values() for dim in shape or () if not isinstance(dim, int)}
+        symbols = {name for dim in dims for name in _SYMBOL.findall(dim.value or "")}
+        return cls({name for name in taken if name}, symbols)
 
     def fresh(self, hint: str) -> str:
         """`hint` itself if it is free, else the first free of `hint_1`, `hint_2` and so on."""
@@ -48,13 +62,3 @@ def label(node: ir.Node) -> str:
         return f"{op} node {node.name!r}"
     output = next((value.name for value in node.outputs if value.name), "")
     return f"{op} node that writes {output!r}"
-
-
-def symbols_of(model: ir.Model) -> set[str]:
-    """The names of all symbols in the shapes of a model's values."""
-    shapes: dict[int, ir.Shape | None] = {}  # by identity: values that are alike share theirs
-    for graph, nodes in walk.by_graph(model.graph):
-        shapes.update((id(v.shape), v.shape) for v in graph.inputs)
-        shapes.update((id(v.shape), v.shape) for node in nodes for v in node.outputs)
-    dims = {dim for shape in shapes.values() for dim in shape or () if not isinstance(dim, int)}
-    return {name for dim in dims for name in _SYMBOL.findall(dim.value or "")}

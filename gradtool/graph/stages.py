@@ -16,6 +16,7 @@ from gradtool.graph.metadata import (
     SOURCE,
     STAGE,
     STATE,
+    notes,
 )
 
 INNER = "gradtool.inner"  # of what is in memory: by value inside forward, its gradient
@@ -43,17 +44,17 @@ def take_state(model: ir.Model) -> None:
 
 def stage(node: ir.Node) -> str:
     """`forward`, `backward`, `recompute` or `update`."""
-    return node.metadata_props.get(STAGE, "forward")
+    return notes(node).get(STAGE, "forward")
 
 
 def is_backward(node: ir.Node) -> bool:
     """Whether a node runs after forward: gradients, what is computed again for them, updates."""
-    return node.metadata_props.get(STAGE, "forward") != "forward"
+    return notes(node).get(STAGE, "forward") != "forward"
 
 
 def is_hoisted(node: ir.Node) -> bool:
     """Whether a forward node came from backward, to save a smaller value than it reads."""
-    return HOISTED in node.metadata_props
+    return HOISTED in notes(node)
 
 
 def write_heads(model: ir.Model, cotangents: Iterable[ir.Value]) -> None:

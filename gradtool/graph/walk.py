@@ -49,8 +49,12 @@ def nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
 
 def graphs(top: ir.Graph) -> Iterator[ir.Graph]:
     """`top` and every graph nested in it, outer ones first."""
-    for graph, _ in by_graph(top):
-        yield graph
+    yield top
+    for node in top:
+        attributes = node.attributes.data
+        if attributes and _hold_graphs(attributes):
+            for inner in subgraphs(node):
+                yield from graphs(inner)
 
 
 def by_graph(top: ir.Graph) -> Iterator[tuple[ir.Graph, list[ir.Node]]]:
