@@ -41,8 +41,7 @@ def nodes(graph: ir.Graph | ir.Function) -> Iterator[ir.Node]:
     """Every node, those of a body right after the node that it belongs to."""
     for node in graph:
         yield node
-        attributes = node.attributes.data
-        if attributes and _hold_graphs(attributes):
+        if node.attributes.data:
             for inner in subgraphs(node):
                 yield from nodes(inner)
 
@@ -51,8 +50,7 @@ def graphs(top: ir.Graph) -> Iterator[ir.Graph]:
     """`top` and every graph nested in it, outer ones first."""
     yield top
     for node in top:
-        attributes = node.attributes.data
-        if attributes and _hold_graphs(attributes):
+        if node.attributes.data:
             for inner in subgraphs(node):
                 yield from graphs(inner)
 
@@ -62,7 +60,6 @@ def by_graph(top: ir.Graph) -> Iterator[tuple[ir.Graph, list[ir.Node]]]:
     nodes = list(top)
     yield top, nodes
     for node in nodes:
-        attributes = node.attributes.data
-        if attributes and _hold_graphs(attributes):
+        if node.attributes.data:
             for inner in subgraphs(node):
                 yield from by_graph(inner)

@@ -39,7 +39,10 @@ class _Frame:
 
 @dataclass(frozen=True)
 class _Scope:
-    """What may be read here: names with their writers, outer graphs' included, and the way in."""
+    """What may be read here: names with their writers, outer graphs' included, and the way in.
+
+    Without a way in there is no outer graph, and the own names are all.
+    """
 
     where: str
     names: ChainMap[str, str | onnx.NodeProto]
