@@ -35,6 +35,7 @@ class NativeHook(BuildHookInterface):
         return [COMPILER] if self._platform() else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the library of the platform, and name the wheel after it."""
         name = self._platform()
         if name is None:
             return

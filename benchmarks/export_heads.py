@@ -50,6 +50,7 @@ class Body(nn.Module):
             self.gain = nn.Conv1d(1, 1, 1)
 
     def forward(self, x: Any) -> Any:
+        """What a network of this kind gives before its loss."""
         h = torch.tanh(self.inner(x))
         if self.kind == "scale":
             return h / self.temperature + self.epsilon

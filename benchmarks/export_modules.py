@@ -145,6 +145,7 @@ def decoder(s: Sizes) -> Made:
 
 @module
 def gpt(s: Sizes) -> Made:
+    """A GPT of one block, its attention as unbind of a permuted view."""
     layers = {
         "words": nn.Embedding(20, s.width), "places": nn.Embedding(32, s.width),
         "qkv": nn.Linear(s.width, 3 * s.width), "norm": nn.LayerNorm(s.width),
@@ -254,6 +255,7 @@ def resnet(s: Sizes) -> Made:
 
 @module
 def unet(s: Sizes) -> Made:
+    """A U-Net of one level: down, deep, up again, and both together."""
     c = s.channels
     layers = {
         "down": _Block(c, 2 * c, 2), "deep": _Block(2 * c, 2 * c, 1),

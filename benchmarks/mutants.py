@@ -58,6 +58,7 @@ class Run:
             setattr(test, NAME, settings(getattr(test, NAME), max_examples=most, phases=phases))
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run the tests once, then each mutant in a fork of the process."""
         gc.unfreeze()
         with TemporaryFile() as told:
             if not _forked(lambda: _tested(session, told), 600):
@@ -122,6 +123,7 @@ def _tested(session: pytest.Session, told: Any = None) -> bool:
 
 
 def main() -> int:
+    """Try the mutants of files; the exit code says whether too few were found."""
     files = tomllib.loads((ROOT / "benchmarks/mutants.toml").read_text())
     parser = argparse.ArgumentParser()
     parser.add_argument("files", nargs="*", default=list(files), metavar="FILE")

@@ -61,6 +61,7 @@ def work(size: int) -> np.ndarray:
 
 
 def products(instructions: str | None) -> Iterator[Case]:
+    """Matrix products, plain and transposed."""
     sizes = (
         *((64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024)),
         *((1024, 2048, 512), (1024, 512, 2048), (2048, 2048, 2048), (32, 1024, 1024)),
@@ -86,6 +87,7 @@ def products(instructions: str | None) -> Iterator[Case]:
 
 
 def winograds(instructions: str | None) -> Iterator[Case]:
+    """Convolutions of 3 × 3 by Winograd."""
     for n, c, h in (
         (8, 64, 56),
         (8, 128, 28),
@@ -261,6 +263,7 @@ def best(case: Case, seconds: float) -> dict[str, float]:
 
 
 def main() -> None:
+    """Time the kernels whose name holds what is given."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("name", nargs="?", default="")
     arguments.add_argument("--seconds", type=float, default=1.0)

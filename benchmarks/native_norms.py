@@ -35,6 +35,7 @@ def layer_norm_of_sum(u: Tensor, r: Tensor, w: Tensor, b: Tensor) -> None:
 
 
 def batch_norms(isa: str | None) -> Iterator[Case]:
+    """BatchNormalization in training and its gradient, channels first and last."""
     for n, c, s in ((8, 64, 56), (8, 256, 14), (8, 512, 7)):
         for last in (True, False):
             shape = (n, s, s, c) if last else (n, c, s, s)
@@ -81,6 +82,7 @@ def batch_norms(isa: str | None) -> Iterator[Case]:
 
 
 def layer_norms(isa: str | None) -> Iterator[Case]:
+    """LayerNormalization and its gradient, with a residual."""
     for rows, n in ((1024, 512), (4096, 768), (256, 4096)):
         x, dy, residual = normal(rows, n), normal(rows, n), normal(rows, n)
         one, zero = np.ones(n, np.float32), np.zeros(n, np.float32)

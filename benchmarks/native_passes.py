@@ -30,6 +30,7 @@ def tensor(array: np.ndarray) -> torch.Tensor:
 
 
 def activations(isa: str | None) -> Iterator[Case]:
+    """Activations and their gradients."""
     x, dy = normal(1024, 2048), normal(1024, 2048)
     y, u, g = np.empty_like(x), tensor(x), tensor(dy)
     forward = {
@@ -66,6 +67,7 @@ def activations(isa: str | None) -> Iterator[Case]:
 
 
 def softmaxes(isa: str | None) -> Iterator[Case]:
+    """Softmax and its logarithm, with gradients."""
     for shape, axis in (((4096, 256), -1), ((512, 1000), -1), ((64, 10), -1), ((8, 21, 4096), 1)):
         x, dy = normal(*shape), normal(*shape)
         y, u, g = np.empty_like(x), tensor(x), tensor(dy)

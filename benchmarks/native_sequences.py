@@ -39,6 +39,7 @@ def recur(module: torch.nn.RNNBase, u: Tensor, v: Tensor | None = None) -> None:
 
 
 def attentions(isa: str | None) -> Iterator[Case]:
+    """Attention and its gradient, causal or not."""
     for b, h, s, d in ((4, 8, 256, 64), (1, 12, 1024, 64), (8, 4, 64, 32)):
         for causal in (False, True):
             q, k, v, dy = (normal(b, h, s, d) for _ in range(4))
@@ -64,6 +65,7 @@ def attentions(isa: str | None) -> Iterator[Case]:
 
 
 def recurrences(isa: str | None) -> Iterator[Case]:
+    """LSTM and GRU with their gradients."""
     for t, b, i, h in ((64, 32, 256, 256), (32, 8, 64, 128)):
         for name, gates in (("lstm", 4), ("gru", 3)):
             x, dy = normal(t, b, i), normal(t, b, h)

@@ -39,6 +39,7 @@ def examine(seed: int) -> tuple[str, list[str], str, str]:
 
 
 def main() -> int:
+    """Parse, run, print; the exit code says whether a case was wrong."""
     import pool
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

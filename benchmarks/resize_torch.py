@@ -69,6 +69,7 @@ class Squares(torch.nn.Module):
 
 
 def draw(rng: np.random.Generator) -> Interpolation:
+    """An interpolation at random."""
     rank = int(rng.choice([3, 4, 5], p=[0.2, 0.6, 0.2]))
     sizes = [int(n) for n in rng.integers(1, 9, rank - 2)]
     mode = str(rng.choice(MODES[rank]))
@@ -149,6 +150,7 @@ def _autograd(case: Interpolation, x: Any) -> Any:
 
 
 def main() -> int:
+    """Parse, run, print; the exit code says whether a case was wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="the seed of the first case")

@@ -103,6 +103,7 @@ class Rotary(nn.Module):
         self.down = nn.Linear(24, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
+        """A block of grouped attention with turned positions: `x` and what it adds."""
         b, t, d = x.shape
         each = d // HEADS
         n = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.gain

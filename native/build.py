@@ -167,6 +167,7 @@ def _sources():  # noqa: ANN202 - a module
 
 
 def main() -> None:
+    """Build for the platform that is named, or for this one."""
     if sys.argv[1:] == ["--is-built"]:
         sys.exit((name := here()) is not None and not is_built(name))
     if sys.argv[1:2] == ["--sanitize"] and (name := here()) is not None:

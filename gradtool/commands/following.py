@@ -52,6 +52,7 @@ class Follower(Watcher):
             self._reporter.explain(fit_table(fit.memory, fit.candidates, fit.chosen))
 
     def stepped(self, step: int, epoch: int, loss: float, rate: float, planned: int) -> None:
+        """Show a step that is done, where it is time to."""
         now = time.perf_counter()
         latest, self._last = now - self._last, now
         self._seconds += (WEIGHT if self._steps > 1 else 1.0) * (latest - self._seconds)

@@ -137,6 +137,7 @@ def _walk(op: Builder, peeps: Tensor | None, r: Tensor) -> Step:
     """One step back in time."""
 
     def step(states: Sequence[Tensor], now: Sequence[Any]) -> list[Tensor]:
+        """The gradients of the states before a step, from those after it, and of its gates."""
         (dh, dc), (dy, keep, rest, *slopes) = states, now
         if dy is not None:
             dh = dh + dy

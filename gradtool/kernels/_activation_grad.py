@@ -46,6 +46,7 @@ def leaky_relu_grad(
     *,
     alpha: float,
 ) -> None:
+    """The gradient: dy where x > 0, alpha · dy elsewhere."""
     xp.less_equal(x, 0, out=mask)
     choose(xp, mask, xp.multiply(dy, alpha, out=u), dy, out, t, s)
 
@@ -62,6 +63,7 @@ def prelu_grad(
     u: Array,
     mask: Array,
 ) -> None:
+    """The gradient: dy where x > 0, slope · dy elsewhere."""
     xp.less_equal(x, 0, out=mask)
     choose(xp, mask, xp.multiply(dy, slope, out=u), dy, out, t, s)
 
@@ -105,6 +107,7 @@ def gelu_grad(
     *spare: Array,
     approximate: str = "none",
 ) -> None:
+    """The gradient: dy · gelu'(x), by erf or by tanh."""
     if approximate == "tanh":
         _gelu_slope_tanh(xp, x, t, s, *spare)
     else:
@@ -142,6 +145,7 @@ def hard_sigmoid_grad(
     *,
     alpha: float,
 ) -> None:
+    """The gradient: alpha · dy where 0 < y < 1, and 0 elsewhere."""
     xp.logical_or(xp.less_equal(y, 0, out=mask), xp.greater_equal(y, 1, out=other), out=mask)
     drop(xp, mask, xp.multiply(dy, alpha, out=s), out, t)
 

@@ -120,6 +120,7 @@ def batch_normalization_training(
     epsilon: float,
     momentum: float,
 ) -> None:
+    """Normalise by the statistics of a batch; running ones move towards these."""
     y, new_mean, new_var, *saved = out
     _train(xp, x, scale, bias, mean, var, y, (new_mean, new_var), saved, epsilon, momentum, work)
 
@@ -151,6 +152,7 @@ def batch_normalization_grad(
     work: Arrays,
     epsilon: float,
 ) -> None:
+    """The gradients of input, scale and bias by statistics of the batch, or by given ones."""
     layout = Layout.channels(tuple(x.shape), x.dtype)
     shape = layout.statistics
     backward.planes(xp, layout, x, scale, (mean, rstd), dy, out, epsilon, work, shape)
@@ -171,6 +173,7 @@ def batch_normalization_grad_scale(
     out: Arrays,
     work: Arrays,
 ) -> None:
+    """The gradient of scale: Σ dy · (x − mean) · rstd, by channel."""
     layout = Layout.channels(tuple(x.shape), x.dtype)
     shape, wanted = layout.statistics, (None, out[0])
     backward.planes(xp, layout, x, None, (mean, rstd), dy, wanted, 0, work, shape)

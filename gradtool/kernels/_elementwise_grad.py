@@ -130,6 +130,7 @@ def pow_exponent_grad(
     vanishes: Array,
     other: Array,
 ) -> None:
+    """The gradient by the exponent: dy · y · ln x, and 0 where y vanishes."""
     xp.multiply(xp.log(x, out=t), y, out=t)
     xp.equal(x, 0, out=vanishes)
     xp.logical_and(vanishes, xp.greater_equal(exponent, 0, out=other), out=vanishes)

@@ -152,6 +152,7 @@ def lp_pool_grad(
     p: int,
     **attributes: Any,
 ) -> None:
+    """The gradient of LpPool: dy · sign(x) · (|x| / y)^(p − 1), summed over windows."""
     pool = Pool.of(x, dy, attributes)
     taps, flat = list(pool.taps()), [planes(v) for v in (x, y, dy, out[0])]
     for span in pool.blocks():

@@ -106,6 +106,7 @@ def conv_grad_input(
     work: Arrays,
     **attributes: Any,
 ) -> None:
+    """The gradient of a convolution by its input, whose sizes are the third operand."""
     sizes = convolution(out[0], w, dy, attributes)
     method = depthwise if sizes.depthwise else columns
     method.backward_input(xp, sizes, dy, w, out[0], work)
@@ -133,6 +134,7 @@ def conv_grad_weight(
     kernel_shape: Sequence[int],
     **attributes: Any,
 ) -> None:
+    """The gradient of a convolution by its weight, of the given kernel shape."""
     sizes = convolution(x, out[0], dy, attributes)
     method = depthwise if sizes.depthwise else columns
     method.backward_weight(xp, sizes, x, dy, out[0], work)

@@ -123,6 +123,7 @@ def layer_normalization_grad(
     axis: int,
     epsilon: float,
 ) -> None:
+    """The gradients of LayerNormalization, from its statistics or without them."""
     layout = _layer(x, axis, scale)
     backward.rows(xp, layout, x, scale, (mean, rstd), dy, out, epsilon, work)
 
@@ -145,6 +146,7 @@ def rms_normalization_grad(
     axis: int,
     epsilon: float,
 ) -> None:
+    """The gradients of RMSNormalization."""
     layout = _layer(x, axis, scale)
     backward.rows(xp, layout, x, scale, (None, None), dy, out, epsilon, work, centre=False)
 
@@ -205,6 +207,7 @@ def instance_normalization(
     work: Arrays,
     epsilon: float = 1e-5,
 ) -> None:
+    """Normalise each channel of each example by its own statistics."""
     layout = _group(x, x.shape[1])
     scale, bias = (p.reshape(1, -1, 1, 1) for p in (scale, bias))
     forward(Workspace.of(xp, layout, work), layout, x, scale, bias, out[0], (), epsilon)
@@ -230,6 +233,7 @@ def group_normalization_grad(
     num_groups: int,
     epsilon: float,
 ) -> None:
+    """The gradients of GroupNormalization."""
     layout = _group(x, num_groups)
     shape = _by_channel(scale, num_groups)
     backward.planes(xp, layout, x, scale, (None, None), dy, out, epsilon, work, shape)

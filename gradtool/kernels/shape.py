@@ -189,6 +189,7 @@ def split(
     axis: int = 0,
     num_outputs: int | None = None,
 ) -> None:
+    """Copy the parts of x along an axis."""
     axis %= x.ndim
     found = pieces(split_sizes(x.shape[axis], sizes, len(out)))
     for y, piece in zip(out, found, strict=True):

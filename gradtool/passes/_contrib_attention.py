@@ -23,6 +23,7 @@ def refused(node: ir.Node, why: str) -> ModelError:
 
 
 def rotary_embedding(op: Builder, node: Node) -> Sequence[Tensor]:
+    """RotaryEmbedding of com.microsoft, in standard operators."""
     x, positions, cos, sin = node.inputs
     given = node.attributes
     if given.get_int("is_packed_batching", 0) or given.get_float("scale", 1.0) != 1:

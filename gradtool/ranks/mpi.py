@@ -108,6 +108,7 @@ class Ranks(Group):
         self._until(_Request(request).test)
 
     def scatter(self, array: Array, counts: Sequence[int], own: Array, room: Array | None) -> None:
+        """Sum arrays of all ranks, of which each gets its own part."""
         mpi = self._mpi
         if room is None:
             kind = self._types[array.dtype]
@@ -131,6 +132,7 @@ class Ranks(Group):
     def deliver(
         self, rows: Array, values: Array, cuts: Sequence[int], rooms: tuple[Array, Array]
     ) -> Iterator[tuple[Array, Array]]:
+        """Send each rank its rows and values; what came from each, in the order of ranks."""
         parts = [slice(*cuts[rank : rank + 2]) for rank in range(self.size)]
         others = [rank for rank in range(self.size) if rank != self.rank]
         byte, ranks = self._mpi.BYTE, self._inside

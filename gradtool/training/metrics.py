@@ -139,6 +139,7 @@ def _top(most: int) -> Measure:
     """How many labels are among the `most` highest scores; labels below 0 count for nothing."""
 
     def measure(scores: Array, labels: Array) -> Counted:
+        """What is right and how many examples count, of a batch."""
         axis = _axis(scores, labels)
         if axis is None:
             raise UsageError(

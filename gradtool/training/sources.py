@@ -174,6 +174,7 @@ def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source
         return Examples(source, {name: _array(name, each) for name, each in first[0].items()})
 
     def make(epoch: int) -> Iterable[Batch]:
+        """The batches of an epoch, those of the user's function."""
         batches = first.pop() if first and not epoch else _called(function, source, epoch, seed)
         with theirs(source):
             left = iter(batches)

@@ -149,6 +149,7 @@ class _Stage:
         cls, number: int, made: tuple[Graphs, Shard | None], micro_batches: int, kernels: Kernels,
         seconds: Seconds,
     ) -> _Stage:  # fmt: skip
+        """A stage as it is planned, with the seconds of its turns."""
         own, part = made
         assert own.update is not None  # noqa: S101 - stages step in two halves
         train = sized_and_planned(own.model, {}, "train", kernels)[1]

@@ -94,6 +94,7 @@ class PythonWalk(Walk):
         self.left -= _EACH + len(self.line.entries) // 32 + _CHANGE * self.line.changes
 
     def trim(self, budget: int) -> None:
+        """Drop repetitions that the budget does not need."""
         line = self.line
         better = True
         while better:
