@@ -167,6 +167,7 @@ int64_t SHARED(line_cost)(struct line *line, int64_t p, entry_t reader, int64_t 
 int64_t SHARED(line_near)(const struct line *line, int64_t p, entry_t reader);
 int64_t SHARED(line_idle)(struct line *line, int64_t i);
 int SHARED(line_pull)(struct line *line, entry_t entry, entry_t before);
+int SHARED(line_ahead)(struct line *line, entry_t entry, entry_t before, int64_t room);
 int SHARED(line_push)(struct line *line, entry_t entry, entry_t before);
 
 #endif

@@ -141,6 +141,18 @@ int SHARED(line_pull)(struct line *line, entry_t entry, entry_t before) {
     return 1;
 }
 
+int SHARED(line_ahead)(struct line *line, entry_t entry, entry_t before, int64_t room) {
+    if (!is_there(line, entry) || !is_there(line, before) || entry < before) return 0;
+    const int64_t p = place(line, entry);
+    EACH(i, r, reads, p)
+        if (!run_of(line, r, before)) return 0;
+    if (!may_pass(line, &entry, 1, at(line, before), at(line, entry)) ||
+        !SHARED(line_again)(line, p, before, room, 0))
+        return 0;
+    if (is_there(line, entry)) SHARED(line_remove)(line, entry);
+    return 1;
+}
+
 int SHARED(line_push)(struct line *line, entry_t entry, entry_t before) {
     if (!is_there(line, entry) || !is_there(line, before)) return 0;
     EACH(i, r, writes, place(line, entry))

@@ -10,7 +10,7 @@
 #define ALIKE 1.2
 #define TRIED (3 * VAIN)
 
-enum kind { AGAIN, PULL, PUSH };
+enum kind { AGAIN, PULL, AHEAD, PUSH };
 
 /* What may be done at an entry: a step again before it, with room for what it reads; or a move. */
 struct trial {
@@ -66,6 +66,8 @@ static int is_better(struct line *line, struct trial *trial, int64_t budget, int
                   SHARED(line_again)(line, trial->step, trial->entry, trial->room, 0);
     else if (trial->kind == PULL)
         is_done = SHARED(line_pull)(line, trial->entry, trial->before);
+    else if (trial->kind == AHEAD)
+        is_done = SHARED(line_ahead)(line, trial->entry, trial->before, trial->room);
     else
         is_done = SHARED(line_push)(line, trial->entry, trial->before);
     pay(line);
@@ -130,19 +132,24 @@ static int64_t try_all(struct line *line, const struct walk_fit *call, int64_t w
     for (int64_t i = 0; i < ranked; i++) {
         const struct item one = next_of(line, &left, &known, call->budget);
         const int64_t p = line->maker[one.root];
-        struct trial tries[4] = {{.kind = AGAIN, .step = p, .room = call->budget,
-                                  .entry = one.reader}};
+        const struct trial again = {.kind = AGAIN, .step = p, .room = call->budget,
+                                    .entry = one.reader};
+        struct trial tries[5] = {again};
         for (int64_t t = 0, count = 1; t < count; t++) {
             if (tried++ >= (found ? call->trials : VAIN)) return found;
             const int helps = is_better(line, &tries[t], call->budget, excess);
             SHARED(line_rollback)(line);
             if (helps) found = rank(helped, found, &tries[t]);
-            if (t) continue;
-            if (line->now->deep)
-                tries[count++] = (struct trial){.kind = AGAIN, .step = p, .room = INT64_MAX,
-                                                .entry = one.reader};
-            if (shifts++ >= call->trials) continue;
-            tries[count++] = (struct trial){.kind = PULL, .entry = one.reader, .before = peak};
+            if (!t && line->now->deep) {
+                tries[count] = again;
+                tries[count++].room = INT64_MAX;
+            }
+            if (!t && shifts++ < call->trials)
+                tries[count++] = (struct trial){.kind = PULL, .entry = one.reader, .before = peak};
+            if (tries[t].kind != PULL) continue;
+            if (!helps)
+                tries[count++] = (struct trial){.kind = AHEAD, .room = call->budget,
+                                                .entry = one.reader, .before = peak};
             if (one.last == run_of(line, one.root, one.reader))
                 tries[count++] =
                     (struct trial){.kind = PUSH, .entry = one.last, .before = one.reader};

@@ -47,7 +47,7 @@ class PythonWalk(Walk):
         self.left = 0
         self.reruns = Reruns(work)
         self._passing = Passing(work)
-        self._is_deep = False
+        self._is_deep = self._is_better = False
         self._weights: Integers | None = None
         self._idle: list[tuple[int, int, int]] = []
 
@@ -195,12 +195,31 @@ class PythonWalk(Walk):
             if shifts < trials:
                 shifts += 1
                 yield partial(self._passing.pull, line, reader, worst)
+                if not self._is_better:
+                    yield partial(self._ahead, reader, worst, budget)
                 if last == line.run(root, reader):
                     yield partial(self._passing.push, line, last, reader)
 
     def _again(self, p: int, reader: int, room: int | None) -> bool:
         line = self.line
         return reader in line.place and self.reruns.again(line, p, reader, room)
+
+    def _ahead(self, reader: int, before: int, room: int) -> bool:
+        """Let a reader run before an entry, with what it reads computed again where it is gone."""
+        line = self.line
+        if reader not in line.place or before not in line.place or reader < before:
+            return False
+        p = line.place[reader]
+        if any(line.run(r, before) is None for r in self.work.reads[p]):
+            return False
+        passed = line.entries[line.at(before) : line.at(reader)]
+        if not self._passing.may_pass(line, (reader,), passed):
+            return False
+        if not self.reruns.again(line, p, before, room):
+            return False
+        if reader in line.place:
+            line.remove(reader)
+        return True
 
     def _tried(self, change: Change, budget: int, excess: int) -> tuple[float, int] | None:
         """The price of a change, which is made; None if it does not lower the excess."""
@@ -210,10 +229,9 @@ class PythonWalk(Walk):
         made = change()
         self._pay()
         self._is_deep = line.changes > 1
-        if not made:
-            return None
         gain, cost = excess - int(self._over(budget).sum()), line.extra - extra
-        if gain <= 0:
+        self._is_better = made and gain > 0
+        if not self._is_better:
             return None
         return (cost / gain if cost > 0 else float(cost) * gain), -gain
 

@@ -43,7 +43,7 @@ class Passing:
                     group.add(run)
                     waiting.append(run)
         passed = line.entries[line.at(before) : line.at(entry)]
-        if not self._may_pass(line, group, (e for e in passed if e not in group)):
+        if not self.may_pass(line, group, (e for e in passed if e not in group)):
             return False
         return all(_move(line, each, before) for each in sorted(group))
 
@@ -55,9 +55,10 @@ class Passing:
         if before > min((u for use in uses for u in use if u > entry), default=before):
             return False
         passed = line.entries[line.at(entry) + 1 : line.at(before)]
-        return self._may_pass(line, (entry,), passed) and _move(line, entry, before)
+        return self.may_pass(line, (entry,), passed) and _move(line, entry, before)
 
-    def _may_pass(self, line: Line, moved: Iterable[int], others: Iterable[int]) -> bool:
+    def may_pass(self, line: Line, moved: Iterable[int], others: Iterable[int]) -> bool:
+        """Whether the steps at some entries may run on the other side of those at others."""
         places = {line.place[e] for e in moved}
         apart = set[int]().union(*(self.apart[p] for p in places if p in self.apart))
         if not places.isdisjoint(self.random):
