@@ -158,12 +158,27 @@ static int64_t try_all(struct line *line, const struct walk_fit *call, int64_t w
     return found;
 }
 
+/* The entry that is most above the budget but for so many that are more, as often as there are. */
+static int64_t worst_but(const struct line *line, int64_t vain) {
+    int64_t count = 0, worst = -1;
+    for (int64_t i = 0; i < line->now->count; i++) count += line->over[i] > 0;
+    for (int64_t passed = vain % count; passed >= 0; passed--) {
+        int64_t next = -1;
+        for (int64_t i = 0; i < line->now->count; i++) {
+            const int is_after = worst < 0 || line->over[i] < line->over[worst] ||
+                                 (line->over[i] == line->over[worst] && i > worst);
+            if (is_after && (next < 0 || line->over[i] > line->over[next])) next = i;
+        }
+        worst = next;
+    }
+    return worst;
+}
+
 /* Makes the best of what is tried where the excess is worst, and others that are as cheap. */
-static int step(struct line *line, const struct walk_fit *call) {
+static int step(struct line *line, const struct walk_fit *call, int64_t vain) {
     struct trial helped[TRIED];
-    int64_t excess = weigh(line, call->budget), worst = 0;
-    for (int64_t i = 1; i < line->now->count; i++)
-        if (line->over[i] > line->over[worst]) worst = i;
+    int64_t excess = weigh(line, call->budget);
+    const int64_t worst = worst_but(line, vain);
     const int64_t found = try_all(line, call, worst, excess, helped);
     const double dearest = found ? ALIKE * (helped[0].price > 0 ? helped[0].price : 0) : 0;
     for (int64_t n = 0; n < found; n++) {
@@ -191,14 +206,18 @@ static void weigh_more(struct line *line, int64_t budget) {
 
 KERNEL(walk_fit)(const struct walk_fit *call) {
     struct line *line = call->line;
-    int64_t patience = call->patience;
+    int64_t patience = call->patience, vain = 0;
     line->now->answer = 0;
     for (int64_t p = 0; p < line->steps; p++) line->weights[p] = 1;
     while (peak(line) > call->budget) {
         if (line->now->left <= 0 || line->now->extra >= call->worth) return;
         line->now->left -= line->now->count;
-        if (step(line, call)) continue;
+        if (step(line, call, vain)) {
+            vain = 0;
+            continue;
+        }
         if (!patience--) return;
+        vain++;
         weigh_more(line, call->budget);
     }
     line->now->answer = 1;

@@ -124,15 +124,18 @@ class PythonWalk(Walk):
         trials: int = TRIALS,
     ) -> bool:
         self._weights = None
+        vain = 0
         while self.line.peak > budget:
             if self.left <= 0 or (worth is not None and self.line.extra >= worth):
                 return False
             self.left -= len(self.line.entries)
-            if self._step(budget, trials):
+            if self._step(budget, trials, vain):
+                vain = 0
                 continue
             if not patience:
                 return False
             patience -= 1
+            vain += 1
             self._weigh_more(budget)
         return True
 
@@ -150,8 +153,10 @@ class PythonWalk(Walk):
             over *= self._weights[self.line.places]
         return over
 
-    def _step(self, budget: int, trials: int) -> bool:
+    def _step(self, budget: int, trials: int, vain: int) -> bool:
         """Make the best of the changes that are tried where the excess is worst.
+
+        After some steps in `vain`, as many worse entries are passed over.
 
         Others that were tried are made too if they still cost hardly more for what they relieve:
         layers that are alike change together.
@@ -160,7 +165,8 @@ class PythonWalk(Walk):
         line = self.line
         over = self._over(budget)
         excess = int(over.sum())
-        worst = line.entries[int(over.argmax())]
+        ranked = np.argsort(-over, kind="stable")
+        worst = line.entries[int(ranked[vain % int(np.count_nonzero(over))])]
         for tried, change in enumerate(self._changes(over, worst, budget, trials)):
             if tried >= (trials if helped else _VAIN):
                 break

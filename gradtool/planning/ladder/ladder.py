@@ -15,6 +15,8 @@ from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.ladder.starts import price
 from gradtool.planning.ladder.walk import State
 
+_EFFORT, _BRANCHES = 4.0, 3  # of a search between two rungs; a rung has one of each
+
 
 def peak_of(state: State) -> int:
     """The bytes of a schedule that are alive at once."""
@@ -30,20 +32,20 @@ class Ladder:
     def __init__(self, rungs: Rungs, size: Callable[[State], int] = peak_of) -> None:
         self.rungs = rungs
         self.size = size
-        self._halves: dict[int, State | None] = {}
+        self._halves: dict[int, list[State]] = {}
 
     def within(self, budget: int) -> State | None:
         """The schedule within a budget that computes least again; None if none was found."""
         found = list(self.rungs.states)
-        high, low = self._around(budget)
+        high, low = self._around(budget, found)
         for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
                 break
-            state = self._half(half, high, low, found)
+            self._half(half, high, low, found)
             if half <= budget:
                 low = half
-            elif state is None:
+            elif self._cheapest(found, half) is None:
                 break
             else:
                 high = half
@@ -52,52 +54,59 @@ class Ladder:
     def at_most(self, work: int) -> State:
         """The schedule of least size that computes no more than so much again."""
         found = list(self.rungs.states)
-        high, low = self._around(self.size(self._least(found, work)) - 1)
+        high, low = self._around(self.size(self._least(found, work)) - 1, found)
         for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
                 break
-            state = self._half(half, high, low, found)
+            states = self._half(half, high, low, found)
             best = self._cheapest(found, half)
             if best is not None and best.extra <= work:
                 high = half
-            elif state is None:
+            elif not states:
                 break
             else:
                 low = half
         return self._least(found, work)
 
-    def _around(self, budget: int) -> tuple[int, int]:
-        """The rungs around a budget: above it, and not above it."""
+    def _around(self, budget: int, found: list[State]) -> tuple[int, int]:
+        """The rungs around a budget: above it, and not above it.
+
+        Where nothing is found that fits the one above, the next that something fits and the lowest.
+        """
         rising = self.rungs.budgets[::-1]
         i = min(max(bisect_right(rising, budget), 1), len(rising) - 1)
-        return rising[i], rising[i - 1]
+        if self._cheapest(found, rising[i]) is not None:
+            return rising[i], rising[i - 1]
+        fits = (b for b in rising[i:] if self._cheapest(found, b) is not None)
+        return next(fits, rising[-1]), rising[0]
 
-    def _half(self, budget: int, above: int, below: int, found: list[State]) -> State | None:
-        """The schedule of a rung between two rungs, which is added to what was found.
+    def _half(self, budget: int, above: int, below: int, found: list[State]) -> list[State]:
+        """The schedules of a rung between two rungs, which are added to what was found.
 
-        It may be larger than the rung, if it is no larger than that above.  None that computes
-        less than what has the room above, or than what has no more than that below: other
+        They may be larger than the rung, if they are no larger than that above.  None that
+        computes less than what has the room above, or than what has no more than that below: other
         questions do not pass here.
         """
         if budget not in self._halves:
             self._halves[budget] = self._between(budget, above, below, found)
-        state = self._halves[budget]
-        if state is not None:
-            found.append(state)
-        return state
+        found += self._halves[budget]
+        return self._halves[budget]
 
-    def _between(self, budget: int, above: int, below: int, found: list[State]) -> State | None:
+    def _between(self, budget: int, above: int, below: int, found: list[State]) -> list[State]:
+        """The cheapest that fit above, down to the first that fits the rung itself."""
         high, low = self._cheapest(found, above), self._cheapest(found, below)
         start = high or min(found, key=lambda s: (s.peak, s.extra))
-        state = self.rungs.search(budget, start, self._cheapest(found, budget), found)
-        if state is None or self.size(state) > above:
-            return None
-        if high is not None and state.extra < high.extra:
-            return None
-        if self.size(state) <= below and (low is None or state.extra < low.extra):
-            return None
-        return state
+        known = self._cheapest(found, budget)
+        taken: list[State] = []
+        for state in self.rungs.search(budget, start, known, found, _EFFORT, _BRANCHES):
+            size = self.size(state)
+            is_less = size <= below and (low is None or state.extra < low.extra)
+            if size <= above and not is_less and (high is None or state.extra >= high.extra):
+                taken.append(state)
+            if size <= budget:
+                break
+        return taken
 
     def _cheapest(self, found: list[State], budget: int) -> State | None:
         """Of some schedules the one within a budget that computes least again."""

@@ -99,9 +99,9 @@ class Rungs:
     def _stepped(self, budget: int, above: int, found: list[State]) -> bool:
         """Whether a rung was reached from the one above; what is there is added."""
         start = cheapest(found, above) or self.plain
-        state = self.search(budget, start, cheapest(found, budget), found)
-        found += [state] if state is not None else []
-        return state is not None
+        states = self.search(budget, start, cheapest(found, budget), found)
+        found += states[:1]
+        return bool(states)
 
     def _lowest(self, low: int, high: int, found: list[State]) -> list[int]:
         """The rungs between one that was not reached and the one above it, halved towards it."""
@@ -128,34 +128,46 @@ class Rungs:
             walk.trim(budget)
             best = min(best, walk.state, key=price)
         walk.go(best)
-        return kick(walk, budget, np.random.default_rng((self._seed, budget, 1)))
+        return kick(walk, budget, np.random.default_rng((self._seed, budget, 1)))[0]
 
     # --------------------------------------------------------------------- search
 
     def search(
-        self, budget: int, start: State, known: State | None, found: Sequence[State]
-    ) -> State | None:
-        """The cheapest schedule found within a budget, which `known` fits; None if there is none.
+        self,
+        budget: int,
+        start: State,
+        known: State | None,
+        found: Sequence[State],
+        effort: float = 1.0,
+        branches: int = 1,
+    ) -> list[State]:
+        """The cheapest schedules found within a budget, which `known` fits; the best comes first.
 
-        It begins at one with more room, `start`, and at others of those `found` so far.
+        It begins at one with more room, `start`, and at others of those `found` so far; from so
+        many of what they become it goes on, each with its part of the effort that is left.
         """
-        walk = self._walk
-        walk.left = self._share
-        best = known
+        walk, share = self._walk, int(effort * self._share)
+        walk.left = share
+        fits = {known: None} if known else {}
         near: list[State] = []
         random = np.random.default_rng((self._seed, budget))
-        for begin in self._starts.of(budget, start, found, int(_CUTS * self._share)):
+        for begin in self._starts.of(budget, start, found, int(_CUTS * share)):
             walk.go(begin)
             if walk.fit(budget, patience=_PATIENCE):
                 walk.trim(budget)
-                best = min((s for s in (best, walk.state) if s), key=price)
+                fits[walk.state] = None
             else:
                 near += (begin, walk.state)
-            if walk.left <= self._share // 2:
+            if walk.left <= share // 2:
                 break
-        if best is not None:
-            walk.go(best)
-        elif not reach(walk, budget, near, random):
-            return None
-        walk.trim(budget)
-        return kick(walk, budget, random)
+        if not fits:
+            if not reach(walk, budget, near, random):
+                return []
+            walk.trim(budget)
+            fits[walk.state] = None
+        best, left = dict[State, None](), walk.left
+        for state in sorted(fits, key=price)[:branches]:
+            walk.left = left // branches
+            walk.go(state)
+            best.update(dict.fromkeys(kick(walk, budget, random)))
+        return sorted(best, key=price)
