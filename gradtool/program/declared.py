@@ -27,11 +27,12 @@ def narrowed(program: Program, before: Sequence[Step]) -> Program:
         full = whole.get(step.name) or whole[step.source]
         written = zip(step.outputs, full.outputs, strict=True)
         fewer = any(now is None and before is not None for now, before in written)
-        steps.append(_declared(program, step) if fewer else step)
+        steps.append(redeclared(program, step) if fewer else step)
     return dataclasses.replace(program, steps=tuple(steps))
 
 
-def _declared(program: Program, step: Step) -> Step:
+def redeclared(program: Program, step: Step) -> Step:
+    """A step with the workspace and FLOPs that it has for the outputs it writes."""
     domain, op = split_name(step.op)
     found = registry.find(domain, op, step.version)
     if found is None or program.is_dynamic(step):

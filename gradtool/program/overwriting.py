@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from gradtool.program import Program, Value
 from gradtool.program.in_place import overwrites
@@ -45,6 +46,37 @@ def overwriting(program: Program) -> Program:
         for index, datum in enumerate(program.values)
     )
     return replace(program, values=values)
+
+
+class Replacement(NamedTuple):
+    """The next value of a piece of state: its bytes, who writes it, and who reads the old one.
+
+    It may lie over that where `may_replace`, once nobody reads it any more; `in_step` where its own
+    step may be the last that does.
+    """
+
+    new: int
+    bytes: int
+    writer: int
+    readers: tuple[int, ...]
+    may_replace: bool
+    in_step: bool
+
+
+def replacements(program: Program) -> Iterator[Replacement]:
+    """The next values of state that one step makes of the old ones each, by the rule above."""
+    readers = _readers(program)
+    writer = {v: i for i, step in enumerate(program.steps) for v in step.writes}
+    returned = {program.storage(v) for v in program.outputs}
+    for old, new in program.state.items():
+        if new not in writer:
+            continue
+        before, after = program.values[old], program.values[new]
+        step = program.steps[writer[new]]
+        size = 0 if after.spec is None else program.aligned(after.spec.bytes)
+        may = old not in returned and _alike(before, after)
+        over = overwrites(program, step, old, step.outputs.index(new))
+        yield Replacement(new, size, writer[new], tuple(readers.get(old, ())), may, over)
 
 
 def write_after_read(program: Program) -> Iterator[tuple[int, int]]:

@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from gradtool.graph.metadata import PLAN
 from gradtool.kernels.native import Kernels
+from gradtool.planning.arena import Arenas
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.orders.best import Ordered, best_order
 from gradtool.planning.plan import Plan
@@ -78,6 +79,11 @@ class Workload:
     def simulator(self) -> Simulator:
         """What weighs schedules of the program."""
         return Simulator(self.program)
+
+    @cached_property
+    def arenas(self) -> Arenas | None:
+        """What tells how large the arenas of schedules are; None where only their plans can."""
+        return Arenas(self.program) if self.kernels == "numpy" else None
 
     @cached_property
     def nodes(self) -> Program:

@@ -59,12 +59,10 @@ class Ladder:
             half = (low + high) // 2
             if not low < half < high:
                 break
-            states = self._half(half, high, low, found)
+            self._half(half, high, low, found)
             best = self._cheapest(found, half)
             if best is not None and best.extra <= work:
                 high = half
-            elif not states:
-                break
             else:
                 low = half
         return self._least(found, work)
@@ -81,8 +79,8 @@ class Ladder:
         fits = (b for b in rising[i:] if self._cheapest(found, b) is not None)
         return next(fits, rising[-1]), rising[0]
 
-    def _half(self, budget: int, above: int, below: int, found: list[State]) -> list[State]:
-        """The schedules of a rung between two rungs, which are added to what was found.
+    def _half(self, budget: int, above: int, below: int, found: list[State]) -> None:
+        """Add the schedules of a rung between two rungs to what was found.
 
         They may be larger than the rung, if they are no larger than that above.  None that
         computes less than what has the room above, or than what has no more than that below: other
@@ -91,7 +89,6 @@ class Ladder:
         if budget not in self._halves:
             self._halves[budget] = self._between(budget, above, below, found)
         found += self._halves[budget]
-        return self._halves[budget]
 
     def _between(self, budget: int, above: int, below: int, found: list[State]) -> list[State]:
         """The cheapest that fit above, down to the first that fits the rung itself."""

@@ -44,6 +44,7 @@ class Answers:
         self.context = replace(context, costs=prices.costs)
         self.total = prices.total(work.program)
         self._packed: dict[tuple[int, ...], Planned] = {}
+        self._sizes: dict[tuple[int, ...], int] = {}
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -67,7 +68,7 @@ class Answers:
         model = self.known.work
         runnable = [places for places in recipes if model.runs(places)]
         rungs = Rungs(model, self.context, runnable, self.work.listener.rung)
-        return Ladder(rungs, lambda state: self._planned(state).plan.peak)
+        return Ladder(rungs, self._size)
 
     @cached_property
     def kept(self) -> Planned:
@@ -98,10 +99,8 @@ class Answers:
         """Plans of falling peak and rising work, none of which another one beats."""
         found = [self.kept]
         for state in sorted(self.ladder.rungs.states, key=lambda s: (s.extra, s.peak)):
-            if state.peak < found[-1].plan.peak:
-                each = self._planned(state)
-                if each.plan.peak < found[-1].plan.peak:
-                    found.append(each)
+            if state.peak < found[-1].plan.peak and self._size(state) < found[-1].plan.peak:
+                found.append(self._planned(state))
         return found
 
     def prove(self, budget: int, effort: float) -> None:
@@ -142,6 +141,15 @@ class Answers:
             yield best_segments(program).outcome.schedule
             decision = decided(work, POLICIES["mirror"])
             yield mirrored(program, decision).outcome.schedule
+
+    def _size(self, state: State) -> int:
+        """The bytes of the arena of a schedule."""
+        if state.places not in self._sizes:
+            order = tuple(self.order[p] for p in state.places)
+            kept = order == tuple(range(len(order)))
+            size = None if kept or not self.work.arenas else self.work.arenas.size(order)
+            self._sizes[state.places] = self._planned(state).plan.peak if size is None else size
+        return self._sizes[state.places]
 
     def _planned(self, state: State) -> Planned:
         how = "the ladder" if state.extra else "the order"

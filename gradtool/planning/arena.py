@@ -1,0 +1,189 @@
+"""The bytes of the arena of a schedule, without the program and the plan that run it.
+
+They are those of `no_recompute` of the replayed program: the same buffers, packed in the same
+order.  Searches ask of hundreds of schedules how large they are, and for the plan of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from gradtool.planning.liveness import workspace_bytes
+from gradtool.planning.packing import pack
+from gradtool.planning.schedule import alive
+from gradtool.planning.simulate import Simulator
+from gradtool.program import Program
+from gradtool.program.declared import redeclared
+from gradtool.program.overwriting import Replacement, replacements
+
+
+class Arenas:
+    """A program ready to be asked how large the arenas of its schedules are."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._workspaces: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    @cached_property
+    def _simulator(self) -> Simulator:
+        return Simulator(self.program)
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether buffers follow from positions alone.
+
+        They do not where updates write over parameters in several steps, nor where a value that is
+        no result is no activation, as later instances of it are.
+        """
+        program, live_out = self.program, self._simulator.live_out
+        values, state = program.values, program.state
+        made = (values[r] for r in self._simulator.bytes if r not in live_out)
+        news = set(state.values())
+        first = {step.outputs[0] for step in program.steps if step.outputs}
+        return (
+            all(value.kind in ("activation", "host") for value in made)
+            and all(value.alias is None or v in news for v, value in enumerate(values))
+            and all(step.stage != "update" for step in program.steps)
+            and len(news) == len(state)
+            and news <= live_out - first
+        )
+
+    def size(self, order: Sequence[int]) -> int | None:
+        """The bytes of the arena of an order of steps; None if only its plan can tell."""
+        if not self._is_plain:
+            return None
+        found = self._buffers(order)
+        if found is None:
+            keep = alive(self.program, order)
+            found = self._buffers([s for s, stays in zip(order, keep, strict=True) if stays])
+        return None if found is None else self._simulator.fixed + pack(*found).size
+
+    def _buffers(self, order: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
+        """Bytes, first and last step of each buffer, in order of first use.
+
+        Workspaces come before what their step writes.  None if something runs for nobody.
+        """
+        instances = self._instances(order)
+        if instances is None:
+            return None
+        born, dies, roots, _ = instances
+        owner = self._owners(order, instances)
+        last = list(dies)
+        for each in range(len(born)):
+            last[owner[each]] = max(last[owner[each]], dies[each])
+        state = self._state(order)
+        sizes, first, until = list[int](), list[int](), list[int]()
+        made, count = 0, len(born)
+        for position, step in enumerate(order):
+            begin = made
+            while made < count and born[made] == position:
+                made += 1
+            written = [each for each in range(begin, made) if dies[each] >= 0]
+            if workspace := self._workspace(step, tuple(roots[each] for each in written)):
+                sizes.append(workspace)
+                first.append(position)
+                until.append(position)
+            for each in written:
+                size = state.get(roots[each], self._sizes[roots[each]])
+                if owner[each] == each and size:
+                    sizes.append(size)
+                    first.append(position)
+                    until.append(last[each])
+        return sizes, first, until
+
+    def _instances(
+        self, order: Sequence[int]
+    ) -> tuple[list[int], list[int], list[int], list[dict[int, int]]] | None:
+        """Where each instance is made and last needed, -1 if it is not; its storage; what is read.
+
+        None if a step runs and nobody reads what it makes.
+        """
+        simulator = self._simulator
+        live_out, read, reads, writes = (
+            simulator.live_out, simulator.read, simulator.reads, simulator.writes,
+        )  # fmt: skip
+        latest: dict[int, int] = {}
+        born, dies, roots = list[int](), list[int](), list[int]()
+        touched: list[dict[int, int]] = []
+        ran: set[int] = set()
+        for position, step in enumerate(order):
+            here = {root: latest[root] for root in reads[step]}
+            for instance in here.values():
+                dies[instance] = position
+            touched.append(here)
+            for root in writes[step]:
+                if root in live_out and root in latest:
+                    continue
+                latest[root] = len(born)
+                born.append(position)
+                roots.append(root)
+                is_needed = root in live_out or (root not in read and step not in ran)
+                dies.append(position if is_needed else -1)
+            ran.add(step)
+        end = max(len(order) - 1, 0)
+        for root in live_out & latest.keys():
+            dies[latest[root]] = end
+        needed = {at for at, until in zip(born, dies, strict=True) if until >= 0}
+        return (born, dies, roots, touched) if len(needed) == len(order) else None
+
+    def _owners(
+        self,
+        order: Sequence[int],
+        instances: tuple[list[int], list[int], list[int], list[dict[int, int]]],
+    ) -> list[int]:
+        """The instance in whose buffer each lies: another one that ends where it is written."""
+        born, dies, roots, touched = instances
+        simulator = self._simulator
+        owner = list(range(len(born)))
+        for instance, position in enumerate(born):
+            step = order[position]
+            if dies[instance] < 0 or roots[instance] != simulator.targets[step]:
+                continue
+            here = touched[position]
+            donor = next(
+                (here[r] for r in simulator.donates[step] if dies[here[r]] == position), None
+            )
+            if donor is not None:
+                owner[instance] = owner[donor]
+        return owner
+
+    def _state(self, order: Sequence[int]) -> dict[int, int]:
+        """Bytes of next values of state: none where they may lie over the old ones."""
+        if not self._replacements:
+            return {}
+        last = {step: position for position, step in enumerate(order)}
+        first = {step: position for position, step in reversed(list(enumerate(order)))}
+        return {
+            each.new: 0
+            if each.may_replace
+            and all(
+                last[reader] < first[each.writer]
+                or (last[reader] == first[each.writer] and each.in_step)
+                for reader in each.readers
+            )
+            else each.bytes
+            for each in self._replacements
+        }
+
+    @cached_property
+    def _replacements(self) -> list[Replacement]:
+        return list(replacements(self.program))
+
+    @cached_property
+    def _sizes(self) -> dict[int, int]:
+        """Bytes of each storage that lies in the arena."""
+        values, sizes = self.program.values, self._simulator.bytes
+        return {r: 0 if values[r].kind == "host" else size for r, size in sizes.items()}
+
+    def _workspace(self, number: int, written: tuple[int, ...]) -> int:
+        """Bytes of the workspace of a step that writes some of its outputs."""
+        step = self.program.steps[number]
+        if len(written) == len(self._simulator.writes[number]):
+            return self._simulator.work[number]
+        if (number, written) not in self._workspaces:
+            outputs = tuple(v if v in written else None for v in step.outputs)
+            fewer = redeclared(self.program, replace(step, outputs=outputs))
+            self._workspaces[number, written] = workspace_bytes(self.program, fewer)
+        return self._workspaces[number, written]
