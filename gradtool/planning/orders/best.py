@@ -27,6 +27,7 @@ _STEPS = 500
 _CUTS = 150
 _STATES = 1_250
 _FEWEST = 8
+_CLOSE = 400  # the part of a peak that is not worth a search
 _LIMITS = 10
 _ASKED = 32
 _STARTS = 8
@@ -80,10 +81,14 @@ class _Orders:
                 self._offer(order, "cut")
             for how, order in self._lists():
                 self._offer(order, how)
-        if not self.best.proven:
+        if not self._is_close(self.best.bound):
             asked = np.argsort(-bounded.needs, kind="stable")[:_ASKED].tolist()
             self._refine(asked, self._search(asked))
         return self.best
+
+    def _is_close(self, least: int) -> bool:
+        """Whether an order of so many bytes would not need much less."""
+        return self.best.peak - least <= self.best.peak // _CLOSE
 
     def _lists(self) -> Iterator[tuple[str, Integers]]:
         """Orders made step by step: least alive next from the start and the end, depth first."""
@@ -105,7 +110,7 @@ class _Orders:
                 if not self._try(implied, asked):
                     least = limit + 1
             least = max(least, self.best.bound)
-            if least >= self.best.peak:
+            if self._is_close(least):
                 break
             limit = (least + self.best.peak - 1) // 2
         return open_
