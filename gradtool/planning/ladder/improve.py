@@ -14,7 +14,6 @@ _KICK = 8
 _ADDED = 0.5  # of the kicks compute more again, the others less
 _DEEPER = 0.15
 _PATIENCE = 4
-_OTHERS = 3
 
 
 def reach(walk: Walk, budget: int, begins: Sequence[State], random: np.random.Generator) -> bool:
@@ -27,14 +26,10 @@ def reach(walk: Walk, budget: int, begins: Sequence[State], random: np.random.Ge
     return False
 
 
-def kick(walk: Walk, budget: int, random: np.random.Generator) -> list[State]:
-    """The cheapest after disturbing and descending, keeping what costs no more, to the limit.
-
-    The best comes first; what follows costs as much or hardly more.
-    """
-    now = walk.state
-    found = {now: None}
-    while walk.left > 0 and now.extra:
+def kick(walk: Walk, budget: int, random: np.random.Generator) -> State:
+    """The best after disturbing at random, descending, keeping what costs no more, to the limit."""
+    best = now = walk.state
+    while walk.left > 0 and best.extra:
         walk.go(now)
         _disturb(walk, budget, random)
         deep = budget - int(budget * _DEEPER * max(random.random() * 2 - 1, 0))
@@ -43,8 +38,8 @@ def kick(walk: Walk, budget: int, random: np.random.Generator) -> list[State]:
             walk.trim(budget)
             if walk.extra <= now.extra:
                 now = walk.state
-                found[now] = None
-    return sorted(found, key=price)[:_OTHERS]
+                best = min(best, now, key=price)
+    return best
 
 
 def _disturb(walk: Walk, budget: int, random: np.random.Generator) -> None:

@@ -15,8 +15,6 @@ from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.ladder.starts import price
 from gradtool.planning.ladder.walk import State
 
-_EFFORT, _BRANCHES = 4.0, 3  # of a search between two rungs; a rung has one of each
-
 
 def peak_of(state: State) -> int:
     """The bytes of a schedule that are alive at once."""
@@ -96,7 +94,7 @@ class Ladder:
         start = high or min(found, key=lambda s: (s.peak, s.extra))
         known = self._cheapest(found, budget)
         taken: list[State] = []
-        for state in self.rungs.search(budget, start, known, found, _EFFORT, _BRANCHES):
+        for state in self.rungs.between(budget, start, known, found):
             size = self.size(state)
             is_less = size <= below and (low is None or state.extra < low.extra)
             if size <= above and not is_less and (high is None or state.extra >= high.extra):

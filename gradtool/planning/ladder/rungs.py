@@ -28,6 +28,7 @@ _HALVINGS, _HALVINGS_OF_MANY = 5, 3  # between two rungs, for a question
 _VERY_MANY = 2_000  # steps of a program with fewer of these
 _LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_400  # entries that are looked at; of many steps, for each
 _PER_STEP = 90_000  # of few steps
+_BETWEEN, _BRANCHES = 0.12, 3  # of all effort, and schedules gone on from, between two rungs
 _CUTS = 0.3  # of the effort of a rung
 _PATIENCE = 40
 _LOOSENED, _LOOSENED_OF_MANY = 8, 2  # schedules of less memory, on the way up
@@ -71,6 +72,16 @@ class Rungs:
     def _share(self) -> int:
         """Entries that one rung may look at."""
         return self._limit // self.count
+
+    def between(
+        self, budget: int, start: State, known: State | None, found: Sequence[State]
+    ) -> list[State]:
+        """The cheapest schedules found within a budget that a question asks for between two rungs.
+
+        More is spent than on a rung, as there are few of these.
+        """
+        share = int(_BETWEEN * self._limit)
+        return self.search(budget, start, known, found, share, _BRANCHES)
 
     @cached_property
     def budgets(self) -> list[int]:
@@ -128,7 +139,7 @@ class Rungs:
             walk.trim(budget)
             best = min(best, walk.state, key=price)
         walk.go(best)
-        return kick(walk, budget, np.random.default_rng((self._seed, budget, 1)))[0]
+        return kick(walk, budget, np.random.default_rng((self._seed, budget, 1)))
 
     # --------------------------------------------------------------------- search
 
@@ -138,15 +149,16 @@ class Rungs:
         start: State,
         known: State | None,
         found: Sequence[State],
-        effort: float = 1.0,
+        share: int | None = None,
         branches: int = 1,
     ) -> list[State]:
         """The cheapest schedules found within a budget, which `known` fits; the best comes first.
 
         It begins at one with more room, `start`, and at others of those `found` so far; from so
-        many of what they become it goes on, each with its part of the effort that is left.
+        many of what they become it goes on, each with its part of the effort that is left.  A
+        `share` of the effort is that of a rung if it is None.
         """
-        walk, share = self._walk, int(effort * self._share)
+        walk, share = self._walk, self._share if share is None else share
         walk.left = share
         fits = {known: None} if known else {}
         near: list[State] = []
@@ -165,9 +177,9 @@ class Rungs:
                 return []
             walk.trim(budget)
             fits[walk.state] = None
-        best, left = dict[State, None](), walk.left
+        best, left = set[State](), walk.left
         for state in sorted(fits, key=price)[:branches]:
             walk.left = left // branches
             walk.go(state)
-            best.update(dict.fromkeys(kick(walk, budget, random)))
+            best.add(kick(walk, budget, random))
         return sorted(best, key=price)
