@@ -52,20 +52,19 @@ class Arenas:
 
     def size(self, order: Sequence[int]) -> int | None:
         """The bytes of the arena of an order of steps; None if only its plan can tell."""
-        if not self._is_plain:
-            return None
-        found = self._buffers(order)
-        if found is None:
-            keep = alive(self.program, order)
-            found = self._buffers([s for s, stays in zip(order, keep, strict=True) if stays])
+        found = self.buffers(order) if self._is_plain else None
         return None if found is None else self._simulator.fixed + pack(*found).size
 
-    def _buffers(self, order: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
-        """Bytes, first and last step of each buffer, in order of first use.
+    def buffers(self, order: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
+        """Bytes, first and last step of each buffer that moves, in order of first use.
 
-        Workspaces come before what their step writes.  None if something runs for nobody.
+        Workspaces come before what their step writes; what runs for nobody is left out.
         """
         instances = self._instances(order)
+        if instances is None:
+            keep = alive(self.program, order)
+            order = [step for step, stays in zip(order, keep, strict=True) if stays]
+            instances = self._instances(order)
         if instances is None:
             return None
         born, dies, roots, _ = instances

@@ -1,0 +1,76 @@
+"""Arenas told from numbers have the buffers, and the bytes, of the plans of the same schedules."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from programs import program
+from random_programs import orders, programs
+
+import gradtool as gt
+from gradtool import io
+from gradtool.planning.arena import Arenas
+from gradtool.planning.liveness import lifetimes
+from gradtool.planning.plan import ALWAYS_LIVE
+from gradtool.planning.schedule import Schedule, replay
+from gradtool.program.declared import narrowed
+from gradtool.program.overwriting import overwriting
+from gradtool.workloads import plans
+
+EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
+SAMPLES = sorted((Path(__file__).parents[2] / "samples").glob("*.onnx"))
+
+
+def expected(program, order):
+    """Bytes, first and last step of the buffers of the replayed program."""
+    made = narrowed(replay(program, Schedule.of(order)), program.steps)
+    moving = (b for b in lifetimes(made) if b.region not in ALWAYS_LIVE)
+    return [(b.bytes, b.first, b.last) for b in moving]
+
+
+@settings(max_examples=300, **EXAMPLES)
+@given(st.data())
+def test_buffers_are_those_of_the_replayed_program(data):
+    made = data.draw(programs())
+    order = data.draw(orders(made.steps))
+
+    found = Arenas(made).buffers(order)
+    assert list(zip(*found, strict=True)) == expected(made, order)
+
+
+@pytest.mark.parametrize("is_read_later", [False, True])
+def test_next_values_of_state_lie_over_old_ones_that_nobody_reads_later(is_read_later):
+    made = program("a = Tanh w", "b = Mul w a", "y = Exp b", outputs="b y", parameters="w")
+    old, new = (next(i for i, v in enumerate(made.values) if v.name == n) for n in "wb")
+    made = overwriting(dataclasses.replace(made, state=MappingProxyType({old: new})))
+    order = (0, 1, 0, 2) if is_read_later else (0, 1, 2)
+
+    found = Arenas(made).buffers(order)
+    assert list(zip(*found, strict=True)) == expected(made, order)
+
+
+@pytest.mark.parametrize("kernels", ["numpy", "native"])
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_sizes_are_those_of_plans_of_random_schedules(path, kernels):
+    training = gt.grad(gt.load(path)).model
+    work = plans.workload(training, dict.fromkeys(io.symbols(training), 3), kernels)
+    random = np.random.default_rng(len(SAMPLES))
+    steps = work.program.steps
+    told = 0
+    for _ in range(6):
+        order = list(range(len(steps)))
+        for at in sorted(random.integers(1, len(steps), 8).tolist(), reverse=True):
+            again = int(random.integers(at))
+            if steps[again].recomputable:
+                order.insert(at, again)
+        size = work.arenas.size(order) if work.arenas else None
+        if size is not None:
+            told += 1
+            assert size == plans.planned(work, "any", Schedule.of(order)).plan.peak
+    assert (kernels == "numpy") == bool(told)
