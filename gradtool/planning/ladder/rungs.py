@@ -175,11 +175,11 @@ class Rungs:
         if not fits:
             if not reach(walk, budget, near, random):
                 return []
-            walk.trim(budget)
             fits[walk.state] = None
         best, left = set[State](), walk.left
         for state in sorted(fits, key=price)[:branches]:
             walk.left = left // branches
             walk.go(state)
+            walk.trim(budget)
             best.add(kick(walk, budget, random))
         return sorted(best, key=price)
