@@ -15,6 +15,8 @@ from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.ladder.starts import price
 from gradtool.planning.ladder.walk import State
 
+_AIMS = 2  # searches between two rungs, the later ones with less room
+
 
 def peak_of(state: State) -> int:
     """The bytes of a schedule that are alive at once."""
@@ -52,7 +54,15 @@ class Ladder:
     def at_most(self, work: int) -> State:
         """The schedule of least size that computes no more than so much again."""
         found = list(self.rungs.states)
-        high, low = self._around(self.size(self._least(found, work)) - 1, found)
+        low = self._lowered(self.size(self._least(found, work)) - 1, work, found)
+        if any(s.peak <= low and s.extra <= work for s in found):  # packed, it is larger
+            self._lowered(low - 1, work, found)
+        return self._least(found, work)
+
+    def _lowered(self, budget: int, work: int, found: list[State]) -> int:
+        """Look for schedules of no more work around a budget; the rung below it."""
+        high, rung = self._around(budget, found)
+        low = rung
         for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
@@ -63,7 +73,7 @@ class Ladder:
                 high = half
             else:
                 low = half
-        return self._least(found, work)
+        return rung
 
     def _around(self, budget: int, found: list[State]) -> tuple[int, int]:
         """The rungs around a budget: above it, and not above it.
@@ -89,17 +99,26 @@ class Ladder:
         found += self._halves[budget]
 
     def _between(self, budget: int, above: int, below: int, found: list[State]) -> list[State]:
-        """The cheapest that fit above, down to the first that fits the rung itself."""
+        """The cheapest that fit above, down to the first that fits the rung itself.
+
+        Where none of those found does, others are looked for with as much less room as they lack.
+        """
         high, low = self._cheapest(found, above), self._cheapest(found, below)
         start = high or min(found, key=lambda s: (s.peak, s.extra))
-        known = self._cheapest(found, budget)
         taken: list[State] = []
-        for state in self.rungs.between(budget, start, known, found):
-            size = self.size(state)
-            is_less = size <= below and (low is None or state.extra < low.extra)
-            if size <= above and not is_less and (high is None or state.extra >= high.extra):
-                taken.append(state)
-            if size <= budget:
+        aim = budget
+        for _ in range(_AIMS):
+            lacking = budget
+            for state in self.rungs.between(aim, start, self._cheapest(found, aim), found):
+                size = self.size(state)
+                is_less = size <= below and (low is None or state.extra < low.extra)
+                if size <= above and not is_less and (high is None or state.extra >= high.extra):
+                    taken.append(state)
+                if size <= budget:
+                    return taken
+                lacking = min(lacking, size - budget)
+            aim -= lacking
+            if aim <= below:
                 break
         return taken
 
