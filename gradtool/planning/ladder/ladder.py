@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from functools import cached_property
 
 from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.ladder.starts import price
@@ -54,15 +55,7 @@ class Ladder:
     def at_most(self, work: int) -> State:
         """The schedule of least size that computes no more than so much again."""
         found = list(self.rungs.states)
-        low = self._lowered(self.size(self._least(found, work)) - 1, work, found)
-        if any(s.peak <= low and s.extra <= work for s in found):  # packed, it is larger
-            self._lowered(low - 1, work, found)
-        return self._least(found, work)
-
-    def _lowered(self, budget: int, work: int, found: list[State]) -> int:
-        """Look for schedules of no more work around a budget; the rung below it."""
-        high, rung = self._around(budget, found)
-        low = rung
+        high, low = self._around(self.size(self._least(found, work)) - 1, found)
         for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
@@ -73,19 +66,25 @@ class Ladder:
                 high = half
             else:
                 low = half
-        return rung
+        return self._least(found, work)
+
+    @cached_property
+    def _rising(self) -> list[int]:
+        """The rungs from the lowest up, as sizes: with what packing wastes at the least peak."""
+        least = min(self.rungs.states, key=lambda s: (s.peak, s.extra))
+        wasted = self.size(least) - least.peak
+        return [budget + wasted for budget in reversed(self.rungs.budgets)]
 
     def _around(self, budget: int, found: list[State]) -> tuple[int, int]:
         """The rungs around a budget: above it, and not above it.
 
-        Where nothing is found that fits the one above, the next that something fits and the lowest.
+        Where nothing is found that fits the one above, the next that something fits and that below.
         """
-        rising = self.rungs.budgets[::-1]
+        rising = self._rising
         i = min(max(bisect_right(rising, budget), 1), len(rising) - 1)
-        if self._cheapest(found, rising[i]) is not None:
-            return rising[i], rising[i - 1]
-        fits = (b for b in rising[i:] if self._cheapest(found, b) is not None)
-        return next(fits, rising[-1]), rising[0]
+        above = range(i, len(rising))
+        i = next((j for j in above if self._cheapest(found, rising[j]) is not None), i)
+        return rising[i], rising[i - 1]
 
     def _half(self, budget: int, above: int, below: int, found: list[State]) -> None:
         """Add the schedules of a rung between two rungs to what was found.
@@ -109,7 +108,8 @@ class Ladder:
         aim = budget
         for _ in range(_AIMS):
             lacking = budget
-            for state in self.rungs.between(aim, start, self._cheapest(found, aim), found):
+            states = self.rungs.between(aim, start, self._cheapest(found, aim), found)
+            for state in states if aim == budget else states[:1]:
                 size = self.size(state)
                 is_less = size <= below and (low is None or state.extra < low.extra)
                 if size <= above and not is_less and (high is None or state.extra >= high.extra):

@@ -24,7 +24,7 @@ from gradtool.planning.search.work_bound import least_budget
 RUNGS, RUNGS_OF_MANY = 32, 12
 _MANY = 1_000  # steps of a program with fewer rungs
 _LOWEST = 3  # halvings towards the least rung that is reached
-_HALVINGS, _HALVINGS_OF_MANY = 5, 3  # between two rungs, for a question
+_HALVINGS, _HALVINGS_OF_MANY = 4, 3  # between two rungs, for a question
 _VERY_MANY = 2_000  # steps of a program with fewer of these
 _LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_400  # entries that are looked at; of many steps, for each
 _PER_STEP = 90_000  # of few steps
