@@ -19,7 +19,7 @@ from gradtool.planning.ladder.walk import TRIALS, Walk
 from gradtool.planning.search.cost_model import CostModel
 
 _LIMIT = 2**62
-_HEAVIEST = 1_000  # weights that grow with each step in vain stay below
+_HEAVIEST = 64  # weights, which grow with each step in vain, stay below: see `rungs`
 _UNLIMITED = 2**63 - 1
 _SLACK = 1_024  # entries that one change puts in, and more
 _COUNT, _EXTRA, _LEFT, _ANSWER, _IDLE = map(native.STAND.index, native.SAID)

@@ -110,11 +110,13 @@ def _largest_searched(grown: Grown, name: str, room: Callable[[Workload], int], 
             work = grown(size)
             if names != [step.name for step in work.program.steps]:
                 return None
-            plan = planned(work, name, found.schedule).plan
-            extra = extra_flops(plan, work.kept)
-            if extra is None or extra > _allowed(work, name):
+            costs = FLOPS.of(work.program)
+            again = [costs[step] for step in found.schedule.recomputed]
+            if None in again or sum(filter(None, again)) > _allowed(work, name):
                 return None
-            return room(work) - plan.peak
+            told = work.arenas.size(found.schedule.order) if work.arenas else None
+            peak = planned(work, name, found.schedule).plan.peak if told is None else told
+            return room(work) - peak
 
         size = max(largest_batch(spare, start=size + 1, most=_MOST), size + 1)
     if size == low or _searched(grown(size), name, room(grown(size))) is not None:
