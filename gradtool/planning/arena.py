@@ -16,7 +16,7 @@ from gradtool.planning.schedule import alive
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 from gradtool.program.declared import redeclared
-from gradtool.program.overwriting import Replacement, replacements
+from gradtool.program.overwriting import Replacement, replacements, write_after_read
 
 
 class Arenas:
@@ -34,20 +34,19 @@ class Arenas:
     def _is_plain(self) -> bool:
         """Whether buffers follow from positions alone.
 
-        They do not where updates write over parameters in several steps, nor where a value that is
-        no result is no activation, as later instances of it are.
+        They do not where a value that is no result is no activation, as later instances of it are,
+        nor where an update, or the first output of a step, has no place over what it replaces.
         """
         program, live_out = self.program, self._simulator.live_out
-        values, state = program.values, program.state
+        values, news = program.values, set(program.state.values())
         made = (values[r] for r in self._simulator.bytes if r not in live_out)
-        news = set(state.values())
+        apart = {new for new in news if values[new].alias is None}
+        updated = {v for s in program.steps if s.stage == "update" for v in s.writes}
         first = {step.outputs[0] for step in program.steps if step.outputs}
         return (
-            all(value.kind in ("activation", "host") for value in made)
-            and all(value.alias is None or v in news for v, value in enumerate(values))
-            and all(step.stage != "update" for step in program.steps)
-            and len(news) == len(state)
-            and news <= live_out - first
+            all(v.kind in ("activation", "host") for v in made if v.alias is None)
+            and len(news) == len(program.state)
+            and apart <= live_out - first - updated
         )
 
     def size(self, order: Sequence[int]) -> int | None:
@@ -58,14 +57,15 @@ class Arenas:
     def buffers(self, order: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
         """Bytes, first and last step of each buffer that moves, in order of first use.
 
-        Workspaces come before what their step writes; what runs for nobody is left out.
+        Workspaces come before what their step writes; what runs for nobody is left out.  None if
+        something is read after what lies over it is there.
         """
         instances = self._instances(order)
         if instances is None:
             keep = alive(self.program, order)
             order = [step for step, stays in zip(order, keep, strict=True) if stays]
             instances = self._instances(order)
-        if instances is None:
+        if instances is None or self._is_read_too_late(order):
             return None
         born, dies, roots, _ = instances
         owner = self._owners(order, instances)
@@ -148,8 +148,20 @@ class Arenas:
                 owner[instance] = owner[donor]
         return owner
 
+    def _is_read_too_late(self, order: Sequence[int]) -> bool:
+        """Whether an old value is read after its next value is written over it."""
+        if not self._over:
+            return False
+        last = {step: position for position, step in enumerate(order)}
+        first = {step: position for position, step in reversed(list(enumerate(order)))}
+        return any(last[reader] > first[write] for reader, write in self._over)
+
+    @cached_property
+    def _over(self) -> list[tuple[int, int]]:
+        return list(write_after_read(self.program))
+
     def _state(self, order: Sequence[int]) -> dict[int, int]:
-        """Bytes of next values of state: none where they may lie over the old ones."""
+        """Bytes of next values of state that lie apart: none where they need not in an order."""
         if not self._replacements:
             return {}
         last = {step: position for position, step in enumerate(order)}
@@ -168,7 +180,8 @@ class Arenas:
 
     @cached_property
     def _replacements(self) -> list[Replacement]:
-        return list(replacements(self.program))
+        values = self.program.values
+        return [each for each in replacements(self.program) if values[each.new].alias is None]
 
     @cached_property
     def _sizes(self) -> dict[int, int]:
