@@ -45,7 +45,9 @@ def test_buffers_are_those_of_the_replayed_program(data):
 
 
 def test_only_a_plan_tells_where_a_parameter_lies_that_is_read_after_it_was_written_over():
-    made = program("a = Tanh w", "b = Mul w a", "y = Exp a", outputs="b y", parameters="w")
+    made = program(
+        "a = Tanh w", "b = Mul w a", "y = Exp a", outputs="b y", parameters="w", in_place=True
+    )
     old, new = (next(i for i, v in enumerate(made.values) if v.name == n) for n in "wb")
     made = overwriting(dataclasses.replace(made, state=MappingProxyType({old: new})))
 
