@@ -70,10 +70,14 @@ class Ladder:
 
     @cached_property
     def _rising(self) -> list[int]:
-        """The rungs from the lowest up, as sizes: with what packing wastes at the least peak."""
+        """The rungs from the lowest up, as sizes: with what packing wastes.
+
+        That is nothing at the top, and grows evenly to what it is at the least peak.
+        """
         least = min(self.rungs.states, key=lambda s: (s.peak, s.extra))
-        wasted = self.size(least) - least.peak
-        return [budget + wasted for budget in reversed(self.rungs.budgets)]
+        wasted, count = self.size(least) - least.peak, self.rungs.count
+        budgets = enumerate(self.rungs.budgets)
+        return [budget + wasted * k // count for k, budget in budgets][::-1]
 
     def _around(self, budget: int, found: list[State]) -> tuple[int, int]:
         """The rungs around a budget: above it, and not above it.
