@@ -2,7 +2,8 @@
 
 List orders and those that the cuts of bound b give come first.  Between the bound and the best
 of these, limits are tried by halving: a limit is refuted, which raises the bound, or searched for
-an order that fits.  All of this is counted work: the result depends on nothing else.
+an order that fits, for as long as a four-hundredth of the peak could be gained.  All of this is
+counted work: the result depends on nothing else.
 """
 
 from __future__ import annotations
