@@ -9,26 +9,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 from gradtool.planning.liveness import workspace_bytes
 from gradtool.planning.packing import pack
 from gradtool.planning.schedule import alive
 from gradtool.planning.simulate import Simulator
-from gradtool.program import Program
 from gradtool.program.declared import redeclared
 from gradtool.program.overwriting import Replacement, replacements, write_after_read
+
+
+class Instances(NamedTuple):
+    """Where each instance of a storage is made and last needed, -1 if it is not; its storage.
+
+    `touched` are by position the instances that a step reads, by storage.
+    """
+
+    born: list[int]
+    dies: list[int]
+    roots: list[int]
+    touched: list[dict[int, int]]
 
 
 class Arenas:
     """A program ready to be asked how large the arenas of its schedules are."""
 
-    def __init__(self, program: Program) -> None:
-        self.program = program
+    def __init__(self, simulator: Simulator) -> None:
+        self.program = simulator.program
+        self._simulator = simulator
         self._workspaces: dict[tuple[int, tuple[int, ...]], int] = {}
-
-    @cached_property
-    def _simulator(self) -> Simulator:
-        return Simulator(self.program)
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -65,14 +74,14 @@ class Arenas:
             keep = alive(self.program, order)
             order = [step for step, stays in zip(order, keep, strict=True) if stays]
             instances = self._instances(order)
-        if instances is None or self._is_read_too_late(order):
+        state = self._state(order)
+        if instances is None or state is None:
             return None
         born, dies, roots, _ = instances
         owner = self._owners(order, instances)
         last = list(dies)
         for each in range(len(born)):
             last[owner[each]] = max(last[owner[each]], dies[each])
-        state = self._state(order)
         sizes, first, until = list[int](), list[int](), list[int]()
         made, count = 0, len(born)
         for position, step in enumerate(order):
@@ -92,13 +101,8 @@ class Arenas:
                     until.append(last[each])
         return sizes, first, until
 
-    def _instances(
-        self, order: Sequence[int]
-    ) -> tuple[list[int], list[int], list[int], list[dict[int, int]]] | None:
-        """Where each instance is made and last needed, -1 if it is not; its storage; what is read.
-
-        None if a step runs and nobody reads what it makes.
-        """
+    def _instances(self, order: Sequence[int]) -> Instances | None:
+        """The instances of an order; None if a step runs and nobody reads what it makes."""
         simulator = self._simulator
         live_out, read, reads, writes = (
             simulator.live_out, simulator.read, simulator.reads, simulator.writes,
@@ -125,13 +129,9 @@ class Arenas:
         for root in live_out & latest.keys():
             dies[latest[root]] = end
         needed = {at for at, until in zip(born, dies, strict=True) if until >= 0}
-        return (born, dies, roots, touched) if len(needed) == len(order) else None
+        return Instances(born, dies, roots, touched) if len(needed) == len(order) else None
 
-    def _owners(
-        self,
-        order: Sequence[int],
-        instances: tuple[list[int], list[int], list[int], list[dict[int, int]]],
-    ) -> list[int]:
+    def _owners(self, order: Sequence[int], instances: Instances) -> list[int]:
         """The instance in whose buffer each lies: another one that ends where it is written."""
         born, dies, roots, touched = instances
         simulator = self._simulator
@@ -148,35 +148,25 @@ class Arenas:
                 owner[instance] = owner[donor]
         return owner
 
-    def _is_read_too_late(self, order: Sequence[int]) -> bool:
-        """Whether an old value is read after its next value is written over it."""
-        if not self._over:
-            return False
+    def _state(self, order: Sequence[int]) -> dict[int, int] | None:
+        """Bytes of next values of state that lie apart: none where they need not in an order.
+
+        None if what lies over an old value in every plan is there before that is read.
+        """
+        if not self._over and not self._replacements:
+            return {}
         last = {step: position for position, step in enumerate(order)}
         first = {step: position for position, step in reversed(list(enumerate(order)))}
-        return any(last[reader] > first[write] for reader, write in self._over)
+        if any(last[reader] > first[write] for reader, write in self._over):
+            return None
+        return {
+            each.new: 0 if each.lies_over(first, last) else each.bytes
+            for each in self._replacements
+        }
 
     @cached_property
     def _over(self) -> list[tuple[int, int]]:
         return list(write_after_read(self.program))
-
-    def _state(self, order: Sequence[int]) -> dict[int, int]:
-        """Bytes of next values of state that lie apart: none where they need not in an order."""
-        if not self._replacements:
-            return {}
-        last = {step: position for position, step in enumerate(order)}
-        first = {step: position for position, step in reversed(list(enumerate(order)))}
-        return {
-            each.new: 0
-            if each.may_replace
-            and all(
-                last[reader] < first[each.writer]
-                or (last[reader] == first[each.writer] and each.in_step)
-                for reader in each.readers
-            )
-            else each.bytes
-            for each in self._replacements
-        }
 
     @cached_property
     def _replacements(self) -> list[Replacement]:

@@ -62,6 +62,12 @@ class Replacement(NamedTuple):
     may_replace: bool
     in_step: bool
 
+    def lies_over(self, first: Mapping[int, int], last: Mapping[int, int]) -> bool:
+        """Whether it does where steps run first and last at these positions."""
+        written = first[self.writer]
+        read = max((last[reader] for reader in self.readers), default=-1)
+        return self.may_replace and (read < written or (read == written and self.in_step))
+
 
 def replacements(program: Program) -> Iterator[Replacement]:
     """The next values of state that one step makes of the old ones each, by the rule above."""

@@ -83,7 +83,7 @@ class Workload:
     @cached_property
     def arenas(self) -> Arenas | None:
         """What tells how large the arenas of schedules are; None where only their plans can."""
-        return Arenas(self.program) if self.kernels == "numpy" else None
+        return Arenas(self.simulator) if self.kernels == "numpy" else None
 
     @cached_property
     def nodes(self) -> Program:

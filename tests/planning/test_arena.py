@@ -19,6 +19,7 @@ from gradtool.planning.arena import Arenas
 from gradtool.planning.liveness import lifetimes
 from gradtool.planning.plan import ALWAYS_LIVE
 from gradtool.planning.schedule import Schedule, replay
+from gradtool.planning.simulate import Simulator
 from gradtool.program.declared import narrowed
 from gradtool.program.overwriting import overwriting
 from gradtool.workloads import plans
@@ -40,7 +41,7 @@ def test_buffers_are_those_of_the_replayed_program(data):
     made = data.draw(programs())
     order = data.draw(orders(made.steps))
 
-    found = Arenas(made).buffers(order)
+    found = Arenas(Simulator(made)).buffers(order)
     assert list(zip(*found, strict=True)) == expected(made, order)
 
 
@@ -51,9 +52,9 @@ def test_only_a_plan_tells_where_a_parameter_lies_that_is_read_after_it_was_writ
     old, new = (next(i for i, v in enumerate(made.values) if v.name == n) for n in "wb")
     made = overwriting(dataclasses.replace(made, state=MappingProxyType({old: new})))
 
-    found = Arenas(made).buffers((0, 1, 2))
+    found = Arenas(Simulator(made)).buffers((0, 1, 2))
     assert list(zip(*found, strict=True)) == expected(made, (0, 1, 2))
-    assert Arenas(made).buffers((0, 1, 0, 2)) is None
+    assert Arenas(Simulator(made)).buffers((0, 1, 0, 2)) is None
 
 
 @pytest.mark.parametrize("optimizer", ["none", "adamw", "momentum"])
