@@ -30,7 +30,12 @@ class Moves:
         self.graph, self.backward = graph, backward
         self.needed = graph.after_bits if backward else graph.before_bits
         self.freed = graph.before if backward else graph.after
-        self.readers, self.left, self.room = graph.weights
+        readers, self.left, self.room = graph.weights
+        self._reads = [
+            [(readers[r], graph.size[r]) for r in reads if not graph.stays[r]]
+            for reads in graph.reads
+        ]
+        self._donors = [[readers[r] for r in donors] for donors in graph.donates]
 
     def start(self, run: Mask) -> State:
         """The state in which these steps have run."""
@@ -52,15 +57,16 @@ class Moves:
 
     def weigh(self, run: int, live: int, step: int) -> tuple[int, int]:
         """Bytes alive while a step runs, and in the state that its move leads to."""
-        graph = self.graph
         waiting = ~run & ~(1 << step)
         dead = 0
-        for storage in graph.reads[step]:
-            if not graph.stays[storage] and not self.readers[storage] & waiting:
-                dead += graph.size[storage]
+        for readers, size in self._reads[step]:
+            if not readers & waiting:
+                dead += size
         room = self.room[step]
-        if any(not self.readers[storage] & waiting for storage in graph.donates[step]):
-            room -= graph.gain[step]
+        for readers in self._donors[step]:
+            if not readers & waiting:
+                room -= self.graph.gain[step]
+                break
         grown = self.left[step] - dead
         return (live - grown + room, live - grown) if self.backward else (live + room, live + grown)
 

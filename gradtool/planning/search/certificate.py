@@ -1,7 +1,8 @@
 """How little extra work a budget leaves open, quickly: `prove` takes longer and says more.
 
-Bound c is computed at instants around the peak of the order without recompute: by cuts first, at
-many instants; then, if the program is small, by the integer programme of the tightest.
+Bound c is computed at instants around the peak of the order without recompute: by cuts at many
+instants, then, if the program is small, by the integer programme of the tightest one, of the
+tightest few, and of some that are spread over the rest.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
 
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.mincut import Instant
@@ -23,6 +26,8 @@ _SPREAD = 4
 _NODES = 100
 _PINCHING = 4
 _SEVERAL = "integer programme of several instants"
+
+Asked: TypeAlias = list[tuple[Instant, Fraction]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,12 @@ def certificates(work: CostModel, budget: int, effort: float = 1.0) -> Iterator[
         yield None
         return
     peak = work.peak_place
-    yield by_cuts(work, budget, peak, effort)
+    asked = _tightest(work, budget, peak, effort)
+    yield by_cuts(work, budget, asked, effort)
+    most = min(_room(work, effort * _MOST_VARIABLES), _PINCHING, len(asked or ()))
+    if asked is not None and most > 1:
+        pinching = sorted((instant for instant, _ in asked[:most]), key=lambda i: i.at)
+        yield _by_programme(work, budget, pinching, effort)
     places = [p for p in chain(work) if p >= peak]
     count = min(_room(work, effort * _SPREAD_VARIABLES), len(places))
     if count >= _SPREAD:
@@ -47,24 +57,35 @@ def certificates(work: CostModel, budget: int, effort: float = 1.0) -> Iterator[
         yield _by_programme(work, budget, instants(work, spread), effort)
 
 
-def by_cuts(work: CostModel, budget: int, peak: int, effort: float) -> Certificate | None:
-    """The strongest cut around the peak; in small programs the integer programme of the strongest.
+def by_cuts(
+    work: CostModel, budget: int, asked: Asked | None, effort: float
+) -> Certificate | None:
+    """The strongest cut; in small programs the integer programme of its instant.
 
     None if one instant leaves no choice of what to keep.
     """
-    asked = instants(work, _around(work, peak, effort))
-    ends = [instant.breakpoint(instant.capacity(budget)) for instant in asked]
-    known = [(i, e) for i, e in zip(asked, ends, strict=True) if e is not None]
-    if len(known) < len(asked):
+    if asked is None:
         return None
-    known.sort(key=lambda pair: -pair[1].bound)
-    cut = Certificate(rounded(work, known[0][1].bound), "cut at one instant")
-    most = min(_room(work, effort * _MOST_VARIABLES), _PINCHING)
-    if not most:
+    instant, bound = asked[0]
+    cut = Certificate(rounded(work, bound), "cut at one instant")
+    if not _room(work, effort * _MOST_VARIABLES):
         return cut
-    pinching = sorted((i for i, _ in known[:most]), key=lambda i: i.at)
-    exact = _by_programme(work, budget, pinching, effort)
+    exact = _by_programme(work, budget, [instant], effort)
     return exact if exact is None or exact.bound > cut.bound else cut
+
+
+def _tightest(work: CostModel, budget: int, peak: int, effort: float) -> Asked | None:
+    """Instants around the peak and the extra work that their cuts prove, the strongest first.
+
+    None if one of them leaves no choice of what to keep.
+    """
+    found: list[tuple[Instant, Fraction]] = []
+    for instant in instants(work, _around(work, peak, effort)):
+        end = instant.breakpoint(instant.capacity(budget))
+        if end is None:
+            return None
+        found.append((instant, end.bound))
+    return sorted(found, key=lambda pair: -pair[1])
 
 
 def _by_programme(

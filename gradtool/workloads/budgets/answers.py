@@ -103,10 +103,10 @@ class Answers:
                 found.append(self._planned(state))
         return found
 
-    def prove(self, budget: int, effort: float) -> None:
-        """Learn what work every plan within a budget does."""
+    def prove(self, budget: int, effort: float, enough: int | None = None) -> None:
+        """Learn what work every plan within a budget does, or that it is more than `enough`."""
         if budget < self.kept.plan.peak:
-            self.known.prove(budget, effort)
+            self.known.prove(budget, effort, enough)
 
     def settled(self, found: Planned, budget: int, seconds: float) -> Planned:
         """The plan or a cheaper one, with the bound of a budget that some seconds can prove."""

@@ -18,6 +18,6 @@ def raise_floor(answers: Answers, allowed: int | None, reached: int, effort: flo
         if high - low <= answers.kept.plan.peak // _FINE:
             break
         middle = (low + high) // 2
-        answers.prove(middle, effort)
+        answers.prove(middle, effort, allowed)
         least = answers.known.least_of(allowed)
         low, high = (least, high) if least > middle else (low, middle)

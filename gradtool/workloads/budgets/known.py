@@ -45,14 +45,16 @@ class Known:
         fits = (b for b in self.bounds if b.budget >= budget)
         return max(fits, key=lambda b: b.work, default=None)
 
-    def prove(self, budget: int, effort: float) -> None:
-        """Learn what work every plan within a budget does."""
+    def prove(self, budget: int, effort: float, enough: int | None = None) -> None:
+        """Learn what work every plan within a budget does, or that it is more than `enough`."""
         if (budget, effort) in self._proved:
             return
-        self._proved.add((budget, effort))
         for certificate in certificates(self.work, budget, effort):
             known = (None, "") if certificate is None else (certificate.bound, certificate.how)
             self.learn(budget, *known)
+            if enough is not None and self.least_of(enough) > budget:
+                return
+        self._proved.add((budget, effort))
 
     def learn(self, budget: int, work: int | None, how: str) -> None:
         """Note what every plan within a budget does; None if there is none."""

@@ -119,7 +119,7 @@ def _least_peak(work: Workload, allowed: int | None, search: Search) -> Planned:
         found = answers.at_most(allowed)
         raise_floor(answers, allowed, found.plan.peak, PROOF)
         if work_of(found):
-            answers.prove(found.plan.peak, PROOF)
+            answers.prove(found.plan.peak, PROOF, work_of(found) - 1)
         return answers.at_most(allowed)
 
     found = _asked(work, search, least, LeastPeak)
@@ -132,7 +132,7 @@ def _proven_within(answers: Answers, arena: int) -> Planned | None:
     found = answers.within(arena)
     if found is None or not work_of(found):
         return found
-    answers.prove(arena, PROOF)
+    answers.prove(arena, PROOF, work_of(found) - 1)
     return answers.within(arena)
 
 
