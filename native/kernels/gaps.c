@@ -11,36 +11,52 @@
 
 enum { LOWEST, TIGHTEST, HIGHEST };
 
+/* Placed buffers by bottom, in arrays of their own, so that a run of them is compared at once. */
 struct placed {
-    int64_t begin, end, bottom, top;
+    int64_t *bottom, *top;
+    int32_t *begin, *end;
 };
 
 struct fill_gaps {
     const int64_t *start, *stop, *size, *order, *around;
     int64_t *found, *left, *counts;
-    struct placed *work;
+    int64_t *work;
     int64_t count, fixed, capacity, most, rule;
 };
 
+enum { RUN = 64 };
+
 /* Where `size` fits, or -1; what is placed is sorted by its bottom. */
-static int64_t gap(const struct placed *seen, int64_t count, int64_t begin, int64_t end,
+static int64_t gap(const struct placed *seen, int64_t count, int32_t begin, int32_t end,
                    int64_t size, int64_t capacity, int64_t rule) {
     int64_t reach = 0, found = -1, tightest = INT64_MAX;
-    for (int64_t i = 0; i <= count; i++) {
-        const int last = i == count;
-        if (!last && (seen[i].begin >= end || seen[i].end <= begin)) continue;
-        const int64_t limit = last ? capacity : seen[i].bottom, room = limit - reach;
-        if (room >= size) {
-            if (rule == LOWEST) return reach;
-            if (rule == HIGHEST) found = limit - size;
-            if (rule == TIGHTEST && room < tightest) {
-                found = reach;
-                tightest = room;
+    for (int64_t from = 0; from < count; from += RUN) {
+        const int32_t *const begins = seen->begin + from, *const ends = seen->end + from;
+        const int64_t here = least(count - from, RUN);
+        uint8_t meets[RUN] = {0};
+        for (int64_t i = 0; i < here; i++) meets[i] = (begins[i] < end) & (ends[i] > begin);
+        for (int64_t word = 0; word < RUN / 8; word++) {
+            uint64_t eight;
+            memcpy(&eight, meets + 8 * word, sizeof eight);
+            if (!eight) continue;
+            for (int64_t i = 8 * word; i < 8 * word + 8; i++) {
+                if (!meets[i]) continue;
+                const int64_t limit = seen->bottom[from + i], room = limit - reach;
+                if (room >= size) {
+                    if (rule == LOWEST) return reach;
+                    if (rule == HIGHEST) found = limit - size;
+                    if (rule == TIGHTEST && room < tightest) {
+                        found = reach;
+                        tightest = room;
+                    }
+                }
+                reach = most(reach, seen->top[from + i]);
             }
         }
-        if (!last) reach = most(reach, seen[i].top);
     }
-    return found;
+    const int64_t room = capacity - reach;
+    if (room < size || (rule == TIGHTEST && room >= tightest)) return found;
+    return rule == HIGHEST ? capacity - size : reach;
 }
 
 /* The first place whose bottom is no less. */
@@ -48,71 +64,98 @@ static int64_t slot_of(const struct placed *seen, int64_t count, int64_t bottom)
     int64_t low = 0, high = count;
     while (low < high) {
         const int64_t middle = (low + high) / 2;
-        if (seen[middle].bottom < bottom) low = middle + 1;
+        if (seen->bottom[middle] < bottom) low = middle + 1;
         else high = middle;
     }
     return low;
 }
 
+#define INSERT(array, slot, count, value)                                                  \
+    do {                                                                                   \
+        memmove((array) + (slot) + 1, (array) + (slot),                                    \
+                (size_t)((count) - (slot)) * sizeof *(array));                             \
+        (array)[slot] = (value);                                                           \
+    } while (0)
+
 /* counts: how many found no place, listed in `left`; the sum over those that were tried of what was
  * placed before; how many were tried. */
 KERNEL(fill_gaps)(const struct fill_gaps *call) {
-    struct placed *seen = call->work;
+    const int64_t all = call->fixed + call->count;
+    int64_t *const sections = call->work + 2 * all;
+    const struct placed seen = {call->work, call->work + all, (int32_t *)sections,
+                                (int32_t *)sections + all};
     int64_t count = call->fixed, lost = 0, pairs = 0;
     for (int64_t i = 0; i < count; i++) {
         const int64_t item = call->around[i], bottom = call->found[item];
-        seen[i] = (struct placed){call->start[item], call->stop[item], bottom,
-                                  bottom + call->size[item]};
+        seen.bottom[i] = bottom;
+        seen.top[i] = bottom + call->size[item];
+        seen.begin[i] = (int32_t)call->start[item];
+        seen.end[i] = (int32_t)call->stop[item];
     }
     for (int64_t i = 0; i < call->count; i++) {
         const int64_t item = call->order[i], size = call->size[item];
+        const int32_t begin = (int32_t)call->start[item], end = (int32_t)call->stop[item];
         pairs += count;
         call->counts[2] = i + 1;
-        const int64_t offset = gap(seen, count, call->start[item], call->stop[item], size,
-                                   call->capacity, call->rule);
+        const int64_t offset = gap(&seen, count, begin, end, size, call->capacity, call->rule);
         if (offset < 0) {
             call->left[lost++] = item;
             if (lost > call->most) break;
             continue;
         }
         call->found[item] = offset;
-        const int64_t slot = slot_of(seen, count, offset);
-        memmove(seen + slot + 1, seen + slot, (size_t)(count - slot) * sizeof *seen);
-        seen[slot] = (struct placed){call->start[item], call->stop[item], offset, offset + size};
+        const int64_t slot = slot_of(&seen, count, offset);
+        INSERT(seen.bottom, slot, count, offset);
+        INSERT(seen.top, slot, count, offset + size);
+        INSERT(seen.begin, slot, count, begin);
+        INSERT(seen.end, slot, count, end);
         count++;
     }
     call->counts[0] = lost;
     call->counts[1] = pairs;
 }
 
-struct resting {
-    int64_t item, begin, end, size, low;
-};
-
 struct skyline {
     const int64_t *start, *stop, *size, *order;
     int64_t *found;
-    struct resting *work;
+    int64_t *work;
     int64_t count;
 };
 
+/* What is placed counts as infinitely high until half is; then it goes. */
 KERNEL(skyline)(const struct skyline *call) {
-    struct resting *rest = call->work;
-    int64_t count = call->count;
+    int64_t count = call->count, left = count;
+    int64_t *const item = call->work, *const begin = item + count, *const end = begin + count,
+                  *const size = end + count, *const low = size + count;
     for (int64_t i = 0; i < count; i++) {
-        const int64_t item = call->order[i];
-        rest[i] = (struct resting){item, call->start[item], call->stop[item], call->size[item], 0};
+        item[i] = call->order[i];
+        begin[i] = call->start[item[i]];
+        end[i] = call->stop[item[i]];
+        size[i] = call->size[item[i]];
+        low[i] = 0;
     }
-    for (; count > 0; count--) {
-        int64_t next = 0;
-        for (int64_t i = 1; i < count; i++)
-            if (rest[i].low < rest[next].low) next = i;
-        const struct resting here = rest[next];
-        const int64_t top = here.low + here.size;
-        call->found[here.item] = here.low;
-        memmove(rest + next, rest + next + 1, (size_t)(count - next - 1) * sizeof *rest);
-        for (int64_t i = 0; i < count - 1; i++)
-            if (rest[i].begin < here.end && rest[i].end > here.begin)
-                rest[i].low = most(rest[i].low, top);
+    for (; left > 0; left--) {
+        if (2 * left <= count) {
+            int64_t kept = 0;
+            for (int64_t i = 0; i < count; i++) {
+                if (low[i] == INT64_MAX) continue;
+                item[kept] = item[i];
+                begin[kept] = begin[i];
+                end[kept] = end[i];
+                size[kept] = size[i];
+                low[kept++] = low[i];
+            }
+            count = kept;
+        }
+        int64_t lowest = INT64_MAX, next = 0;
+        for (int64_t i = 0; i < count; i++) lowest = least(lowest, low[i]);
+        while (low[next] != lowest) next++;
+        const int64_t top = lowest + size[next], from = begin[next], until = end[next];
+        call->found[item[next]] = lowest;
+        low[next] = INT64_MAX;
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t raised = most(low[i], top);
+            low[i] = ((begin[i] < until) & (end[i] > from)) ? raised : low[i];
+        }
     }
 }
