@@ -38,10 +38,9 @@ static int64_t gap(const struct placed *seen, int64_t count, int32_t begin, int3
         for (int64_t word = 0; word < RUN / 8; word++) {
             uint64_t eight;
             memcpy(&eight, meets + 8 * word, sizeof eight);
-            if (!eight) continue;
-            for (int64_t i = 8 * word; i < 8 * word + 8; i++) {
-                if (!meets[i]) continue;
-                const int64_t limit = seen->bottom[from + i], room = limit - reach;
+            for (; eight; eight &= eight - 1) {
+                const int64_t i = from + 8 * word + __builtin_ctzll(eight) / 8;
+                const int64_t limit = seen->bottom[i], room = limit - reach;
                 if (room >= size) {
                     if (rule == LOWEST) return reach;
                     if (rule == HIGHEST) found = limit - size;
@@ -50,7 +49,7 @@ static int64_t gap(const struct placed *seen, int64_t count, int32_t begin, int3
                         tightest = room;
                     }
                 }
-                reach = most(reach, seen->top[from + i]);
+                reach = most(reach, seen->top[i]);
             }
         }
     }

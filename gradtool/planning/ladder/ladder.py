@@ -16,7 +16,8 @@ from gradtool.planning.ladder.rungs import Rungs
 from gradtool.planning.ladder.starts import price
 from gradtool.planning.ladder.walk import State
 
-_AIMS = 2  # searches between two rungs, the later ones with less room
+_AIMS = 3  # searches between two rungs, the later ones with less room
+_LESS = 8  # the part of the way to the rung below by which there is less room, at least
 
 
 def peak_of(state: State) -> int:
@@ -104,7 +105,8 @@ class Ladder:
     def _between(self, budget: int, above: int, below: int, found: list[State]) -> list[State]:
         """The cheapest that fit above, down to the first that fits the rung itself.
 
-        Where none of those found does, others are looked for with as much less room as they lack.
+        Where none of those found does, others are looked for with as much less room as they lack,
+        or an eighth of the way to the rung below.
         """
         high, low = self._cheapest(found, above), self._cheapest(found, below)
         start = high or min(found, key=lambda s: (s.peak, s.extra))
@@ -121,7 +123,7 @@ class Ladder:
                 if size <= budget:
                     return taken
                 lacking = min(lacking, size - budget)
-            aim -= lacking
+            aim -= max(lacking, (budget - below) // _LESS)
             if aim <= below:
                 break
         return taken

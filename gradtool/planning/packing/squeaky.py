@@ -1,47 +1,78 @@
 """Packing again and again, with what ended up too high placed earlier each time.
 
 Buffers are placed one by one into the lowest gap.  Those whose top lies above a line come first in
-the next turn, the most frequent ones before others.
+the next turn, the most frequent ones before others.  Several ways of doing so take turns; the half
+that came lowest goes on, until one way is left.
 
-Source: Squeaky Wheel Optimization (Joslin and Clements, JAIR 10, 1999).
+Source: Squeaky Wheel Optimization (Joslin and Clements, JAIR 10, 1999); the ways are weeded out as
+by successive halving (Jamieson and Talwalkar, AISTATS 2016).
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from gradtool.planning.packing.gaps import FAR, fill
 from gradtool.planning.packing.problem import Numbers, Problem
 
-PLACE = 2_000
-TURNS = 40
+PLACE = 400
+MOST = 128
+FEWEST = 8  # turns that a way is worth
 
 # The order that settles ties, and the part of the way from the bound to the top where the line is:
 # what was best on training graphs, alone and together.
-WAYS = (("S", 0.25), ("TLA", 0.1), ("S", 0.0), ("TCA", 0.5))
+WAYS = (("TLA", 0.25), ("TA", 0.0), ("S", 0.25), ("LS", 0.25), ("TS", 0.5), ("TCA", 0.5))
 
 
 def squeaky(problem: Problem, least: int, work: int) -> Numbers | None:
     """The lowest packing found before the work is spent; None if that is not enough for one.
 
-    It ends at `least`, and after `TURNS` of each way.  `work` is the pairs of buffers looked at,
-    and `PLACE` of them for each that is placed.
+    It ends at `least`, and after `MOST` turns.  `work` is the pairs of buffers looked at, and
+    `PLACE` of them for each that is placed.
     """
     count = len(problem.size)
-    turns = min(work // (len(WAYS) * count * (count + PLACE)), TURNS)
+    turns = min(work // (count * (count + PLACE)), MOST)
+    ways = [_Way(problem, least, *way) for way in WAYS[: turns // FEWEST]]
+    rounds = len(ways).bit_length()
+    best: _Way | None = None
+    while ways:
+        for way in ways:
+            for _ in range(turns // rounds // len(ways)):
+                way.turn()
+                if way.lowest <= least:
+                    return way.best
+        ways.sort(key=lambda way: way.lowest)
+        best = ways[0] if best is None or ways[0].lowest < best.lowest else best
+        ways = ways[: len(ways) // 2]
+    return None if best is None else best.best
+
+
+@dataclass
+class _Way:
+    """One way to go on, what it has blamed so far, and the lowest packing that it came upon."""
+
+    problem: Problem
+    least: int
+    keys: str
+    part: float
+    lowest: int = FAR
     best: Numbers | None = None
-    lowest = FAR
-    for keys, part in WAYS:
-        rank = np.argsort(problem.order(keys))
-        blamed = np.zeros(count, dtype=np.int64)
-        for _ in range(turns):
-            found = np.empty(count, dtype=np.int64)
-            fill(problem, np.lexsort((rank, -blamed)), found)
-            top = found + problem.size
-            height = int(top.max())
-            if height < lowest:
-                best, lowest = found, height
-            if lowest <= least:
-                return best
-            blamed[top > least + int(part * (height - least))] += 1
-    return best
+    _rank: Numbers = field(init=False)
+    _blamed: Numbers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rank = np.argsort(self.problem.order(self.keys))
+        self._blamed = np.zeros_like(self._rank)
+
+    def turn(self) -> None:
+        """Pack once, and blame what lies above the line."""
+        found = np.empty_like(self._rank)
+        fill(self.problem, np.lexsort((self._rank, -self._blamed)), found)
+        top = found + self.problem.size
+        height = int(top.max())
+        if height < self.lowest:
+            self.best, self.lowest = found, height
+        line = self.least + int(self.part * (height - self.least))
+        self._blamed[top > line] += 1

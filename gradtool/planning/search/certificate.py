@@ -57,9 +57,7 @@ def certificates(work: CostModel, budget: int, effort: float = 1.0) -> Iterator[
         yield _by_programme(work, budget, instants(work, spread), effort)
 
 
-def by_cuts(
-    work: CostModel, budget: int, asked: Asked | None, effort: float
-) -> Certificate | None:
+def by_cuts(work: CostModel, budget: int, asked: Asked | None, effort: float) -> Certificate | None:
     """The strongest cut; in small programs the integer programme of its instant.
 
     None if one instant leaves no choice of what to keep.
