@@ -10,11 +10,12 @@ by successive halving (Jamieson and Talwalkar, AISTATS 2016).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from gradtool.planning.packing.gaps import FAR, fill
+from gradtool.planning.packing.gaps import FAR, filler
 from gradtool.planning.packing.problem import Numbers, Problem
 
 PLACE = 400
@@ -34,7 +35,8 @@ def squeaky(problem: Problem, least: int, work: int) -> Numbers | None:
     """
     count = len(problem.size)
     turns = min(work // (count * (count + PLACE)), MOST)
-    ways = [_Way(problem, least, *way) for way in WAYS[: turns // FEWEST]]
+    fill = filler(problem)
+    ways = [_Way(problem, fill, least, *way) for way in WAYS[: turns // FEWEST]]
     rounds = len(ways).bit_length()
     best: _Way | None = None
     while ways:
@@ -54,6 +56,7 @@ class _Way:
     """One way to go on, what it has blamed so far, and the lowest packing that it came upon."""
 
     problem: Problem
+    fill: Callable[[Numbers], Numbers]
     least: int
     keys: str
     part: float
@@ -68,8 +71,7 @@ class _Way:
 
     def turn(self) -> None:
         """Pack once, and blame what lies above the line."""
-        found = np.empty_like(self._rank)
-        fill(self.problem, np.lexsort((self._rank, -self._blamed)), found)
+        found = self.fill(np.argsort(self._rank - len(self._rank) * self._blamed))
         top = found + self.problem.size
         height = int(top.max())
         if height < self.lowest:
