@@ -73,7 +73,7 @@ class Opened:
         """
         from gradtool import io
         from gradtool.workloads.opening import load
-        from gradtool.workloads.plans import workload
+        from gradtool.workloads.plans import workloads
 
         symbol, known = self._open_sizes
         if symbol is None:
@@ -82,8 +82,7 @@ class Opened:
         loaded = load(self.name, dims={n: size for n, size in rest.items() if n in known})
         training = _training(loaded, dict(self.options))
         others = {n: rest.get(n, 1) for n in io.symbols(training) if n != symbol}
-        kernels = self.work.kernels
-        return cache(lambda size: workload(training, {**others, symbol: size}, kernels))
+        return workloads(training, others, symbol, self.work.kernels)
 
 
 def _training(loaded: ir.Model, options: dict[str, Any]) -> ir.Model:

@@ -127,10 +127,12 @@ def in_place(program: Program, last: dict[int, int]) -> dict[int, int]:
     shared = {v: d.alias for v, d in enumerate(program.values) if d.alias is not None}
     results = {program.storage(v) for v in program.outputs}
     for index, step in enumerate(program.steps):
-        for root in donors(program, step, results) if step.may_inplace else ():
-            if last[root] == index:
-                shared[next(step.writes)] = root
-                break
+        read = (step.inputs[slot] for slot in step.may_inplace if slot < len(step.inputs))
+        if any(v is not None and last[program.storage(v)] == index for v in read):
+            for root in donors(program, step, results):
+                if last[root] == index:
+                    shared[next(step.writes)] = root
+                    break
     return shared
 
 

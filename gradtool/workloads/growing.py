@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import onnx_ir as ir
 
@@ -13,7 +12,7 @@ from gradtool.kernels.native import Kernels
 from gradtool.text.units import parse_bytes
 from gradtool.text.words import suggest
 from gradtool.workloads.names import current
-from gradtool.workloads.plans import workload
+from gradtool.workloads.plans import workloads
 from gradtool.workloads.strategies import STRATEGIES
 
 PLANS = ("keep", "mirror", "sqrt", "optimal")
@@ -58,7 +57,7 @@ def max_batch(
         raise OpenSizes(open_sizes)
     known = dict(dims or {})
     return largest_batches(
-        cache(lambda size: workload(model, {**known, symbol: size}, kernels)),
+        workloads(model, known, symbol, kernels),
         {name: STRATEGIES[name] for name in plans},
         parse_bytes(memory) if isinstance(memory, str) else memory,
         optimizer=optimizer,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import count
+from functools import cache, cached_property
 from types import MappingProxyType
 
 import onnx_ir as ir
@@ -31,6 +30,7 @@ from gradtool.workloads.groups import labelled, marked, spread
 from gradtool.workloads.recompute import apply, group, mark, prepared
 
 OnRung = Callable[[int, int], object]
+_STALLED = 3  # candidates by a line in a row that brought little
 
 
 @dataclass
@@ -139,8 +139,25 @@ def workload(
     Raises:
         UsageError: sizes are open that `dims` does not give, or an operator has no kernel.
     """
+    return _of_sizes(prepared(model), dims or {}, kernels)
+
+
+def workloads(
+    model: ir.Model, dims: Mapping[str, int], symbol: str, kernels: Kernels = "numpy"
+) -> Callable[[int], Workload]:
+    """A function from the size of a symbol to the `workload` of that size, made once for each.
+
+    Raises:
+        UsageError: as `workload`, when it is called.
+    """
+    made = prepared(model)
+    return cache(lambda size: _of_sizes(made, {**dims, symbol: size}, kernels))
+
+
+def _of_sizes(made: ir.Model, sizes: Mapping[str, int], kernels: Kernels) -> Workload:
+    """The workload of a prepared graph."""
     register_shapes()
-    made, dims = prepared(model), dict(dims or {})
+    dims = dict(sizes)
     program, known = flatten(sized(made, dims), dims=dims), MappingProxyType(dims)
     if kernels == "numpy":
         return Workload(made, program, known)
@@ -210,13 +227,18 @@ def total_flops(program: Program) -> int:
 
 
 def largest_batch(
-    spare: Callable[[int], int | None], *, start: int = 1, most: int = 1 << 20
+    spare: Callable[[int], int | None],
+    *,
+    start: int = 1,
+    rate: float = 0.0,
+    most: int = 1 << 20,
 ) -> int:
     """The largest batch that leaves no fewer than 0 bytes to `spare`; 0 if `start` does not.
 
     Each candidate is planned anew, and one of which nothing is known does not fit.  A plan that
     fits a batch is taken to fit every smaller one.  Bytes grow about evenly with the batch, so the
-    next candidate is where a line through two of them comes to 0; every third one is twice as
+    next candidate is where a line through two of them comes to 0, the first one by the `rate` that
+    is thought to be that of bytes; after three that did not halve what is open, one is twice as
     large, or in the middle, whatever bytes do.
 
     Source: regula falsi, kept from stalling by bisection (Press et al., Numerical Recipes, 9.2).
@@ -224,18 +246,18 @@ def largest_batch(
     left = spare(start)
     if left is None or left < 0:
         return 0
-    low, high, bounded, rate = start, most + 1, False, 0.0
-    for turn in count(1):
-        if high - low <= 1:
-            break
-        by_line = turn % 3 and rate > 0
+    low, high, bounded, stalled = start, most + 1, False, 0
+    while high - low > 1:
+        by_line = rate > 0 and stalled < _STALLED
         reach = left / rate if by_line else float((high - low) // 2 if bounded else low)
         size = min(low + max(int(min(reach, most)), 1), high - 1)
-        found = spare(size)
+        width, found = high - low, spare(size)
         if found is not None:
             rate = (left - found) / (size - low)
         if found is not None and found >= 0:
             low, left = size, found
         else:
             high, bounded = size, True
+        has_halved = bounded and 2 * (high - low) <= width
+        stalled = 0 if has_halved or not by_line else stalled + 1
     return low

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from gradtool.errors import ModelError
 from gradtool.planning.optimizer import state_bytes
+from gradtool.planning.plan import Plan
 from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.budgets.search import CUTS, Search
 from gradtool.workloads.names import LIGHT
@@ -72,12 +73,14 @@ def largest_batches(
             work = _of(grown, size)
             return room(work) - strategy(work).plan.peak
 
-        return largest_batch(spare, start=kept if kept and spare(kept) >= 0 else 1, most=_MOST)
+        start = kept if kept and spare(kept) >= 0 else 1
+        rate = _each(strategy(_of(grown, start)).plan, start)
+        return largest_batch(spare, start=start, rate=rate, most=_MOST)
 
     def room(work: Workload) -> int:
         return _room(work, memory, optimizer)
 
-    kept = largest_batch(keeps, most=_MOST)
+    kept = largest_batch(keeps, rate=_each(_of(grown, 1).kept, 1), most=_MOST)
     found: dict[str, int] = {}
     for name, strategy in strategies.items():
         found[name] = kept if name == "keep" else largest(name, strategy)
@@ -118,7 +121,8 @@ def _largest_searched(grown: Grown, name: str, room: Callable[[Workload], int], 
             peak = planned(work, name, found.schedule).plan.peak if told is None else told
             return room(work) - peak
 
-        size = max(largest_batch(spare, start=size + 1, most=_MOST), size + 1)
+        rate = _each(found.plan, low)
+        size = max(largest_batch(spare, start=low, rate=rate, most=_MOST), low)
     if size == low or _searched(grown(size), name, room(grown(size))) is not None:
         return size
     while size - low > 1:
@@ -142,6 +146,12 @@ def _allowed(work: Workload, name: str) -> int:
     """What a plan that is searched for may do again."""
     _, share = _SEARCHED[name]
     return FLOPS.forward(work.program) if share is None else int(share * FLOPS.total(work.program))
+
+
+def _each(plan: Plan, size: int) -> float:
+    """About what one example of a batch takes: what is there at any batch is not of it."""
+    lasting = sum(buffer.bytes for buffer in plan.buffers if buffer.region == "parameters")
+    return (plan.peak - lasting) / size
 
 
 def plan_fits(work: Workload, name: str, strategy: Strategy, memory: int) -> bool:
