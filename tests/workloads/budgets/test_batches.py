@@ -78,7 +78,7 @@ def test_there_is_no_end_at_a_million(monkeypatch):
     monkeypatch.setattr(batches, "_room", lambda *_: 3_000_000)
     sized = SimpleNamespace
     found = largest_batches(
-        lambda size: sized(kept=sized(peak=size)), {"keep": STRATEGIES["keep"]}, 0
+        lambda size: sized(kept=sized(peak=size, buffers=())), {"keep": STRATEGIES["keep"]}, 0
     )
 
     assert found == {"keep": 3_000_000}
