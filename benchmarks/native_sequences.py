@@ -76,13 +76,15 @@ def recurrences(isa: str | None) -> Iterator[Case]:
             g, nothing = dy.reshape(y.shape), [None] * 2
             if gates == 4:
                 n = recurrence(x, r, 4, ("Sigmoid", "Tanh", "Tanh"))
-                room, back = work(recurrent.lstm_work(n)), work(recurrent.lstm_grad_work(n))
+                kept = np.empty(recurrent.lstm_kept(n), np.float32)
+                room = work(recurrent.lstm_work(n, is_kept=True))
+                back = work(recurrent.lstm_grad_work(n, is_kept=True))
                 forward = recurrent.lstm(
-                    n, x, w, r, bias, *nothing, *nothing, y, y_h, y_c, room, instructions=isa
+                    n, x, w, r, bias, *nothing, *nothing, y, y_h, y_c, kept, room, instructions=isa
                 )
                 backward = recurrent.lstm_grad(
-                    n, x, w, r, bias, *nothing, *nothing, y, g, *nothing, dx, dw, dr, db, *nothing,
-                    None, back, instructions=isa,
+                    n, x, w, r, bias, *nothing, *nothing, y, g, *nothing, kept, dx, dw, dr, db,
+                    *nothing, None, back, instructions=isa,
                 )  # fmt: skip
             else:
                 n = recurrence(x, r, 3, ("Sigmoid", "Tanh"))

@@ -17,10 +17,10 @@ from gradtool.native.call import Array, Call, Signature
 from gradtool.native.gemm import product_floats
 
 SIZES = "times batch inputs hidden directions reverse layout"
-LSTM = Signature("lstm", "x w r b lens h0 c0 p y y_h y_c work", f"{SIZES} coupled slots")
+LSTM = Signature("lstm", "x w r b lens h0 c0 p y y_h y_c kept work", f"{SIZES} coupled slots")
 LSTM_GRAD = Signature(
     "lstm_grad",
-    "x w r b lens h0 c0 p y dy dy_h dy_c dx dw dr db dh0 dc0 dp work",
+    "x w r b lens h0 c0 p y dy dy_h dy_c kept dx dw dr db dh0 dc0 dp work",
     f"{SIZES} coupled slots",
 )
 GRU = Signature("gru", "x w r b lens h0 y y_h work", f"{SIZES} linear slots")
@@ -65,18 +65,23 @@ class Recurrence(Protocol):
     def clip(self) -> float | None: ...
 
 
-def _forward_work(n: Recurrence, states: int) -> int:
+def _forward_work(n: Recurrence, states: int, *, is_kept: bool = False) -> int:
     many = min(n.times, -(-SAMPLES // max(n.batch, 1))) * n.batch
-    size = n.hidden
+    size, rows = n.hidden, 0 if is_kept else n.rows
     return 4 * (
-        n.rows + states * n.batch * size + many * (n.rows + n.inputs * n.layout)
+        n.rows + states * n.batch * size + many * (rows + n.inputs * n.layout)
         + n.gates * panel_floats(size, size) + product_floats(many, n.rows, n.inputs)
     )  # fmt: skip
 
 
-def lstm_work(n: Recurrence) -> int:
-    """Bytes of workspace of `lstm`."""
-    return _forward_work(n, 3)
+def lstm_kept(n: Recurrence) -> int:
+    """Floats that `lstm` keeps for `lstm_grad`: activated gates, and cell states of all times."""
+    return len(n.backwards) * n.batch * (n.times * n.rows + (n.times + 1) * n.hidden)
+
+
+def lstm_work(n: Recurrence, *, is_kept: bool = False) -> int:
+    """Bytes of workspace of `lstm`; fewer where gates are kept."""
+    return _forward_work(n, 3, is_kept=is_kept)
 
 
 def gru_work(n: Recurrence) -> int:
@@ -94,10 +99,14 @@ def _products(n: Recurrence) -> int:
     return max(product_floats(*size) for size in sizes)
 
 
-def lstm_grad_work(n: Recurrence) -> int:
-    """Bytes of workspace of `lstm_grad`: gates, cell states and hidden states of all times."""
+def lstm_grad_work(n: Recurrence, *, is_kept: bool = False) -> int:
+    """Bytes of workspace of `lstm_grad`: gates, cell states and hidden states of all times.
+
+    Without the cell states where they are kept.
+    """
     state, rows = n.batch * n.hidden, n.times * n.batch
-    held = rows * (n.rows + n.hidden + n.inputs * n.layout) + (n.times + 3) * state
+    cells = 0 if is_kept else n.times + 1
+    held = rows * (n.rows + n.hidden + n.inputs * n.layout) + (cells + 2) * state
     return 4 * (n.rows + held + panel_floats(n.rows, n.hidden) + _products(n))
 
 
@@ -130,31 +139,35 @@ def _sizes(n: Recurrence, lens: Array | None) -> dict[str, Any]:
 def lstm(
     n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
     h0: Array | None, c0: Array | None, p: Array | None, y: Array | None, y_h: Array | None,
-    y_c: Array | None, work: Array, *, input_forget: int = 0, instructions: str | None = None,
+    y_c: Array | None, kept: Array | None, work: Array, *, input_forget: int = 0,
+    instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """`(Y, Y_h, Y_c)`, each where it is wanted.
+    """`(Y, Y_h, Y_c)` and what `lstm_grad` reads again, each where it is wanted.
 
     Raises:
         ValueError: activations are others, or are clipped; so for all of these.
     """
     return LSTM.bind(
-        instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, y_h=y_h, y_c=y_c, work=work,
-        coupled=int(input_forget), **_sizes(n, lens),
+        instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, y_h=y_h, y_c=y_c, kept=kept,
+        work=work, coupled=int(input_forget), **_sizes(n, lens),
     )  # fmt: skip
 
 
 def lstm_grad(
     n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
     h0: Array | None, c0: Array | None, p: Array | None, y: Array, dy: Array | None,
-    dy_h: Array | None, dy_c: Array | None, dx: Array | None, dw: Array | None, dr: Array | None,
+    dy_h: Array | None, dy_c: Array | None, kept: Array | None, dx: Array | None, dw: Array | None, dr: Array | None,
     db: Array | None, dh0: Array | None, dc0: Array | None, dp: Array | None, work: Array, *,
     input_forget: int = 0, instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """Gradients by X, W, R, B, the initial states and P, each where it is wanted."""
+    """Gradients by X, W, R, B, the initial states and P, each where it is wanted.
+
+    What `lstm` has not kept is computed again.
+    """
     return LSTM_GRAD.bind(
         instructions, x=x, w=w, r=r, b=b, h0=h0, c0=c0, p=p, y=y, dy=dy, dy_h=dy_h, dy_c=dy_c,
-        dx=dx, dw=dw, dr=dr, db=db, dh0=dh0, dc0=dc0, dp=dp if p is not None else None, work=work,
-        coupled=int(input_forget), **_sizes(n, lens),
+        kept=kept, dx=dx, dw=dw, dr=dr, db=db, dh0=dh0, dc0=dc0, dp=dp if p is not None else None,
+        work=work, coupled=int(input_forget), **_sizes(n, lens),
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from gradtool.kernels.native.images import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
 from gradtool.program.fusion import fused
+from gradtool.program.keeping import keeping
 
 _IMAGE = 4  # axes
 _NUMBER = 8  # bytes
@@ -46,7 +47,7 @@ def natively(program: Program, *, grouped: bool = True, exact: bool = False) -> 
         )
         for step, kernel in zip(program.steps, found, strict=True)
     )  # fmt: skip
-    chosen = dataclasses.replace(laid, steps=steps)
+    chosen = keeping(dataclasses.replace(laid, steps=steps))
     return _with_workspaces(fused(chosen) if grouped else chosen)
 
 

@@ -4,6 +4,7 @@
  *     o = sigmoid(W x + R h + b + p c')      h' = o tanh(c')
  *
  * `coupled`: f is 1 - i.  A sample that has ended keeps its states and shows 0.
+ * What lstm_grad reads of `kept`, if it is not NULL, is written there; see lstm.h.
  * Source: ONNX LSTM-22; gradtool's numpy kernels.  Workspace: gradtool.native.recurrent.lstm_work.
  */
 #include "lstm.h"
@@ -12,7 +13,7 @@ struct lstm {
     const float *x, *w, *r, *b;
     const void *lens;
     const float *h0, *c0, *p;
-    float *y, *y_h, *y_c, *work;
+    float *y, *y_h, *y_c, *kept, *work;
     int64_t times, batch, inputs, hidden, directions, reverse, layout, coupled, slots;
 };
 
@@ -21,7 +22,7 @@ struct step {
     const struct recurrence *n;
     const float *p;
     struct panels r[4];
-    float *gates, *h, *next, *c;
+    float *gates, *h, *next, *c, *after; /* the cell states after the step, or NULL */
     int64_t t, d;
 };
 
@@ -39,12 +40,16 @@ static void strip(void *argument, int64_t chunk, int64_t slot) {
         float *state = step->c + b * size;
         for (int64_t i = j; i < end; i += LANES) {
             const vec c = load_left(state, i, end, 0);
-            const struct cell cell = activate(step->gates + 4 * b * size, c, step->p, i, size,
-                                              step->call->coupled);
+            float *a = step->gates + 4 * b * size;
+            const struct cell cell = activate(a, c, step->p, i, size, step->call->coupled);
             const vec h = ended ? load_left(step->h + b * size, i, end, 0)
                                 : cell.o * vec_tanh(cell.next);
             store_left(step->next + b * size, h, i, end);
             if (!ended) store_left(state, cell.next, i, end);
+            if (step->after) {
+                store_gates(a, &cell, i, end, size);
+                store_left(step->after + b * size, ended ? c : cell.next, i, end);
+            }
             if (y) store_left(y, ended ? splat(0) : h, i, end);
         }
     }
@@ -56,11 +61,12 @@ KERNEL(lstm)(const struct lstm *call) {
                                  call->lens};
     const int64_t size = n.hidden, state = n.batch * size, many = at_once(&n);
     float *bias = call->work, *h = bias + 4 * size, *next = h + state, *c = next + state;
-    float *gates = c + state, *rows = gates + many * n.batch * 4 * size;
+    float *room = c + state, *rows = room + (call->kept ? 0 : many * n.batch * 4 * size);
     float *panels = rows + (n.layout ? many * n.batch * n.inputs : 0);
     float *work = panels + 4 * panel_room(size, size);
     for (int64_t d = 0; d < n.directions; d++) {
         struct step step = {.call = call, .n = &n, .h = h, .next = next, .c = c, .d = d};
+        const struct kept kept = kept_of(&n, call->kept, d);
         step.p = call->p ? call->p + 3 * d * size : NULL;
         for (int64_t gate = 0; gate < 4; gate++)
             step.r[gate] = panels_of_lines(call->r + (4 * d + gate) * size * size, size, size, size,
@@ -68,9 +74,11 @@ KERNEL(lstm)(const struct lstm *call) {
         if (call->b) both_biases(&n, call->b, d, 4, 0, bias);
         read_state(&n, call->h0, d, step.h);
         read_state(&n, call->c0, d, c);
+        if (kept.cells) read_state(&n, call->c0, d, kept.cells);
         for (int64_t start = 0; start < n.times; start += many) {
             const int64_t count = least(many, n.times - start);
             const int64_t low = backwards(&n, d) ? n.times - start - count : start;
+            float *gates = kept.gates ? kept.gates + low * n.batch * 4 * size : room;
             multiply_all(&n, count * n.batch, 4 * size, n.inputs,
                          x_rows(&n, call->x, low, count, rows), n.inputs, 0,
                          call->w + 4 * d * size * n.inputs, n.inputs, 1, gates, 4 * size, 0,
@@ -79,6 +87,7 @@ KERNEL(lstm)(const struct lstm *call) {
                 const int64_t place = backwards(&n, d) ? count - 1 - k : k;
                 step.t = low + place;
                 step.gates = gates + place * n.batch * 4 * size;
+                step.after = kept.cells ? kept.cells + (start + k + 1) * state : NULL;
                 gt_parallel(parts(size, TILE_COLUMNS), strip, &step, n.slots);
                 float *last = step.h;
                 step.h = step.next, step.next = last;

@@ -1,7 +1,8 @@
 /* Gradients of LSTM by X, W, R, B, the initial states and P, from Y and its gradients.
  *
- * The gates of all times are computed again (Y holds every hidden state), then the cell states; the
- * walk backwards replaces gates by the gradients of their pre-activations.  With
+ * The gates of all times are computed again (Y holds every hidden state), then the cell states,
+ * unless forward `kept` both; the walk backwards replaces gates by the gradients of their
+ * pre-activations.  With
  * dc += dh o (1 - tanh(c)^2):
  *
  *     do = dh tanh(c) o'    di = dc g i'    df = dc c_ f'    dg = dc i g'
@@ -16,7 +17,7 @@ struct lstm_grad {
     const float *x, *w, *r, *b;
     const void *lens;
     const float *h0, *c0, *p, *y, *dy, *dy_h, *dy_c;
-    float *dx, *dw, *dr, *db, *dh0, *dc0, *dp, *work;
+    float *kept, *dx, *dw, *dr, *db, *dh0, *dc0, *dp, *work;
     int64_t times, batch, inputs, hidden, directions, reverse, layout, coupled, slots;
 };
 
@@ -25,6 +26,7 @@ struct walk {
     const struct recurrence *n;
     const float *p;
     struct panels r;
+    const float *gates; /* activated; those of `slab` are the gradients of pre-activations */
     float *slab, *cells, *dh, *dc;
     int64_t k, d; /* the step in the order of forward, and the direction */
 };
@@ -46,17 +48,15 @@ static void states(void *argument, int64_t b, int64_t slot) {
         for (int64_t j = 0; j < size; j += LANES) {
             const vec before = load_left(c, j, size, 0);
             const struct cell cell = activate(a, before, walk->p, j, size, walk->call->coupled);
-            store_left(a, cell.i, j, size);
-            store_left(a + size, cell.o, j, size);
-            store_left(a + 2 * size, cell.f, j, size);
-            store_left(a + 3 * size, cell.g, j, size);
+            store_gates(a, &cell, j, size, size);
             store_left(c + state, over(n, t, b) ? before : cell.next, j, size);
         }
     }
 }
 
-/* The gradients of the gates of some units of a sample, where the gates are. */
-INLINE void back(const struct walk *walk, float *a, const float *c, int64_t j, vec dh, vec *dc) {
+/* The gradients `da` of the pre-activations of the gates `a` of some units of a sample. */
+INLINE void back(const struct walk *walk, const float *a, float *da, const float *c, int64_t j,
+                 vec dh, vec *dc) {
     const int64_t size = walk->n->hidden, state = walk->n->batch * size;
     const float *p = walk->p;
     const vec i = load_left(a, j, size, 0), o = load_left(a + size, j, size, 0);
@@ -68,10 +68,10 @@ INLINE void back(const struct walk *walk, float *a, const float *c, int64_t j, v
     const int64_t coupled = walk->call->coupled;
     const vec da_i = d * (coupled ? g - before : g) * (1.0f - i) * i;
     const vec da_f = coupled ? splat(0) : d * before * (1.0f - f) * f;
-    store_left(a, da_i, j, size);
-    store_left(a + size, da_o, j, size);
-    store_left(a + 2 * size, da_f, j, size);
-    store_left(a + 3 * size, d * i * (1.0f - g * g), j, size);
+    store_left(da, da_i, j, size);
+    store_left(da + size, da_o, j, size);
+    store_left(da + 2 * size, da_f, j, size);
+    store_left(da + 3 * size, d * i * (1.0f - g * g), j, size);
     *dc = d * f;
     if (p)
         *dc += da_i * load_left(p, j, size, 0) + da_f * load_left(p + 2 * size, j, size, 0);
@@ -91,19 +91,21 @@ static void strip(void *argument, int64_t chunk, int64_t slot) {
     if (walk->k < 0) return;
     const int64_t t = time_of(walk, walk->k);
     for (int64_t b = 0; b < n->batch; b++) {
-        float *a = walk->slab + (t * n->batch + b) * 4 * size;
+        const int64_t row = (t * n->batch + b) * 4 * size;
+        const float *a = walk->gates + row;
+        float *da = walk->slab + row;
         const float *c = walk->cells + (walk->k * n->batch + b) * size;
         const float *dy = walk->call->dy ? walk->call->dy + y_at(n, t, b, walk->d) : NULL;
         float *dh = walk->dh + b * size, *dc = walk->dc + b * size;
         for (int64_t i = j; i < end; i += LANES) {
             if (over(n, t, b)) { /* dh and dc pass */
                 for (int64_t gate = 0; gate < 4; gate++)
-                    store_left(a + gate * size, splat(0), i, end);
+                    store_left(da + gate * size, splat(0), i, end);
                 continue;
             }
             vec given = load_left(dh, i, end, 0), state = load_left(dc, i, end, 0);
             if (dy) given += load_left(dy, i, end, 0);
-            back(walk, a, c, i, given, &state);
+            back(walk, a, da, c, i, given, &state);
             store_left(dc, state, i, end);
             store_left(dh, splat(0), i, end);
         }
@@ -123,6 +125,21 @@ static void peepholes(const struct walk *walk, float *dp, float *sum) {
         }
 }
 
+/* The gates and the cell states of all times. */
+static void compute_again(struct walk *walk, const float *x, const float *w, const float *r,
+                          const float *before, float *bias, float *work) {
+    const struct recurrence *n = walk->n;
+    const int64_t size = n->hidden, gates = 4 * size, all = n->times * n->batch;
+    const float *b = walk->call->b;
+    if (b) both_biases(n, b, walk->d, 4, 0, bias);
+    multiply_all(n, all, gates, n->inputs, x, n->inputs, 0, w, n->inputs, 1, walk->slab, gates, 0,
+                 b ? bias : NULL, work);
+    multiply_all(n, all, gates, size, before, size, 0, r, size, 1, walk->slab, gates, 1, NULL,
+                 work);
+    read_state(n, walk->call->c0, walk->d, walk->cells);
+    gt_parallel(n->batch, states, walk, n->slots);
+}
+
 KERNEL(lstm_grad)(const struct lstm_grad *call) {
     const struct recurrence n = {call->times,      call->batch,   call->inputs, call->hidden,
                                  call->directions, call->reverse, call->layout, call->slots,
@@ -130,21 +147,20 @@ KERNEL(lstm_grad)(const struct lstm_grad *call) {
     const int64_t size = n.hidden, gates = 4 * size, state = n.batch * size;
     const int64_t all = n.times * n.batch;
     float *bias = call->work, *dh = bias + gates, *dc = dh + state, *slab = dc + state;
-    float *cells = slab + all * gates, *before = cells + (n.times + 1) * state;
+    float *cells = slab + all * gates;
+    float *before = cells + (call->kept ? 0 : (n.times + 1) * state);
     float *rows = before + all * size, *places = rows + (n.layout ? all * n.inputs : 0);
     float *work = places + panel_room(gates, size);
     for (int64_t d = 0; d < n.directions; d++) {
         const float *w = call->w + d * gates * n.inputs, *r = call->r + d * gates * size;
-        struct walk walk = {.call = call, .n = &n, .slab = slab, .cells = cells, .dh = dh, .dc = dc,
-                            .d = d, .p = call->p ? call->p + 3 * d * size : NULL};
+        const struct kept kept = kept_of(&n, call->kept, d);
+        struct walk walk = {.call = call, .n = &n, .slab = slab, .dh = dh, .dc = dc, .d = d,
+                            .gates = kept.gates ? kept.gates : slab,
+                            .cells = kept.cells ? kept.cells : cells,
+                            .p = call->p ? call->p + 3 * d * size : NULL};
         const float *x = x_rows(&n, call->x, 0, n.times, rows);
         states_before(&n, call->y, call->h0, d, before);
-        if (call->b) both_biases(&n, call->b, d, 4, 0, bias);
-        multiply_all(&n, all, gates, n.inputs, x, n.inputs, 0, w, n.inputs, 1, slab, gates, 0,
-                     call->b ? bias : NULL, work);
-        multiply_all(&n, all, gates, size, before, size, 0, r, size, 1, slab, gates, 1, NULL, work);
-        read_state(&n, call->c0, d, cells);
-        gt_parallel(n.batch, states, &walk, n.slots);
+        if (!call->kept) compute_again(&walk, x, w, r, before, bias, work);
         read_state(&n, call->dy_h, d, dh);
         read_state(&n, call->dy_c, d, dc);
         for (int64_t b = 0; b < n.batch; b++)

@@ -84,21 +84,31 @@ def compare(made, expected, bound):
         assert relative_error(found, right) < bound
 
 
+@pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_lstm_is_that_of_numpy_in_float64(instructions, seed):
+def test_lstm_is_that_of_numpy_in_float64(instructions, seed, is_kept):
     _, inputs, attributes = drawn_lstm(seed)
     y, state = shapes(inputs, attributes["layout"])
     n = sizes(inputs, 4, attributes)
+
+    def bound(*made):
+        *results, work = made
+        taken = (*results, *(() if is_kept else (None,)))
+        return recurrent.lstm(n, *inputs, *taken, work, instructions=instructions, **own(attributes))
+
+    beside = [(recurrent.lstm_kept(n),)] * is_kept
     made = run(
-        lambda *to: recurrent.lstm(n, *inputs, *to, instructions=instructions, **own(attributes)),
-        y, state, state, work=recurrent.lstm_work(n), inputs=there(inputs),
+        bound, y, state, state, *beside, work=recurrent.lstm_work(n, is_kept=is_kept),
+        inputs=there(inputs),
     )  # fmt: skip
 
-    compare(made, exact("", "LSTM", inputs, (y, state, state), attributes), 3e-6)
+    compare(made[:3], exact("", "LSTM", inputs, (y, state, state), attributes), 3e-6)
 
 
+@pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed):
+def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed, is_kept):
+    """Whether gates are computed again, or are those that forward kept."""
     rng, inputs, attributes = drawn_lstm(seed)
     y_shape, state = shapes(inputs, attributes["layout"])
     (y,) = exact("", "LSTM", inputs, (y_shape,), attributes)
@@ -108,17 +118,30 @@ def test_gradients_of_lstm_are_those_of_numpy_in_float64(instructions, seed):
     wanted = [a.shape if isinstance(a, np.ndarray) else a for a in wanted]
     operands = [*inputs, y.astype(np.float32), *given]
     n = sizes(inputs, 4, attributes)
+    kept = forward_kept(n, inputs, instructions, attributes) if is_kept else None
 
     def bound(*made):
         rest = iter(made)
         outputs = [None if shape is None else next(rest) for shape in wanted]
         return recurrent.lstm_grad(
-            n, *operands, *outputs, next(rest), instructions=instructions, **own(attributes)
+            n, *operands, kept, *outputs, next(rest), instructions=instructions, **own(attributes)
         )
 
-    made = run(bound, *there(wanted), work=recurrent.lstm_grad_work(n), inputs=there(operands))
+    work = recurrent.lstm_grad_work(n, is_kept=is_kept)
+    made = run(bound, *there(wanted), work=work, inputs=there([*operands, kept]))
     expected = exact("ai.gradtool", "LSTMGrad", operands, wanted, attributes)
     compare(made, there(expected), 1e-5)
+
+
+def forward_kept(n, inputs, instructions, attributes):
+    """What forward keeps for its gradient."""
+    (kept,) = run(
+        lambda to, work: recurrent.lstm(
+            n, *inputs, None, None, None, to, work, instructions=instructions, **own(attributes)
+        ),
+        (recurrent.lstm_kept(n),), work=recurrent.lstm_work(n, is_kept=True), inputs=there(inputs),
+    )  # fmt: skip
+    return kept
 
 
 @pytest.mark.parametrize("linear", [0, 1])
@@ -172,12 +195,12 @@ def test_sequences_of_nothing_touch_nothing(instructions, shape):
     y, state = (times, 1, batch, hidden), (1, batch, hidden)
     n = recurrence(x, r, 4, ("Sigmoid", "Tanh", "Tanh"))
     run(
-        lambda *to: recurrent.lstm(
-            n, x, w, r, None, None, None, None, None, *to, instructions=instructions
+        lambda y, y_h, y_c, room: recurrent.lstm(
+            n, x, w, r, *[None] * 5, y, y_h, y_c, None, room, instructions=instructions
         ),
         y, state, state, work=recurrent.lstm_work(n),
     )  # fmt: skip
-    given = (np.zeros(y, np.float32), np.zeros(y, np.float32), None, None)
+    given = (np.zeros(y, np.float32), np.zeros(y, np.float32), None, None, None)
     made = run(
         lambda dx, dw, dr, room: recurrent.lstm_grad(
             n, x, w, r, *[None] * 5, *given, dx, dw, dr, *[None] * 4, room,

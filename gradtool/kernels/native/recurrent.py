@@ -16,6 +16,8 @@ from gradtool.operators.recurrence import Recurrence, recurrence
 
 Outputs = Sequence[Spec | None]
 LENGTHS = 4  # the operand of sequence lengths
+OPERANDS = 8  # of LSTM, which its gradient has, too
+KEPT_OUT, KEPT_IN = 3, 12  # the numbers of what LSTM keeps: of its outputs, and its gradient's inputs
 SPECIAL = ("input_forget", "linear_before_reset")  # attributes of one cell
 
 
@@ -42,6 +44,27 @@ def _work(
     return room(size(_sizes(op, x, r, given)))
 
 
+def _lstm_work(*inputs: Any, out: Outputs, **given: Any) -> list[Spec]:
+    """What forward needs; its fourth result, if it is there, is what is kept for the gradient."""
+    size = partial(library.lstm_work, is_kept=_is_there(out, KEPT_OUT))
+    return _work("LSTM", size, *inputs, out=out, **given)
+
+
+def _lstm_grad_work(*inputs: Any, out: Outputs, **given: Any) -> list[Spec]:
+    """What the gradient needs; its last operand, if it is there, is what forward has kept."""
+    size = partial(library.lstm_grad_work, is_kept=_is_there(inputs, KEPT_IN))
+    return _work("LSTM", size, *inputs, out=out, **given)
+
+
+def _is_there(operands: Sequence[object], number: int) -> bool:
+    return len(operands) > number and operands[number] is not None
+
+
+def kept(x: Spec, r: Spec, given: Mapping[str, Any]) -> Spec:
+    """What forward of LSTM keeps for its gradient: gates and cell states of all times."""
+    return Spec((library.lstm_kept(_sizes("LSTM", x, r, given)),), np.dtype(np.float32))
+
+
 def _bind(
     op: str, call: Callable[..., Bound], operands: int, results: int, *inputs: Array | None,
     out: Arrays, work: Arrays, **given: Any,
@@ -55,13 +78,13 @@ def _bind(
     return call(_sizes(op, x, r, given), *taken, *wanted, work[0], **special)
 
 
-for _op, _size, _call, _operands, _results in (
-    ("LSTM", library.lstm_work, library.lstm, 8, 3),
-    ("GRU", library.gru_work, library.gru, 6, 2),
-    ("ai.gradtool::LSTMGrad", library.lstm_grad_work, library.lstm_grad, 12, 7),
-    ("ai.gradtool::GRUGrad", library.gru_grad_work, library.gru_grad, 9, 5),
+for _op, _room, _call, _operands, _results in (
+    ("LSTM", _lstm_work, library.lstm, OPERANDS, KEPT_OUT + 1),
+    ("GRU", partial(_work, "GRU", library.gru_work), library.gru, 6, 2),
+    ("ai.gradtool::LSTMGrad", _lstm_grad_work, library.lstm_grad, KEPT_IN + 1, 7),
+    ("ai.gradtool::GRUGrad", partial(_work, "GRU", library.gru_grad_work), library.gru_grad, 9, 5),
 ):
     _cell = "LSTM" if "LSTM" in _op else "GRU"
-    native(_op, fits=partial(_fits, _cell), work=partial(_work, _cell, _size))(
+    native(_op, fits=partial(_fits, _cell), work=_room)(
         partial(_bind, _cell, _call, _operands, _results)
     )

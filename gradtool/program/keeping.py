@@ -1,0 +1,67 @@
+"""What native forward kernels keep for their gradients, so that it is not computed twice.
+
+LSTM makes the gates and the cell states of all times on its way; its gradient needs them.  Where a
+gradient reads the very operands and the result of a forward step, and both are native, they pass
+from one to the other as a value of the program: planned, and made again with its step, as others.
+Without a gradient nothing is kept.
+
+Source: cuDNN and oneDNN pass the same as the reserve or workspace of recurrent layers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gradtool.kernels.native.recurrent import KEPT_IN, KEPT_OUT, OPERANDS, kept
+from gradtool.program import Program, Step, Value
+
+_FORWARD, _GRADIENT = "LSTM", "ai.gradtool::LSTMGrad"
+
+
+def keeping(program: Program) -> Program:
+    """The program whose native LSTM steps keep what their native gradients would compute again."""
+    forward = {
+        step.outputs[0]: number
+        for number, step in enumerate(program.steps)
+        if step.op == _FORWARD and step.is_native and step.outputs
+    }
+    values, steps = list(program.values), list(program.steps)
+    for number, step in enumerate(steps):
+        if step.op != _GRADIENT or not step.is_native:
+            continue
+        (result,) = step.inputs[OPERANDS : OPERANDS + 1]
+        maker = forward.get(result)
+        if maker is None or not _belong(steps[maker], step):
+            continue
+        made = steps[maker]
+        if len(made.outputs) <= KEPT_OUT:
+            values.append(_value(program, made))
+            made = _with_output(made, KEPT_OUT, len(values) - 1)
+        steps[maker] = made
+        steps[number] = _with_input(step, KEPT_IN, made.outputs[KEPT_OUT])
+    return dataclasses.replace(program, values=tuple(values), steps=tuple(steps))
+
+
+def _belong(forward: Step, gradient: Step) -> bool:
+    """Whether a gradient is of a forward step: with its operands and its attributes."""
+    given = _padded(forward.inputs, OPERANDS)
+    return gradient.inputs[:OPERANDS] == given and gradient.attributes == forward.attributes
+
+
+def _value(program: Program, forward: Step) -> Value:
+    """The value that a forward step keeps."""
+    x, _, r = (program.values[v].spec for v in forward.inputs[:3] if v is not None)
+    assert x is not None and r is not None  # noqa: S101, PT018 - a native step
+    return Value(f"{forward.name}.gates", kept(x, r, forward.attributes), "activation")
+
+
+def _with_output(step: Step, number: int, value: int) -> Step:
+    return dataclasses.replace(step, outputs=(*_padded(step.outputs, number), value))
+
+
+def _with_input(step: Step, number: int, value: int | None) -> Step:
+    return dataclasses.replace(step, inputs=(*_padded(step.inputs, number), value))
+
+
+def _padded(values: tuple[int | None, ...], count: int) -> tuple[int | None, ...]:
+    return (*values, *(None,) * count)[:count]
