@@ -48,6 +48,12 @@ def build(body: str, header: str = HEADER, **weights: np.ndarray) -> onnx.ModelP
     return model
 
 
+def swept(count: int, first: int) -> list[object]:
+    """Numbers of drawn cases: after the first few they are slow, for who has minutes."""
+    more = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(first, count))
+    return [*range(first), *more]
+
+
 def tiny_weights() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     w = (rng.standard_normal((8, 4)) / 8).astype(np.float32)

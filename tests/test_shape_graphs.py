@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import swept
 from shape_graphs import NAMES, SIZES, shape_graph
 
 import gradtool as gt
 from gradtool.program.flatten import flatten
 
-MANY = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(20, 1500)]
-
 
 @pytest.mark.parametrize("is_open", [False, True])
-@pytest.mark.parametrize("seed", [*range(20), *MANY])
+@pytest.mark.parametrize("seed", swept(1500, 12))
 def test_a_size_that_follows_from_sizes_is_planned(seed, is_open, tmp_path):
     proto = shape_graph(seed, is_open=is_open)
     shape = tuple(int(n) for n in proto.metadata_props[0].value.split(",") if n)

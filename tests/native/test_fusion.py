@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import build
+from conftest import build, swept
 from elementwise_networks import HEADER, elementwise_network
 from image_networks import image_network
 from native_calls import needs_library
@@ -17,7 +17,7 @@ from gradtool.program.flatten import flatten
 STRATEGIES = ("reorder", "mirror", "sqrt", "optimal")
 
 
-@pytest.fixture(params=range(60))
+@pytest.fixture(params=swept(60, 20))
 def graph(request):
     seed = request.param
     if seed % 3:

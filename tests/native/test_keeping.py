@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import swept
 from native_calls import needs_library
 from recurrent_networks import recurrent_network
 
@@ -13,7 +14,7 @@ from gradtool.program.flatten import flatten
 from gradtool.workloads.plans import workload, write
 from gradtool.workloads.strategies import STRATEGIES
 
-NETWORKS, PLANNED = 30, 12
+NETWORKS, PLANNED = 20, 60
 
 
 def training(seed):
@@ -43,7 +44,7 @@ def test_every_lstm_with_a_gradient_keeps_its_gates_and_no_other_does(seed):
 
 
 @needs_library
-@pytest.mark.parametrize("seed", range(PLANNED))
+@pytest.mark.parametrize("seed", swept(PLANNED, 6))
 def test_bits_are_those_of_no_plan_and_bytes_those_planned(seed):
     """Also where the layer and its gates are computed again; values are about those of numpy."""
     graph = training(seed)

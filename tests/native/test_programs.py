@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import swept
 from image_networks import image_network
 from native_calls import needs_library, threads
 
@@ -37,7 +38,7 @@ def test_gradients_are_those_of_numpy(seed):
 
 
 @needs_library
-@pytest.mark.parametrize("seed", range(NETWORKS))
+@pytest.mark.parametrize("seed", swept(NETWORKS, 14))
 def test_bits_depend_on_no_plan_and_on_no_threads(seed, tmp_path):
     graph, arrays = training(seed)
     expected = step(graph.model, arrays)

@@ -94,7 +94,9 @@ def test_lstm_is_that_of_numpy_in_float64(instructions, seed, is_kept):
     def bound(*made):
         *results, work = made
         taken = (*results, *(() if is_kept else (None,)))
-        return recurrent.lstm(n, *inputs, *taken, work, instructions=instructions, **own(attributes))
+        return recurrent.lstm(
+            n, *inputs, *taken, work, instructions=instructions, **own(attributes)
+        )
 
     beside = [(recurrent.lstm_kept(n),)] * is_kept
     made = run(
