@@ -17,7 +17,7 @@ from gradtool.operators.recurrence import Recurrence, recurrence
 Outputs = Sequence[Spec | None]
 LENGTHS = 4  # the operand of sequence lengths
 OPERANDS = 8  # of LSTM, which its gradient has, too
-KEPT_OUT, KEPT_IN = 3, 12  # the numbers of what LSTM keeps: of its outputs, and its gradient's inputs
+KEPT_OUT, KEPT_IN = 3, 12  # what LSTM keeps: its output, and the input of its gradient
 SPECIAL = ("input_forget", "linear_before_reset")  # attributes of one cell
 
 
