@@ -157,8 +157,9 @@ def lstm_grad(
     n: Recurrence, x: Array, w: Array, r: Array, b: Array | None, lens: Array | None,
     h0: Array | None, c0: Array | None, p: Array | None, y: Array, dy: Array | None,
     dy_h: Array | None, dy_c: Array | None, kept: Array | None,
-    dx: Array | None, dw: Array | None, dr: Array | None, db: Array | None, dh0: Array | None, dc0: Array | None, dp: Array | None, work: Array, *,
-    input_forget: int = 0, instructions: str | None = None,
+    dx: Array | None, dw: Array | None, dr: Array | None, db: Array | None, dh0: Array | None,
+    dc0: Array | None, dp: Array | None, work: Array, *, input_forget: int = 0,
+    instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """Gradients by X, W, R, B, the initial states and P, each where it is wanted.
 
