@@ -63,3 +63,13 @@ def gradient(
         lying(x), scale, mean, rstd, lying(dy), lying(dx), dscale, dbias, work[0],
         last=is_last(x), epsilon=epsilon,
     )  # fmt: skip
+
+
+@native("ai.gradtool::BatchNormalizationGradScale", fits=_fits, work=_work, layouts="channels")
+def gradient_by_the_scale(
+    x: Array, mean: Array, rstd: Array, dy: Array, *, out: Arrays, work: Arrays
+) -> Bound:
+    """`Σ dy · (x - mean) · rstd`, where the statistics are given."""
+    return library.batch_norm_grad(
+        lying(x), None, mean, rstd, lying(dy), None, out[0], None, work[0], last=is_last(x)
+    )
