@@ -25,13 +25,14 @@ def keeping(program: Program) -> Program:
         for number, step in enumerate(program.steps)
         if step.op == _FORWARD and step.is_native and step.outputs
     }
+    same = _Same(program)
     values, steps = list(program.values), list(program.steps)
     for number, step in enumerate(steps):
         if step.op != _GRADIENT or not step.is_native:
             continue
         (result,) = step.inputs[OPERANDS : OPERANDS + 1]
         maker = forward.get(result)
-        if maker is None or not _belong(steps[maker], step):
+        if maker is None or not same.belong(steps[maker], step):
             continue
         made = steps[maker]
         if len(made.outputs) <= KEPT_OUT:
@@ -42,10 +43,39 @@ def keeping(program: Program) -> Program:
     return dataclasses.replace(program, values=tuple(values), steps=tuple(steps))
 
 
-def _belong(forward: Step, gradient: Step) -> bool:
-    """Whether a gradient is of a forward step: with its operands and its attributes."""
-    given = _padded(forward.inputs, OPERANDS)
-    return gradient.inputs[:OPERANDS] == given and gradient.attributes == forward.attributes
+class _Same:
+    """Which values are the same: what is computed again is what it was, and so are views of it.
+
+    So whether gates are kept does not depend on what else a plan computes again.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._values = program.values
+        self._original: dict[int, int] = {}
+        made = {step.name: step for step in program.steps if step.name}
+        for step in program.steps:
+            source = made.get(step.source) if step.stage == "recompute" else None
+            for again, once in zip(step.outputs, source.outputs if source else (), strict=False):
+                if again is not None and once is not None:
+                    self._original[again] = once
+
+    def belong(self, forward: Step, gradient: Step) -> bool:
+        """Whether a gradient is of a forward step: with its operands and its attributes."""
+        given = _padded(forward.inputs, OPERANDS)
+        are_same = map(self._key, given), map(self._key, gradient.inputs[:OPERANDS])
+        return gradient.attributes == forward.attributes and all(
+            a == b for a, b in zip(*are_same, strict=True)
+        )
+
+    def _key(self, value: int | None) -> object:
+        """What two values have in common if they are the same."""
+        if value is None:
+            return None
+        view = self._values[value].view
+        if view is None:
+            return self._original.get(value, value)
+        spec = self._values[value].spec
+        return self._key(view.base), view.offset, view.strides, spec and spec.shape
 
 
 def _value(program: Program, forward: Step) -> Value:
