@@ -84,7 +84,7 @@ class Case:
 
 
 # What computes or is exported in another way when it trains.
-MODAL = (nn.modules.batchnorm._BatchNorm, nn.Dropout, nn.MultiheadAttention, nn.RNNBase)  # noqa: SLF001
+MODAL = (nn.modules.batchnorm._BatchNorm, nn.Dropout, nn.MultiheadAttention, nn.RNNBase)  # noqa: SLF001 - it has no public name
 
 
 def cases(names: list[str], kinds: list[str], draws: int) -> Iterator[Case]:

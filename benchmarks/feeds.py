@@ -25,10 +25,10 @@ import numpy as np
 TESTS = Path(__file__).parents[1] / "tests"
 sys.path.append(str(TESTS))
 
-import feeding  # noqa: E402
-import symbolic_models  # noqa: E402
+import feeding  # noqa: E402 - of the tests
+import symbolic_models  # noqa: E402 - of the tests
 
-import gradtool as gt  # noqa: E402
+import gradtool as gt  # noqa: E402 - sorted behind them
 
 Batches = list[dict[str, np.ndarray[Any, Any]]]
 Shapes = list[list[tuple[int, ...]]]

@@ -44,7 +44,7 @@ class Run:
         self.tree = ast.parse(Path(self.path).read_bytes())
         found = list(mutants(self.tree))
         self.all = len(found)
-        drawn = random.Random(seed).sample(found, min(most, self.all))  # noqa: S311
+        drawn = random.Random(seed).sample(found, min(most, self.all))  # noqa: S311 - no secret
         self.drawn = sorted(drawn, key=lambda m: (m.line, m.told))
         self.survivors: list[Mutant] | None = None  # if the tests fail without a mutant
         self.functions: list[FunctionType] = []

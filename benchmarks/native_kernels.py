@@ -156,7 +156,7 @@ def _torch_conv(
         mask = (kind == "dx", kind == "dw", False)
         rest = (*(given[key] for key in ("stride", "padding", "dilation")), False, (0, 0))
 
-        def backward(ty=ty, tx=tx, tw=tw, rest=rest, mask=mask) -> object:  # noqa: ANN001
+        def backward(ty=ty, tx=tx, tw=tw, rest=rest, mask=mask) -> object:  # noqa: ANN001 - defaults
             return torch.ops.aten.convolution_backward(
                 ty, tx, tw, None, *rest, given["groups"], mask
             )

@@ -91,6 +91,11 @@ def _small() -> dict[str, Make]:
 
 def _full() -> dict[str, Make]:
     def make(path: Path) -> Subject:
+        """A full-size model, with random weights where it has none.
+
+        Raises:
+            Left: it takes more than this machine is asked for.
+        """
         subject = _loaded(f"full/{path.parent.name}/{path.stem}", path)
         rng = np.random.default_rng(0)
         held = 0

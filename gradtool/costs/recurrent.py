@@ -109,10 +109,10 @@ def lstm(
 @cost("ai.gradtool::LSTMGrad")
 def lstm_grad(
     x: Shaped, _: Shaped, r: Shaped, b: Shaped | None, _lens: Any, _h0: Any, _c0: Any,
-    p: Shaped | None, _y: Shaped, dy: Shaped | None = None, *_rest: Any,
-    out: Results, **attributes: Any,
+    p: Shaped | None, _y: Shaped, dy: Shaped | None = None, _dy_h: Any = None, _dy_c: Any = None,
+    kept: Shaped | None = None, *, out: Results, **attributes: Any,
 ) -> int:  # fmt: skip
-    """Gates and cell states are computed again, then it goes back in time.
+    """Gates and cell states are computed again unless they were kept, then it goes back in time.
 
     do = dh h(c) o'     dc += dh o h'(c)     di = dc g i'     df = dc c₋₁ f'     dg = dc i g'
     dc₋₁ = dc f         dh₋₁ = Rᵀ [di, do, df, dg]
@@ -124,7 +124,7 @@ def lstm_grad(
     if p is not None:
         again += 6 * n.cell
         back += (12 if wanted(out, 6) else 6) * n.cell
-    return again + back + n.gradients(out)
+    return (again if kept is None else 0) + back + n.gradients(out)
 
 
 def _gru(x: Shaped, r: Shaped, attributes: dict[str, Any]) -> tuple[Counts, bool]:

@@ -45,6 +45,7 @@ def fused_attention(
     keys = op.swap_axes(k, -2, -1)
 
     def block(_: Sequence[Tensor], at: Tensor | None) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """Some rows of the result, and the logarithm of the sum of their scores."""
         s = form.masked(op.MatMul(rows_of(op, q, at) * scale, keys), at)
         axis = [len(s.shape) - 1]
         top = op.ReduceMax(s, axis, keepdims=1)
@@ -95,6 +96,7 @@ def fused_attention_grad(
     def block(
         sums: Sequence[Tensor], at: Tensor | None
     ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """What some rows add to the sums over all, and what is theirs alone."""
         q_, dy_, lse_ = (rows_of(op, a, at) for a in (q, dy, lse))
         q_ = q_ * scale
         s = form.masked(op.MatMul(k, op.swap_axes(q_, -2, -1)), at, turned=True)

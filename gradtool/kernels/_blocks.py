@@ -42,6 +42,8 @@ def pointwise(
         return [Spec((size,), wide)] * spare + [Spec((size,), np.dtype(bool))] * flags
 
     def register(function: F) -> F:
+        """Register what computes one block as the kernel of the operator."""
+
         def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **attributes: Any) -> None:
             y = out[0]
             narrow = accumulator(y.dtype) != y.dtype

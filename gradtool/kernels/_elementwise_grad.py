@@ -151,6 +151,7 @@ def _extreme(name: str, comparison: str) -> None:
         wins: Array,
         ties: Array,
     ) -> None:
+        """The gradient by the first operand: all of it where that wins, half where both are."""
         getattr(xp, comparison)(x, other, out=wins)
         xp.logical_or(wins, xp.not_equal(x, x, out=ties), out=wins)
         keep(xp, xp.equal(x, other, out=ties), dy, s, t)

@@ -84,6 +84,7 @@ def gru(
             weight: Array = r[d],
             inner: Array | None = inner,
         ) -> None:
+            """The hidden state of time `t` from the products of its gates with X."""
             both, count = gates[: 2 * size], 3 * size if linear else 2 * size
             xp.matmul(weight[:count], h, out=gates[:count])
             xp.add(both, a[: 2 * size], out=both)

@@ -46,6 +46,7 @@ def tree_ensemble(
         y[rows, target] = combine(y[rows, target], leaf_weights[leaf] / share)
 
     def descend(node: int, rows: Array) -> None:
+        """Send rows down from a node to the leaves that they reach."""
         column = x[rows, nodes_featureids[node]]
         if nodes_modes[node] == MEMBER:
             goes = np.isin(column, members[node])

@@ -83,6 +83,7 @@ def _extreme(name: str, function: str, empty: int) -> None:
         keepdims: int = 1,
         noop_with_empty_axes: int = 0,
     ) -> None:
+        """The extreme along some axes; of nothing it is `empty`."""
         axes = _axes(x, axes, noop_with_empty_axes)
         if 0 in x.shape:
             out[0].fill(_limit(xp, x.dtype, empty))
@@ -159,6 +160,7 @@ def _norm(name: str, terms: Callable[..., Any], then: str | None, *, exact: bool
         keepdims: int = 1,
         noop_with_empty_axes: int = 0,
     ) -> None:
+        """The sum of `terms` along some axes, and `then` of that."""
         axes = _axes(x, axes, noop_with_empty_axes)
 
         def block(index: Index, t: Array) -> None:

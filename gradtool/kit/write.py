@@ -51,6 +51,7 @@ def write_kit(
     parts = parts_of(model_of(graph))
 
     def fill(made: Path) -> Kit:
+        """Write all files of the kit into a folder that nobody sees yet."""
         for model, name in ((parts.step, manifest.STEP), (parts.evaluation, manifest.EVALUATION)):
             save(
                 model, made / name, barrier=True, portable=portable, marks=False,

@@ -10,7 +10,7 @@ FILL = Signature(
     "count fixed capacity most rule",
 )
 SKYLINE = Signature("skyline", "start stop size order found work", "count")
-PLACED, RESTING = 4, 5  # words of the workspace for each buffer
+PLACED, RESTING = 3, 5  # words of the workspace for each buffer
 
 
 def fill(

@@ -127,6 +127,7 @@ def in_place(program: Program, last: dict[int, int]) -> dict[int, int]:
     shared = {v: d.alias for v, d in enumerate(program.values) if d.alias is not None}
     results = {program.storage(v) for v in program.outputs}
     for index, step in enumerate(program.steps):
+        # Few steps read something for the last time; what fits is asked of these alone.
         read = (step.inputs[slot] for slot in step.may_inplace if slot < len(step.inputs))
         if any(v is not None and last[program.storage(v)] == index for v in read):
             for root in donors(program, step, results):

@@ -11,7 +11,10 @@ Source: cuDNN and oneDNN pass the same as the reserve or workspace of recurrent 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
+from gradtool import costs
+from gradtool.graph.families import split_name
 from gradtool.kernels.native.recurrent import KEPT_IN, KEPT_OUT, OPERANDS, kept
 from gradtool.program import Program, Step, Value
 
@@ -37,9 +40,9 @@ def keeping(program: Program) -> Program:
         made = steps[maker]
         if len(made.outputs) <= KEPT_OUT:
             values.append(_value(program, made))
-            made = _with_output(made, KEPT_OUT, len(values) - 1)
+            made = _with_output(values, made, KEPT_OUT, len(values) - 1)
         steps[maker] = made
-        steps[number] = _with_input(step, KEPT_IN, made.outputs[KEPT_OUT])
+        steps[number] = _with_input(values, step, KEPT_IN, made.outputs[KEPT_OUT])
     return dataclasses.replace(program, values=tuple(values), steps=tuple(steps))
 
 
@@ -85,12 +88,23 @@ def _value(program: Program, forward: Step) -> Value:
     return Value(f"{forward.name}.gates", kept(x, r, forward.attributes), "activation")
 
 
-def _with_output(step: Step, number: int, value: int) -> Step:
-    return dataclasses.replace(step, outputs=(*_padded(step.outputs, number), value))
+def _with_output(values: Sequence[Value], step: Step, number: int, value: int) -> Step:
+    outputs = (*_padded(step.outputs, number), value)
+    return dataclasses.replace(step, outputs=outputs, moved=step.moved + values[value].bytes)
 
 
-def _with_input(step: Step, number: int, value: int | None) -> Step:
-    return dataclasses.replace(step, inputs=(*_padded(step.inputs, number), value))
+def _with_input(values: Sequence[Value], step: Step, number: int, value: int | None) -> Step:
+    """The gradient that reads what was kept, and does not compute it."""
+    assert value is not None  # noqa: S101 - forward has it
+    inputs = (*_padded(step.inputs, number), value)
+    given, out = ([None if v is None else values[v].spec for v in each]
+                  for each in (inputs, step.outputs))  # fmt: skip
+    return dataclasses.replace(
+        step,
+        inputs=inputs,
+        flops=costs.flops(*split_name(step.op), step.version, given, out, step.attributes),
+        moved=step.moved + values[value].bytes,
+    )
 
 
 def _padded(values: tuple[int | None, ...], count: int) -> tuple[int | None, ...]:

@@ -107,6 +107,7 @@ def _finish(
     """What turns a graph into one of standard operators, on the copy that is written."""
 
     def finish(model: ir.Model) -> None:
+        """Lower and clean the copy, in place."""
         before = set(_unread(model))
         if any(is_update(node) for node in walk.nodes(model.graph)):
             lower_updates(Builder(model))

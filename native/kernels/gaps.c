@@ -3,7 +3,7 @@
  * fill_gaps places buffers one by one into a gap between those that live with them: the lowest, the
  * tightest, or the highest below the capacity.  skyline places next whichever can lie lowest on
  * what is placed.  Both decide as their twins in numpy do: the same offsets, tie by tie.
- * Workspace in bytes: 32 (fixed + count), and 40 count.
+ * Workspace in bytes: 24 (fixed + count), and 40 count.
  */
 #include "gradtool.h"
 
@@ -36,7 +36,7 @@ static int64_t gap(const struct placed *seen, int64_t count, int32_t begin, int3
         uint8_t meets[RUN] = {0};
         for (int64_t i = 0; i < here; i++) meets[i] = (begins[i] < end) & (ends[i] > begin);
         for (int64_t word = 0; word < RUN / 8; word++) {
-            uint64_t eight;
+            uint64_t eight; /* the lowest byte is the first: little-endian, as all platforms are */
             memcpy(&eight, meets + 8 * word, sizeof eight);
             for (; eight; eight &= eight - 1) {
                 const int64_t i = from + 8 * word + __builtin_ctzll(eight) / 8;

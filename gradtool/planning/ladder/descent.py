@@ -123,6 +123,7 @@ class PythonWalk(Walk):
         patience: int = 0,
         trials: int = TRIALS,
     ) -> bool:
+        """See `Walk.fit`; entries above the budget weigh more after each step in vain."""
         self._weights = None
         vain = 0
         while self.line.peak > budget:

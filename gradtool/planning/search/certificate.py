@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
 
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.mincut import Instant
@@ -27,8 +26,6 @@ _NODES = 100
 _PINCHING = 4
 _SEVERAL = "integer programme of several instants"
 
-Asked: TypeAlias = list[tuple[Instant, Fraction]]
-
 
 @dataclass(frozen=True)
 class Certificate:
@@ -39,17 +36,27 @@ class Certificate:
 
 
 def certificates(work: CostModel, budget: int, effort: float = 1.0) -> Iterator[Certificate | None]:
-    """One certificate after the other, from quick to thorough; None proves that nothing fits."""
+    """One certificate after the other, from quick to thorough; None proves that nothing fits.
+
+    The first is the strongest cut; in small programs, the integer programme of its instant if that
+    says more.
+    """
     if budget < least_budget(work):
         yield None
         return
     peak = work.peak_place
     asked = _tightest(work, budget, peak, effort)
-    yield by_cuts(work, budget, asked, effort)
-    most = min(_room(work, effort * _MOST_VARIABLES), _PINCHING, len(asked or ()))
-    if asked is not None and most > 1:
-        pinching = sorted((instant for instant, _ in asked[:most]), key=lambda i: i.at)
-        yield _by_programme(work, budget, pinching, effort)
+    if asked is None:
+        yield None
+        return
+    most = min(_room(work, effort * _MOST_VARIABLES), _PINCHING)
+    strongest, bound = asked[0]
+    cut = Certificate(rounded(work, bound), "cut at one instant")
+    exact = _by_programme(work, budget, [strongest], effort) if most else cut
+    yield exact if exact is None or exact.bound > cut.bound else cut
+    if len(pinching := asked[:most]) > 1:
+        in_order = sorted((instant for instant, _ in pinching), key=lambda i: i.at)
+        yield _by_programme(work, budget, in_order, effort)
     places = [p for p in chain(work) if p >= peak]
     count = min(_room(work, effort * _SPREAD_VARIABLES), len(places))
     if count >= _SPREAD:
@@ -57,22 +64,9 @@ def certificates(work: CostModel, budget: int, effort: float = 1.0) -> Iterator[
         yield _by_programme(work, budget, instants(work, spread), effort)
 
 
-def by_cuts(work: CostModel, budget: int, asked: Asked | None, effort: float) -> Certificate | None:
-    """The strongest cut; in small programs the integer programme of its instant.
-
-    None if one instant leaves no choice of what to keep.
-    """
-    if asked is None:
-        return None
-    instant, bound = asked[0]
-    cut = Certificate(rounded(work, bound), "cut at one instant")
-    if not _room(work, effort * _MOST_VARIABLES):
-        return cut
-    exact = _by_programme(work, budget, [instant], effort)
-    return exact if exact is None or exact.bound > cut.bound else cut
-
-
-def _tightest(work: CostModel, budget: int, peak: int, effort: float) -> Asked | None:
+def _tightest(
+    work: CostModel, budget: int, peak: int, effort: float
+) -> list[tuple[Instant, Fraction]] | None:
     """Instants around the peak and the extra work that their cuts prove, the strongest first.
 
     None if one of them leaves no choice of what to keep.
