@@ -75,11 +75,17 @@ class Network:
         else:
             self.add(op, other)
 
-    def model(self):
-        """The network with an average over all pixels, a product and an output."""
-        n, c, *_ = self.shape
-        self.add("GlobalAveragePool", shape=(n, c, 1, 1))
-        self.add("Flatten", shape=(n, c))
+    def model(self, *, is_looked_at=False):
+        """The network with the average of its pixels, or a view of them, and a product."""
+        n, c, h, w = self.shape
+        if not is_looked_at:
+            self.add("GlobalAveragePool", shape=(n, c, 1, 1))
+            self.add("Flatten", shape=(n, c))
+        else:
+            self.add("Transpose", shape=(h, n, c, w), perm=[2, 0, 1, 3])
+            n, c = h * n, c * w
+            self.weights.append(numpy_helper.from_array(np.array([n, c]), "rows"))
+            self.add("Reshape", "rows", shape=(n, c))
         self.add("Gemm", self.weight(c, 3), self.weight(3), shape=(n, 3))
         output = helper.make_tensor_value_info(self.last, TensorProto.FLOAT, self.shape)
         graph = helper.make_graph(self.nodes, "images", [self.input], [output], self.weights)

@@ -17,6 +17,7 @@ from gradtool import costs
 from gradtool.graph.families import split_name
 from gradtool.kernels.native.recurrent import KEPT_IN, KEPT_OUT, OPERANDS, kept
 from gradtool.program import Program, Step, Value
+from gradtool.program.instances import first_instances
 
 _FORWARD, _GRADIENT = "LSTM", "ai.gradtool::LSTMGrad"
 
@@ -54,13 +55,7 @@ class _Same:
 
     def __init__(self, program: Program) -> None:
         self._values = program.values
-        self._original: dict[int, int] = {}
-        made = {step.name: step for step in program.steps if step.name}
-        for step in program.steps:
-            source = made.get(step.source) if step.stage == "recompute" else None
-            for again, once in zip(step.outputs, source.outputs if source else (), strict=False):
-                if again is not None and once is not None:
-                    self._original[again] = once
+        self._first = first_instances(program)
 
     def belong(self, forward: Step, gradient: Step) -> bool:
         """Whether a gradient is of a forward step: with its operands and its attributes."""
@@ -76,7 +71,7 @@ class _Same:
             return None
         view = self._values[value].view
         if view is None:
-            return self._original.get(value, value)
+            return self._first.get(value, value)
         spec = self._values[value].spec
         return self._key(view.base), view.offset, view.strides, spec and spec.shape
 

@@ -21,6 +21,7 @@ from gradtool.kernels.native.images import Apart, Laid
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
 from gradtool.program.fusion import fused
+from gradtool.program.instances import first_instances
 from gradtool.program.keeping import keeping
 
 _IMAGE = 4  # axes
@@ -162,9 +163,10 @@ def _laid(program: Program, value: int) -> Spec | None:
 def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
     """The values that lie channels last."""
     values, ties = program.values, _Ties(len(program.values))
-    fixed = frozenset(_fixed(program))
+    first = first_instances(program)
+    held = {first.get(v, v) for v in _fixed(program)}
+    fixed = frozenset(v for v in range(len(values)) if first.get(v, v) in held)
     barred, wanted = set(fixed), set[int]()
-    originals = {step.name: step for step in program.steps if step.name}
     for step, kernel in zip(program.steps, kernels, strict=True):
         images = [v for v in (*step.reads, *step.writes) if _is_image(values[v])]
         if kernel is None:
@@ -179,10 +181,8 @@ def _last(program: Program, kernels: Sequence[Native | None]) -> set[int]:
             ties.join(v for v in _of_its_shape(values, step, images) if v not in fixed)
         if kernel is not None:
             barred.update(_in_rows(step, kernel))
-        source = originals.get(step.source)
-        if source is not None and step.stage == "recompute":
-            for pair in zip(step.outputs, source.outputs, strict=True):
-                ties.join([v for v in pair if v is not None])
+    for pair in first.items():
+        ties.join(pair)
     lost = {ties.of(v) for v in barred}
     kept = {ties.of(v) for v in wanted} - lost
     return {v for v in range(len(values)) if _is_image(values[v]) and ties.of(v) in kept}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import swept
-from image_networks import image_network
+from image_networks import Network, image_network
 from native_calls import needs_library, threads
 
 import gradtool as gt
 from gradtool.exec.run import execute
 from gradtool.program.flatten import flatten
+from gradtool.workloads.plans import workload
+from gradtool.workloads.strategies import STRATEGIES
 
 NETWORKS = 40
 
@@ -70,3 +72,25 @@ def test_a_step_updates_parameters_as_numpy_does(seed):
     )
     for name, found in ours.items():
         np.testing.assert_allclose(found, theirs[name], rtol=1e-3, atol=1e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("seed", [25, *swept(25, 3)])  # 25: a plan computes the last image again
+def test_images_lie_alike_under_every_plan_also_where_a_view_looks_at_one(seed):
+    """A view holds the instance that it looks at in rows, and so all others of that value."""
+    work = workload(gt.grad(gt.load(looked_at(seed))).model, {}, "native")
+    expected = {v.name: v.channels_last for v in work.program.values}
+    assert any(expected.values())
+    for name, strategy in STRATEGIES.items():
+        for value in strategy(work).plan.program.values:
+            assert value.channels_last == expected.get(value.name, value.channels_last), name
+
+
+def looked_at(seed):
+    """Convolutions, normalised and rectified, and a product of the rows of the last image."""
+    random = np.random.default_rng(seed)
+    made = Network(random, int(random.integers(1, 5)), int(random.integers(1, 5)), 16)
+    for _ in range(int(random.integers(2, 5))):
+        made.conv(int(random.choice([4, 8, 16])), 3, int(random.integers(1, 3)))
+        made.norm()
+        made.add(str(random.choice(["Relu", "Sigmoid", "HardSwish"])))
+    return made.model(is_looked_at=True)
