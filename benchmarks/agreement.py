@@ -68,7 +68,7 @@ def check(
     forward = gt.load(model)
     training = gt.grad(bound(forward, sizes(forward, feeds)), wrt=wrt).model
     expected = gt.run(training, feeds, kernels=kernels)
-    work = plans.workload(training)
+    work = plans.workload(training, kernels=kernels)
     said = []
     for name in chosen:
         found = STRATEGIES[name](work)
@@ -86,7 +86,7 @@ def _from_file(work: Any, found: Any, feeds: Any, expected: Any, folder: Path, *
     for barrier in (False, True) if ort else (False,):
         path = folder / f"{barrier}.onnx"
         gt.save(model, path, barrier=barrier)
-        again = no_recompute(flatten(gt.load(path))).peak
+        again = no_recompute(flatten(gt.load(path), kernels=work.kernels)).peak
         if again != found.plan.peak:
             raise RuntimeError(f"{found.name}: planned {found.plan.peak}, reloaded {again}")
         if ort and (clones or not barrier):
