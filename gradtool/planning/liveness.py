@@ -105,6 +105,18 @@ def first_instance(name: str) -> str:
     return original(step) if step == name else workspace_name(original(step))
 
 
+def always_live(program: Program) -> int:
+    """Bytes of what is alive at every step: parameters, state, constants and inputs."""
+    return sum(
+        program.aligned(value.bytes)
+        for value in program.values
+        if value.spec is not None
+        and value.view is None
+        and value.kind != "host"
+        and REGIONS[value.kind] in ALWAYS_LIVE
+    )
+
+
 def workspace_bytes(program: Program, step: Step) -> int:
     """Bytes of the workspace of a step, each array rounded up."""
     return sum(program.aligned(spec.bytes) for spec in step.workspace)

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from gradtool.planning.liveness import lifetimes, workspace_bytes
-from gradtool.planning.plan import ALWAYS_LIVE
+from gradtool.planning.liveness import always_live, workspace_bytes
 from gradtool.program import Program
 from gradtool.program.in_place import donors
 
@@ -40,7 +39,7 @@ class Simulator:
         self.donates: list[tuple[int, ...]] = []
         self.targets: list[int] = []
         self.live_out = {r for v in program.outputs if (r := program.storage(v)) in made}
-        self.fixed = sum(b.bytes for b in lifetimes(program) if b.region in ALWAYS_LIVE)
+        self.fixed = always_live(program)
         outputs = {program.storage(v) for v in program.outputs}
         for step in program.steps:
             roots = dict.fromkeys(program.storage(v) for v in step.reads)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from gradtool.planning.schedule import Schedule
-from gradtool.planning.simulate import Simulator
 from gradtool.planning.translate import translated
 from gradtool.workloads.plans import Workload
 
@@ -90,14 +89,12 @@ def peak_formula(work: Workload, schedule: Schedule, symbols: Sequence[str]) -> 
 
 def _profile(work: Workload, schedule: Schedule, sizes: Mapping[str, int]) -> _Profile:
     """What is alive at each step for other sizes."""
-    other = replace(work.resized(sizes), alignment=1)
-    order = translated(work.program, other, schedule.order)
-    bare = replace(other, steps=tuple(replace(step, workspace=()) for step in other.steps))
-    return _Profile(
-        [other.steps[s].name for s in order],
-        Simulator(other).profile(order),
-        Simulator(bare).profile(order),
-    )
+    simulator = work.unaligned(sizes)
+    steps = simulator.program.steps
+    order = translated(work.program, simulator.program, schedule.order)
+    total = simulator.profile(order)
+    held = [size - simulator.work[s] for size, s in zip(total, order, strict=True)]
+    return _Profile([steps[s].name for s in order], total, held)
 
 
 def _terms(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from types import MappingProxyType
 
@@ -60,6 +60,9 @@ class Workload:
     _programs: dict[tuple[tuple[str, int], ...], Program] = field(
         default_factory=dict, compare=False, repr=False
     )
+    _unaligned: dict[tuple[tuple[str, int], ...], Simulator] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def apart(self) -> Program:
@@ -74,6 +77,13 @@ class Workload:
             model = sized(self.model, dims)
             self._programs[key] = flatten(model, dims=dims, kernels=self.kernels)
         return self._programs[key]
+
+    def unaligned(self, sizes: Mapping[str, int]) -> Simulator:
+        """What weighs schedules where some symbols have other sizes, padding left out."""
+        key = tuple(sorted({**self.dims, **sizes}.items()))
+        if key not in self._unaligned:
+            self._unaligned[key] = Simulator(replace(self.resized(sizes), alignment=1))
+        return self._unaligned[key]
 
     @cached_property
     def simulator(self) -> Simulator:

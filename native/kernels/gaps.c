@@ -1,9 +1,10 @@
 /* Packing of buffers: the inner loops of gradtool/planning/packing, in integers.
  *
  * fill_gaps places buffers one by one into a gap between those that live with them: the lowest, the
- * tightest, or the highest below the capacity.  skyline places next whichever can lie lowest on
- * what is placed.  Both decide as their twins in numpy do: the same offsets, tie by tie.
- * Workspace in bytes: 24 (fixed + count), and 40 count.
+ * tightest, or the highest below the capacity.  repeat_gaps does so again and again, with what ended
+ * too high placed earlier.  skyline places next whichever can lie lowest on what is placed.  All
+ * decide as their twins in numpy do: the same offsets, tie by tie.
+ * Workspace in bytes: 24 (fixed + count), 24 count, and 40 count.
  */
 #include "gradtool.h"
 
@@ -78,7 +79,7 @@ static int64_t slot_of(const struct placed *seen, int64_t count, int64_t bottom)
 
 /* counts: how many found no place, listed in `left`; the sum over those that were tried of what was
  * placed before; how many were tried. */
-KERNEL(fill_gaps)(const struct fill_gaps *call) {
+static void fill(const struct fill_gaps *call) {
     const int64_t all = call->fixed + call->count;
     int64_t *const sections = call->work + 2 * all;
     const struct placed seen = {call->work, call->work + all, (int32_t *)sections,
@@ -112,6 +113,56 @@ KERNEL(fill_gaps)(const struct fill_gaps *call) {
     }
     call->counts[0] = lost;
     call->counts[1] = pairs;
+}
+
+KERNEL(fill_gaps)(const struct fill_gaps *call) { fill(call); }
+
+struct repeat_gaps {
+    const int64_t *start, *stop, *size, *ranked;
+    int64_t *blamed, *best, *lowest, *found, *order, *work, *bins;
+    int64_t count, least, quarters, turns, levels;
+};
+
+/* What was blamed most first, of those blamed alike what is ranked first. */
+static void blame_first(const struct repeat_gaps *call) {
+    int64_t *const bins = call->bins;
+    memset(bins, 0, (size_t)call->levels * sizeof *bins);
+    for (int64_t i = 0; i < call->count; i++) bins[call->blamed[i]]++;
+    for (int64_t level = call->levels - 1, before = 0; level >= 0; level--) {
+        const int64_t here = bins[level];
+        bins[level] = before;
+        before += here;
+    }
+    for (int64_t i = 0; i < call->count; i++) {
+        const int64_t item = call->ranked[i];
+        call->order[bins[call->blamed[item]]++] = item;
+    }
+}
+
+/* Packs so many times, or until `least` is reached, and blames each time what ends above a line:
+ * quarters of the way from `least` to the top.  No buffer is blamed as often as there are levels.
+ */
+KERNEL(repeat_gaps)(const struct repeat_gaps *call) {
+    int64_t counts[3], unused;
+    const struct fill_gaps once = {
+        .start = call->start, .stop = call->stop, .size = call->size, .order = call->order,
+        .found = call->found, .left = &unused, .counts = counts, .work = call->work,
+        .count = call->count, .capacity = INT64_MAX, .most = INT64_MAX, .rule = LOWEST,
+    };
+    for (int64_t turn = 0; turn < call->turns && *call->lowest > call->least; turn++) {
+        blame_first(call);
+        fill(&once);
+        int64_t height = 0;
+        for (int64_t i = 0; i < call->count; i++)
+            height = most(height, call->found[i] + call->size[i]);
+        if (height < *call->lowest) {
+            *call->lowest = height;
+            memcpy(call->best, call->found, (size_t)call->count * sizeof *call->best);
+        }
+        const int64_t line = call->least + call->quarters * (height - call->least) / 4;
+        for (int64_t i = 0; i < call->count; i++)
+            call->blamed[i] += call->found[i] + call->size[i] > line;
+    }
 }
 
 struct skyline {

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 from native_calls import each_instruction_set, needs_library
@@ -5,6 +7,8 @@ from native_calls import each_instruction_set, needs_library
 from gradtool.native import gaps
 from gradtool.planning.packing.gaps import FAR, Rule, fill_by_numpy, skyline_by_numpy
 from gradtool.planning.packing.problem import parts
+from gradtool.planning.packing.squeaky import WAYS
+from gradtool.planning.packing.turns import Turns
 
 pytestmark = [needs_library, each_instruction_set]
 SEEDS = pytest.mark.parametrize("seed", range(60))
@@ -55,3 +59,20 @@ def test_a_skyline_is_that_of_numpy(instructions, seed):
     gaps.skyline(part.start, part.stop, part.size, order, found, work, instructions=instructions)()
 
     assert np.array_equal(found, skyline_by_numpy(part, order))
+
+
+@SEEDS
+def test_packing_again_and_again_is_that_of_numpy(instructions, seed, monkeypatch):
+    """The same lowest packing and the same blame, also where the turns come in several parts."""
+    rng, part = drawn(seed)
+    least = part.peak_live if seed % 2 else int(part.peak_live * rng.uniform(0.5, 1.2))
+    keys, quarters = WAYS[seed % len(WAYS)]
+    monkeypatch.setattr(gaps, "repeat", partial(gaps.repeat, instructions=instructions))
+    native, numpy = (Turns(part, least, keys, quarters, most=12) for _ in range(2))
+    for turns in (1, 4, 7):
+        native.go(turns)
+        numpy.go_by_numpy(turns)
+
+        assert native.lowest == numpy.lowest == int((native.best + part.size).max())
+        assert np.array_equal(native.best, numpy.best)
+        assert np.array_equal(native._blamed, numpy._blamed)

@@ -27,6 +27,7 @@ from gradtool.program import Program
 _STEPS = 500
 _CUTS = 150
 _STATES = 1_250
+_STATES_PER_STEP = 6  # of few steps
 _FEWEST = 8
 _CLOSE = 400  # the part of a peak that is not worth a search
 _LIMITS = 10
@@ -68,7 +69,8 @@ class _Orders:
         self.simulator = Simulator(program)
         scale = max(1, self.graph.count / _STEPS)
         self.cuts = int(effort * _CUTS / scale)
-        self.states = int(effort * _STATES / scale**2)
+        most = min(_STATES, _STATES_PER_STEP * self.graph.count)
+        self.states = int(effort * most / scale**2)
         given = tuple(range(self.graph.count))
         self.best = Ordered(given, self.simulator.peak(given), 0, "given")
 

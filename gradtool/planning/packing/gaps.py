@@ -5,7 +5,6 @@ They run in the native library where there is one; numpy's twins below give the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -58,32 +57,6 @@ def fill(
     )()  # fmt: skip
     lost, pairs, tried = counts.tolist()
     return Filled(left[:lost].tolist(), tried, pairs)
-
-
-def filler(problem: Problem) -> Callable[[Numbers], Numbers]:
-    """What places all buffers in an order, each into the lowest gap, and returns their offsets."""
-    order, found = np.empty_like(problem.size), np.empty_like(problem.size)
-    if not library.is_available():
-
-        def fill_anew(wanted: Numbers) -> Numbers:
-            """`fill`, into offsets of its own."""
-            fill_by_numpy(problem, wanted, found, NOTHING, FAR, FAR, Rule.LOWEST)
-            return found.copy()
-
-        return fill_anew
-    call = gaps.fill(
-        problem.start, problem.stop, problem.size, order, NOTHING, found, np.empty_like(order),
-        np.zeros(3, dtype=np.int64), np.empty(gaps.PLACED * len(order), dtype=np.int64),
-        capacity=FAR, most=FAR, rule=Rule.LOWEST,
-    )  # fmt: skip
-
-    def fill_again(wanted: Numbers) -> Numbers:
-        """The same call, for other contents of its arrays."""
-        order[:] = wanted
-        call()
-        return found.copy()
-
-    return fill_again
 
 
 def fill_by_numpy(

@@ -1,30 +1,23 @@
-"""Packing again and again, with what ended up too high placed earlier each time.
-
-Buffers are placed one by one into the lowest gap.  Those whose top lies above a line come first in
-the next turn, the most frequent ones before others.  Several ways of doing so take turns; the half
-that came lowest goes on, until one way is left.
-
-Source: Squeaky Wheel Optimization (Joslin and Clements, JAIR 10, 1999); the ways are weeded out as
-by successive halving (Jamieson and Talwalkar, AISTATS 2016).
-"""
+"""Packing again and again: half of the work in several ways, the other half in the best two."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-
-from gradtool.planning.packing.gaps import FAR, filler
+from gradtool.native import library
 from gradtool.planning.packing.problem import Numbers, Problem
+from gradtool.planning.packing.turns import Turns
 
 PLACE = 400
 MOST = 128
 FEWEST = 8  # turns that a way is worth
+GOING_ON = 2  # ways that do so after half of the work
+_APART = 200_000  # pairs of buffers above which a thread for each way pays
 
-# The order that settles ties, and the part of the way from the bound to the top where the line is:
-# what was best on training graphs, alone and together.
-WAYS = (("TLA", 0.25), ("TA", 0.0), ("S", 0.25), ("LS", 0.25), ("TS", 0.5), ("TCA", 0.5))
+# The order that settles ties, and how many quarters of the way from the bound to the top the line
+# is: what was best on training graphs, alone and together.
+WAYS = (("TLA", 1), ("TA", 0), ("S", 1), ("LS", 1), ("TS", 2), ("TCA", 2))
 
 
 def squeaky(problem: Problem, least: int, work: int) -> Numbers | None:
@@ -35,46 +28,30 @@ def squeaky(problem: Problem, least: int, work: int) -> Numbers | None:
     """
     count = len(problem.size)
     turns = min(work // (count * (count + PLACE)), MOST)
-    fill = filler(problem)
-    ways = [_Way(problem, fill, least, *way) for way in WAYS[: turns // FEWEST]]
-    rounds = len(ways).bit_length()
-    best: _Way | None = None
-    while ways:
-        for way in ways:
-            for _ in range(turns // rounds // len(ways)):
-                way.turn()
-                if way.lowest <= least:
-                    return way.best
-        ways.sort(key=lambda way: way.lowest)
-        best = ways[0] if best is None or ways[0].lowest < best.lowest else best
-        ways = ways[: len(ways) // 2]
-    return None if best is None else best.best
+    ways = [Turns(problem, least, *way, most=turns) for way in WAYS[: turns // FEWEST]]
+    if not ways:
+        return None
+    for count in (len(ways), min(GOING_ON, len(ways))):
+        _go(ways[:count], turns // 2 // count)
+        ways.sort(key=lambda way: max(way.lowest, least))
+        if ways[0].lowest <= least:
+            break
+    return ways[0].best
 
 
-@dataclass
-class _Way:
-    """One way to go on, what it has blamed so far, and the lowest packing that it came upon."""
+def _go(ways: Sequence[Turns], turns: int) -> None:
+    """So many turns of each way, until one of them reaches what is least.
 
-    problem: Problem
-    fill: Callable[[Numbers], Numbers]
-    least: int
-    keys: str
-    part: float
-    lowest: int = FAR
-    best: Numbers | None = None
-    _rank: Numbers = field(init=False)
-    _blamed: Numbers = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._rank = np.argsort(self.problem.order(self.keys))
-        self._blamed = np.zeros_like(self._rank)
-
-    def turn(self) -> None:
-        """Pack once, and blame what lies above the line."""
-        found = self.fill(np.argsort(self._rank - len(self._rank) * self._blamed))
-        top = found + self.problem.size
-        height = int(top.max())
-        if height < self.lowest:
-            self.best, self.lowest = found, height
-        line = self.least + int(self.part * (height - self.least))
-        self._blamed[top > line] += 1
+    The library packs in as many threads as there are processors.  What a later way comes upon is
+    not looked at where an earlier one is there: the answer is the same.
+    """
+    threads = min(len(ways), library.processors())
+    count = len(ways[0].problem.size)
+    if threads > 1 and library.is_available() and turns * count * count > _APART:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(lambda way: way.go(turns), ways))
+        return
+    for way in ways:
+        way.go(turns)
+        if way.lowest <= way.least:
+            return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import count
 
@@ -49,16 +50,21 @@ def chains(start: Numbers, stop: Numbers, weight: Numbers) -> tuple[Numbers, Num
 def chain(start: Numbers, stop: Numbers, weight: Numbers) -> Numbers:
     """The heaviest sequence of intervals in which each contains the next."""
     order = np.lexsort((-stop, start))
-    ends, total = stop[order], weight[order].astype(float)
-    outer = np.full(len(order), -1)
-    for k in range(1, len(order)):
-        (around,) = np.nonzero(ends[:k] >= ends[k])
-        if around.size:
-            outer[k] = around[total[around].argmax()]
-            total[k] += total[outer[k]]
-    links = [int(total.argmax())]
+    ends, weights = stop[order].tolist(), weight[order].astype(float).tolist()
+    outer, total = list[int](), list[float]()
+    # Those that no other one both ends after and outweighs: by falling end, of rising total.
+    until, heaviest = list[int](), list[int]()
+    for k, (end, own) in enumerate(zip(ends, weights, strict=True)):
+        place = bisect_right(until, -end)
+        outer.append(heaviest[place - 1] if place else -1)
+        total.append(own + total[outer[k]] if place else own)
+        beaten = place
+        while beaten < len(heaviest) and total[heaviest[beaten]] < total[k]:
+            beaten += 1
+        until[place:beaten], heaviest[place:beaten] = [-end], [k]
+    links = [total.index(max(total))]
     while outer[links[-1]] >= 0:
-        links.append(int(outer[links[-1]]))
+        links.append(outer[links[-1]])
     return order[links[::-1]]
 
 

@@ -1,8 +1,8 @@
 """How little extra work a budget leaves open, quickly: `prove` takes longer and says more.
 
 Bound c is computed at instants around the peak of the order without recompute: by cuts at many
-instants, then, if the program is small, by the integer programme of the tightest one, of the
-tightest few, and of some that are spread over the rest.
+instants, then, if the program is small, by the integer programme of the tightest one and the linear
+relaxations of those of the tightest few and of some that are spread over the rest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ _SPREAD_VARIABLES = 2_600
 _SPREAD = 4
 _NODES = 100
 _PINCHING = 4
-_SEVERAL = "integer programme of several instants"
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,8 @@ class Certificate:
 def certificates(work: CostModel, budget: int, effort: float = 1.0) -> Iterator[Certificate | None]:
     """One certificate after the other, from quick to thorough; None proves that nothing fits.
 
-    The first is the strongest cut; in small programs, the integer programme of its instant if that
-    says more.
+    The first is the strongest cut; in small programs the integer programme of its instant comes
+    next.
     """
     if budget < least_budget(work):
         yield None
@@ -51,17 +50,17 @@ def certificates(work: CostModel, budget: int, effort: float = 1.0) -> Iterator[
         return
     most = min(_room(work, effort * _MOST_VARIABLES), _PINCHING)
     strongest, bound = asked[0]
-    cut = Certificate(rounded(work, bound), "cut at one instant")
-    exact = _by_programme(work, budget, [strongest], effort) if most else cut
-    yield exact if exact is None or exact.bound > cut.bound else cut
+    yield Certificate(rounded(work, bound), "cut at one instant")
+    if most:
+        yield _by_programme(work, budget, strongest, effort)
     if len(pinching := asked[:most]) > 1:
         in_order = sorted((instant for instant, _ in pinching), key=lambda i: i.at)
-        yield _by_programme(work, budget, in_order, effort)
+        yield _relaxed(work, budget, in_order)
     places = [p for p in chain(work) if p >= peak]
     count = min(_room(work, effort * _SPREAD_VARIABLES), len(places))
     if count >= _SPREAD:
         spread = sorted({places[i * (len(places) - 1) // count] for i in range(count)})
-        yield _by_programme(work, budget, instants(work, spread), effort)
+        yield _relaxed(work, budget, instants(work, spread))
 
 
 def _tightest(
@@ -81,13 +80,19 @@ def _tightest(
 
 
 def _by_programme(
-    work: CostModel, budget: int, found: list[Instant], effort: float
+    work: CostModel, budget: int, instant: Instant, effort: float
 ) -> Certificate | None:
-    solved = Stages(work, found, budget).solve(int(_NODES * effort))
+    solved = Stages(work, [instant], budget).solve(int(_NODES * effort))
     if solved is None:
         return None
-    how = "integer programme of one instant" if len(found) == 1 else _SEVERAL
-    return Certificate(rounded(work, solved.bound), how)
+    return Certificate(rounded(work, solved.bound), "integer programme of one instant")
+
+
+def _relaxed(work: CostModel, budget: int, found: list[Instant]) -> Certificate | None:
+    bound = Stages(work, found, budget).relaxed()
+    if bound is None:
+        return None
+    return Certificate(rounded(work, bound), "linear programme of several instants")
 
 
 def _around(work: CostModel, peak: int, effort: float) -> list[int]:

@@ -63,12 +63,18 @@ class Programme:
         self.row([(need, 1), *((maker, -1) for maker in makers)])
 
     def solve(
-        self, gap: float, nodes: int | None = None, seconds: float | None = None
+        self,
+        gap: float,
+        nodes: int | None = None,
+        seconds: float | None = None,
+        *,
+        relaxed: bool = False,
     ) -> Solved | None:
         """The least work to a relative gap, or as far as some nodes or seconds lead.
 
-        None if there is no solution.  A reduced cost may be wrong by the solver's tolerance in
-        every column, which is taken off.
+        None if there is no solution.  `relaxed` solves the linear relaxation, which takes a
+        hundredth of the time and says less.  A reduced cost may be wrong by the solver's tolerance
+        in every column, which is taken off.
         """
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
@@ -78,13 +84,14 @@ class Programme:
         options = {"node_limit": nodes, "time_limit": seconds, "mip_rel_gap": gap}
         result = milp(
             self._costs,
-            integrality=np.array(self._integral, dtype=np.int8),
+            integrality=None if relaxed else np.array(self._integral, dtype=np.int8),
             bounds=Bounds(self.lower, self.upper),
             constraints=LinearConstraint(matrix, -np.inf, self._limits),
             options={key: value for key, value in options.items() if value is not None},
         )
         if result.status == _INFEASIBLE:
             return None
-        least = -np.inf if result.mip_dual_bound is None else result.mip_dual_bound
+        known = result.fun if relaxed else result.mip_dual_bound
+        least = -np.inf if known is None else known
         least -= _DUAL_TOLERANCE * len(self._costs)
         return Solved(least / _SCALE * self.total, result.x, result.status == _OPTIMAL)

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.mincut import Instant
-from gradtool.planning.search.programme import Programme
+from gradtool.planning.search.programme import Programme, Solved
 from gradtool.planning.search.stage_bytes import Touched, at_any, at_first, runs_once
 
 _GAP = 1e-6
@@ -341,10 +341,19 @@ class Stages:
         None if there is no solution: no schedule fits.
         """
         solved = self.programme.solve(gap, nodes, seconds) if self.fits else None
-        if solved is None:
-            return None
-        known = sum(self.work.costs[s] for s in self.steps)
-        bound = max(solved.bound - known, 0.0)
+        return None if solved is None else self._read(solved)
+
+    def relaxed(self) -> float | None:
+        """The bound of the linear relaxation; None if it has no solution."""
+        solved = self.programme.solve(_GAP, relaxed=True) if self.fits else None
+        return None if solved is None else self._bound(solved)
+
+    def _bound(self, solved: Solved) -> float:
+        return max(solved.bound - sum(self.work.costs[s] for s in self.steps), 0.0)
+
+    def _read(self, solved: Solved) -> Relaxed:
+        """What a solution of the programme says of a schedule."""
+        bound = self._bound(solved)
         if solved.values is None:
             return Relaxed(bound, solved.is_closed, [], [])
         chosen = solved.values > 0.5

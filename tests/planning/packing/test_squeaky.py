@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import SEARCHED, columns, lasting
 
+from gradtool.native import library
 from gradtool.planning.packing import Effort, pack
 from gradtool.planning.packing.gaps import fill
 from gradtool.planning.packing.problem import parts
@@ -73,3 +75,17 @@ def test_what_had_no_room_comes_first_the_next_time():
     packing = pack(*columns(SEARCHED), effort=Effort(work=0, repeating=PLENTY))
 
     assert (packing.size, packing.how) == (7, "squeaky")
+
+
+@given(SPANS.map(lasting), st.integers(1, 3))
+@settings(max_examples=100, **EXAMPLES)
+def test_threads_change_nothing(spans, threads):
+    """Each way in a thread of its own finds what they find one after the other."""
+    for part in problems(spans):
+        work = 2 * FEWEST * len(WAYS) * len(part.size) * (len(part.size) + PLACE)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(library, "processors", lambda: 1)
+            alone = squeaky(part, part.peak_live, work)
+            patch.setattr(library, "processors", lambda: threads)
+            patch.setattr("gradtool.planning.packing.squeaky._APART", 0)
+            assert np.array_equal(squeaky(part, part.peak_live, work), alone)

@@ -42,6 +42,7 @@ def test_several_instants_are_no_weaker_than_each_of_them():
 
     for instant in found:
         assert Stages(problem, [instant], 192 + 64).solve(10).bound <= together + 1e-5
+    assert 0 < Stages(problem, found, 192 + 64).relaxed() <= together + 1e-5
 
 
 def test_no_solution_means_that_nothing_fits():
