@@ -1,4 +1,4 @@
-"""Placing buffers into gaps, once or again and again, and on a skyline, in integers; `gradtool.planning.packing` says how."""
+"""Placing buffers into gaps and on a skyline, in integers; `gradtool.planning.packing` says how."""
 
 from __future__ import annotations
 

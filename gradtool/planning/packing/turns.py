@@ -12,7 +12,7 @@ import numpy as np
 
 from gradtool.native import gaps, library
 from gradtool.planning.packing.gaps import FAR, NOTHING, Rule, fill_by_numpy
-from gradtool.planning.packing.problem import Numbers, Problem
+from gradtool.planning.packing.problem import Problem
 
 
 class Turns:
