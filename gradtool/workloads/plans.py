@@ -98,7 +98,11 @@ class Workload:
     @cached_property
     def nodes(self) -> Program:
         """The program in which every node is a step, also those that only lay values out."""
-        return flatten(sized(self.model, self.dims), dims=self.dims, views=False)
+        return flatten(self._sized, dims=self.dims, views=False)
+
+    @cached_property
+    def _sized(self) -> ir.Model:
+        return sized(self.model, self.dims)
 
     @cached_property
     def ordered(self) -> Ordered:
@@ -168,11 +172,15 @@ def _of_sizes(made: ir.Model, sizes: Mapping[str, int], kernels: Kernels) -> Wor
     """The workload of a prepared graph."""
     register_shapes()
     dims = dict(sizes)
-    program, known = flatten(sized(made, dims), dims=dims), MappingProxyType(dims)
-    if kernels == "numpy":
-        return Workload(made, program, known)
-    together = made_for(kernels, program)
-    return Workload(made, together, known, kernels, labelled(program, together))
+    model, known = sized(made, dims), MappingProxyType(dims)
+    program = together = flatten(model, dims=dims)
+    of_nodes = None
+    if kernels != "numpy":
+        together = made_for(kernels, program)
+        of_nodes = labelled(program, together)
+    work = Workload(made, together, known, kernels, of_nodes)
+    vars(work)["_sized"] = model
+    return work
 
 
 def planned(
