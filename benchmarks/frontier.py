@@ -1,6 +1,7 @@
 """The frontier of memory and work on every full-size training graph of a zoo.
 
-    python benchmarks/frontier.py [DIR] [NAME…] [--batches] [--effort E] [--json FILE]
+    python benchmarks/frontier.py [DIR] [NAME…] [--batches] [--effort E] [--kernels numpy|native]
+        [--json FILE]
 
 DIR holds a folder per model with `model.onnx` and, for batches, `model_dynbatch.onnx`; no weights
 are needed.  Peaks are those of packed arenas, in % of keeping everything, for at most 0, 2, 5, 10,
@@ -18,13 +19,13 @@ import sys
 import time
 from contextlib import suppress
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import gradtool as gt
 from gradtool import io
 from gradtool.errors import GradtoolError
+from gradtool.kernels.native import Kernels
 from gradtool.workloads import plans
 from gradtool.workloads.budgets.batches import largest_batches
 from gradtool.workloads.budgets.limits import Budget
@@ -39,9 +40,9 @@ RECIPES = ("mirror", "sqrt")
 ROWS = {"peak": 1, "least": 1, "extra": 3, "bound": 3, "gap": 3}
 
 
-def curve(path: Path, effort: float) -> dict[str, Any]:
+def curve(path: Path, effort: float, kernels: Kernels) -> dict[str, Any]:
     """Peak and extra work for each share of a step with their bounds, and what planning took."""
-    work = plans.workload(gt.grad(gt.load(path)).model)
+    work = plans.workload(gt.grad(gt.load(path)).model, kernels=kernels)
     search = Search(effort)
     start = time.process_time()
     found = [at_most(work, share, search) for share in SHARES]
@@ -89,7 +90,7 @@ def beside(
     }
 
 
-def batches(path: Path) -> dict[str, int]:
+def batches(path: Path, kernels: Kernels) -> dict[str, int]:
     """The largest batch of each plan; the symbols that are no batch are 1.
 
     Raises:
@@ -102,7 +103,7 @@ def batches(path: Path) -> dict[str, int]:
         raise GradtoolError("its batch is fixed")
     symbol = next((name for name in names if "batch" in name), names[0])
     others = {name: 1 for name in names if name != symbol}
-    grown = cache(lambda size: plans.workload(training, {**others, symbol: size}))
+    grown = plans.workloads(training, others, symbol, kernels)
     return largest_batches(grown, {name: STRATEGIES[name] for name in PLANS}, MEMORY)
 
 
@@ -143,6 +144,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--batches", action="store_true")
     parser.add_argument("--effort", type=float, default=1.0)
+    parser.add_argument("--kernels", choices=get_args(Kernels), default="numpy")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     rows: dict[str, dict[str, Any]] = {}
@@ -152,11 +154,11 @@ def main() -> int:
         path, dynamic = folder / "model.onnx", folder / "model_dynbatch.onnx"
         if not path.exists() or (arguments.names and folder.name not in arguments.names):
             continue
-        row = rows[folder.name] = curve(path, arguments.effort)
+        row = rows[folder.name] = curve(path, arguments.effort, arguments.kernels)
         if arguments.batches and dynamic.exists():
             start = time.process_time()
             try:
-                row["batches"] = batches(dynamic)
+                row["batches"] = batches(dynamic, arguments.kernels)
             except GradtoolError as error:
                 print(f"{folder.name}: no largest batch: {error}")
             row["batch_seconds"] = time.process_time() - start
