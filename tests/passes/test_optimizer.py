@@ -290,8 +290,7 @@ def test_the_halves_of_a_step_compute_its_bits():
         np.testing.assert_array_equal({**first, **second}[name], array)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("name", ["cnn", "transformer"])
+@pytest.mark.parametrize(("name", "optimizer"), [("cnn", "adam"), ("transformer", "sgd")])
 def test_every_plan_gives_the_same_bits(name, optimizer):
     """Mirrored too: recomputed steps never read a parameter whose next value is there."""
     path = ROOT / "samples" / f"{name}.onnx"

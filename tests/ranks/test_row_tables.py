@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import onnx
 import pytest
-from conftest import build
+from conftest import build, swept
 from forked_ranks import on_ranks, supported
 from rank_cases import difference
 from table_cases import EXAMPLES, drawn, trained
@@ -27,7 +27,7 @@ CLOSE = 1e-9  # relative, in float64: sums in another order
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("case", range(6))
+@pytest.mark.parametrize("case", swept(6, 3))
 def test_fifty_steps_are_those_of_one_process(case, ranks):
     model, data, options, several = drawn(case)
     expected = trained(model, data, options)
