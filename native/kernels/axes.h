@@ -55,7 +55,8 @@ struct range {
 };
 
 INLINE struct range interior(const struct axis *columns) {
-    const int64_t last = columns->size - columns->taps - columns->offset;
+    const int64_t reach = (columns->taps - 1) * columns->delta;
+    const int64_t last = columns->size - 1 - reach - columns->offset;
     const int64_t from = columns->offset < 0 ? parts(-columns->offset, columns->stride) : 0;
     const int64_t to = last < 0 ? 0 : least(columns->count, last / columns->stride + 1);
     return (struct range){least(from, columns->count), most(to, from)};

@@ -1,6 +1,7 @@
 /* Depthwise convolution, channels last, one output per channel: y or dx, and dw.
  *
- * y and dx: a vector of channels sums its taps; weights are laid out as [tap, channel] before.  dw: a
+ * y and dx: a vector of channels sums its taps, of some pixels at once where these lie inside;
+ * weights are laid out as [tap, channel] before.  dw: a
  * chunk is a vector of channels; it sums over a row of y, tap by tap, and rows in order.
  *
  * Workspace in bytes: 4 taps channels, of y, dx and dw.
@@ -8,7 +9,7 @@
 #include "conv.h"
 #include "pool.h"
 
-#define TOGETHER 4 /* vectors of one pixel */
+#define TOGETHER 4 /* vectors of one pixel, or pixels */
 
 struct depthwise_dw {
     const float *x, *dy;
@@ -24,50 +25,74 @@ struct pass {
     const float *w;
 };
 
-/* `vectors` of one pixel of the source row's taps; the last has `count` channels. */
-INLINE void taps_of_pixel(const struct pass *pass, int64_t n, int64_t row, int64_t column,
-                          int64_t channel, int vectors, int64_t count, float *to) {
+/* Vectors of channels of some pixels of a row, one of both: all taps in order; the last vector has
+ * `count` channels.  Of several pixels all columns that they read are inside. */
+INLINE void taps_of_pixels(const struct pass *pass, int64_t n, int64_t row, int64_t column,
+                           int64_t channel, int pixels, int vectors, int64_t count, float *to) {
     const struct conv *call = pass->call;
     const struct axis *rows = &pass->window.rows, *columns = &pass->window.columns;
+    const int64_t channels = call->channels, apart = columns->stride * channels;
     vec sums[TOGETHER];
-    for (int v = 0; v < vectors; v++) {
-        const float *bias = call->bias ? call->bias + channel + v * LANES : NULL;
-        sums[v] = bias ? load_some(bias, count) : splat(0);
-    }
+    for (int p = 0; p < pixels; p++)
+        for (int v = 0; v < vectors; v++) {
+            const float *bias = call->bias ? call->bias + channel + v * LANES : NULL;
+            sums[p + v] = bias ? load_some(bias, count) : splat(0);
+        }
     for (int64_t i = 0; i < rows->taps; i++) {
         const int64_t y = source_of(rows, row, i);
         if (!inside(rows, y)) continue;
         const int64_t a = rows->first + i * rows->step;
-        const float *line = call->x + (n * call->height + y) * call->width * call->channels + channel;
+        const float *line = call->x + (n * call->height + y) * call->width * channels + channel;
         for (int64_t j = 0; j < columns->taps; j++) {
             const int64_t x = source_of(columns, column, j);
-            if (!inside(columns, x)) continue;
+            if (pixels == 1 && !inside(columns, x)) continue;
             const int64_t tap = a * call->kernel_width + columns->first + j * columns->step;
-            const float *from = line + x * call->channels;
-            const float *w = pass->w + tap * call->channels + channel;
-            for (int v = 0; v < vectors; v++)
-                sums[v] += load_some(from + v * LANES, count) * load_some(w + v * LANES, count);
+            const float *from = line + x * channels, *w = pass->w + tap * channels + channel;
+            for (int p = 0; p < pixels; p++)
+                for (int v = 0; v < vectors; v++)
+                    sums[p + v] += load_some(from + p * apart + v * LANES, count) *
+                                   load_some(w + v * LANES, count);
         }
     }
-    for (int v = 0; v < vectors; v++) store_some(to + v * LANES, sums[v], count);
+    for (int p = 0; p < pixels; p++)
+        for (int v = 0; v < vectors; v++)
+            store_some(to + p * columns->pitch * channels + v * LANES, sums[p + v], count);
+}
+
+/* All channels of some pixels.  Half a vector is one of its own: many networks end on it. */
+INLINE void whole_pixels(const struct pass *pass, int64_t n, int64_t row, int64_t column,
+                         int pixels, int vectors, float *to) {
+    const int64_t channels = pass->call->channels;
+    int64_t c = 0;
+    for (; c + vectors * LANES <= channels; c += vectors * LANES)
+        taps_of_pixels(pass, n, row, column, c, pixels, vectors, LANES, to + c);
+    for (; c + LANES <= channels; c += LANES)
+        taps_of_pixels(pass, n, row, column, c, pixels, 1, LANES, to + c);
+    if (c + LANES / 2 <= channels) {
+        taps_of_pixels(pass, n, row, column, c, pixels, 1, LANES / 2, to + c);
+        c += LANES / 2;
+    }
+    if (c < channels) taps_of_pixels(pass, n, row, column, c, pixels, 1, channels - c, to + c);
 }
 
 static void row_chunk(void *argument, int64_t chunk, int64_t slot) {
     const struct pass *pass = argument;
     const struct conv *call = pass->call;
     const struct axis *rows = &pass->window.rows, *columns = &pass->window.columns;
+    const struct range inner = interior(columns);
     const int64_t n = chunk / rows->count, row = chunk % rows->count;
-    const int64_t y = rows->start + row * rows->pitch, channels = call->channels;
+    const int64_t y = rows->start + row * rows->pitch;
     (void)slot;
-    for (int64_t column = 0; column < columns->count; column++) {
+    for (int64_t column = 0, next; column < columns->count; column = next) {
         const int64_t x = columns->start + column * columns->pitch;
-        float *to = call->y + ((n * call->out_height + y) * call->out_width + x) * channels;
-        int64_t c = 0;
-        for (; c + TOGETHER * LANES <= channels; c += TOGETHER * LANES)
-            taps_of_pixel(pass, n, row, column, c, TOGETHER, LANES, to + c);
-        for (; c + LANES <= channels; c += LANES)
-            taps_of_pixel(pass, n, row, column, c, 1, LANES, to + c);
-        if (c < channels) taps_of_pixel(pass, n, row, column, c, 1, channels - c, to + c);
+        float *to = call->y + ((n * call->out_height + y) * call->out_width + x) * call->channels;
+        next = column + TOGETHER;
+        if (column >= inner.from && next <= inner.to) {
+            whole_pixels(pass, n, row, column, TOGETHER, 1, to);
+        } else {
+            whole_pixels(pass, n, row, column, 1, TOGETHER, to);
+            next = column + 1;
+        }
     }
 }
 
@@ -121,8 +146,10 @@ static void channels_chunk(void *argument, int64_t chunk, int64_t slot) {
             if (!inside(&rows, y)) continue;
             const float *x = call->x + (n * call->height + y) * call->width * channels + c;
             const int64_t tap = t % call->kernel_width;
-            const vec sum = count == LANES ? sum_row(x, dy, &columns, tap, channels, LANES)
-                                           : sum_row(x, dy, &columns, tap, channels, count);
+            const vec sum =
+                count == LANES       ? sum_row(x, dy, &columns, tap, channels, LANES)
+                : count == LANES / 2 ? sum_row(x, dy, &columns, tap, channels, LANES / 2)
+                                     : sum_row(x, dy, &columns, tap, channels, count);
             store_some(sums + t * channels, load_some(sums + t * channels, count) + sum, count);
         }
     }
