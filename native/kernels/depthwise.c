@@ -1,15 +1,17 @@
 /* Depthwise convolution, channels last, one output per channel: y or dx, and dw.
  *
  * y and dx: a vector of channels sums its taps, of some pixels at once where these lie inside;
- * weights are laid out as [tap, channel] before.  dw: a
- * chunk is a vector of channels; it sums over a row of y, tap by tap, and rows in order.
+ * weights are laid out as [tap, channel] before.  dw: a chunk has some vectors of channels, each of
+ * which sums over a row of y, tap by tap, and rows in order.
  *
  * Workspace in bytes: 4 taps channels, of y, dx and dw.
  */
 #include "conv.h"
 #include "pool.h"
 
-#define TOGETHER 4 /* vectors of one pixel, or pixels */
+#define PIXELS 4
+#define VECTORS 2 /* of channels of several pixels, and of dw in a chunk */
+#define ALONE 4   /* of one pixel */
 
 struct depthwise_dw {
     const float *x, *dy;
@@ -25,18 +27,18 @@ struct pass {
     const float *w;
 };
 
-/* Vectors of channels of some pixels of a row, one of both: all taps in order; the last vector has
- * `count` channels.  Of several pixels all columns that they read are inside. */
+/* Vectors of channels of some pixels of a row: all taps in order; the last vector has `count`
+ * channels.  Of several pixels all columns that they read are inside. */
 INLINE void taps_of_pixels(const struct pass *pass, int64_t n, int64_t row, int64_t column,
                            int64_t channel, int pixels, int vectors, int64_t count, float *to) {
     const struct conv *call = pass->call;
     const struct axis *rows = &pass->window.rows, *columns = &pass->window.columns;
     const int64_t channels = call->channels, apart = columns->stride * channels;
-    vec sums[TOGETHER];
+    vec sums[PIXELS * VECTORS];
     for (int p = 0; p < pixels; p++)
         for (int v = 0; v < vectors; v++) {
             const float *bias = call->bias ? call->bias + channel + v * LANES : NULL;
-            sums[p + v] = bias ? load_some(bias, count) : splat(0);
+            sums[p * vectors + v] = bias ? load_some(bias, count) : splat(0);
         }
     for (int64_t i = 0; i < rows->taps; i++) {
         const int64_t y = source_of(rows, row, i);
@@ -50,13 +52,13 @@ INLINE void taps_of_pixels(const struct pass *pass, int64_t n, int64_t row, int6
             const float *from = line + x * channels, *w = pass->w + tap * channels + channel;
             for (int p = 0; p < pixels; p++)
                 for (int v = 0; v < vectors; v++)
-                    sums[p + v] += load_some(from + p * apart + v * LANES, count) *
+                    sums[p * vectors + v] += load_some(from + p * apart + v * LANES, count) *
                                    load_some(w + v * LANES, count);
         }
     }
     for (int p = 0; p < pixels; p++)
         for (int v = 0; v < vectors; v++)
-            store_some(to + p * columns->pitch * channels + v * LANES, sums[p + v], count);
+            store_some(to + p * columns->pitch * channels + v * LANES, sums[p * vectors + v], count);
 }
 
 /* All channels of some pixels.  Half a vector is one of its own: many networks end on it. */
@@ -86,11 +88,11 @@ static void row_chunk(void *argument, int64_t chunk, int64_t slot) {
     for (int64_t column = 0, next; column < columns->count; column = next) {
         const int64_t x = columns->start + column * columns->pitch;
         float *to = call->y + ((n * call->out_height + y) * call->out_width + x) * call->channels;
-        next = column + TOGETHER;
+        next = column + PIXELS;
         if (column >= inner.from && next <= inner.to) {
-            whole_pixels(pass, n, row, column, TOGETHER, 1, to);
+            whole_pixels(pass, n, row, column, PIXELS, VECTORS, to);
         } else {
-            whole_pixels(pass, n, row, column, 1, TOGETHER, to);
+            whole_pixels(pass, n, row, column, 1, ALONE, to);
             next = column + 1;
         }
     }
@@ -127,36 +129,46 @@ INLINE vec sum_row(const float *x, const float *dy, const struct axis *columns, 
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+/* Adds what a vector of channels sums over a row of y to its sums of all taps. */
+INLINE void add_row(const struct depthwise_dw *call, const struct axis *rows,
+                    const struct axis *columns, int64_t n, int64_t row, int64_t c, int64_t count) {
+    const int64_t channels = call->channels, taps = call->kernel_height * call->kernel_width;
+    const float *dy = call->dy + (n * rows->count + row) * call->out_width * channels + c;
+    for (int64_t t = 0; t < taps; t++) {
+        const int64_t y = source_of(rows, row, t / call->kernel_width);
+        if (!inside(rows, y)) continue;
+        const float *x = call->x + (n * call->height + y) * call->width * channels + c;
+        float *sums = call->work + t * channels + c;
+        const vec sum = sum_row(x, dy, columns, t % call->kernel_width, channels, count);
+        store_some(sums, load_some(sums, count) + sum, count);
+    }
+}
+
 static void channels_chunk(void *argument, int64_t chunk, int64_t slot) {
     const struct depthwise_dw *call = argument;
-    const int64_t c = chunk * LANES, channels = call->channels, count = least(LANES, channels - c);
-    const int64_t taps = call->kernel_height * call->kernel_width;
+    const int64_t channels = call->channels, taps = call->kernel_height * call->kernel_width;
+    const int64_t from = chunk * VECTORS * LANES, to = least(from + VECTORS * LANES, channels);
     const struct axis rows = forward_axis(call->height, call->out_height, call->kernel_height,
                                           call->stride_y, call->dilation_y, call->top);
     const struct axis columns = forward_axis(call->width, call->out_width, call->kernel_width,
                                              call->stride_x, call->dilation_x, call->left);
-    float *sums = call->work + c;
     (void)slot;
-    for (int64_t t = 0; t < taps; t++) store_some(sums + t * channels, splat(0), count);
+    for (int64_t t = 0; t < taps; t++)
+        for (int64_t c = from; c < to; c++) call->work[t * channels + c] = 0;
     for (int64_t line = 0; line < call->batch * rows.count; line++) {
         const int64_t n = line / rows.count, row = line % rows.count;
-        const float *dy = call->dy + line * call->out_width * channels + c;
-        for (int64_t t = 0; t < taps; t++) {
-            const int64_t y = source_of(&rows, row, t / call->kernel_width);
-            if (!inside(&rows, y)) continue;
-            const float *x = call->x + (n * call->height + y) * call->width * channels + c;
-            const int64_t tap = t % call->kernel_width;
-            const vec sum =
-                count == LANES       ? sum_row(x, dy, &columns, tap, channels, LANES)
-                : count == LANES / 2 ? sum_row(x, dy, &columns, tap, channels, LANES / 2)
-                                     : sum_row(x, dy, &columns, tap, channels, count);
-            store_some(sums + t * channels, load_some(sums + t * channels, count) + sum, count);
+        int64_t c = from;
+        for (; c + LANES <= to; c += LANES) add_row(call, &rows, &columns, n, row, c, LANES);
+        if (c + LANES / 2 <= to) {
+            add_row(call, &rows, &columns, n, row, c, LANES / 2);
+            c += LANES / 2;
         }
+        if (c < to) add_row(call, &rows, &columns, n, row, c, to - c);
     }
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t t = 0; t < taps; t++) call->dw[(c + i) * taps + t] = sums[t * channels + i];
+    for (int64_t c = from; c < to; c++)
+        for (int64_t t = 0; t < taps; t++) call->dw[c * taps + t] = call->work[t * channels + c];
 }
 
 KERNEL(depthwise_dw)(const struct depthwise_dw *call) {
-    gt_parallel(parts(call->channels, LANES), channels_chunk, (void *)call, call->slots);
+    gt_parallel(parts(call->channels, VECTORS * LANES), channels_chunk, (void *)call, call->slots);
 }
