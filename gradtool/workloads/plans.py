@@ -47,7 +47,8 @@ class Workload:
     `dims` are the sizes given to what the model leaves open; the model itself keeps that open.
     `program` is made for `kernels`, and its steps are what a plan puts in order; where they are
     groups of nodes, `of_nodes` is the program whose steps are those.  `memo` is what was found out
-    about it before, by question; `listener` hears of what is going on.
+    about it before, by question; `listener` hears of what is going on.  `_sized` is the model with
+    sizes given, if it was made before.
     """
 
     model: ir.Model
@@ -57,6 +58,7 @@ class Workload:
     of_nodes: Program | None = None
     memo: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
     listener: Listener = field(default_factory=Listener, compare=False, repr=False)
+    _sized: ir.Model | None = field(default=None, compare=False, repr=False)
     _programs: dict[tuple[tuple[str, int], ...], Program] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -98,11 +100,8 @@ class Workload:
     @cached_property
     def nodes(self) -> Program:
         """The program in which every node is a step, also those that only lay values out."""
-        return flatten(self._sized, dims=self.dims, views=False)
-
-    @cached_property
-    def _sized(self) -> ir.Model:
-        return sized(self.model, self.dims)
+        model = sized(self.model, self.dims) if self._sized is None else self._sized
+        return flatten(model, dims=self.dims, views=False)
 
     @cached_property
     def ordered(self) -> Ordered:
@@ -178,9 +177,7 @@ def _of_sizes(made: ir.Model, sizes: Mapping[str, int], kernels: Kernels) -> Wor
     if kernels != "numpy":
         together = made_for(kernels, program)
         of_nodes = labelled(program, together)
-    work = Workload(made, together, known, kernels, of_nodes)
-    vars(work)["_sized"] = model
-    return work
+    return Workload(made, together, known, kernels, of_nodes, _sized=model)
 
 
 def planned(
