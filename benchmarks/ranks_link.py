@@ -136,8 +136,8 @@ def rank(given: argparse.Namespace) -> None:
     """What one rank does; the first prints what it found."""
     group = Ranks(timeout=600)
     if given.way == 1:
-        Reducer.settled = _nothing  # type: ignore[method-assign]
-        Reducer.finish = _all_now  # type: ignore[method-assign]
+        Reducer.settled = _nothing  # type: ignore[method-assign]  # the other way
+        Reducer.finish = _all_now  # type: ignore[method-assign]  # the other way
     found: dict[str, Any] = {"step": stepped(group, given)}
     if given.way == 0:
         found["alone"] = stepped(group, given, alone=True)

@@ -60,7 +60,7 @@ def load() -> Library:
     best = handle.gt_instructions().decode()
     if best not in RUNS:
         raise Unavailable("this processor lacks AVX2 and FMA (x86-64-v3): numpy's kernels run")
-    handle.gt_set_threads(ctypes.c_int64(processors()))
+    handle.gt_set_threads(ctypes.c_int64(threads_asked()))
     return Library(handle, RUNS[best])
 
 
@@ -95,7 +95,7 @@ def _open(path: Path) -> ctypes.CDLL:
         raise Unavailable(f"{path.name} does not load: {' '.join(str(error).split())}") from None
 
 
-def processors() -> int:
+def threads_asked() -> int:
     """Threads by the environment, else one for each processor that this process may use."""
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
     if asked.isdecimal() and int(asked) > 0:

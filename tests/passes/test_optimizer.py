@@ -290,7 +290,15 @@ def test_the_halves_of_a_step_compute_its_bits():
         np.testing.assert_array_equal({**first, **second}[name], array)
 
 
-@pytest.mark.parametrize(("name", "optimizer"), [("cnn", "adam"), ("transformer", "sgd")])
+@pytest.mark.parametrize(
+    ("name", "optimizer"),
+    [
+        ("cnn", "adam"),
+        ("transformer", "sgd"),
+        pytest.param("cnn", "sgd", marks=pytest.mark.slow),
+        pytest.param("transformer", "adam", marks=pytest.mark.slow),
+    ],
+)
 def test_every_plan_gives_the_same_bits(name, optimizer):
     """Mirrored too: recomputed steps never read a parameter whose next value is there."""
     path = ROOT / "samples" / f"{name}.onnx"

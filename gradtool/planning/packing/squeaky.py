@@ -31,8 +31,8 @@ def squeaky(problem: Problem, least: int, work: int) -> Numbers | None:
     ways = [Turns(problem, least, *way, most=turns) for way in WAYS[: turns // FEWEST]]
     if not ways:
         return None
-    for count in (len(ways), min(GOING_ON, len(ways))):
-        _go(ways[:count], turns // 2 // count)
+    for going in (len(ways), min(GOING_ON, len(ways))):
+        _go(ways[:going], turns // 2 // going)
         ways.sort(key=lambda way: max(way.lowest, least))
         if ways[0].lowest <= least:
             break
@@ -42,10 +42,10 @@ def squeaky(problem: Problem, least: int, work: int) -> Numbers | None:
 def _go(ways: Sequence[Turns], turns: int) -> None:
     """So many turns of each way, until one of them reaches what is least.
 
-    The library packs in as many threads as there are processors.  What a later way comes upon is
+    The library packs in as many threads as it has for kernels.  What a later way comes upon is
     not looked at where an earlier one is there: the answer is the same.
     """
-    threads = min(len(ways), library.processors())
+    threads = min(len(ways), library.threads_asked())
     count = len(ways[0].problem.size)
     if threads > 1 and library.is_available() and turns * count * count > _APART:
         with ThreadPoolExecutor(threads) as pool:

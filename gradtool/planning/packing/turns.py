@@ -37,7 +37,8 @@ class Turns:
     def go(self, turns: int) -> None:
         """Pack so many times more, or until `least` is reached."""
         if not library.is_available():
-            return self.go_by_numpy(turns)
+            self.go_by_numpy(turns)
+            return
         problem, count = self.problem, len(self._ranked)
         found, order, work = (np.empty(n * count, np.int64) for n in (1, 1, gaps.PLACED))
         gaps.repeat(
@@ -45,7 +46,6 @@ class Turns:
             self._lowest, found, order, work, np.empty(self.most + 1, np.int64),
             least=self.least, quarters=self.quarters, turns=turns,
         )()  # fmt: skip
-        return None
 
     def go_by_numpy(self, turns: int) -> None:
         """`go`."""

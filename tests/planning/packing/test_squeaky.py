@@ -84,8 +84,8 @@ def test_threads_change_nothing(spans, threads):
     for part in problems(spans):
         work = 2 * FEWEST * len(WAYS) * len(part.size) * (len(part.size) + PLACE)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(library, "processors", lambda: 1)
+            patch.setattr(library, "threads_asked", lambda: 1)
             alone = squeaky(part, part.peak_live, work)
-            patch.setattr(library, "processors", lambda: threads)
+            patch.setattr(library, "threads_asked", lambda: threads)
             patch.setattr("gradtool.planning.packing.squeaky._APART", 0)
             assert np.array_equal(squeaky(part, part.peak_live, work), alone)
