@@ -12,7 +12,8 @@ from gradtool.errors import UsageError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from gradtool.workloads.plans import Planned, Workload
+    from gradtool.workloads.planned import Planned
+    from gradtool.workloads.plans import Workload
 
 
 def measure(case: Case, *, run: bool = False) -> Metrics:

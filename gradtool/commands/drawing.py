@@ -12,7 +12,7 @@ from gradtool.workloads.names import KEEP
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.commands.workloads import Opened
-    from gradtool.workloads.plans import Planned
+    from gradtool.workloads.planned import Planned
 
 USUAL = ("mirror", "sqrt")
 FILES = ("html", "trace")

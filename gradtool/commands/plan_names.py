@@ -11,7 +11,8 @@ from gradtool.errors import UsageError
 from gradtool.workloads.names import PLANS, current
 
 if TYPE_CHECKING:
-    from gradtool.workloads.plans import Planned, Strategy, Workload
+    from gradtool.workloads.planned import Planned
+    from gradtool.workloads.plans import Strategy, Workload
 
 SUFFIX = ".json"
 METAVAR = "|".join((*PLANS, f"FILE{SUFFIX}"))
@@ -53,7 +54,6 @@ def strategy_named(name: str) -> Strategy:
     from_file = RecomputeOptions(plan=name).plans()
 
     def named(work: Workload) -> Planned:
-        found = from_file(work)
-        return replace(found, plan=replace(found.plan, name=name))
+        return replace(from_file(work), name=name)
 
     return named

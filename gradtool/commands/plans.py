@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
     from gradtool.commands.workloads import Opened
     from gradtool.reports.plans import Row
-    from gradtool.workloads.plans import Planned, Strategy
+    from gradtool.workloads.planned import Planned
+    from gradtool.workloads.plans import Strategy
 
 SCHEMA_VERSION = 1
 

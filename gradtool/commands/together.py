@@ -24,6 +24,7 @@ UPDATES = "optimizer_option clip_norm clip_value no_decay lr_scale sparse"
 MODEL_FILE = "external_data functions barrier portable"
 PLAIN = tuple(name for name in PLANS if name not in SEARCHED)
 SUFFIX = ".json"
+_QUESTIONS = ("report", "explain", "frontier", "max_batch")
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,9 @@ def _given(names: str, said: Said) -> Iterator[str]:
 
 
 def _to_stdout(said: Said) -> bool:
+    """Whether a model is written there: a command that answers a question writes none."""
+    if said.given.intersection(_QUESTIONS):
+        return False
     sources = said.values.get("models") or (said.values.get("model"),)
     return (said.values["output"] or sources[0]) == "-"
 

@@ -52,7 +52,14 @@ class Opened:
     @property
     def batch(self) -> str | None:
         """The size of the file that is its batch; None if it fixes that."""
-        return self._open_sizes[0]
+        return self._open_batch or self._open_sizes[0]
+
+    @cached_property
+    def _open_batch(self) -> str | None:
+        """The batch, where the training graph leaves it open."""
+        from gradtool.workloads.growing import leading_symbol
+
+        return leading_symbol(self.training)
 
     @cached_property
     def _open_sizes(self) -> tuple[str | None, frozenset[str]]:
@@ -72,9 +79,11 @@ class Opened:
         The batch is the leading size of the first input, else a size that is called batch.
         """
         from gradtool import io
+        from gradtool.workloads import plans
         from gradtool.workloads.opening import load
-        from gradtool.workloads.plans import workloads
 
+        if self._open_batch is not None:
+            return plans.grown(self.work, self._open_batch)
         symbol, known = self._open_sizes
         if symbol is None:
             return None
@@ -82,7 +91,7 @@ class Opened:
         loaded = load(self.name, dims={n: size for n, size in rest.items() if n in known})
         training = _training(loaded, dict(self.options))
         others = {n: rest.get(n, 1) for n in io.symbols(training) if n != symbol}
-        return workloads(training, others, symbol, self.work.kernels)
+        return plans.workloads(training, others, symbol, self.work.kernels)
 
 
 def _training(loaded: ir.Model, options: dict[str, Any]) -> ir.Model:

@@ -14,7 +14,8 @@ from gradtool.comparison.metrics import Operator, Tensor
 if TYPE_CHECKING:
     from gradtool.planning.plan import Buffer, Plan, Region
     from gradtool.program import Step
-    from gradtool.workloads.plans import Planned, Workload
+    from gradtool.workloads.planned import Planned
+    from gradtool.workloads.plans import Workload
 
 MOST_TENSORS = 128
 MOST_OPERATORS = 96

@@ -15,7 +15,8 @@ from gradtool.exec.results import Result, counted
 from gradtool.exec.run import execute
 from gradtool.program.native import kernels_of
 from gradtool.workloads.names import KEEP
-from gradtool.workloads.plans import Planned, Workload, workload, write
+from gradtool.workloads.planned import Planned
+from gradtool.workloads.plans import Workload, workload, write
 from gradtool.workloads.strategies import STRATEGIES
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]

@@ -63,6 +63,15 @@ class Arenas:
         found = self.buffers(order) if self._is_plain else None
         return None if found is None else self._simulator.fixed + pack(*found).size
 
+    @cached_property
+    def whole(self) -> int | None:
+        """The bytes of the arena of the program as it is; None if only its plan can tell.
+
+        A step that runs for nobody has its place there.
+        """
+        order = range(len(self.program.steps))
+        return self.size(order) if self._instances(order) else None
+
     def buffers(self, order: Sequence[int]) -> tuple[list[int], list[int], list[int]] | None:
         """Bytes, first and last step of each buffer that moves, in order of first use.
 

@@ -13,7 +13,7 @@ from gradtool.workloads.proofs import percent, points, proof_json
 if TYPE_CHECKING:
     from gradtool.planning.plan import Plan
     from gradtool.planning.search.proof import Proof
-    from gradtool.workloads.plans import Planned
+    from gradtool.workloads.planned import Planned
 
 WIDTH = 50  # cells of the longest bar
 PROVEN, OPEN = "#", "+"

@@ -15,7 +15,7 @@ from gradtool.text.units import format_percent
 if TYPE_CHECKING:
     from gradtool.planning.plan import Buffer, Plan
     from gradtool.program import Step
-    from gradtool.workloads.plans import Planned
+    from gradtool.workloads.planned import Planned
 
 LONGEST = 400  # characters of a name; of a longer one the middle is left out
 NODE = ("name", "op", "stage", "source")

@@ -12,7 +12,7 @@ from gradtool.planning.plan import TEMPORARIES
 from gradtool.reports import comparison, explanation, frontier, memory
 from gradtool.text.names import escape
 from gradtool.text.table import Table, html, render
-from gradtool.workloads.plans import Planned
+from gradtool.workloads.planned import Planned
 
 if TYPE_CHECKING:
     from gradtool.comparison import Comparison

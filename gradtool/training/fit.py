@@ -26,7 +26,8 @@ from gradtool.training.graphs import Graphs
 from gradtool.training.nominal import seconds
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.search import within
-from gradtool.workloads.plans import Planned, Workload, workload, write
+from gradtool.workloads.planned import Planned
+from gradtool.workloads.plans import Workload, workload, write
 
 KEEP, SEARCHED = "keep", "optimal"
 _TRIES = 6  # of budgets, as what is written takes more or less than was planned

@@ -20,12 +20,14 @@ PLANS = ("keep", "mirror", "sqrt", "optimal")
 
 def batch_symbol(model: ir.Model) -> str | None:
     """The leading symbol of the first input, or the one called batch."""
-    names = io.symbols(model)
+    return leading_symbol(model) or ("batch" if "batch" in io.symbols(model) else None)
+
+
+def leading_symbol(model: ir.Model) -> str | None:
+    """The leading symbol of the first input; None if its size is known."""
     first = next((v for v in model.graph.inputs if not v.is_initializer()), None)
     leading = getattr(first.shape[0], "value", None) if first is not None and first.shape else None
-    if leading in names:
-        return str(leading)
-    return "batch" if "batch" in names else None
+    return str(leading) if leading in io.symbols(model) else None
 
 
 def max_batch(

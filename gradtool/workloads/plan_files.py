@@ -22,7 +22,8 @@ from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.groups import gathered
 from gradtool.workloads.names import current
 from gradtool.workloads.options import FLAGS, KERNELS
-from gradtool.workloads.plans import Planned, Workload, all_dims, planned
+from gradtool.workloads.planned import Planned
+from gradtool.workloads.plans import Workload, all_dims, planned
 from gradtool.workloads.proofs import details, lines, proof_json, proof_of
 from gradtool.workloads.recompute import prepared
 
@@ -64,7 +65,7 @@ def save(
         "model": fingerprint(work.model.graph),
         "dims": dict(sorted(all_dims(work).items())),
         "kernels": work.kernels,
-        "peak_bytes": found.plan.peak,
+        "peak_bytes": found.peak,
         "load_bytes": found.plan.peak_live,
         "keep_bytes": work.kept.peak,
         "proof": None if found.proof is None else proof_json(found.proof),
@@ -122,10 +123,10 @@ def planned_by(work: Workload, file: PlanFile) -> Planned:
         raise UsageError(f"{file.source}: the plan is of another model: {_difference(work, file)}")
     schedule = _schedule(work, file)
     found = planned(work, file.name, schedule)
-    if found.plan.peak != file.peak:
+    if found.peak != file.peak:
         raise UsageError(
             f"{file.source}: the plan says a peak of {file.peak} bytes, here it is "
-            f"{found.plan.peak}: it was made for other sizes"
+            f"{found.peak}: it was made for other sizes"
         )
     _same_work(work, file, schedule)
     found = replace(found, proof=file.proof)

@@ -18,7 +18,6 @@ from gradtool.planning.orders.best import Ordered, best_order
 from gradtool.planning.plan import Plan
 from gradtool.planning.recompute.mirror import Decision
 from gradtool.planning.schedule import Schedule, replay
-from gradtool.planning.search.proof import Proof
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 from gradtool.program.bound import bound
@@ -27,6 +26,7 @@ from gradtool.program.flatten import flatten
 from gradtool.program.native import made_for
 from gradtool.shapes.inference import register_shapes
 from gradtool.workloads.groups import labelled, marked, spread
+from gradtool.workloads.planned import Arena, Planned
 from gradtool.workloads.recompute import apply, group, mark, prepared
 
 OnRung = Callable[[int, int], object]
@@ -114,28 +114,6 @@ class Workload:
         return no_recompute(self.program)
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A plan and the schedule it is of.
-
-    `notes` are lines for people, `details` those for people who ask how it was found; `decision` is
-    what mirroring decided, also where the plan does not apply it; `proof` says how good a plan
-    within a budget is.
-    """
-
-    plan: Plan
-    schedule: Schedule
-    notes: tuple[str, ...] = ()
-    decision: Decision | None = None
-    proof: Proof | None = None
-    details: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The name of the plan."""
-        return self.plan.name
-
-
 Strategy = Callable[[Workload], Planned]
 
 
@@ -167,6 +145,20 @@ def workloads(
     return cache(lambda size: _of_sizes(made, {**dims, symbol: size}, kernels))
 
 
+def grown(work: Workload, symbol: str) -> Callable[[int], Workload]:
+    """A function from the size of a symbol that a graph leaves open to the `workload` of that size.
+
+    Raises:
+        UsageError: as `workload`, when it is called.
+    """
+
+    def of(size: int) -> Workload:
+        is_same = size == work.dims[symbol]
+        return work if is_same else _of_sizes(work.model, {**work.dims, symbol: size}, work.kernels)
+
+    return cache(of)
+
+
 def _of_sizes(made: ir.Model, sizes: Mapping[str, int], kernels: Kernels) -> Workload:
     """The workload of a prepared graph."""
     register_shapes()
@@ -191,11 +183,19 @@ def planned(
 ) -> Planned:
     """The plan of a schedule; the one of the file's own order is `Workload.kept`."""
     if schedule.order == tuple(range(len(work.program.steps))):
-        plan = no_recompute(work.program, name)
+        arena = Arena(lambda: work.kept, lambda: work.arenas.whole if work.arenas else None)
     else:
-        found = narrowed(replay(work.apart, spread(work, schedule)), work.apart.steps)
-        plan = no_recompute(made_for(work.kernels, found), name)
-    return Planned(plan, schedule, tuple(notes), decision, details=tuple(details))
+        arena = Arena(lambda: _plan(work, schedule), lambda: _told(work, schedule))
+    return Planned(name, arena, schedule, tuple(notes), decision, details=tuple(details))
+
+
+def _plan(work: Workload, schedule: Schedule) -> Plan:
+    found = narrowed(replay(work.apart, spread(work, schedule)), work.apart.steps)
+    return no_recompute(made_for(work.kernels, found))
+
+
+def _told(work: Workload, schedule: Schedule) -> int | None:
+    return work.arenas.size(schedule.order) if work.arenas else None
 
 
 def write(work: Workload, found: Planned) -> ir.Model:
@@ -208,7 +208,7 @@ def write(work: Workload, found: Planned) -> ir.Model:
     model.metadata_props[PLAN] = json.dumps(
         {
             "name": found.name,
-            "peak_bytes": found.plan.peak,
+            "peak_bytes": found.peak,
             "keep_bytes": work.kept.peak,
             "extra_flops": extra_flops(found.plan, work.kept),
             "dims": dict(sorted(all_dims(work).items())),

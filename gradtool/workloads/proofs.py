@@ -10,7 +10,7 @@ from gradtool.text.units import format_bytes, format_count, format_percent, form
 
 if TYPE_CHECKING:
     from gradtool.planning.search.proof import Proof
-    from gradtool.workloads.plans import Planned
+    from gradtool.workloads.planned import Planned
 
 _COUNTS = {
     "budget": "budget_bytes", "least": "lower_bound_bytes", "extra": "extra_work",

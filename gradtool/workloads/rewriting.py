@@ -15,7 +15,8 @@ from gradtool.planning.plan import Plan
 from gradtool.planning.search.proof import Proof
 from gradtool.workloads.goals import Budget, Goal, options_of
 from gradtool.workloads.names import POINTS
-from gradtool.workloads.plans import Planned, Strategy, Workload, extra_flops, workload, write
+from gradtool.workloads.planned import Planned
+from gradtool.workloads.plans import Strategy, Workload, extra_flops, workload, write
 from gradtool.workloads.training import TrainingGraph
 
 

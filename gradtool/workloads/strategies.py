@@ -6,6 +6,7 @@ None ever gives a plan that takes more than keeping everything.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -17,12 +18,13 @@ from gradtool.planning.schedule import Schedule
 from gradtool.text.words import count
 from gradtool.workloads.groups import decided, require_written
 from gradtool.workloads.names import KEEP, LIGHT, REORDER
-from gradtool.workloads.plans import Planned, Strategy, Workload, planned
+from gradtool.workloads.planned import Planned
+from gradtool.workloads.plans import Strategy, Workload, planned
 
 
 def keep(work: Workload) -> Planned:
     """Keep everything, in the order of the file."""
-    return Planned(work.kept, _plain(work))
+    return planned(work, KEEP, _plain(work))
 
 
 def reorder(work: Workload) -> Planned:
@@ -107,13 +109,13 @@ def _segments(work: Workload, name: str, found: Segmented) -> Planned:
 
 def no_worse(work: Workload, found: Planned) -> Planned:
     """The plan, or keeping everything under its name where the arena is no smaller."""
-    if found.plan.peak < work.kept.peak:
-        return found
     kept = planned(work, found.name, _plain(work))
+    if found.peak < kept.peak:
+        return found
     notes = found.notes
     if found.schedule != kept.schedule:
         notes = (*notes, f"{found.name}: the arena would be no smaller, so everything is kept")
-    return Planned(kept.plan, kept.schedule, notes, found.decision, details=found.details)
+    return replace(kept, notes=notes, decision=found.decision, details=found.details)
 
 
 def _plain(work: Workload) -> Schedule:

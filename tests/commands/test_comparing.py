@@ -1,5 +1,7 @@
 """`gradtool mirror --report`: plans side by side, in numbers and in every format."""
 
+import json
+
 import onnx
 import pytest
 from deep import deep, document, report
@@ -54,11 +56,21 @@ def test_checkpoints_are_a_row_of_the_report(run, fixed, tmp_path):
     assert "\n given checkpoints " in table
 
 
-def test_a_stream_has_no_largest_batch(shell, net):
-    done = shell("mirror", "--report", "-", "--memory", "1MiB", stdin=net.read_bytes())
+def test_a_stream_of_a_fixed_batch_has_no_largest_one(shell, net):
+    asked = ("mirror", "--report", "-", "--memory", "1MiB")
+    done = shell(*asked, "--batch", "3", stdin=net.read_bytes())
 
     assert done.returncode == 0
     assert b"-: no largest batch to find: standard input is read once\n" in done.stderr
+
+
+def test_a_stream_has_the_largest_batch_of_its_file(shell, net):
+    asked = ("recompute", "--max-batch", "--memory", "1MiB", "--format", "json")
+    of_file = shell(*asked, net)
+    of_stream = shell(*asked, "-", stdin=net.read_bytes())
+
+    assert of_file.returncode == of_stream.returncode == 0
+    assert json.loads(of_stream.stdout) == {**json.loads(of_file.stdout), "model": "-"}
 
 
 def test_the_largest_batch_fits_and_one_more_does_not(run, net):

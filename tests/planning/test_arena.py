@@ -17,6 +17,7 @@ import gradtool as gt
 from gradtool import io
 from gradtool.planning.arena import Arenas
 from gradtool.planning.liveness import lifetimes
+from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import ALWAYS_LIVE
 from gradtool.planning.schedule import Schedule, replay
 from gradtool.planning.simulate import Simulator
@@ -45,6 +46,14 @@ def test_buffers_are_those_of_the_replayed_program(data):
     assert list(zip(*found, strict=True)) == expected(made, order)
 
 
+@settings(max_examples=200, **EXAMPLES)
+@given(programs())
+def test_the_program_as_it_is_has_the_arena_of_keeping_everything(made):
+    whole = Arenas(Simulator(made)).whole
+
+    assert whole is None or whole == no_recompute(made).peak
+
+
 def test_only_a_plan_tells_where_a_parameter_lies_that_is_read_after_it_was_written_over():
     made = program(
         "a = Tanh w", "b = Mul w a", "y = Exp a", outputs="b y", parameters="w", in_place=True
@@ -67,6 +76,7 @@ def test_sizes_are_those_of_plans_of_random_schedules(path, kernels, optimizer):
     steps = work.program.steps
     end = next((i for i, step in enumerate(steps) if step.stage == "update"), len(steps))
     told = 0
+    assert kernels != "numpy" or work.arenas.whole == work.kept.peak
     for _ in range(6):
         order = list(range(len(steps)))
         for at in sorted(random.integers(1, end, 8).tolist(), reverse=True):

@@ -15,7 +15,7 @@ from gradtool.reports.html import html_page
 from gradtool.reports.memory import alive_at_peak
 from gradtool.reports.trace import by_region
 from gradtool.text.units import format_bytes, format_percent
-from gradtool.workloads.plans import Planned
+from gradtool.workloads.planned import Arena, Planned
 
 pytestmark = pytest.mark.skipif(found() is None, reason="no Chromium on this machine")
 
@@ -242,7 +242,10 @@ def test_a_program_without_steps_is_an_empty_page(shown):
 def test_the_frontier_has_a_row_and_a_dot_a_budget(shown):
     proof = Proof(1 << 20, 0, 10, 5, 40, "cut", "<b>mirror</b>")
     plan = tiny_page().rows[0].plan
-    found = [Planned(plan, Schedule.of(()), proof=replace(proof, budget=n << 20)) for n in (1, 2)]
+    found = [
+        Planned("keep", Arena.of(plan), Schedule.of(()), proof=replace(proof, budget=n << 20))
+        for n in (1, 2)
+    ]
     browser = shown(replace(tiny_page(), frontier=found))
 
     rows = browser.texts("#points tbody tr")

@@ -21,7 +21,8 @@ from gradtool.planning.search.prove import rounds
 from gradtool.workloads.budgets.known import Known
 from gradtool.workloads.budgets.prices import FLOPS, Prices
 from gradtool.workloads.groups import decided
-from gradtool.workloads.plans import Planned, Workload, planned
+from gradtool.workloads.planned import Planned
+from gradtool.workloads.plans import Workload, planned
 
 _ORDERED = 4_000  # steps of a program whose order is worth a search
 
@@ -44,7 +45,6 @@ class Answers:
         self.context = replace(context, costs=prices.costs)
         self.total = prices.total(work.program)
         self._packed: dict[tuple[int, ...], Planned] = {}
-        self._sizes: dict[tuple[int, ...], int] = {}
 
     @cached_property
     def order(self) -> tuple[int, ...]:
@@ -77,7 +77,7 @@ class Answers:
 
     def within(self, arena: int) -> Planned | None:
         """The plan within a budget that computes least again; None if none was found."""
-        if self.kept.plan.peak <= arena:
+        if self.kept.peak <= arena:
             return self.proven(self.kept, arena)
         if arena < self.known.least_of(None):
             return None
@@ -88,10 +88,10 @@ class Answers:
         """The plan of least peak that computes no more than `allowed` again, whatever if None."""
         most = max(s.extra for s in self.ladder.rungs.states)
         found = self._planned(self.ladder.at_most(most if allowed is None else allowed))
-        if self.kept.plan.peak <= found.plan.peak:
+        if self.kept.peak <= found.peak:
             found = self.kept
-        least = min(self.known.least_of(allowed), found.plan.peak)
-        proven = self.proven(found, found.plan.peak)
+        least = min(self.known.least_of(allowed), found.peak)
+        proven = self.proven(found, found.peak)
         assert proven.proof is not None  # noqa: S101 - see `_plan`
         return replace(proven, proof=replace(proven.proof, least=least, allowed=allowed))
 
@@ -99,13 +99,13 @@ class Answers:
         """Plans of falling peak and rising work, none of which another one beats."""
         found = [self.kept]
         for state in sorted(self.ladder.rungs.states, key=lambda s: (s.extra, s.peak)):
-            if state.peak < found[-1].plan.peak and self._size(state) < found[-1].plan.peak:
+            if state.peak < found[-1].peak and self._size(state) < found[-1].peak:
                 found.append(self._planned(state))
         return found
 
     def prove(self, budget: int, effort: float, enough: int | None = None) -> None:
         """Learn what work every plan within a budget does, or that it is more than `enough`."""
-        if budget < self.kept.plan.peak:
+        if budget < self.kept.peak:
             self.known.prove(budget, effort, enough)
 
     def settled(self, found: Planned, budget: int, seconds: float) -> Planned:
@@ -119,7 +119,7 @@ class Answers:
                 if each.found is not None:
                     steps = [self.order[p] for p in each.found]
                     other = self._plan(steps, "integer programme")
-                    if other.plan.peak <= budget:
+                    if other.peak <= budget:
                         found = min(found, other, key=work_of)
         return self.proven(found, budget)
 
@@ -144,12 +144,7 @@ class Answers:
 
     def _size(self, state: State) -> int:
         """The bytes of the arena of a schedule."""
-        if state.places not in self._sizes:
-            order = tuple(self.order[p] for p in state.places)
-            kept = order == tuple(range(len(order)))
-            size = None if kept or not self.work.arenas else self.work.arenas.size(order)
-            self._sizes[state.places] = self._planned(state).plan.peak if size is None else size
-        return self._sizes[state.places]
+        return self._planned(state).peak
 
     def _planned(self, state: State) -> Planned:
         how = "the ladder" if state.extra else "the order"
@@ -164,7 +159,7 @@ class Answers:
             costs = self.prices.of(self.work.program)
             extra = sum(costs[s] or 0 for s in schedule.recomputed)
             which = "none" if extra else "nothing runs again"
-            proof = Proof(found.plan.peak, 0, extra, 0, self.total, which, how, self.prices.unit)
+            proof = Proof(found.peak, 0, extra, 0, self.total, which, how, self.prices.unit)
             self._packed[key] = replace(found, proof=proof)
         return self._packed[key]
 

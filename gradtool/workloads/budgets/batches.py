@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 
 from gradtool.errors import ModelError
 from gradtool.planning.optimizer import state_bytes
-from gradtool.planning.plan import Plan
+from gradtool.planning.schedule import Schedule
 from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.budgets.search import CUTS, Search
-from gradtool.workloads.names import LIGHT
+from gradtool.workloads.names import KEEP, LIGHT
+from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import (
-    Planned,
     Strategy,
     Workload,
-    extra_flops,
     largest_batch,
     planned,
 )
+from gradtool.workloads.strategies import keep
 
 _MOST = 1 << 30  # a model that takes as much at any batch has no largest
 # Plans that are searched for: how far, and the work that they may do again, of a step; None for as
@@ -50,86 +51,118 @@ def largest_batches(
     Raises:
         ModelError: the model has no step of a batch on the way.
     """
-
-    def keeps(size: int) -> int:
-        work = _of(grown, size)
-        return room(work) - work.kept.peak
-
-    def known(name: str) -> int:
-        by_size = sorted(found.items(), key=lambda each: -each[1])
-        fits = (size for other, size in by_size if size and is_cheap(other, name, size))
-        return next(fits, 0)
-
-    def is_cheap(other: str, name: str, size: int) -> bool:
-        work = _of(grown, size)
-        extra = extra_flops(strategies[other](work).plan, work.kept)
-        return extra is not None and extra <= _allowed(work, name)
-
-    def largest(name: str, strategy: Strategy) -> int:
-        if name in _SEARCHED:
-            return _largest_searched(lambda s: _of(grown, s), name, room, known(name))
-
-        def spare(size: int) -> int:
-            work = _of(grown, size)
-            return room(work) - strategy(work).plan.peak
-
-        start = kept if kept and spare(kept) >= 0 else 1
-        rate = _each(strategy(_of(grown, start)).plan, start)
-        return largest_batch(spare, start=start, rate=rate, most=_MOST)
-
-    def room(work: Workload) -> int:
-        return _room(work, memory, optimizer)
-
-    kept = largest_batch(keeps, rate=_each(_of(grown, 1).kept, 1), most=_MOST)
+    batches = _Batches(grown, strategies, memory, optimizer)
+    kept = batches.simple(KEEP, 1)
     found: dict[str, int] = {}
-    for name, strategy in strategies.items():
-        found[name] = kept if name == "keep" else largest(name, strategy)
+    for name in strategies:
+        if name == KEEP:
+            found[name] = kept
+        elif name in _SEARCHED:
+            found[name] = batches.searched(name, batches.least(name, found))
+        else:
+            found[name] = batches.simple(name, kept)
         done()
     return found
 
 
-def _of(grown: Grown, size: int) -> Workload:
-    try:
-        return grown(size)
-    except ModelError as error:
-        raise ModelError(f"the model cannot run with a batch of {size}: {error}") from error
+class _Batches:
+    """The plans of a training graph by batch, each made once, and the memory they have to fit."""
 
+    def __init__(
+        self, grown: Grown, strategies: Mapping[str, Strategy], memory: int, optimizer: str
+    ) -> None:
+        self._grown, self._strategies = grown, {KEEP: keep, **strategies}
+        self._memory, self._optimizer = memory, optimizer
+        self._works: dict[int, Workload] = {}
+        self._plans: dict[tuple[str, int], Planned] = {}
 
-def _largest_searched(grown: Grown, name: str, room: Callable[[Workload], int], least: int) -> int:
-    """The largest batch for a plan that is searched for, which fits `least`.
+    def work(self, size: int) -> Workload:
+        """What is planned of a batch."""
+        if size not in self._works:
+            try:
+                self._works[size] = self._grown(size)
+            except ModelError as error:
+                raise ModelError(f"the model cannot run with a batch of {size}: {error}") from error
+        return self._works[size]
 
-    What is found for one batch is tried at larger ones before another search; in the end the search
-    of the batch itself has to find a plan that fits.
-    """
-    size = low = least
-    while size < _MOST:
-        found = _searched(grown(size + 1), name, room(grown(size + 1)))
-        if found is None:
-            break
-        low = size + 1
-        names = [step.name for step in grown(size + 1).program.steps]
+    def plan(self, name: str, size: int) -> Planned:
+        """The plan of a batch that is not searched for."""
+        if (name, size) not in self._plans:
+            self._plans[name, size] = self._strategies[name](self.work(size))
+        return self._plans[name, size]
 
-        def spare(size: int, found: Planned = found, names: Sequence[str] = names) -> int | None:
-            work = grown(size)
-            if names != [step.name for step in work.program.steps]:
-                return None
-            costs = FLOPS.of(work.program)
-            again = [costs[step] for step in found.schedule.recomputed]
-            if None in again or sum(filter(None, again)) > _allowed(work, name):
-                return None
-            told = work.arenas.size(found.schedule.order) if work.arenas else None
-            peak = planned(work, name, found.schedule).plan.peak if told is None else told
-            return room(work) - peak
+    def room(self, size: int) -> int:
+        """The bytes that are left to the arena of a batch."""
+        return _room(self.work(size), self._memory, self._optimizer)
 
-        rate = _each(found.plan, low)
-        size = max(largest_batch(spare, start=low, rate=rate, most=_MOST), low)
-    if size == low or _searched(grown(size), name, room(grown(size))) is not None:
-        return size
-    while size - low > 1:
-        middle = (low + size) // 2
-        does = _searched(grown(middle), name, room(grown(middle))) is not None
-        low, size = (middle, size) if does else (low, middle)
-    return low
+    def spare(self, name: str, size: int) -> int:
+        """The bytes that a plan of a batch leaves; fewer than 0 if it does not fit."""
+        return self.room(size) - self.plan(name, size).peak
+
+    def simple(self, name: str, start: int) -> int:
+        """The largest batch for a plan that is not searched for, looked for from `start` on."""
+        start = start if start and self.spare(name, start) >= 0 else 1
+        rate = self._rate(self.plan(name, start), start)
+        return largest_batch(partial(self.spare, name), start=start, rate=rate, most=_MOST)
+
+    def least(self, name: str, found: Mapping[str, int]) -> int:
+        """The largest of the batches found that a plan that is searched for has to fit."""
+        by_size = sorted(found.items(), key=lambda each: -each[1])
+        fits = (
+            size
+            for other, size in by_size
+            if size and _is_allowed(self.work(size), name, self.plan(other, size).schedule)
+        )
+        return next(fits, 0)
+
+    def searched(self, name: str, least: int) -> int:
+        """The largest batch for a plan that is searched for, which fits `least`.
+
+        What is found for one batch is tried at larger ones before another search; in the end the
+        search of the batch itself has to find a plan that fits.
+        """
+        size = low = least
+        while size < _MOST:
+            found = self._search(name, size + 1)
+            if found is None:
+                break
+            low = size + 1
+            spare = partial(self._spare_of, name, found, _names(self.work(low)))
+            size = largest_batch(spare, start=low, rate=self._rate(found, low), most=_MOST)
+            size = max(size, low)
+        if size == low or self._search(name, size) is not None:
+            return size
+        while size - low > 1:
+            middle = (low + size) // 2
+            does = self._search(name, middle) is not None
+            low, size = (middle, size) if does else (low, middle)
+        return low
+
+    def _search(self, name: str, size: int) -> Planned | None:
+        return _searched(self.work(size), name, self.room(size))
+
+    def _spare_of(self, name: str, found: Planned, names: Sequence[str], size: int) -> int | None:
+        """The bytes that the schedule of another batch leaves; None if it may not run here."""
+        work = self.work(size)
+        if names != _names(work) or not _is_allowed(work, name, found.schedule):
+            return None
+        return self.room(size) - planned(work, name, found.schedule).peak
+
+    def _rate(self, found: Planned, size: int) -> float:
+        """About what one example more takes in a plan of a batch.
+
+        A line through it and the nearest other batch that was looked at, in the same schedule; what
+        is there at any batch left out if there is none.
+        """
+        names = _names(self.work(size))
+        others = (s for s, work in self._works.items() if s != size and _names(work) == names)
+        other = min(others, key=lambda s: abs(s - size), default=None)
+        if other is not None:
+            there = planned(self.work(other), found.name, found.schedule)
+            return (found.peak - there.peak) / (size - other)
+        buffers = found.plan.buffers
+        lasting = sum(buffer.bytes for buffer in buffers if buffer.region == "parameters")
+        return (found.peak - lasting) / size
 
 
 def _searched(work: Workload, name: str, memory: int) -> Planned | None:
@@ -139,7 +172,14 @@ def _searched(work: Workload, name: str, memory: int) -> Planned | None:
     if memory < answers.known.least:
         return None
     found = answers.at_most(_allowed(work, name))
-    return found if found.plan.peak <= memory else None
+    return found if found.peak <= memory else None
+
+
+def _is_allowed(work: Workload, name: str, schedule: Schedule) -> bool:
+    """Whether a plan that is searched for may run what a schedule does, all costs being known."""
+    costs = FLOPS.of(work.program)
+    again = [costs[step] for step in schedule.recomputed]
+    return None not in again and sum(filter(None, again)) <= _allowed(work, name)
 
 
 def _allowed(work: Workload, name: str) -> int:
@@ -148,17 +188,15 @@ def _allowed(work: Workload, name: str) -> int:
     return FLOPS.forward(work.program) if share is None else int(share * FLOPS.total(work.program))
 
 
-def _each(plan: Plan, size: int) -> float:
-    """About what one example of a batch takes: what is there at any batch is not of it."""
-    lasting = sum(buffer.bytes for buffer in plan.buffers if buffer.region == "parameters")
-    return (plan.peak - lasting) / size
+def _names(work: Workload) -> list[str]:
+    return [step.name for step in work.program.steps]
 
 
 def plan_fits(work: Workload, name: str, strategy: Strategy, memory: int) -> bool:
     """Whether the arena of a plan fits into so many bytes."""
     if name in _SEARCHED:
         return _searched(work, name, memory) is not None
-    return strategy(work).plan.peak <= memory
+    return strategy(work).peak <= memory
 
 
 def _room(work: Workload, memory: int, optimizer: str) -> int:

@@ -15,7 +15,7 @@ def raise_floor(answers: Answers, allowed: int | None, reached: int, effort: flo
     """
     low, high = answers.known.least_of(allowed), reached
     for _ in range(_ROUNDS):
-        if high - low <= answers.kept.plan.peak // _FINE:
+        if high - low <= answers.kept.peak // _FINE:
             break
         middle = (low + high) // 2
         answers.prove(middle, effort, allowed)

@@ -8,7 +8,8 @@ from itertools import pairwise
 from gradtool.workloads.budgets.answers import work_of
 from gradtool.workloads.budgets.search import PROOF, Search
 from gradtool.workloads.names import POINTS
-from gradtool.workloads.plans import Planned, Workload
+from gradtool.workloads.planned import Planned
+from gradtool.workloads.plans import Workload
 
 
 def frontier(work: Workload, points: int = POINTS, search: Search | None = None) -> list[Planned]:
@@ -21,11 +22,11 @@ def frontier(work: Workload, points: int = POINTS, search: Search | None = None)
     search = search or Search()
     answers = search.deepest(work)
     curve = answers.curve()
-    chosen = [curve[i] for i in bends([(p.plan.peak, work_of(p)) for p in curve], points)]
+    chosen = [curve[i] for i in bends([(p.peak, work_of(p)) for p in curve], points)]
     for each in chosen:
         if work_of(each):
-            answers.prove(each.plan.peak, PROOF / points)
-    found = [answers.proven(each, each.plan.peak) for each in reversed(chosen)]
+            answers.prove(each.peak, PROOF / points)
+    found = [answers.proven(each, each.peak) for each in reversed(chosen)]
     return [_hurried(each) if search.seconds is not None else each for each in found]
 
 

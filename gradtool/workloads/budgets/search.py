@@ -21,7 +21,8 @@ from gradtool.workloads.budgets.floor import raise_floor
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.prices import FLOPS, Prices
 from gradtool.workloads.budgets.stopping import TimeIsUp, deadline, time_limit
-from gradtool.workloads.plans import Planned, Workload
+from gradtool.workloads.planned import Planned
+from gradtool.workloads.plans import Workload
 from gradtool.workloads.proofs import details, lines
 
 CUTS = 0.05  # of the effort: hardly more is done than the cuts say
@@ -117,14 +118,14 @@ def _least_peak(work: Workload, allowed: int | None, search: Search) -> Planned:
 
     def least(answers: Answers) -> Planned:
         found = answers.at_most(allowed)
-        raise_floor(answers, allowed, found.plan.peak, PROOF)
+        raise_floor(answers, allowed, found.peak, PROOF)
         if work_of(found):
-            answers.prove(found.plan.peak, PROOF, work_of(found) - 1)
+            answers.prove(found.peak, PROOF, work_of(found) - 1)
         return answers.at_most(allowed)
 
     found = _asked(work, search, least, LeastPeak)
     assert found is not None  # noqa: S101 - keeping everything is a plan
-    return _settled(work, search, found, found.plan.peak)
+    return _settled(work, search, found, found.peak)
 
 
 def _proven_within(answers: Answers, arena: int) -> Planned | None:
@@ -172,7 +173,7 @@ class LeastWork:
     @staticmethod
     def price(found: Planned) -> tuple[int, int]:
         """What the best plan has least of."""
-        return work_of(found), found.plan.peak
+        return work_of(found), found.peak
 
     @staticmethod
     def is_proven(found: Planned) -> bool:
@@ -186,13 +187,13 @@ class LeastPeak:
     @staticmethod
     def price(found: Planned) -> tuple[int, int]:
         """What the best plan has least of."""
-        return found.plan.peak, work_of(found)
+        return found.peak, work_of(found)
 
     @staticmethod
     def is_proven(found: Planned) -> bool:
         """Whether no plan of so much work takes less, and none of that peak does less."""
         proof = found.proof
-        return proof is not None and not proof.gap and found.plan.peak <= proof.least
+        return proof is not None and not proof.gap and found.peak <= proof.least
 
 
 def _cut_short(found: Planned) -> Planned:
@@ -201,7 +202,7 @@ def _cut_short(found: Planned) -> Planned:
 
 def _unreachable(answers: Answers, arena: int, state: int) -> OverBudget:
     """What can be reached instead of a budget, and below what nothing can."""
-    reached = answers.at_most(None).plan.peak
+    reached = answers.at_most(None).peak
     answers.prove(reached - 1, PROOF)
     least = answers.known.least_of(None) + state
     reached += state
@@ -222,10 +223,10 @@ def _unreachable(answers: Answers, arena: int, state: int) -> OverBudget:
 
 def _told(found: Planned, name: str, budget: Budget, work: Workload) -> Planned:
     """A plan under its name, with what people are told of it."""
-    found = replace(found, plan=replace(found.plan, name=name))
+    found = replace(found, name=name)
     state = budget.state(work)
     said = list(lines(found))
     if state:
-        whole, of_state = format_bytes(found.plan.peak + state), format_bytes(state)
+        whole, of_state = format_bytes(found.peak + state), format_bytes(state)
         said.append(f"with the state of {budget.optimizer}: {whole} ({of_state} of state)")
     return replace(found, notes=(*found.notes, *said), details=details(found))

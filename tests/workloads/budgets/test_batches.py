@@ -76,9 +76,11 @@ def test_a_batch_that_the_model_refuses_is_named():
 
 def test_there_is_no_end_at_a_million(monkeypatch):
     monkeypatch.setattr(batches, "_room", lambda *_: 3_000_000)
-    sized = SimpleNamespace
+    some = SimpleNamespace
     found = largest_batches(
-        lambda size: sized(kept=sized(peak=size, buffers=())), {"keep": STRATEGIES["keep"]}, 0
+        lambda size: some(size=size, program=some(steps=())),
+        {"keep": lambda work: some(peak=work.size, plan=some(buffers=()))},
+        0,
     )
 
     assert found == {"keep": 3_000_000}

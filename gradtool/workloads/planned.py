@@ -1,0 +1,67 @@
+"""A plan that was chosen, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gradtool.planning.plan import Plan
+from gradtool.planning.recompute.mirror import Decision
+from gradtool.planning.schedule import Schedule
+from gradtool.planning.search.proof import Proof
+
+
+class Arena:
+    """The arena of a schedule; its plan is made when it is asked for.
+
+    `given` is the plan if it was made before.
+    """
+
+    def __init__(self, making: Callable[[], Plan], told: Callable[[], int | None]) -> None:
+        self._making, self._told = making, told
+
+    @classmethod
+    def of(cls, plan: Plan) -> Arena:
+        """The arena of a plan."""
+        return cls(lambda: plan, lambda: plan.peak)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self._making()
+
+    @cached_property
+    def peak(self) -> int:
+        """The bytes of the arena, told without a plan where that can be."""
+        told = self._told()
+        return self.plan.peak if told is None else told
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan and the schedule it is of.
+
+    `notes` are lines for people, `details` those for people who ask how it was found; `decision` is
+    what mirroring decided, also where the plan does not apply it; `proof` says how good a plan
+    within a budget is.
+    """
+
+    name: str
+    arena: Arena
+    schedule: Schedule
+    notes: tuple[str, ...] = ()
+    decision: Decision | None = None
+    proof: Proof | None = None
+    details: tuple[str, ...] = ()
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, under its name."""
+        plan = self.arena.plan
+        return plan if plan.name == self.name else replace(plan, name=self.name)
+
+    @property
+    def peak(self) -> int:
+        """The bytes of its arena, also where the plan is not made yet."""
+        return self.arena.peak
