@@ -51,7 +51,7 @@ def of_model(path: Path) -> Figures:
     found = [at_most(work, Fraction(share, 100)) for share in SHARES]
     figures["seconds of shares"] = time.process_time() - start
     for share, each in zip(SHARES, found, strict=True):
-        figures[f"peak at {share} %"] = 100 * each.plan.peak / work.kept.peak
+        figures[f"peak at {share} %"] = 100 * each.peak / work.kept.peak
     for percent in BUDGETS:
         start = time.process_time()
         figures[f"work within {percent} %"] = _work(work, percent)

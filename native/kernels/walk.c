@@ -8,9 +8,10 @@
 #define EACH_TRIAL 50
 #define EACH_CHANGE 15
 #define ALIKE 1.2
+#define READERS 4
 #define TRIED (3 * VAIN)
 
-enum kind { AGAIN, PULL, AHEAD, PUSH };
+enum kind { AGAIN, PULL, AHEAD, PUSH, END };
 
 /* What may be done at an entry: a step again before it, with room for what it reads; or a move. */
 struct trial {
@@ -23,7 +24,7 @@ struct trial {
 
 struct walk_fit {
     struct line *line;
-    int64_t budget, worth, patience, trials;
+    int64_t budget, worth, patience, trials, ends;
 };
 struct walk_trim {
     struct line *line;
@@ -56,6 +57,16 @@ static int64_t weigh(struct line *line, int64_t budget) {
     return sum;
 }
 
+/* Lets all that reads an instance of a storage after an entry run before that. */
+static int end(struct line *line, int64_t r, entry_t last, int64_t room) {
+    for (int k = 0; k < READERS; k++) {
+        const entry_t reader = from(line, uses(line, r), last + 1);
+        if (reader == BEYOND || reader >= from(line, line->maker[r], last + 1)) return 1;
+        if (!SHARED(line_ahead)(line, reader, last, room)) return 0;
+    }
+    return 0;
+}
+
 /* Makes a change; whether it lowers the excess, then with its price. */
 static int is_better(struct line *line, struct trial *trial, int64_t budget, int64_t excess) {
     const int64_t extra = line->now->extra;
@@ -68,6 +79,8 @@ static int is_better(struct line *line, struct trial *trial, int64_t budget, int
         is_done = SHARED(line_pull)(line, trial->entry, trial->before);
     else if (trial->kind == AHEAD)
         is_done = SHARED(line_ahead)(line, trial->entry, trial->before, trial->room);
+    else if (trial->kind == END)
+        is_done = end(line, trial->step, trial->before, trial->room);
     else
         is_done = SHARED(line_push)(line, trial->entry, trial->before);
     pay(line);
@@ -147,10 +160,14 @@ static int64_t try_all(struct line *line, const struct walk_fit *call, int64_t w
             if (!t && shifts++ < call->trials)
                 tries[count++] = (struct trial){.kind = PULL, .entry = one.reader, .before = peak};
             if (tries[t].kind != PULL) continue;
+            const int is_made = one.last == run_of(line, one.root, one.reader);
             if (!helps)
                 tries[count++] = (struct trial){.kind = AHEAD, .room = call->budget,
                                                 .entry = one.reader, .before = peak};
-            if (one.last == run_of(line, one.root, one.reader))
+            if (!helps && call->ends && !is_made)
+                tries[count++] = (struct trial){.kind = END, .step = one.root,
+                                                .room = call->budget, .before = one.last};
+            if (is_made)
                 tries[count++] =
                     (struct trial){.kind = PUSH, .entry = one.last, .before = one.reader};
         }

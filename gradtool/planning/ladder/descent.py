@@ -36,6 +36,7 @@ _VAIN = 48
 _EACH = 50  # entries that a trial counts for, and each run that it put in or took out
 _CHANGE = 15
 _ALIKE = 1.2
+_READERS = 4  # of a storage that run before another entry
 
 
 class PythonWalk(Walk):
@@ -47,7 +48,7 @@ class PythonWalk(Walk):
         self.left = 0
         self.reruns = Reruns(work)
         self._passing = Passing(work)
-        self._is_deep = self._is_better = False
+        self._is_deep = self._is_better = self._ends = False
         self._weights: Integers | None = None
         self._idle: list[tuple[int, int, int]] = []
 
@@ -122,9 +123,11 @@ class PythonWalk(Walk):
         worth: int | None = None,
         patience: int = 0,
         trials: int = TRIALS,
+        *,
+        ends: bool = False,
     ) -> bool:
         """See `Walk.fit`; entries above the budget weigh more after each step in vain."""
-        self._weights = None
+        self._weights, self._ends = None, ends
         vain = 0
         while self.line.peak > budget:
             if self.left <= 0 or (worth is not None and self.line.extra >= worth):
@@ -201,10 +204,13 @@ class PythonWalk(Walk):
                 yield partial(self._again, maker[root], reader, None)
             if shifts < trials:
                 shifts += 1
+                is_made = last == line.run(root, reader)
                 yield partial(self._passing.pull, line, reader, worst)
                 if not self._is_better:
                     yield partial(self._ahead, reader, worst, budget)
-                if last == line.run(root, reader):
+                    if self._ends and not is_made:
+                        yield partial(self._end, root, last, budget)
+                if is_made:
                     yield partial(self._passing.push, line, last, reader)
 
     def _again(self, p: int, reader: int, room: int | None) -> bool:
@@ -227,6 +233,18 @@ class PythonWalk(Walk):
         if reader in line.place:
             line.remove(reader)
         return True
+
+    def _end(self, root: int, last: int, room: int) -> bool:
+        """Let all that reads an instance of a storage after an entry run before that."""
+        line = self.line
+        for _ in range(_READERS):
+            runs, uses = line.runs[self.work.maker[root]], line.uses[root]
+            i, j = bisect_right(runs, last), bisect_right(uses, last)
+            if j == len(uses) or (i < len(runs) and runs[i] <= uses[j]):
+                return True
+            if not self._ahead(uses[j], last, room):
+                return False
+        return False
 
     def _tried(self, change: Change, budget: int, excess: int) -> tuple[float, int] | None:
         """The price of a change, which is made; None if it does not lower the excess."""

@@ -40,6 +40,7 @@ class Ladder:
         """The schedule within a budget that computes least again; None if none was found."""
         found = list(self.rungs.states)
         high, low = self._around(budget, found)
+        self._deepen(found, high, low)
         for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
@@ -57,6 +58,7 @@ class Ladder:
         """The schedule of least size that computes no more than so much again."""
         found = list(self.rungs.states)
         high, low = self._around(self.size(self._least(found, work)) - 1, found)
+        self._deepen(found, high, low)
         for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
@@ -91,6 +93,21 @@ class Ladder:
         i = next((j for j in above if self._cheapest(found, rising[j]) is not None), i)
         return rising[i], rising[i - 1]
 
+    def _deepen(self, found: list[State], high: int, low: int) -> None:
+        """Add what is found where the two rungs around a question are searched as halves are.
+
+        A rung so far away that a question does not pass it never has less work than the one next
+        to it had before: so it does not contradict what is answered there.
+        """
+        rising, known = self._rising, list(self.rungs.states)
+        for budget in (high, low):
+            i = rising.index(budget)
+            if not 0 < i < len(rising) - 1:
+                continue
+            if budget not in self._halves:
+                self._halves[budget] = self._between(budget, rising[i + 1], rising[i - 1], known)
+            found += self._halves[budget]
+
     def _half(self, budget: int, above: int, below: int, found: list[State]) -> None:
         """Add the schedules of a rung between two rungs to what was found.
 
@@ -103,26 +120,30 @@ class Ladder:
         found += self._halves[budget]
 
     def _between(self, budget: int, above: int, below: int, found: list[State]) -> list[State]:
-        """The cheapest that fit above, down to the first that fits the rung itself.
+        """The cheapest that fit above, down to the first taken that fits the rung itself.
 
-        Where none of those found does, others are looked for with as much less room as they lack,
-        or an eighth of the way to the rung below.
+        Where none of those found fits it, others are looked for with as much less room as these
+        lack, or an eighth of the way to the rung below.
         """
         high, low = self._cheapest(found, above), self._cheapest(found, below)
         start = high or min(found, key=lambda s: (s.peak, s.extra))
         taken: list[State] = []
         aim = budget
         for _ in range(_AIMS):
-            lacking = budget
+            lacking, fits = budget, False
             states = self.rungs.between(aim, start, self._cheapest(found, aim), found)
             for state in states if aim == budget else states[:1]:
                 size = self.size(state)
                 is_less = size <= below and (low is None or state.extra < low.extra)
-                if size <= above and not is_less and (high is None or state.extra >= high.extra):
+                is_more = high is None or state.extra >= high.extra
+                if size <= above and is_more and not is_less:
                     taken.append(state)
-                if size <= budget:
-                    return taken
+                    if size <= budget:
+                        return taken
+                fits |= size <= budget
                 lacking = min(lacking, size - budget)
+            if fits:
+                break
             aim -= max(lacking, (budget - below) // _LESS)
             if aim <= below:
                 break

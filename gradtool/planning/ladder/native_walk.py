@@ -90,10 +90,17 @@ class NativeWalk(Walk):
         self._call(native.LOAD)
 
     def fit(
-        self, budget: int, worth: int | None = None, patience: int = 0, trials: int = TRIALS
+        self,
+        budget: int,
+        worth: int | None = None,
+        patience: int = 0,
+        trials: int = TRIALS,
+        *,
+        ends: bool = False,
     ) -> bool:
         most = _UNLIMITED if worth is None else worth
-        self._call(native.FIT, budget=budget, worth=most, patience=patience, trials=trials)
+        told = {"budget": budget, "patience": patience, "trials": trials}
+        self._call(native.FIT, **told, worth=most, ends=ends)
         return bool(self._now[_ANSWER])
 
     def trim(self, budget: int) -> None:

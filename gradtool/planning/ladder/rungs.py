@@ -13,8 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from gradtool.planning.ladder.improve import kick, reach
+from gradtool.planning.ladder.improve import kick
 from gradtool.planning.ladder.native_walk import walk_of
+from gradtool.planning.ladder.seeking import Seeking
 from gradtool.planning.ladder.starts import Starts, cheapest, price
 from gradtool.planning.ladder.walk import State
 from gradtool.planning.search.context import SearchContext
@@ -24,13 +25,11 @@ from gradtool.planning.search.work_bound import least_budget
 RUNGS, RUNGS_OF_MANY = 32, 12
 _MANY = 1_000  # steps of a program with fewer rungs
 _LOWEST = 3  # halvings towards the least rung that is reached
-_HALVINGS, _HALVINGS_OF_MANY = 4, 3  # between two rungs, for a question
+_HALVINGS, _HALVINGS_OF_MANY = 5, 3  # between two rungs, for a question
 _VERY_MANY = 2_000  # steps of a program with fewer of these
 _LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_400  # entries that are looked at; of many steps, for each
 _PER_STEP = 90_000  # of few steps
-_BETWEEN, _BRANCHES = 0.12, 3  # of all effort, and schedules gone on from, between two rungs
-_CUTS = 0.3  # of the effort of a rung
-_PATIENCE = 40
+_BETWEEN, _BRANCHES = 0.08, 3  # of all effort, and schedules gone on from, for a question
 _LOOSENED, _LOOSENED_OF_MANY = 8, 2  # schedules of less memory, on the way up
 _MISSED = 1  # rungs in a row that are passed over
 _UPWARD = 0.5  # of the effort of a rung, on the way up
@@ -65,7 +64,9 @@ class Rungs:
         self.halvings = _HALVINGS if steps <= _VERY_MANY else _HALVINGS_OF_MANY
         self.plain = self._walk.state
         self._recipes = [self._walk.weighed(places) for places in recipes]
-        self._starts = Starts(self._walk, self.plain, self._recipes)
+        self._seeking = Seeking(
+            self._walk, Starts(self._walk, self.plain, self._recipes), self._seed
+        )
         self.low = least_budget(work)
 
     @property
@@ -81,7 +82,8 @@ class Rungs:
         More is spent than on a rung, as there are few of these.
         """
         share = int(_BETWEEN * self._limit)
-        return self.search(budget, start, known, found, share, _BRANCHES)
+        best = self._seeking.within(budget, start, known, found, share, _BRANCHES)
+        return sorted([*best, *self._seeking.from_cuts(budget, share, best[:1])], key=price)
 
     @cached_property
     def budgets(self) -> list[int]:
@@ -91,37 +93,42 @@ class Rungs:
 
     @cached_property
     def states(self) -> list[State]:
-        """All schedules found on the rungs, down and up again, and those known from elsewhere."""
-        found = [self.plain, *self._recipes]
+        """All schedules found on the rungs, down and up again, and those known from elsewhere.
+
+        Searches do not begin at those that come from narrowed cuts: these have decided too much.
+        """
+        found, cuts = [self.plain, *self._recipes], list[State]()
         walked = [self.plain.peak]
         for done, budget in enumerate(self.budgets[1:]):
-            if self._stepped(budget, walked[-1], found):
+            if self._stepped(budget, walked[-1], found, cuts):
                 walked.append(budget)
             self._on_rung(done + 1, self.count)
             if self._stop() or self.budgets.index(walked[-1]) < done - _MISSED:
                 break
         missed = (b for b in self.budgets if b < walked[-1])
-        walked += self._lowest(max(missed, default=self.low), walked[-1], found)
+        walked += self._lowest(max(missed, default=self.low), walked[-1], found, cuts)
         for budget in reversed(walked[1:]):
             found.append(self._loosened(budget, found))
         self._on_rung(self.count, self.count)
-        return found
+        return found + cuts
 
-    def _stepped(self, budget: int, above: int, found: list[State]) -> bool:
+    def _stepped(self, budget: int, above: int, found: list[State], cuts: list[State]) -> bool:
         """Whether a rung was reached from the one above; what is there is added."""
         start = cheapest(found, above) or self.plain
-        states = self.search(budget, start, cheapest(found, budget), found)
-        found += states[:1]
-        return bool(states)
+        known = cheapest(found, budget)
+        best = self._seeking.within(budget, start, known, found, self._share)[:1]
+        found += best
+        cuts += self._seeking.from_cuts(budget, self._share, best)
+        return bool(best)
 
-    def _lowest(self, low: int, high: int, found: list[State]) -> list[int]:
+    def _lowest(self, low: int, high: int, found: list[State], cuts: list[State]) -> list[int]:
         """The rungs between one that was not reached and the one above it, halved towards it."""
         reached = list[int]()
         for _ in range(_LOWEST):
             half = (low + high) // 2
             if not low < half < high or self._stop():
                 break
-            if self._stepped(half, high, found):
+            if self._stepped(half, high, found, cuts):
                 reached.append(half)
                 high = half
             else:
@@ -140,46 +147,3 @@ class Rungs:
             best = min(best, walk.state, key=price)
         walk.go(best)
         return kick(walk, budget, np.random.default_rng((self._seed, budget, 1)))
-
-    # --------------------------------------------------------------------- search
-
-    def search(
-        self,
-        budget: int,
-        start: State,
-        known: State | None,
-        found: Sequence[State],
-        share: int | None = None,
-        branches: int = 1,
-    ) -> list[State]:
-        """The cheapest schedules found within a budget, which `known` fits; the best comes first.
-
-        It begins at one with more room, `start`, and at others of those `found` so far; from so
-        many of what they become it goes on, each with its part of the effort that is left.  A
-        `share` of the effort is that of a rung if it is None.
-        """
-        walk, share = self._walk, self._share if share is None else share
-        walk.left = share
-        fits = {known: None} if known else {}
-        near: list[State] = []
-        random = np.random.default_rng((self._seed, budget))
-        for begin in self._starts.of(budget, start, found, int(_CUTS * share)):
-            walk.go(begin)
-            if walk.fit(budget, patience=_PATIENCE):
-                walk.trim(budget)
-                fits[walk.state] = None
-            else:
-                near += (begin, walk.state)
-            if walk.left <= share // 2:
-                break
-        if not fits:
-            if not reach(walk, budget, near, random):
-                return []
-            fits[walk.state] = None
-        best, left = set[State](), walk.left
-        for state in sorted(fits, key=price)[:branches]:
-            walk.left = left // branches
-            walk.go(state)
-            walk.trim(budget)
-            best.add(kick(walk, budget, random))
-        return sorted(best, key=price)

@@ -8,12 +8,13 @@ from functools import cached_property
 from gradtool.planning.ladder.walk import State, Walk
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.knapsack import fill
-from gradtool.planning.search.mincut import QUICK_ROOM, Instant
+from gradtool.planning.search.mincut import QUICK_ROOM, Breakpoint, Instant
 from gradtool.planning.search.work_bound import chain, instants
 
 _CUT = 8  # entries that a cut counts for each step
 _INSTANTS = 4
 _TIGHTEST = 2
+_NARROWER = 6  # times that a cut gets less room
 _LOWER = 2
 _HIGHER = (0.125, 0.35)  # of the way from the budget to what the order without recompute takes
 
@@ -53,12 +54,36 @@ class Starts:
         cost = _CUT * len(self.work.reads)
         asked = self._instants[: effort // cost]
         self._walk.left -= cost * len(asked)
+        for instant, end in self._tightest(budget, asked):
+            choice = fill(self.work, end, instant.capacity(budget))
+            yield self._walk.weighed(run_again(self.work, instant.at, choice.again))
+
+    def _tightest(self, budget: int, asked: Sequence[Instant]) -> list[tuple[Instant, Breakpoint]]:
+        """Of some instants those at which most has to be computed again, with their choices."""
         ends = [(i, i.breakpoint(i.capacity(budget))) for i in asked]
         known = [(i, e) for i, e in ends if e is not None]
         known.sort(key=lambda pair: -pair[1].bound)
-        for instant, end in known[:_TIGHTEST]:
-            choice = fill(self.work, end, instant.capacity(budget))
-            yield self._walk.weighed(run_again(self.work, instant.at, choice.again))
+        return known[:_TIGHTEST]
+
+    def narrowed(self, budget: int, effort: int) -> Iterator[State]:
+        """Schedules of such cuts that keep less, until all of the step has room, if it can."""
+        cost = _CUT * len(self.work.reads)
+        for instant, end in self._tightest(budget, self._instants[: effort // cost]):
+            yield self._filled(instant, end, budget)
+
+    def _filled(self, instant: Instant, end: Breakpoint, budget: int) -> State:
+        """What a cut keeps at an instant, with less room there as long as the step lacks some."""
+        capacity = instant.capacity(budget)
+        for _ in range(_NARROWER):
+            choice = fill(self.work, end, capacity)
+            state = self._walk.weighed(run_again(self.work, instant.at, choice.again))
+            over = state.peak - budget
+            capacity -= over
+            narrower = instant.breakpoint(capacity) if over > 0 else None
+            if narrower is None:
+                break
+            end = narrower
+        return state
 
     @cached_property
     def _instants(self) -> list[Instant]:

@@ -52,11 +52,18 @@ class Walk(ABC):
 
     @abstractmethod
     def fit(
-        self, budget: int, worth: int | None = None, patience: int = 0, trials: int = TRIALS
+        self,
+        budget: int,
+        worth: int | None = None,
+        patience: int = 0,
+        trials: int = TRIALS,
+        *,
+        ends: bool = False,
     ) -> bool:
         """Run steps again until the budget holds, each time what costs least per excess gone.
 
-        False if nothing helps, more than `patience` times, or it would cost `worth` or more.
+        False if nothing helps, more than `patience` times, or it would cost `worth` or more.  With
+        `ends`, all readers of a storage may go before what touches it last.
         """
 
     @abstractmethod

@@ -26,7 +26,7 @@ from gradtool.program import Program
 # takes longer in proportion, a state in proportion to the square.
 _STEPS = 500
 _CUTS = 150
-_STATES = 1_250
+_STATES = 3_750
 _STATES_PER_STEP = 6  # of few steps
 _FEWEST = 8
 _CLOSE = 400  # the part of a peak that is not worth a search
