@@ -47,7 +47,7 @@ def test_gradients_are_those_of_the_plain_form_in_float64(seed):
 
 
 @pytest.mark.stock
-@pytest.mark.parametrize("seed", swept(24, 12))
+@pytest.mark.parametrize("seed", swept(24, 8))
 def test_stock_onnxruntime_runs_the_written_blocks(seed, tmp_path, monkeypatch):
     made, model = draw(120 + seed, np.float32, opset=18)
     expected = gt.run(differentiated(made, model, fuse_attention=False), made.feeds)
@@ -65,9 +65,9 @@ def test_stock_onnxruntime_runs_the_written_blocks(seed, tmp_path, monkeypatch):
     assert sum(n.op_type == "FusedAttention" for n in loaded.graph) == made.fits
 
 
-@pytest.mark.parametrize("seed", range(144, 160))
+@pytest.mark.parametrize("seed", swept(16, 8))
 def test_what_is_planned_is_measured(seed):
-    made, model = draw(seed, np.float32)
+    made, model = draw(144 + seed, np.float32)
     result = gt.run(differentiated(made, model), made.feeds, measure=True)
 
     assert 0 <= result.measurement.planned - result.measurement.high_water < 64  # alignment
@@ -97,10 +97,10 @@ def test_a_mask_that_is_known_to_be_causal_is_an_attribute(kind):
 
 @pytest.mark.stock
 @pytest.mark.parametrize("low", [-300.0, -1e4, -1e9, float(np.finfo(np.float32).min)])
-@pytest.mark.parametrize("seed", range(170, 174))
+@pytest.mark.parametrize("seed", swept(4, 2))
 def test_rows_that_only_what_is_low_hides_share_it_evenly(seed, low):
-    made, model = draw(seed, np.float32, masks=["added"], between="", opset=18)
-    rng = np.random.default_rng(seed)
+    made, model = draw(170 + seed, np.float32, masks=["added"], between="", opset=18)
+    rng = np.random.default_rng(170 + seed)
     mask = made.feeds["m0"]
     rows = rng.random((*mask.shape[:-1], 1)) < 0.5
     mask[...] = np.where(rows | (rng.random(mask.shape) < 0.3), np.float32(low), 0)

@@ -50,7 +50,7 @@ def opened(path, batch, *, is_fixed, **options):
 
 
 @pytest.mark.parametrize("is_fixed", [True, False])
-@pytest.mark.parametrize("batch", [1, 2, 8])
+@pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.slow), 8])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples(name, batch, is_fixed):
     work = opened(ROOT / "samples" / f"{name}.onnx", batch, is_fixed=is_fixed)

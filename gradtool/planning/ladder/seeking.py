@@ -67,7 +67,8 @@ class Seeking:
         """What narrowed cuts become that compute less than the `best` that is known."""
         walk, found = self._walk, list[State]()
         random = np.random.default_rng((self._seed, budget, 2))
-        for cut in self._starts.narrowed(budget, int(_CUTS * share)):
+        worth = min((each.extra for each in best), default=None)
+        for cut in self._starts.narrowed(budget, int(_CUTS * share), worth):
             walk.left = share // _FITTED
             walk.go(cut)
             if not walk.fit(budget, patience=_BRIEF):

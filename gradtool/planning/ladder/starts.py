@@ -65,17 +65,26 @@ class Starts:
         known.sort(key=lambda pair: -pair[1].bound)
         return known[:_TIGHTEST]
 
-    def narrowed(self, budget: int, effort: int) -> Iterator[State]:
-        """Schedules of such cuts that keep less, until all of the step has room, if it can."""
+    def narrowed(self, budget: int, effort: int, worth: int | None) -> Iterator[State]:
+        """Schedules of such cuts that keep less, until all of the step has room, if it can.
+
+        None of cuts that cost `worth` or more.
+        """
         cost = _CUT * len(self.work.reads)
         for instant, end in self._tightest(budget, self._instants[: effort // cost]):
-            yield self._filled(instant, end, budget)
+            state = self._filled(instant, end, budget, worth)
+            if state is not None:
+                yield state
 
-    def _filled(self, instant: Instant, end: Breakpoint, budget: int) -> State:
+    def _filled(
+        self, instant: Instant, end: Breakpoint, budget: int, worth: int | None
+    ) -> State | None:
         """What a cut keeps at an instant, with less room there as long as the step lacks some."""
         capacity = instant.capacity(budget)
         for _ in range(_NARROWER):
             choice = fill(self.work, end, capacity)
+            if worth is not None and choice.cost >= worth:
+                return None
             state = self._walk.weighed(run_again(self.work, instant.at, choice.again))
             over = state.peak - budget
             capacity -= over
