@@ -123,20 +123,21 @@ class Ladder:
         """The cheapest that fit above, down to the first taken that fits the rung itself.
 
         Where none of those found fits it, others are looked for with as much less room as these
-        lack, or an eighth of the way to the rung below.
+        lack, or an eighth of the way to the rung below.  Nothing is looked for where nothing fits
+        above: a question with that room would not know of it.
         """
         high, low = self._cheapest(found, above), self._cheapest(found, below)
-        start = high or min(found, key=lambda s: (s.peak, s.extra))
+        if high is None:
+            return []
         taken: list[State] = []
         aim = budget
         for _ in range(_AIMS):
             lacking, fits = budget, False
-            states = self.rungs.between(aim, start, self._cheapest(found, aim), found)
+            states = self.rungs.between(aim, high, self._cheapest(found, aim), found)
             for state in states if aim == budget else states[:1]:
                 size = self.size(state)
                 is_less = size <= below and (low is None or state.extra < low.extra)
-                is_more = high is None or state.extra >= high.extra
-                if size <= above and is_more and not is_less:
+                if size <= above and state.extra >= high.extra and not is_less:
                     taken.append(state)
                     if size <= budget:
                         return taken
