@@ -96,8 +96,8 @@ class Ladder:
     def _deepen(self, found: list[State], high: int, low: int) -> None:
         """Add what is found where the two rungs around a question are searched as halves are.
 
-        A rung so far away that a question does not pass it never has less work than the one next
-        to it had before: so it does not contradict what is answered there.
+        Questions on both sides of a rung know what is found there.  Those further up do not, and
+        none of it computes less than what they know of the rung above.
         """
         rising, known = self._rising, list(self.rungs.states)
         for budget in (high, low):

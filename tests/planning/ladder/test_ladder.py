@@ -35,7 +35,7 @@ def ladder(drawn, effort=0.007, size=peak_of, **context):
 
 
 @pytest.mark.parametrize("size", [peak_of, packed])
-@settings(max_examples=25, **EXAMPLES)
+@settings(max_examples=60, **EXAMPLES)
 @given(st.data())
 def test_more_memory_never_costs_more_work_whatever_was_asked_before(size, data):
     """Each budget is asked of a ladder of its own, as by commands of their own."""
