@@ -4,7 +4,7 @@ import pytest
 from fuzzing import Seed, Tally, fuzz, named, seeds
 from limited import MOST_BYTES, Ended
 
-SECONDS, MUTANTS = 30, 100
+SECONDS, MUTANTS = 15, 60
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from gradtool.errors import GradtoolError
 from gradtool.exec import agreement
 from gradtool.exec.agreement import SMALL_CHANGE, Agreement
 from gradtool.workloads import strategies
+from gradtool.workloads.planned import Arena
 from gradtool.workloads.plans import workload
 
 LAYERS = """g (float[64, 16] x, float[16, 16] w) => (y) {
@@ -53,9 +54,8 @@ def test_a_plan_that_lies_about_its_peak_is_found_out(run, by):
     model, arrays, result = run
     work = workload(model)
     found = strategies.mirror(work)
-    lie = dataclasses.replace(
-        found, plan=dataclasses.replace(found.plan, peak=found.plan.peak + by)
-    )
+    plan = dataclasses.replace(found.plan, peak=found.peak + by)
+    lie = dataclasses.replace(found, arena=Arena.of(plan))
 
     with pytest.raises(GradtoolError, match=r"plan mirror: planned \d+ bytes, the written model"):
         agreement.check(work, lie, arrays, result)

@@ -17,7 +17,7 @@ from gradtool.program.flatten import flatten
 STRATEGIES = ("reorder", "mirror", "sqrt", "optimal")
 
 
-@pytest.fixture(params=swept(60, 7))
+@pytest.fixture(params=swept(60, 5))
 def graph(request):
     seed = request.param
     if seed % 3:
