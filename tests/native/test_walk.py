@@ -14,6 +14,7 @@ from gradtool.planning.ladder import line, native_walk
 from gradtool.planning.ladder.descent import PythonWalk
 from gradtool.planning.ladder.native_walk import NativeWalk, walk_of
 from gradtool.planning.ladder.rungs import Rungs
+from gradtool.planning.ladder.walk import Descent
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
 
@@ -46,7 +47,7 @@ def changed(walk, draw):
         worth = draw(st.one_of(st.none(), st.integers(1, 2 * work.total + 1)))
         budget = draw(st.integers(low, high))
         ends = draw(st.booleans())
-        return lambda w: w.fit(budget, worth, patience=4, trials=6, ends=ends)
+        return lambda w: w.fit(budget, Descent(worth, 4, 6, ends))
     if kind == "trim":
         budget = draw(st.integers(low, 2 * high))
         return lambda w: w.trim(budget)
@@ -115,7 +116,7 @@ def test_all_readers_of_a_value_go_before_what_touches_it_last(walk):
     for ends in (False, True):
         way = walk(work)
         way.left = 10_000
-        assert way.fit(way.peak - 128, ends=ends)
+        assert way.fit(way.peak - 128, Descent(ends=ends))
         ways.append([steps[work.order[p]].split()[0] for p in way.places])
 
     assert ways == [["g", "h", "k", "g", "r", "s", "y"], ["g", "r", "s", "h", "k", "y"]]
@@ -129,7 +130,7 @@ def test_a_long_descent_is_that_of_python(seed):
     for walk in twins:
         walk.left = 100_000
         for share in (0.9, 0.7, 0.5, 0.4):
-            said.append((walk.fit(int(share * high), patience=3), *stands(walk)))
+            said.append((walk.fit(int(share * high), Descent(patience=3)), *stands(walk)))
             walk.trim(int(share * high))
             said.append(stands(walk))
     half = len(said) // 2
@@ -145,7 +146,7 @@ def test_a_line_that_may_not_grow_refuses_alike(monkeypatch):
     def linked(*walks):
         for walk in walks:
             walk.left = 20_000
-            walk.fit(walk.peak // 2, patience=2)
+            walk.fit(walk.peak // 2, Descent(patience=2))
         return sum(work.links[p] for p in walks[0].places)
 
     assert linked(PythonWalk(work)) > most

@@ -26,7 +26,7 @@ from gradtool.planning.ladder.line import Line
 from gradtool.planning.ladder.passing import Passing
 from gradtool.planning.ladder.reruns import Reruns
 from gradtool.planning.ladder.trim import could_stay, repeats
-from gradtool.planning.ladder.walk import TRIALS, Walk
+from gradtool.planning.ladder.walk import Descent, Walk
 from gradtool.planning.search.cost_model import CostModel
 
 Change: TypeAlias = Callable[[], bool]
@@ -117,23 +117,15 @@ class PythonWalk(Walk):
 
     # -------------------------------------------------------------------- descent
 
-    def fit(
-        self,
-        budget: int,
-        worth: int | None = None,
-        patience: int = 0,
-        trials: int = TRIALS,
-        *,
-        ends: bool = False,
-    ) -> bool:
+    def fit(self, budget: int, how: Descent = Descent()) -> bool:  # noqa: B008 - frozen
         """See `Walk.fit`; entries above the budget weigh more after each step in vain."""
-        self._weights, self._ends = None, ends
-        vain = 0
+        self._weights, self._ends = None, how.ends
+        vain, patience = 0, how.patience
         while self.line.peak > budget:
-            if self.left <= 0 or (worth is not None and self.line.extra >= worth):
+            if self.left <= 0 or (how.worth is not None and self.line.extra >= how.worth):
                 return False
             self.left -= len(self.line.entries)
-            if self._step(budget, trials, vain):
+            if self._step(budget, how.trials, vain):
                 vain = 0
                 continue
             if not patience:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gradtool.planning.ladder.starts import price
-from gradtool.planning.ladder.walk import State, Walk
+from gradtool.planning.ladder.walk import Descent, State, Walk
 
 _TRIALS = 6
 _KICK = 8
@@ -21,7 +21,7 @@ def reach(walk: Walk, budget: int, begins: Sequence[State], random: np.random.Ge
     while walk.left > 0 and begins:
         walk.go(begins[int(random.integers(len(begins)))])
         _disturb(walk, budget, random)
-        if walk.fit(budget, patience=_PATIENCE):
+        if walk.fit(budget, Descent(patience=_PATIENCE)):
             return True
     return False
 
@@ -33,7 +33,7 @@ def kick(walk: Walk, budget: int, random: np.random.Generator) -> State:
         walk.go(now)
         _disturb(walk, budget, random)
         deep = budget - int(budget * _DEEPER * max(random.random() * 2 - 1, 0))
-        walk.fit(deep, 3 * now.extra // 2 + 1, trials=_TRIALS)
+        walk.fit(deep, Descent(3 * now.extra // 2 + 1, trials=_TRIALS))
         if walk.peak <= budget:
             walk.trim(budget)
             if walk.extra <= now.extra:

@@ -15,7 +15,7 @@ from gradtool.planning.flow import Integers
 from gradtool.planning.ladder.descent import PythonWalk
 from gradtool.planning.ladder.line import room
 from gradtool.planning.ladder.passing import Passing
-from gradtool.planning.ladder.walk import TRIALS, Walk
+from gradtool.planning.ladder.walk import Descent, Walk
 from gradtool.planning.search.cost_model import CostModel
 
 _LIMIT = 2**62
@@ -89,18 +89,9 @@ class NativeWalk(Walk):
         self._memory["place"][: len(places)] = places
         self._call(native.LOAD)
 
-    def fit(
-        self,
-        budget: int,
-        worth: int | None = None,
-        patience: int = 0,
-        trials: int = TRIALS,
-        *,
-        ends: bool = False,
-    ) -> bool:
-        most = _UNLIMITED if worth is None else worth
-        told = {"budget": budget, "patience": patience, "trials": trials}
-        self._call(native.FIT, **told, worth=most, ends=ends)
+    def fit(self, budget: int, how: Descent = Descent()) -> bool:  # noqa: B008 - frozen
+        worth = _UNLIMITED if how.worth is None else how.worth
+        self._call(native.FIT, budget=budget, **how._replace(worth=worth)._asdict())
         return bool(self._now[_ANSWER])
 
     def trim(self, budget: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradtool.planning.ladder.improve import kick, reach
 from gradtool.planning.ladder.starts import Starts, price
-from gradtool.planning.ladder.walk import State, Walk
+from gradtool.planning.ladder.walk import Descent, State, Walk
 
 _CUTS = 0.3  # of the effort of a search
 _PATIENCE = 40
@@ -71,7 +71,7 @@ class Seeking:
         for cut in self._starts.narrowed(budget, int(_CUTS * share), worth):
             walk.left = share // _FITTED
             walk.go(cut)
-            if not walk.fit(budget, patience=_BRIEF):
+            if not walk.fit(budget, Descent(patience=_BRIEF)):
                 continue
             walk.left = share // _KICKED
             walk.trim(budget)
@@ -83,7 +83,7 @@ class Seeking:
     def _fits(self, begin: State, budget: int, *, ends: bool = False) -> bool:
         """Whether the walk came from a schedule to one within a budget, which is trimmed then."""
         self._walk.go(begin)
-        fits = self._walk.fit(budget, patience=_PATIENCE, ends=ends)
+        fits = self._walk.fit(budget, Descent(patience=_PATIENCE, ends=ends))
         if fits:
             self._walk.trim(budget)
         return fits

@@ -51,15 +51,15 @@ class Starts:
 
     def _cut(self, budget: int, effort: int) -> Iterator[State]:
         """Schedules that keep what minimum cuts keep where memory pinches most."""
-        cost = _CUT * len(self.work.reads)
-        asked = self._instants[: effort // cost]
-        self._walk.left -= cost * len(asked)
-        for instant, end in self._tightest(budget, asked):
+        for instant, end in self._tightest(budget, effort):
             choice = fill(self.work, end, instant.capacity(budget))
             yield self._walk.weighed(run_again(self.work, instant.at, choice.again))
 
-    def _tightest(self, budget: int, asked: Sequence[Instant]) -> list[tuple[Instant, Breakpoint]]:
-        """Of some instants those at which most has to be computed again, with their choices."""
+    def _tightest(self, budget: int, effort: int) -> list[tuple[Instant, Breakpoint]]:
+        """Of the instants that some effort can ask, which is spent, those that cost most work."""
+        cost = _CUT * len(self.work.reads)
+        asked = self._instants[: effort // cost]
+        self._walk.left -= cost * len(asked)
         ends = [(i, i.breakpoint(i.capacity(budget))) for i in asked]
         known = [(i, e) for i, e in ends if e is not None]
         known.sort(key=lambda pair: -pair[1].bound)
@@ -70,8 +70,7 @@ class Starts:
 
         None of cuts that cost `worth` or more.
         """
-        cost = _CUT * len(self.work.reads)
-        for instant, end in self._tightest(budget, self._instants[: effort // cost]):
+        for instant, end in self._tightest(budget, effort):
             state = self._filled(instant, end, budget, worth)
             if state is not None:
                 yield state

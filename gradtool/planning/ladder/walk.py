@@ -12,6 +12,20 @@ from gradtool.planning.search.cost_model import CostModel
 TRIALS = 16
 
 
+class Descent(NamedTuple):
+    """How far a walk goes down.
+
+    It ends where nothing helps, more than `patience` times, or it would cost `worth` or more; of
+    changes that help, so many `trials` are compared.  With `ends`, all readers of a storage may go
+    before what touches it last.
+    """
+
+    worth: int | None = None
+    patience: int = 0
+    trials: int = TRIALS
+    ends: bool = False
+
+
 class State(NamedTuple):
     """A schedule that was found: its peak in bytes, its extra work, the places of its steps."""
 
@@ -51,19 +65,10 @@ class Walk(ABC):
         """Begin anew at a schedule."""
 
     @abstractmethod
-    def fit(
-        self,
-        budget: int,
-        worth: int | None = None,
-        patience: int = 0,
-        trials: int = TRIALS,
-        *,
-        ends: bool = False,
-    ) -> bool:
+    def fit(self, budget: int, how: Descent = Descent()) -> bool:  # noqa: B008 - frozen
         """Run steps again until the budget holds, each time what costs least per excess gone.
 
-        False if nothing helps, more than `patience` times, or it would cost `worth` or more.  With
-        `ends`, all readers of a storage may go before what touches it last.
+        False if a descent ends before.
         """
 
     @abstractmethod
