@@ -13,9 +13,9 @@ from gradtool.planning.search.proof import Proof
 
 
 class Arena:
-    """The arena of a schedule; its plan is made when it is asked for.
+    """The arena of a schedule, whose plan is made when it is looked at.
 
-    `given` is the plan if it was made before.
+    `making` makes the plan; `told` says the bytes without it, or None where only the plan can.
     """
 
     def __init__(self, making: Callable[[], Plan], told: Callable[[], int | None]) -> None:
