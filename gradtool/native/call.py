@@ -49,6 +49,10 @@ class Call:
     def __call__(self) -> None:
         self.run()
 
+    def together(self) -> None:
+        """Run steps that touch nothing of one another, as many at once as there are threads."""
+        library.load().handle.gt_run_together(*self.run.args)
+
     @staticmethod
     def joined(calls: Iterable[Call]) -> Call:
         """Several as one."""

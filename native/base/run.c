@@ -1,5 +1,6 @@
-/* Runs bound steps one after the other: what an executor calls once for many kernels. */
+/* Runs bound steps, one after the other or at once: what is called once for many kernels. */
 #include "gradtool.h"
+#include "pool.h"
 
 struct step {
     void (*kernel)(const void *words);
@@ -8,6 +9,17 @@ struct step {
 
 GT_EXPORT void gt_run(const struct step *steps, int64_t count) {
     for (int64_t i = 0; i < count; i++) steps[i].kernel(steps[i].words);
+}
+
+static void run_one(void *argument, int64_t chunk, int64_t slot) {
+    const struct step *const step = (const struct step *)argument + chunk;
+    (void)slot;
+    step->kernel(step->words);
+}
+
+/* Steps that touch nothing of one another, as many at once as there are threads. */
+GT_EXPORT void gt_run_together(const struct step *steps, int64_t count) {
+    gt_parallel(count, run_one, (void *)steps, count);
 }
 
 /* A number of a kernel's words that may change between calls. */

@@ -70,7 +70,7 @@ def test_packing_again_and_again_is_that_of_numpy(instructions, seed, monkeypatc
     monkeypatch.setattr(gaps, "repeat", partial(gaps.repeat, instructions=instructions))
     native, numpy = (Turns(part, least, keys, quarters, most=12) for _ in range(2))
     for turns in (1, 4, 7):
-        native.go(turns)
+        native.call(turns)()
         numpy.go_by_numpy(turns)
 
         assert native.lowest == numpy.lowest == int((native.best + part.size).max())

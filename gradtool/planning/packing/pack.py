@@ -32,7 +32,7 @@ class Effort:
     extras: bool = False
 
 
-PLAN = Effort(work=60_000, filling=10_000_000, repeating=200_000_000)
+PLAN = Effort(work=60_000, filling=10_000_000, repeating=100_000_000)
 SEARCH = Effort(4_000_000_000, filling=175_000_000, repeating=400_000_000, extras=True)
 INTERPRETED = 100
 HALVINGS = 2

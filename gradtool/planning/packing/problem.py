@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -40,6 +40,11 @@ class Problem:
     def peak_live(self) -> int:
         """The largest load: no packing is smaller."""
         return int(self.profile.max())
+
+    def of(self, some: Numbers) -> Problem:
+        """Some of the buffers, by number, in the same units and sections."""
+        names = ("members", "start", "stop", "length", "size")
+        return replace(self, **{name: getattr(self, name)[some] for name in names})
 
     def order(self, keys: str) -> Numbers:
         """Buffers by descending keys, then by number.

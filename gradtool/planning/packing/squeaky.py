@@ -1,11 +1,18 @@
-"""Packing again and again: half of the work in several ways, the other half in the best two."""
+"""Packing again and again: half of the work in several ways, the other half in the best two.
+
+What little the smallest buffers take is left out, and placed last: they find room anywhere.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
 
 from gradtool.native import library
+from gradtool.native.call import Call
+from gradtool.planning.packing.gaps import fill
 from gradtool.planning.packing.problem import Numbers, Problem
 from gradtool.planning.packing.turns import Turns
 
@@ -13,7 +20,7 @@ PLACE = 400
 MOST = 128
 FEWEST = 8  # turns that a way is worth
 GOING_ON = 2  # ways that do so after half of the work
-_APART = 200_000  # pairs of buffers above which a thread for each way pays
+_LIGHT = 500  # the part of the bound that the smallest buffers take together, at most
 
 # The order that settles ties, and how many quarters of the way from the bound to the top the line
 # is: what was best on training graphs, alone and together.
@@ -26,6 +33,26 @@ def squeaky(problem: Problem, least: int, work: int) -> Numbers | None:
     It ends at `least`, and after `MOST` turns.  `work` is the pairs of buffers looked at, and
     `PLACE` of them for each that is placed.
     """
+    heavy, light = _by_weight(problem, least // _LIGHT)
+    packed = _repeated(problem.of(heavy), least, work)
+    if packed is None:
+        return None
+    found = np.empty_like(problem.size)
+    found[heavy] = packed
+    fill(problem, light, found, around=heavy[np.argsort(packed, kind="stable")])
+    return found
+
+
+def _by_weight(problem: Problem, most: int) -> tuple[Numbers, Numbers]:
+    """The buffers but the smallest, which take `most` together at any time; these, largest first."""
+    order = np.argsort(-problem.size, kind="stable")
+    counts = range(1, len(order))  # one is left over at least
+    small = bisect_right(counts, most, key=lambda count: problem.of(order[-count:]).peak_live)
+    return np.sort(order[: len(order) - small]), order[len(order) - small :]
+
+
+def _repeated(problem: Problem, least: int, work: int) -> Numbers | None:
+    """The lowest packing of all ways."""
     count = len(problem.size)
     turns = min(work // (count * (count + PLACE)), MOST)
     ways = [Turns(problem, least, *way, most=turns) for way in WAYS[: turns // FEWEST]]
@@ -45,13 +72,14 @@ def _go(ways: Sequence[Turns], turns: int) -> None:
     The library packs in as many threads as it has for kernels.  What a later way comes upon is
     not looked at where an earlier one is there: the answer is the same.
     """
-    threads = min(len(ways), library.threads_asked())
-    count = len(ways[0].problem.size)
-    if threads > 1 and library.is_available() and turns * count * count > _APART:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(lambda way: way.go(turns), ways))
+    is_native = library.is_available()
+    if is_native and library.threads() > 1:
+        Call.joined(way.call(turns) for way in ways).together()
         return
     for way in ways:
-        way.go(turns)
+        if is_native:
+            way.call(turns)()
+        else:
+            way.go_by_numpy(turns)
         if way.lowest <= way.least:
             return

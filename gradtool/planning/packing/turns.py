@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradtool.native import gaps, library
+from gradtool.native import gaps
+from gradtool.native.call import Call
 from gradtool.planning.packing.gaps import FAR, NOTHING, Rule, fill_by_numpy
 from gradtool.planning.packing.problem import Problem
 
@@ -34,21 +35,18 @@ class Turns:
         """The height of the lowest packing."""
         return int(self._lowest[0])
 
-    def go(self, turns: int) -> None:
-        """Pack so many times more, or until `least` is reached."""
-        if not library.is_available():
-            self.go_by_numpy(turns)
-            return
+    def call(self, turns: int) -> Call:
+        """Packs so many times more, or until `least` is reached, in the library."""
         problem, count = self.problem, len(self._ranked)
         found, order, work = (np.empty(n * count, np.int64) for n in (1, 1, gaps.PLACED))
-        gaps.repeat(
+        return gaps.repeat(
             problem.start, problem.stop, problem.size, self._ranked, self._blamed, self.best,
             self._lowest, found, order, work, np.empty(self.most + 1, np.int64),
             least=self.least, quarters=self.quarters, turns=turns,
-        )()  # fmt: skip
+        )  # fmt: skip
 
     def go_by_numpy(self, turns: int) -> None:
-        """`go`."""
+        """What `call` does."""
         problem, found = self.problem, np.empty_like(self.best)
         rank = np.argsort(self._ranked)
         for _ in range(turns):

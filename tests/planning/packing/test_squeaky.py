@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from native_calls import needs_library
 from packings import SEARCHED, columns, lasting
 
 from gradtool.native import library
 from gradtool.planning.packing import Effort, pack
 from gradtool.planning.packing.gaps import fill
 from gradtool.planning.packing.problem import parts
-from gradtool.planning.packing.squeaky import FEWEST, PLACE, WAYS, squeaky
+from gradtool.planning.packing.squeaky import FEWEST, PLACE, WAYS, _by_weight, squeaky
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 SPANS = st.lists(
@@ -65,6 +66,25 @@ def test_no_way_begins_better_than_what_is_found(spans):
             assert reached <= int((first + part.size).max())
 
 
+@given(st.lists(st.integers(0, 40), min_size=2, max_size=40), st.integers(1, 9))
+@settings(max_examples=100, **EXAMPLES)
+def test_the_smallest_find_room_around_the_others(small, large):
+    """Those of little weight have a place after the rest, above it where there is no room."""
+    count = len(small)
+    sizes = np.array([*small, *[1000 * (1 + k % 5) for k in range(count)]])
+    first = np.array([*range(count), *range(0, 2 * count, 2)])
+    for part in parts(first, first + large, sizes):
+        turn = len(part.size) * (len(part.size) + PLACE)
+        found = squeaky(part, part.peak_live, FEWEST * len(WAYS) * turn)
+
+        assert not overlap(part, found)
+        assert (found >= 0).all()
+        heavy, light = _by_weight(part, part.peak_live // 10)
+        assert sorted([*heavy, *light]) == list(range(len(part.size)))
+        assert not light.size or part.of(light).peak_live <= part.peak_live // 10
+        assert part.size[light].max(initial=0) <= part.size[heavy].min()
+
+
 def test_without_work_for_one_turn_there_is_nothing():
     (part,) = problems(SEARCHED)
 
@@ -77,15 +97,15 @@ def test_what_had_no_room_comes_first_the_next_time():
     assert (packing.size, packing.how) == (7, "squeaky")
 
 
-@given(SPANS.map(lasting), st.integers(1, 3))
+@needs_library
+@given(SPANS.map(lasting))
 @settings(max_examples=100, **EXAMPLES)
-def test_threads_change_nothing(spans, threads):
+def test_threads_change_nothing(spans):
     """Each way in a thread of its own finds what they find one after the other."""
     for part in problems(spans):
         work = 2 * FEWEST * len(WAYS) * len(part.size) * (len(part.size) + PLACE)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(library, "threads_asked", lambda: 1)
+            patch.setattr(library, "threads", lambda: 1)
             alone = squeaky(part, part.peak_live, work)
-            patch.setattr(library, "threads_asked", lambda: threads)
-            patch.setattr("gradtool.planning.packing.squeaky._APART", 0)
+            patch.setattr(library, "threads", lambda: 2)
             assert np.array_equal(squeaky(part, part.peak_live, work), alone)
