@@ -56,10 +56,15 @@ class Opened:
 
     @cached_property
     def _open_batch(self) -> str | None:
-        """The batch, where the training graph leaves it open."""
-        from gradtool.workloads.growing import leading_symbol
+        """The batch, where the training graph leaves it open.
 
-        return leading_symbol(self.training)
+        A size that is called batch may be another one where that of the file was given.
+        """
+        from gradtool.workloads import growing
+
+        is_as_filed = self.dims.keys() == self.assumed.keys()
+        find = growing.batch_symbol if is_as_filed else growing.leading_symbol
+        return find(self.training)
 
     @cached_property
     def _open_sizes(self) -> tuple[str | None, frozenset[str]]:
