@@ -16,7 +16,7 @@ LINE = Layout(
 )
 STAND = (
     *("count", "extra", "used", "changes", "left", "free", "logged", "dirty", "dead", "begun"),
-    *("deep", "stamp", "count_before", "extra_before", "used_before", "idle", "answer"),
+    *("deep", "stamp", "same", "count_before", "extra_before", "used_before", "idle", "answer"),
 )
 SAID = ("count", "extra", "left", "answer", "idle")  # what Python looks at
 ENTRY, ITEM, CHANGE = 2, 7, 4  # words of each

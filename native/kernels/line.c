@@ -33,10 +33,14 @@ static void take(struct line *line, int64_t list, entry_t entry) {
     line->now->free = n;
 }
 
+/* Says that entries from number i on are no longer as they are remembered. */
+static void differ(struct line *line, int64_t i) { line->now->same = least(line->now->same, i); }
+
 /* Adds bytes from one entry to another, both included. */
 static void change(struct line *line, entry_t first, entry_t last, int64_t size) {
-    const int64_t end = at(line, last + 1);
-    for (int64_t i = at(line, first); i < end; i++) line->alive[i] += size;
+    const int64_t begin = at(line, first), end = at(line, last + 1);
+    differ(line, begin);
+    for (int64_t i = begin; i < end; i++) line->alive[i] += size;
 }
 
 static void touch(struct line *line, entry_t entry) {
@@ -59,6 +63,7 @@ void SHARED(line_save)(struct line *line, entry_t entry) {
     if (is_made(line, target, entry))
         EACH(i, r, donates, p)
             if (!saved && ends(line, r, entry)) saved = line->bytes[target];
+    differ(line, here);
     line->alive[here] += line->saved[here] - saved;
     line->saved[here] = saved;
 }
@@ -135,6 +140,7 @@ static int64_t between(const struct line *line, int64_t i) {
 /* Moves what is from entry number i on to number i + by. */
 static void shift(struct line *line, int64_t i, int64_t by) {
     const size_t count = (size_t)(line->now->count - i);
+    differ(line, least(i, i + by));
     memmove(line->entries + i + by, line->entries + i, count * sizeof(entry_t));
     memmove(line->place + i + by, line->place + i, count * sizeof(int64_t));
     memmove(line->alive + i + by, line->alive + i, count * sizeof(int64_t));
@@ -210,18 +216,19 @@ void SHARED(line_remove)(struct line *line, entry_t entry) {
     settle(line);
 }
 
-static void copy(void *to, const void *from, int64_t count, size_t size) {
-    memcpy(to, from, (size_t)count * size);
+static void copy(void *to, const void *from, int64_t begin, int64_t end, size_t size) {
+    const size_t bytes = (size_t)most(end - begin, 0) * size;
+    memcpy((char *)to + (size_t)begin * size, (const char *)from + (size_t)begin * size, bytes);
 }
 
-/* Remembers how things stand. */
+/* Remembers how things stand: the first `same` entries already are. */
 void SHARED(line_begin)(struct line *line) {
     struct stand *now = line->now;
-    copy(line->entries_before, line->entries, now->count, sizeof(entry_t));
-    copy(line->place_before, line->place, now->count, sizeof(int64_t));
-    copy(line->alive_before, line->alive, now->count, sizeof(int64_t));
-    copy(line->saved_before, line->saved, now->count, sizeof(int64_t));
-    now->count_before = now->count;
+    copy(line->entries_before, line->entries, now->same, now->count, sizeof(entry_t));
+    copy(line->place_before, line->place, now->same, now->count, sizeof(int64_t));
+    copy(line->alive_before, line->alive, now->same, now->count, sizeof(int64_t));
+    copy(line->saved_before, line->saved, now->same, now->count, sizeof(int64_t));
+    now->same = now->count_before = now->count;
     now->extra_before = now->extra;
     now->used_before = now->used;
     now->logged = now->changes = 0;
@@ -241,8 +248,9 @@ void SHARED(line_rollback)(struct line *line) {
     now->extra = now->extra_before;
     now->used = now->used_before;
     now->begun = 0;
-    copy(line->entries, line->entries_before, now->count, sizeof(entry_t));
-    copy(line->place, line->place_before, now->count, sizeof(int64_t));
-    copy(line->alive, line->alive_before, now->count, sizeof(int64_t));
-    copy(line->saved, line->saved_before, now->count, sizeof(int64_t));
+    copy(line->entries, line->entries_before, now->same, now->count, sizeof(entry_t));
+    copy(line->place, line->place_before, now->same, now->count, sizeof(int64_t));
+    copy(line->alive, line->alive_before, now->same, now->count, sizeof(int64_t));
+    copy(line->saved, line->saved_before, now->same, now->count, sizeof(int64_t));
+    now->same = now->count;
 }

@@ -17,7 +17,7 @@ typedef unsigned __int128 entry_t __attribute__((aligned(8)));
 struct stand {
     int64_t count, extra, used, changes, left; /* entries, work, links, since begun, effort */
     int64_t free, logged, dirty, dead, begun, deep, stamp; /* ends of lists; 1 or 0; marks */
-    int64_t count_before, extra_before, used_before;
+    int64_t same, count_before, extra_before, used_before; /* `same`: see line_begin */
     int64_t idle, answer;
 };
 

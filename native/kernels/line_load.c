@@ -10,7 +10,7 @@ KERNEL(walk_load)(const struct walk_load *call) {
     struct line *line = call->line;
     struct stand *now = line->now;
     const int64_t count = now->count;
-    now->used = now->free = now->logged = now->begun = now->dirty = now->dead = 0;
+    now->same = now->used = now->free = now->logged = now->begun = now->dirty = now->dead = 0;
     now->extra = -line->total;
     for (int64_t n = 0; n < line->room; n++) line->next[n] = n + 1;
     for (int64_t list = 0; list < line->steps + line->storages; list++) {
