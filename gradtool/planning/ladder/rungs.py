@@ -22,12 +22,12 @@ from gradtool.planning.search.context import SearchContext
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.work_bound import least_budget
 
-RUNGS, RUNGS_OF_MANY = 32, 12
+RUNGS, RUNGS_OF_MANY = 32, 16
 _MANY = 1_000  # steps of a program with fewer rungs
 _LOWEST = 3  # halvings towards the least rung that is reached
 _HALVINGS, _HALVINGS_OF_MANY = 5, 3  # between two rungs, for a question
 _VERY_MANY = 2_000  # steps of a program with fewer of these
-_LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_400  # entries that are looked at; of many steps, for each
+_LIMIT, _LIMIT_OF_MANY = 6_000_000, 1_100  # entries that are looked at; of many steps, for each
 _PER_STEP = 90_000  # of few steps
 _BETWEEN, _BRANCHES = 0.08, 3  # of all effort, and schedules gone on from, for a question
 _LOOSENED, _LOOSENED_OF_MANY = 8, 2  # schedules of less memory, on the way up
