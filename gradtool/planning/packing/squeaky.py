@@ -44,7 +44,7 @@ def squeaky(problem: Problem, least: int, work: int) -> Numbers | None:
 
 
 def _by_weight(problem: Problem, most: int) -> tuple[Numbers, Numbers]:
-    """The buffers but the smallest, which take `most` together at any time; these, largest first."""
+    """The larger buffers, and the smallest, which take `most` at a time; these, largest first."""
     order = np.argsort(-problem.size, kind="stable")
     counts = range(1, len(order))  # one is left over at least
     small = bisect_right(counts, most, key=lambda count: problem.of(order[-count:]).peak_live)
