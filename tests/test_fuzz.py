@@ -1,10 +1,10 @@
-"""Mutants of models: at most half a minute of them, always the same. More: `benchmarks/fuzz.py`."""
+"""Mutants of models: some seconds of them, always the same. More: `benchmarks/fuzz.py`."""
 
 import pytest
 from fuzzing import Seed, Tally, fuzz, named, seeds
 from limited import MOST_BYTES, Ended
 
-SECONDS, MUTANTS = 15, 60
+SECONDS, MUTANTS = 8, 40
 
 
 @pytest.fixture(scope="module")

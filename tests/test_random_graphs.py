@@ -28,7 +28,7 @@ EVERYTHING = {
     "phases": [Phase.generate],  # a graph that fails is small enough to read
     "suppress_health_check": list(HealthCheck),
 }
-ci = settings(max_examples=100, derandomize=True, **EVERYTHING)
+ci = settings(max_examples=60, derandomize=True, **EVERYTHING)
 nightly = settings(max_examples=2000, **EVERYTHING)
 
 

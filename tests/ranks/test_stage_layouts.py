@@ -6,6 +6,7 @@ from functools import partial
 import jsonschema
 import pytest
 import stage_cases
+from conftest import swept
 from forked_ranks import on_ranks, supported
 from rank_cases import DATA
 
@@ -45,7 +46,7 @@ def on_paper(ranks, stages, case, link=LINK, parts=None, shard="none"):
     ("ranks", "stages", "shard"),
     [(2, 2, "none"), (4, 4, "none"), (4, 2, "none"), (4, 2, "optimizer")],
 )
-@pytest.mark.parametrize("case", range(3))
+@pytest.mark.parametrize("case", swept(3, 1))
 def test_each_stage_has_the_arena_that_was_planned(ranks, stages, shard, case):
     def work(group):
         model, options, _ = stage_cases.drawn(ranks, stages, case)

@@ -15,7 +15,7 @@ CLOSE = 1e-9  # relative, in float64: sums in another order
 
 @pytest.mark.parametrize("shard", ["none", "optimizer", "gradients"])
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("seed", swept(6, 2))
+@pytest.mark.parametrize("seed", swept(6, 1))
 def test_statistics_are_those_of_one_process(seed, ranks, shard):
     expected = trained(seed)
     found = on_ranks(ranks, lambda group: trained(seed, group, sync_batchnorm=True, shard=shard))

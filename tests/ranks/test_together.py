@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import build
+from conftest import build, swept
 from forked_ranks import on_ranks, supported
 from rank_cases import DATA, difference, drawn, trained
 from trainings import load
@@ -29,7 +29,7 @@ def together(ranks, case, seed=0, options=None, **how):
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("case", range(6))
+@pytest.mark.parametrize("case", swept(6, 2))
 def test_ranks_train_as_one_process_does(ranks, case, tmp_path):
     model, _, alone = drawn(ranks, case)
     expected = trained(model, alone)

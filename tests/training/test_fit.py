@@ -72,7 +72,7 @@ def least_of(optimizer, kernels="numpy", scale=None, ema=None, evaluates=None):
     st.sampled_from([None, 0.5]),
     st.booleans(),
 )
-@settings(max_examples=4)
+@settings(max_examples=2)
 def test_what_runs_takes_what_was_planned_and_no_more(
     memory, optimizer, kernels, scale, ema, evaluates
 ):
