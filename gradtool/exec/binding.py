@@ -38,6 +38,8 @@ class Inlet:
 
     def fits(self, given: Any) -> bool:
         """Whether something given may be copied here as it is."""
+        if type(given) is np.ndarray and given.dtype is self.dtype:
+            return self.shape is None or given.shape == self.shape
         if type(given) in NUMBERS:
             return self.shape == () and self.dtype is not None and self.dtype.kind == "f"
         if self.dtype is None:

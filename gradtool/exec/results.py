@@ -81,6 +81,7 @@ class Outlets:
         self._outputs = self._places(outputs)
         self._gradients = self._places(program.gradients)
         self._loss = next(iter(self._places(loss)), None)
+        self._views = self._lasting(self._outputs), self._lasting(self._gradients)
         self._copyto = executor.device.xp.copyto
         self._moved, self._crossed = _moved(executor)
 
@@ -94,11 +95,11 @@ class Outlets:
 
     def take(self, seconds: float, *, copy: bool) -> Result:
         """The results of the last step."""
-        loss = self._loss
+        outputs, gradients = (None, None) if copy else self._views
         return Result(
-            loss=None if loss is None else float(self._taken([loss], copy=False)[loss[0]].item()),
-            outputs=MappingProxyType(self._taken(self._outputs, copy=copy)),
-            gradients=MappingProxyType(self._taken(self._gradients, copy=copy)),
+            loss=None if self._loss is None else float(self._array(self._loss).item()),
+            outputs=self._taken(self._outputs, copy=copy) if outputs is None else outputs,
+            gradients=self._taken(self._gradients, copy=copy) if gradients is None else gradients,
             plan=self._executor.plan,
             seconds=seconds,
         )
@@ -113,16 +114,26 @@ class Outlets:
             for name, v in numbers.items()
         ]
 
-    def _taken(self, places: list[Place], *, copy: bool) -> dict[str, np.ndarray[Any, Any]]:
+    def _lasting(self, places: list[Place]) -> Arrays | None:
+        """The arrays of all places, where each step leaves the same; None if one is asked for."""
+        if any(array is None for _, array, _ in places):
+            return None
+        return self._taken(places, copy=False)
+
+    def _taken(self, places: list[Place], *, copy: bool) -> Arrays:
         if copy:
-            return {
+            found = {
                 name: self._executor.result(v) if array is None else array.copy()
                 for name, array, v in places
             }
-        return {
-            name: self._executor.result(v, copy=False) if array is None else array
-            for name, array, v in places
-        }
+        else:
+            found = {place[0]: self._array(place) for place in places}
+        return MappingProxyType(found)
+
+    def _array(self, place: Place) -> np.ndarray[Any, Any]:
+        """What lies in a place."""
+        _, array, value = place
+        return self._executor.result(value, copy=False) if array is None else array
 
 
 Place = tuple[str, np.ndarray[Any, Any] | None, int]

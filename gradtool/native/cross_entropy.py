@@ -11,8 +11,10 @@ from gradtool.native import SLOTS
 from gradtool.native.call import Array, Call, Signature
 
 SIZES = "count classes after wide ignores ignored reduction slots"
-CROSS_ENTROPY = Signature("cross_entropy", "x labels weights loss log_prob work", SIZES)
-CROSS_ENTROPY_GRAD = Signature("cross_entropy_grad", "x labels weights dy dlog_prob dx work", SIZES)
+CROSS_ENTROPY = Signature("cross_entropy", "x labels weights loss log_prob work strange", SIZES)
+CROSS_ENTROPY_GRAD = Signature(
+    "cross_entropy_grad", "x labels weights dy dlog_prob dx work strange", SIZES
+)
 SCORES = 16384  # of a chunk
 REDUCTIONS = ("none", "sum", "mean")
 
@@ -37,29 +39,31 @@ def _values(x: Array, labels: Array, reduction: str, ignore_index: int | None) -
 
 def cross_entropy(
     x: Array, labels: Array, weights: Array | None, loss: Array | None, log_prob: Array | None,
-    work: Array, *, reduction: str = "mean", ignore_index: int | None = None,
+    work: Array, strange: Array, *, reduction: str = "mean", ignore_index: int | None = None,
     instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """`lₙ = wₜ (log Σ exp xₙ - xₙₜ)` or their sum or mean, and the logarithms of the softmax.
 
-    Labels are classes or `ignore_index`: the sample of another one is NaN.
+    Labels are classes or `ignore_index`: the sample of another one is NaN, and `strange`, one
+    integer of 64 bits, is 1 then, else 0.
     """
     return CROSS_ENTROPY.bind(
-        instructions, weights=weights, loss=loss, log_prob=log_prob, work=work,
+        instructions, weights=weights, loss=loss, log_prob=log_prob, work=work, strange=strange,
         **_values(x, labels, reduction, ignore_index),
     )  # fmt: skip
 
 
 def cross_entropy_grad(
     x: Array, labels: Array, weights: Array | None, dy: Array | None, dlog_prob: Array | None,
-    dx: Array, work: Array, *, reduction: str = "mean", ignore_index: int | None = None,
-    instructions: str | None = None,
+    dx: Array, work: Array, strange: Array, *, reduction: str = "mean",
+    ignore_index: int | None = None, instructions: str | None = None,
 ) -> Call:  # fmt: skip
     """`dx = g (p - onehot) + (dl - p Σ dl)` with p the softmax and g the weight of each sample.
 
-    dx may be x.
+    dx may be x; `strange` is as above.
     """
     return CROSS_ENTROPY_GRAD.bind(
         instructions, weights=weights, dy=dy, dlog_prob=dlog_prob, dx=dx, work=work,
+        strange=strange,
         **_values(x, labels, reduction, ignore_index),
     )  # fmt: skip

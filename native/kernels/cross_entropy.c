@@ -4,7 +4,7 @@
  * dx = g (p - onehot) + (dl - p sum dl)  with p the softmax, g = w dy, and dl that of log_prob
  *
  * `reduction`: 0 none, 1 sum, 2 mean (by weight).  Sums are in double, by chunks, in order.
- * The caller has checked labels: one that is no class makes its sample NaN.
+ * A label that is no class makes its sample NaN, and sets `strange` to 1, which is 0 without any.
  * Source: gradtool's numpy kernels.  Workspace in bytes: 16 for each chunk.
  */
 #include "labels.h"
@@ -16,6 +16,7 @@ struct cross_entropy {
     const void *labels;
     const float *weights;
     float *loss, *log_prob, *work;
+    int64_t *strange;
     int64_t count, classes, after, wide, ignores, ignored, reduction, slots;
 };
 
@@ -24,6 +25,7 @@ struct cross_entropy_grad {
     const void *labels;
     const float *weights, *dy, *dlog_prob;
     float *dx, *work;
+    int64_t *strange;
     int64_t count, classes, after, wide, ignores, ignored, reduction, slots;
 };
 
@@ -31,6 +33,11 @@ struct cross_entropy_grad {
 #define LABELS(call)                                                                              \
     ((struct labels){(call)->labels, (call)->weights, (call)->wide, (call)->ignores,              \
                      (call)->ignored, (call)->classes})
+
+/* Several threads may find one at once. */
+static void see(int64_t *strange, int64_t label, float weight) {
+    if (label < 0 && weight != 0) __atomic_store_n(strange, 1, __ATOMIC_RELAXED);
+}
 
 static void losses(void *argument, int64_t chunk, int64_t slot) {
     const struct cross_entropy *call = argument;
@@ -61,6 +68,7 @@ static void losses(void *argument, int64_t chunk, int64_t slot) {
         for (int64_t lane = 0; lane < here; lane++, i++) {
             int64_t label;
             const float w = weight_of(&labels, i, &label);
+            see(call->strange, label, w);
             const float z = label < 0 ? w : x[label * step + lane] - top[lane];
             const float some = (log_sum[lane] - z) * w;
             if (call->loss && call->reduction == 0) call->loss[i] = some;
@@ -77,6 +85,7 @@ KERNEL(cross_entropy)(const struct cross_entropy *call) {
     const int64_t chunks = sample_chunks(&samples);
     const double_at *sums = (const double_at *)call->work;
     double loss = 0, weight = 0;
+    *call->strange = 0;
     gt_parallel(chunks, losses, (void *)call, call->slots);
     if (call->loss == NULL || call->reduction == 0) return;
     for (int64_t i = 0; i < chunks; i++) loss += sums[2 * i], weight += sums[2 * i + 1];
@@ -111,6 +120,7 @@ static void gradients(void *argument, int64_t chunk, int64_t slot) {
         int64_t label[LANES];
         for (int64_t lane = 0; lane < here; lane++) {
             const float w = weight_of(&labels, i + lane, label + lane);
+            see(call->strange, label[lane], w);
             const float d = call->reduction == 0 && call->dy ? call->dy[i + lane] : scale;
             g[lane] = w != 0 ? w * d : 0;
         }
@@ -144,6 +154,7 @@ KERNEL(cross_entropy_grad)(const struct cross_entropy_grad *call) {
     const int64_t chunks = sample_chunks(&samples);
     double_at *sums = (double_at *)call->work;
     double scale = call->dy && call->reduction ? *call->dy : 0;
+    *call->strange = 0;
     if (chunks == 0 || call->classes == 0) return;
     if (call->reduction == 2) {
         double weight = 0;

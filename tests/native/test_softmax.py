@@ -6,6 +6,7 @@ from scipy import special
 from gradtool.native import cross_entropy, softmax
 
 pytestmark = [needs_library, each_instruction_set]
+FLAG = np.zeros(1, np.int64)
 LENGTHS = (1, 2, 3, 7, 15, 16, 17, 33, 61, 130)
 
 
@@ -101,7 +102,7 @@ def test_cross_entropy_is_that_of_float64(instructions, seed):
     shape = labels.shape if options["reduction"] == "none" else ()
     loss, log_prob = run(
         lambda loss, log_prob, room: cross_entropy.cross_entropy(
-            x, labels, weights, loss, log_prob, room, instructions=instructions, **options
+            x, labels, weights, loss, log_prob, room, FLAG, instructions=instructions, **options
         ),
         shape, x.shape, work=cross_entropy.work(x.shape), inputs=(x, labels),
     )  # fmt: skip
@@ -133,7 +134,7 @@ def test_the_gradient_of_cross_entropy_is_that_of_float64(instructions, seed):
         return
     (dx,) = run(
         lambda dx, room: cross_entropy.cross_entropy_grad(
-            x, labels, weights, dy, dl, dx, room, instructions=instructions, **options
+            x, labels, weights, dy, dl, dx, room, FLAG, instructions=instructions, **options
         ),
         x.shape, work=cross_entropy.work(x.shape), inputs=(x, labels),
     )  # fmt: skip
@@ -156,14 +157,15 @@ def test_losses_of_nothing_touch_nothing(instructions, shape):
     for mode in ("none", "sum"):
         run(
             lambda loss, log_prob, work, mode=mode: cross_entropy.cross_entropy(
-                x, labels, None, loss, log_prob, work, reduction=mode, ignore_index=-1,
+                x, labels, None, loss, log_prob, work, FLAG, reduction=mode, ignore_index=-1,
                 instructions=instructions,
             ),
             labels.shape if mode == "none" else (), shape, work=room,
         )  # fmt: skip
     run(
         lambda dx, work: cross_entropy.cross_entropy_grad(
-            x, labels, None, np.ones((), np.float32), None, dx, work, instructions=instructions
+            x, labels, None, np.ones((), np.float32), None, dx, work, FLAG,
+            instructions=instructions,
         ),
         shape, work=room,
     )  # fmt: skip
@@ -174,7 +176,29 @@ def test_a_label_that_is_no_class_makes_its_sample_nan(instructions):
     loss, log_prob = np.empty(3, np.float32), np.empty_like(x)
     room = np.empty(cross_entropy.work(x.shape), np.int8)
     cross_entropy.cross_entropy(
-        x, labels, None, loss, log_prob, room, reduction="none", instructions=instructions
+        x, labels, None, loss, log_prob, room, FLAG, reduction="none", instructions=instructions
     )()
 
     assert np.isnan(loss).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_label_that_is_no_class_is_said(instructions, seed):
+    """By the loss and by its gradient, whatever else the labels and their weights are."""
+    rng, x, labels, weights, options = scores(seed)
+    if seed % 3 == 0 and weights is not None:
+        weights[int(rng.integers(len(weights)))] = np.nan
+    strange = bool(labels.size) and seed % 2 == 1
+    if strange:
+        labels.reshape(-1)[int(rng.integers(labels.size))] = x.shape[1] + int(rng.integers(9))
+    room, flag = np.empty(cross_entropy.work(x.shape), np.int8), np.array([7])
+    shape = labels.shape if options["reduction"] == "none" else ()
+    options["instructions"] = instructions
+    loss = np.empty(shape, np.float32)
+    cross_entropy.cross_entropy(x, labels, weights, loss, None, room, flag, **options)()
+    assert flag.item() == strange
+
+    flag[:] = 7
+    dx = np.empty_like(x)
+    cross_entropy.cross_entropy_grad(x, labels, weights, loss, None, dx, room, flag, **options)()
+    assert flag.item() == strange

@@ -12,9 +12,9 @@ from gradtool.graph.specs import Spec
 from gradtool.kernels.native import Bound, are_floats, in_turn, native, room
 from gradtool.kernels.types import Array, Arrays
 from gradtool.native import cross_entropy as library
+from gradtool.native.call import Call
 
 Outputs = Sequence[Spec | None]
-greatest = np.maximum.reduce
 LABELS = (np.dtype(np.int32), np.dtype(np.int64))
 
 
@@ -27,18 +27,14 @@ def _work(x: Spec, *_rest: Spec | None, out: Outputs, **_: Any) -> list[Spec]:
     return room(library.work(x.shape))
 
 
-def _checked(labels: Array, classes: int, ignored: int | None) -> Bound:
-    """What raises UsageError for a label that is no class."""
-    positive = labels.reshape(-1).view(labels.dtype.str.replace("i", "u"))  # or very large
+def _checked(call: Call, strange: Array, classes: int) -> Bound:
+    """A call, after which a label that is no class raises UsageError."""
 
     def check() -> None:
-        if greatest(positive, initial=0) < classes:
-            return
-        counted = labels if ignored is None else labels[labels != ignored]
-        if counted.size and not 0 <= counted.min() <= counted.max() < classes:
+        if strange.item():
             raise UsageError(f"a label is not one of the {classes} classes of the scores")
 
-    return check
+    return in_turn(call, check)
 
 
 @native("SoftmaxCrossEntropyLoss", fits=_fits, work=_work)
@@ -48,10 +44,12 @@ def cross_entropy(
 ) -> Bound:  # fmt: skip
     """`lₙ = wₜ (log Σ exp xₙ - xₙₜ)`, and the logarithms of the softmax."""
     loss, log_prob = (*out, None)[:2]
+    strange = np.zeros(1, np.int64)
     call = library.cross_entropy(
-        x, labels, weights, loss, log_prob, work[0], reduction=reduction, ignore_index=ignore_index
-    )
-    return in_turn(_checked(labels, x.shape[1], ignore_index), call)
+        x, labels, weights, loss, log_prob, work[0], strange, reduction=reduction,
+        ignore_index=ignore_index,
+    )  # fmt: skip
+    return _checked(call, strange, x.shape[1])
 
 
 @native("ai.gradtool::SoftmaxCrossEntropyLossGrad", fits=_fits, work=_work)
@@ -61,8 +59,9 @@ def cross_entropy_grad(
     ignore_index: int | None = None,
 ) -> Bound:  # fmt: skip
     """`dx = g (p - onehot) + (dl - p Σ dl)` with p the softmax and g the weight of each sample."""
+    strange = np.zeros(1, np.int64)
     call = library.cross_entropy_grad(
-        x, labels, weights, dy, dlog_prob, out[0], work[0], reduction=reduction,
+        x, labels, weights, dy, dlog_prob, out[0], work[0], strange, reduction=reduction,
         ignore_index=ignore_index,
     )  # fmt: skip
-    return in_turn(_checked(labels, x.shape[1], ignore_index), call)
+    return _checked(call, strange, x.shape[1])
