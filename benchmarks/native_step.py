@@ -3,10 +3,11 @@
     python benchmarks/native_step.py [NAME…] [--threads 1] [--repeat 5] [--compile]
 
 The networks are those of `stock_models` and `speed_models`, as PyTorch's exporter writes them.
-Seconds are the least processor time of runs taken in turn in one process; ratios are to the faster
-of PyTorch eager's two, and `aim` is what the native one is to be at most, on one thread.  With
-`--compile` torch.compile runs, too, which needs a C++ compiler.  Gradients are compared first, each
-with PyTorch's: the largest difference of one, relative to its norm, is printed.  The last line
+Seconds are the least of runs taken in turn in one process: processor time on one thread, on several
+those of a clock, after a pause in which the threads of the run before fall asleep.  Ratios are to
+the faster of PyTorch eager's two, and `aim` is what the native one is to be at most, on one thread.
+With `--compile` torch.compile runs, too, which needs a C++ compiler.  Gradients are compared first,
+each with PyTorch's: the largest difference of one, relative to its norm, is printed.  The last line
 says how much the machine did beside: the seconds of the whole by those of its processor.
 """
 
@@ -37,7 +38,8 @@ from stock_models import Subject, export
 import gradtool as gt
 
 Step = Callable[[], Any]
-LEAST = 1.0  # seconds that the runs of a network take at least
+LEAST = 3.0  # seconds that the runs of a network take at least
+PAUSE = 0.02  # seconds: OpenMP's threads keep a processor busy for a while after their work
 
 
 def ours(path: Path, subject: Subject, kernels: Any) -> tuple[Step, Callable[[], Any]]:
@@ -98,13 +100,16 @@ def row(name: str, subject: Subject, scratch: Path) -> str:
         ways["compiled"][0]()
     error = difference(ways["native"][1](), ways["eager"][1]())
     best = dict.fromkeys(ways, float("inf"))
+    clock = time.process_time if GIVEN.threads == 1 else time.perf_counter
     began, turns = time.perf_counter(), 0
     while turns < GIVEN.repeat or time.perf_counter() - began < LEAST:
         turns += 1
         for way, (step, _) in ways.items():
-            start = time.process_time()
+            if GIVEN.threads > 1:
+                time.sleep(PAUSE)
+            start = clock()
             step()
-            best[way] = min(best[way], time.process_time() - start)
+            best[way] = min(best[way], clock() - start)
     fastest = min(seconds for way, seconds in best.items() if way.startswith("eager"))
     shown = "  ".join(f"{way} {1e3 * s:.3g} ms ({s / fastest:.2f})" for way, s in best.items())
     return f"{name:<10} aim {BARS[name]:.2f}  {shown}  difference {error:.1e}"
