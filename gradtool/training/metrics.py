@@ -147,10 +147,17 @@ def _top(most: int) -> Measure:
                 f"{list(labels.shape)}"
             )
         scores = np.moveaxis(scores, axis, -1)
+        classes = scores.shape[-1]
+        if 1 < most >= classes:
+            raise UsageError(f"--metric top-{most}: there are {classes} classes, so it is always 1")
+        if labels.size and labels.max() >= classes:
+            raise UsageError(
+                f"--metric: a label is {labels.max()}, and there are {classes} classes"
+            )
         counted = labels >= 0
         places = np.where(counted, labels, 0)[..., None].astype(np.int64)
         own = np.take_along_axis(scores, places, -1)
-        order = np.arange(scores.shape[-1])
+        order = np.arange(classes)
         ahead = (scores > own) | ((scores == own) & (order < places))
         hit = (ahead.sum(-1) < most) & counted & ~np.isnan(own[..., 0])
         return float(hit.sum()), int(counted.sum())

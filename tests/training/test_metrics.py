@@ -14,7 +14,7 @@ def measured(text, outputs, batch, loss=None, count=4):
 
 
 @pytest.mark.parametrize(
-    ("seed", "classes", "top"), [*itertools.product(range(5), [2, 5], [1, 2, 3])]
+    ("seed", "classes", "top"), [*itertools.product(range(5), [4, 5], [1, 2, 3])]
 )
 def test_top_k_counts_labels_among_the_highest_scores(seed, classes, top):
     rng = np.random.default_rng(seed)
@@ -36,6 +36,15 @@ def test_the_axis_of_the_classes_is_found(axis):
     labels = scores.argmax(axis)
 
     assert measured("accuracy", {"y": scores}, {"labels": labels}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "said"),
+    [("top-3", 0, "3 classes, so it is always 1"), ("accuracy", 3, "a label is 3")],
+)
+def test_what_classes_leave_no_room_for_is_refused(name, label, said):
+    with pytest.raises(UsageError, match=said):
+        measured(name, {"y": np.eye(3)}, {"labels": np.array([0, 1, label])})
 
 
 def test_labels_below_zero_count_for_nothing():
