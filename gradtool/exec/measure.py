@@ -147,8 +147,8 @@ def _beside_arena(executor: Executor) -> tuple[int, int]:
 
 def handing_over(executor: Executor, *, copy: bool) -> int:
     """The most that taking the results of a step took: copies of them, or views."""
-    gc.collect()
     gc.freeze()
+    gc.collect()
     tracemalloc.start()
     try:
         held = executor.outputs(copy=copy), executor.gradients(copy=copy)

@@ -50,7 +50,7 @@ def opened(path, batch, *, is_fixed, **options):
 
 
 @pytest.mark.parametrize("is_fixed", [True, False])
-@pytest.mark.parametrize("batch", [1, pytest.param(2, marks=pytest.mark.slow), 8])
+@pytest.mark.parametrize("batch", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples(name, batch, is_fixed):
     work = opened(ROOT / "samples" / f"{name}.onnx", batch, is_fixed=is_fixed)
@@ -58,7 +58,7 @@ def test_samples(name, batch, is_fixed):
     assert list(problems(work, QUICK)) == []
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", [pytest.param("sgd", marks=pytest.mark.slow), "adam"])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_whole_steps(name, optimizer):
     """Next values of parameters and state lie over the old ones."""
