@@ -72,7 +72,8 @@ def _with_workspaces(program: Program) -> Program:
         kernel = native.find(*split_name(step.op), step.version) if step.is_native else None
         if kernel is None:
             return step
-        return dataclasses.replace(step, workspace=workspace(program, step, kernel))
+        needed = workspace(program, step, kernel)
+        return dataclasses.replace(step, workspace=needed) if needed else step
 
     return dataclasses.replace(program, steps=tuple(map(with_its_own, program.steps)))
 
@@ -128,8 +129,11 @@ def _fitting(program: Program, step: Step) -> tuple[Native | None, str]:
 
 
 def _lies_in_rows(program: Program, value: int) -> bool:
-    spec = program.values[value].spec
-    return spec is not None and is_contiguous(spec, program.strides(value))
+    datum = program.values[value]
+    if datum.spec is None:
+        return False
+    is_plain = datum.view is None and not datum.channels_last
+    return is_plain or is_contiguous(datum.spec, program.strides(value))
 
 
 def _specs(program: Program, step: Step) -> tuple[list[object], list[object]]:

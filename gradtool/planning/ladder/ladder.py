@@ -34,13 +34,13 @@ class Ladder:
     def __init__(self, rungs: Rungs, size: Callable[[State], int] = peak_of) -> None:
         self.rungs = rungs
         self.size = size
+        self._sizes: dict[int, int] = {}
         self._halves: dict[int, list[State]] = {}
 
     def within(self, budget: int) -> State | None:
         """The schedule within a budget that computes least again; None if none was found."""
         found = list(self.rungs.states)
         high, low = self._around(budget, found)
-        self._deepen(found, high, low)
         for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
@@ -58,7 +58,6 @@ class Ladder:
         """The schedule of least size that computes no more than so much again."""
         found = list(self.rungs.states)
         high, low = self._around(self.size(self._least(found, work)) - 1, found)
-        self._deepen(found, high, low)
         for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
@@ -71,9 +70,22 @@ class Ladder:
                 low = half
         return self._least(found, work)
 
+    def _around(self, budget: int, found: list[State]) -> tuple[int, int]:
+        """The rungs around a budget: above it, and not above it; what is found there is added.
+
+        Where nothing is found that fits the one above, the next that something fits and that below.
+        """
+        i = min(max(bisect_right(self._rising, budget), 1), self.rungs.count)
+        while i > 1 and self._rung(i - 1) > budget:
+            i -= 1
+        above = range(i, self.rungs.count + 1)
+        i = next((j for j in above if self._cheapest(found, self._rung(j)) is not None), i)
+        self._deepen(found, i)
+        return self._rung(i), self._rung(i - 1)
+
     @cached_property
     def _rising(self) -> list[int]:
-        """The rungs from the lowest up, as sizes: with what packing wastes.
+        """The rungs from the lowest up, with what packing may waste.
 
         That is nothing at the top, and grows evenly to what it is at the least peak.
         """
@@ -82,31 +94,33 @@ class Ladder:
         budgets = enumerate(self.rungs.budgets)
         return [budget + wasted * k // count for k, budget in budgets][::-1]
 
-    def _around(self, budget: int, found: list[State]) -> tuple[int, int]:
-        """The rungs around a budget: above it, and not above it.
+    def _rung(self, i: int) -> int:
+        """A rung, the lowest is 0, as a size: no less than that of the cheapest schedule there.
 
-        Where nothing is found that fits the one above, the next that something fits and that below.
+        So a question that is answered by this schedule looks for others below the rung.
         """
-        rising = self._rising
-        i = min(max(bisect_right(rising, budget), 1), len(rising) - 1)
-        above = range(i, len(rising))
-        i = next((j for j in above if self._cheapest(found, rising[j]) is not None), i)
-        return rising[i], rising[i - 1]
+        if i not in self._sizes:
+            budget = self.rungs.budgets[-1 - i]
+            fits = (state for state in self.rungs.states if state.peak <= budget)
+            own = min(fits, key=price, default=None)
+            self._sizes[i] = max(self._rising[i], 0 if own is None else self.size(own))
+        return self._sizes[i]
 
-    def _deepen(self, found: list[State], high: int, low: int) -> None:
+    def _deepen(self, found: list[State], i: int) -> None:
         """Add what is found where the two rungs around a question are searched as halves are.
 
         Questions on both sides of a rung know what is found there.  Those further up do not, and
         none of it computes less than what they know of the rung above.
         """
-        rising, known = self._rising, list(self.rungs.states)
-        for budget in (high, low):
-            i = rising.index(budget)
-            if not 0 < i < len(rising) - 1:
+        known = list(self.rungs.states)
+        for j in (i, i - 1):
+            if not 0 < j < self.rungs.count:
                 continue
-            if budget not in self._halves:
-                self._halves[budget] = self._between(budget, rising[i + 1], rising[i - 1], known)
-            found += self._halves[budget]
+            rung = self._rung(j)
+            if rung not in self._halves:
+                around = self._rung(j + 1), self._rung(j - 1)
+                self._halves[rung] = self._between(rung, *around, known)
+            found += self._halves[rung]
 
     def _half(self, budget: int, above: int, below: int, found: list[State]) -> None:
         """Add the schedules of a rung between two rungs to what was found.
