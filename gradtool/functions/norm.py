@@ -41,15 +41,16 @@ def layer_gradient(
     rstd: Tensor,
     axes: Sequence[int],
 ) -> Tensor:
-    """`dx = rstd · (d - mean(d))` with `d = dn - n · mean(dn · n)` and `dn = dy · scale`.
+    """`dx = d - mean(d)` with `d = rstd · (dn - n · mean(dn · n))` and `dn = dy · scale`.
 
     Here `n = (x - mean) · rstd` and `p = dy · n`, of which the caller has taken its sums: each is
-    read here for the last time.  The mean is taken off last, so that `Σ dx` is zero to rounding, as
-    it is in mathematics: the gradient of a bias before a normalisation is that sum.
+    read here for the last time.  The mean is taken off last, so that `Σ dx` is zero but for the
+    rounding of dx, as it is in mathematics: the gradient of a bias before a normalisation is that
+    sum.
     """
     share = op.mean(p * scale, axes)
-    d = dy * scale - n * share
-    return (d - op.mean(d, axes)) * rstd
+    d = (dy * scale - n * share) * rstd
+    return d - op.mean(d, axes)
 
 
 @composite("LayerNormalizationGrad", like=(0, 1, 1))
@@ -191,7 +192,7 @@ def batch_normalization_grad(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """With `n = (x - mean) · rstd`, sums and means over all axes but the second.
 
-    dx = scale · rstd · (d - mean(d)) with d = dy - n · mean(dy · n)
+    dx = d - mean(d) with d = scale · rstd · (dy - n · mean(dy · n))
     dscale = Σ dy · n        dbias = Σ dy
 
     The sums come first, and d takes the place of what it is made of.
@@ -206,8 +207,8 @@ def batch_normalization_grad(
     dscale = product_sums(op, dy_, centred) * rstd
     dbias = op.sum(dy_, axes)
     share = rstd * dscale / op.length(x_, axes)
-    d = dy_ - centred * channels_last(op, share, x)
-    dx = (d - op.mean(d, axes)) * channels_last(op, scale_ * rstd, x)
+    d = (dy_ - centred * channels_last(op, share, x)) * channels_last(op, scale_ * rstd, x)
+    dx = d - op.mean(d, axes)
     return op.cast(dx, x.dtype), op.cast(dscale, scale.dtype), op.cast(dbias, scale.dtype)
 
 

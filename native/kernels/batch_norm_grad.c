@@ -93,26 +93,29 @@ static void one_channel(void *argument, int64_t c, int64_t slot) {
             write(call, (image * call->channels + c) * n, i, n, mean, shift, slope, factor);
 }
 
-/* Add the sums over some rows of d and of d (x - mean), of `vectors` vectors from channel j on. */
+/* Add the sums over some rows of d and of d (x - mean), of `vectors` vectors from channel j on.
+ *
+ * The sum of dx is that of d less as much: its last bits count. */
 INLINE void add_strip(const struct batch_norm_grad *call, int64_t first, int64_t end, float *sums,
                       float *products, int64_t j, int vectors) {
     const int64_t n = call->channels;
     const float *mean = row_of(call, MEAN);
-    vec sum[2], product[2];
-    for (int v = 0; v < vectors; v++) {
-        sum[v] = load(sums + j + v * LANES);
-        product[v] = load(products + j + v * LANES);
+    vec sum[2], product[2], excess[2];
+    for (int v = 0; v < vectors; v++) sum[v] = product[v] = excess[v] = splat(0);
+    for (int64_t from = first; from < end; from += BRIEF) {
+        vec brief[2] = {splat(0), splat(0)};
+        for (int64_t at = from * n; at < least(end, from + BRIEF) * n; at += n)
+            for (int v = 0; v < vectors; v++) {
+                const int64_t i = j + v * LANES;
+                const vec d = given(call, at, i, n);
+                brief[v] += d;
+                product[v] += d * (load_left(call->x + at, i, n, 0) - load(mean + i));
+            }
+        for (int v = 0; v < vectors; v++) add_exactly(&sum[v], &excess[v], brief[v]);
     }
-    for (int64_t at = first * n; at < end * n; at += n)
-        for (int v = 0; v < vectors; v++) {
-            const int64_t i = j + v * LANES;
-            const vec d = given(call, at, i, n);
-            sum[v] += d;
-            product[v] += d * (load_left(call->x + at, i, n, 0) - load(mean + i));
-        }
     for (int v = 0; v < vectors; v++) {
-        store(sums + j + v * LANES, sum[v]);
-        store(products + j + v * LANES, product[v]);
+        store(sums + j + v * LANES, load(sums + j + v * LANES) + sum[v]);
+        store(products + j + v * LANES, load(products + j + v * LANES) + product[v]);
     }
 }
 

@@ -65,4 +65,13 @@ INLINE float max_lanes(vec value) {
     return most_of;
 }
 
+#define BRIEF 4 /* terms that are added to each other first, where a sum is to be exact */
+
+/* sum += x, less what rounding put into it with the last one (Kahan 1965); infinity has no excess. */
+INLINE void add_exactly(vec *sum, vec *excess, vec x) {
+    const vec more = x - *excess, next = *sum + more, found = (next - *sum) - more;
+    *excess = choose(found == found, found, splat(0));
+    *sum = next;
+}
+
 #endif

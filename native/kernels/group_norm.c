@@ -79,6 +79,12 @@ static void sums_of(const struct group_norm_grad *call, int64_t at, float mean, 
     *sum = (float)all, *product = (float)(products * rstd);
 }
 
+/* Take off n numbers what rounding left in their mean, which is zero in mathematics. */
+static void centre(float *x, int64_t n) {
+    const float mean = row_sum(x, n) / (float)n;
+    for (int64_t i = 0; i < n; i += LANES) store_left(x, load_left(x, i, n, 0) - mean, i, n);
+}
+
 static void one_group_grad(void *argument, int64_t group, int64_t slot) {
     const struct group_norm_grad *call = argument;
     const int64_t channels = call->channels / call->groups, n = call->pixels;
@@ -106,6 +112,8 @@ static void one_group_grad(void *argument, int64_t group, int64_t slot) {
             if (call->dx) store_left(call->dx + at, d * factor - first - c * second, i, n);
         }
     }
+    /* While it is in cache. */
+    if (call->dx && channels * n <= TOGETHER) centre(call->dx + group * channels * n, channels * n);
 }
 
 KERNEL(group_norm_grad)(const struct group_norm_grad *call) {

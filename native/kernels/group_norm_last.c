@@ -102,12 +102,17 @@ static void sums_of_part(void *argument, int64_t part, int64_t slot) {
     float *sums = row_of(image, ROWS) + 2 * part * room, *products = sums + room;
     (void)slot;
     for (int64_t j = 0; j < n; j += LANES) {
-        vec sum = splat(0), product = splat(0);
-        for (int64_t at = image->at + part * size * n; at < image->at + end * n; at += n) {
-            const vec d = given(image->grad, at, j, n);
-            sum += d;
-            const vec x = load_left(image->grad->x + at, j, n, 0);
-            product += d * (x - load(row_of(image, MEAN) + j));
+        /* The sum of dx is that of d less as much: its last bits count. */
+        vec sum = splat(0), excess = splat(0), product = splat(0);
+        for (int64_t from = part * size; from < end; from += BRIEF) {
+            vec brief = splat(0);
+            for (int64_t row = from; row < least(end, from + BRIEF); row++) {
+                const vec d = given(image->grad, image->at + row * n, j, n);
+                const vec x = load_left(image->grad->x + image->at + row * n, j, n, 0);
+                brief += d;
+                product += d * (x - load(row_of(image, MEAN) + j));
+            }
+            add_exactly(&sum, &excess, brief);
         }
         store(sums + j, sum);
         store(products + j, product);
@@ -129,6 +134,26 @@ static void backward_rows(void *argument, int64_t chunk, int64_t slot) {
             if (call->dx)
                 store_left(call->dx + at, dx - c * load(row_of(image, SECOND) + j), j, n);
         }
+}
+
+/* Take off dx what rounding left in its mean over each group, which is zero in mathematics. */
+static void centre(const struct image *image) {
+    const int64_t n = image->channels, end = n * image->pixels, groups = image->grad->groups;
+    float *dx = image->grad->dx + image->at, *mean = row_of(image, FIRST);
+    for (int64_t j = 0; j < n; j += LANES) {
+        vec sum = splat(0);
+        for (int64_t at = 0; at < end; at += n) sum += load_left(dx + at, j, n, 0);
+        store(mean + j, sum);
+    }
+    for (int64_t from = 0; from < n; from += n / groups) {
+        double sum = 0;
+        for (int64_t c = from; c < from + n / groups; c++) sum += mean[c];
+        for (int64_t c = from; c < from + n / groups; c++)
+            mean[c] = (float)(sum / (double)(n / groups * image->pixels));
+    }
+    for (int64_t at = 0; at < end; at += n)
+        for (int64_t j = 0; j < n; j += LANES)
+            store_left(dx + at, load_left(dx + at, j, n, 0) - load(mean + j), j, n);
 }
 
 /* From the sums of parts: those of groups, and what the image adds to dscale and dbias. */
@@ -166,6 +191,7 @@ KERNEL(group_norm_last_grad)(const struct group_norm_last_grad *call) {
         gt_parallel(parts_of(&one), sums_of_part, &image, call->slots);
         settle(&image, parts_of(&one));
         if (call->dx || call->dresidual) gt_parallel(chunks, backward_rows, &image, call->slots);
+        if (call->dx && chunks == 1) centre(&image);
     }
     for (int64_t s = 0; s < call->scales; s++) {
         double scale = 0, bias = 0;

@@ -25,17 +25,19 @@ static float line_sum(const float *x, int64_t count) {
     return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-/* The sums of columns over `rows` rows; pairs of rows first, so that a sum waits less. */
+/* The sums of columns over `rows` rows, to nearly every bit.
+ *
+ * The gradient of a bias before a normalisation is such a sum, and zero in mathematics. */
 static void column_sums(const float *x, int64_t rows, int64_t columns, float *y) {
     for (int64_t c = 0; c < columns; c += LANES) {
-        vec even = splat(0), odd = splat(0);
-        int64_t i = 0;
-        for (; i + 2 <= rows; i += 2) {
-            even += load_left(x + i * columns, c, columns, 0);
-            odd += load_left(x + (i + 1) * columns, c, columns, 0);
+        vec sum = splat(0), excess = splat(0);
+        for (int64_t from = 0; from < rows; from += BRIEF) {
+            vec brief = splat(0);
+            for (int64_t i = from; i < least(rows, from + BRIEF); i++)
+                brief += load_left(x + i * columns, c, columns, 0);
+            add_exactly(&sum, &excess, brief);
         }
-        if (i < rows) even += load_left(x + i * columns, c, columns, 0);
-        store_left(y, even + odd, c, columns);
+        store_left(y, sum, c, columns);
     }
 }
 
