@@ -104,6 +104,12 @@ class Work:
         self.room.xp.matmul(weights.reshape(1, -1), matrix, out=term)
         self.room.xp.add(out, term[0], out=out)
 
+    def take_means(self, x: Array, count: int, out: Array) -> None:
+        """The mean over `count` numbers of each statistic of a block."""
+        out.fill(0)
+        self.room.add(self.room.sums(x, self.lines), out)
+        self.room.xp.divide(out, count, out=out)
+
     def finish(self, out: Sequence[Array | None]) -> None:
         """Round the sums to the outputs that are wanted."""
         for target, s in zip(out, self.sums, strict=False):
@@ -217,6 +223,8 @@ def planes(
             xp.multiply(c, m2, out=c)
             xp.multiply(dy[index], factor, out=dn)
             xp.subtract(dn, c, out=dn)
+            if len(parts) == 1:  # as dn is rounded: the sum of dx is zero
+                own.take_means(dn, layout.count, m1)
             xp.subtract(dn, m1, out=dx[index], casting="unsafe")
     own.finish(out[1:])
 
