@@ -147,6 +147,8 @@ def _beside_arena(executor: Executor) -> tuple[int, int]:
 
 def handing_over(executor: Executor, *, copy: bool) -> int:
     """The most that taking the results of a step took: copies of them, or views."""
+    # A full collection empties the interpreter's free lists, so that what is made now is traced;
+    # frozen objects are not looked through for it.
     gc.freeze()
     gc.collect()
     tracemalloc.start()

@@ -40,7 +40,7 @@ class Ladder:
     def within(self, budget: int) -> State | None:
         """The schedule within a budget that computes least again; None if none was found."""
         found = list(self.rungs.states)
-        high, low = self._around(budget, found)
+        high, low = self._deepen(self._above(budget, found), found)
         for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
@@ -57,7 +57,8 @@ class Ladder:
     def at_most(self, work: int) -> State:
         """The schedule of least size that computes no more than so much again."""
         found = list(self.rungs.states)
-        high, low = self._around(self.size(self._least(found, work)) - 1, found)
+        budget = self.size(self._least(found, work)) - 1
+        high, low = self._deepen(self._above(budget, found), found)
         for _ in range(self.rungs.halvings):
             half = (low + high) // 2
             if not low < half < high:
@@ -70,18 +71,13 @@ class Ladder:
                 low = half
         return self._least(found, work)
 
-    def _around(self, budget: int, found: list[State]) -> tuple[int, int]:
-        """The rungs around a budget: above it, and not above it; what is found there is added.
-
-        Where nothing is found that fits the one above, the next that something fits and that below.
-        """
+    def _above(self, budget: int, found: list[State]) -> int:
+        """The first rung above a budget that something found fits; the next one if nothing does."""
         i = min(max(bisect_right(self._rising, budget), 1), self.rungs.count)
         while i > 1 and self._rung(i - 1) > budget:
             i -= 1
         above = range(i, self.rungs.count + 1)
-        i = next((j for j in above if self._cheapest(found, self._rung(j)) is not None), i)
-        self._deepen(found, i)
-        return self._rung(i), self._rung(i - 1)
+        return next((j for j in above if self._cheapest(found, self._rung(j)) is not None), i)
 
     @cached_property
     def _rising(self) -> list[int]:
@@ -106,8 +102,8 @@ class Ladder:
             self._sizes[i] = max(self._rising[i], 0 if own is None else self.size(own))
         return self._sizes[i]
 
-    def _deepen(self, found: list[State], i: int) -> None:
-        """Add what is found where the two rungs around a question are searched as halves are.
+    def _deepen(self, i: int, found: list[State]) -> tuple[int, int]:
+        """A rung and the one below, after adding what is found there as halves are searched.
 
         Questions on both sides of a rung know what is found there.  Those further up do not, and
         none of it computes less than what they know of the rung above.
@@ -121,6 +117,7 @@ class Ladder:
                 around = self._rung(j + 1), self._rung(j - 1)
                 self._halves[rung] = self._between(rung, *around, known)
             found += self._halves[rung]
+        return self._rung(i), self._rung(i - 1)
 
     def _half(self, budget: int, above: int, below: int, found: list[State]) -> None:
         """Add the schedules of a rung between two rungs to what was found.

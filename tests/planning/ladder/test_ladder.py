@@ -171,3 +171,33 @@ def test_recipes_that_fit_are_answers_too():
 
     assert asked.within(best.peak).extra <= best.extra
     assert asked.rungs.low == least_budget(asked.rungs.work)
+
+
+def test_a_question_that_a_rung_answers_looks_for_less_memory_than_the_answer_takes():
+    """What packing wastes puts the answer above its rung; all that is between takes more."""
+    waste = 5
+
+    def size(state):
+        return state.peak + waste * bool(state.extra)
+
+    asked = ladder(chain(12), size=size)
+    on_rungs = (s for s in asked.rungs.states if s.extra and s.peak in asked.rungs.budgets)
+    state = next(on_rungs)
+    aims = spied(asked.rungs)
+
+    assert asked.at_most(state.extra) == state
+    assert aims
+    assert max(aims) <= size(state)
+
+
+def spied(rungs):
+    """The budgets that questions between rungs aim at, as they are asked."""
+    aims = []
+    between = rungs.between
+
+    def heard(budget, *rest):
+        aims.append(budget)
+        return between(budget, *rest)
+
+    rungs.between = heard
+    return aims
