@@ -4,7 +4,7 @@ import pytest
 from fuzzing import Seed, Tally, fuzz, named, seeds
 from limited import MOST_BYTES, Ended
 
-SECONDS, MUTANTS = 8, 40
+SECONDS, MUTANTS = 5, 25
 
 
 @pytest.fixture(scope="module")

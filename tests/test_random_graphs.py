@@ -1,6 +1,6 @@
 """Random graphs: our gradients in the planned arena against PyTorch, differences and onnxruntime.
 
-`pytest tests/test_random_graphs.py` tries 100 graphs, always the same; `-m slow` tries 2000 new
+`pytest tests/test_random_graphs.py` tries 30 graphs, always the same; `-m slow` tries 2000 new
 ones.  A failure prints its graph and a line `@reproduce_failure(…)` that draws it again, as does
 `--hypothesis-seed=N` for a whole run.
 """
@@ -28,7 +28,7 @@ EVERYTHING = {
     "phases": [Phase.generate],  # a graph that fails is small enough to read
     "suppress_health_check": list(HealthCheck),
 }
-ci = settings(max_examples=60, derandomize=True, **EVERYTHING)
+ci = settings(max_examples=30, derandomize=True, **EVERYTHING)
 nightly = settings(max_examples=2000, **EVERYTHING)
 
 

@@ -1,6 +1,6 @@
 """Random graphs in sessions: the bits of runs, whatever hooks see, change and keep.
 
-`pytest tests/test_random_sessions.py` tries 60 graphs, always the same; `-m slow` tries 1000 new
+`pytest tests/test_random_sessions.py` tries 30 graphs, always the same; `-m slow` tries 1000 new
 ones.
 """
 
@@ -25,7 +25,7 @@ EVERYTHING = {
     "phases": [Phase.generate],
     "suppress_health_check": list(HealthCheck),
 }
-ci = settings(max_examples=60, derandomize=True, **EVERYTHING)
+ci = settings(max_examples=30, derandomize=True, **EVERYTHING)
 nightly = settings(max_examples=1000, **EVERYTHING)
 
 

@@ -64,7 +64,7 @@ def changed(walk, draw):
 
 
 @each_instruction_set
-@settings(max_examples=300, **EXAMPLES)
+@settings(max_examples=150, **EXAMPLES)
 @given(st.data())
 def test_every_change_is_that_of_python(instructions, data):
     work = data.draw(works())

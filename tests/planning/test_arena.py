@@ -36,7 +36,7 @@ def expected(program, order):
     return [(b.bytes, b.first, b.last) for b in moving]
 
 
-@settings(max_examples=300, **EXAMPLES)
+@settings(max_examples=200, **EXAMPLES)
 @given(st.data())
 def test_buffers_are_those_of_the_replayed_program(data):
     made = data.draw(programs())

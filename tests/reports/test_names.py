@@ -59,7 +59,9 @@ def test_samples(name, batch, is_fixed):
 
 
 @pytest.mark.parametrize("optimizer", [pytest.param("sgd", marks=pytest.mark.slow), "adam"])
-@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.parametrize(
+    "name", ["cnn", pytest.param("transformer", marks=pytest.mark.slow), "lstm"]
+)
 def test_whole_steps(name, optimizer):
     """Next values of parameters and state lie over the old ones."""
     path = ROOT / "samples" / f"{name}.onnx"
@@ -79,7 +81,9 @@ def test_searched_plans_of_samples(name, batch, is_fixed):
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize("name", ["lenet", "gpt2", "lstm_lm", "cf_loop"])
+@pytest.mark.parametrize(
+    "name", ["lenet", pytest.param("gpt2", marks=pytest.mark.slow), "lstm_lm", "cf_loop"]
+)
 def test_models_of_the_zoo(name):
     path = ZOO / name / "model.onnx"
     if not path.exists():

@@ -188,7 +188,7 @@ def test_diamonds_are_walked_once(name):
     assert len(decide(nodes, POLICIES[name]).choices) == len(steps)
 
 
-@settings(max_examples=300, **EXAMPLES)
+@settings(max_examples=150, **EXAMPLES)
 @given(training_programs(most=14), st.sets(st.sampled_from(ONE + TWO)))
 def test_the_decision_is_that_of_the_algorithm_told_literally(drawn, heavy):
     policy = Policy("drawn", frozenset(heavy), twice=False, reason="", source="")

@@ -37,7 +37,7 @@ def check(data):
         assert optimum is None or solved.bound <= optimum + TOLERANCE
 
 
-@settings(max_examples=150, **EXAMPLES)
+@settings(max_examples=100, **EXAMPLES)
 @given(st.data())
 def test_no_programme_is_above_the_optimum_of_all_schedules(data):
     check(data)
