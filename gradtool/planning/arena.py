@@ -16,6 +16,7 @@ from gradtool.planning.packing import pack
 from gradtool.planning.schedule import alive
 from gradtool.planning.simulate import Simulator
 from gradtool.program.declared import redeclared
+from gradtool.program.native import renewed
 from gradtool.program.overwriting import Replacement, replacements, write_after_read
 
 
@@ -37,7 +38,7 @@ class Arenas:
     def __init__(self, simulator: Simulator) -> None:
         self.program = simulator.program
         self._simulator = simulator
-        self._workspaces: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._workspaces: dict[tuple[int, tuple[int, ...]], int | None] = {}
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -76,7 +77,8 @@ class Arenas:
         """Bytes, first and last step of each buffer that moves, in order of first use.
 
         Workspaces come before what their step writes; what runs for nobody is left out.  None if
-        something is read after what lies over it is there.
+        something is read after what lies over it is there, or if no native kernel writes as few
+        outputs as are read of its step.
         """
         instances = self._instances(order)
         if instances is None:
@@ -98,7 +100,10 @@ class Arenas:
             while made < count and born[made] == position:
                 made += 1
             written = [each for each in range(begin, made) if dies[each] >= 0]
-            if workspace := self._workspace(step, tuple(roots[each] for each in written)):
+            workspace = self._workspace(step, tuple(roots[each] for each in written))
+            if workspace is None:
+                return None
+            if workspace:
                 sizes.append(workspace)
                 first.append(position)
                 until.append(position)
@@ -188,13 +193,15 @@ class Arenas:
         values, sizes = self.program.values, self._simulator.bytes
         return {r: 0 if values[r].kind == "host" else size for r, size in sizes.items()}
 
-    def _workspace(self, number: int, written: tuple[int, ...]) -> int:
-        """Bytes of the workspace of a step that writes some of its outputs."""
+    def _workspace(self, number: int, written: tuple[int, ...]) -> int | None:
+        """Bytes of the workspace of a step that writes some of its outputs; None if none can."""
         step = self.program.steps[number]
         if len(written) == len(self._simulator.writes[number]):
             return self._simulator.work[number]
         if (number, written) not in self._workspaces:
             outputs = tuple(v if v in written else None for v in step.outputs)
-            fewer = redeclared(self.program, replace(step, outputs=outputs))
-            self._workspaces[number, written] = workspace_bytes(self.program, fewer)
+            narrow = replace(step, outputs=outputs)
+            fewer = (renewed if step.is_native else redeclared)(self.program, narrow)
+            needed = None if fewer is None else workspace_bytes(self.program, fewer)
+            self._workspaces[number, written] = needed
         return self._workspaces[number, written]

@@ -84,6 +84,21 @@ def workspace(program: Program, step: Step, kernel: Native) -> tuple[Spec, ...]:
     return tuple(kernel.work(*inputs, out=out, **step.attributes))
 
 
+def renewed(program: Program, step: Step) -> Step | None:
+    """A native step of a program with the workspace that it has for the outputs it writes.
+
+    None if the library has no kernel for these.
+    """
+    kernel = native.find(*split_name(step.op), step.version)
+    assert kernel is not None  # noqa: S101 - see `natively`
+    inputs, out = _specs(program, step)
+    if not kernel.fits(*inputs, out=out, **step.attributes):
+        return None
+    return dataclasses.replace(
+        step, workspace=tuple(kernel.work(*inputs, out=out, **step.attributes))
+    )
+
+
 class Choice(NamedTuple):
     """What runs a step: `numpy` or `native`, by which method, how its images lie, and why."""
 

@@ -93,9 +93,9 @@ class Workload:
         return Simulator(self.program)
 
     @cached_property
-    def arenas(self) -> Arenas | None:
-        """What tells how large the arenas of schedules are; None where only their plans can."""
-        return Arenas(self.simulator) if self.kernels == "numpy" else None
+    def arenas(self) -> Arenas:
+        """What tells how large the arenas of schedules are."""
+        return Arenas(self.simulator)
 
     @cached_property
     def nodes(self) -> Program:
@@ -183,19 +183,15 @@ def planned(
 ) -> Planned:
     """The plan of a schedule; the one of the file's own order is `Workload.kept`."""
     if schedule.order == tuple(range(len(work.program.steps))):
-        arena = Arena(lambda: work.kept, lambda: work.arenas.whole if work.arenas else None)
+        arena = Arena(lambda: work.kept, lambda: work.arenas.whole)
     else:
-        arena = Arena(lambda: _plan(work, schedule), lambda: _told(work, schedule))
+        arena = Arena(lambda: _plan(work, schedule), lambda: work.arenas.size(schedule.order))
     return Planned(name, arena, schedule, tuple(notes), decision, details=tuple(details))
 
 
 def _plan(work: Workload, schedule: Schedule) -> Plan:
     found = narrowed(replay(work.apart, spread(work, schedule)), work.apart.steps)
     return no_recompute(made_for(work.kernels, found))
-
-
-def _told(work: Workload, schedule: Schedule) -> int | None:
-    return work.arenas.size(schedule.order) if work.arenas else None
 
 
 def write(work: Workload, found: Planned) -> ir.Model:
