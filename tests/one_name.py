@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
 
+from pages import whole
+
 from gradtool.comparison.footprint import all_tensors, name_of
 from gradtool.errors import GradtoolError
 from gradtool.planning.plan import ALWAYS_LIVE
@@ -102,7 +104,7 @@ def _not_there(plan) -> Iterator[str]:
 
 def on_page(plan) -> Iterator[tuple[str, str, int, int, int]]:
     """Name, region, bytes, first and last step of what is alive at the peak, as the page has it."""
-    data = page_data(Page("m", [Row("m", plan, 1, 0)], {}, {}))
+    data = page_data(Page("m", [Row("m", whole(plan), 1, 0)], {}, {}))
     strings, before = [], b""
     for shared, rest in zip(data["strings"]["shared"], data["strings"]["rest"], strict=True):
         before = before[: 2 * shared] + rest.encode("utf-16-le", "surrogatepass")

@@ -10,10 +10,12 @@ from conftest import TINY, build, tiny_weights
 from gradtool import api, shapes
 from gradtool.graph.specs import Spec
 from gradtool.planning.plan import Buffer, Plan
+from gradtool.planning.schedule import Schedule
 from gradtool.program import Program, Step, Value
 from gradtool.reports.page_data import Page
 from gradtool.reports.plans import Row
 from gradtool.workloads import plans, strategies
+from gradtool.workloads.planned import Arena, Planned
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -41,8 +43,7 @@ def page_of(
     found = [strategies.STRATEGIES[name](work) for name in ("keep", *names)]
     flops = plans.total_flops(work.program)
     rows = [
-        Row("tiny.onnx", each.plan, flops, plans.extra_flops(each.plan, work.kept))
-        for each in found
+        Row("tiny.onnx", each, flops, plans.extra_flops(each.plan, work.kept)) for each in found
     ]
     return Page("tiny.onnx", rows, dims, {})
 
@@ -69,14 +70,20 @@ def chain(steps: int, name=lambda number: f"layer/{number}/block/Relu") -> Plan:
     return Plan("keep", program, tuple(buffers), 65536 + 5 * 4096, 65536 + 5 * 4096, 0, end)
 
 
+def whole(plan: Plan) -> Planned:
+    """A plan as what was chosen."""
+    schedule = Schedule.of(range(len(plan.program.steps)))
+    return Planned(plan.name, Arena.of(plan), schedule)
+
+
 def chain_page(steps: int) -> Page:
     """The page of three plans of very many steps."""
     plan = chain(steps)
-    return Page("chain.onnx", [Row("chain.onnx", plan, 1, 0)] * 3, {}, {})
+    return Page("chain.onnx", [Row("chain.onnx", whole(plan), 1, 0)] * 3, {}, {})
 
 
 def hostile_page() -> Page:
     """A page on which every name, also the model's own, is an attack."""
     plan = chain(len(HOSTILE), HOSTILE.__getitem__)
-    row = Row(HOSTILE[0], plan, 1, 0)
+    row = Row(HOSTILE[0], whole(plan), 1, 0)
     return Page(HOSTILE[0], [row, row], {HOSTILE[1]: 4, HOSTILE[4]: 2}, {HOSTILE[4]: 2})

@@ -42,7 +42,7 @@ def _rows(
     reporter: Reporter, plans: Plans, strategies: Mapping[str, Strategy], memory: int | None
 ) -> list[Row]:
     batches = {} if memory is None else _batches(reporter, plans.opened, strategies, memory)
-    return [replace(each, max_batch=batches.get(each.plan.name)) for each in plans.rows]
+    return [replace(each, max_batch=batches.get(each.name)) for each in plans.rows]
 
 
 def _formulas(reporter: Reporter, plans: Plans) -> Iterator[str]:

@@ -30,14 +30,11 @@ class Plans:
     def rows(self) -> list[Row]:
         """Each beside keeping everything."""
         from gradtool.reports.plans import Row
-        from gradtool.workloads.plans import extra_flops, total_flops
+        from gradtool.workloads.plans import extra_of, total_flops
 
-        name, kept = self.opened.name, self.opened.work.kept
-        flops = total_flops(kept.program)
-        return [
-            Row(name, each.plan, flops, extra_flops(each.plan, kept), proof=each.proof)
-            for each in self.found
-        ]
+        name, work = self.opened.name, self.opened.work
+        flops = total_flops(work.kept.program)
+        return [Row(name, each, flops, extra_of(work, each)) for each in self.found]
 
     def notes(self, *, verbose: bool) -> list[str]:
         """What is to be said of them; with `verbose`, also how they were found."""

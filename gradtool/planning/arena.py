@@ -6,7 +6,7 @@ order.  Searches ask of hundreds of schedules how large they are, and for the pl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from gradtool.planning.liveness import workspace_bytes
 from gradtool.planning.packing import pack
 from gradtool.planning.schedule import alive
 from gradtool.planning.simulate import Simulator
+from gradtool.program import Step
 from gradtool.program.declared import redeclared
 from gradtool.program.native import renewed
 from gradtool.program.overwriting import Replacement, replacements, write_after_read
@@ -38,7 +39,7 @@ class Arenas:
     def __init__(self, simulator: Simulator) -> None:
         self.program = simulator.program
         self._simulator = simulator
-        self._workspaces: dict[tuple[int, tuple[int, ...]], int | None] = {}
+        self._narrow: dict[tuple[int, tuple[int, ...]], Step | None] = {}
 
     @cached_property
     def _is_plain(self) -> bool:
@@ -80,11 +81,7 @@ class Arenas:
         something is read after what lies over it is there, or if no native kernel writes as few
         outputs as are read of its step.
         """
-        instances = self._instances(order)
-        if instances is None:
-            keep = alive(self.program, order)
-            order = [step for step, stays in zip(order, keep, strict=True) if stays]
-            instances = self._instances(order)
+        order, instances = self._ran(order)
         state = self._state(order)
         if instances is None or state is None:
             return None
@@ -94,16 +91,11 @@ class Arenas:
         for each in range(len(born)):
             last[owner[each]] = max(last[owner[each]], dies[each])
         sizes, first, until = list[int](), list[int](), list[int]()
-        made, count = 0, len(born)
-        for position, step in enumerate(order):
-            begin = made
-            while made < count and born[made] == position:
-                made += 1
-            written = [each for each in range(begin, made) if dies[each] >= 0]
-            workspace = self._workspace(step, tuple(roots[each] for each in written))
-            if workspace is None:
+        for position, written in enumerate(self._written(order, instances)):
+            step = self._narrowed(order[position], tuple(roots[each] for each in written))
+            if step is None:
                 return None
-            if workspace:
+            if workspace := self._workspace(order[position], step):
                 sizes.append(workspace)
                 first.append(position)
                 until.append(position)
@@ -114,6 +106,40 @@ class Arenas:
                     first.append(position)
                     until.append(last[each])
         return sizes, first, until
+
+    def ran(self, order: Sequence[int]) -> list[Step] | None:
+        """The steps of an order that somebody needs, with the FLOPs for what is read of each.
+
+        None if only the plan can tell.
+        """
+        order, instances = self._ran(order)
+        if instances is None:
+            return None
+        roots, found = instances.roots, list[Step]()
+        for number, written in zip(order, self._written(order, instances), strict=True):
+            step = self._narrowed(number, tuple(roots[each] for each in written))
+            if step is None:
+                return None
+            found.append(step)
+        return found
+
+    def _ran(self, order: Sequence[int]) -> tuple[Sequence[int], Instances | None]:
+        """The steps of an order without those that run for nobody, and their instances."""
+        instances = self._instances(order)
+        if instances is None:
+            keep = alive(self.program, order)
+            order = [step for step, stays in zip(order, keep, strict=True) if stays]
+            instances = self._instances(order)
+        return order, instances
+
+    def _written(self, order: Sequence[int], instances: Instances) -> Iterator[list[int]]:
+        """By position, the instances that somebody needs of those that a step makes."""
+        born, dies, made, count = instances.born, instances.dies, 0, len(instances.born)
+        for position in range(len(order)):
+            begin = made
+            while made < count and born[made] == position:
+                made += 1
+            yield [each for each in range(begin, made) if dies[each] >= 0]
 
     def _instances(self, order: Sequence[int]) -> Instances | None:
         """The instances of an order; None if a step runs and nobody reads what it makes."""
@@ -193,15 +219,19 @@ class Arenas:
         values, sizes = self.program.values, self._simulator.bytes
         return {r: 0 if values[r].kind == "host" else size for r, size in sizes.items()}
 
-    def _workspace(self, number: int, written: tuple[int, ...]) -> int | None:
-        """Bytes of the workspace of a step that writes some of its outputs; None if none can."""
+    def _workspace(self, number: int, step: Step) -> int:
+        """Bytes of the workspace of a step, or of what is left of it."""
+        is_whole = step is self.program.steps[number]
+        return self._simulator.work[number] if is_whole else workspace_bytes(self.program, step)
+
+    def _narrowed(self, number: int, written: tuple[int, ...]) -> Step | None:
+        """A step that writes some of its outputs; None if no native kernel writes as few."""
         step = self.program.steps[number]
         if len(written) == len(self._simulator.writes[number]):
-            return self._simulator.work[number]
-        if (number, written) not in self._workspaces:
+            return step
+        if (number, written) not in self._narrow:
             outputs = tuple(v if v in written else None for v in step.outputs)
-            narrow = replace(step, outputs=outputs)
-            fewer = (renewed if step.is_native else redeclared)(self.program, narrow)
-            needed = None if fewer is None else workspace_bytes(self.program, fewer)
-            self._workspaces[number, written] = needed
-        return self._workspaces[number, written]
+            declared = redeclared(self.program, replace(step, outputs=outputs))
+            narrow = renewed(self.program, declared) if step.is_native else declared
+            self._narrow[number, written] = narrow
+        return self._narrow[number, written]

@@ -17,6 +17,8 @@ from gradtool.planning.liveness import always_live, workspace_bytes
 from gradtool.program import Program
 from gradtool.program.in_place import donors
 
+_KEPT = "_simulator"
+
 
 class Simulator:
     """A program as sizes and numbers of storages, ready to weigh many schedules.
@@ -27,6 +29,15 @@ class Simulator:
     instance of one of the storages `donates` of a step ends, what the step writes of `targets`
     takes no bytes of its own; that is -1, which is no storage, where there are none.
     """
+
+    @classmethod
+    def of(cls, program: Program) -> Simulator:
+        """The simulator of a program, which is made once: where its cached properties are kept."""
+        kept = vars(program)
+        if _KEPT not in kept:
+            kept[_KEPT] = cls(program)
+        found: Simulator = kept[_KEPT]
+        return found
 
     def __init__(self, program: Program) -> None:
         self.program = program

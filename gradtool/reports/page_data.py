@@ -45,7 +45,7 @@ def page_data(page: Page) -> dict[str, Any]:
     with are those of the string before, and the rest.
     """
     strings, nodes, tensors = Numbered(), Numbered(), Numbered()
-    plans = [_plan(row, page.rows[0].plan, strings, nodes, tensors) for row in page.rows]
+    plans = [_plan(row, page.rows[0], strings, nodes, tensors) for row in page.rows]
     return {
         "model": shown(page.model),
         "sizes": _sizes(page),
@@ -72,7 +72,7 @@ class Numbered(dict[Any, int]):
 
 
 def _plan(
-    row: Row, kept: Plan, strings: Numbered, nodes: Numbered, tensors: Numbered
+    row: Row, kept: Row, strings: Numbered, nodes: Numbered, tensors: Numbered
 ) -> dict[str, Any]:
     plan, share = row.plan, row.extra_share
     return {

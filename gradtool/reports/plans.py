@@ -17,6 +17,7 @@ from gradtool.workloads.proofs import proof_json
 if TYPE_CHECKING:
     from gradtool.planning.plan import Plan
     from gradtool.planning.search.proof import Proof
+    from gradtool.workloads.planned import Planned
 
 SCHEMA_VERSION = 1
 TITLES = {
@@ -38,24 +39,43 @@ class Row:
     """A plan in the table. `flops` are those of the whole step, `extra` what is computed again.
 
     `extra` is None where an operator of unknown cost runs again; `max_batch` None where nobody
-    asked, 0 where not even a batch of 1 fits; `proof` says how good a plan within a budget is.
+    asked, 0 where not even a batch of 1 fits.
     """
 
     model: str
-    plan: Plan
+    planned: Planned
     flops: int
     extra: int | None
     max_batch: int | None = None
-    proof: Proof | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, which is made where it is looked at."""
+        return self.planned.plan
+
+    @property
+    def name(self) -> str:
+        """The name of the plan."""
+        return self.planned.name
+
+    @property
+    def peak(self) -> int:
+        """The bytes of its arena."""
+        return self.planned.peak
+
+    @property
+    def proof(self) -> Proof | None:
+        """How good a plan within a budget is."""
+        return self.planned.proof
 
     @property
     def title(self) -> str:
         """What people call the plan."""
-        return TITLES.get(self.plan.name, self.plan.name)
+        return TITLES.get(self.name, self.name)
 
-    def saved(self, kept: Plan) -> float:
-        """The share of `kept`'s peak that this plan does without."""
-        return 1 - self.plan.peak / kept.peak if kept.peak else 0.0
+    def saved(self, kept: Row) -> float:
+        """The share of the peak of the row that keeps everything that this one does without."""
+        return 1 - self.peak / kept.peak if kept.peak else 0.0
 
     @property
     def extra_share(self) -> float | None:
@@ -84,18 +104,18 @@ def plans_table(models: Sequence[Sequence[Row]], memory: int | None = None) -> T
     for model in models:
         for number, row in enumerate(model):
             cells = [] if number == 0 else [
-                format_percent(row.saved(model[0].plan)),
+                format_percent(row.saved(model[0])),
                 _extra(row),
             ]  # fmt: skip
-            found = [row.title, format_bytes(row.plan.peak), *(cells or ["", ""])]
+            found = [row.title, format_bytes(row.peak), *(cells or ["", ""])]
             found = [row.model if number == 0 else "", *found] if several else found
             rows.append((*found, *([] if memory is None else [_batch(row.max_batch)])))
         if lower := min((row.proof.least for row in model if row.proof), default=0):
-            rows.append(_lower_bound(lower, model[0].plan, len(columns), several=several))
+            rows.append(_lower_bound(lower, model[0], len(columns), several=several))
     return Table(columns=tuple(columns), rows=tuple(rows))
 
 
-def _lower_bound(least: int, kept: Plan, columns: int, *, several: bool) -> tuple[str, ...]:
+def _lower_bound(least: int, kept: Row, columns: int, *, several: bool) -> tuple[str, ...]:
     """The row of what is proven: no plan takes less."""
     saved = format_percent(1 - least / kept.peak if kept.peak else 0.0)
     cells = [*([""] if several else []), "lower bound", format_bytes(least), saved]
@@ -105,8 +125,8 @@ def _lower_bound(least: int, kept: Plan, columns: int, *, several: bool) -> tupl
 def one_line(rows: Sequence[Row]) -> str:
     """What the last plan takes, and the first."""
     kept, found = rows[0], rows[-1]
-    saved = format_percent(found.saved(kept.plan))
-    peaks = f"{format_bytes(found.plan.peak)} instead of {format_bytes(kept.plan.peak)}"
+    saved = format_percent(found.saved(kept))
+    peaks = f"{format_bytes(found.peak)} instead of {format_bytes(kept.peak)}"
     return f"{found.title}: peak {peaks}, {saved} saved"
 
 
@@ -117,18 +137,17 @@ def closing_lines(models: Sequence[Sequence[Row]], *, unicode: bool) -> list[str
     there is neither.  The last line says what is counted.
     """
     unknown = [line for rows in models if (line := unknown_line(rows))]
-    counted = footer([row.plan for rows in models for row in rows])
+    counted = footer([rows[0].plan for rows in models])
     if len(models) > 1:
         return [*dict.fromkeys(unknown), counted]
     (rows,) = models
-    saving = [row for row in rows[1:] if row.plan.peak < rows[0].plan.peak]
-    saving.sort(key=lambda row: row.plan.name == REORDER)
+    saving = [row for row in rows[1:] if row.peak < rows[0].peak]
+    saving.sort(key=lambda row: row.name == REORDER)
     shown = [rows[0], *saving[:1]]
     peak, _, parts = summary(shown[-1].plan).partition(": ")
-    width = (WIDTH - sum(len(row.plan.name) + 3 for row in shown)) // len(shown)
+    width = (WIDTH - sum(len(row.name) + 3 for row in shown)) // len(shown)
     courses = [
-        f"{row.plan.name} {timeline(row.plan, width, unicode=unicode).splitlines()[0]}"
-        for row in shown
+        f"{row.name} {timeline(row.plan, width, unicode=unicode).splitlines()[0]}" for row in shown
     ]
     lines = ["", f"{shown[-1].title}: {peak}", f" {parts}", " " + "  ".join(courses)]
     return [*lines, *unknown, counted]
@@ -151,10 +170,10 @@ def plans_json(
 
     `by` an operator, phase, module or tensor, each plan has the `parts` that it holds at its peak.
     """
-    kept = rows[0].plan
+    kept = rows[0]
     return {
-        "model": rows[0].model,
-        "kernels": kernels_of(kept.program),
+        "model": kept.model,
+        "kernels": kernels_of(kept.plan.program),
         "dims": {name: int(dims[name]) for name in sorted(dims)},
         "notes": list(notes),
         "plans": [
@@ -164,7 +183,7 @@ def plans_json(
     }
 
 
-def _plan_json(row: Row, kept: Plan) -> dict[str, Any]:
+def _plan_json(row: Row, kept: Row) -> dict[str, Any]:
     plan = row.plan
     share = row.extra_share
     return {

@@ -90,7 +90,7 @@ class Workload:
     @cached_property
     def simulator(self) -> Simulator:
         """What weighs schedules of the program."""
-        return Simulator(self.program)
+        return Simulator.of(self.program)
 
     @cached_property
     def arenas(self) -> Arenas:
@@ -182,11 +182,16 @@ def planned(
     decision: Decision | None = None,
 ) -> Planned:
     """The plan of a schedule; the one of the file's own order is `Workload.kept`."""
-    if schedule.order == tuple(range(len(work.program.steps))):
+    if _is_given(work, schedule.order):
         arena = Arena(lambda: work.kept, lambda: work.arenas.whole)
     else:
         arena = Arena(lambda: _plan(work, schedule), lambda: work.arenas.size(schedule.order))
     return Planned(name, arena, schedule, tuple(notes), decision, details=tuple(details))
+
+
+def _is_given(work: Workload, order: Sequence[int]) -> bool:
+    """Whether an order is that of the file."""
+    return tuple(order) == tuple(range(len(work.program.steps)))
 
 
 def _plan(work: Workload, schedule: Schedule) -> Plan:
@@ -230,6 +235,18 @@ def extra_flops(plan: Plan, kept: Plan) -> int | None:
     if any(s.flops is None and s.name not in before for s in again):
         return None
     return total_flops(plan.program) - total_flops(kept.program)
+
+
+def extra_of(work: Workload, found: Planned) -> int | None:
+    """The same of what was planned, without its plan where that can be told."""
+    order = found.schedule.order
+    ran = None if _is_given(work, order) else work.arenas.ran(order)
+    if ran is None:
+        return extra_flops(found.plan, work.kept)
+    first = {step.name: at for at, step in reversed(list(enumerate(ran)))}
+    if any(step.flops is None and first[step.name] < at for at, step in enumerate(ran)):
+        return None
+    return sum(step.flops or 0 for step in ran) - total_flops(work.kept.program)
 
 
 def total_flops(program: Program) -> int:

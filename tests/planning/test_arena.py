@@ -71,7 +71,9 @@ def test_only_a_plan_tells_where_a_parameter_lies_that_is_read_after_it_was_writ
 
 
 def disagreements(work, random, tries):
-    """The sizes of random schedules that are not those of their plans; and how many were told."""
+    """The sizes and FLOPs of random schedules that are not those of their plans, and how many were
+    told.
+    """
     steps = work.program.steps
     end = next((i for i, step in enumerate(steps) if step.stage == "update"), len(steps))
     found, told = [], 0
@@ -84,8 +86,10 @@ def disagreements(work, random, tries):
         size = work.arenas.size(order)
         if size is not None:
             told += 1
-            peak = plans.planned(work, "any", Schedule.of(order)).plan.peak
-            found += [(size, peak)] if size != peak else []
+            other = plans.planned(work, "any", Schedule.of(order))
+            said = size, plans.extra_of(work, other)
+            meant = other.plan.peak, plans.extra_flops(other.plan, work.kept)
+            found += [(said, meant)] if said != meant else []
     return found, told
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from pages import whole
 from training_programs import chain
 
 from gradtool.planning.no_recompute import no_recompute
@@ -20,7 +21,7 @@ PROGRAM = dataclasses.replace(
 )
 KEPT = no_recompute(PROGRAM)
 LESS = no_recompute(replay(PROGRAM, late(PROGRAM, {1: "_mirror", 3: "_mirror"})), "mirror")
-ROWS = [Row("m.onnx", KEPT, 1000, 0), Row("m.onnx", LESS, 1000, 25)]
+ROWS = [Row("m.onnx", whole(KEPT), 1000, 0), Row("m.onnx", whole(LESS), 1000, 25)]
 
 
 def peak_of(plan, peak, name):
@@ -28,9 +29,9 @@ def peak_of(plan, peak, name):
 
 
 BIG = [
-    Row("big", peak_of(KEPT, 4096, "keep"), 200, 0, 8),
-    Row("big", peak_of(KEPT, 1024, "mirror"), 200, 3, 40),
-    Row("big", peak_of(KEPT, 4096, "sqrt"), 200, None, 0),
+    Row("big", whole(peak_of(KEPT, 4096, "keep")), 200, 0, 8),
+    Row("big", whole(peak_of(KEPT, 1024, "mirror")), 200, 3, 40),
+    Row("big", whole(peak_of(KEPT, 4096, "sqrt")), 200, None, 0),
 ]
 
 
@@ -59,12 +60,13 @@ def test_of_several_models_the_first_row_has_the_name():
 
 
 def test_a_plan_without_a_title_goes_by_its_name():
-    assert Row("m", peak_of(KEPT, 1, "mine"), 0, 0).title == "mine"
+    assert Row("m", whole(peak_of(KEPT, 1, "mine")), 0, 0).title == "mine"
 
 
 def test_a_step_without_operations_has_no_extra_ones():
-    assert Row("m", KEPT, 0, 0).extra_share == 0
-    assert Row("m", peak_of(KEPT, 0, "none"), 0, 0).saved(peak_of(KEPT, 0, "keep")) == 0
+    assert Row("m", whole(KEPT), 0, 0).extra_share == 0
+    nothing, kept = (Row("m", whole(peak_of(KEPT, 0, name)), 0, 0) for name in ("none", "keep"))
+    assert nothing.saved(kept) == 0
 
 
 def test_the_closing_lines_are_of_the_second_plan_and_end_with_what_is_counted():
@@ -92,7 +94,7 @@ def test_several_models_close_with_what_is_counted():
 
 
 def test_operators_of_unknown_cost_are_counted_once_each():
-    blind = [Row("m", no_recompute(BLIND), 0, None)]
+    blind = [Row("m", whole(no_recompute(BLIND)), 0, None)]
     line = "cost unknown, not in the FLOPs: MatMul (4), Mul (8), Sin (4)"
 
     assert plans.unknown_line(ROWS) == ""

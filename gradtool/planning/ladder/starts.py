@@ -116,14 +116,16 @@ def run_again(work: CostModel, at: int, again: Collection[int]) -> list[int]:
     pending = {p for p in again if p < at}
     places = list(range(at + 1))
     for place in range(at + 1, len(work.reads)):
+        if not pending:
+            return [*places, *range(place, len(work.reads))]
         waiting = [place]
         while waiting:
-            missing = [m for m in work.makers[waiting[-1]] if m in pending]
-            if missing:
-                pending.remove(missing[0])
-                waiting.append(missing[0])
-            else:
+            missing = next((m for m in work.makers[waiting[-1]] if m in pending), None)
+            if missing is None:
                 places.append(waiting.pop())
+            else:
+                pending.remove(missing)
+                waiting.append(missing)
     return places
 
 

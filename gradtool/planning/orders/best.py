@@ -66,7 +66,7 @@ class _Orders:
 
     def __init__(self, program: Program, effort: int) -> None:
         self.graph = StepGraph(program)
-        self.simulator = Simulator(program)
+        self.simulator = Simulator.of(program)
         scale = max(1, self.graph.count / _STEPS)
         self.cuts = int(effort * _CUTS / scale)
         most = min(_STATES, _STATES_PER_STEP * self.graph.count)

@@ -31,7 +31,7 @@ class StepGraph:
     """
 
     def __init__(self, program: Program) -> None:
-        simulator = Simulator(program)
+        simulator = Simulator.of(program)
         number = {root: i for i, root in enumerate(simulator.bytes)}
 
         def local(roots: Sequence[int]) -> tuple[int, ...]:
@@ -110,14 +110,18 @@ class StepGraph:
     def closure(self, steps: Iterable[int], *, backward: bool) -> list[int]:
         """The given steps and all that must run before them, or after them."""
         neighbours = self.before if backward else self.after
-        found = dict.fromkeys(steps)
+        found = list(dict.fromkeys(steps))
+        is_found = bytearray(self.count)
+        for step in found:
+            is_found[step] = True
         waiting = list(found)
         while waiting:
             for step in neighbours[waiting.pop()]:
-                if step not in found:
-                    found[step] = None
+                if not is_found[step]:
+                    is_found[step] = True
+                    found.append(step)
                     waiting.append(step)
-        return list(found)
+        return found
 
     def live(self, run: Mask) -> int:
         """Bytes alive between two steps, once those of a set have run."""

@@ -31,7 +31,7 @@ def mirrored(program: Program, decision: Decision) -> Mirrored:
 
     Source: MXNet applies every decision; we differ in that each group has to pay.
     """
-    simulator = Simulator(program)
+    simulator = Simulator.of(program)
     numbers = {step.name: i for i, step in enumerate(program.steps)}
     groups = [[numbers[name] for name in group if name in numbers] for group in decision.groups]
     everything = {step: MIRRORED for group in groups for step in group}

@@ -32,7 +32,7 @@ def sqrt_segments(program: Program) -> Segmented:
     """√n segments of equal bytes, n being the number of forward steps."""
     cuts = Cuts.of(program)
     instants = cuts.even(square_root(len(cuts.steps)))
-    return segmented(Simulator(program), _segments(cuts, instants), _notes(cuts, instants))
+    return segmented(Simulator.of(program), _segments(cuts, instants), _notes(cuts, instants))
 
 
 def best_segments(program: Program) -> Segmented:
@@ -41,7 +41,7 @@ def best_segments(program: Program) -> Segmented:
     Of these segments only those are computed again that lower the peak.  In large programs not
     every number is tried, but numbers spread evenly over the range on a logarithmic scale.
     """
-    simulator, cuts = Simulator(program), Cuts.of(program)
+    simulator, cuts = Simulator.of(program), Cuts.of(program)
     tried: dict[tuple[int, int, int], list[int]] = {}
     for number in _numbers(len(cuts.steps), len(program.steps)):
         instants = cuts.even(number)

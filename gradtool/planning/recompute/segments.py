@@ -76,7 +76,7 @@ def checkpointed(program: Program, names: Sequence[str]) -> Segmented:
         raise UsageError("no checkpoints are given")
     ends = tuple(sorted(set(found.values())))
     checkpoints = tuple(sorted(found, key=lambda root: (found[root], root)))
-    return segmented(Simulator(program), Segments(ends, checkpoints))
+    return segmented(Simulator.of(program), Segments(ends, checkpoints))
 
 
 def segmented(simulator: Simulator, segments: Segments, notes: Sequence[str] = ()) -> Segmented:

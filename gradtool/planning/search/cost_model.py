@@ -26,7 +26,7 @@ class CostModel:
         order: Sequence[int] | None = None,
     ) -> None:
         self.program = program
-        self.simulator = simulator = Simulator(program)
+        self.simulator = simulator = Simulator.of(program)
         self.order = tuple(range(len(program.steps)) if order is None else order)
         priced = [s.flops for s in program.steps] if costs is None else list(costs)
         self.costs = [priced[s] or 0 for s in self.order]
