@@ -155,9 +155,30 @@ def _impossible(before: int, version: int, reason: str) -> ModelError:
 def _restore(
     raised: onnx.ModelProto, model: onnx.ModelProto, weights: list[onnx.TensorProto]
 ) -> None:
-    """Give back the heavy initializers and the original inputs, whose shapes Scan's lose."""
+    """Give back the heavy initializers, the notes, and the inputs, whose shapes Scan's lose."""
     raised.graph.initializer.extend(weights)
     del raised.graph.input[:]
     raised.graph.input.extend(model.graph.input)
     del raised.metadata_props[:]
     raised.metadata_props.extend(model.metadata_props)
+    _note(raised.graph, model.graph)
+
+
+def _note(raised: onnx.GraphProto, given: onnx.GraphProto) -> None:
+    """Give back what an exporter notes of values and nodes, which the converter forgets."""
+    noted = {value.name: value for value in given.value_info if value.metadata_props}
+    for value in raised.value_info:
+        if value.name in noted:
+            value.metadata_props.extend(noted.pop(value.name).metadata_props)
+    weights = {tensor.name for tensor in raised.initializer}
+    raised.value_info.extend(value for name, value in noted.items() if name in weights)
+    makers = {node.output[0]: node for node in given.node if node.output}
+    for node in raised.node:
+        maker = makers.get(node.output[0]) if node.output else None
+        if maker is None:
+            continue
+        node.metadata_props.extend(maker.metadata_props)
+        bodies = {attribute.name: attribute.g for attribute in maker.attribute}
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH and attribute.name in bodies:
+                _note(attribute.g, bodies[attribute.name])

@@ -4,6 +4,9 @@ import pytest
 
 from gradtool import io
 from gradtool.errors import ModelError
+from gradtool.graph.metadata import SCOPES
+from gradtool.io import opset
+from gradtool.passes.provenance import KIND
 
 OLD = {
     9: "(float[2, 3] x, float[3, 4] w) => (float[2, 4] y) { h = MatMul (x, w) y = Softmax (h) }",
@@ -60,6 +63,38 @@ def test_a_higher_opset_may_be_asked_for(write):
 
 def test_a_model_above_the_minimum_keeps_its_opset(write):
     assert io.load(write("g (float[2] x) => (y) { y = Relu (x) }")).graph.opset_imports[""] == 20
+
+
+@pytest.mark.parametrize("version", [21, 23])
+def test_what_an_exporter_notes_of_values_and_nodes_stays(text, version):
+    """PyTorch says there which tensors are parameters and which are buffers."""
+    model = text(
+        """g (float[2] x, bool c) => (float[2] y)
+        <float[2] w = {1, 2}, float[2] b = {3, 4}>
+        {
+            t = Mul (x, w)
+            y = If (c) <
+                then_branch = g1 () => (float[2] p) { p = Add (t, b) },
+                else_branch = g2 () => (float[2] q) { q = Neg (t) }
+            >
+        }"""
+    )
+    for name, what in (("w", "PARAMETER"), ("b", "BUFFER"), ("t", "made")):
+        value = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2])
+        onnx.helper.set_model_props(value, {KIND: what})
+        model.graph.value_info.append(value)
+    first, last = model.graph.node
+    inner = last.attribute[0].g.node[0]
+    for node, scope in ((first, "['', 'a', 'mul']"), (inner, "['', 'b', 'add']")):
+        onnx.helper.set_model_props(node, {SCOPES: scope})
+    raised = opset.raise_to(model, version)
+
+    noted = {v.name: v.metadata_props[0].value for v in raised.graph.value_info if v.metadata_props}
+    nodes = (raised.graph.node[0], raised.graph.node[1].attribute[0].g.node[0])
+    assert noted == {"w": "PARAMETER", "b": "BUFFER", "t": "made"}
+    assert [[p.value for p in node.metadata_props] for node in nodes] == [
+        ["['', 'a', 'mul']"], ["['', 'b', 'add']"],
+    ]  # fmt: skip
 
 
 def test_an_opset_that_onnx_does_not_know_is_refused(write):
