@@ -176,7 +176,10 @@ class Builder(Idioms):
         Raises:
             ModelError: that fails.
         """
-        self._memo.infer(node, lambda: self._infer(node))
+        if self.folding.is_known(node):
+            self._infer(node)
+        else:
+            self._memo.infer(node, lambda: self._infer(node))
 
     def _infer(self, node: ir.Node) -> None:
         rule = self._rule(node.domain, node.op_type)

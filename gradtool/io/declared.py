@@ -15,9 +15,13 @@ Declared = tuple[tuple[ir.Value, ir.DataType | None, ir.Shape | None], ...]
 
 
 def collect(model: ir.Model) -> Declared:
-    """What the file says of the values that nodes write; inference replaces it."""
+    """What the file says of the values that nodes write; inference replaces it.
+
+    Not the shapes of what a branch returns: TorchScript declares those of the other branch.
+    """
+    returned = {value for branch in _branches(model) for value in branch.outputs}
     return tuple(
-        (output, output.dtype, output.shape)
+        (output, output.dtype, None if output in returned else output.shape)
         for output in _written(model)
         if output.type is not None or output.shape is not None
     )
@@ -47,6 +51,11 @@ def _contradict(first: ir.Shape, second: ir.Shape) -> bool:
         isinstance(a, int) and isinstance(b, int) and a != b
         for a, b in zip(first, second, strict=True)
     )
+
+
+def _branches(model: ir.Model) -> Iterator[ir.Graph]:
+    ifs = (node for node in walk.nodes(model.graph) if node.op_type == "If")
+    return (branch for node in ifs for branch in walk.subgraphs(node))
 
 
 def _written(model: ir.Model) -> Iterator[ir.Value]:

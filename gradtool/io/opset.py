@@ -10,7 +10,7 @@ import onnx.version_converter
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
-from gradtool.io import adapters, legacy
+from gradtool.io import adapters, legacy, walk
 from gradtool.io.functions import inline_functions
 
 MINIMUM = 18
@@ -155,23 +155,28 @@ def _impossible(before: int, version: int, reason: str) -> ModelError:
 def _restore(
     raised: onnx.ModelProto, model: onnx.ModelProto, weights: list[onnx.TensorProto]
 ) -> None:
-    """Give back the heavy initializers, the notes, and the inputs, whose shapes Scan's lose."""
+    """Give back the heavy initializers, what an exporter notes, inputs and outputs as they were.
+
+    What the converter says of shapes is forgotten: Scan's lose some, and it counts windows of
+    pools that begin behind the image.
+    """
     raised.graph.initializer.extend(weights)
     del raised.graph.input[:]
     raised.graph.input.extend(model.graph.input)
+    del raised.graph.output[:]
+    raised.graph.output.extend(model.graph.output)
     del raised.metadata_props[:]
     raised.metadata_props.extend(model.metadata_props)
+    for graph in walk.graphs(raised.graph):
+        del graph.value_info[:]
     _note(raised.graph, model.graph)
 
 
 def _note(raised: onnx.GraphProto, given: onnx.GraphProto) -> None:
     """Give back what an exporter notes of values and nodes, which the converter forgets."""
-    noted = {value.name: value for value in given.value_info if value.metadata_props}
-    for value in raised.value_info:
-        if value.name in noted:
-            value.metadata_props.extend(noted.pop(value.name).metadata_props)
-    weights = {tensor.name for tensor in raised.initializer}
-    raised.value_info.extend(value for name, value in noted.items() if name in weights)
+    made = {tensor.name for tensor in raised.initializer}
+    made.update(name for node in raised.node for name in node.output)
+    raised.value_info.extend(v for v in given.value_info if v.metadata_props and v.name in made)
     makers = {node.output[0]: node for node in given.node if node.output}
     for node in raised.node:
         maker = makers.get(node.output[0]) if node.output else None

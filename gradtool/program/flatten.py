@@ -25,7 +25,6 @@ from gradtool.graph.composites import DOMAIN
 from gradtool.graph.families import full_name
 from gradtool.graph.metadata import GRADIENTS, GROUP, LOSS, ROWS, SOURCE, STAGE, STATE
 from gradtool.graph.names import label
-from gradtool.graph.predicates import is_used
 from gradtool.graph.randomness import draws
 from gradtool.graph.reads import free
 from gradtool.graph.specs import Spec, contiguous, least_of, spec_of
@@ -155,6 +154,7 @@ class _Flat:
         self.views = Views(graph, self.operators.kernel) if views else None
         moving = changing(graph, state) if state else frozenset[ir.Value]()
         self.kinds = Kinds(self.operators.kernel, gradients, trained, moving)
+        self.kinds.look_through(graph)
         self.modules = Modules(graph)
         self.values: list[Value] = []
         self.numbers: dict[ir.Value, int] = {}
@@ -260,11 +260,11 @@ class _Flat:
                 self._planned(node)
 
     def _planned(self, node: ir.Node) -> None:
-        wanted = [v for v in node.outputs if is_used(v)]
+        wanted = [v for v in node.outputs if self.kinds.is_read(v)]
         if not wanted:
             return
         if self.kinds.is_folded(node):
-            for value in filter(self.kinds.is_read, wanted):
+            for value in wanted:
                 self._constant(value, self.kinds.of_constant(value))
             return
         name, version, found = self.operators.of(node)

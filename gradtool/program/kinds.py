@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
@@ -26,13 +26,21 @@ class Kinds:
     """What decides the kind of a value.
 
     `gradients` are names of outputs that hold some, `trained` names of what has a gradient or a
-    next value; `changing` are values that are not the same in every step, initializers or not.
+    next value; `changing` are values that are not the same in every step, initializers or not;
+    `idle` are nodes that never run.
     """
 
     kernel_of: Callable[[ir.Node], Kernel | None]
     gradients: AbstractSet[str] = frozenset()
     trained: AbstractSet[str] = frozenset()
     changing: AbstractSet[ir.Value] = frozenset()
+    idle: set[ir.Node] = field(default_factory=set)
+
+    def look_through(self, graph: ir.Graph) -> None:
+        """Find the nodes of a graph that never run: nobody reads them but others that do not."""
+        for node in reversed(graph):
+            if self.is_folded(node) or not any(map(self.is_read, node.outputs)):
+                self.idle.add(node)
 
     def of_initializer(self, value: ir.Value) -> Kind:
         """A constant, a parameter, or state of an optimizer."""
@@ -57,7 +65,7 @@ class Kinds:
         return value.const_value is not None and value not in self.changing
 
     def is_read(self, value: ir.Value) -> bool:
-        """Whether anybody reads a value whose own results are not constants."""
+        """Whether a graph returns a value, or a node that runs reads it."""
         return value.is_graph_output() or bool(self._uses(value))
 
     def is_folded(self, node: ir.Node) -> bool:
@@ -72,7 +80,12 @@ class Kinds:
         return size <= KEPT_BYTES or any(self._is_on_host(*use) for use in value.uses())
 
     def _uses(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
-        return [(use.node, use.idx) for use in value.uses() if not self.is_folded(use.node)]
+        """The nodes that read a value and run; those of subgraphs that are not looked through."""
+        return [
+            (use.node, use.idx)
+            for use in value.uses()
+            if use.node not in self.idle and not self.is_folded(use.node)
+        ]
 
     def is_constant(self, value: ir.Value) -> bool:
         """Whether a value is known and no parameter."""

@@ -102,6 +102,13 @@ class Folding:
             graph = owner.graph
         return False
 
+    def is_known(self, node: ir.Node) -> bool:
+        """Whether all that a node computes from is known."""
+        return not walk.subgraphs(node) and all(
+            value is None or _lends(node, slot) is not None or self._tensor(value) is not None
+            for slot, value in enumerate(node.inputs)
+        )
+
     def fold(self, context: Any, node: ir.Node) -> None:
         """Compute the outputs of a node whose inputs are known, if that may be done.
 

@@ -61,7 +61,11 @@ def _then_folded(rule: Any, ctx: Any, node: ir.Node) -> None:
     folding = active()
     if folding is None:
         guarded(rule, ctx, node)
-    elif not folding.never_runs(node):
+    elif folding.never_runs(node):
+        return
+    elif folding.is_known(node):
+        _inferred(rule, ctx, node, folding)
+    else:
         folding.memo(ctx).infer(node, lambda: _inferred(rule, ctx, node, folding))
 
 

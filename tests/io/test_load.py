@@ -176,6 +176,29 @@ def test_a_declared_shape_that_is_not_the_real_one_is_refused(write):
         io.load(write(lie))
 
 
+@pytest.mark.parametrize("branch", ["then_branch", "else_branch"])
+def test_a_branch_need_not_return_the_shape_that_it_declares(write, branch):
+    """TorchScript declares the shape of one branch for both, of which only one ever runs."""
+    bodies = {
+        "then_branch": "g1 () => (float[12] p) { p = Reshape (x, flat) }",
+        "else_branch": "g2 () => (float[3, 4] q) { q = Reshape (x, sizes) }",
+    }
+    lie = {"then_branch": ("[12] p", "[3, 4] p"), "else_branch": ("[3, 4] q", "[12] q")}[branch]
+    bodies[branch] = bodies[branch].replace(*lie)
+    both = ", ".join(f"{name} = {body}" for name, body in bodies.items())
+    model = io.load(
+        write(
+            f"""g (float[3, 4] x, bool c) => (float y)
+            <int64[2] sizes = {{3, 4}}, int64[1] flat = {{12}}>
+            {{ r = If (c) <{both}> y = ReduceSum <keepdims = 0> (r) }}"""
+        )
+    )
+
+    (output,) = model.graph.outputs
+    assert output.shape is not None
+    assert output.shape.rank() == 0
+
+
 def test_a_value_over_the_limit_is_refused(write):
     with pytest.raises(ModelError, match="the limit is"):
         io.load(write("g (float[1000] x) => (y) { y = Relu (x) }"), limits=io.Limits(value_bytes=1))

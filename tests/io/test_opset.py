@@ -2,6 +2,7 @@ import numpy as np
 import onnx
 import pytest
 
+import gradtool as gt
 from gradtool import io
 from gradtool.errors import ModelError
 from gradtool.graph.metadata import SCOPES
@@ -95,6 +96,29 @@ def test_what_an_exporter_notes_of_values_and_nodes_stays(text, version):
     assert [[p.value for p in node.metadata_props] for node in nodes] == [
         ["['', 'a', 'mul']"], ["['', 'b', 'add']"],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("version", [12, 17])
+def test_a_window_that_begins_behind_the_image_is_not_counted(text, tmp_path, op, version):
+    """PyTorch leaves it out, as onnxruntime does; what the converter says of it is not heard."""
+    ort = pytest.importorskip("onnxruntime")
+    path = tmp_path / "pool.onnx"
+    made = text(
+        f"""g (float[1, 1, 11, 9] x) => (float[1, 1, n, m] y) {{
+            p = {op} <kernel_shape = [2, 2], strides = [3, 3], pads = [1, 1, 1, 1], ceil_mode = 1>
+                (x)
+            y = Neg (p)
+        }}""",
+        opset=version,
+        ir_version=8,
+    )
+    path.write_bytes(made.SerializeToString())
+    x = np.random.default_rng(0).normal(size=(1, 1, 11, 9)).astype(np.float32)
+    found = gt.run(gt.load(path), {"x": x}).outputs["y"]
+    session = ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+    np.testing.assert_allclose(found, session.run(None, {"x": x})[0], rtol=1e-6)
 
 
 def test_an_opset_that_onnx_does_not_know_is_refused(write):

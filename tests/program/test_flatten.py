@@ -32,7 +32,18 @@ def test_what_inference_knows_is_not_computed():
 def test_dead_nodes_are_left_out():
     model = parse("g (float[3] x) => (y) { a = Exp (x) b = Neg (a) y = Tanh (x) }")
 
-    assert [s.op for s in flatten(model).steps] == ["Exp", "Tanh"]
+    assert [s.op for s in flatten(model).steps] == ["Tanh"]
+
+
+def test_what_only_constants_are_made_of_is_no_step():
+    """They are known: `b` is too large to be kept, and nobody else reads it."""
+    model = parse("""
+        g (float[3] x) => (y) <int64[20] a = {0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19}>
+        { b = Mul (a, a) c = Neg (b) s = ReduceSum <keepdims = 0> (c) t = CastLike (s, x)
+          y = Mul (x, t) }
+    """)
+
+    assert [s.op for s in flatten(model).steps] == ["Mul"]
 
 
 def test_a_model_is_planned_without_the_data_of_its_constants():
