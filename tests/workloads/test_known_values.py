@@ -26,9 +26,10 @@ STEPS = (
 # From a vector of integers to something that a float vector of 5 elements is multiplied by.
 ENDS = (
     "{y}a = ReduceSum <keepdims = 0> ({x}) {y} = CastLike ({y}a, {like})",
-    "{y}a = ReduceMax <keepdims = 1> ({x}) {y}b = CastLike ({y}a, {like}) {y} = Expand ({y}b, five)",
-    "{y}a = Mod ({x}, fives) {y}b = Gather ({like}, {y}a) {y}c = ReduceSum <keepdims = 0> ({y}b)"
-    " {y} = Sin ({y}c)",
+    """{y}a = ReduceMax <keepdims = 1> ({x}) {y}b = CastLike ({y}a, {like})
+    {y} = Expand ({y}b, five)""",
+    """{y}a = Mod ({x}, fives) {y}b = Gather ({like}, {y}a)
+    {y}c = ReduceSum <keepdims = 0> ({y}b) {y} = Sin ({y}c)""",
 )
 
 
