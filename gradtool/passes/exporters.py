@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from gradtool.graph.predicates import is_float, is_scalar
 from gradtool.losses.endings import PRODUCTS
-from gradtool.passes.provenance import operation
+from gradtool.passes.provenance import operation, origins
 from gradtool.text.words import count, some
 
 REMEDY = (
@@ -27,6 +27,7 @@ RENAMED = (
     "--wrt, --no-grad and --lora-target go by these names; torch.onnx.export(..., dynamo=True) "
     "keeps those of the model"
 )
+APART = "each is trained by itself: torch.onnx.export(..., optimize=False) keeps them one"
 DROPOUT = "; Dropout, if there was any, was left out as well"
 
 _TORCHSCRIPT = re.compile(r"(?:onnx::)(\w+)_\d+")  # by its first reader
@@ -55,6 +56,23 @@ def renamed(graph: ir.Graph) -> list[str]:
     listed = some((f"{v.name} ({_reader(v)})" for v in found), most=3)
     weights = count(len(found), "weight")
     return [f"{weights} transposed by TorchScript under names of its own: {listed}: {RENAMED}"]
+
+
+def untied(graph: ir.Graph) -> list[str]:
+    """A warning for each parameter of which the exporter computed another one beside it."""
+    made: dict[str, list[str]] = {}
+    for value in graph.initializers.values():
+        if is_float(value) and value.uses():
+            for origin in origins(value):
+                made.setdefault(origin, []).append(value.name or "")
+    for origin, names in made.items():
+        if origin in graph.initializers and graph.initializers[origin].uses():
+            names.append(origin)
+    return [
+        f"{some(names, most=4)} were one parameter, {origin}, until the exporter folded it; {APART}"
+        for origin, names in made.items()
+        if len(names) > 1
+    ]
 
 
 def _dropout(graph: ir.Graph) -> str:

@@ -38,10 +38,15 @@ def role(value: ir.Value, written: Collection[str]) -> Role | None:
     kind = value.metadata_props.get(KIND)
     if kind is not None:
         return "parameter" if kind == "PARAMETER" else "constant"
-    origins = _names(value.metadata_props.get(FOLDED, ""))
-    if origins and all(n in written or is_of_operation(n) for n in origins):
+    names = origins(value)
+    if names and all(n in written or is_of_operation(n) for n in names):
         return "constant"
     return None
+
+
+def origins(value: ir.Value) -> list[str]:
+    """The names of what the exporter's optimizer folded into a tensor."""
+    return _names(value.metadata_props.get(FOLDED, ""))
 
 
 def _names(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from gradtool.graph.stages import INNER, is_backward, stage, take_state, write_h
 from gradtool.losses import attach as losses
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
-from gradtool.passes.exporters import folded, renamed
+from gradtool.passes.exporters import folded, renamed, untied
 from gradtool.passes.lift_initializers import lift_initializers
 from gradtool.passes.lora import Lora, attach
 from gradtool.passes.lower_ml import Lowered, lower_ml
@@ -148,6 +148,7 @@ def training_graph(
         *lowered.said,
         *folded(model.graph),
         *renamed(model.graph),
+        *untied(model.graph),
         *_into_training_form(op, train_mode=train_mode),
     ]
     before = len(model.graph)

@@ -11,6 +11,8 @@ import pytest
 from graphs import parse
 
 import gradtool as gt
+from gradtool.passes.exporters import APART, untied
+from gradtool.passes.provenance import FOLDED as NOTE
 
 PAGE = Path(__file__).parents[2] / "docs" / "exporting.md"
 CONV = """g (float[2, 2, 5, 5] x, float[3, 2, 1, 1] w, float[3, 1, 1] b) => (y) {
@@ -28,6 +30,23 @@ def said(text, **names):
     for old, new in names.items():
         model.graph.initializers[old].name = new
     return gt.grad(model, loss="sum:y").warnings
+
+
+def test_a_parameter_that_was_folded_apart_is_named():
+    model = parse(
+        """g (float[2, 3] x, float[2] s) => (float loss)
+        <float[3, 3] w = {1,2,3,4,5,6,7,8,9}, float[3, 3] t = {1,4,7,2,5,8,3,6,9},
+         float[3] a = {1,2,3}, float[3] b = {1,4,9}, float[3] alone = {1,1,1}>
+        { p = MatMul (x, w) q = MatMul (p, t) r = Mul (q, a) u = Mul (r, b) v = Mul (u, alone)
+          loss = ReduceSum <keepdims = 0> (v) }"""
+    )
+    for name, origin in (("t", "w"), ("a", "gone"), ("b", "gone"), ("alone", "other")):
+        model.graph.initializers[name].metadata_props[NOTE] = f"['{origin}']"
+
+    assert untied(model.graph) == [
+        f"t, w were one parameter, w, until the exporter folded it; {APART}",
+        f"a, b were one parameter, gone, until the exporter folded it; {APART}",
+    ]
 
 
 @pytest.mark.parametrize(
