@@ -26,21 +26,20 @@ class Kinds:
     """What decides the kind of a value.
 
     `gradients` are names of outputs that hold some, `trained` names of what has a gradient or a
-    next value; `changing` are values that are not the same in every step, initializers or not;
-    `idle` are nodes that never run.
+    next value; `changing` are values that are not the same in every step, initializers or not.
     """
 
     kernel_of: Callable[[ir.Node], Kernel | None]
     gradients: AbstractSet[str] = frozenset()
     trained: AbstractSet[str] = frozenset()
     changing: AbstractSet[ir.Value] = frozenset()
-    idle: set[ir.Node] = field(default_factory=set)
+    _runs: dict[ir.Node, bool] = field(default_factory=dict)
 
     def look_through(self, graph: ir.Graph) -> None:
-        """Find the nodes of a graph that never run: nobody reads them but others that do not."""
+        """Find the nodes of a graph that run: a graph returns what they make, or others read it."""
         for node in reversed(graph):
-            if self.is_folded(node) or not any(map(self.is_read, node.outputs)):
-                self.idle.add(node)
+            is_idle = self.is_folded(node) or not any(map(self.is_read, node.outputs))
+            self._runs[node] = not is_idle
 
     def of_initializer(self, value: ir.Value) -> Kind:
         """A constant, a parameter, or state of an optimizer."""
@@ -66,7 +65,7 @@ class Kinds:
 
     def is_read(self, value: ir.Value) -> bool:
         """Whether a graph returns a value, or a node that runs reads it."""
-        return value.is_graph_output() or bool(self._uses(value))
+        return value.is_graph_output() or any(self._is_run(use.node) for use in value.uses())
 
     def is_folded(self, node: ir.Node) -> bool:
         """Whether all that is used of a node's results are constants, so that it never runs."""
@@ -80,12 +79,12 @@ class Kinds:
         return size <= KEPT_BYTES or any(self._is_on_host(*use) for use in value.uses())
 
     def _uses(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
-        """The nodes that read a value and run; those of subgraphs that are not looked through."""
-        return [
-            (use.node, use.idx)
-            for use in value.uses()
-            if use.node not in self.idle and not self.is_folded(use.node)
-        ]
+        """The nodes that run and read a value; in graphs not looked through, all not folded."""
+        return [(use.node, use.idx) for use in value.uses() if self._is_run(use.node)]
+
+    def _is_run(self, node: ir.Node) -> bool:
+        runs = self._runs.get(node)
+        return not self.is_folded(node) if runs is None else runs
 
     def is_constant(self, value: ir.Value) -> bool:
         """Whether a value is known and no parameter."""
