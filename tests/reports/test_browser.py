@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 from browser import Browser, found
-from pages import HOSTILE, chain_page, hostile_page, tiny_page
+from pages import HOSTILE, chain_page, hostile_page, tiny_page, whole
 
 from gradtool.planning.plan import Buffer
 from gradtool.planning.schedule import Schedule
@@ -262,7 +262,7 @@ def test_a_column_shows_the_largest_of_its_steps(shown):
     plan = page.rows[0].plan
     spike = Buffer("spike", "workspace", 1 << 20, 0, step, step)
     plan = replace(plan, buffers=(*plan.buffers, spike), peak=2 << 20)
-    browser = shown(replace(page, rows=[replace(page.rows[0], plan=plan)]))
+    browser = shown(replace(page, rows=[replace(page.rows[0], planned=whole(plan))]))
 
     left, right, width = 64, 12, browser.box("#chart")[2]
     columns = int(width - left - right)
