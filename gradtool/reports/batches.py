@@ -8,7 +8,10 @@ from gradtool.reports.plans import TITLES
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes
 
-NOTE = "each batch is planned anew; recompute optimal computes no more again than one forward pass"
+NOTE = (
+    "each batch is planned anew; recompute optimal computes no more again than one forward pass, "
+    "and its batch may be up to 2 % too small"
+)
 
 
 def batches_table(found: Mapping[str, int], memory: int) -> Table:

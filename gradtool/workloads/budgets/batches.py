@@ -22,6 +22,7 @@ from gradtool.workloads.plans import (
 from gradtool.workloads.strategies import keep
 
 _MOST = 1 << 30  # a model that takes as much at any batch has no largest
+_CLOSE = 1 / 64  # of a batch, how near to the largest a plan that is searched for has to come
 # Plans that are searched for: how far, and the work that they may do again, of a step; None for as
 # much as forward is.
 _SEARCHED: Mapping[str, tuple[float, Fraction | None]] = {
@@ -116,37 +117,28 @@ class _Batches:
         return next(fits, 0)
 
     def searched(self, name: str, least: int) -> int:
-        """The largest batch for a plan that is searched for, which fits `least`.
+        """A batch about as large as any for a plan that is searched for, which fits `least`.
 
-        What is found for one batch is tried at larger ones before another search; in the end the
-        search of the batch itself has to find a plan that fits.
+        Every candidate is searched anew: what was found for another is not known to a question
+        about this one.  A search finds a little more here and a little less there, so that batches
+        closer than `_CLOSE` are not told apart.
         """
-        size = low = least
-        while size < _MOST:
-            found = self._search(name, size + 1)
-            if found is None:
-                break
-            low = size + 1
-            spare = partial(self._spare_of, name, found, _names(self.work(low)))
-            size = largest_batch(spare, start=low, rate=self._rate(found, low), most=_MOST)
-            size = max(size, low)
-        if size == low or self._search(name, size) is not None:
-            return size
-        while size - low > 1:
-            middle = (low + size) // 2
-            does = self._search(name, middle) is not None
-            low, size = (middle, size) if does else (low, middle)
-        return low
+        spare = partial(self._spare_of_search, name)
+        start = max(least, 1)
+        found = self._search(name, start)
+        if found is None:
+            return least
+        rate = self._rate(found, start)
+        found_at = largest_batch(spare, start=start, rate=rate, most=_MOST, close=_CLOSE)
+        return max(found_at, least)
+
+    def _spare_of_search(self, name: str, size: int) -> int | None:
+        """The bytes that a plan that is searched for leaves; None if none can fit."""
+        found = self._search(name, size)
+        return None if found is None else self.room(size) - found.peak
 
     def _search(self, name: str, size: int) -> Planned | None:
         return _searched(self.work(size), name, self.room(size))
-
-    def _spare_of(self, name: str, found: Planned, names: Sequence[str], size: int) -> int | None:
-        """The bytes that the schedule of another batch leaves; None if it may not run here."""
-        work = self.work(size)
-        if names != _names(work) or not _is_allowed(work, name, found.schedule):
-            return None
-        return self.room(size) - planned(work, name, found.schedule).peak
 
     def _rate(self, found: Planned, size: int) -> float:
         """About what one example more takes in a plan of a batch.
@@ -166,13 +158,10 @@ class _Batches:
 
 
 def _searched(work: Workload, name: str, memory: int) -> Planned | None:
-    """The plan of a batch that fits into so many bytes of arena, and does no more than it may."""
+    """The least plan of a batch that does no more than it may; None if none fits so many bytes."""
     effort, _ = _SEARCHED[name]
     answers = Search(effort).answers(work)
-    if memory < answers.known.least:
-        return None
-    found = answers.at_most(_allowed(work, name))
-    return found if found.peak <= memory else None
+    return None if memory < answers.known.least else answers.at_most(_allowed(work, name))
 
 
 def _is_allowed(work: Workload, name: str, schedule: Schedule) -> bool:
@@ -195,7 +184,8 @@ def _names(work: Workload) -> list[str]:
 def plan_fits(work: Workload, name: str, strategy: Strategy, memory: int) -> bool:
     """Whether the arena of a plan fits into so many bytes."""
     if name in _SEARCHED:
-        return _searched(work, name, memory) is not None
+        found = _searched(work, name, memory)
+        return found is not None and found.peak <= memory
     return strategy(work).peak <= memory
 
 

@@ -1,6 +1,7 @@
-"""The largest batch: it fits, and one more does not."""
+"""The largest batch: it fits, and one more does not; nor much more for what is searched for."""
 
 from functools import cache
+from math import ceil
 from types import SimpleNamespace
 
 import onnx_ir as ir
@@ -33,10 +34,11 @@ def found(grown):
     return largest_batches(grown, CHOSEN, MEMORY)
 
 
-def test_the_largest_batch_fits_and_one_more_does_not(grown, found):
+def test_the_largest_batch_fits_and_more_does_not(grown, found):
     for name, batch in found.items():
+        more = 1 if name in ("keep", "mirror", "sqrt") else ceil(batch / 50)
         assert plan_fits(grown(batch), name, CHOSEN[name], MEMORY)
-        assert not plan_fits(grown(batch + 1), name, CHOSEN[name], MEMORY)
+        assert not plan_fits(grown(batch + more), name, CHOSEN[name], MEMORY)
 
 
 def test_no_plan_fits_less_than_keeping_everything(found):
