@@ -122,4 +122,4 @@ def _batches(
         reporter.say(opened.no_batch)
         return {}
     with reporter.bar("looking for the largest batch", total=len(strategies)) as shown:
-        return largest_batches(grown, strategies, memory, done=shown.advance)
+        return largest_batches(grown, strategies, memory, done=shown.advance, rung=shown.approach)

@@ -55,7 +55,12 @@ def max_batch(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) ->
     chosen = {name: STRATEGIES[name] for name in BATCHED}
     with reporter.bar("looking for the largest batch", total=len(chosen)) as shown:
         found = largest_batches(
-            grown, chosen, memory, optimizer=opened.options["optimizer"], done=shown.advance
+            grown,
+            chosen,
+            memory,
+            optimizer=opened.options["optimizer"],
+            done=shown.advance,
+            rung=shown.approach,
         )
     if options["form"] == "json":
         reporter.json({

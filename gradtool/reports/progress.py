@@ -27,6 +27,9 @@ class Bar:
     def reach(self, done: int, total: int) -> None:
         """Say that of the next one `done` of `total` parts are done."""
 
+    def approach(self, done: int, total: int) -> None:
+        """Say the same of a round; where nobody knows how many follow, half of the rest is its."""
+
 
 @contextmanager
 def bar(description: str, total: int | None = None, *, color: Color = "auto") -> Iterator[Bar]:
@@ -54,6 +57,7 @@ class _Shown(Bar):
         self._color = color
         self._done = 0
         self._part = 0.0
+        self._round = 0, 0.0  # how far it is, and where it began
         self._ended = False
         self._lock = threading.Lock()
         self._drawn: tuple[Progress, TaskID] | None = None
@@ -61,12 +65,20 @@ class _Shown(Bar):
     def advance(self, amount: int = 1) -> None:
         with self._lock:
             self._done += amount
-            self._part = 0.0
+            self._part, self._round = 0.0, (0, 0.0)
             self._draw()
 
     def reach(self, done: int, total: int) -> None:
         with self._lock:
             self._part = done / max(total, 1)
+            self._draw()
+
+    def approach(self, done: int, total: int) -> None:
+        with self._lock:
+            before, start = self._round
+            start = self._part if done < before else start
+            self._round = done, start
+            self._part = start + (1 - start) / 2 * done / max(total, 1)
             self._draw()
 
     def _draw(self) -> None:

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from gradtool.reports import progress
 from gradtool.reports.progress import bar
 
 PROGRAM = """
@@ -92,3 +93,20 @@ def test_a_failure_passes_through(monkeypatch):
 
     with pytest.raises(KeyError), bar("work"):
         raise KeyError
+
+
+def test_rounds_of_unknown_number_never_go_back_and_never_end():
+    shown = progress._Shown("work", 2, "auto")
+    parts = []
+    for done in (1, 2, 4, 1, 4, 0, 4, 2):
+        shown.approach(done, 4)
+        parts.append(shown._part)
+
+    assert parts == sorted(parts)
+    assert parts[2] == 0.5
+    assert parts[4] == 0.75
+    assert parts[-1] < 1
+
+    shown.advance()
+    shown.approach(4, 4)
+    assert shown._part == 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import partial
 
@@ -14,6 +14,7 @@ from gradtool.workloads.budgets.search import CUTS, Search
 from gradtool.workloads.names import KEEP, LIGHT
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import (
+    OnRung,
     Strategy,
     Workload,
     largest_batch,
@@ -41,18 +42,19 @@ def largest_batches(
     *,
     optimizer: str = "none",
     done: Callable[[], object] = lambda: None,
+    rung: OnRung = lambda _done, _all: None,
 ) -> dict[str, int]:
     """By plan, the largest batch whose step fits, optimizer state included; 0 if none does.
 
     The search begins at the batch that fits when everything is kept, where a plan fits that one; a
     plan that is searched for begins at the largest of the plans before it that computes no more
-    again than it may, and follows each schedule that it finds as far as that fits.  `done` is
-    called after each plan.
+    again than it may, and its batch may be a little smaller than the largest.  `done` is called
+    after each plan, `rung` as a search goes on.
 
     Raises:
         ModelError: the model has no step of a batch on the way.
     """
-    batches = _Batches(grown, strategies, memory, optimizer)
+    batches = _Batches(grown, strategies, memory, optimizer, rung)
     kept = batches.simple(KEEP, 1)
     found: dict[str, int] = {}
     for name in strategies:
@@ -70,10 +72,15 @@ class _Batches:
     """The plans of a training graph by batch, each made once, and the memory they have to fit."""
 
     def __init__(
-        self, grown: Grown, strategies: Mapping[str, Strategy], memory: int, optimizer: str
+        self,
+        grown: Grown,
+        strategies: Mapping[str, Strategy],
+        memory: int,
+        optimizer: str,
+        rung: OnRung,
     ) -> None:
         self._grown, self._strategies = grown, {KEEP: keep, **strategies}
-        self._memory, self._optimizer = memory, optimizer
+        self._memory, self._optimizer, self._rung = memory, optimizer, rung
         self._works: dict[int, Workload] = {}
         self._plans: dict[tuple[str, int], Planned] = {}
 
@@ -81,9 +88,10 @@ class _Batches:
         """What is planned of a batch."""
         if size not in self._works:
             try:
-                self._works[size] = self._grown(size)
+                work = self._works[size] = self._grown(size)
             except ModelError as error:
                 raise ModelError(f"the model cannot run with a batch of {size}: {error}") from error
+            work.listener.rung = self._rung
         return self._works[size]
 
     def plan(self, name: str, size: int) -> Planned:

@@ -80,7 +80,7 @@ def test_there_is_no_end_at_a_million(monkeypatch):
     monkeypatch.setattr(batches, "_room", lambda *_: 3_000_000)
     some = SimpleNamespace
     found = largest_batches(
-        lambda size: some(size=size, program=some(steps=())),
+        lambda size: some(size=size, program=some(steps=()), listener=some()),
         {"keep": lambda work: some(peak=work.size, plan=some(buffers=()))},
         0,
     )
@@ -95,3 +95,17 @@ def test_where_nothing_fits_the_batch_is_none(grown):
         CHOSEN, 0
     )
     assert len(done) == len(CHOSEN)
+
+
+def test_a_search_says_how_far_it_is(grown):
+    heard = []
+    work = grown(2)
+    largest_batches(
+        lambda size: work if size == 2 else workload(work.model, {"batch": size}),
+        {"optimal": STRATEGIES["optimal"]},
+        MEMORY,
+        rung=lambda done, whole: heard.append(done / whole),
+    )
+
+    assert heard.count(1.0) > 1
+    assert len({share for share in heard if share < 1}) > 5
