@@ -20,6 +20,8 @@
 #define ZIP_HIGH 2, 6, 3, 7
 #endif
 
+#define TURN 8 /* places of one panel that are written before those of the next */
+
 /* Rows become columns: log2(LANES) perfect shuffles of the rows. */
 INLINE void transpose(vec rows[LANES]) {
     _Pragma("clang loop unroll(full)") for (int round = 1; round < LANES; round *= 2) {
@@ -63,23 +65,26 @@ INLINE void pack_lines(const float *from, int64_t stride, int64_t lines, int64_t
  * with `filled` as wide as the others. */
 INLINE void pack_places(const float *from, int64_t stride, int64_t lines, int64_t first, int64_t end,
                         int64_t depth, float *panels, int64_t width, int filled) {
-    for (int64_t k = first; k < end; k++) {
-        const float *line = from + k * stride;
+    for (int64_t from_k = first; from_k < end; from_k += TURN)
         for (int64_t i = 0; i < lines; i += width) {
             const int64_t count = least(width, lines - i), wide = filled ? width : count;
-            float *at = panels + i * depth + k * wide;
-            int64_t c = 0;
-            for (; c + LANES <= count; c += LANES) store(at + c, load(line + i + c));
-            if (c == count) continue;
-            /* A vector across the end is written over by the next place, and reads into it. */
-            if (k + 1 < end && count == wide && i + c + LANES <= stride + lines) {
-                store(at + c, load(line + i + c));
-                continue;
+            for (int64_t k = from_k; k < least(end, from_k + TURN); k++) {
+                const float *line = from + k * stride + i;
+                float *at = panels + i * depth + k * wide;
+                int64_t c = 0;
+                __builtin_prefetch(line + TURN * stride);
+                __builtin_prefetch(line + TURN * stride + LANES);
+                for (; c + LANES <= count; c += LANES) store(at + c, load(line + c));
+                if (c == count) continue;
+                /* A vector across the end is written over by the next place, and reads into it. */
+                if (k + 1 < end && count == wide && i + c + LANES <= stride + lines) {
+                    store(at + c, load(line + c));
+                    continue;
+                }
+                for (; c < count; c++) at[c] = line[c];
+                for (; c < wide; c++) at[c] = 0;
             }
-            for (; c < count; c++) at[c] = line[i + c];
-            for (; c < wide; c++) at[c] = 0;
         }
-    }
 }
 
 #endif
