@@ -8,6 +8,8 @@
 #include "pool.h"
 
 #define LEAST 16384 /* elements of a chunk */
+#define ABREAST 4   /* vectors of columns that are summed together */
+#define EACH _Pragma("clang loop unroll(full)")
 
 struct reduce_sum {
     const float *x;
@@ -25,20 +27,30 @@ static float line_sum(const float *x, int64_t count) {
     return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-/* The sums of columns over `rows` rows, to nearly every bit.
+/* The sums of some vectors of columns over `rows` rows, to nearly every bit.
  *
  * The gradient of a bias before a normalisation is such a sum, and zero in mathematics. */
-static void column_sums(const float *x, int64_t rows, int64_t columns, float *y) {
-    for (int64_t c = 0; c < columns; c += LANES) {
-        vec sum = splat(0), excess = splat(0);
-        for (int64_t from = 0; from < rows; from += BRIEF) {
-            vec brief = splat(0);
-            for (int64_t i = from; i < least(rows, from + BRIEF); i++)
-                brief += load_left(x + i * columns, c, columns, 0);
-            add_exactly(&sum, &excess, brief);
-        }
-        store_left(y, sum, c, columns);
+INLINE void vector_sums(const float *x, int64_t rows, int64_t columns, int64_t from, int vectors,
+                        float *y) {
+    vec sum[ABREAST], excess[ABREAST];
+    EACH for (int v = 0; v < vectors; v++) sum[v] = excess[v] = splat(0);
+    for (int64_t row = 0; row < rows; row += BRIEF) {
+        vec brief[ABREAST];
+        EACH for (int v = 0; v < vectors; v++) brief[v] = splat(0);
+        for (int64_t i = row; i < least(rows, row + BRIEF); i++)
+            EACH for (int v = 0; v < vectors; v++)
+                brief[v] += load_left(x + i * columns, from + v * LANES, columns, 0);
+        EACH for (int v = 0; v < vectors; v++) add_exactly(sum + v, excess + v, brief[v]);
     }
+    EACH for (int v = 0; v < vectors; v++) store_left(y, sum[v], from + v * LANES, columns);
+}
+
+/* Several vectors at a time, so that a row is read by more than a line of cache. */
+static void column_sums(const float *x, int64_t rows, int64_t columns, float *y) {
+    int64_t c = 0;
+    for (; c + ABREAST * LANES <= columns; c += ABREAST * LANES)
+        vector_sums(x, rows, columns, c, ABREAST, y);
+    for (; c < columns; c += LANES) vector_sums(x, rows, columns, c, 1, y);
 }
 
 static int64_t cuts(const struct reduce_sum *call) { return parts(call->n, call->part); }
