@@ -7,8 +7,9 @@ Seconds are the least of runs taken in turn in one process: processor time on on
 those of a clock, after a pause in which the threads of the run before fall asleep.  Ratios are to
 the faster of PyTorch eager's two, and `aim` is what the native one is to be at most, on one thread.
 With `--compile` torch.compile runs, too, which needs a C++ compiler.  Gradients are compared first,
-each with PyTorch's: the largest difference of one, relative to its norm, is printed.  The last line
-says how much the machine did beside: the seconds of the whole by those of its processor.
+each with PyTorch's: the largest difference of one, relative to its norm, is printed.  Numbers below
+the least normal float count as zero for all, as in the library; in PyTorch that is a switch.  The
+last line says how much the machine did beside: the seconds of the whole by those of its processor.
 """
 
 from __future__ import annotations
@@ -118,6 +119,7 @@ def row(name: str, subject: Subject, scratch: Path) -> str:
 def main() -> int:
     """Measure and print."""
     torch.set_num_threads(GIVEN.threads)
+    torch.set_flush_denormal(True)
     began, used = time.perf_counter(), time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         for name, subject in SUBJECTS.items():

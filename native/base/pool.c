@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "flush.h"
 #include "gradtool.h"
 #include "threads.h"
 
@@ -53,6 +54,7 @@ static void drain(struct job now, int64_t slot) {
 
 GT_THREAD(work) {
     (void)argument;
+    flush();
     for (;;) {
         linger(&wanted, 1);
         take(&lock);

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from native_calls import FOUND, needs_library
+from native_calls import FOUND, needs_library, threads
 
 import gradtool.native
-from gradtool.native import call, library, sources
+from gradtool.native import call, elementwise, library, sources
 
 STRUCT = re.compile(r"^struct (\w+) \{\n(.*?)^\};", re.MULTILINE | re.DOTALL)
 KERNEL = re.compile(r"^KERNEL\((\w+)\)\(const struct (\w+) \*", re.MULTILINE)
@@ -81,6 +81,25 @@ def test_one_call_runs_many_bound_steps():
     assert x.tolist() == [0.25] * 5
 
 
+@needs_library
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("of", ["joined", "together"])
+def test_numbers_below_the_least_normal_one_are_zero_in_the_library_alone(workers, of):
+    least = np.finfo(np.float32).smallest_normal
+    x = np.full(100_000, least, np.float32)
+    half, small = np.full_like(x, 0.5), np.full_like(x, least / 2)
+    made, read = np.empty_like(x), np.empty_like(x)
+    both = call.Call.joined([
+        elementwise.binary("mul", x, half, made), elementwise.binary("add", small, small, read),
+    ])  # fmt: skip
+    with threads(workers):
+        both() if of == "joined" else both.together()
+
+    assert not made.any()
+    assert not read.any()
+    assert (x * half == small).all()
+
+
 def test_a_call_with_a_wrong_field_is_refused():
     with pytest.raises(TypeError, match="sgd takes x, g"):
         signatures()["sgd"].bind(x=None)
@@ -102,6 +121,23 @@ def in_a_fresh_process(code):
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.strip()
+
+
+@needs_library
+def test_threads_that_began_before_count_small_numbers_so_too():
+    code = """
+import ctypes, numpy as np
+from gradtool.native import elementwise, library
+handle, slots = library.load().handle, np.empty(500, np.int64)
+handle.gt_set_threads(3)
+handle.gt_probe(ctypes.c_void_p(slots.ctypes.data), *map(ctypes.c_int64, (500, 20000, 8)))
+x = np.full(4_000_000, np.finfo(np.float32).smallest_normal)
+y = np.empty_like(x)
+elementwise.binary("mul", x, np.full_like(x, 0.5), y)()
+print(slots.max() > 0, y.any())
+"""
+
+    assert in_a_fresh_process(code) == "True False"
 
 
 def test_importing_gradtool_loads_no_library():
