@@ -264,8 +264,8 @@ def largest_batch(
 ) -> int:
     """The largest batch that leaves no fewer than 0 bytes to `spare`; 0 if `start` does not.
 
-    With `close`, one that is no further from it than this part of itself, by what is known or by
-    the line through the last two candidates.
+    With `close` it is one that falls short of the largest by no more than this part of itself, as
+    far as candidates tell or the line through the last two.
 
     Each candidate is planned anew, and one of which nothing is known does not fit.  A plan that
     fits a batch is taken to fit every smaller one.  Bytes grow about evenly with the batch, so the

@@ -38,29 +38,21 @@ INLINE int64_t head_at(const struct layout *layout, int64_t batch, int64_t head)
     return batch * layout->batch_step + head * layout->head_step;
 }
 
-/* `step` is the column step of the mask, known where this is inlined if it is 1. */
-INLINE void put_mask_by(const struct mask *mask, const struct block *at, float fill, float *to,
-                        int64_t step) {
-    const int64_t first =
-        at->batch * mask->batch_step + at->head * mask->head_step + at->column * step;
+INLINE void put_mask(const struct mask *mask, const struct block *at, float fill, float *to) {
+    const int64_t first = at->batch * mask->batch_step + at->head * mask->head_step +
+                          at->column * mask->column_step;
     for (int64_t i = 0; i < at->rows; i++) {
         const int64_t begin = first + (at->row + i) * mask->row_step;
         float *line = to + i * at->columns;
         if (mask->flags) {
             const uint8_t *flags = (const uint8_t *)mask->at + begin;
-            for (int64_t j = 0; j < at->columns; j++) line[j] = flags[j * step] ? line[j] : fill;
+            for (int64_t j = 0; j < at->columns; j++)
+                line[j] = flags[j * mask->column_step] ? line[j] : fill;
         } else {
             const float *more = (const float *)mask->at + begin;
-            for (int64_t j = 0; j < at->columns; j++) line[j] += more[j * step];
+            for (int64_t j = 0; j < at->columns; j++) line[j] += more[j * mask->column_step];
         }
     }
-}
-
-INLINE void put_mask(const struct mask *mask, const struct block *at, float fill, float *to) {
-    if (mask->column_step == 1)
-        put_mask_by(mask, at, fill, to, 1);
-    else
-        put_mask_by(mask, at, fill, to, mask->column_step);
 }
 
 /* q: the first of the rows; k: panels of the columns.  to: [rows, columns]. */
@@ -79,21 +71,16 @@ INLINE int64_t reach(const struct scores *s, int64_t end, int64_t keys) {
     return s->causal ? least(keys, end) : keys;
 }
 
-/* Whether a mask leaves anything of some columns of a row; `step` as above. */
-INLINE int leaves_any_by(const struct mask *mask, int64_t first, int64_t columns, int64_t step) {
+/* Whether a mask leaves anything of some columns of a row. */
+INLINE int leaves_any(const struct mask *mask, int64_t first, int64_t columns) {
     int any = 0;
     if (mask->flags)
         for (int64_t j = 0; j < columns; j++)
-            any |= ((const uint8_t *)mask->at)[first + j * step];
+            any |= ((const uint8_t *)mask->at)[first + j * mask->column_step];
     else
         for (int64_t j = 0; j < columns; j++)
-            any |= !(((const float *)mask->at)[first + j * step] < HIDDEN);
+            any |= !(((const float *)mask->at)[first + j * mask->column_step] < HIDDEN);
     return any;
-}
-
-INLINE int leaves_any(const struct mask *mask, int64_t first, int64_t columns) {
-    return mask->column_step == 1 ? leaves_any_by(mask, first, columns, 1)
-                                  : leaves_any_by(mask, first, columns, mask->column_step);
 }
 
 /* Whether each row has seen something, by the greatest of its scores or the logarithm of their sum. */

@@ -20,7 +20,9 @@
 #define ZIP_HIGH 2, 6, 3, 7
 #endif
 
-#define TURN 8 /* places of one panel that are written before those of the next */
+/* Places of one panel that are written before those of the next: a store to another page each time
+ * would miss the buffer of page translations.  As many places on, the next are asked for. */
+#define TURN 8
 
 /* Rows become columns: log2(LANES) perfect shuffles of the rows. */
 INLINE void transpose(vec rows[LANES]) {
