@@ -9,7 +9,7 @@ from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import Gradients, gradient, zero_gradient
 from gradtool.graph.attributes import arguments
 from gradtool.graph.constants import array, integers
-from gradtool.graph.known import Node, Tensor, as_node, given
+from gradtool.graph.known import Node, Tensor, given
 
 zero_gradient("Shape", "Size", "ConstantOfShape")
 
@@ -45,31 +45,10 @@ def unsqueeze(op: Builder, node: Node, dy: Tensor) -> Tensor:
 
 @gradient("Transpose")
 def transpose(op: Builder, node: Node, dy: Tensor) -> Tensor:
-    """`y[i∘perm] = x[i]`:  dx is dy in the inverse order; of a product, `(A B)ᵀ = Bᵀ Aᵀ`."""
+    """`y[i∘perm] = x[i]`:  dx is dy in the inverse order."""
     rank = len(dy.shape)
     perm = node.attributes.get_ints("perm", range(rank)[::-1])
-    back = np.argsort(perm).tolist()
-    product = _product(dy) if back == [1, 0] else None
-    return op.transpose(dy, back) if product is None else _turned(op, product, node.inputs[0])
-
-
-def _product(dy: Tensor) -> Node | None:
-    """The product that nothing but this rule reads, if dy is one: the gradient of a weight."""
-    made = dy.producer()
-    if made is None or made.op_type != "Gemm" or made.domain or len(made.inputs) > 2:
-        return None
-    return None if dy.uses() or dy.is_graph_output() else as_node(made)
-
-
-def _turned(op: Builder, product: Node, like: Tensor) -> Tensor:
-    """The transpose of a product, as a product: nothing is copied."""
-    a, b = product.inputs
-    flip_a = product.attributes.get_int("transA", 0)
-    flip_b = product.attributes.get_int("transB", 0)
-    alpha = product.attributes.get_float("alpha", 1.0)
-    turned = op.Gemm(b, a, alpha=alpha, transA=1 - flip_b, transB=1 - flip_a)
-    turned.shape = like.shape
-    return turned
+    return op.transpose(dy, np.argsort(perm).tolist())
 
 
 @gradient("Expand", broadcasts=True)
