@@ -66,6 +66,7 @@ def products(instructions: str | None) -> Iterator[Case]:
         *((64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024)),
         *((1024, 2048, 512), (1024, 512, 2048), (2048, 2048, 2048), (32, 1024, 1024)),
         *((1, 1024, 1024), (4096, 64, 64), (64, 10, 128), (3136, 64, 576), (512, 4608, 49)),
+        *((1024, 256, 2048), (256, 1024, 2048)),
     )
     for m, n, k in sizes:
         for turned in ("nn", "nt", "tn"):
@@ -80,10 +81,18 @@ def products(instructions: str | None) -> Iterator[Case]:
                 {
                     "native": gemm.gemm(a, b, c, room, **options, instructions=instructions),
                     "numpy": lambda left=left, right=right, c=c: np.matmul(left, right, out=c),
+                    **_torch_product(left, right, c),
                 },
                 2.0 * m * n * k,
                 (a, b, c, room),
             )
+
+
+def _torch_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> dict[str, Run]:
+    if torch is None:
+        return {}
+    left, right, out = map(torch.from_numpy, (a, b, c))
+    return {"torch": lambda: torch.mm(left, right, out=out)}
 
 
 def winograds(instructions: str | None) -> Iterator[Case]:

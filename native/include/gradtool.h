@@ -29,6 +29,9 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Before a loop over registers: none of its turns is a turn at run time. */
+#define FLAT _Pragma("clang loop unroll(full)")
+
 /* Floats of one register. */
 #if defined(__AVX512F__)
 #define LANES 16

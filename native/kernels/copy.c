@@ -11,7 +11,6 @@
 #include "pool.h"
 #include "strided.h"
 
-#define EACH _Pragma("clang loop unroll(full)")
 #define TILE 16
 #define LEAST 16384 /* elements of a chunk */
 
@@ -54,10 +53,10 @@ static void turn(const struct block *b, const uint32_t *from, uint32_t *to) {
     for (int64_t j = 0; j < columns; j += LANES)
         for (int64_t i = 0; i < rows; i += LANES) {
             vec lines[LANES];
-            EACH for (int r = 0; r < LANES; r++)
+            FLAT for (int r = 0; r < LANES; r++)
                 lines[r] = load((const float *)from + (j + r) * b->from_column + i);
             transpose(lines);
-            EACH for (int r = 0; r < LANES; r++)
+            FLAT for (int r = 0; r < LANES; r++)
                 store((float *)to + (i + r) * b->to_row + j, lines[r]);
         }
     struct block rest = *b;

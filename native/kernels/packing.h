@@ -26,13 +26,13 @@
 
 /* Rows become columns: log2(LANES) perfect shuffles of the rows. */
 INLINE void transpose(vec rows[LANES]) {
-    _Pragma("clang loop unroll(full)") for (int round = 1; round < LANES; round *= 2) {
+    FLAT for (int round = 1; round < LANES; round *= 2) {
         vec next[LANES];
-        _Pragma("clang loop unroll(full)") for (int i = 0; i < LANES / 2; i++) {
+        FLAT for (int i = 0; i < LANES / 2; i++) {
             next[2 * i] = __builtin_shufflevector(rows[i], rows[i + LANES / 2], ZIP_LOW);
             next[2 * i + 1] = __builtin_shufflevector(rows[i], rows[i + LANES / 2], ZIP_HIGH);
         }
-        _Pragma("clang loop unroll(full)") for (int i = 0; i < LANES; i++) rows[i] = next[i];
+        FLAT for (int i = 0; i < LANES; i++) rows[i] = next[i];
     }
 }
 

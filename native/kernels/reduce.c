@@ -9,7 +9,6 @@
 
 #define LEAST 16384 /* elements of a chunk */
 #define ABREAST 4   /* vectors of columns that are summed together */
-#define EACH _Pragma("clang loop unroll(full)")
 
 struct reduce_sum {
     const float *x;
@@ -33,16 +32,16 @@ static float line_sum(const float *x, int64_t count) {
 INLINE void vector_sums(const float *x, int64_t rows, int64_t columns, int64_t from, int vectors,
                         float *y) {
     vec sum[ABREAST], excess[ABREAST];
-    EACH for (int v = 0; v < vectors; v++) sum[v] = excess[v] = splat(0);
+    FLAT for (int v = 0; v < vectors; v++) sum[v] = excess[v] = splat(0);
     for (int64_t row = 0; row < rows; row += BRIEF) {
         vec brief[ABREAST];
-        EACH for (int v = 0; v < vectors; v++) brief[v] = splat(0);
+        FLAT for (int v = 0; v < vectors; v++) brief[v] = splat(0);
         for (int64_t i = row; i < least(rows, row + BRIEF); i++)
-            EACH for (int v = 0; v < vectors; v++)
+            FLAT for (int v = 0; v < vectors; v++)
                 brief[v] += load_left(x + i * columns, from + v * LANES, columns, 0);
-        EACH for (int v = 0; v < vectors; v++) add_exactly(sum + v, excess + v, brief[v]);
+        FLAT for (int v = 0; v < vectors; v++) add_exactly(sum + v, excess + v, brief[v]);
     }
-    EACH for (int v = 0; v < vectors; v++) store_left(y, sum[v], from + v * LANES, columns);
+    FLAT for (int v = 0; v < vectors; v++) store_left(y, sum[v], from + v * LANES, columns);
 }
 
 /* Several vectors at a time, so that a row is read by more than a line of cache. */

@@ -1,11 +1,9 @@
 /* Every size of tile, compiled for itself: tiles.h says what it computes.  Workspace: none. */
 #include "tiles.h"
 
-#define EACH _Pragma("clang loop unroll(full)")
-
 INLINE void write_row(const vec *sums, int vectors, float *c, int64_t columns,
                       const struct finish *finish) {
-    EACH for (int v = 0; v < vectors; v++) {
+    FLAT for (int v = 0; v < vectors; v++) {
         const int64_t count = columns - v * LANES;
         float *at = c + v * LANES;
         if (count >= LANES) {
@@ -29,10 +27,10 @@ INLINE void write_row(const vec *sums, int vectors, float *c, int64_t columns,
 INLINE void add_place(int rows, int vectors, const float *a, int64_t a_step, const float *b,
                       vec sums[TILE_ROWS][TILE_VECTORS]) {
     vec line[TILE_VECTORS];
-    EACH for (int v = 0; v < vectors; v++) line[v] = load(b + v * LANES);
-    EACH for (int i = 0; i < rows; i++) {
+    FLAT for (int v = 0; v < vectors; v++) line[v] = load(b + v * LANES);
+    FLAT for (int i = 0; i < rows; i++) {
         const vec one = splat(a[i * a_step]);
-        EACH for (int v = 0; v < vectors; v++) sums[i][v] += one * line[v];
+        FLAT for (int v = 0; v < vectors; v++) sums[i][v] += one * line[v];
     }
 }
 
@@ -40,8 +38,8 @@ INLINE void tile(int turned, int rows, int vectors, int64_t depth, const float *
                  const float *b, int64_t b_row, float *c, int64_t c_row, int64_t columns,
                  const struct finish *finish) {
     vec sums[TILE_ROWS][TILE_VECTORS];
-    EACH for (int i = 0; i < rows; i++) EACH for (int v = 0; v < vectors; v++) sums[i][v] = splat(0);
-    EACH for (int i = 0; i < rows; i++) EACH for (int v = 0; v < vectors; v++)
+    FLAT for (int i = 0; i < rows; i++) FLAT for (int v = 0; v < vectors; v++) sums[i][v] = splat(0);
+    FLAT for (int i = 0; i < rows; i++) FLAT for (int v = 0; v < vectors; v++)
         __builtin_prefetch(c + i * c_row + v * LANES, 1);
     for (int64_t run = 0; run <= finish->more; run++) {
         if (turned) {
@@ -57,7 +55,7 @@ INLINE void tile(int turned, int rows, int vectors, int64_t depth, const float *
         a += finish->a_jump;
         b += finish->b_jump;
     }
-    EACH for (int i = 0; i < rows; i++) write_row(sums[i], vectors, c + i * c_row, columns, finish);
+    FLAT for (int i = 0; i < rows; i++) write_row(sums[i], vectors, c + i * c_row, columns, finish);
 }
 
 #define TILE(turned, rows, vectors)                                                               \

@@ -6,7 +6,6 @@
 #include "pool.h"
 #include "winograd.h"
 
-#define EACH _Pragma("clang loop unroll(full)")
 #define TILES 4 /* of a chunk */
 
 struct pass {
@@ -52,14 +51,14 @@ static void source_chunk(void *argument, int64_t chunk, int64_t slot) {
             vec half[6][6];
             for (int j = 0; j < 6; j++) {
                 vec d[6], t[6];
-                EACH for (int i = 0; i < 6; i++) d[i] = read(at[6 * i + j], channel);
+                FLAT for (int i = 0; i < 6; i++) d[i] = read(at[6 * i + j], channel);
                 times_b(d, t);
-                EACH for (int i = 0; i < 6; i++) half[i][j] = t[i];
+                FLAT for (int i = 0; i < 6; i++) half[i][j] = t[i];
             }
             for (int i = 0; i < 6; i++) {
                 vec t[6];
                 times_b(half[i], t);
-                EACH for (int j = 0; j < 6; j++) store(to + (6 * i + j) * plane->per_point, t[j]);
+                FLAT for (int j = 0; j < 6; j++) store(to + (6 * i + j) * plane->per_point, t[j]);
             }
         }
     }
@@ -79,14 +78,14 @@ static void cotangent_chunk(void *argument, int64_t chunk, int64_t slot) {
             vec half[6][4];
             for (int j = 0; j < 4; j++) {
                 vec d[4], z[6];
-                EACH for (int i = 0; i < 4; i++) d[i] = read(at[4 * i + j], channel);
+                FLAT for (int i = 0; i < 4; i++) d[i] = read(at[4 * i + j], channel);
                 times_a(d, z);
-                EACH for (int i = 0; i < 6; i++) half[i][j] = z[i];
+                FLAT for (int i = 0; i < 6; i++) half[i][j] = z[i];
             }
             for (int i = 0; i < 6; i++) {
                 vec z[6];
                 times_a(half[i], z);
-                EACH for (int j = 0; j < 6; j++) store(to + (6 * i + j) * plane->per_point, z[j]);
+                FLAT for (int j = 0; j < 6; j++) store(to + (6 * i + j) * plane->per_point, z[j]);
             }
         }
     }
@@ -107,14 +106,14 @@ static void target_chunk(void *argument, int64_t chunk, int64_t slot) {
             vec half[4][6];
             for (int j = 0; j < 6; j++) {
                 vec m[6], y[4];
-                EACH for (int i = 0; i < 6; i++) m[i] = load(from + (6 * i + j) * plane->per_point);
+                FLAT for (int i = 0; i < 6; i++) m[i] = load(from + (6 * i + j) * plane->per_point);
                 times_a_turned(m, y);
-                EACH for (int i = 0; i < 4; i++) half[i][j] = y[i];
+                FLAT for (int i = 0; i < 4; i++) half[i][j] = y[i];
             }
             for (int i = 0; i < 4; i++) {
                 vec y[4];
                 times_a_turned(half[i], y);
-                EACH for (int j = 0; j < 4; j++) {
+                FLAT for (int j = 0; j < 4; j++) {
                     const float *to = at[4 * i + j];
                     if (to) store((float *)to + channel, y[j] + bias);
                 }

@@ -8,8 +8,6 @@
 #include "tiles.h"
 #include "winograd.h"
 
-#define EACH _Pragma("clang loop unroll(full)")
-
 struct weights {
     const struct filters *filters;
     int64_t first, count;
@@ -62,14 +60,14 @@ static void weights_chunk(void *argument, int64_t chunk, int64_t slot) {
         vec half[6][3];
         for (int x = 0; x < 3; x++) {
             vec g[3], u[6];
-            EACH for (int y = 0; y < 3; y++) g[y] = load(taps + (input * 9 + y * 3 + x) * LANES);
+            FLAT for (int y = 0; y < 3; y++) g[y] = load(taps + (input * 9 + y * 3 + x) * LANES);
             times_g(g, u);
-            EACH for (int y = 0; y < 6; y++) half[y][x] = u[y];
+            FLAT for (int y = 0; y < 6; y++) half[y][x] = u[y];
         }
         for (int y = 0; y < 6; y++) {
             vec u[6];
             times_g(half[y], u);
-            EACH for (int x = 0; x < 6; x++)
+            FLAT for (int x = 0; x < 6; x++)
                 store(to + (6 * y + x) * step + (i + input) * TILE_COLUMNS, u[x]);
         }
     }
@@ -109,14 +107,14 @@ static void gradient_chunk(void *argument, int64_t chunk, int64_t slot) {
         vec half[3][6];
         for (int x = 0; x < 6; x++) {
             vec v[6], g[3];
-            EACH for (int y = 0; y < 6; y++) v[y] = load(from + (6 * y + x) * sums->per_point);
+            FLAT for (int y = 0; y < 6; y++) v[y] = load(from + (6 * y + x) * sums->per_point);
             times_g_turned(v, g);
-            EACH for (int y = 0; y < 3; y++) half[y][x] = g[y];
+            FLAT for (int y = 0; y < 3; y++) half[y][x] = g[y];
         }
         for (int y = 0; y < 3; y++) {
             vec g[3];
             times_g_turned(half[y], g);
-            EACH for (int x = 0; x < 3; x++) store(taps + (input * 9 + y * 3 + x) * LANES, g[x]);
+            FLAT for (int x = 0; x < 3; x++) store(taps + (input * 9 + y * 3 + x) * LANES, g[x]);
         }
     }
     write_taps(call, i, inputs, o, outputs, taps);

@@ -131,14 +131,12 @@ class _Batches:
         about this one.  A search finds a little more here and a little less there, so that batches
         closer than `_CLOSE` are not told apart.
         """
-        spare = partial(self._spare_of_search, name)
         start = max(least, 1)
         found = self._search(name, start)
         if found is None:
             return least
-        rate = self._rate(found, start)
-        found_at = largest_batch(spare, start=start, rate=rate, most=_MOST, close=_CLOSE)
-        return max(found_at, least)
+        spare, rate = partial(self._spare_of_search, name), self._rate(found, start)
+        return max(least, largest_batch(spare, start=start, rate=rate, most=_MOST, close=_CLOSE))
 
     def _spare_of_search(self, name: str, size: int) -> int | None:
         """The bytes that a plan that is searched for leaves; None if none can fit."""
