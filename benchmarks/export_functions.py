@@ -85,6 +85,95 @@ def narrowed(y: Tensor, s: Sizes) -> Tensor:
     return a + torch.stack(y.unbind(1)[1:-1], 1) + y[..., None, :].squeeze(-2)[:, 1:-1]
 
 
+@on_tokens
+def pairs(y: Tensor, _s: Sizes) -> Tensor:
+    rows, columns = torch.tril_indices(y.shape[1], y.shape[1], offset=-1)
+    return (y @ y.transpose(1, 2))[:, rows, columns]
+
+
+@on_tokens
+def masked_select(y: Tensor, s: Sizes) -> Tensor:
+    keep = torch.arange(s.length) % 3 != 1
+    return y[:, keep]
+
+
+@on_tokens
+def nonzero(y: Tensor, s: Sizes) -> Tensor:
+    mask = torch.triu(torch.ones(s.length, s.length)).bool()
+    where = mask.nonzero()
+    return y[:, where[:, 0]] * y[:, where[:, 1]]
+
+
+@on_tokens
+def gathered(y: Tensor, s: Sizes) -> Tensor:
+    index = torch.arange(s.length - 1, -1, -1).view(1, -1, 1).expand(y.shape[0], -1, s.width)
+    return y.gather(1, index) + y.flip(1)
+
+
+@on_tokens
+def scattered(y: Tensor, s: Sizes) -> Tensor:
+    table = torch.zeros(s.length, s.length).scatter(1, torch.arange(s.length).view(-1, 1) // 2, 1.0)
+    return table.to(y.dtype) @ y
+
+
+@on_tokens
+def one_hot(y: Tensor, s: Sizes) -> Tensor:
+    return y @ fun.one_hot(torch.arange(s.width) % 3, 3).to(y.dtype)
+
+
+@on_tokens
+def cumulated(y: Tensor, _s: Sizes) -> Tensor:
+    steps = torch.cumsum(torch.ones(y.shape[1]), 0)
+    return torch.cumsum(y, 1) / steps.view(1, -1, 1)
+
+
+@on_tokens
+def top(y: Tensor, s: Sizes) -> Tensor:
+    order = torch.topk(torch.sin(torch.arange(s.length).float()), 3).indices
+    return y[:, order] + torch.topk(y, 3, dim=1).values
+
+
+@on_tokens
+def buckets(y: Tensor, s: Sizes) -> Tensor:
+    places = torch.arange(s.length)
+    far = (places[None] - places[:, None]).clamp(-2, 2) + 2
+    counts = torch.where(far > 2, far % 3, torch.div(far, 2, rounding_mode="floor"))
+    return (counts.to(y.dtype) @ y) / counts.sum()
+
+
+@on_tokens
+def einsum(y: Tensor, s: Sizes) -> Tensor:
+    y = y.view(y.shape[0], -1, s.heads, s.head)
+    return torch.einsum("bihd,bjhd->bhij", y, y) + torch.full((s.length, s.length), 0.5)
+
+
+@on_tokens
+def tiled(y: Tensor, s: Sizes) -> Tensor:
+    return y.repeat(1, 2, 1) + torch.eye(s.width)[:1].repeat(2 * s.length, 1)
+
+
+@on_tokens
+def split(y: Tensor, s: Sizes) -> Tensor:
+    a, b, c = y.split([1, 2, s.length - 3], dim=1)
+    return torch.cat([c, a, b.sum(1, keepdim=True)], 1)
+
+
+@on_tokens
+def squeezed(y: Tensor, s: Sizes) -> Tensor:
+    return y.unsqueeze(2).squeeze(2).view(*y.shape[:2], s.heads, -1).flatten(2).transpose(1, 2)
+
+
+@on_tokens
+def windows(y: Tensor, _s: Sizes) -> Tensor:
+    return y.unfold(1, 4, 2).mean(-1)
+
+
+@on_tokens
+def new_zeros(y: Tensor, s: Sizes) -> Tensor:
+    state = y.new_zeros(y.shape[0], 1, s.width)
+    return torch.cat([state, y[:, :-1]], 1) + torch.ones_like(y) * y.size(1) + y.numel() ** 0.1
+
+
 # ---------------------------------------------------------------------- mathematics
 
 
