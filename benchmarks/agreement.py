@@ -1,6 +1,7 @@
 """Every plan of every small model, run: equal bits, and the memory that was planned.
 
     python benchmarks/agreement.py [DIR] [NAME…] [--plans NAME,NAME…] [--ort] [--kernels native]
+                                   [--device cuda]
 
 DIR holds a folder per model with `model.onnx`, `inputs.npz` and `grads.npz`; the samples come
 first.  Each plan is written into a model, saved, loaded and run: gradients must have the bits of
@@ -60,19 +61,26 @@ def cases(zoo: Path, names: list[str]) -> list[tuple[str, Path, Path, list[str] 
 
 
 def check(
-    model: Path, data: Path, wrt: list[str] | None, chosen: list[str], *, ort: bool, kernels: str
+    model: Path,
+    data: Path,
+    wrt: list[str] | None,
+    chosen: list[str],
+    *,
+    ort: bool,
+    kernels: str,
+    device: str,
 ) -> list[str]:
     """One short text per plan."""
     with np.load(data) as loaded:
         feeds = {n: loaded[n] for n in loaded.files}
     forward = gt.load(model)
     training = gt.grad(bound(forward, sizes(forward, feeds)), wrt=wrt).model
-    expected = gt.run(training, feeds, kernels=kernels)
+    expected = gt.run(training, feeds, device=device, kernels=kernels)
     work = plans.workload(training, kernels=kernels)
     said = []
     for name in chosen:
         found = STRATEGIES[name](work)
-        agreement.check(work, found, feeds, expected)
+        agreement.check(work, found, feeds, expected, device)
         with tempfile.TemporaryDirectory() as folder:
             said.append(name + _from_file(work, found, feeds, expected, Path(folder), ort=ort))
     return said
@@ -129,12 +137,14 @@ def main() -> int:
     parser.add_argument("--plans", default=",".join(STRATEGIES))
     parser.add_argument("--ort", action="store_true")
     parser.add_argument("--kernels", choices=("numpy", "native"), default="numpy")
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
+    ort, kernels, device = arguments.ort, arguments.kernels, arguments.device
     passed = failed = 0
     for name, model, data, wrt in cases(arguments.zoo, arguments.names):
         try:
             chosen = arguments.plans.split(",")
-            said = check(model, data, wrt, chosen, ort=arguments.ort, kernels=arguments.kernels)
+            said = check(model, data, wrt, chosen, ort=ort, kernels=kernels, device=device)
         except Exception as error:  # noqa: BLE001 - whatever went wrong is the row
             failed += 1
             print(f"{name:<20} FAILED {type(error).__name__}: {str(error)[:160]}", flush=True)

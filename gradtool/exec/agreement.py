@@ -52,17 +52,25 @@ class Agreement:
         return ""
 
 
-def check(work: Workload, found: Planned, arrays: Arrays, expected: Result) -> Agreement:
+def check(
+    work: Workload, found: Planned, arrays: Arrays, expected: Result, device: str = "cpu"
+) -> Agreement:
     """Run the model of a plan, dead buffers overwritten, and compare it with a run of the original.
 
-    The kernels are those that the plan was made for.
+    The kernels are those that the plan was made for, and `expected` is from the same device.
 
     Raises:
         GradtoolError: a gradient or an output has other bits, or the memory is not as planned.
     """
     model = write(work, found)
     result = execute(
-        model, arrays, kernels=work.kernels, measure=True, check_arena=True, copy=False
+        model,
+        arrays,
+        device=device,
+        kernels=work.kernels,
+        measure=True,
+        check_arena=True,
+        copy=False,
     )
     for ours, theirs in (
         (result.gradients, expected.gradients),
@@ -97,11 +105,15 @@ def _same(ours: Any, theirs: Any) -> bool:
 def every_plan(
     model: ir.Model, arrays: Arrays, result: Result, names: Iterable[str] | None = None
 ) -> list[Agreement]:
-    """Check all plans, or those named, of the training graph that `result` is a run of."""
+    """Check all plans, or those named, of the training graph that `result` is a run of.
+
+    They run on its device.
+    """
     kernels = "numpy" if result.plan is None else kernels_of(result.plan.program)
     work = workload(model, feeds.sizes(model, arrays), kernels)
     chosen = names or STRATEGIES
-    return [check(work, STRATEGIES[name](work), arrays, result) for name in chosen]
+    on = result.device
+    return [check(work, STRATEGIES[name](work), arrays, result, on) for name in chosen]
 
 
 def plans(model: ir.Model, arrays: Arrays, result: Result) -> str:

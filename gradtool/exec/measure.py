@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 import secrets
 import time
-import tracemalloc
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gradtool.errors import GradtoolError
+from gradtool.exec.beside import Beside
 from gradtool.exec.executor import Executor
 from gradtool.kernels.chance import repeatable
 from gradtool.planning.packing import overlap
@@ -28,8 +28,8 @@ class Measurement:
     """One step, measured. Bytes, but for `seconds` (the median of the repeats).
 
     `high_water` is where the last byte that a step changed lies, `outside` the most that Python
-    and numpy held beside the arena from the first kernel until the results were handed over,
-    `retained` what they still held after the last kernel.  Part of `outside` are `dynamic`, the
+    and numpy, on a CUDA device CuPy there, held beside the arena from the first kernel until the
+    results were handed over, `retained` what they still held after the last kernel.  Part of `outside` are `dynamic`, the
     most that values of data-dependent shape took, and `results`, what handing them over took: the
     copies, where there are any.
     """
@@ -126,39 +126,26 @@ def _beside_arena(executor: Executor) -> tuple[int, int]:
 
     Collecting garbage empties the interpreter's free lists, which no kernel holds.
     """
-    gc.freeze()
-    tracemalloc.start()
-    try:
+    with Beside(executor.device) as beside:
         executor.step()
         gc.collect()
-        before = most = tracemalloc.get_traced_memory()[0]
+        before = most = beside.held
         for call in executor.calls:
             gc.collect()
-            tracemalloc.reset_peak()
+            beside.restart()
             call()
-            most = max(most, tracemalloc.get_traced_memory()[1])
+            most = max(most, beside.most)
         gc.collect()
-        now = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-        gc.unfreeze()
+        now = beside.held
     return most - before, max(now - before, 0)
 
 
 def handing_over(executor: Executor, *, copy: bool) -> int:
     """The most that taking the results of a step took: copies of them, or views."""
-    # A full collection empties the interpreter's free lists, so that what is made now is traced;
-    # frozen objects are not looked through for it.
-    gc.freeze()
-    gc.collect()
-    tracemalloc.start()
-    try:
+    with Beside(executor.device) as beside:
         held = executor.outputs(copy=copy), executor.gradients(copy=copy)
-        most = tracemalloc.get_traced_memory()[1]
+        most = beside.most
         del held
-    finally:
-        tracemalloc.stop()
-        gc.unfreeze()
     return most
 
 

@@ -34,6 +34,7 @@ class Result:
     plan: Plan | None
     seconds: float
     measurement: Measurement | None = None
+    device: str = "cpu"
     ort_peak_bytes: int | None = None
     ort_live_bytes: int | None = None
     ort_planned_bytes: int | None = None
@@ -62,6 +63,7 @@ def result_of(
         plan=executor.plan,
         seconds=seconds,
         measurement=measurement,
+        device=executor.device.name,
     )
 
 

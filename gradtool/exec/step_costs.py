@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
 import time
-import tracemalloc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +13,7 @@ import onnx_ir as ir
 
 from gradtool.costs.roofline import Reach
 from gradtool.exec import feeds
+from gradtool.exec.beside import Beside
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
@@ -30,8 +29,9 @@ REPEATS = 3
 class StepCosts:
     """One entry a step of `plan`: its seconds, the median over `repeats` runs, and `outside`.
 
-    `outside` are the bytes that Python and numpy held beside the arena while the step ran, beyond
-    what they held before the first.  `reach` is what the processor can do; None of a device.
+    `outside` are the bytes that Python and numpy, on a CUDA device CuPy there, held beside the
+    arena while the step ran, beyond what they held before the first.  `reach` is what the
+    processor can do; None of a device.
     """
 
     plan: Plan
@@ -83,16 +83,11 @@ def _seconds(executor: Executor) -> list[float]:
 def _outside(executor: Executor) -> tuple[int, ...]:
     """The most that was allocated beside the arena during each step."""
     executor.rewind()
-    gc.freeze()
-    tracemalloc.start()
-    try:
-        gc.collect()
-        before, most = tracemalloc.get_traced_memory()[0], []
+    most = []
+    with Beside(executor.device) as beside:
+        before = beside.held
         for call in executor.calls:
-            tracemalloc.reset_peak()
+            beside.restart()
             call()
-            most.append(max(tracemalloc.get_traced_memory()[1] - before, 0))
-    finally:
-        tracemalloc.stop()
-        gc.unfreeze()
+            most.append(max(beside.most - before, 0))
     return tuple(most)
