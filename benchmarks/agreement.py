@@ -139,7 +139,8 @@ def main() -> int:
     parser.add_argument("--kernels", choices=("numpy", "native"), default="numpy")
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
-    ort, kernels, device = arguments.ort, arguments.kernels, arguments.device
+    ort, device = arguments.ort, arguments.device
+    kernels = "cupy" if device.startswith("cuda") else arguments.kernels
     passed = failed = 0
     for name, model, data, wrt in cases(arguments.zoo, arguments.names):
         try:

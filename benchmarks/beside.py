@@ -24,6 +24,7 @@ from gradtool.exec.beside import Beside
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import measure
+from gradtool.exec.run import require
 from gradtool.graph.specs import Spec
 from gradtool.planning.plan import Plan
 
@@ -41,7 +42,7 @@ def drawn(plan: Plan) -> Callable[[str], np.ndarray[Any, Any]]:
         assert isinstance(spec, Spec)  # noqa: S101 - a parameter has a shape
         rng = np.random.default_rng(zlib.crc32(name.encode()))
         values = rng.standard_normal(spec.shape, np.float32) * np.float32(0.02)
-        return np.asarray(values + (len(spec.shape) < 2), spec.dtype)  # noqa: PLR2004 - a vector
+        return np.asarray(values + (len(spec.shape) < 2), spec.dtype)
 
     return parameter
 
@@ -49,8 +50,9 @@ def drawn(plan: Plan) -> Callable[[str], np.ndarray[Any, Any]]:
 def row(path: Path, device: str, batch: int | None, repeat: int) -> str:
     """One model: what its step takes, and where."""
     training = gt.grad(gt.load(path, **({} if batch is None else {"batch": batch})))
-    plan = gt.plan(training)
-    executor = Executor(plan, open_device(device), drawn(plan))
+    opened = open_device(device)
+    plan = gt.plan(training, kernels=require("numpy", opened))
+    executor = Executor(plan, opened, drawn(plan))
     for name, array in read_inputs(training.model, "random").items():
         executor.set_input(name, array)
     with np.errstate(all="ignore"):

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 def available(reporter: Reporter, asked: Kernels) -> Kernels:
     """The kernels that are asked for; numpy's, with a line, where there is no library."""
-    if asked == "numpy":
-        return "numpy"
+    if asked in ("numpy", "cupy"):
+        return asked
     from gradtool.native import library
 
     found, remark = library.status()

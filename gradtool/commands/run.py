@@ -128,7 +128,7 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
         training, arrays = _sized(asked, training, arrays)
     if options["save_grads"] is not None and not has_gradients(training):
         raise UsageError("--save-grads: this step returns no gradients")
-    planned_for = kernels_of(options)
+    planned_for = _on(where, kernels_of(options))
     chosen = _planned(reporter, training, options["plan"], arrays, planned_for)
     verify, profile, drawn = options["verify"], options["profile"], timed.drawn(options)
     later = dict(arrays) if verify or profile or drawn else {}
@@ -196,13 +196,20 @@ def _require_targets(options: Mapping[str, Any]) -> None:
 
 def _place(options: Mapping[str, Any]) -> str:
     """The device that was meant. Raises DeviceError if it is missing, before any work is done."""
-    if options["engine"] == "arena" and not (
-        options["kernels"] == "native" and options["device"] == "auto"
-    ):
-        from gradtool.exec.device import open_device
+    if options["engine"] != "arena":
+        return "cpu"
+    from gradtool.exec.device import open_device
+    from gradtool.exec.run import home
 
-        return open_device(options["device"]).name
-    return "cpu"
+    device = options["device"]
+    if device == "auto" and options["kernels"] != "numpy":
+        device = home(options["kernels"])
+    return open_device(device).name
+
+
+def _on(device: str, asked: Kernels) -> Kernels:
+    """The kernels that are planned for where these are asked for: numpy's are CuPy's on CUDA."""
+    return "cupy" if asked == "numpy" and device != "cpu" else asked
 
 
 def _explain(

@@ -136,6 +136,7 @@ FILES = When(
 FILES_ALONE = When("files", lambda s: FILES.holds(s) and not s.values["model"])
 A_FILE = When(f"FILE{SUFFIX}", lambda s: any(map(_is_file, s.values["sources"])))
 CSV_TOTALS = When("{form} csv", lambda s: s.values["form"] == "csv" and s.values["by"] is None)
+ON_CPU = When("{device} cpu", lambda s: s.values["device"] == "cpu")
 ON_CUDA = When("{device} cuda", lambda s: s.values["device"].startswith("cuda"))
 RECORDS_ALL = When("{update}", lambda s: s.values["update"] and not s.values["only_improved"])
 GOALS = ("plan", "frontier", "max_batch", "checkpoints", "budget", "max_slowdown")
@@ -252,6 +253,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("explain_kernels", (equals("engine", "arena"),)),
         _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
+        Apart((equals("kernels", "cupy"), ON_CPU)),
         Without(given("explain_kernels"), "runs nothing", "repeat measure check_nan check_arena "
                 "verify profile trace html save_grads save_outputs max_turns max_dynamic"),
     ),

@@ -13,7 +13,7 @@ from gradtool.comparison.footprint import all_tensors
 from gradtool.comparison.metrics import Metrics, Tensor
 from gradtool.errors import UsageError
 from gradtool.io.documents import is_text, is_whole, read_document
-from gradtool.kernels.native import Kernels
+from gradtool.kernels.native import LIBRARY, Kernels
 from gradtool.planning.breakdown import FRAGMENTATION, held
 from gradtool.planning.plan import Plan
 from gradtool.program.native import kernels_of
@@ -160,7 +160,7 @@ def _plan_file(document: Mapping[str, Any], name: str) -> Snapshot:
         raise ValueError("its order holds something else than names")
     again = {node: times - 1 for node, times in runs.items() if times > 1}
     kernels, totals = _kernels(document), _totals(document)
-    if kernels == "numpy":  # else some of the nodes run as one
+    if kernels not in LIBRARY:  # else some of the nodes run as one
         totals |= {"nodes": runs.total(), "recomputed": sum(again.values())}
     return Snapshot(name, totals, {"node": again}, kernels=kernels)
 

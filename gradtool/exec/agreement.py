@@ -13,6 +13,7 @@ from gradtool.errors import GradtoolError
 from gradtool.exec import feeds
 from gradtool.exec.results import Result, counted
 from gradtool.exec.run import execute
+from gradtool.kernels.native import LIBRARY
 from gradtool.program.native import kernels_of
 from gradtool.workloads.names import KEEP
 from gradtool.workloads.planned import Planned
@@ -87,7 +88,7 @@ def check(
         planned=found.plan.peak,
         arena=result.plan.peak,
         high_water=measured.high_water,
-        least=found.plan.peak - 63 if work.kernels == "numpy" else 0,
+        least=found.plan.peak - 63 if work.kernels not in LIBRARY else 0,
         outside=measured.outside - measured.dynamic,
     )
     problem = agreement.problem(result.plan.scratch)

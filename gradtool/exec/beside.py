@@ -67,7 +67,7 @@ class Beside:
 def _hook(xp: Any) -> Any:
     """A hook of CuPy's allocator that counts."""
 
-    class Counting(xp.cuda.MemoryHook):  # type: ignore[misc, name-defined]
+    class Counting(xp.cuda.MemoryHook):  # type: ignore[misc]
         """Bytes taken and not given back since the hook was registered."""
 
         name = "gradtool"

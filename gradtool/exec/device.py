@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 from gradtool.errors import DeviceError, UsageError
 from gradtool.exec import room
 from gradtool.exec.given import as_numpy, put
+
+_APART = itertools.count(1)  # bytes before an array where its memory is said to begin
 
 INSTALL_CUPY = (
     "install the extra that fits the driver: pip install 'gradtool[cuda12]' or '[cuda13]'"
@@ -46,10 +49,19 @@ class Device:
     def view(
         self, arena: Any, offset: int, shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...]
     ) -> Any:
-        """An array over bytes of the arena."""
+        """An array over bytes of the arena.
+
+        CuPy copies what a function reads where its result begins in the same memory.  Where the
+        arrays are one, a plan has seen to it that the kernel may write there: so each array on a
+        device has memory of its own as far as CuPy can see, which begins at no other's address.
+        """
         if self.xp is np:
             return np.ndarray(shape, dtype, buffer=arena, offset=offset, strides=strides)
-        pointer = arena.data + offset
+        memory, start = self.xp.cuda, self.address(arena) + offset
+        before = next(_APART)
+        size = arena.nbytes - offset + before
+        owned = memory.UnownedMemory(start - before, size, arena, arena.device.id)
+        pointer = memory.MemoryPointer(owned, before)
         return self.xp.ndarray(shape, dtype, memptr=pointer, strides=strides)
 
     def computes(self, held: Any) -> bool:

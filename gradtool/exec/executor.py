@@ -20,7 +20,9 @@ from gradtool.graph.blame import COMPLAINTS, blamed, failed
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec, contiguous
 from gradtool.kernels import Kernel, allowance, native
+from gradtool.kernels.bounds import Doubts
 from gradtool.kernels.call import call, spec_of
+from gradtool.operators.grain import CACHE, grain
 from gradtool.planning.plan import Plan
 from gradtool.program import Step
 
@@ -60,11 +62,13 @@ class Executor:
         self._replaced = [d.alias for d in self.program.values if d.alias is not None]
         self._parameters = parameters
         self.load(held)
+        self._doubts = None if self.program.grain == CACHE else Doubts()
         self.calls: list[Callable[[], object]] = []
         self.links: list[Link] | None = None  # what a step calls, made by the first
         for index, step in enumerate(self.program.steps):
             with blamed(partial(self._label, index), "its kernel"):
-                self.calls.append(self._bind(index, step))
+                bound = self._bind(index, step)
+                self.calls.append(self._doubted(index, bound))
 
     # ------------------------------------------------------------------- running
 
@@ -107,6 +111,8 @@ class Executor:
             raise allowance.Exhausted(error.what, self._failed(links, left)) from None
         except COMPLAINTS as error:
             raise failed(self._failed(links, left), "its kernel", error) from error
+        if self._doubts is not None:
+            self._settle()
 
     def _failed(self, links: Sequence[Link], left: Iterator[Link]) -> str:
         """The label of the step whose call was the last that was taken."""
@@ -121,6 +127,7 @@ class Executor:
             if error.where:
                 raise
             raise allowance.Exhausted(error.what, self._label(index)) from None
+        self._settle()
 
     def _label(self, index: int) -> str:
         """How messages name a step: its operator and its name, or what it writes."""
@@ -217,6 +224,23 @@ class Executor:
                 if datum.spec.bytes:
                     self.device.from_host(self.arrays[index], array)
 
+    def _doubted(self, index: int, bound: Callable[[], object]) -> Callable[[], object]:
+        """A kernel on pieces as large as planned, which updates only what is beyond doubt."""
+        steps = self.program.steps
+        if self._doubts is None:
+            return bound
+        updates = steps[index].stage == "update" != steps[index - 1].stage
+        settle = self._settle if updates else None
+        return partial(_doubted, self.program.grain, self._doubts, index, settle, bound)
+
+    def _settle(self) -> None:
+        """Raise what a device has found of indices since the last time."""
+        found = None if self._doubts is None else self._doubts.settled()
+        if found is not None:
+            error, step = found
+            with blamed(partial(self._label, step), "its kernel"):
+                raise error
+
     def _bind(self, index: int, step: Step) -> Callable[[], object]:
         if step.is_native:
             return self._bind_native(index, step)
@@ -278,6 +302,16 @@ class Executor:
                 arrays.append(self.device.xp.empty(spec.shape, spec.dtype))
             offset += self.program.aligned(spec.bytes)
         return arrays
+
+
+def _doubted(
+    times: int, doubts: Doubts, index: int, settle: Callable[[], None] | None,
+    bound: Callable[[], object],
+) -> None:  # fmt: skip
+    if settle is not None:
+        settle()
+    with grain(times), doubts.of(index):
+        bound()
 
 
 def _adapted(

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from gradtool.costs.roofline import Reach
-from gradtool.kernels.native import Kernels
+from gradtool.kernels.native import LIBRARY, Kernels
 from gradtool.native import gemm, strided
 
 SIDE = 768  # of the matrices
@@ -23,7 +23,7 @@ def reach(kernels: Kernels = "numpy") -> Reach:
     source, target = (np.ones(COPIED // 4, np.float32) for _ in range(2))
     product: Callable[[], object] = partial(np.matmul, a, b, out=c)
     copy: Callable[[], object] = partial(np.copyto, target, source)
-    if kernels != "numpy":
+    if kernels in LIBRARY:
         work = np.empty(gemm.work(1, SIDE, SIDE, SIDE) // 4, np.float32)
         product, copy = gemm.gemm(a, b, c, work), strided.copy(source, target)
     return Reach(2 * SIDE**3 / _least(product), 2 * COPIED / _least(copy))

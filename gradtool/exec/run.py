@@ -15,7 +15,7 @@ from gradtool.exec.device import Device, open_device
 from gradtool.exec.results import Arrays, Result, result_of
 from gradtool.exec.store import Store
 from gradtool.exec.watch import Watch
-from gradtool.kernels.native import Kernels
+from gradtool.kernels.native import LIBRARY, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.plan import Plan
 from gradtool.program.bound import bound
@@ -40,16 +40,30 @@ def sized_and_planned(
     return sized, no_recompute(flatten(sized, dims=dims, kernels=kernels), name)
 
 
-def require(kernels: Kernels, device: Device) -> None:
-    """Refuse native kernels where none can be called. Raises DeviceError."""
-    if kernels != "numpy":
+def home(kernels: Kernels) -> str:
+    """The device that kernels run on."""
+    return "cuda" if kernels == "cupy" else "cpu"
+
+
+def require(kernels: Kernels, device: Device) -> Kernels:
+    """The kernels that run on a device where `kernels` are asked for: numpy's are CuPy's on CUDA.
+
+    Raises:
+        DeviceError: native kernels cannot be called there, or CuPy's are not there.
+    """
+    if device.xp is not np:
+        if kernels in LIBRARY:
+            raise DeviceError(f"native kernels run on the CPU, not on {device.name}")
+        return "cupy"
+    if kernels == "cupy":
+        raise DeviceError(f"CuPy's kernels run on a CUDA device, not on {device.name}")
+    if kernels in LIBRARY:
         from gradtool.native import library
 
-        if device.xp is not np:
-            raise DeviceError(f"native kernels run on the CPU, not on {device.name}")
         found, remark = library.status()
         if found is None:
             raise DeviceError(f"no native kernels: {remark}")
+    return kernels
 
 
 def execute(
@@ -67,7 +81,8 @@ def execute(
 ) -> Result:
     """Run a training graph on our executor. `arrays` holds every input, by name.
 
-    With `release`, it is emptied as the inputs go into the arena.
+    With `release`, it is emptied as the inputs go into the arena.  On a CUDA device a step is
+    planned for CuPy's kernels.
 
     Raises:
         MissingData: an input or a weight is absent.
@@ -75,7 +90,7 @@ def execute(
         GradtoolError: `check_nan` found a NaN; the node is named.
     """
     opened = open_device(device)
-    require(kernels, opened)
+    kernels = require(kernels, opened)
     sized, plan = sized_and_planned(model, feeds.sizes(model, arrays), kernels=kernels)
     binding = Bindings(Store(opened)).add(plan, sized)
     executor = binding.enter()

@@ -18,7 +18,7 @@ from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.reach import reach
-from gradtool.exec.run import sized_and_planned
+from gradtool.exec.run import require, sized_and_planned
 from gradtool.kernels.native import Kernels
 from gradtool.planning.plan import Plan
 
@@ -54,8 +54,10 @@ def step_costs(
     Raises:
         MissingData: an input or a weight is absent.
     """
+    opened = open_device(device)
+    kernels = require(kernels, opened)
     plan = sized_and_planned(model, feeds.sizes(model, arrays), kernels=kernels)[1]
-    executor = Executor(plan, open_device(device), parameters_of(model))
+    executor = Executor(plan, opened, parameters_of(model))
     for name, array in feeds.require(model, arrays, "inputs").items():
         executor.set_input(name, array)
     with np.errstate(all="ignore"):

@@ -18,8 +18,8 @@ from gradtool.exec import inputs as sources
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
-from gradtool.exec.run import require
-from gradtool.kernels.native import Kernels
+from gradtool.exec.run import home, require
+from gradtool.kernels.native import LIBRARY, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.native import natively
 from gradtool.workloads.plans import Workload, sized
@@ -31,17 +31,20 @@ def profile(
     repeats: int = REPEATS,
     kernels: Kernels = "numpy",
 ) -> Profile:
-    """Time each node of a training graph on the CPU, everything kept, after one step to warm up.
+    """Time each node of a training graph, everything kept, after one step to warm up.
+
+    Kernels of CuPy run on the first CUDA device, others on the CPU.
 
     Raises:
         MissingData: a weight or an input is absent.
+        DeviceError: there is no such device.
     """
     model = sized(work.model, work.dims)
     apart = work.apart
-    if kernels != "numpy":
+    if kernels in LIBRARY:
         apart = natively(apart, grouped=False, exact=kernels == "exact")
     kept = no_recompute(apart)
-    executor = Executor(kept, open_device("cpu"), parameters_of(model))
+    executor = Executor(kept, open_device(home(kernels)), parameters_of(model))
     for name, array in arrays.items():
         executor.set_input(name, array)
     taken: list[list[float]] = [[] for _ in executor.calls]
@@ -51,6 +54,7 @@ def profile(
             for call, seconds in zip(executor.calls, taken, strict=True):
                 start = time.perf_counter()
                 call()
+                executor.device.synchronize()
                 seconds.append(time.perf_counter() - start)
     nodes = {
         step.name: Timed(step.op, statistics.median(seconds))
@@ -66,6 +70,6 @@ def at_random(work: Workload, repeats: int = REPEATS) -> Profile:
         MissingData: a weight is absent.
         DeviceError: those are native, and cannot be called here.
     """
-    require(work.kernels, open_device("cpu"))
+    require(work.kernels, open_device(home(work.kernels)))
     model = sized(work.model, work.dims)
     return profile(work, sources.random(model, 0), repeats, work.kernels)

@@ -12,6 +12,7 @@ from gradtool.graph.specs import Spec
 from gradtool.kernels import F, Function, kernel
 from gradtool.kernels._sums import BLOCK, accumulator, blocks, largest_block
 from gradtool.kernels.types import Array, Arrays, Specs
+from gradtool.operators.grain import at_a_time
 
 
 def pointwise(
@@ -71,7 +72,7 @@ def block_size(shape: Sequence[int], inputs: Sequence[Spec | None]) -> int:
     """
     shapes = (tuple(i.shape) for i in inputs if i is not None and math.prod(i.shape) != 1)
     if all(s == tuple(shape) for s in shapes):
-        return min(BLOCK, math.prod(shape))
+        return min(at_a_time(BLOCK), math.prod(shape))
     return largest_block(shape)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.kernels import kernel
 from gradtool.kernels.types import Array, Arrays, Specs
+from gradtool.operators.grain import at_a_time
 
 INT64 = np.dtype(np.int64)
 SORTED = 32768  # elements sorted at a time
@@ -102,7 +103,7 @@ def _sortable(xp: Any, x: Array) -> Array:
 
 def _sorting(x: Spec, *others: Array, out: Specs, axis: int = -1, **attributes: Any) -> int:
     """Bytes to sort a block of rows: their copy, their order, and the sort's own buffer."""
-    block = min(max(SORTED, x.shape[axis]), math.prod(x.shape))
+    block = min(max(at_a_time(SORTED), x.shape[axis]), math.prod(x.shape))
     return block * (x.dtype.itemsize + 2 * INT64.itemsize) + x.bytes
 
 
@@ -116,8 +117,9 @@ def top_k(
     lines = xp.ascontiguousarray(xp.moveaxis(x, axis, -1))
     rows = _sortable(xp, lines.reshape(-1, size))
     order = xp.empty((len(rows), count), INT64)
-    for start in range(0, len(rows), max(1, SORTED // max(size, 1))):
-        block = rows[start : start + max(1, SORTED // max(size, 1))]
+    lot = max(1, at_a_time(SORTED) // max(size, 1))
+    for start in range(0, len(rows), lot):
+        block = rows[start : start + lot]
         if largest:
             found = size - 1 - xp.argsort(block[:, ::-1], axis=1, kind="stable")[:, ::-1]
         else:

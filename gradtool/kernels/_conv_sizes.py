@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.graph.specs import Spec
+from gradtool.operators.grain import at_a_time
 from gradtool.operators.windows import Window
 
 LIMIT = 1 << 20  # bytes of columns at a time; more if the weights are larger than that
@@ -77,7 +78,7 @@ class Convolution:
     def step(self) -> tuple[int, int]:
         """Images and rows of a block."""
         row = self.column * math.prod(self.y[3:]) * self.wide.itemsize
-        limit = max(LIMIT, math.prod(self.weights) * self.wide.itemsize)
+        limit = max(at_a_time(LIMIT), math.prod(self.weights) * self.wide.itemsize)
         rows = max(1, min(limit // max(1, row), self.y[2]))
         images = max(1, limit // max(1, row * rows)) if rows == self.y[2] else 1
         return min(images, max(1, self.x[0])), rows

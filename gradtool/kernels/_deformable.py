@@ -11,9 +11,10 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.kernels import kernel
 from gradtool.kernels._sampling import interpolate, pieces
-from gradtool.kernels._taps import POINTS
+from gradtool.kernels._taps import MOST, POINTS
 from gradtool.kernels._wide import widened
 from gradtool.kernels.types import Array, Arrays, DType, Specs
+from gradtool.operators.grain import at_a_time
 from gradtool.operators.windows import Window
 
 
@@ -28,7 +29,7 @@ def _deform_work(
     offset_group: int = 1,
     **attributes: Any,
 ) -> list[Spec]:
-    points = min(POINTS, math.prod(out[0].shape[2:]))
+    points = min(at_a_time(POINTS, MOST), math.prod(out[0].shape[2:]))
     taps = math.prod(w.shape[2:])
     flat = Spec((x.shape[1] * taps * points,), x.dtype)
     return [flat, Spec((x.shape[1] // offset_group * points,), x.dtype),

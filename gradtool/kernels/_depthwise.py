@@ -15,6 +15,7 @@ from typing import Any
 from gradtool.graph.specs import Spec
 from gradtool.kernels._conv_sizes import Convolution
 from gradtool.kernels.types import Array, Arrays
+from gradtool.operators.grain import at_a_time
 
 BLOCK = 1 << 18  # bytes of one buffer
 RUN = 128  # elements of a padded image, from which on dot products of its runs pay
@@ -23,7 +24,7 @@ RUN = 128  # elements of a padded image, from which on dot products of its runs 
 def channels(conv: Convolution) -> int:
     """Channels of a block."""
     plane = max(1, math.prod(conv.image[1:]), conv.positions) * conv.wide.itemsize
-    return min(conv.group, max(1, BLOCK // plane))
+    return min(conv.group, max(1, at_a_time(BLOCK) // plane))
 
 
 def in_runs(conv: Convolution, *, dots: bool) -> bool:

@@ -11,15 +11,18 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.kernels._ordered import walk
 from gradtool.kernels._sums import accumulator
+from gradtool.kernels.bounds import within
 from gradtool.kernels.types import Array, Index
+from gradtool.operators.grain import at_a_time
 
 TILE = 16384  # positions computed at a time
 WIDE = 128  # rows of at least so many elements are added row by row, narrower ones by columns
 UFUNCS = {"add": "add", "mul": "multiply", "max": "maximum", "min": "minimum"}
 
 
-def tiles(shape: Sequence[int], limit: int = TILE) -> Iterator[Index]:
+def tiles(shape: Sequence[int], limit: int | None = None) -> Iterator[Index]:
     """Indices that cut an array of `shape` into contiguous pieces of at most `limit` elements."""
+    limit = limit or at_a_time(TILE)
     if math.prod(shape) <= limit:
         yield ()
         return
@@ -39,9 +42,15 @@ def position_work(indices: Spec) -> Spec:
 
 def normalised(xp: Any, indices: Array, size: int, out: Array) -> Array:
     """`indices` counted from the front, in `out`. Raises IndexError where one is out of bounds."""
-    if xp is np and indices.size and not (-size <= indices.min() and indices.max() < size):
-        raise IndexError(f"an index of {indices.min()} … {indices.max()} into an axis of {size}")
+    within(xp, indices, -size, size, lambda: _outside(xp, indices, size))
     return xp.remainder(indices, size, out=out, casting="unsafe")
+
+
+def _outside(xp: Any, indices: Array, size: int) -> IndexError:
+    """What is wrong with indices; of which, where they are at hand."""
+    if xp is np:
+        return IndexError(f"an index of {indices.min()} … {indices.max()} into an axis of {size}")
+    return IndexError(f"an index outside of an axis of {size}")
 
 
 def element_positions(

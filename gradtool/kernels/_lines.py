@@ -9,6 +9,7 @@ from typing import Any
 from gradtool.graph.specs import Spec
 from gradtool.kernels._sums import BLOCK, SHORT, accumulator
 from gradtool.kernels.types import Array, Index
+from gradtool.operators.grain import at_a_time
 
 
 def folded(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
@@ -17,7 +18,7 @@ def folded(shape: Sequence[int], axis: int) -> tuple[int, int, int]:
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def lines(before: int, n: int, after: int, most: int = BLOCK) -> Iterator[Index]:
+def lines(before: int, n: int, after: int, most: int | None = None) -> Iterator[Index]:
     """Index triples of an array `[before, n, after]` that take whole lines along its middle.
 
     At most `most` lines at once.
@@ -35,11 +36,12 @@ def lines(before: int, n: int, after: int, most: int = BLOCK) -> Iterator[Index]
             yield slice(i, i + 1), slice(None), slice(start, start + count)
 
 
-def _count(n: int, most: int) -> int:
-    return min(max(1, BLOCK // max(n, 1)), most)
+def _count(n: int, most: int | None) -> int:
+    count = max(1, at_a_time(BLOCK) // max(n, 1))
+    return count if most is None else min(count, most)
 
 
-def line_work(x: Spec, axis: int, blocks: int, stats: int, most: int = BLOCK) -> list[Spec]:
+def line_work(x: Spec, axis: int, blocks: int, stats: int, most: int | None = None) -> list[Spec]:
     """`blocks` arrays for some lines and `stats` arrays of a number per line, at least float32."""
     sizes = folded(x.shape, axis)
     n = sizes[1]

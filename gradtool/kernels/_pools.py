@@ -15,6 +15,7 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.kernels.types import Array, Arrays
+from gradtool.operators.grain import at_a_time
 from gradtool.operators.windows import Window
 
 BLOCK = 1 << 17  # bytes of output at a time
@@ -49,7 +50,7 @@ class Pool:
     def step(self) -> int:
         """Planes of a block."""
         plane = max(math.prod(self.y[2:]), 1) * self.wide.itemsize
-        return min(max(1, self.planes), max(1, BLOCK // plane))
+        return min(max(1, self.planes), max(1, at_a_time(BLOCK) // plane))
 
     def block(self, dtype: Any = None) -> Spec:
         """A buffer for the outputs of a block."""

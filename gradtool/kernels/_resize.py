@@ -18,6 +18,7 @@ from gradtool.graph.specs import Spec
 from gradtool.kernels import kernel
 from gradtool.kernels._take import take
 from gradtool.kernels.types import Array, Arrays, DType, Specs
+from gradtool.operators.grain import at_a_time
 from gradtool.operators.resampling import Taps, taps
 
 BLOCK = 32768  # elements of the planes that are resized at a time
@@ -47,7 +48,7 @@ def _planes(shape: Sequence[int], plan: Sequence[Taps]) -> tuple[int, Any]:
 def _at_once(shape: Sequence[int], plan: Sequence[Taps]) -> int:
     """How many planes are resized at a time."""
     lead, shapes = _planes(shape, plan)
-    return min(max(1, BLOCK // max(1, *map(math.prod, shapes))), math.prod(shape[:lead]))
+    return min(max(1, at_a_time(BLOCK) // max(1, *map(math.prod, shapes))), math.prod(shape[:lead]))
 
 
 def _workspace(
@@ -203,7 +204,7 @@ def _phases(x: Array, y: Array, plan: Sequence[Taps]) -> Iterator[tuple[Array, l
     factors = {step.axis - lead: step.repeats for step in plan}
     each = [factors.get(axis, 1) for axis in range(len(shapes[0]))]
     x, y = x.reshape(-1, *shapes[0]), y.reshape(-1, *shapes[-1])
-    planes = max(1, BLOCK // max(1, math.prod(shapes[-1])))
+    planes = max(1, at_a_time(BLOCK) // max(1, math.prod(shapes[-1])))
     for start in range(0, len(x), planes):
         part = slice(start, start + planes)
         yield (

@@ -10,18 +10,20 @@ from gradtool.graph.specs import Spec
 from gradtool.kernels import Function, kernel
 from gradtool.kernels._indices import accumulate_planes
 from gradtool.kernels._take import take
-from gradtool.kernels._taps import MODES, POINTS, combined, taps
+from gradtool.kernels._taps import MODES, MOST, POINTS, combined, taps
 from gradtool.kernels._wide import widened
 from gradtool.kernels.types import Array, Arrays, Specs
+from gradtool.operators.grain import at_a_time
 
 
 def _room(x: Spec, points: int) -> Spec:
-    return Spec((x.shape[1] * min(POINTS, points),), x.dtype)
+    return Spec((x.shape[1] * min(at_a_time(POINTS, MOST), points),), x.dtype)
 
 
 def pieces(points: int) -> Iterator[Any]:
     """The positions, a block at a time."""
-    return (slice(start, min(start + POINTS, points)) for start in range(0, points, POINTS))
+    size = at_a_time(POINTS, MOST)
+    return (slice(start, min(start + size, points)) for start in range(0, points, size))
 
 
 def pixels(xp: Any, grid: Array, sizes: Sequence[int], align_corners: int) -> Iterator[Array]:

@@ -19,6 +19,7 @@ from gradtool.kernels._take import take
 from gradtool.kernels.ranks import taking_part
 from gradtool.kernels.sparse import row_slots
 from gradtool.kernels.types import Array, Arrays, Specs
+from gradtool.operators.grain import at_a_time
 from gradtool.ranks.group import Group
 
 INT64 = np.dtype(np.int64)
@@ -108,7 +109,7 @@ def _sums_work(
     rows: Spec, slots: Spec, sums: Spec, taken: Spec, totals: Spec, *, out: Specs, table: str,
     bounds: Sequence[int], rank: int, stale: int,
 ) -> list[Spec]:  # fmt: skip
-    block = max(min(BLOCK // max(math.prod(sums.shape[1:]), 1), rows.shape[0]), 1)
+    block = max(min(at_a_time(BLOCK) // max(math.prod(sums.shape[1:]), 1), rows.shape[0]), 1)
     return [
         Spec(rows.shape, INT64),
         Spec(rows.shape, INT64),

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtool.graph.specs import Spec
 from gradtool.kernels.types import Array, Arrays, DType, Index
+from gradtool.operators.grain import at_a_time
 
 ROWS = 512  # longest run of values added one after the other
 SHORT = 4096  # longest row that is summed as a product with ones, without pairwise adding
@@ -50,7 +51,7 @@ def _steps(shape: Sequence[int], axes: Sequence[int]) -> dict[int, int]:
 
     Where the last axis is summed too, numpy adds pairwise.
     """
-    room = ROWS
+    room = at_a_time(ROWS)
     steps: dict[int, int] = {}
     for axis in reversed(axes):
         steps[axis] = min(shape[axis], max(room, 1))
@@ -128,13 +129,13 @@ def _sum_columns(
             xp.add(total, partial, out=total)
 
 
-def blocks(shape: Sequence[int], size: int = BLOCK) -> Iterator[Index]:
+def blocks(shape: Sequence[int], size: int | None = None) -> Iterator[Index]:
     """Tuples of slices, one per axis, that cut an array into blocks of about `size` elements."""
     whole = [slice(None)] * len(shape)
     if not shape:
         yield (...,)
         return
-    axis, step = _cut(shape, size)
+    axis, step = _cut(shape, size or at_a_time(BLOCK))
     for lead in np.ndindex(*shape[:axis]):
         whole[:axis] = [slice(i, i + 1) for i in lead]
         for start in range(0, shape[axis], step):
@@ -151,11 +152,11 @@ def _cut(shape: Sequence[int], size: int) -> tuple[int, int]:
     return axis, max(1, size // max(rest, 1))
 
 
-def block_shape(shape: Sequence[int], size: int = BLOCK) -> tuple[int, ...]:
+def block_shape(shape: Sequence[int], size: int | None = None) -> tuple[int, ...]:
     """The shape of the largest of the `blocks` of an array."""
     if not shape:
         return ()
-    axis, step = _cut(shape, size)
+    axis, step = _cut(shape, size or at_a_time(BLOCK))
     return (*(min(n, 1) for n in shape[:axis]), min(shape[axis], step), *shape[axis + 1 :])
 
 

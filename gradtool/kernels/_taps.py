@@ -11,7 +11,7 @@ import numpy as np
 
 from gradtool.kernels.types import Array, Arrays
 
-POINTS = 256  # positions at a time: their indices and weights stay in the first-level cache
+POINTS, MOST = 256, 4096  # positions at a time: what they need stays in the first-level cache
 CUBIC = -0.75
 SPANS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 MODES = {"bilinear": "linear", "bicubic": "cubic"}

@@ -11,13 +11,14 @@ from gradtool.graph.specs import Spec
 from gradtool.kernels import kernel
 from gradtool.kernels._sums import BLOCK
 from gradtool.kernels.types import Array, Arrays, Specs
+from gradtool.operators.grain import at_a_time
 from gradtool.operators.threefry import BETWEEN, BITS, MASK, PARITY, ROTATIONS, ROUNDS
 
 WORD = np.dtype(np.uint32)
 
 
 def _work(*inputs: Spec, out: Specs, stream: int) -> Specs:
-    size = min(BLOCK, math.prod(out[0].shape))
+    size = min(at_a_time(BLOCK), math.prod(out[0].shape))
     return [Spec((size,), WORD)] * 3
 
 
@@ -42,8 +43,9 @@ def dropout_mask(
         return
     key = int(seed.item()) & MASK, stream & MASK
     counter, first = int(step.item()) & MASK, int(part.item()) * mask.size
-    for start in range(0, mask.size, BLOCK):
-        block = mask[start : start + BLOCK]
+    size = at_a_time(BLOCK)
+    for start in range(0, mask.size, size):
+        block = mask[start : start + size]
         a, b, spare = (w[: block.size] for w in work)
         spare.fill(1)
         xp.cumsum(spare, dtype=WORD, out=a)

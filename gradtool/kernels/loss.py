@@ -14,9 +14,11 @@ from gradtool.kernels import (
 )
 from gradtool.kernels._lines import fitted, folded, line_work, lines
 from gradtool.kernels._sums import accumulator
+from gradtool.kernels.bounds import within
 from gradtool.kernels.types import Array, Arrays, Index, Specs
+from gradtool.operators.grain import at_a_time
 
-SAMPLES = 512  # at once: index arrays of them are small change
+SAMPLES, MOST = 512, 8192  # at once, here and on a device: index arrays of them are small change
 
 
 class Labels:
@@ -36,7 +38,7 @@ class Labels:
         self.classes = sizes[1]
 
     def parts(self) -> Iterator[Any]:
-        return lines(*self.sizes, SAMPLES)
+        return lines(*self.sizes, at_a_time(SAMPLES, MOST))
 
     def at(self, index: Index) -> tuple[tuple[Array, Array, Array], Array]:
         """`(places, w)`: the index of each label in its block, and the weights `[n, 1, d]`."""
@@ -44,11 +46,13 @@ class Labels:
         labels = self.labels[index[0], index[2]]
         counted = xp.ones(labels.shape, bool) if self.ignored is None else labels != self.ignored
         labels = xp.where(counted, labels, 0)
-        if xp is np and labels.size and not 0 <= labels.min() <= labels.max() < self.classes:
-            raise UsageError(f"a label is not one of the {self.classes} classes of the scores")
+        within(xp, labels, 0, self.classes, self._not_a_class)
         w = counted if self.weights is None else xp.where(counted, self.weights[labels], 0)
         rows, columns = np.indices(labels.shape, sparse=True)
         return (xp.asarray(rows), labels, xp.asarray(columns)), w
+
+    def _not_a_class(self) -> UsageError:
+        return UsageError(f"a label is not one of the {self.classes} classes of the scores")
 
     def total(self) -> float:
         """The sum of the weights of all samples."""
@@ -115,7 +119,7 @@ def _work(
     reduction: str = "mean",
     ignore_index: int | None = None,
 ) -> list[Spec]:
-    return line_work(x, 1, 2, 1, SAMPLES)
+    return line_work(x, 1, 2, 1, at_a_time(SAMPLES, MOST))
 
 
 @kernel("SoftmaxCrossEntropyLoss", work=_work)
@@ -169,7 +173,7 @@ def _grad_work(
     reduction: str,
     ignore_index: int | None = None,
 ) -> list[Spec]:
-    return line_work(x, 1, 2, 1, SAMPLES)
+    return line_work(x, 1, 2, 1, at_a_time(SAMPLES, MOST))
 
 
 @kernel("ai.gradtool::SoftmaxCrossEntropyLossGrad", may_inplace=(0,), work=_grad_work)

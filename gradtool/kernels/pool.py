@@ -16,6 +16,7 @@ from gradtool.kernels import (
 from gradtool.kernels._indices import accumulate, assign, normalised
 from gradtool.kernels._pools import Pool, planes
 from gradtool.kernels.types import Array, Arrays, DType, Index, Specs
+from gradtool.operators.grain import at_a_time
 from gradtool.operators.windows import Window
 
 PLACES = 1 << 14  # places at a time that are made those of several planes
@@ -151,7 +152,8 @@ def _place_strides(sizes: Sequence[int], storage_order: int) -> list[int]:
 def _tile(dy: Array | Spec) -> tuple[int, int]:
     """How many planes of dy, and how many elements of each, are added at a time."""
     planes, windows = math.prod(dy.shape[:2]), math.prod(dy.shape[2:])
-    return max(1, min(PLACES // max(1, windows), planes)), max(1, min(PLACES, windows))
+    places = at_a_time(PLACES)
+    return max(1, min(places // max(1, windows), planes)), max(1, min(places, windows))
 
 
 def _max_grad_work(

@@ -12,9 +12,10 @@ from gradtool.graph.specs import Spec
 from gradtool.kernels import Window, kernel
 from gradtool.kernels._windows import along, reshaped, slices
 from gradtool.kernels.types import Array, Arrays, Specs
+from gradtool.operators.grain import at_a_time
 from gradtool.operators.slicing import extents
 
-BLOCK = 1024  # elements computed at a time
+BLOCK, MOST = 1024, 8192  # elements computed at a time, here and on a device
 
 
 def _host(*inputs: Array) -> bool:
@@ -259,10 +260,11 @@ def range_(
 ) -> None:
     """`start + i · delta` for i = 0, 1, …, without a second array of that size."""
     flat = out[0]
-    for first in range(0, flat.size, BLOCK):
-        piece = flat[first : first + BLOCK]
-        steps = xp.arange(first, first + piece.size)
-        xp.copyto(piece, start.item() + steps * delta.item(), casting="unsafe")
+    size = at_a_time(BLOCK, MOST)
+    for first in range(0, flat.size, size):
+        part = flat[first : first + size]
+        steps = xp.arange(first, first + part.size)
+        xp.copyto(part, start.item() + steps * delta.item(), casting="unsafe")
 
 
 # -------------------------------------------------------------------- rearrangement

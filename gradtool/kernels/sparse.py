@@ -16,6 +16,7 @@ from gradtool.kernels._take import take
 from gradtool.kernels._tape import scalars
 from gradtool.kernels.types import Array, Arrays, Specs
 from gradtool.kernels.updates import flat_numbers, run_block, tape_of, tape_rooms
+from gradtool.operators.grain import at_a_time
 from gradtool.operators.updates import SPARSE, Update
 
 INT64 = np.dtype(np.int64)
@@ -67,7 +68,7 @@ def _tables(update: Update, inputs: Sequence[Any]) -> list[Any]:
 
 def _rows_of(shape: Sequence[int], count: int) -> int:
     """How many of `count` rows of a table are a block."""
-    return max(min(BLOCK // max(math.prod(shape[1:]), 1), count), 1)
+    return max(min(at_a_time(BLOCK) // max(math.prod(shape[1:]), 1), count), 1)
 
 
 def _register(name: str, update: Update) -> None:

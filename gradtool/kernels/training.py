@@ -11,6 +11,7 @@ import numpy as np
 from gradtool.graph.specs import Spec
 from gradtool.kernels import kernel
 from gradtool.kernels.types import Array, Arrays
+from gradtool.operators.grain import at_a_time
 
 BLOCK = 16384
 
@@ -18,7 +19,7 @@ BLOCK = 16384
 def _two_blocks(
     rate: Array, count: Array, *tensors: Spec, out: Sequence[Spec | None], **attributes: Any
 ) -> list[Spec]:
-    size = min(BLOCK, max((math.prod(t.shape) for t in tensors), default=0))
+    size = min(at_a_time(BLOCK), max((math.prod(t.shape) for t in tensors), default=0))
     return [Spec((size,), tensors[0].dtype)] * 2 if tensors else []
 
 
@@ -37,8 +38,9 @@ def _blocks(
     for index in range(count):
         inputs = [group[index].reshape(-1) for group in groups]
         made = [None if o is None else o.reshape(-1) for o in out[index::count]]
-        for start in range(0, inputs[0].size, BLOCK):
-            part = slice(start, start + BLOCK)
+        block = at_a_time(BLOCK)
+        for start in range(0, inputs[0].size, block):
+            part = slice(start, start + block)
             room = [w[: inputs[0][part].size] for w in work]
             yield [a[part] for a in inputs], [None if m is None else m[part] for m in made], room
 

@@ -15,6 +15,7 @@ from gradtool.kernels._blocks import pointwise
 from gradtool.kernels._sums import BLOCK, accumulator
 from gradtool.kernels._tape import Tape, play, record, scalars
 from gradtool.kernels.types import Array, Arrays, Specs
+from gradtool.operators.grain import at_a_time
 from gradtool.operators.updates import UPDATES, Update
 
 
@@ -68,7 +69,7 @@ def _register(name: str, update: Update) -> None:
     def work(*inputs: Spec | None, out: Sequence[Spec | None], **options: Any) -> Specs:
         target = next(o for o in out if o is not None)
         rooms = tape_rooms(tape_of(update, inputs, out, options), update, inputs, out)
-        block = Spec((min(BLOCK, math.prod(target.shape)),), accumulator(target.dtype))
+        block = Spec((min(at_a_time(BLOCK), math.prod(target.shape)),), accumulator(target.dtype))
         return [block] * rooms
 
     def run(xp: Any, *inputs: Array, out: Arrays, work: Arrays, **options: Any) -> None:
@@ -78,8 +79,9 @@ def _register(name: str, update: Update) -> None:
         flat = flat_numbers(update, inputs, accumulator(target.dtype))
         made = [None if o is None else o.reshape(-1) for o in out]
         numbers = scalars(xp, tape, flat)
-        for start in range(0, target.size, BLOCK):
-            part = slice(start, min(start + BLOCK, target.size))
+        size = at_a_time(BLOCK)
+        for start in range(0, target.size, size):
+            part = slice(start, min(start + size, target.size))
             given = [i[part] if s in slots and i is not None else i for s, i in enumerate(flat)]
             results = [None if m is None else m[part] for m in made]
             rooms = [w[: part.stop - start] for w in work]

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gradtool.operators.grain import at_a_time
+
 SCORES = 1 << 17  # scores in a block: 512 KiB of float32
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -57,14 +59,14 @@ class Shape:
     @property
     def at_once(self) -> tuple[int, int, int]:
         """How many batches, groups and rows a block has."""
-        total = max(self.keys, 1)
-        rows = max(1, min(self.queries, SCORES // total))
+        total, scores = max(self.keys, 1), at_a_time(SCORES)
+        rows = max(1, min(self.queries, scores // total))
         if rows < self.queries:
             return 1, 1, rows
-        groups = max(1, min(self.groups, SCORES // (total * max(rows, 1))))
+        groups = max(1, min(self.groups, scores // (total * max(rows, 1))))
         if groups < self.groups:
             return 1, groups, rows
-        return max(1, min(self.batch, SCORES // (total * max(rows, 1) * groups))), groups, rows
+        return max(1, min(self.batch, scores // (total * max(rows, 1) * groups))), groups, rows
 
     @property
     def spans(self) -> list[slice]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gradtool.graph.specs import Spec, contiguous
+from gradtool.operators.grain import CACHE
 
 Kind = Literal[
     "parameter", "state", "constant", "host", "input", "activation", "gradient", "output"
@@ -111,7 +112,8 @@ class Program:
     Of a subgraph's inputs the first `formal` are its own, the others are captured values.
     `state` maps parameters and state to the outputs that are their values in the next step.
     Buffers take a multiple of `alignment` bytes.  A program `is_grouped` where a plan says which
-    steps native kernels run as one (`program/fusion.py`).
+    steps native kernels run as one (`program/fusion.py`).  Its kernels work on pieces that are
+    `grain` times as large as those for a processor's cache (`operators/grain.py`).
     """
 
     values: tuple[Value, ...]
@@ -126,6 +128,7 @@ class Program:
     formal: int = 0
     alignment: int = 64
     is_grouped: bool = False
+    grain: int = CACHE
 
     def aligned(self, size: int) -> int:
         """`size` rounded up to the alignment of buffers."""

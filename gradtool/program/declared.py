@@ -12,6 +12,7 @@ from gradtool import costs
 from gradtool import kernels as registry
 from gradtool.graph.families import split_name
 from gradtool.graph.specs import Spec
+from gradtool.operators.grain import grain
 from gradtool.program import Program, Step, Value
 
 
@@ -42,9 +43,11 @@ def redeclared(program: Program, step: Step) -> Step:
         for slot, v in enumerate(step.inputs)
     ]
     out: list[Spec | None] = [None if v is None else program.values[v].spec for v in step.outputs]
+    with grain(program.grain):
+        workspace = found.workspace(inputs, out, step.attributes)
     return dataclasses.replace(
         step,
-        workspace=found.workspace(inputs, out, step.attributes),
+        workspace=workspace,
         flops=costs.flops(domain, op, step.version, inputs, out, step.attributes),
     )
 

@@ -30,6 +30,7 @@ from gradtool.graph.reads import free
 from gradtool.graph.specs import Spec, contiguous, least_of, spec_of
 from gradtool.kernels import Kernel
 from gradtool.kernels.native import Kernels
+from gradtool.operators.grain import CACHE, DEVICE, grain
 from gradtool.passes.update_order import changing
 from gradtool.program import Kind, Program, Step, Value, View
 from gradtool.program.declarations import Call, Declarations
@@ -52,8 +53,8 @@ def flatten(
 
     Composites without a kernel are expanded first; the model itself is left as it is.  Without
     `views` every node is a step, also those that only lay a value out again: that is for looking
-    at the graph, not for running it.  Unless `kernels` are numpy's those of the native library run
-    what they can, and need the workspace for it.
+    at the graph, not for running it.  Native `kernels` run what they can, and need the workspace
+    for it; those of CuPy need that of a device's pieces.
 
     Raises:
         UsageError: an input size is open, or an operator has no kernel.
@@ -72,10 +73,11 @@ def flatten(
     loss = model.metadata_props.get(LOSS)
     rows = json.loads(model.metadata_props.get(ROWS, "{}")).values()
     trained = {*gradients, *state, *rows}
-    flat = _Flat(model, model.graph, set(gradients.values()), trained, set(state), views=views)
-    program = flat.program(gradients, state, loss, dims or {})
-    if GROUP in model.metadata_props:
-        program = replace(program, is_grouped=True)
+    pieces = DEVICE if kernels == "cupy" else CACHE
+    with grain(pieces):
+        flat = _Flat(model, model.graph, set(gradients.values()), trained, set(state), views=views)
+        program = flat.program(gradients, state, loss, dims or {})
+    program = replace(program, is_grouped=GROUP in model.metadata_props, grain=pieces)
     return made_for(kernels, program)
 
 

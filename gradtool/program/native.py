@@ -18,6 +18,7 @@ from gradtool.graph.specs import Spec, is_contiguous
 from gradtool.kernels import native
 from gradtool.kernels.native import EXACT, Native
 from gradtool.kernels.native.images import Apart, Laid
+from gradtool.operators.grain import DEVICE
 from gradtool.program import Program, Step, Value
 from gradtool.program.declared import operand
 from gradtool.program.fusion import fused
@@ -53,8 +54,8 @@ def natively(program: Program, *, grouped: bool = True, exact: bool = False) -> 
 
 
 def made_for(kernels: native.Kernels, program: Program) -> Program:
-    """The program made for kernels; for those of numpy it is itself."""
-    return program if kernels == "numpy" else natively(program, exact=kernels == "exact")
+    """The program made for kernels of the library; for others it is itself."""
+    return natively(program, exact=kernels == "exact") if kernels in native.LIBRARY else program
 
 
 def kernels_of(program: Program) -> native.Kernels:
@@ -62,7 +63,7 @@ def kernels_of(program: Program) -> native.Kernels:
     native = [step for step in program.steps if step.is_native]
     if any(EXACT in step.attributes for step in native):
         return "exact"
-    return "native" if native else "numpy"
+    return "native" if native else "cupy" if program.grain == DEVICE else "numpy"
 
 
 def _with_workspaces(program: Program) -> Program:
@@ -100,7 +101,7 @@ def renewed(program: Program, step: Step) -> Step | None:
 
 
 class Choice(NamedTuple):
-    """What runs a step: `numpy` or `native`, by which method, how its images lie, and why."""
+    """What runs a step: numpy, CuPy or native, by which method, how its images lie, and why."""
 
     step: Step
     provider: native.Kernels
@@ -111,6 +112,7 @@ class Choice(NamedTuple):
 
 def choices(program: Program) -> Iterator[Choice]:
     """What runs each step of a program, in order."""
+    others: native.Kernels = "cupy" if program.grain == DEVICE else "numpy"
     for step in program.steps:
         method = ""
         if step.is_native:
@@ -119,12 +121,12 @@ def choices(program: Program) -> Iterator[Choice]:
             inputs, out = _specs(program, step)
             method, why = kernel.method(*inputs, out=out, **step.attributes), "it fits"
         else:
-            why = _fitting(program, step)[1] or "it fits, but numpy is asked for"
+            why = _fitting(program, step)[1] or f"it fits, but {others} is asked for"
         touched = [program.values[v] for v in (*step.reads, *step.writes)]
         images = [v for v in touched if _is_image(v)]
         laid = ["channels last"] * any(v.channels_last for v in images)
         laid += ["rows"] * any(not v.channels_last for v in images)
-        provider: native.Kernels = "native" if step.is_native else "numpy"
+        provider = "native" if step.is_native else others
         yield Choice(step, provider, method, " and ".join(laid), why)
 
 

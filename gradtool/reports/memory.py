@@ -15,7 +15,7 @@ from gradtool.program.native import kernels_of
 from gradtool.text.names import escape
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes, format_percent
-from gradtool.workloads.options import FLAGS
+from gradtool.workloads.options import FLAGS, KERNELS
 
 if TYPE_CHECKING:
     from gradtool.kernels.native import Kernels
@@ -36,8 +36,9 @@ def footer(plans: Sequence[Plan]) -> str:
 
 def left_out(kernels: Collection[Kernels], *, updating: bool) -> str:
     """What plans for some kernels leave out, and how they are held against a run."""
-    native = next((FLAGS[each] for each in ("exact", "native") if each in kernels), "")
-    what, how = (" for native kernels", f" {native}") if native else ("", "")
+    special: Kernels | None = next((k for k in ("exact", "native", "cupy") if k in kernels), None)
+    what = "" if special is None else f" for {KERNELS['cupy' if special == 'cupy' else 'native']}"
+    how = "" if special is None else f" {FLAGS[special]}"
     state = "" if updating else "optimiser state, "
     return (
         f"planned{what}, not measured (gradtool run{how} --measure).  "

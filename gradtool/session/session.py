@@ -68,7 +68,7 @@ class Session(Holding, Hooking):
         `gradtool.passes.accumulation`), whose `parts` lie inside of parameters and sums: by name,
         that of the whole, and bytes from its start.  `device` is `cpu`, `cuda`, `cuda:N` or
         `auto`.  With `native` kernels the library computes what it can on the CPU, with
-        `exact` ones without Winograd's convolutions.
+        `exact` ones without Winograd's convolutions; those of CUDA are CuPy's.
         `keep_gradients` are names or globs of values inside of the graph, and of parameters that it
         updates, whose gradients are results as well.  With `check_nan` (an attribute, too) a step
         ends at the first node with a NaN.  Of the plans for different sizes the latest `most_plans`
@@ -86,8 +86,7 @@ class Session(Holding, Hooking):
         self._most_plans = most_plans
         self._shared = frozenset(self._model.graph.initializers)
         self._store = Store(open_device(device))
-        self._kernels = kernels
-        require(kernels, self._store.device)
+        self._kernels = require(kernels, self._store.device)
         self._hooks = Hooks()
         self._gradients = gradients_of(self._model)
         self._train = self._resident(self._keeping(keep_gradients))

@@ -186,9 +186,10 @@ def _kernels(options: TrainOptions, ranks: int) -> Kernels:
         DeviceError: the device is missing.
     """
     asked = options.kernels
+    if asked != "native" and ranks == 1 and open_device(options.device).name != "cpu":
+        return "cupy"
     if asked == "auto":
-        on_cpu = ranks > 1 or open_device(options.device).name == "cpu"
-        return "exact" if on_cpu and library.is_available() else "numpy"
+        return "exact" if library.is_available() else "numpy"
     return "exact" if asked == "native" and options.exact_conv else asked
 
 

@@ -278,8 +278,8 @@ class KernelOptions:
     """The kernels that a step is planned for; in Python one argument, of `KERNELS`."""
 
     kernels: str = option(
-        "choice", "numpy", "What is to compute on the CPU, and is planned for: numpy, or the "
-        "native library what it can.", choices=("numpy", "native"))  # fmt: skip
+        "choice", "numpy", "What is to compute, and is planned for: numpy, or the native library "
+        "what it can, on the CPU; CuPy on CUDA.", choices=("numpy", "native", "cupy"))  # fmt: skip
     exact_conv: bool = option(
         "flag", False, "Convolutions of native kernels are sums of products: none is Winograd's."
     )
@@ -289,17 +289,19 @@ KERNELS: Mapping[Kernels, str] = {
     "numpy": "numpy's kernels",
     "native": "native kernels",
     "exact": "native kernels with exact convolutions",
+    "cupy": "CuPy's kernels",
 }
 FLAGS: Mapping[Kernels, str] = {
     "numpy": "--kernels numpy",
     "native": "--kernels native",
     "exact": "--kernels native --exact-conv",
+    "cupy": "--kernels cupy",
 }
 
 
 def kernels_of(options: Mapping[str, Any]) -> Kernels:
     """The kernels that flags or keys ask for."""
-    kernels: Kernels = "native" if options["kernels"] == "native" else "numpy"
+    kernels: Kernels = options["kernels"]
     return "exact" if kernels == "native" and options["exact_conv"] else kernels
 
 

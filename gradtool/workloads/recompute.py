@@ -23,7 +23,7 @@ from gradtool.graph.metadata import GROUP, MIRROR, SOURCE, STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.prune import detach, prune
 from gradtool.graph.reads import reads
-from gradtool.kernels.native import Kernels
+from gradtool.kernels.native import LIBRARY, Kernels
 from gradtool.planning.schedule import Schedule
 from gradtool.program import Program
 
@@ -237,7 +237,8 @@ def mark(model: ir.Model, decisions: Mapping[str, bool]) -> None:
 
 def group(model: ir.Model, program: Program, kernels: Kernels) -> None:
     """Write on each node the name of the one that it runs with, and whose kernels join them."""
-    groups = {} if kernels == "numpy" else {step.name: step.group for step in program.steps}
+    joined = program.steps if kernels in LIBRARY else ()
+    groups = {step.name: step.group for step in joined}
     _write(model.metadata_props, kernels if groups else "")
     for node in model.graph:
         _write(node.metadata_props, groups.get(node.name or "", ""))

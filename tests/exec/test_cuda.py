@@ -10,6 +10,8 @@ from graphs import floats, parse
 
 import gradtool as gt
 from gradtool.api import model_of
+from gradtool.errors import GradtoolError
+from gradtool.exec.beside import Beside
 from gradtool.exec.device import Device, open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import check_arena
@@ -212,6 +214,79 @@ def test_every_plan_has_the_bits_of_keeping_everything(name):
     found = execute(write(work, STRATEGIES[name](work)), feeds, device="cuda", check_arena=True)
 
     assert bits(found.gradients) == bits(kept.gradients)
+
+
+# ------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("xp")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "g (float[512, 512] w) => (y) { a = Exp (w) b = Tanh (a) c = Gelu (b) y = Relu (c) }",
+        "g (float[512, 512] w, float[512] b) => (y) { m = MatMul (w, w) y = Add (m, b) }",
+        "g (float[64, 512] w, float[512] s) => (y) { y = LayerNormalization (w, s) }",
+        "g (float[8, 64, 64] w) => (y) { t = Transpose <perm = [0, 2, 1]> (w) y = MatMul (t, w) }",
+        """g (float[2, 8, 32, 32] w, float[8, 8, 3, 3] k) => (y) {
+            y = Conv <pads = [1, 1, 1, 1]> (w, k)
+        }""",
+    ],
+)
+def test_a_step_takes_next_to_nothing_beside_its_arena(text):
+    training = gt.grad(parse(text, "w"), loss="mean:y", wrt=["w"])
+    result = gt.run(training, device="cuda", measure=True, copy=False)
+
+    assert result.measurement is not None
+    assert result.measurement.high_water <= result.measurement.planned
+    assert result.measurement.outside <= 2**18
+
+
+@pytest.mark.gpu
+def test_what_is_taken_of_the_memory_of_a_device_is_counted(xp):
+    before = xp.zeros(1000, np.float32)
+    with Beside(Device("cuda:0", xp)) as beside:
+        del before
+        held = xp.zeros(1 << 20, np.uint8)
+        gone = xp.zeros(1 << 20, np.uint8)
+        assert beside.held == 2 << 20
+        del gone
+        assert (beside.held, beside.most) == (1 << 20, 2 << 20)
+        beside.restart()
+        assert beside.most == 1 << 20
+        assert held.nbytes == beside.held
+
+
+# ----------------------------------------------------------------------------------- indices
+
+FAR = {
+    "Gather": (EMBEDDING, "w", {"i": np.full(64, 5)}),
+    "an index from the end": (EMBEDDING, "w", {"i": np.full(64, -6)}),
+    "GatherElements": (
+        "g (int64[2, 3] i, float[2, 5] w) => (y) { y = GatherElements <axis = 1> (w, i) }",
+        "w",
+        {"i": np.array([[0, 1, 2], [3, 4, 5]])},
+    ),
+    "a label": (
+        "g (float[4, 3] w, int64[4] t) => (y) { y = SoftmaxCrossEntropyLoss (w, t) }",
+        "w",
+        {"t": np.array([0, 1, 2, 3])},
+    ),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("xp")
+@pytest.mark.parametrize("case", FAR)
+def test_indices_out_of_bounds_are_found_before_anything_is_updated(case):
+    text, weight, feeds = FAR[case]
+    training = gt.grad(parse(text, weight), loss="sum:y", wrt=[weight], optimizer="sgd")
+
+    with gt.Session(training, device="cuda") as session:
+        before = session.values(weight)[weight]
+        with pytest.raises(GradtoolError, match=r"an axis of 5|3 classes"):
+            session.step(feeds)
+        assert session.values(weight)[weight].tobytes() == before.tobytes()
 
 
 # -------------------------------------------------------------------------------------- host

@@ -21,7 +21,8 @@ from gradtool.kernels.types import Specs
 from gradtool.native.call import Call
 
 Bound = Callable[[], object]
-Kernels = Literal["numpy", "native", "exact"]  # the last: native without Winograd's convolutions
+Kernels = Literal["numpy", "native", "exact", "cupy"]
+LIBRARY: tuple[Kernels, ...] = ("native", "exact")  # the last without Winograd's convolutions
 EXACT = "exact"  # the attribute that a native step of such a program has
 Layouts = Literal["rows", "any", "alike", "channels", "last"]
 

@@ -1,0 +1,36 @@
+"""How much kernels compute at a time: what stays in a processor's cache, or what fills a device.
+
+A kernel that works piece by piece says how large a piece is for a processor's cache.  A CUDA
+device has a hundred times as many threads and a second-level cache of tens of MiB, and every piece
+costs it a launch, some microseconds: there pieces are so many times as large.  A plan counts the
+workspaces of the pieces that it is made for, so that a step must run with the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+CACHE, DEVICE = 1, 64
+
+_grain: ContextVar[int] = ContextVar("grain", default=CACHE)
+
+
+@contextmanager
+def grain(times: int) -> Iterator[None]:
+    """Pieces are `times` as large as those for a processor's cache."""
+    before = _grain.set(times)
+    try:
+        yield
+    finally:
+        _grain.reset(before)
+
+
+def at_a_time(size: int, most: int | None = None) -> int:
+    """How large a piece is whose size is `size` for a processor's cache; on no device above `most`.
+
+    `most` is for pieces whose temporaries no plan counts.
+    """
+    found = size * _grain.get()
+    return found if most is None else min(found, max(size, most))
