@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from gradtool.errors import DeviceError, UsageError
 from gradtool.exec import room
 from gradtool.exec.given import as_numpy, put
+from gradtool.exec.strided import OnDevice
 
 _APART = itertools.count(1)  # bytes before an array where its memory is said to begin
 
@@ -142,4 +144,10 @@ def _open_cuda(number: int) -> Device:
         count = cupy.cuda.runtime.getDeviceCount()
         raise DeviceError(f"cuda:{number}: there are {count} CUDA devices, counted from 0")
     cupy.cuda.Device(number).use()
-    return Device(f"cuda:{number}", cupy)
+    return Device(f"cuda:{number}", _on_device(cupy))
+
+
+@cache
+def _on_device(cupy: Any) -> OnDevice:
+    """The library as kernels see it: one, so that what is compiled for it is found again."""
+    return OnDevice(cupy)

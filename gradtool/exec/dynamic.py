@@ -36,12 +36,15 @@ class DynamicRegion:
         """Run one step with at least one value of unknown shape."""
         step = self.program.steps[index]
         inputs = [None if v is None else self.values.get(v, arrays[v]) for v in step.inputs]
-        on_host = not self.device.computes(inputs)
         inputs = [
-            self.device.to_host(a) if a is not None and (on_host or slot in kernel.host) else a
+            self.device.to_host(a) if a is not None and slot in kernel.host else a
             for slot, a in enumerate(inputs)
         ]
-        made = self._results(np if on_host else self.device.xp, step, kernel, inputs)
+        out = () if kernel.chooses else self._out(step, kernel, inputs)
+        on_host = not self.device.computes([*inputs, *out])
+        if on_host:
+            inputs = [None if a is None else self.device.to_host(a) for a in inputs]
+        made = self._results(np if on_host else self.device.xp, step, kernel, inputs, out)
         for value, result in zip(step.outputs, made, strict=False):
             if value is None:
                 continue
@@ -66,12 +69,18 @@ class DynamicRegion:
         allowance.current().take(more)
         self.bytes += more
 
-    def _results(self, xp: Any, step: Step, kernel: Kernel, inputs: Sequence[Any]) -> Sequence[Any]:
+    def _results(
+        self,
+        xp: Any,
+        step: Step,
+        kernel: Kernel,
+        inputs: Sequence[Any],
+        out: Sequence[Spec | None],
+    ) -> Sequence[Any]:
         """What a kernel makes of its inputs."""
         if kernel.chooses:
             allowance.current().require(_least_bytes(step, kernel, inputs))
             return results(xp, kernel, inputs, (), step.attributes)
-        out = self._out(step, kernel, inputs)
         allowance.current().require(sum(spec.bytes for spec in out if spec is not None))
         return results(xp, kernel, inputs, out, step.attributes)
 
