@@ -97,15 +97,16 @@ def _planned(work: Workload, found: Planned) -> dict[str, int | None]:
 
 
 def _measured(work: Workload, found: Planned) -> dict[str, int | None]:
-    """What a step takes that runs on the CPU, with inputs drawn at random."""
+    """What a step takes that runs where its kernels do, with inputs drawn at random."""
     from gradtool.exec import inputs
-    from gradtool.exec.run import execute
+    from gradtool.exec.run import execute, home
     from gradtool.kernels.allowance import limited
     from gradtool.workloads.plans import write
 
     model = write(work, found)
     with limited(None, None):
-        result = execute(model, inputs.random(model, 0), kernels=work.kernels, measure=True)
+        drawn, kernels = inputs.random(model, 0), work.kernels
+        result = execute(model, drawn, device=home(kernels), kernels=kernels, measure=True)
     if result.measurement is None:
         return {}
     high = result.measurement.high_water

@@ -25,14 +25,16 @@ def available(reporter: Reporter, asked: Kernels) -> Kernels:
     return asked
 
 
-def say_both(reporter: Reporter, model: ir.Model, dims: Mapping[str, int], asked: Kernels) -> None:
-    """What a step takes on the kernels that it is planned for, and on those that run instead."""
+def say_both(
+    reporter: Reporter, model: ir.Model, dims: Mapping[str, int], asked: Kernels, found: Kernels
+) -> None:
+    """What a step takes on the kernels that it is planned for, and on those found to run it."""
     from gradtool.exec.run import planned
     from gradtool.text.units import format_bytes
     from gradtool.workloads.options import KERNELS
 
-    there, here = (planned(model, dims, kernels).peak for kernels in (asked, "numpy"))
+    there, here = (planned(model, dims, kernels).peak for kernels in (asked, found))
     reporter.say(
         f"planned for {KERNELS[asked]}: {format_bytes(there)}; "
-        f"planned anew for {KERNELS['numpy']}: {format_bytes(here)}"
+        f"planned anew for {KERNELS[found]}: {format_bytes(here)}"
     )

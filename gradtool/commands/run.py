@@ -128,13 +128,13 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
         training, arrays = _sized(asked, training, arrays)
     if options["save_grads"] is not None and not has_gradients(training):
         raise UsageError("--save-grads: this step returns no gradients")
-    planned_for = _on(where, kernels_of(options))
-    chosen = _planned(reporter, training, options["plan"], arrays, planned_for)
+    asked_for = _on(where, kernels_of(options))
+    chosen, planned_for = _planned(reporter, training, options["plan"], arrays, asked_for)
     verify, profile, drawn = options["verify"], options["profile"], timed.drawn(options)
     later = dict(arrays) if verify or profile or drawn else {}
-    kernels = available(reporter, planned_for)
+    kernels = available(reporter, asked_for)
     if kernels != planned_for:
-        say_both(reporter, chosen, feeds.sizes(chosen, arrays), planned_for)
+        say_both(reporter, chosen, feeds.sizes(chosen, arrays), planned_for, kernels)
     if options["explain_kernels"]:
         _explain(reporter, chosen, arrays, kernels, options["form"])
         return
@@ -260,17 +260,22 @@ def _chosen(
 
 def _planned(
     reporter: Reporter, training: ir.Model, plan: str, arrays: Any, kernels: Kernels
-) -> ir.Model:
-    """The training graph as a plan has it, for the sizes of the inputs."""
+) -> tuple[ir.Model, Kernels]:
+    """The training graph as a plan has it, for the sizes of the inputs, and what that is for.
+
+    CuPy's kernels follow a file's plan for those of numpy.
+    """
     if plan == "keep":
-        return training
+        return training, kernels
     from gradtool import api
     from gradtool.exec.feeds import sizes
 
     dims = sizes(training, arrays)
-    goal = api.load_plan(plan) if plan.endswith(plan_names.SUFFIX) else plan
+    file = api.load_plan(plan) if plan.endswith(plan_names.SUFFIX) else None
+    if file is not None and file.kernels == "numpy" and kernels == "cupy":
+        kernels = file.kernels
     with reporter.bar(f"planning {plan}"):
-        return api.recompute(training, goal, dims=dims, kernels=kernels).model
+        return api.recompute(training, file or plan, dims=dims, kernels=kernels).model, kernels
 
 
 def _show(reporter: Reporter, result: Any, form: str, where: str, *, fetched: bool) -> None:

@@ -20,6 +20,7 @@ from gradtool.operators.grain import at_a_time
 from gradtool.operators.windows import Window
 
 LIMIT = 1 << 20  # bytes of columns at a time; more if the weights are larger than that
+MOST = 1 << 24  # of them on a device
 Block = tuple[int, int, int, int]
 
 
@@ -78,7 +79,7 @@ class Convolution:
     def step(self) -> tuple[int, int]:
         """Images and rows of a block."""
         row = self.column * math.prod(self.y[3:]) * self.wide.itemsize
-        limit = max(at_a_time(LIMIT), math.prod(self.weights) * self.wide.itemsize)
+        limit = max(at_a_time(LIMIT, MOST), math.prod(self.weights) * self.wide.itemsize)
         rows = max(1, min(limit // max(1, row), self.y[2]))
         images = max(1, limit // max(1, row * rows)) if rows == self.y[2] else 1
         return min(images, max(1, self.x[0])), rows

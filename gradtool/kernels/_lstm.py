@@ -262,7 +262,8 @@ def _peepholes(
             xp.add(dc, s, out=dc)
         if dp is not None:
             xp.multiply(da, c, out=s)
-            xp.add(dp[k], s.sum(axis=1, keepdims=True), out=dp[k])
+            met = dp[k]
+            xp.add(met, s.sum(axis=1, keepdims=True), out=met)
 
 
 for _name, _function, _work in (

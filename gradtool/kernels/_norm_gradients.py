@@ -216,7 +216,8 @@ def planes(
         xp.multiply(m2, rstd, out=m2)
         for index in parts:
             c = like(room.block, x[index].shape)
-            dn = like(own.third, c.shape) if own.third.size else dx[index]
+            made = dx[index]
+            dn = like(own.third, c.shape) if own.third.size else made
             if len(parts) > 1:
                 c = own.centred(x[index], mean)
             factor = combined(room, rstd, pick(scale.reshape(shape), index))
@@ -225,7 +226,7 @@ def planes(
             xp.subtract(dn, c, out=dn)
             if len(parts) == 1:  # as dn is rounded: the sum of dx is zero
                 own.take_means(dn, layout.count, m1)
-            xp.subtract(dn, m1, out=dx[index], casting="unsafe")
+            xp.subtract(dn, m1, out=made, casting="unsafe")
     own.finish(out[1:])
 
 

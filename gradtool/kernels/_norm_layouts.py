@@ -19,7 +19,7 @@ from gradtool.graph.specs import Spec
 from gradtool.kernels.types import Array
 from gradtool.operators.grain import at_a_time
 
-BLOCK = 1 << 19  # bytes of one buffer
+BLOCK, MOST = 1 << 19, 1 << 24  # bytes of one buffer, here and on a device
 SHORT = 256  # elements of a line, below which one dot product per line takes too many calls
 Index = tuple[slice, ...]
 
@@ -36,7 +36,7 @@ class Layout:
     @classmethod
     def rows(cls, shape: tuple[int, ...], axes: tuple[int, ...], dtype: np.dtype[Any]) -> Layout:
         """For a view whose last axes are normalised: as many whole rows as fit."""
-        room = at_a_time(BLOCK) // wide(dtype).itemsize
+        room = at_a_time(BLOCK, MOST) // wide(dtype).itemsize
         step = []
         for size in reversed(shape):
             step.append(min(size, max(1, room)))
@@ -47,7 +47,7 @@ class Layout:
     def channels(cls, x: tuple[int, ...], dtype: np.dtype[Any]) -> Layout:
         """For x normalised over all axes but the second: whole channels, in runs long enough."""
         images, count, size = shape = (x[0], x[1], math.prod(x[2:]))
-        room = at_a_time(BLOCK) // wide(dtype).itemsize
+        room = at_a_time(BLOCK, MOST) // wide(dtype).itemsize
         inner = min(size, room)
         run = -(-256 // max(1, inner))
         some = min(count, max(1, run, room // max(1, inner * images)))

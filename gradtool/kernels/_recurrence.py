@@ -65,7 +65,8 @@ def bias_of(
         return None
     b, end = b[direction], n.rows - n.hidden if split else n.rows
     xp.copyto(out, b[: n.rows])
-    xp.add(out[:end], b[n.rows : n.rows + end], out=out[:end])
+    met = out[:end]
+    xp.add(met, b[n.rows : n.rows + end], out=met)
     return out[:, None]
 
 

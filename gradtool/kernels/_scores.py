@@ -127,7 +127,8 @@ def score(
         show(xp, shown, scores, rest)
     if mask is not None and mask.dtype != np.bool_:
         seen = part(mask, block)[..., :columns]
-        xp.add(scores[..., : seen.shape[3]], seen, out=scores[..., : seen.shape[3]])
+        met = scores[..., : seen.shape[3]]
+        xp.add(met, seen, out=met)
     hide(xp, n, block, scores, mask, lens, buffers, -np.inf)
     if shown is not None and mode == 2:
         show(xp, shown, scores, -np.inf)

@@ -28,18 +28,19 @@ def drop(xp: Any, mask: Array, x: Array, out: Array, t: Array) -> None:
 
 def _and(xp: Any, selector: Array, x: Array, out: Array, t: Array) -> None:
     bits = INTEGERS[out.dtype.itemsize]
-    t, out = t.view(bits), out.view(bits)
+    t, made = t.view(bits), out.view(bits)
     xp.copyto(t, selector)
-    xp.bitwise_and(t, x.view(bits), out=out)
+    xp.bitwise_and(t, made if x is out else x.view(bits), out=made)
 
 
 def choose(xp: Any, mask: Array, a: Array, b: Array, out: Array, t: Array, s: Array) -> None:
     """`out = a where mask else b`, with temporaries `t, s`; `out` may be a or b."""
     bits = INTEGERS[out.dtype.itemsize]
     selector = mask.view(xp.int8)
-    a, b, out, t, s = (array.view(bits) for array in (a, b, out, t, s))
+    made, t, s = (array.view(bits) for array in (out, t, s))
+    a, b = (made if array is out else array.view(bits) for array in (a, b))
     xp.negative(selector, out=selector)
     xp.copyto(s, selector)
     xp.bitwise_xor(a, b, out=t)
     xp.bitwise_and(t, s, out=t)
-    xp.bitwise_xor(t, b, out=out)
+    xp.bitwise_xor(t, b, out=made)

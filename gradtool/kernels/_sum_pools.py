@@ -37,7 +37,8 @@ def average_pool(
         made = work[0][: part.shape[0]] if work[0].size else target[span]
         made.fill(0)
         for _, outer, inner in taps:
-            xp.add(made[outer], part[inner], out=made[outer])
+            met = made[outer]
+            xp.add(met, part[inner], out=met)
         divide_by_counts(xp, pool, made, counts)
         if work[0].size:
             xp.copyto(target[span], made, casting="unsafe")
@@ -71,7 +72,8 @@ def average_pool_grad(
         made = work[1][: part.shape[0]] if work[1].size else target[span]
         made.fill(0)
         for _, outer, inner in taps:
-            xp.add(made[inner], part[outer], out=made[inner])
+            met = made[inner]
+            xp.add(met, part[outer], out=met)
         if work[1].size:
             xp.copyto(target[span], made, casting="unsafe")
 
@@ -111,7 +113,8 @@ def lp_pool(xp: Any, x: Array, *, out: Arrays, work: Arrays, p: int = 2, **attri
         _power(xp, source[span], p, powers)
         sums.fill(0)
         for _, outer, inner in taps:
-            xp.add(sums[outer], powers[inner], out=sums[outer])
+            met = sums[outer]
+            xp.add(met, powers[inner], out=met)
         _root(xp, sums, p)
         xp.copyto(target[span], sums, casting="unsafe")
 
@@ -161,7 +164,8 @@ def lp_pool_grad(
         _shares(xp, result, given, p, shares, zero)
         sums.fill(0)
         for _, outer, inner in taps:
-            xp.add(sums[inner], shares[outer], out=sums[inner])
+            met = sums[inner]
+            xp.add(met, shares[outer], out=met)
         _slopes(xp, source, p, slopes)
         xp.multiply(slopes, sums, out=target, casting="unsafe")
 

@@ -107,4 +107,5 @@ def summed_matmul(
             product(xp, a[index], b[index], y[target], wide)
         else:
             product(xp, a[index], b[index], term, wide)
-            xp.add(y[target], term, out=y[target])
+            met = y[target]
+            xp.add(met, term, out=met)

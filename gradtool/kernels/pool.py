@@ -89,7 +89,8 @@ def _maxima(
         made = work[0][: part.shape[0]] if y is None else planes(y)[span]
         made.fill(lowest(x.dtype))
         for _, outer, inner in taps:
-            xp.maximum(made[outer], part[inner], out=made[outer])
+            met = made[outer]
+            xp.maximum(met, part[inner], out=met)
         if indices is not None:
             places = planes(indices)[span]
             _places(xp, pool, taps, part, made, span, places, work[1], storage_order)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gradtool.operators.grain import at_a_time
 
-SCORES = 1 << 17  # scores in a block: 512 KiB of float32
+SCORES, MOST = 1 << 17, 1 << 22  # scores in a block, here and on a device
 FLOAT, DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
@@ -59,7 +59,7 @@ class Shape:
     @property
     def at_once(self) -> tuple[int, int, int]:
         """How many batches, groups and rows a block has."""
-        total, scores = max(self.keys, 1), at_a_time(SCORES)
+        total, scores = max(self.keys, 1), at_a_time(SCORES, MOST)
         rows = max(1, min(self.queries, scores // total))
         if rows < self.queries:
             return 1, 1, rows

@@ -28,9 +28,10 @@ def grain(times: int) -> Iterator[None]:
 
 
 def at_a_time(size: int, most: int | None = None) -> int:
-    """How large a piece is whose size is `size` for a processor's cache; on no device above `most`.
+    """How large a piece is whose size is `size` for a processor's cache.
 
-    `most` is for pieces whose temporaries no plan counts.
+    On a device `most` is enough: a piece that takes long for one launch, or one whose temporaries
+    no plan counts.
     """
     found = size * _grain.get()
     return found if most is None else min(found, max(size, most))

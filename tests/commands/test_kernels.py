@@ -1,6 +1,7 @@
 """`run --kernels` and `--explain-kernels`."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -207,3 +208,50 @@ def test_one_model_planned_for_two_kernels_is_compared(run, tiny_model, tmp_path
     done = run("compare", tmp_path / "a.json", tmp_path / "b.json")
 
     assert "before is planned for numpy's kernels, now for native kernels" in done.out
+
+
+# --------------------------------------------------------------------------------- CuPy's
+
+
+def test_kernels_of_cupy_on_the_cpu_are_refused(run, tiny_model):
+    done = run("run", tiny_model, "--batch", "2", "--kernels", "cupy", "--device", "cpu")
+
+    assert done.code == 2
+    assert "--kernels cupy and --device cpu do not go together" in done.err
+
+
+@pytest.mark.parametrize("more", [[], ["--explain-kernels"], ["--profile", "p.json"]])
+def test_kernels_of_cupy_want_a_device(run, tiny_model, more, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    done = run("run", tiny_model, "--batch", "2", "--kernels", "cupy", *more)
+
+    assert done.code == 4
+    assert "CuPy is not installed" in done.err
+    assert not done.out
+
+
+@pytest.mark.parametrize("name", ["cnn", "lstm", "transformer"])
+def test_every_command_plans_for_cupy(run, name, tmp_path):
+    model = SAMPLES / f"{name}.onnx"
+    sized = ["--batch", "8", "--kernels", "cupy"]
+    peaks = set()
+    for command in (["report"], ["mirror", "--report"], ["compare"]):
+        sources = [model, model] if command == ["compare"] else [model]
+        done = run(*command[:1], *sources, *command[1:], *sized)
+        assert done.code == 0, done.err
+        if command != ["compare"]:
+            assert "planned for CuPy's kernels" in done.out
+            assert "gradtool run --kernels cupy --measure" in done.out
+    plan = tmp_path / "plan.json"
+    done = run("recompute", model, *sized, "--strategy", "sqrt", "-o", plan)
+    assert done.code == 0, done.err
+    assert json.loads(plan.read_text())["kernels"] == "cupy"
+    for kernels in ("cupy", "numpy"):
+        done = run("report", model, "--batch", "8", "--kernels", kernels, "--format", "json")
+        peaks.add(json.loads(done.out)["plans"][0]["peak_bytes"])
+    done = run("run", model, "--batch", "8", "--plan", plan)
+
+    assert len(peaks) == 2 or name == "lstm"
+    assert done.code == 2
+    assert "the plan is for CuPy's kernels, here it is for numpy's kernels" in done.err
+    assert "say --kernels cupy" in done.err

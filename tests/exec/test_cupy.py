@@ -31,3 +31,24 @@ def test_every_function_that_kernels_call_exists_in_cupy(name):
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 
     attrgetter(name)(cupy)
+
+
+def sources() -> list[Path]:
+    return sorted(Path(package.__file__).parent.glob("*.py"))
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: path.stem)
+def test_what_is_written_in_place_is_one_array(path):
+    """CuPy copies an operand that begins where the result does and is another array object."""
+    twice = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        out = [k.value for k in getattr(node, "keywords", ()) if k.arg == "out"]
+        if out and isinstance(out[0], ast.Subscript) and not is_item(out[0]):
+            same = ast.unparse(out[0])
+            twice += [ast.unparse(node) for a in node.args if ast.unparse(a) == same]
+    assert not twice
+
+
+def is_item(node: ast.Subscript) -> bool:
+    """Whether it is one of a list, `out[0]`, which is the same object each time."""
+    return isinstance(node.slice, ast.Constant) and ast.unparse(node.value) in ("out", "work")
