@@ -28,6 +28,11 @@ def product(xp: Any, a: Array, b: Array, out: Array, work: Arrays) -> None:
         xp.copyto(out[index], y, casting="unsafe")
 
 
+def by_column(y: Array) -> bool:
+    """Whether a matrix is to be written column by column: as the transpose of `bᵀ aᵀ`."""
+    return bool(y.flags.f_contiguous and not y.flags.c_contiguous)
+
+
 def product_work(a: tuple[int, ...], b: tuple[int, ...], dtype: DType) -> list[Spec]:
     """Float32 copies of one matrix of each operand and of the result, for half precision."""
     wide = accumulator(dtype)

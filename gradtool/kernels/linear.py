@@ -11,7 +11,7 @@ from gradtool.graph.specs import Spec
 from gradtool.kernels import (
     kernel,
 )
-from gradtool.kernels._products import product, product_work
+from gradtool.kernels._products import by_column, product, product_work
 from gradtool.kernels.types import Array, Arrays, Specs
 
 
@@ -72,7 +72,11 @@ def gemm(
     y = out[0]
     work = list(work)
     scaled = work.pop() if _scales(c, beta) else None
-    product(xp, a.T if transA else a, b.T if transB else b, y, work)
+    a, b = (a.T if transA else a), (b.T if transB else b)
+    if by_column(y):
+        product(xp, b.T, a.T, y.T, [work[i].T for i in (1, 0, 2)] if work else work)
+    else:
+        product(xp, a, b, y, work)
     if alpha != 1:
         xp.multiply(y, y.dtype.type(alpha), out=y)
     if c is not None and beta != 0:

@@ -37,7 +37,8 @@ class Value:
 
     `least` is then an array of its type and rank whose open sizes are 0, if those are known.
     `over` is the parameter or state that it replaces in the next step, where it is written over it.
-    An image that lies `channels_last` has its second axis innermost.
+    An image that lies `channels_last` has its second axis innermost, a matrix that lies `by_column`
+    its first one.
     """
 
     name: str
@@ -47,6 +48,19 @@ class Value:
     least: Spec | None = None
     alias: int | None = None
     channels_last: bool = False
+    by_column: bool = False
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Byte strides of a value of known shape."""
+        assert self.spec is not None  # noqa: S101 - asked only of known shapes
+        if self.channels_last:
+            n, c, h, w = self.spec.shape
+            rows = contiguous(Spec((n, h, w, c), self.spec.dtype))
+            return rows[0], rows[3], rows[1], rows[2]
+        if self.by_column:
+            return contiguous(Spec(self.spec.shape[::-1], self.spec.dtype))[::-1]
+        return self.view.strides if self.view else contiguous(self.spec)
 
     @property
     def bytes(self) -> int:
@@ -163,8 +177,4 @@ class Program:
         datum = self.values[value]
         if datum.spec is None:
             raise ValueError(f"{datum.name}: its shape depends on data")
-        if datum.channels_last:
-            n, c, h, w = datum.spec.shape
-            rows = contiguous(Spec((n, h, w, c), datum.spec.dtype))
-            return rows[0], rows[3], rows[1], rows[2]
-        return datum.view.strides if datum.view else contiguous(datum.spec)
+        return datum.strides

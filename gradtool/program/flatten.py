@@ -27,7 +27,7 @@ from gradtool.graph.metadata import GRADIENTS, GROUP, LOSS, ROWS, SOURCE, STAGE,
 from gradtool.graph.names import label
 from gradtool.graph.randomness import draws
 from gradtool.graph.reads import free
-from gradtool.graph.specs import Spec, contiguous, least_of, spec_of
+from gradtool.graph.specs import Spec, least_of, spec_of
 from gradtool.kernels import Kernel
 from gradtool.kernels.native import Kernels
 from gradtool.operators.grain import CACHE, DEVICE, grain
@@ -226,7 +226,8 @@ class _Flat:
         index = self.numbers[value] = len(self.values)
         spec = self._spec(value)
         least = None if spec is not None else least_of(value)
-        self.values.append(Value(value.name or "", spec, kind, view, least))
+        by_column = spec is not None and self.views is not None and self.views.turns(value)
+        self.values.append(Value(value.name or "", spec, kind, view, least, by_column=by_column))
         return index
 
     def _spec(self, value: ir.Value) -> Spec | None:
@@ -342,15 +343,11 @@ class _Flat:
         if self.values[number].kind == "host" or self.values[number].spec is None:
             return False
         out = [self._spec(v) for v in node.outputs]
-        windows = self.views.windows(node, found, specs, self._strides(number), out, attributes)
+        strides = self.values[number].strides
+        windows = self.views.windows(node, found, specs, strides, out, attributes)
         if windows is None:
             return False
         for value, window in zip(node.outputs, windows, strict=True):
             if value in wanted:
                 self._number(value, self.kinds.of_result(value), View(number, *window))
         return True
-
-    def _strides(self, value: int) -> tuple[int, ...]:
-        datum = self.values[value]
-        assert datum.spec is not None  # noqa: S101 - asked only of known shapes
-        return datum.view.strides if datum.view else contiguous(datum.spec)

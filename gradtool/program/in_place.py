@@ -43,7 +43,8 @@ def _fits(program: Program, step: Step, source: int, target: int) -> bool:
     """Whether an output has all the bytes of an input, laid out in the same way."""
     old, new = program.values[source], program.values[target].spec
     root = program.values[program.storage(source)]
-    if old.channels_last != program.values[target].channels_last:
+    made = program.values[target]
+    if (old.channels_last, old.by_column) != (made.channels_last, made.by_column):
         return False
     if new is None or old.spec != new or root.kind != "activation" or root.bytes != new.bytes:
         return False

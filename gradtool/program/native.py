@@ -149,7 +149,7 @@ def _lies_in_rows(program: Program, value: int) -> bool:
     datum = program.values[value]
     if datum.spec is None:
         return False
-    is_plain = datum.view is None and not datum.channels_last
+    is_plain = datum.view is None and not datum.channels_last and not datum.by_column
     return is_plain or is_contiguous(datum.spec, program.strides(value))
 
 

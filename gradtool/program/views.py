@@ -10,8 +10,10 @@ import onnx_ir as ir
 
 from gradtool.graph.predicates import is_used
 from gradtool.graph.specs import Spec, is_contiguous
-from gradtool.graph.stages import clones, original
+from gradtool.graph.stages import clones, original, stage
 from gradtool.kernels import Kernel, Window
+
+_OPERANDS = 2  # of a product to which nothing is added
 
 
 class Views:
@@ -47,6 +49,20 @@ class Views:
         ]
         return windows if all(fit) else None
 
+    def turns(self, value: ir.Value) -> bool:
+        """Whether a matrix had better lie by column: a gradient that only its transpose is read of.
+
+        That is then a view of it, and nothing is copied: `(A B)ᵀ = Bᵀ Aᵀ`.
+        """
+        made, uses = value.producer(), value.uses()
+        if made is None or made.op_type != "Gemm" or made.domain or len(uses) != 1:
+            return False
+        (reader,) = (use.node for use in uses)
+        plain = len(made.inputs) == _OPERANDS and stage(made) == "backward"
+        turned = reader.op_type == "Transpose" and not reader.domain and _reverses(reader)
+        here = reader.graph is self._graph and not value.is_graph_output()
+        return plain and turned and here
+
     def _takes_strides(self, value: ir.Value, spec: Spec, strides: tuple[int, ...]) -> bool:
         """Whether all readers accept these strides, and they are kind to matrix products."""
         if any(twin.is_graph_output() for twin in self._twins(value)):
@@ -74,6 +90,12 @@ class Views:
         twins = self._clones.get(original(node), [node])
         index = value.index() or 0
         return [twin.outputs[index] for twin in twins if twin.op_type == node.op_type]
+
+
+def _reverses(node: ir.Node) -> bool:
+    """Whether a Transpose turns a matrix round."""
+    perm = node.attributes.get("perm")
+    return perm is None or list(perm.as_ints()) == [1, 0]
 
 
 def _all_known(specs: Sequence[Any], found: Kernel) -> bool:

@@ -65,7 +65,11 @@ class _Rewriter:
         unknown = self.steps - self.nodes.keys()
         if unknown:
             raise ValueError(f"the model has no node {min(unknown)!r}")
-        self.views = {d.name for d in program.values if d.view is not None}
+        # The transpose of what lies by column is none for other runtimes, which would hold that.
+        self.views = {
+            datum.name for datum in program.values
+            if datum.view is not None and not program.values[datum.view.base].by_column
+        }  # fmt: skip
         self.latest: dict[ir.Value, ir.Value] = {}
         self.original: dict[ir.Value, ir.Value] = {}
         self.suffix: dict[ir.Value, str] = {}

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradtool.graph.specs import Spec
+from gradtool.kernels._products import by_column
 from gradtool.kernels.native import Bound, are_floats, in_turn, native, room
 from gradtool.kernels.types import Array, Arrays, Specs
 from gradtool.native import gemm as library
@@ -126,8 +127,8 @@ def _gemm_fits(a: Spec, b: Spec, c: Spec | None = None, *, out: Specs, **_: Any)
 def _gemm_work(
     a: Spec, b: Spec, c: Spec | None = None, *, out: Specs, transA: int = 0, **_: Any
 ) -> list[Spec]:
-    m, n = out[0].shape
-    return room(_sizes(m, n, a.shape[0 if transA else 1], 1))
+    (m, n), k = out[0].shape, a.shape[0 if transA else 1]
+    return room(max(_sizes(m, n, k, 1), _sizes(n, m, k, 1)))
 
 
 @native("Gemm", fits=_gemm_fits, work=_gemm_work, strided=True)
@@ -139,6 +140,8 @@ def gemm(
     """`y = alpha · A B + beta · C`, with A and B perhaps transposed."""
     (y,) = out
     a, b = (a.T if transA else a), (b.T if transB else b)
+    if by_column(y):
+        a, b, y = b.T, a.T, y.T
     if c is None or beta == 0:
         return bound_product(a, b, y, work[0], alpha=alpha)
     row = c.ndim and c.size == c.shape[-1] == y.shape[-1] and c.flags.c_contiguous
