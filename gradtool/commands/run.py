@@ -151,7 +151,7 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
         reporter.say(f"warning: {running.FLAT}")
     _verify(reporter, verify, training, later, result)
     if profile is not None:
-        timed.profile(reporter, profile, training, later, kernels, options)
+        timed.profile(reporter, profile, training, later, where, kernels, options)
     if drawn:
         costs = timed.costs(chosen, later, where, kernels, options["repeat"])
         pages = {path: draw(costs, asked.source, result) for path, draw in drawn.items()}

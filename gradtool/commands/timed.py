@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def profile(
-    reporter: Reporter, path: str, training: ir.Model, arrays: Any, kernels: Kernels,
+    reporter: Reporter, path: str, training: ir.Model, arrays: Any, device: str, kernels: Kernels,
     options: Mapping[str, Any],
 ) -> None:  # fmt: skip
     """Write the time of each node, and show it by operator."""
@@ -25,12 +25,13 @@ def profile(
     from gradtool.reports.roofline import by_operator, roofline_table
     from gradtool.workloads.plans import workload
 
-    work = workload(training, sizes(training, arrays))
+    of_nodes: Kernels = "cupy" if kernels == "cupy" else "numpy"
+    work = workload(training, sizes(training, arrays), of_nodes)
     repeats = max(options["repeat"], files.REPEATS)
-    found = timing.profile(work, arrays, repeats, kernels)
+    found = timing.profile(work, arrays, repeats, kernels, device)
     files.save(found, path, force=options["force"])
     if options["form"] == "table":
-        steps, reached = work.apart.steps, reach(kernels)
+        steps, reached = work.apart.steps, None if kernels == "cupy" else reach(kernels)
         seconds = [found.nodes[step.name].seconds for step in steps]
         shown = by_operator(steps, seconds, reached)
         reporter.table(roofline_table(shown, reached), "table")

@@ -30,10 +30,12 @@ def profile(
     arrays: Mapping[str, np.ndarray[Any, Any]],
     repeats: int = REPEATS,
     kernels: Kernels = "numpy",
+    device: str | None = None,
 ) -> Profile:
     """Time each node of a training graph, everything kept, after one step to warm up.
 
-    Kernels of CuPy run on the first CUDA device, others on the CPU.
+    That is on `device`: if it is not given, kernels of CuPy run on the first CUDA device, others
+    on the CPU.
 
     Raises:
         MissingData: a weight or an input is absent.
@@ -44,7 +46,7 @@ def profile(
     if kernels in LIBRARY:
         apart = natively(apart, grouped=False, exact=kernels == "exact")
     kept = no_recompute(apart)
-    executor = Executor(kept, open_device(home(kernels)), parameters_of(model))
+    executor = Executor(kept, open_device(device or home(kernels)), parameters_of(model))
     for name, array in arrays.items():
         executor.set_input(name, array)
     taken: list[list[float]] = [[] for _ in executor.calls]

@@ -117,19 +117,19 @@ class Scale:
 
 def planned(model: ir.Model, kernels: Kernels = "numpy") -> Plan | None:
     """The plan of a model; None if its sizes are open or an operator has no kernel."""
-    from gradtool.program.native import made_for
-
-    program = _program(model, {})
-    return None if program is None else no_recompute(made_for(kernels, program))
+    program = _program(model, {}, kernels)
+    return None if program is None else no_recompute(program)
 
 
-def _program(model: ir.Model, dims: Mapping[str, int]) -> Program | None:
+def _program(
+    model: ir.Model, dims: Mapping[str, int], kernels: Kernels = "numpy"
+) -> Program | None:
     """The program of a model at given sizes; None if some are open or have no kernel."""
     from gradtool.program.bound import bound
     from gradtool.program.flatten import flatten
 
     try:
-        return flatten(bound(model, dims) if dims else model, dims=dims)
+        return flatten(bound(model, dims) if dims else model, dims=dims, kernels=kernels)
     except GradtoolError:
         return None
 
