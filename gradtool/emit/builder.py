@@ -38,8 +38,9 @@ class Builder(Idioms):
 
     Every emitted value has a type and a shape (perhaps symbolic).  Constants become initializers
     of the outermost graph, each value once.  `ste` tells rules of rounding operators to let
-    gradients straight through; `on_node` is called with every node that is emitted.  `active` are
-    the values that gradients are wanted of, for rules of nodes with subgraphs.
+    gradients straight through; `in_pieces` tells bodies of many elementwise steps to compute them
+    a piece at a time; `on_node` is called with every node that is emitted.  `active` are the values
+    that gradients are wanted of, for rules of nodes with subgraphs.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Builder(Idioms):
         self.emitted: list[ir.Node] = []
         self.results: tuple[ir.Value, ...] = ()
         self.ste = False
+        self.in_pieces = False
         self.on_node: Callable[[ir.Node], object] | None = None
         self.context = ShapeInferenceContext(model.graph.opset_imports, policy="override")
         self.context.reserve_symbol_names(self.names.symbols)

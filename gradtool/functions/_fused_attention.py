@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.functions._rows import Rows, rows_of
+from gradtool.functions._rows import LESS, Rows, rows_of
 from gradtool.functions.attention import _grouped, _grouped_mask, _merged, _range
 from gradtool.graph.composites import Outputs, composite
 from gradtool.graph.known import Dim, Tensor, ints
@@ -84,7 +84,7 @@ def fused_attention_grad(
     All is turned, keys by queries: no product is one of forward, which a runtime that merges equal
     nodes would keep for it.
     """
-    form = _Form.of(op, q, k, masks, fill, is_causal)
+    form = _Form.of(op, q, k, masks, fill, is_causal, LESS if op.in_pieces else 1)
     likes = k, v
     k, v = form.keys(k), form.keys(v)
     q, dy, lse = form.by_row(q), form.by_row(dy), form.by_row(lse, np.inf)  # so that p is zero
@@ -146,14 +146,15 @@ class _Form:
 
     @staticmethod
     def of(
-        op: Builder, q: Tensor, k: Tensor, masks: Sequence[Tensor], fill: float, causal: int
-    ) -> _Form:
+        op: Builder, q: Tensor, k: Tensor, masks: Sequence[Tensor], fill: float, causal: int,
+        times: int = 1,
+    ) -> _Form:  # fmt: skip
         groups: Dim = k.shape[1]
         repeat = 1
         if q.shape[1] != groups:
             heads, groups = ints([q.shape[1], groups])
             repeat = heads // groups
-        rows = Rows.of([*list(q.shape)[:3], k.shape[2]])
+        rows = Rows.of([*list(q.shape)[:3], k.shape[2]], times)
         there = tuple(rows.padded(op, _grouped_mask(op, mask, groups, repeat)) for mask in masks)
         return _Form(op, groups, repeat, there, rows, fill, bool(causal))
 

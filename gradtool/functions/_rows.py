@@ -13,6 +13,7 @@ from gradtool.graph.known import Dims, Tensor, ints, static
 
 SCORES = 1 << 20  # in a block, where that leaves it as many rows as
 ROWS = 64
+LESS = 4  # times as few where memory counts: products of 16 rows take a seventh longer
 
 # The sums after a block and the rows that it makes, from the sums before and the block's rows.
 Step = Callable[[Sequence[Tensor], Tensor | None], tuple[Sequence[Tensor], Sequence[Tensor]]]
@@ -29,14 +30,14 @@ class Rows:
     size: int
 
     @staticmethod
-    def of(scores: Dims) -> Rows:
-        """The blocks of scores [..., S, T]."""
+    def of(scores: Dims, times: int = 1) -> Rows:
+        """The blocks of scores [..., S, T], `times` as small as they usually are."""
         if not static(scores):
             return Rows(0, 0)
         sizes = ints(scores)
         total = sizes[-2]
         others = math.prod(sizes) // max(total, 1)
-        size = max(ROWS, SCORES // max(others, 1))
+        size = max(ROWS // times, SCORES // times // max(others, 1))
         count = math.ceil(total / size)
         even = next((c for c in range(count, 2 * count) if c and total % c == 0), count)
         return Rows(total, math.ceil(total / even) if even else 0)

@@ -22,18 +22,24 @@ from gradtool.graph.prune import drop
 _JSON = json.JSONEncoder(sort_keys=True)
 
 
-def inline(model: ir.Model) -> None:
-    """Replace every composite call by its body, marked so that `outline` can undo it."""
-    expand(model, lambda _: False, mark=True)
+def inline(model: ir.Model, *, in_pieces: bool = False) -> None:
+    """Replace every composite call by its body, marked so that `outline` can undo it.
+
+    With `in_pieces`, large elementwise bodies are computed a piece at a time.
+    """
+    expand(model, lambda _: False, mark=True, in_pieces=in_pieces)
 
 
-def expand(model: ir.Model, keep: Callable[[str], bool], *, mark: bool = False) -> None:
+def expand(
+    model: ir.Model, keep: Callable[[str], bool], *, mark: bool = False, in_pieces: bool = False
+) -> None:
     """Replace the composite calls whose name `keep` refuses by their bodies."""
     found = [n for n in walk.nodes(model.graph) if n.domain == DOMAIN]
     calls = [n for n in found if not keep(n.op_type)]
     remain = len(calls) < len(found)
     if calls:
         op = Builder(model)
+        op.in_pieces = in_pieces
         replace(op, calls, mark=mark)
         remain = remain or any(n.domain == DOMAIN for n in op.emitted)
     if not remain:

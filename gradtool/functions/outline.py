@@ -94,9 +94,7 @@ def _refold_group(
     start = len(op.emitted)
     try:
         op.infer(node)
-        emitted = emit_body(op, node)
-        pairs = {op.results[i]: v for i, v in outputs.items() if is_used(v)}
-        same = same_nodes({}, needed(emitted, pairs), needed(nodes, pairs.values()), pairs)
+        same = any(_is_body(op, node, form, nodes, outputs) for form in _forms(nodes))
     except Exception:  # noqa: BLE001 - made-up metadata may ask anything of a body
         same = False
     for inner in op.emitted[start:]:
@@ -112,6 +110,22 @@ def _refold_group(
     discarded += nodes
     op.model.graph.opset_imports.setdefault(DOMAIN, 1)
     return True
+
+
+def _forms(nodes: list[ir.Node]) -> tuple[bool, ...]:
+    """Whether a body may have been written in pieces: then it is a loop."""
+    return (False, True) if any(inner.op_type == "Scan" for inner in nodes) else (False,)
+
+
+def _is_body(
+    op: Builder, call: ir.Node, in_pieces: bool, nodes: list[ir.Node],  # noqa: FBT001
+    outputs: dict[int, ir.Value],
+) -> bool:  # fmt: skip
+    """Whether nodes are the body of a call; `op.results` are then what it returns."""
+    op.in_pieces = in_pieces
+    emitted = emit_body(op, call)
+    pairs = {op.results[i]: v for i, v in outputs.items() if is_used(v)}
+    return same_nodes({}, needed(emitted, pairs), needed(nodes, pairs.values()), pairs)
 
 
 def _is_closed(nodes: list[ir.Node], outputs: list[ir.Value]) -> bool:

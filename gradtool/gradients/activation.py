@@ -71,7 +71,7 @@ def celu(op: Builder, node: Node, dy: Tensor) -> Tensor:
     return op.EluGrad(node.outputs[0], dy, alpha=alpha, beta=1 / alpha, gamma=1.0)
 
 
-@derivative("Gelu", of="x", approximate="none")
+@derivative("Gelu", of="x", in_pieces=True, approximate="none")
 def gelu_grad(op: Builder, x: Tensor, dy: Tensor, *, approximate: str = "none") -> Tensor:
     """`y = x Φ(x)`:  dx = dy · (Φ(x) + x φ(x)); with approximate=tanh, that one's derivative."""
     if approximate == "none":
@@ -123,14 +123,14 @@ def softsign_grad(op: Builder, x: Tensor, dy: Tensor) -> Tensor:
     return dy / (root * root)
 
 
-@derivative("Mish", of="x")
+@derivative("Mish", of="x", in_pieces=True)
 def mish_grad(op: Builder, x: Tensor, dy: Tensor) -> Tensor:
     """`y = x h` with `h = tanh(softplus x)`:  dx = dy · (h + x σ(x) (1 - h²))."""
     h = op.Tanh(op.Softplus(x))
     return dy * (h + x * op.Sigmoid(x) * (1.0 - h * h))
 
 
-@derivative("Swish", of="x", alpha=1.0)
+@derivative("Swish", of="x", in_pieces=True, alpha=1.0)
 def swish_grad(op: Builder, x: Tensor, dy: Tensor, *, alpha: float) -> Tensor:
     """`y = x σ(αx)`:  dx = dy · σ (1 + αx (1 - σ))."""
     z = x * alpha

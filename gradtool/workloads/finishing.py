@@ -18,6 +18,7 @@ from gradtool.graph.defaults import write_defaults
 from gradtool.graph.metadata import CALL, CALLEE
 from gradtool.graph.predicates import is_used
 from gradtool.passes.barrier import barrier as set_barriers
+from gradtool.passes.barrier import is_clone
 from gradtool.passes.local_functions import localise
 from gradtool.passes.lower_updates import is_update, lower_updates
 from gradtool.passes.plain_casts import plain_casts
@@ -113,7 +114,10 @@ def _finish(
             lower_updates(Builder(model))
         if portable:
             make_portable(model, Builder(model))
-        (localise if functions else inline)(model)
+        if functions:
+            localise(model)
+        else:
+            inline(model, in_pieces=barrier and not portable and any(map(is_clone, model.graph)))
         drop_unread(model)
         plain_casts(model)
         if defaults:
