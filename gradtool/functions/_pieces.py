@@ -1,10 +1,15 @@
-"""Elementwise bodies a piece at a time, for runtimes that hold every step's result whole."""
+"""Elementwise bodies a piece at a time, for runtimes that hold every step's result whole.
+
+Beside the operands and the result they then hold the steps of one piece; stock onnxruntime's Where
+alone takes two more arrays of its result's size.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.known import Dims, Tensor, ints, static
@@ -12,23 +17,41 @@ from gradtool.graph.known import Dims, Tensor, ints, static
 PIECE = 1 << 16  # elements: results of the steps of a piece stay in the second-level cache
 LEAST = 4  # pieces, below which the body holds no less
 
+B = TypeVar("B", bound=Callable[..., Any])
 
-def in_pieces(op: Builder, body: Callable[..., Any], x: Tensor, dy: Tensor, **options: Any) -> Any:
-    """`body(op, x, dy, **options)`, elementwise, by a Scan over pieces of both.
 
-    A runtime then holds the operands, the result, and the steps of one piece.  Where a size is
-    open, or there are few elements, the body is computed at once.
+def by_piece(body: B) -> B:
+    """A body that is computed piece by piece where a builder asks for that."""
+
+    @wraps(body)
+    def written(op: Builder, *inputs: Tensor, **options: Any) -> Any:
+        if op.in_pieces:
+            return _in_pieces(op, body, inputs, options)
+        return body(op, *inputs, **options)
+
+    return cast("B", written)
+
+
+def _in_pieces(
+    op: Builder, body: Callable[..., Any], inputs: Sequence[Tensor], options: dict[str, Any]
+) -> Any:
+    """An elementwise body by a Scan over pieces of the operands; numbers are read as they are.
+
+    It is computed at once where a size is open, where an operand is repeated along an axis, or
+    where there are few elements.
     """
-    count = pieces(x.shape)
+    shape = inputs[0].shape
+    whole = [v for v in inputs if len(v.shape)]
+    count = pieces(shape) if all(list(v.shape) == list(shape) for v in whole) else 1
     if count < LEAST:
-        return body(op, x, dy, **options)
-    shape = ints(x.shape)
-    size = math.prod(shape) // count
-    parts = [op.formal("part", [size], v.dtype) for v in (x, dy)]
-    with op.body(parts) as inner:
-        inner.outputs.append(body(op, *parts, **options))
-    stacks = [op.reshape(v, [count, size]) for v in (x, dy)]
-    return op.reshape(op.Scan(*stacks, body=inner, num_scan_inputs=2), shape)
+        return body(op, *inputs, **options)
+    size = math.prod(ints(shape)) // count
+    parts = {v: op.formal("part", [size], v.dtype) for v in whole}
+    with op.body(list(parts.values())) as inner:
+        inner.outputs.append(body(op, *(parts.get(v, v) for v in inputs), **options))
+    stacks = [op.reshape(v, [count, size]) for v in parts]
+    made = op.Scan(*stacks, body=inner, num_scan_inputs=len(stacks))
+    return op.reshape(made, ints(shape))
 
 
 def pieces(dims: Dims) -> int:

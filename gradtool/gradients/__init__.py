@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Concatenate, Literal, TypeVar
+from typing import Concatenate, Literal, TypeVar
 
 import onnx_ir as ir
 
 from gradtool import plugins
 from gradtool.emit.builder import Builder
-from gradtool.functions._pieces import in_pieces as pieced
+from gradtool.functions._pieces import by_piece
 from gradtool.graph.attributes import arguments
 from gradtool.graph.composites import B, composite
 from gradtool.graph.families import full_name, split_name
@@ -69,16 +69,11 @@ def derivative(
 
     The body is `(op, x, dy, **options)`, or with `of="y"` reads the operator's result instead;
     `options` are attributes of the operator, with their defaults. Its cost is counted off the body.
-    One of many elementwise steps may be written `in_pieces`, where a builder asks for them.
+    An elementwise one may be written `in_pieces`, where a builder asks for them.
     """
 
     def register(body: B) -> B:
-        def written(op: Builder, x: Tensor, dy: Tensor, **given: Any) -> Any:
-            pieces = in_pieces and op.in_pieces
-            return pieced(op, body, x, dy, **given) if pieces else body(op, x, dy, **given)
-
-        written.__doc__ = body.__doc__
-        composite(f"{name}Grad", counted=True)(written)
+        composite(f"{name}Grad", counted=True)(by_piece(body) if in_pieces else body)
 
         def rule(op: Builder, node: Node, dy: Tensor) -> Tensor:
             read = node.inputs[0] if of == "x" else node.outputs[0]

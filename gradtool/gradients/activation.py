@@ -20,7 +20,7 @@ SELU_GAMMA = 1.05070102214813232421875
 zero_gradient("Hardmax", "ai.gradtool::DropoutMask")
 
 
-@derivative("Relu", of="y")
+@derivative("Relu", of="y", in_pieces=True)
 def relu_grad(op: Builder, y: Tensor, dy: Tensor) -> Tensor:
     """`y = max(x, 0)`:  dx = dy where y is positive, else 0."""
     return op.Where(op.LessOrEqual(y, 0.0), 0.0, dy)
@@ -84,14 +84,14 @@ def gelu_grad(op: Builder, x: Tensor, dy: Tensor, *, approximate: str = "none") 
     return dy * ((h + 1.0) * 0.5 + inner * (1.0 - h * h))
 
 
-@derivative("HardSigmoid", of="y", alpha=0.2)
+@derivative("HardSigmoid", of="y", in_pieces=True, alpha=0.2)
 def hard_sigmoid_grad(op: Builder, y: Tensor, dy: Tensor, *, alpha: float) -> Tensor:
     """`y = max(0, min(1, α x + β))`:  dx = α dy where `0 < y < 1`, else 0."""
     outside = op.Or(op.LessOrEqual(y, 0.0), op.GreaterOrEqual(y, 1.0))
     return op.Where(outside, 0.0, dy * alpha)
 
 
-@derivative("HardSwish", of="x")
+@derivative("HardSwish", of="x", in_pieces=True)
 def hard_swish_grad(op: Builder, x: Tensor, dy: Tensor) -> Tensor:
     """`y = x · max(0, min(1, x/6 + 1/2))`:  dx = dy · (x/3 + 1/2) between -3 and 3, then 0 or 1."""
     slope = op.Where(op.LessOrEqual(x, -3.0), 0.0, x * (1 / 3) + 0.5)
