@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -10,11 +11,12 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.known import as_tensor
-from gradtool.graph.metadata import BARRIER
+from gradtool.graph.metadata import BARRIER, STAGE
 from gradtool.graph.reads import reads
 
 FLOAT, INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
 LAYOUTS = ("Reshape", "Squeeze", "Unsqueeze")  # that onnxruntime merges
+LARGE = 1 << 16  # bytes; waiting takes a dozen small nodes
 SIZES = (ir.DataType.INT32, ir.DataType.INT64)  # the types of shapes, axes and indices
 
 
@@ -64,3 +66,22 @@ def depths_of(graph: ir.Graph) -> dict[ir.Value, int]:
         if before and node.op_type not in ("Shape", "Size"):
             depths |= dict.fromkeys(node.outputs, max(before) + 1)
     return depths
+
+
+def may_wait(node: ir.Node) -> bool:
+    """Whether a barrier may be put before a node."""
+    return BARRIER not in node.metadata_props and node.op_type not in LAYOUTS
+
+
+def is_backward(node: ir.Node) -> bool:
+    """Whether a node computes gradients or uses them."""
+    return node.metadata_props.get(STAGE) not in (None, "forward", "recompute")
+
+
+def bytes_of(value: ir.Value) -> int:
+    """The bytes of a value, as far as they are known."""
+    dims = list(value.shape or ())
+    known = [d for d in dims if isinstance(d, int)]
+    if value.dtype is None or len(known) < len(dims):
+        return 0
+    return math.prod(known) * value.dtype.bitwidth // 8

@@ -29,6 +29,7 @@ from gradtool.graph.prune import inner_nodes
 from gradtool.graph.reads import reads
 from gradtool.passes._waiting import LAYOUTS, before, depths_of, passing, zero_of
 from gradtool.passes.late import hold_constants, hold_forward, hold_gradients
+from gradtool.passes.twins import keep_twins_apart
 from gradtool.text.words import some
 
 WEIGHTS = "clones that read weights only are constants to other runtimes"
@@ -55,6 +56,7 @@ def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> i
     """
     count = _hold_clones(model, say)
     if count:
+        keep_twins_apart(model)
         hold_constants(model)
         hold_gradients(model)
         hold_forward(model)

@@ -8,7 +8,6 @@ backward alone, masks and places: else these are made in backward, of what is la
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import onnx_ir as ir
@@ -17,9 +16,17 @@ from gradtool.emit.builder import Builder
 from gradtool.graph.metadata import BARRIER, STAGE
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.reads import reads
-from gradtool.passes._waiting import LAYOUTS, before, depths_of, passing, zero_of
-
-LARGE = 1 << 16  # bytes; waiting takes a dozen small nodes
+from gradtool.passes._waiting import (
+    LARGE,
+    LAYOUTS,
+    before,
+    bytes_of,
+    depths_of,
+    is_backward,
+    may_wait,
+    passing,
+    zero_of,
+)
 
 
 def hold_constants(model: ir.Model) -> None:
@@ -60,14 +67,14 @@ def hold_gradients(model: ir.Model) -> None:
     results: list[ir.Value] = []
     deepest: ir.Value | None = None
     for node in nodes:
-        if not _is_backward(node) or BARRIER in node.metadata_props:
+        if not is_backward(node) or BARRIER in node.metadata_props:
             continue
         reads_it = deepest is not None and deepest in node.inputs
         if results and reads_it and node.op_type not in LAYOUTS:
             assert deepest is not None  # noqa: S101 - the node reads it
             readers = [
                 use for use in deepest.uses()
-                if places.get(use.node, -1) >= places[node] and _may_wait(use.node)
+                if places.get(use.node, -1) >= places[node] and may_wait(use.node)
             ]  # fmt: skip
             with before(op, node, results):
                 same = passing(op, deepest, zero_of(op, results))
@@ -77,7 +84,7 @@ def hold_gradients(model: ir.Model) -> None:
         able = [v for v in node.outputs if v in depths and is_float(v) and may_be_tensor(v)]
         results += [v for v in able if v.is_graph_output()]
         for value in able:
-            large = _bytes(value) >= LARGE and node.op_type not in LAYOUTS
+            large = bytes_of(value) >= LARGE and node.op_type not in LAYOUTS
             if large and (deepest is None or depths[value] >= depths[deepest]):
                 deepest = value
 
@@ -87,12 +94,12 @@ def hold_forward(model: ir.Model) -> None:
     op, depths = Builder(model), depths_of(model.graph)
     kept: list[ir.Value] = []
     for node in list(model.graph):
-        if not _is_forward(node) or not _may_wait(node):
+        if not _is_forward(node) or not may_wait(node):
             continue
         passed = [
             v for v in node.inputs
             if v is not None and v in depths and is_float(v) and may_be_tensor(v)
-            and _bytes(v) >= LARGE and not _is_layout(v.producer())
+            and bytes_of(v) >= LARGE and not _is_layout(v.producer())
         ]  # fmt: skip
         if kept and passed and _goes_on(node):
             with before(op, node, kept):
@@ -108,8 +115,8 @@ def _is_kept(node: ir.Node) -> bool:
     value = node.outputs[0]
     if not may_be_tensor(value) or not value.uses() or _goes_on(node):
         return False
-    largest = max((_bytes(v) for v in node.inputs if v is not None), default=0)
-    return LARGE <= _bytes(value) < largest
+    largest = max((bytes_of(v) for v in node.inputs if v is not None), default=0)
+    return LARGE <= bytes_of(value) < largest
 
 
 def _goes_on(node: ir.Node) -> bool:
@@ -127,14 +134,6 @@ def _is_forward(node: ir.Node) -> bool:
     return node.metadata_props.get(STAGE) in (None, "forward")
 
 
-def _may_wait(node: ir.Node) -> bool:
-    return BARRIER not in node.metadata_props and node.op_type not in LAYOUTS
-
-
-def _is_backward(node: ir.Node) -> bool:
-    return node.metadata_props.get(STAGE) not in (None, "forward", "recompute")
-
-
 def _is_made_of_constants(node: ir.Node, depths: Mapping[ir.Value, int]) -> bool:
     """Whether a node after forward makes something large of constants and weights."""
     if node.metadata_props.get(STAGE) in (None, "forward") or node.op_type in LAYOUTS:
@@ -143,13 +142,4 @@ def _is_made_of_constants(node: ir.Node, depths: Mapping[ir.Value, int]) -> bool
         return False
     if any(v in depths for v in reads(node)):
         return False
-    return sum(_bytes(v) for v in node.outputs) >= LARGE
-
-
-def _bytes(value: ir.Value) -> int:
-    """The bytes of a value, as far as they are known."""
-    dims = list(value.shape or ())
-    known = [d for d in dims if isinstance(d, int)]
-    if value.dtype is None or len(known) < len(dims):
-        return 0
-    return math.prod(known) * value.dtype.bitwidth // 8
+    return sum(bytes_of(v) for v in node.outputs) >= LARGE

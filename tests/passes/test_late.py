@@ -128,3 +128,35 @@ def test_bits_stay_where_values_are_large(model):
     assert any(BARRIER in n.metadata_props for n in model.graph)
     strip_barriers(model)
     assert [n.name for n in model.graph] == names
+
+
+TWINS = """g (float[8, 4, 48, 48] x, float[4, 4, 3, 3] w1, float[4, 4, 3, 3] w2, float[4] b1,
+        float[4] b2) => (y) {
+    a = Tanh (x) p = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (a)
+    c = Conv <pads = [1, 1, 1, 1]> (a, w1, b1) d = Conv <pads = [1, 1, 1, 1]> (a, w2, b2)
+    e = Add (c, d) f = Tanh (e) y = Sigmoid (f)
+}"""
+
+
+def test_equal_sums_are_not_to_be_merged():
+    """Both biases of two convolutions that are added have the sum of one gradient."""
+    training = gt.grad(parse(TWINS, "w1 w2 b1 b2"), loss="sum:y")
+    made = recompute(training.model, ["a"])
+    inline(made)
+    whole = [8, 4, 48, 48]
+    sums = [n for n in made.graph if n.op_type == "ReduceSum" and n.inputs[0].shape == whole]
+    twins = [n for n in sums if [m.inputs[0] for m in sums].count(n.inputs[0]) > 1]
+    assert len(twins) == 2
+    x = {"x": floats(*whole)}
+    expected = gt.run(made, x).gradients
+
+    barrier(made)
+
+    first, second = twins
+    assert first.inputs[0] is not second.inputs[0]
+    assert first.outputs[0] in before(made)[second.outputs[0]]
+    found = gt.run(made, x).gradients
+    for name, gradient in expected.items():
+        assert found[name].tobytes() == gradient.tobytes()
+    strip_barriers(made)
+    assert first.inputs[0] is second.inputs[0]
