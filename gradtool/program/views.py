@@ -54,14 +54,20 @@ class Views:
 
         That is then a view of it, and nothing is copied: `(A B)ᵀ = Bᵀ Aᵀ`.
         """
+        twins = self._twins(value)
+        makers = [twin.producer() for twin in twins]
+        backward = any(node is not None and stage(node) == "backward" for node in makers)
+        return backward and all(map(self._is_turned, twins))
+
+    def _is_turned(self, value: ir.Value) -> bool:
+        """Whether a product of two matrices is read by a Transpose and nobody else."""
         made, uses = value.producer(), value.uses()
         if made is None or made.op_type != "Gemm" or made.domain or len(uses) != 1:
             return False
         (reader,) = (use.node for use in uses)
-        plain = len(made.inputs) == _OPERANDS and stage(made) == "backward"
         turned = reader.op_type == "Transpose" and not reader.domain and _reverses(reader)
         here = reader.graph is self._graph and not value.is_graph_output()
-        return plain and turned and here
+        return len(made.inputs) == _OPERANDS and turned and here
 
     def _takes_strides(self, value: ir.Value, spec: Spec, strides: tuple[int, ...]) -> bool:
         """Whether all readers accept these strides, and they are kind to matrix products."""

@@ -65,11 +65,10 @@ class _Rewriter:
         unknown = self.steps - self.nodes.keys()
         if unknown:
             raise ValueError(f"the model has no node {min(unknown)!r}")
-        # The transpose of what lies by column is none for other runtimes, which would hold that.
-        self.views = {
-            datum.name for datum in program.values
-            if datum.view is not None and not program.values[datum.view.base].by_column
-        }  # fmt: skip
+        self.views = {d.name for d in program.values if d.view is not None}
+        by_column = {d.name for d in program.values if d.by_column}
+        made = (v for node in model.graph for v in node.outputs)
+        self.turned = {v: v.uses() for v in made if v.name in by_column}
         self.latest: dict[ir.Value, ir.Value] = {}
         self.original: dict[ir.Value, ir.Value] = {}
         self.suffix: dict[ir.Value, str] = {}
@@ -93,6 +92,7 @@ class _Rewriter:
             node = self.nodes[self.program.steps[number].name]
             if suffix or node not in self.used:
                 self._write(node, suffix)
+                self._turn(node)
             self._release(node)
         for value in self.graph.outputs:
             self._resolve(value)
@@ -130,6 +130,15 @@ class _Rewriter:
             return
         for each in reads(node):
             yield from self._makers(each)
+
+    def _turn(self, node: ir.Node) -> None:
+        """Write the transpose of what a node writes by column: other runtimes hold that till then.
+
+        Ours has it as a view, for which a node that reads it would be early enough.
+        """
+        for value in node.outputs:
+            for use in self.turned.get(value, ()):
+                self._resolve(use.node.outputs[0])
 
     def _release(self, node: ir.Node) -> None:
         """Write what waited for a node that is written now for the first time."""
