@@ -20,7 +20,7 @@ import numpy as np
 
 import gradtool as gt
 from gradtool.api import read_inputs
-from gradtool.exec.beside import Beside
+from gradtool.exec.beside import beside
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import measure
@@ -58,12 +58,12 @@ def row(path: Path, device: str, batch: int | None, repeat: int) -> str:
     with np.errstate(all="ignore"):
         found = measure(executor, repeat)
         most: dict[str, int] = {}
-        with Beside(executor.device) as beside:
+        with beside(executor.device) as meter:
             for step, call in zip(plan.program.steps, executor.calls, strict=True):
-                beside.restart()
-                before = beside.held
+                meter.restart()
+                before = meter.held
                 call()
-                most[step.op] = max(most.get(step.op, 0), beside.most - before)
+                most[step.op] = max(most.get(step.op, 0), meter.most - before)
     large = sorted(((b, op) for op, b in most.items() if b > SMALL), reverse=True)
     where = ", ".join(f"{op} {b / MIB:.1f}" for b, op in large[:6])
     ok = found.outside <= found.planned // 100 + SMALL and found.high_water <= found.planned

@@ -152,9 +152,11 @@ def matmul(d: Draft, x: str) -> None:
     n = d.draw_int(1, 4)
     if math.prod(shape[:-1]) * n > MOST_ELEMENTS:
         return
-    kind = d.draw_int(0, 3)
+    kind = d.draw_int(0, 4)
     if kind == 0:
         d.emit("MatMul", x, d.weight(shape[-1]))
+    elif kind == 4:
+        d.emit("MatMul", x, d.emit("Transpose", d.weight(n, shape[-1]), perm=[1, 0]))
     elif kind == 1 and len(shape) == 3:
         d.emit("MatMul", x, d.weight(shape[0] if d.flag() else 1, shape[-1], n))
     elif kind == 2 and len(shape) >= 2:

@@ -116,6 +116,7 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     from gradtool import api
     from gradtool.commands.kernels import available, say_both
     from gradtool.exec import feeds
+    from gradtool.exec.run import kernels_on
     from gradtool.reports import running
 
     reporter, inputs, engine = call.reporter, options["inputs"], options["engine"]
@@ -128,7 +129,7 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
         training, arrays = _sized(asked, training, arrays)
     if options["save_grads"] is not None and not has_gradients(training):
         raise UsageError("--save-grads: this step returns no gradients")
-    asked_for = _on(where, kernels_of(options))
+    asked_for = kernels_on(where, kernels_of(options))
     chosen, planned_for = _planned(reporter, training, options["plan"], arrays, asked_for)
     verify, profile, drawn = options["verify"], options["profile"], timed.drawn(options)
     later = dict(arrays) if verify or profile or drawn else {}
@@ -205,11 +206,6 @@ def _place(options: Mapping[str, Any]) -> str:
     if device == "auto" and options["kernels"] != "numpy":
         device = home(options["kernels"])
     return open_device(device).name
-
-
-def _on(device: str, asked: Kernels) -> Kernels:
-    """The kernels that are planned for where these are asked for: numpy's are CuPy's on CUDA."""
-    return "cupy" if asked == "numpy" and device != "cpu" else asked
 
 
 def _explain(

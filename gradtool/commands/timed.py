@@ -22,11 +22,11 @@ def profile(
     from gradtool.exec import timing
     from gradtool.exec.feeds import sizes
     from gradtool.exec.reach import reach
+    from gradtool.kernels.native import of_nodes
     from gradtool.reports.roofline import by_operator, roofline_table
     from gradtool.workloads.plans import workload
 
-    of_nodes: Kernels = "cupy" if kernels == "cupy" else "numpy"
-    work = workload(training, sizes(training, arrays), of_nodes)
+    work = workload(training, sizes(training, arrays), of_nodes(kernels))
     repeats = max(options["repeat"], files.REPEATS)
     found = timing.profile(work, arrays, repeats, kernels, device)
     files.save(found, path, force=options["force"])

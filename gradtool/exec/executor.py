@@ -231,7 +231,7 @@ class Executor:
             return bound
         updates = steps[index].stage == "update" != steps[index - 1].stage
         settle = self._settle if updates else None
-        return partial(_doubted, self.program.grain, self._doubts, index, settle, bound)
+        return partial(_run_doubted, self.program.grain, self._doubts, index, settle, bound)
 
     def _settle(self) -> None:
         """Raise what a device has found of indices since the last time."""
@@ -304,7 +304,7 @@ class Executor:
         return arrays
 
 
-def _doubted(
+def _run_doubted(
     times: int, doubts: Doubts, index: int, settle: Callable[[], None] | None,
     bound: Callable[[], object],
 ) -> None:  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import GradtoolError
-from gradtool.exec.beside import Beside
+from gradtool.exec.beside import beside
 from gradtool.exec.executor import Executor
 from gradtool.kernels.chance import repeatable
 from gradtool.planning.packing import overlap
@@ -126,25 +126,25 @@ def _beside_arena(executor: Executor) -> tuple[int, int]:
 
     Collecting garbage empties the interpreter's free lists, which no kernel holds.
     """
-    with Beside(executor.device) as beside:
+    with beside(executor.device) as meter:
         executor.step()
         gc.collect()
-        before = most = beside.held
+        before = most = meter.held
         for call in executor.calls:
             gc.collect()
-            beside.restart()
+            meter.restart()
             call()
-            most = max(most, beside.most)
+            most = max(most, meter.most)
         gc.collect()
-        now = beside.held
+        now = meter.held
     return most - before, max(now - before, 0)
 
 
 def handing_over(executor: Executor, *, copy: bool) -> int:
     """The most that taking the results of a step took: copies of them, or views."""
-    with Beside(executor.device) as beside:
+    with beside(executor.device) as meter:
         held = executor.outputs(copy=copy), executor.gradients(copy=copy)
-        most = beside.most
+        most = meter.most
         del held
     return most
 

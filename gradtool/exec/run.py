@@ -45,17 +45,21 @@ def home(kernels: Kernels) -> str:
     return "cuda" if kernels == "cupy" else "cpu"
 
 
+def kernels_on(device: str, kernels: Kernels) -> Kernels:
+    """The kernels that run on a device where others are asked for: numpy's are CuPy's on CUDA."""
+    return "cupy" if kernels == "numpy" and device != "cpu" else kernels
+
+
 def require(kernels: Kernels, device: Device) -> Kernels:
-    """The kernels that run on a device where `kernels` are asked for: numpy's are CuPy's on CUDA.
+    """The kernels that run on a device (`kernels_on`), where they can be called.
 
     Raises:
         DeviceError: native kernels cannot be called there, or CuPy's are not there.
     """
-    if device.xp is not np:
-        if kernels in LIBRARY:
-            raise DeviceError(f"native kernels run on the CPU, not on {device.name}")
-        return "cupy"
-    if kernels == "cupy":
+    on_cpu = device.xp is np
+    if kernels in LIBRARY and not on_cpu:
+        raise DeviceError(f"native kernels run on the CPU, not on {device.name}")
+    if kernels == "cupy" and on_cpu:
         raise DeviceError(f"CuPy's kernels run on a CUDA device, not on {device.name}")
     if kernels in LIBRARY:
         from gradtool.native import library
@@ -63,7 +67,7 @@ def require(kernels: Kernels, device: Device) -> Kernels:
         found, remark = library.status()
         if found is None:
             raise DeviceError(f"no native kernels: {remark}")
-    return kernels
+    return kernels_on(device.name, kernels)
 
 
 def execute(

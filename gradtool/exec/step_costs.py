@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from gradtool.costs.roofline import Reach
 from gradtool.exec import feeds
-from gradtool.exec.beside import Beside
+from gradtool.exec.beside import beside
 from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
@@ -86,10 +86,10 @@ def _outside(executor: Executor) -> tuple[int, ...]:
     """The most that was allocated beside the arena during each step."""
     executor.rewind()
     most = []
-    with Beside(executor.device) as beside:
-        before = beside.held
+    with beside(executor.device) as meter:
+        before = meter.held
         for call in executor.calls:
-            beside.restart()
+            meter.restart()
             call()
-            most.append(max(beside.most - before, 0))
+            most.append(max(meter.most - before, 0))
     return tuple(most)

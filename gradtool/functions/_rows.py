@@ -13,7 +13,7 @@ from gradtool.graph.known import Dims, Tensor, ints, static
 
 SCORES = 1 << 20  # in a block, where that leaves it as many rows as
 ROWS = 64
-LESS = 4  # times as few where memory counts more than time: a step of a GPT takes 5 % longer
+LESS = 4  # times as few where memory counts more than time
 
 # The sums after a block and the rows that it makes, from the sums before and the block's rows.
 Step = Callable[[Sequence[Tensor], Tensor | None], tuple[Sequence[Tensor], Sequence[Tensor]]]

@@ -11,7 +11,7 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from gradtool.graph.metadata import PLAN
-from gradtool.kernels.native import LIBRARY, Kernels
+from gradtool.kernels.native import LIBRARY, Kernels, of_nodes
 from gradtool.planning.arena import Arenas
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.planning.orders.best import Ordered, best_order
@@ -164,12 +164,12 @@ def _of_sizes(made: ir.Model, sizes: Mapping[str, int], kernels: Kernels) -> Wor
     register_shapes()
     dims = dict(sizes)
     model, known = sized(made, dims), MappingProxyType(dims)
-    program = together = flatten(model, dims=dims, kernels="cupy" if kernels == "cupy" else "numpy")
-    of_nodes = None
+    program = together = flatten(model, dims=dims, kernels=of_nodes(kernels))
+    apart = None
     if kernels in LIBRARY:
         together = made_for(kernels, program)
-        of_nodes = labelled(program, together)
-    return Workload(made, together, known, kernels, of_nodes, _sized=model)
+        apart = labelled(program, together)
+    return Workload(made, together, known, kernels, apart, _sized=model)
 
 
 def planned(

@@ -11,7 +11,7 @@ from graphs import floats, parse
 import gradtool as gt
 from gradtool.api import model_of
 from gradtool.errors import GradtoolError
-from gradtool.exec.beside import Beside
+from gradtool.exec.beside import beside
 from gradtool.exec.device import Device, open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.measure import check_arena
@@ -245,16 +245,16 @@ def test_a_step_takes_next_to_nothing_beside_its_arena(text):
 @pytest.mark.gpu
 def test_what_is_taken_of_the_memory_of_a_device_is_counted(xp):
     before = xp.zeros(1000, np.float32)
-    with Beside(Device("cuda:0", xp)) as beside:
+    with beside(Device("cuda:0", xp)) as meter:
         del before
         held = xp.zeros(1 << 20, np.uint8)
         gone = xp.zeros(1 << 20, np.uint8)
-        assert beside.held == 2 << 20
+        assert meter.held == 2 << 20
         del gone
-        assert (beside.held, beside.most) == (1 << 20, 2 << 20)
-        beside.restart()
-        assert beside.most == 1 << 20
-        assert held.nbytes == beside.held
+        assert (meter.held, meter.most) == (1 << 20, 2 << 20)
+        meter.restart()
+        assert meter.most == 1 << 20
+        assert held.nbytes == meter.held
 
 
 # ----------------------------------------------------------------------------------- indices
