@@ -29,7 +29,8 @@ struct block {
     const struct product *product;
     struct finish finish;
     int64_t from_k, depth, from_n, width;
-    int64_t height, row_blocks, panels, column_blocks; /* panels of a block of columns */
+    int64_t row_tiles, row_blocks;         /* tiles of rows, spread over blocks of rows */
+    int64_t panels, column_blocks;         /* panels of a block of columns */
     float *b, *a;                                      /* packed */
     int64_t a_room;                                    /* of one slot */
 };
@@ -76,11 +77,16 @@ static int lies_well(const struct block *block) {
     return product->n <= NARROW && product->a_row % page != 0;
 }
 
+/* The first row of a block of rows: as many tiles in each, but for one, so that no thread waits. */
+static int64_t row_of(const struct block *block, int64_t index) {
+    return least(block->row_tiles * index / block->row_blocks * TILE_ROWS, block->product->m);
+}
+
 static void multiply_chunk(void *argument, int64_t chunk, int64_t slot) {
     const struct block *block = argument;
     const struct product *product = block->product;
-    const int64_t row = chunk / block->column_blocks * block->height;
-    const int64_t rows = least(block->height, product->m - row);
+    const int64_t row = row_of(block, chunk / block->column_blocks);
+    const int64_t rows = row_of(block, chunk / block->column_blocks + 1) - row;
     const int64_t step = block->panels * TILE_COLUMNS;
     const int64_t column = chunk % block->column_blocks * step;
     const int64_t end = least(block->width, column + step);
@@ -131,9 +137,8 @@ void SHARED(multiply)(const struct product *product, float *work, int64_t slots)
     if (product->m == 0 || product->n == 0 || SHARED(multiply_thin)(product, slots)) return;
     struct block block = {.product = product, .b = work};
     slots = slots_of(product->m, product->n, product->k, slots);
+    block.row_tiles = parts(product->m, TILE_ROWS);
     block.row_blocks = parts(product->m, HEIGHT);
-    block.height = rounded_up(parts(product->m, block.row_blocks), TILE_ROWS);
-    block.row_blocks = parts(product->m, block.height);
     const int64_t deepest = least(product->k, DEPTH);
     block.a = work + deepest * (least(product->n, WIDTH) + WIDEST) + SPARE;
     block.a_room = deepest * least(product->m, HIGHEST) + SPARE;
