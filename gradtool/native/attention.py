@@ -1,7 +1,7 @@
 """Scaled dot product attention by blocks, and its gradients: the matrix of scores never exists.
 
 Operands are `[B, H, S, D]`, or `[B, S, H·D]`; what it means, `gradtool.kernels._fused_attention`
-says.  Gradients of masks are not computed here.
+says.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from gradtool.native import slots
 from gradtool.native.call import Array, Call, Signature
 from gradtool.native.gemm import SPARE, WIDEST
+from gradtool.native.mask_gradients import Shaped, Wanted, whole
 
 SIZES = "batch groups heads queries keys size value_size"
 STEPS = " ".join(
@@ -27,8 +28,8 @@ ATTENTION = Signature(
 )
 ATTENTION_GRAD = Signature(
     "attention_grad",
-    "q k v lse dy dlse masks dq dk dv work",
-    f"{SIZES} {STEPS} mask_count causal slots",
+    "q k v lse dy dlse masks dmasks dq dk dv work",
+    f"{SIZES} {STEPS} mask_count causal members member_step class_step parts slots",
     "scale fill",
 )
 ROWS, STRIP, KEYS = 256, 56, 256  # of native/kernels/attention.c
@@ -87,14 +88,22 @@ def work(n: Shape) -> int:
     return 4 * _slots(n) * (STRIP * keys + 2 * rows + panels)
 
 
-def grad_work(n: Shape) -> int:
-    """Bytes of workspace of the gradients."""
+def grad_work(
+    n: Shape, masks: Sequence[Shaped] = (), of: Sequence[int] = (),
+    dmasks: Sequence[Shaped | None] = (),
+) -> int:  # fmt: skip
+    """Bytes of workspace of the gradients, of which `dmasks` are those of the masks `of`."""
+    return 4 * (_grad_floats(n) + Wanted.of(n, masks, of, dmasks, _slots(n)).floats)
+
+
+def _grad_floats(n: Shape) -> int:
+    """Floats of all slots."""
     rows = max(1, SCORES // max(n.keys, 1) // STRIP) * STRIP
     rows = min(MOST, rows, max(n.queries, 1))
     t, d, e = n.keys, n.size, n.value_size
     lines = panel_floats(d, t) + panel_floats(e, t)
     places = places_floats(t, d) + places_floats(rows, d) + places_floats(rows, e)
-    return 4 * _slots(n) * (2 * rows * t + lines + places)
+    return _slots(n) * (2 * rows * t + lines + places)
 
 
 def _steps(name: str, shape: Sequence[int], heads: int) -> dict[str, int]:
@@ -112,11 +121,21 @@ def _masks(masks: Sequence[Array]) -> Array:
     for mask in masks:
         if mask.dtype not in (np.bool_, np.float32):
             raise TypeError(f"a mask of {mask.dtype}: bool and float32 are known")
-        shape = (1,) * (4 - mask.ndim) + mask.shape
-        whole = (*np.cumprod((1, *shape[:0:-1]))[::-1],)
-        steps = [0 if n == 1 else int(step) for n, step in zip(shape, whole, strict=True)]
+        shape = whole(mask.shape)
+        apart = (*np.cumprod((1, *shape[:0:-1]))[::-1],)
+        steps = [0 if n == 1 else int(step) for n, step in zip(shape, apart, strict=True)]
         found.append((mask.ctypes.data, int(mask.dtype == np.bool_), *steps))
     return np.array(found, np.int64).reshape(-1, 6)
+
+
+def _check_gradient(mask: Array, dmask: Array | None) -> None:
+    """Refuse what is no gradient of a mask, or does not lie as it does."""
+    if mask.dtype == np.bool_:
+        raise TypeError("a boolean mask has no gradient")
+    if dmask is None:
+        return
+    if dmask.shape != mask.shape or dmask.dtype != mask.dtype or not dmask.flags.c_contiguous:
+        raise TypeError("the gradient of a mask is not contiguous, or not of its shape and type")
 
 
 def _values(
@@ -161,15 +180,21 @@ def attention(
 def attention_grad(
     n: Shape, q: Array, k: Array, v: Array, lse: Array, dy: Array, dlse: Array | None,
     masks: Sequence[Array], dq: Array | None, dk: Array | None, dv: Array | None, work: Array, *,
-    fill: float = -np.inf, instructions: str | None = None,
+    of: Sequence[int] = (), dmasks: Sequence[Array | None] = (), fill: float = -np.inf,
+    instructions: str | None = None,
 ) -> Call:  # fmt: skip
-    """Gradients by q, k and v; of forward only `lse` is read, which tells what `safe` did.
+    """Gradients by q, k, v and the masks `of`.
 
-    Where the latter is 0, rows that see nothing make NaN.
+    Of forward only `lse` is read, which tells what `safe` did: where that was 0, rows that see
+    nothing make NaN.
     """
     values = _values(n, q, k, v, _like(q, n, n.value_size), _like(q, n, 1), masks, fill)
+    wanted = Wanted.of(n, masks, of, dmasks, _slots(n))
+    for i, dmask in zip(of, dmasks, strict=False):
+        _check_gradient(masks[i], dmask)
     found = ATTENTION_GRAD.bind(
-        instructions, lse=lse, dy=dy, dlse=dlse, dq=dq, dk=dk, dv=dv, work=work, **values
-    )
-    found.operands = tuple(masks)
+        instructions, lse=lse, dy=dy, dlse=dlse, dq=dq, dk=dk, dv=dv, work=work,
+        dmasks=wanted.table(_grad_floats(n)), **vars(wanted.cut), **values,
+    )  # fmt: skip
+    found.operands = (*masks, *dmasks)
     return found

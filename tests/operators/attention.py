@@ -95,5 +95,6 @@ for forms in (QKV, GROUPED):
     case(FUSED, *forms, flags(B, 1, S, T), outputs=2, scale=0.5)
     case(FUSED, *forms, floats(1, H, S, T), flags(B, 1, 1, T), outputs=2, scale=0.5)
     case(FUSED, *forms, flags(1, 1, S, T), floats(B, 1, 1, T), outputs=2, scale=0.5, fill=-3.0)
+    case(FUSED, *forms, floats(1, 1, S, T), floats(B, 1, S, T), outputs=2, scale=0.5)
     case(FUSED, *forms, outputs=2, scale=0.5, is_causal=1)
     case(FUSED, *forms, flags(B, 1, S, T, hidden=[(0, 0, 1)]), scale=0.5, safe=1)

@@ -54,14 +54,16 @@ def _fits_grad(
     out: Outputs, of: Sequence[int] = (), **given: Any,
 ) -> bool:  # fmt: skip
     floats = are_floats(lse, dy, dlse) and not isinstance(lse, Apart)
-    return not any(out[3:]) and floats and _fits(q, k, v, *masks, out=out, **given)
+    together = not any(isinstance(dmask, Apart) for dmask in out[3:])
+    return floats and together and _fits(q, k, v, *masks, out=out, **given)
 
 
 def _grad_work(
-    q: Spec, k: Spec, v: Spec, lse: Spec, dy: Spec, dlse: Spec | None, *_masks: Spec,
+    q: Spec, k: Spec, v: Spec, lse: Spec, dy: Spec, dlse: Spec | None, *masks: Spec,
     out: Outputs, of: Sequence[int] = (), **given: Any,
 ) -> list[Spec]:  # fmt: skip
-    return room(apart(q, k, v, dy, dlse) + library.grad_work(shape_of(q, k, v, **given)))
+    n = shape_of(q, k, v, **given)
+    return room(apart(q, k, v, dy, dlse) + library.grad_work(n, masks, of, out[3:]))
 
 
 @native("ai.gradtool::FusedAttentionGrad", fits=_fits_grad, work=_grad_work, strided=True)
@@ -69,12 +71,12 @@ def attention_grad(
     q: Array, k: Array, v: Array, lse: Array, dy: Array, dlse: Array | None, *masks: Array,
     out: Arrays, work: Arrays, fill: float = -np.inf, of: Sequence[int] = (), **given: Any,
 ) -> Bound:  # fmt: skip
-    """Gradients by q, k and v, where none by a mask is wanted."""
+    """Gradients by q, k, v and the masks `of`."""
     n, turns = shape_of(q, k, v, **given), Turns(work)
     q, k, v, dy = (turns.together(a) for a in (q, k, v, dy))
     dlse = None if dlse is None else turns.together(dlse)
     dq, dk, dv = (*out, None, None)[:3]
     call = library.attention_grad(
-        n, q, k, v, lse, dy, dlse, masks, dq, dk, dv, turns.rest(), fill=fill
+        n, q, k, v, lse, dy, dlse, masks, dq, dk, dv, turns.rest(), of=of, dmasks=out[3:], fill=fill
     )
     return turns.around(call)
