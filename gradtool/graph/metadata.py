@@ -41,6 +41,9 @@ CALL = "gradtool.call"
 CALLEE = "gradtool.callee"
 BARRIER = "gradtool.barrier"
 
+# Of sizes: how the names begin that tell which values lie in one place.
+PLACE = "gradtool.place"
+
 # Of a node, by PyTorch's exporter: the modules around it by name and by class, and lines of code.
 SCOPES = "pkg.torch.onnx.name_scopes"
 CLASSES = "pkg.torch.onnx.class_hierarchy"

@@ -35,8 +35,13 @@ def passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
     if value.dtype in SIZES and (value.shape is None or len(value.shape) < 2):
         same: ir.Value = op.Add(value, op.cast(as_tensor(zero), value.dtype), like=value)
     else:
-        same = op.Reshape(value, op.Add(op.Shape(value), zero), like=value)
+        same = same_shape(op, value, zero)
     return same
+
+
+def same_shape(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
+    """A value in its shape, which is known when `zero` is."""
+    return op.Reshape(value, op.Add(op.Shape(value), zero), like=value)
 
 
 def zero_of(op: Builder, awaited: Sequence[ir.Value]) -> ir.Value:

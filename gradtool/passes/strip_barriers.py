@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from gradtool.graph.metadata import BARRIER
+from gradtool.graph import walk
+from gradtool.graph.metadata import BARRIER, notes
 from gradtool.graph.prune import detach
 from gradtool.passes._waiting import SIZES
 
@@ -15,22 +16,26 @@ def strip_barriers(model: ir.Model) -> int:
     Metadata only tells where to look: what is taken out is proved to pass on what it reads.
     """
     graph = model.graph
-    marked = [node for node in graph if BARRIER in node.metadata_props]
-    passing = [node for node in marked if _passes(node)]
-    for node in passing:
-        value = node.inputs[0]
+    marked = [node for node in walk.nodes(graph) if BARRIER in notes(node)]
+    count = 0
+    for node in marked:  # a value may pass several
+        if not _passes(node):
+            continue
+        count, value = count + 1, node.inputs[0]
         assert value is not None  # noqa: S101 - it passes that on
         node.outputs[0].replace_all_uses_with(value)
     constants: dict[ir.Value, None] = {}
     for node in reversed(marked):
         if not any(v.uses() or v.is_graph_output() for v in node.outputs):
             constants |= dict.fromkeys(v for v in node.inputs if v is not None)
+            home = node.graph
             detach(node)
-            graph.remove(node)
+            assert home is not None  # noqa: S101 - nodes of a graph are walked
+            home.remove(node)
     for value in constants:
         if value.is_initializer() and not value.uses() and not _is_public(value):
             del graph.initializers[value.name or ""]
-    return len(passing)
+    return count
 
 
 def _is_public(value: ir.Value) -> bool:

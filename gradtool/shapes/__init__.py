@@ -17,7 +17,7 @@ import onnx_ir as ir
 from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.graph.limits import MOST_ELEMENTS
-from gradtool.graph.metadata import notes
+from gradtool.graph.metadata import PLACE, notes
 from gradtool.graph.predicates import is_tensor
 from gradtool.graph.tensors import elements
 from gradtool.shapes import body_inputs
@@ -98,7 +98,12 @@ def _nameless(shape: ir.Shape) -> ir.Shape:
     """A shape without the names of its open sizes, for all values that have it."""
     if shape.is_static():
         return shape
-    return ir.Shape([d if isinstance(d, int) else None for d in shape], frozen=True)
+    return ir.Shape([d if isinstance(d, int) or _is_place(d) else None for d in shape], frozen=True)
+
+
+def _is_place(size: ir.SymbolicDim) -> bool:
+    """Whether a size has a name that the file needs (see `open_sizes`)."""
+    return size.value is not None and size.value.startswith(PLACE)
 
 
 def _run(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> None:

@@ -21,6 +21,7 @@ from gradtool.passes.barrier import barrier as set_barriers
 from gradtool.passes.barrier import is_clone
 from gradtool.passes.local_functions import localise
 from gradtool.passes.lower_updates import is_update, lower_updates
+from gradtool.passes.open_sizes import open_sizes
 from gradtool.passes.plain_casts import plain_casts
 from gradtool.passes.portable import portable as make_portable
 from gradtool.passes.split import Split
@@ -122,8 +123,8 @@ def _finish(
         plain_casts(model)
         if defaults:
             write_defaults(model)
-        if barrier:
-            set_barriers(model, say=say)
+        if barrier and set_barriers(model, say=say):
+            open_sizes(model)
         if not marks:
             _unmark(model)
         unread = [name for name in _unread(model) if name not in before]
