@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
-from gradtool.graph.metadata import BARRIER, GRADIENTS, STATE, notes
+from gradtool.graph.metadata import BARRIER, STATE, notes
 from gradtool.graph.predicates import FLOATS, INTEGERS
 from gradtool.graph.reads import reads
 from gradtool.passes._named_places import may_be_large, name_places
@@ -30,38 +30,36 @@ TOLD = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0, "Resize": 3}  # sizes b
 def open_sizes(model: ir.Model) -> None:
     """Hide the sizes of a model that has barriers, in place; loading it finds them again."""
     graph = model.graph
-    inputs = [value for value in graph.inputs if _is_data(model, value)]
+    state = json.loads(model.metadata_props.get(STATE, "{}"))
+    inputs = [value for value in graph.inputs if _is_able(value) and value.name not in state]
     if not inputs:
         return
     op, first = Builder(model), graph[0]
-    told = {v for value in inputs for v in (value, _hide(op, first, value))}
     with before(op, first, inputs[:1]):
         zero = zero_of(op, inputs[:1])
+    told = {zero}
+    for value in inputs:
+        told |= {value, _hide(op, first, value, zero) if value.shape else value}
     for value in graph.outputs:
         if value.uses() and may_be_large(value):
             reader = next(n for n in graph if value in reads(n))
             _hide(op, reader, value, zero)
-    _hide_shapes(op, graph, zero, {*told, zero})
+    _hide_shapes(op, graph, zero, told)
     name_places(graph)
 
 
-def _is_data(model: ir.Model, value: ir.Value) -> bool:
-    """Whether an input is neither trained nor state, and has sizes."""
-    props = model.metadata_props
-    known = [name for key in (GRADIENTS, STATE) for name in json.loads(props.get(key, "{}"))]
+def _is_able(value: ir.Value) -> bool:
+    """Whether an input is read, has no default, and is of a type that barriers know."""
     able = value.dtype in FLOATS or value.dtype in INTEGERS or value.dtype == ir.DataType.BOOL
-    used = bool(value.shape) and bool(value.uses())
-    return able and used and not value.is_initializer() and value.name not in known
+    return able and bool(value.uses()) and not value.is_initializer()
 
 
-def _hide(op: Builder, reader: ir.Node, value: ir.Value, zero: ir.Value | None = None) -> ir.Value:
-    """Let all who read a value, of which the first is given, read it through a barrier.
-
-    It waits for a zero, or for the value itself.
-    """
-    uses = list(value.uses())
+def _hide(op: Builder, reader: ir.Node, value: ir.Value, zero: ir.Value) -> ir.Value:
+    """Let all who read a value, of which the first is given, read it through a barrier."""
+    ours = set(op.emitted)
+    uses = [use for use in value.uses() if use.node not in ours]
     with before(op, reader, [value]):
-        same = same_shape(op, value, zero_of(op, [value]) if zero is None else zero)
+        same = same_shape(op, value, zero)
     for use in uses:
         use.node.replace_input_with(use.idx, same)
     return same
