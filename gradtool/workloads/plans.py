@@ -260,12 +260,8 @@ def largest_batch(
     start: int = 1,
     rate: float = 0.0,
     most: int = 1 << 20,
-    close: float = 0.0,
 ) -> int:
     """The largest batch that leaves no fewer than 0 bytes to `spare`; 0 if `start` does not.
-
-    With `close` it is one that falls short of the largest by no more than this part of itself, as
-    far as candidates tell or the line through the last two.
 
     Each candidate is planned anew, and one of which nothing is known does not fit.  A plan that
     fits a batch is taken to fit every smaller one.  Bytes grow about evenly with the batch, so the
@@ -279,7 +275,7 @@ def largest_batch(
     if left is None or left < 0:
         return 0
     low, high, bounded, stalled = start, most + 1, False, 0
-    while high - low > 1 and not _is_close(low, high, left / rate if rate > 0 else most, close):
+    while high - low > 1:
         by_line = rate > 0 and stalled < _STALLED
         reach = left / rate if by_line else float((high - low) // 2 if bounded else low)
         size = min(low + max(int(min(reach, most)), 1), high - 1)
@@ -293,8 +289,3 @@ def largest_batch(
         has_halved = bounded and 2 * (high - low) <= width
         stalled = 0 if has_halved or not by_line else stalled + 1
     return low
-
-
-def _is_close(low: int, high: int, reach: float, close: float) -> bool:
-    """Whether nothing much above a batch can fit, by the one that does not or by what is left."""
-    return min(high - 1 - low, reach) <= close * low if close else False

@@ -170,35 +170,3 @@ def test_few_batches_are_tried_where_each_takes_as_much(limit, each, rest):
 
 def test_the_search_for_a_batch_ends_where_everything_fits():
     assert largest_batch(lambda _: 1, most=1000) <= 1000
-
-
-@given(
-    st.integers(1, 10**6),
-    st.lists(st.integers(1, 10**6), min_size=1, max_size=8),
-    st.sampled_from([1 / 4, 1 / 64]),
-    st.booleans(),
-)
-def test_a_batch_may_be_found_that_is_only_close_to_the_largest(limit, steps, close, is_known):
-    asked = {}
-
-    def spare(size):
-        whole, rest = divmod(limit - size, len(steps))
-        left = whole * sum(steps) + sum(steps[:rest])
-        asked[size] = left if left >= 0 or is_known else None
-        return asked[size]
-
-    found = largest_batch(spare, close=close)
-
-    assert found == max(size for size, left in asked.items() if left is not None and left >= 0)
-    if len(set(steps)) == 1:
-        assert limit <= found * (1 + close) + 1
-    assert len(asked) <= 60
-
-
-def test_a_close_batch_takes_fewer_candidates():
-    def tried(close):
-        asked = []
-        largest_batch(lambda size: asked.append(size) or 10**6 - size**2, close=close)
-        return len(asked)
-
-    assert tried(1 / 8) < tried(1 / 64) < tried(0.0)

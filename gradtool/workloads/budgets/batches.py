@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
 
@@ -23,7 +23,7 @@ from gradtool.workloads.plans import (
 from gradtool.workloads.strategies import keep
 
 _MOST = 1 << 30  # a model that takes as much at any batch has no largest
-_CLOSE = 1 / 64  # of a batch, how near to the largest a plan that is searched for has to come
+_DIGITS = 8  # binary, of a batch that is searched: how near to the largest it may come
 # Plans that are searched for: how far, and the work that they may do again, of a step; None for as
 # much as forward is.
 _SEARCHED: Mapping[str, tuple[float, Fraction | None]] = {
@@ -125,49 +125,70 @@ class _Batches:
         return next(fits, 0)
 
     def searched(self, name: str, least: int) -> int:
-        """A batch about as large as any for a plan that is searched for, which fits `least`.
+        """A batch about as large as any for a plan that is searched for, no smaller than `least`.
 
-        Every candidate is searched anew: what was found for another is not known to a question
-        about this one.  A search finds a little more here and a little less there, so that batches
-        closer than `_CLOSE` are not told apart.
+        Every candidate is searched anew, and a search finds a little more at one and a little less
+        at the next.  More memory never gives a smaller batch nevertheless: it reaches as far or
+        farther, and the answer is the largest below that which fits.
         """
-        start = max(least, 1)
-        found = self._search(name, start)
-        if found is None:
-            return least
-        spare, rate = partial(self._spare_of_search, name), self._rate(found, start)
-        return max(least, largest_batch(spare, start=start, rate=rate, most=_MOST, close=_CLOSE))
+        low = 1 << (max(least, 1).bit_length() - 1) // 2 * 2
+        while (reach := self._reach(name, low)) >= 4 * low < _MOST and self._fits(name, 4 * low):
+            low *= 4
+        sizes = _down(min(reach, 4 * low - 1), max(low - 1, least))
+        return next((size for size in sizes if self._fits(name, size)), least)
 
-    def _spare_of_search(self, name: str, size: int) -> int | None:
-        """The bytes that a plan that is searched for leaves; None if none can fit."""
-        found = self._search(name, size)
-        return None if found is None else self.room(size) - found.peak
+    def _reach(self, name: str, low: int) -> int:
+        """About the largest batch that fits, by a plan that does not depend on the memory."""
+        found = self._search(name, low)
+        rate = max(self._rate(found, low, 2 * low), 1 / _MOST)
+        return low + int(min((self.room(low) - found.peak) // rate, _MOST))
 
-    def _search(self, name: str, size: int) -> Planned | None:
-        return _searched(self.work(size), name, self.room(size))
+    def _fits(self, name: str, size: int) -> bool:
+        """Whether the plan that is found for a batch does."""
+        room = self.room(size)
+        return _least(self.work(size), name) <= room and self._search(name, size).peak <= room
 
-    def _rate(self, found: Planned, size: int) -> float:
+    def _search(self, name: str, size: int) -> Planned:
+        return _searched(self.work(size), name)
+
+    def _rate(self, found: Planned, size: int, other: int | None = None) -> float:
         """About what one example more takes in a plan of a batch.
 
-        A line through it and the nearest other batch that was looked at, in the same schedule; what
-        is there at any batch left out if there is none.
+        A line through it and another batch, the nearest that was looked at if none is given, in the
+        same schedule; what is there at any batch left out if there is none.
         """
         names = _names(self.work(size))
-        others = (s for s, work in self._works.items() if s != size and _names(work) == names)
-        other = min(others, key=lambda s: abs(s - size), default=None)
-        if other is not None:
-            there = planned(self.work(other), found.name, found.schedule)
-            return (found.peak - there.peak) / (size - other)
+        known = self._works if other is None else (other,)
+        others = (s for s in known if s != size and _names(self.work(s)) == names)
+        near = min(others, key=lambda s: abs(s - size), default=None)
+        if near is not None:
+            there = planned(self.work(near), found.name, found.schedule)
+            return (found.peak - there.peak) / (size - near)
         buffers = found.plan.buffers
         lasting = sum(buffer.bytes for buffer in buffers if buffer.region == "parameters")
         return (found.peak - lasting) / size
 
 
-def _searched(work: Workload, name: str, memory: int) -> Planned | None:
-    """The least plan of a batch that does no more than it may; None if none fits so many bytes."""
+def _down(most: int, end: int) -> Iterator[int]:
+    """Batches of few binary digits above `end`, from `most` down."""
+    while most > end:
+        step = 1 << max(most.bit_length() - _DIGITS, 0)
+        most -= most % step
+        if most > end:
+            yield most
+        most -= 1
+
+
+def _searched(work: Workload, name: str) -> Planned:
+    """The least plan of a batch that does no more than it may."""
     effort, _ = _SEARCHED[name]
-    answers = Search(effort).answers(work)
-    return None if memory < answers.known.least else answers.at_most(_allowed(work, name))
+    return Search(effort).answers(work).at_most(_allowed(work, name))
+
+
+def _least(work: Workload, name: str) -> int:
+    """What no plan of a batch can go below."""
+    effort, _ = _SEARCHED[name]
+    return Search(effort).answers(work).known.least
 
 
 def _is_allowed(work: Workload, name: str, schedule: Schedule) -> bool:
@@ -190,8 +211,7 @@ def _names(work: Workload) -> list[str]:
 def plan_fits(work: Workload, name: str, strategy: Strategy, memory: int) -> bool:
     """Whether the arena of a plan fits into so many bytes."""
     if name in _SEARCHED:
-        found = _searched(work, name, memory)
-        return found is not None and found.peak <= memory
+        return _searched(work, name).peak <= memory
     return strategy(work).peak <= memory
 
 

@@ -14,11 +14,16 @@ from gradtool.errors import ModelError
 from gradtool.planning.optimizer import state_bytes
 from gradtool.workloads.budgets import batches
 from gradtool.workloads.budgets.batches import largest_batches, plan_fits
+from gradtool.workloads.names import LIGHT
 from gradtool.workloads.plans import workload
-from gradtool.workloads.strategies import STRATEGIES
+from gradtool.workloads.strategies import STRATEGIES, light
 
 MEMORY = 64 * 1024
-CHOSEN = {name: STRATEGIES[name] for name in ("keep", "mirror", "sqrt", "min-cut", "optimal")}
+CHOSEN = {
+    **{name: STRATEGIES[name] for name in ("keep", "mirror", "sqrt", "min-cut")},
+    LIGHT: light,
+    "optimal": STRATEGIES["optimal"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +44,17 @@ def test_the_largest_batch_fits_and_more_does_not(grown, found):
         more = 1 if name in ("keep", "mirror", "sqrt") else ceil(batch / 50)
         assert plan_fits(grown(batch), name, CHOSEN[name], MEMORY)
         assert not plan_fits(grown(batch + more), name, CHOSEN[name], MEMORY)
+
+
+def test_more_memory_never_gives_a_smaller_batch(grown):
+    """Through several powers of two, where what is searched is another batch."""
+    before = dict.fromkeys(CHOSEN, 0)
+
+    for memory in range(4 * 1024, 160 * 1024, 7000):
+        found = largest_batches(grown, CHOSEN, memory)
+        assert all(found[name] >= before[name] for name in CHOSEN), memory
+        before = found
+    assert min(before.values()) > 8
 
 
 def test_no_plan_fits_less_than_keeping_everything(found):
