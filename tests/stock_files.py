@@ -21,7 +21,7 @@ import gradtool as gt
 from gradtool import api
 from gradtool.exec.feeds import defaults, sizes
 from gradtool.exec.verify import ORT_TOLERANCE, _results
-from gradtool.passes import _named_places, late
+from gradtool.passes import _waiting
 from gradtool.passes.barrier import is_clone
 from gradtool.passes.widen import widen
 from gradtool.program.bound import bound
@@ -97,7 +97,7 @@ def _rows(
         for name, files, barrier in _files(made, variant, dims):
             paths = [folder / f"{i}.onnx" for i in range(len(files))]
             # What is done to large results is done to those of any size, in small graphs, too.
-            with patch.object(late, "LARGE", 1), patch.object(_named_places, "LARGE", 1):
+            with patch.object(_waiting, "LARGE", 1):
                 for path, file in zip(paths, files, strict=True):
                     gt.save(file, path, force=True, barrier=barrier)
             for level, how in LEVELS.items():

@@ -11,7 +11,7 @@ from gradtool.graph import walk
 from gradtool.graph.metadata import PLACE
 from gradtool.graph.predicates import has_sizes, is_tensor
 from gradtool.graph.reads import reads
-from gradtool.passes._waiting import LARGE, bytes_of
+from gradtool.passes._waiting import is_large
 
 # Operators whose result onnxruntime writes where the operand dies: no other elementwise ones, and
 # two that take turns in two places would hold both.
@@ -36,7 +36,7 @@ def name_places(graph: ir.Graph) -> None:
 
 def may_be_large(value: ir.Value) -> bool:
     """Whether a value is large, or of unknown size."""
-    return value.shape is None or not value.shape.is_static() or bytes_of(value) >= LARGE
+    return value.shape is None or not value.shape.is_static() or is_large(value)
 
 
 def _name(nodes: list[ir.Node], numbers: Iterator[int]) -> None:

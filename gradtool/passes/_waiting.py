@@ -83,6 +83,11 @@ def is_backward(node: ir.Node) -> bool:
     return node.metadata_props.get(STAGE) not in (None, "forward", "recompute")
 
 
+def is_large(value: ir.Value) -> bool:
+    """Whether a value is known to have so many bytes that waiting may be worth its nodes."""
+    return bytes_of(value) >= LARGE
+
+
 def bytes_of(value: ir.Value) -> int:
     """The bytes of a value, as far as they are known."""
     dims = list(value.shape or ())

@@ -29,6 +29,7 @@ from gradtool.graph.prune import inner_nodes
 from gradtool.graph.reads import reads
 from gradtool.passes._waiting import LAYOUTS, before, depths_of, passing, zero_of
 from gradtool.passes.late import hold_constants, hold_forward, hold_gradients
+from gradtool.passes.put_off import hold_back
 from gradtool.passes.twins import keep_twins_apart
 from gradtool.text.words import some
 
@@ -60,6 +61,7 @@ def barrier(model: ir.Model, *, say: Callable[[str], object] | None = None) -> i
         hold_constants(model)
         hold_gradients(model)
         hold_forward(model)
+        hold_back(model)
     return count
 
 

@@ -17,12 +17,12 @@ from gradtool.graph.metadata import BARRIER, STAGE
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.reads import reads
 from gradtool.passes._waiting import (
-    LARGE,
     LAYOUTS,
     before,
     bytes_of,
     depths_of,
     is_backward,
+    is_large,
     may_wait,
     passing,
     zero_of,
@@ -84,7 +84,7 @@ def hold_gradients(model: ir.Model) -> None:
         able = [v for v in node.outputs if v in depths and is_float(v) and may_be_tensor(v)]
         results += [v for v in able if v.is_graph_output()]
         for value in able:
-            large = bytes_of(value) >= LARGE and node.op_type not in LAYOUTS
+            large = is_large(value) and node.op_type not in LAYOUTS
             if large and (deepest is None or depths[value] >= depths[deepest]):
                 deepest = value
 
@@ -99,7 +99,7 @@ def hold_forward(model: ir.Model) -> None:
         passed = [
             v for v in node.inputs
             if v is not None and v in depths and is_float(v) and may_be_tensor(v)
-            and bytes_of(v) >= LARGE and not _is_layout(v.producer())
+            and is_large(v) and not _is_layout(v.producer())
         ]  # fmt: skip
         if kept and passed and _goes_on(node):
             with before(op, node, kept):
@@ -116,7 +116,7 @@ def _is_kept(node: ir.Node) -> bool:
     if not may_be_tensor(value) or not value.uses() or _goes_on(node):
         return False
     largest = max((bytes_of(v) for v in node.inputs if v is not None), default=0)
-    return LARGE <= bytes_of(value) < largest
+    return is_large(value) and bytes_of(value) < largest
 
 
 def _goes_on(node: ir.Node) -> bool:
@@ -142,4 +142,4 @@ def _is_made_of_constants(node: ir.Node, depths: Mapping[ir.Value, int]) -> bool
         return False
     if any(v in depths for v in reads(node)):
         return False
-    return sum(bytes_of(v) for v in node.outputs) >= LARGE
+    return any(map(is_large, node.outputs))

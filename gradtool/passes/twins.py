@@ -13,11 +13,11 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.passes._waiting import (
-    LARGE,
     before,
     bytes_of,
     depths_of,
     is_backward,
+    is_large,
     may_wait,
     passing,
     zero_of,
@@ -32,7 +32,7 @@ def keep_twins_apart(model: ir.Model) -> None:
         key = _key(node) if is_backward(node) and may_wait(node) else None
         first = node if key is None else known.setdefault(key, node)
         (value, *_), result = node.inputs or (None,), first.outputs[0]
-        if first is node or value is None or value not in depths or bytes_of(value) < LARGE:
+        if first is node or value is None or value not in depths or not is_large(value):
             continue
         with before(op, node, [result]):
             same = passing(op, value, zero_of(op, [result]))
@@ -42,7 +42,7 @@ def keep_twins_apart(model: ir.Model) -> None:
 def _key(node: ir.Node) -> Hashable | None:
     """What nodes of equal results have in common; None of one whose result is no small tensor."""
     (made, *others) = node.outputs
-    is_small = may_be_tensor(made) and is_float(made) and 0 < bytes_of(made) < LARGE
+    is_small = may_be_tensor(made) and is_float(made) and bytes_of(made) and not is_large(made)
     if (
         others
         or not is_small

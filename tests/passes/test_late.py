@@ -6,7 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from clones import recompute
-from graphs import floats, parse
+from graphs import floats, parse, stock
 from hypothesis import HealthCheck, given, settings
 from random_graphs import assemble, recipes
 from stock_files import _forward_values
@@ -15,6 +15,7 @@ import gradtool as gt
 from gradtool.functions.calls import inline
 from gradtool.graph.metadata import BARRIER
 from gradtool.graph.reads import reads
+from gradtool.passes._waiting import is_backward
 from gradtool.passes.barrier import barrier
 from gradtool.passes.strip_barriers import strip_barriers
 
@@ -64,6 +65,26 @@ def test_the_first_layers_gradient_waits_for_the_last_layers(model):
     barrier(model)
 
     assert outputs["w2_grad"] in before(model)[outputs["w1_grad"]]
+
+
+def test_what_is_put_off_waits_for_the_gradient_before_it(model):
+    """Where the file has the last layer's weight gradient at its end, whatever order is run."""
+    outputs = {v.name: v for v in model.graph.outputs}
+    late, early = outputs["w2_grad"], outputs["x_grad"]
+    needed, elsewhere = before(model)[late] | {late}, before(model)[early] | {early}
+    for node in list(model.graph):
+        made = set(node.outputs)
+        if is_backward(node) and made & needed and not made & elsewhere:
+            model.graph.remove(node)
+            model.graph.append(node)
+    assert early not in before(model)[late]
+    expected = stock(model, x=floats(8, 4, 48, 48))
+
+    barrier(model)
+
+    assert early in before(model)[late]
+    for name, array in stock(model, x=floats(8, 4, 48, 48)).items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 def test_forward_goes_on_after_what_it_makes_smaller_for_backward(model):

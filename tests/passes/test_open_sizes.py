@@ -25,7 +25,7 @@ from gradtool.exec.feeds import defaults
 from gradtool.graph import walk
 from gradtool.graph.metadata import BARRIER, PLACE
 from gradtool.graph.reads import reads
-from gradtool.passes import _named_places
+from gradtool.passes import _waiting
 from gradtool.passes.barrier import has_barriers
 from gradtool.passes.parameters_as_inputs import parameters_as_inputs
 from gradtool.workloads.ort_options import session
@@ -85,7 +85,7 @@ def both(model: ir.Model, folder: Path, **form) -> tuple[Path, Path]:
     """Files without barriers and with, in which every value counts as large."""
     plain, barred = folder / "plain.onnx", folder / "barred.onnx"
     gt.save(model, plain, force=True, **form)
-    with patch.object(_named_places, "LARGE", 1):
+    with patch.object(_waiting, "LARGE", 1):
         gt.save(model, barred, force=True, barrier=True, **form)
     return plain, barred
 
