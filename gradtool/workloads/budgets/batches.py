@@ -23,7 +23,7 @@ from gradtool.workloads.plans import (
 from gradtool.workloads.strategies import keep
 
 _MOST = 1 << 30  # a model that takes as much at any batch has no largest
-_DIGITS = 8  # binary, of a batch that is searched: how near to the largest it may come
+_DIGITS = 7  # binary, of a batch that is searched: how near to the largest it may come
 # Plans that are searched for: how far, and the work that they may do again, of a step; None for as
 # much as forward is.
 _SEARCHED: Mapping[str, tuple[float, Fraction | None]] = {
