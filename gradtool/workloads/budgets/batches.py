@@ -129,16 +129,16 @@ class _Batches:
 
         Every candidate is searched anew, and a search finds a little more at one and a little less
         at the next.  More memory never gives a smaller batch nevertheless: it reaches as far or
-        farther, and the answer is the largest below that which fits.
+        farther, by a plan of a power of four, and the answer is the largest below that which fits.
         """
-        low = 1 << (max(least, 1).bit_length() - 1) // 2 * 2
+        low = 4 ** ((max(least, 1).bit_length() - 1) // 2)
         while (reach := self._reach(name, low)) >= 4 * low < _MOST and self._fits(name, 4 * low):
             low *= 4
         sizes = _down(min(reach, 4 * low - 1), max(low - 1, least))
         return next((size for size in sizes if self._fits(name, size)), least)
 
     def _reach(self, name: str, low: int) -> int:
-        """About the largest batch that fits, by a plan that does not depend on the memory."""
+        """About the largest batch that fits, by how the plan of the batch `low` grows."""
         found = self._search(name, low)
         rate = max(self._rate(found, low, 2 * low), 1 / _MOST)
         return low + int(min((self.room(low) - found.peak) // rate, _MOST))
