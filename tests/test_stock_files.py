@@ -59,6 +59,13 @@ TEXTS = {
     "a computed shape": (COMPUTED_SHAPE, "w", (2, 3, 4)),
 }  # fmt: skip
 CASES = [
+    "cases/Attention(2x3x16,2x5x8,2x5x12)[q_num_heads=4,kv_num_heads=2]@23",
+    "cases/Attention(2x4x3x4,2x2x5x4,2x2x5x6,2x1x3x5)[qk_matmul_output_mode=2,softcap=1.5]@23",
+    (
+        "cases/ai.onnx.ml::LinearClassifier(5x4)[post_transform=SOFTMAX_ZERO,"
+        "coefficients=[0.125, 0.25, -0.5, 0.375],intercepts=[0.5],"
+        "classlabels_strings=['no', 'yes'],multi_class=1]@20"
+    ),
     "cases/Conv(2x3x7x6,4x3x3x3,4)[pads=[1, 1, 1, 1]]@20",
     "transposed/DFT(2x4x2)@20",
     "transposed/Max(2x3,3,1x3)@20",

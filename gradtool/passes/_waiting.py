@@ -92,6 +92,6 @@ def bytes_of(value: ir.Value) -> int:
     """The bytes of a value, as far as they are known."""
     dims = list(value.shape or ())
     known = [d for d in dims if isinstance(d, int)]
-    if value.dtype is None or len(known) < len(dims):
+    if value.dtype in (None, ir.DataType.STRING) or len(known) < len(dims):
         return 0
-    return math.prod(known) * value.dtype.bitwidth // 8
+    return math.prod(known) * ir.DataType(value.dtype).bitwidth // 8

@@ -32,7 +32,7 @@ def open_sizes(model: ir.Model) -> None:
     graph = model.graph
     state = json.loads(model.metadata_props.get(STATE, "{}"))
     inputs = [value for value in graph.inputs if _is_able(value) and value.name not in state]
-    if not inputs:
+    if not inputs or any(map(_is_misread, walk.nodes(graph))):
         return
     op, first = Builder(model), graph[0]
     with before(op, first, inputs[:1]):
@@ -52,6 +52,17 @@ def _is_able(value: ir.Value) -> bool:
     """Whether an input is read, has no default, and is of a type that barriers know."""
     able = value.dtype in FLOATS or value.dtype in INTEGERS or value.dtype == ir.DataType.BOOL
     return able and bool(value.uses()) and not value.is_initializer()
+
+
+def _is_misread(node: ir.Node) -> bool:
+    """Whether ONNX infers that a size is 0 where it is open, by operands of Attention that are.
+
+    It does for heads that lie in one axis, and for the keys of the product that is returned.
+    """
+    if node.op_type != "Attention":
+        return False
+    shape = node.outputs[0].shape
+    return any(v.name for v in node.outputs[3:]) or shape is None or len(shape) == 3
 
 
 def _hide(op: Builder, reader: ir.Node, value: ir.Value, zero: ir.Value) -> ir.Value:
