@@ -12,6 +12,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import BARRIER, STAGE
+from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.reads import reads
 
 FLOAT, INT64 = ir.DataType.FLOAT.value, ir.DataType.INT64.value
@@ -28,6 +29,12 @@ def before(op: Builder, first: ir.Node, awaited: Sequence[ir.Value]) -> Iterator
         yield
     for node in op.emitted[start:]:
         node.metadata_props[BARRIER] = awaited[0].name or ""
+
+
+def behind(op: Builder, node: ir.Node, value: ir.Value, awaited: Sequence[ir.Value]) -> ir.Value:
+    """A value as it is read behind a barrier before a node, which waits for other values."""
+    with before(op, node, awaited):
+        return passing(op, value, zero_of(op, awaited))
 
 
 def passing(op: Builder, value: ir.Value, zero: ir.Value) -> ir.Value:
@@ -76,6 +83,17 @@ def depths_of(graph: ir.Graph) -> dict[ir.Value, int]:
 def may_wait(node: ir.Node) -> bool:
     """Whether a barrier may be put before a node."""
     return BARRIER not in node.metadata_props and node.op_type not in LAYOUTS
+
+
+def may_pass(value: ir.Value) -> bool:
+    """Whether a value is worth a barrier, and that is not merged with a layout before it."""
+    return is_float(value) and may_be_tensor(value) and is_large(value) and not is_layout(value)
+
+
+def is_layout(value: ir.Value) -> bool:
+    """Whether a layout made a value."""
+    node = value.producer()
+    return node is not None and node.op_type in LAYOUTS
 
 
 def is_backward(node: ir.Node) -> bool:

@@ -18,14 +18,13 @@ from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.reads import reads
 from gradtool.passes._waiting import (
     LAYOUTS,
-    before,
+    behind,
     bytes_of,
     depths_of,
     is_backward,
     is_large,
+    may_pass,
     may_wait,
-    passing,
-    zero_of,
 )
 
 
@@ -43,9 +42,7 @@ def hold_constants(model: ir.Model) -> None:
         if deepest is not None and _is_made_of_constants(node, depths):
             value = node.inputs[0]
             assert value is not None  # noqa: S101 - it is a constant
-            with before(op, node, [deepest]):
-                same = passing(op, value, zero_of(op, [deepest]))
-            node.replace_input_with(0, same)
+            node.replace_input_with(0, behind(op, node, value, [deepest]))
             depths |= dict.fromkeys(node.outputs, 0)
         elif any(v in depths for v in reads(node)) and node.op_type not in ("Shape", "Size"):
             depths |= {v: depths.get(v, 0) for v in node.outputs}
@@ -76,16 +73,14 @@ def hold_gradients(model: ir.Model) -> None:
                 use for use in deepest.uses()
                 if places.get(use.node, -1) >= places[node] and may_wait(use.node)
             ]  # fmt: skip
-            with before(op, node, results):
-                same = passing(op, deepest, zero_of(op, results))
+            same = behind(op, node, deepest, results)
             for use in readers:
                 use.node.replace_input_with(use.idx, same)
             results, deepest = [], None
         able = [v for v in node.outputs if v in depths and is_float(v) and may_be_tensor(v)]
         results += [v for v in able if v.is_graph_output()]
         for value in able:
-            large = is_large(value) and node.op_type not in LAYOUTS
-            if large and (deepest is None or depths[value] >= depths[deepest]):
+            if may_pass(value) and (deepest is None or depths[value] >= depths[deepest]):
                 deepest = value
 
 
@@ -96,14 +91,9 @@ def hold_forward(model: ir.Model) -> None:
     for node in list(model.graph):
         if not _is_forward(node) or not may_wait(node):
             continue
-        passed = [
-            v for v in node.inputs
-            if v is not None and v in depths and is_float(v) and may_be_tensor(v)
-            and is_large(v) and not _is_layout(v.producer())
-        ]  # fmt: skip
+        passed = [v for v in node.inputs if v is not None and v in depths and may_pass(v)]
         if kept and passed and _goes_on(node):
-            with before(op, node, kept):
-                same = passing(op, passed[0], zero_of(op, kept))
+            same = behind(op, node, passed[0], kept)
             node.replace_input_with(node.inputs.index(passed[0]), same)
             kept = []
         if _is_kept(node):
@@ -124,10 +114,6 @@ def _goes_on(node: ir.Node) -> bool:
     return any(
         v.is_graph_output() or any(_is_forward(use.node) for use in v.uses()) for v in node.outputs
     )
-
-
-def _is_layout(node: ir.Node | None) -> bool:
-    return node is not None and node.op_type in LAYOUTS
 
 
 def _is_forward(node: ir.Node) -> bool:

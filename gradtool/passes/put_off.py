@@ -9,14 +9,12 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.metadata import BARRIER
-from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.reads import reads
 from gradtool.passes._waiting import (
-    LAYOUTS,
     before,
     depths_of,
     is_backward,
-    is_large,
+    may_pass,
     may_wait,
     passing,
     zero_of,
@@ -36,7 +34,7 @@ def hold_back(model: ir.Model) -> None:
     for node in nodes:
         if not is_backward(node) or BARRIER in node.metadata_props:
             continue
-        able = [v for v in node.inputs if v is not None and v in depths and _may_pass(v)]
+        able = [v for v in node.inputs if v is not None and v in depths and may_pass(v)]
         last = max((places.get(v, -1) for v in reads(node) if v in depths), default=-1)
         if deepest is not None and able and may_wait(node) and last < places[deepest]:
             with before(op, node, [deepest]):
@@ -45,12 +43,5 @@ def hold_back(model: ir.Model) -> None:
             node.replace_input_with(node.inputs.index(able[0]), same)
         for value in node.outputs:
             is_deeper = deepest is None or depths.get(value, -1) >= depths[deepest]
-            if value in depths and _may_pass(value) and is_deeper:
+            if value in depths and may_pass(value) and is_deeper:
                 deepest, zero = value, None
-
-
-def _may_pass(value: ir.Value) -> bool:
-    """Whether a value is large, and a barrier behind it is not merged with a layout before it."""
-    node = value.producer()
-    is_layout = node is not None and node.op_type in LAYOUTS
-    return may_be_tensor(value) and is_float(value) and is_large(value) and not is_layout

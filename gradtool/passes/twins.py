@@ -13,14 +13,12 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.passes._waiting import (
-    before,
+    behind,
     bytes_of,
     depths_of,
     is_backward,
     is_large,
     may_wait,
-    passing,
-    zero_of,
 )
 
 
@@ -34,9 +32,7 @@ def keep_twins_apart(model: ir.Model) -> None:
         (value, *_), result = node.inputs or (None,), first.outputs[0]
         if first is node or value is None or value not in depths or not is_large(value):
             continue
-        with before(op, node, [result]):
-            same = passing(op, value, zero_of(op, [result]))
-        node.replace_input_with(0, same)
+        node.replace_input_with(0, behind(op, node, value, [result]))
 
 
 def _key(node: ir.Node) -> Hashable | None:

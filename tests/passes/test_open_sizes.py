@@ -144,9 +144,7 @@ def check_file(model: ir.Model, folder: Path, **form) -> int:
 
 
 def _run(path: Path, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All outputs in stock onnxruntime; inputs that are not fed have defaults, or are those of a
-    step whose file has none.
-    """
+    """All outputs in stock onnxruntime; what is not fed has a default."""
     pytest.importorskip("onnxruntime")
     opened = session(str(path), {})
     known = {**defaults(ir.load(path)), **feeds}
@@ -191,6 +189,7 @@ def test_inputs_of_all_kinds(batch, options, pure, form, tmp_path):
 
     check_file(model, tmp_path, **form)
 
+    assert has_barriers(ir.load(tmp_path / "barred.onnx"))
     plain, barred = (_run(tmp_path / f"{n}.onnx", feeds) for n in ("plain", "barred"))
     assert barred.keys() == plain.keys()
     for name, array in plain.items():
