@@ -10,7 +10,7 @@ from gradtool.text.units import format_bytes
 
 NOTE = (
     "each batch is planned anew; recompute optimal computes no more again than one forward pass, "
-    "and its batch may be up to 2 % too small"
+    "and its batch may be up to 4 % too small"
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
 
@@ -111,7 +111,7 @@ class _Batches:
     def simple(self, name: str, start: int) -> int:
         """The largest batch for a plan that is not searched for, looked for from `start` on."""
         start = start if start and self.spare(name, start) >= 0 else 1
-        rate = self._rate(self.plan(name, start), start)
+        rate = self._rate(self.plan(name, start), start, self._works)
         return largest_batch(partial(self.spare, name), start=start, rate=rate, most=_MOST)
 
     def least(self, name: str, found: Mapping[str, int]) -> int:
@@ -140,7 +140,7 @@ class _Batches:
     def _reach(self, name: str, low: int) -> int:
         """About the largest batch that fits, by how the plan of the batch `low` grows."""
         found = self._search(name, low)
-        rate = max(self._rate(found, low, 2 * low), 1 / _MOST)
+        rate = max(self._rate(found, low, [2 * low]), 1 / _MOST)
         return low + int(min((self.room(low) - found.peak) // rate, _MOST))
 
     def _fits(self, name: str, size: int) -> bool:
@@ -151,14 +151,13 @@ class _Batches:
     def _search(self, name: str, size: int) -> Planned:
         return _searched(self.work(size), name)
 
-    def _rate(self, found: Planned, size: int, other: int | None = None) -> float:
+    def _rate(self, found: Planned, size: int, known: Iterable[int]) -> float:
         """About what one example more takes in a plan of a batch.
 
-        A line through it and another batch, the nearest that was looked at if none is given, in the
-        same schedule; what is there at any batch left out if there is none.
+        A line through it and the nearest other one that is known, in the same schedule; what is
+        there at any batch left out if there is none.
         """
         names = _names(self.work(size))
-        known = self._works if other is None else (other,)
         others = (s for s in known if s != size and _names(self.work(s)) == names)
         near = min(others, key=lambda s: abs(s - size), default=None)
         if near is not None:
