@@ -40,10 +40,10 @@ def open_sizes(model: ir.Model) -> None:
     told = {zero}
     for value in inputs:
         told |= {value, _hide(op, first, value, zero) if value.shape else value}
+    readers = {v: node for node in reversed(graph) for v in reads(node)}  # the first of each
     for value in graph.outputs:
-        if value.uses() and may_be_large(value):
-            reader = next(n for n in graph if value in reads(n))
-            _hide(op, reader, value, zero)
+        if value in readers and may_be_large(value):
+            _hide(op, readers[value], value, zero)
     _hide_shapes(op, graph, zero, told)
     name_places(graph)
 
