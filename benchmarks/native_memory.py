@@ -8,7 +8,8 @@ process, after a step that is not counted, the high-water mark of anonymous memo
 eager        a step of PyTorch
 live         what that has allocated at once: malloc maps each larger block and gives it back
 checkpoints  a step of PyTorch with `torch.utils.checkpoint` around each block
-keep         ours as it is: what is planned, and what is taken (0.8 of eager's at most)
+keep         ours as it is, the loss and gradients returned as from PyTorch's: what is planned, and
+             what is taken (0.8 of eager's at most)
 reorder      the same in another order, nothing is computed again
 share        ours by a plan that may take `--share` of eager's
 
@@ -122,7 +123,7 @@ def _ours(path: str, name: str, how: str | int) -> tuple[Callable[[], object], i
 
     subject = SUBJECTS[name]
     axis = f"@axis={subject.axis}" if subject.axis != 1 else ""
-    model = gt.grad(gt.load(path), loss=f"ce:y{axis}", train_mode=True).model
+    model = gt.grad(gt.load(path), loss=f"ce:y{axis}", train_mode=True, only_loss=True).model
     both = 2 * _bytes(subject.network())
     if how != "keep":
         goal = how if isinstance(how, str) else gt.Budget(how + both)

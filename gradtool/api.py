@@ -88,6 +88,7 @@ def grad(
     sparse: bool = False,
     save_less: bool = True,
     fuse_attention: bool = True,
+    only_loss: bool = False,
     on_node: OnNode | None = None,
     own: bool = False,
 ) -> TrainingGraph:
@@ -115,7 +116,9 @@ def grad(
     by `lora_alpha` over the rank, drawn by `lora_seed`) are trained in place of the parameters, and
     what `wrt` names is as well.  With `save_less`, backward keeps as few bytes of forward as it can
     without computing anything twice; with `fuse_attention` it keeps one number per row of attention
-    and computes the probabilities again.  `on_node` is called with every node that a rule emits.
+    and computes the probabilities again.  With `only_loss` the graph returns the loss and
+    gradients, not what the model returns, which dies where it was last read.  `on_node` is called
+    with every node that a rule emits.
 
     Raises:
         UsageError: a name that does not exist.
@@ -147,6 +150,7 @@ def grad(
         sparse=sparse,
         save_less=save_less,
         fuse_attention=fuse_attention,
+        only_loss=only_loss,
         on_node=on_node,
         own=own,
     )

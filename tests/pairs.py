@@ -75,6 +75,7 @@ GRADIENT = {
     "train_mode": ["--train-mode"], "ste": ["--ste"], "grad_buffers": ["--grad-buffers"],
     "lora": ["--lora", "2", "--wrt", "bias"], "lora_target": ["--lora-target", "w1"],
     "lora_alpha": ["--lora-alpha", "3"], "fuse_attention": ["--no-fuse-attention"],
+    "only_loss": ["--only-loss"],
     "optimizer_option": ["--optimizer-option", "weight_decay=0.5"],
     "clip_norm": ["--clip-norm", "0.01"], "clip_value": ["--clip-value", "0.001"],
     "no_decay": ["--no-decay", "scale"], "lr_scale": ["--lr-scale", "scale=0.5"],

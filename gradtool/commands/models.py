@@ -139,6 +139,7 @@ def differentiate(reporter: Reporter, model: ir.Model, options: dict[str, Any]) 
             lora_alpha=options["lora_alpha"],
             lora_seed=options.get("lora_seed", 0),
             fuse_attention=options["fuse_attention"],
+            only_loss=options["only_loss"],
             loss_seed=options.get("loss_seed", False),
             optimizer=options.get("update", "none"),
             optimizer_option=options["optimizer_option"],

@@ -18,7 +18,7 @@ from gradtool.workloads.names import PLANS, SEARCHED
 SIZES = "dims shapes batch"
 GRADIENT = (
     "loss labels wrt no_grad input_grad head_grads accumulate train_mode ste grad_buffers "
-    "lora lora_target lora_alpha fuse_attention"
+    "lora lora_target lora_alpha fuse_attention only_loss"
 )
 UPDATES = "optimizer_option clip_norm clip_value no_decay lr_scale sparse"
 MODEL_FILE = "external_data functions barrier portable"
@@ -142,7 +142,7 @@ RECORDS_ALL = When("{update}", lambda s: s.values["update"] and not s.values["on
 GOALS = ("plan", "frontier", "max_batch", "checkpoints", "budget", "max_slowdown")
 
 _GRADIENT = (
-    Without(given("head_grads"), "is without a loss", "loss labels"),
+    Without(given("head_grads"), "is without a loss", "loss labels only_loss"),
     Of("lora_target lora_alpha", (given("lora"),)),
 )
 _KERNELS = Of("exact_conv", (equals("kernels", "native"),))

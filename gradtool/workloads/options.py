@@ -122,6 +122,9 @@ class GradOptions:
     fuse_attention: bool = option(
         "flag", True, "Leave attention as it is written: backward keeps the probabilities that "
         "plain operators compute.")  # fmt: skip
+    only_loss: bool = option(
+        "flag", False, "Return the loss and gradients, not what MODEL returns: what only the loss "
+        "reads dies there.")  # fmt: skip
     optimizer_option: Sequence[str] = option(
         "texts", (), "Set a number or a switch of the optimizer, as in momentum=0.9 or nesterov.",
         metavar="NAME[=VALUE]")  # fmt: skip

@@ -31,6 +31,7 @@ from gradtool.passes.lower_updates import lower_updates
 from gradtool.passes.merged import separate_statistics
 from gradtool.passes.narrow_places import narrow_places
 from gradtool.passes.optimizer import add_updates
+from gradtool.passes.returned import return_no_more
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import Selection, cut, select
 from gradtool.passes.straight_through import straight_through
@@ -111,6 +112,7 @@ def training_graph(
     sparse: bool = False,
     save_less: bool = True,
     fuse_attention: bool = True,
+    only_loss: bool = False,
     on_node: OnNode | None = None,
     own: bool = False,
 ) -> TrainingGraph:
@@ -123,10 +125,11 @@ def training_graph(
     match `lora_target` are the parameters, and what `wrt` names (see `gradtool.passes.lora`).  With
     `save_less`, backward keeps as few bytes of forward as it can without computing anything twice
     (see `gradtool.workloads.save_less`).  With `fuse_attention` it keeps no probabilities of
-    attention (see `gradtool.passes.fuse_attention`).
+    attention (see `gradtool.passes.fuse_attention`).  With `only_loss` the graph does not return
+    what the model does (see `gradtool.passes.returned`).
 
     Raises:
-        UsageError: a name or a loss that does not exist.
+        UsageError: a name or a loss that does not exist, or `only_loss` where there is none.
         NotDifferentiable: a value asked for is unreachable, or operators have no gradient.
     """
     updating = Updates(
@@ -152,7 +155,9 @@ def training_graph(
         *_into_training_form(op, train_mode=train_mode),
     ]
     before = len(model.graph)
+    returned = set(model.graph.outputs) if only_loss else set()
     chosen, cotangents = cotangents_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
+    return_no_more(model, returned, chosen.value)
     warnings += [f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud
     appended = len(model.graph) - before
     adapting = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)

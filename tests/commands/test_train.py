@@ -94,6 +94,33 @@ def test_adapters_are_merged_and_written_for_themselves(run, tmp_path, more):
     assert (tmp_path / "b.lora.onnx_adapter").read_bytes() != before
 
 
+@pytest.mark.parametrize("more", [(), ("--micro-batches", "2"), ("--memory", "1MiB")])
+@pytest.mark.usefixtures("net")
+def test_a_step_that_returns_the_loss_alone_trains_alike(run, tmp_path, more):
+    watched = ("--eval", "test.npz", "--metric", "perplexity", "--steps", "5", *more)
+    plain = run(*TRAIN, *watched)
+    alone = run(*TRAIN, *watched, "--only-loss", "-o", "alone.onnx", "--run", "alone")
+
+    assert (plain.code, alone.code) == (0, 0), alone.err
+    assert (tmp_path / "alone.onnx").read_bytes() == (tmp_path / "net.trained.onnx").read_bytes()
+    assert lines(tmp_path / "alone" / "metrics.jsonl") == lines(
+        tmp_path / "net.train" / "metrics.jsonl"
+    )
+
+
+@pytest.mark.usefixtures("net")
+def test_what_is_not_returned_cannot_be_measured(run, tmp_path):
+    measured = ("--eval", "test.npz", "--metric", "loss", "--metric", "accuracy")
+    outcome = run(*TRAIN, *measured, "--only-loss")
+
+    assert outcome.code == 2
+    assert outcome.err.splitlines()[-1] == (
+        "gradtool: --metric accuracy: it is of outputs, of which the graph has none but the loss: "
+        "leave out --only-loss, or watch loss or perplexity"
+    )
+    assert not (tmp_path / "net.trained.onnx").exists()
+
+
 @pytest.mark.parametrize("kernels", ["numpy", "native"])
 def test_kernels_are_those_that_are_asked_for(run, net, tmp_path, kernels):
     if kernels == "native" and library.status()[0] is None:
