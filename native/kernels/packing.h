@@ -23,6 +23,8 @@
 /* Places of one panel that are written before those of the next: a store to another page each time
  * would miss the buffer of page translations.  As many places on, the next are asked for. */
 #define TURN 8
+/* Floats ahead of what is read of each line that the next are asked for. */
+#define AHEAD 64
 
 /* Rows become columns: log2(LANES) perfect shuffles of the rows. */
 INLINE void transpose(vec rows[LANES]) {
@@ -40,11 +42,14 @@ INLINE void transpose(vec rows[LANES]) {
 INLINE void pack_lines(const float *from, int64_t stride, int64_t lines, int64_t depth, float *panel,
                        int64_t width) {
     const int64_t whole = depth / LANES * LANES;
-    for (int64_t k = 0; k < whole; k += LANES)
-        for (int64_t i = 0; i < width; i += LANES) {
+    for (int64_t i = 0; i < width; i += LANES)
+        for (int64_t k = 0; k < whole; k += LANES) {
             vec rows[LANES];
-            for (int r = 0; r < LANES; r++)
-                rows[r] = i + r < lines ? load(from + (i + r) * stride + k) : splat(0);
+            for (int r = 0; r < LANES; r++) {
+                const float *line = from + (i + r) * stride + k;
+                rows[r] = i + r < lines ? load(line) : splat(0);
+                __builtin_prefetch(line + AHEAD);
+            }
             transpose(rows);
             for (int r = 0; r < LANES; r++) {
                 float *at = panel + (k + r) * width + i;
