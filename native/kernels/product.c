@@ -17,6 +17,7 @@
 #define WIDTH 768
 #define HIGHEST 56
 #define HEIGHT (HIGHEST / TILE_ROWS * TILE_ROWS)
+#define NARROW 512 /* columns for which a turned a is not packed */
 #define SETS 4096  /* bytes after which lines fall into the same set of a first cache */
 #define PLACES 64 /* of a chunk of packing */
 #define SPARE 16
@@ -68,13 +69,13 @@ static void pack_a(const struct block *block, int64_t from, int64_t rows, float 
     }
 }
 
-/* An a that one block of columns reads, too few times to pack it, and whose rows do not share
- * cache sets. */
+/* An a that need not be packed, as a block of columns reads it few times: its rows do not share
+ * cache sets, and if it is turned, of whose lines a tile takes a part, it is read fewer times yet. */
 static int lies_well(const struct block *block) {
     const struct product *product = block->product;
     const int64_t page = SETS / sizeof(float);
-    if (product->a_turned && product->a_row > page) return 0; /* each place on a page of its own */
-    return product->n <= WIDTH && product->a_row % page != 0;
+    if (product->a_row % page == 0) return 0;
+    return !product->a_turned || (product->n <= NARROW && product->a_row <= page);
 }
 
 /* The first row of a block of rows: as many tiles in each, but for one, so that no thread waits. */
