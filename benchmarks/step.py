@@ -1,10 +1,11 @@
 """Forward + backward step time as a ratio to PyTorch eager, interleaved in one process.
 
-    python benchmarks/step.py [--zoo DIR] [--threads 1,0] [--repeat 15] [--json FILE]
+    python benchmarks/step.py [--zoo DIR] [--kernels native] [--threads 1,0] [--repeat 15]
+                              [--json FILE]
 
 Both sides run the same ONNX file; the gradients are compared before anything is timed.  A ratio
 above 1 means slower than PyTorch.  `--threads 0` means all.  The zoo's models are timed when the
-folder is there.
+folder is there.  Kernels are `native`, `exact` or `numpy`; PyTorch runs operator by operator.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def with_loss(model: Any) -> None:
     model.graph.output.append(helper.make_tensor_value_info("loss", TensorProto.FLOAT, []))
 
 
-def compare(path: Path, feeds: dict[str, Any], threads: int, repeat: int) -> dict[str, float]:
+def compare(
+    path: Path, feeds: dict[str, Any], threads: int, repeat: int, kernels: Any
+) -> dict[str, float]:
     """Median seconds of a step on both sides, taken in turn, after checking the gradients."""
     import numpy as np
     import onnx
@@ -109,7 +112,8 @@ def compare(path: Path, feeds: dict[str, Any], threads: int, repeat: int) -> dic
         torch.set_num_threads(threads)
     loaded = gt.load(path)
     training = gt.grad(bound(loaded, sizes(loaded, feeds)), loss="loss")
-    executor = Executor(gt.plan(training), open_device("cpu"), parameters_of(training.model))
+    plan = gt.plan(training, kernels=kernels)
+    executor = Executor(plan, open_device("cpu"), parameters_of(training.model))
     for name, array in feeds.items():
         executor.set_input(name, array)
     wrt = list(training.gradients)
@@ -145,7 +149,7 @@ def child(arguments: argparse.Namespace) -> None:
     """One row, in a process whose thread counts were set before anything was imported."""
     with tempfile.TemporaryDirectory() as scratch:
         path, feeds = prepared(arguments.one, arguments.factor, arguments.zoo, Path(scratch))
-        row = compare(path, feeds, arguments.count, arguments.repeat)
+        row = compare(path, feeds, arguments.count, arguments.repeat, arguments.kernels)
     print(json.dumps(row))
 
 
@@ -153,6 +157,7 @@ def main() -> int:
     """Parse, run, print; the exit code says whether a row failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--zoo", type=Path, default=ROOT.parent / "shared" / "zoo" / "small")
+    parser.add_argument("--kernels", choices=("native", "exact", "numpy"), default="native")
     parser.add_argument("--threads", default="1,0")
     parser.add_argument("--repeat", type=int, default=15)
     parser.add_argument("--json", type=Path)
@@ -185,6 +190,7 @@ def measured(name: str, factor: int, threads: int, arguments: argparse.Namespace
     command = [
         sys.executable, __file__, "--one", name, "--factor", str(factor), "--count", str(threads),
         "--repeat", str(arguments.repeat), "--zoo", str(arguments.zoo),
+        "--kernels", arguments.kernels,
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
