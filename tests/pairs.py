@@ -236,7 +236,7 @@ IDLE = frozenset({
 # What shows a part of a step need not show what moved elsewhere: one node that is explained, the
 # bytes of tensors, the largest of them, a value that is fetched without the rest.
 PARTS = {
-    ("mirror", "--explain"): "keep drop grad_buffers optimizer_option lr_scale",
+    ("mirror", "--explain"): "keep drop grad_buffers optimizer_option lr_scale only_loss",
     ("mirror", "--by"): "policy keep drop fuse_attention",
     ("compare", "--by"): "plans no_grad accumulate grad_buffers fuse_attention",
     ("compare", "--top"): "top", ("run", "--fetch"): "plan labels update",

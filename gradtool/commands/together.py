@@ -163,10 +163,16 @@ _DRAWN = (given("html"), given("trace"))
 _TABLE = When("{ranks}", lambda said: "ranks" in said.given and "stages" not in said.given)
 
 
+def _verifies(way: str) -> When:
+    """Gradients are checked in a way, of which several may be given."""
+    return When(f"{{verify}} {way}", lambda said: way in said.values["verify"])
+
+
 def _named(argument: str) -> Without:
     return Without(given(argument), "is named, so no configuration is read", "config")
 
 
+_NO_OUTPUTS = Without(given("stages"), "returns the loss alone", "only_loss")
 _CUT_SUMS = Without(equals("shard", "gradients"), "is of ranks that have the whole model", "stages")
 _TABLES = (
     Of("shard_tables", (given("sparse"),)),
@@ -219,7 +225,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("shard shard_tables stages sync_batchnorm micro_batches link latency cost",
            (given("ranks"),)),
         *_TABLES,
-        _CUT_SUMS,
+        _CUT_SUMS, _NO_OUTPUTS,
         Apart((given("shard_tables"), given("stages"))),
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
         Without(_TABLE, "is a table of its own", "html"),
@@ -239,7 +245,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("deterministic timeout shard shard_tables stages sync_batchnorm",
            (given("ranks"), BY_MPI)),
         *_TABLES,
-        _CUT_SUMS,
+        _CUT_SUMS, _NO_OUTPUTS,
         *(Without(given("stages"), "cuts the model", each) for each in ("memory", "shard_tables")),
         _KERNELS,
         Apart((equals("kernels", "native"), ON_CUDA)),
@@ -249,6 +255,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Of("seed", (equals("inputs", "random"),)),
         Of("device kernels trace html check_nan check_arena max_turns max_dynamic threads",
            (equals("engine", "arena"),)),
+        *(Apart((equals("engine", "ort"), _verifies(way))) for way in ("ort", "plans")),
         Of("force", tuple(map(given, ("save_grads", "save_outputs", "profile", "trace", "html")))),
         Of("explain_kernels", (equals("engine", "arena"),)),
         _KERNELS,

@@ -110,6 +110,18 @@ REFUSED = {
         ("recompute", "made.onnx", "--batch", "5", "--strategy", "sqrt", "--optimizer", "adam"),
         "optimizer changes nothing of the strategy sqrt: the graph holds its gradients",
     ),
+    "another runtime by itself": (
+        ("run", "net.onnx", "--engine", "ort", "--verify", "finite-diff", "--verify", "ort"),
+        "--engine ort and --verify ort do not go together",
+    ),
+    "plans in another runtime": (
+        ("run", "net.onnx", "--engine", "ort", "--verify", "plans"),
+        "--engine ort and --verify plans do not go together",
+    ),
+    "the outputs of stages": (
+        ("report", "net.onnx", "--batch", "4", "--ranks", "2", "--stages", "2", "--only-loss"),
+        "--stages returns the loss alone: leave out --only-loss",
+    ),
     "gradients of forward": (
         ("run", "net.onnx", "--batch", "2", "--fetch", "h", "--save-grads", "g.npz"),
         "--save-grads: this step returns no gradients",
