@@ -238,9 +238,10 @@ IDLE = frozenset({
 PARTS = {
     ("mirror", "--explain"): "keep drop grad_buffers optimizer_option lr_scale only_loss",
     ("mirror", "--by"): "policy keep drop fuse_attention",
-    ("compare", "--by"): "plans no_grad accumulate grad_buffers fuse_attention",
+    ("compare", "--by"): "plans no_grad accumulate grad_buffers fuse_attention only_loss",
     ("compare", "--top"): "top", ("run", "--fetch"): "plan labels update",
-    ("run", "--format"): "accumulate", ("run", "--head-grads"): "fuse_attention",
+    ("run", "--explain-kernels"): "only_loss", ("run", "--format"): "accumulate",
+    ("run", "--head-grads"): "fuse_attention",
     ("run", "--engine"): "accumulate", ("recompute", "--frontier"): "accumulate",
     ("recompute", "--max-batch"): "accumulate no_grad fuse_attention grad_buffers",
 }  # fmt: skip
