@@ -139,6 +139,9 @@ CSV_TOTALS = When("{form} csv", lambda s: s.values["form"] == "csv" and s.values
 ON_CPU = When("{device} cpu", lambda s: s.values["device"] == "cpu")
 ON_CUDA = When("{device} cuda", lambda s: s.values["device"].startswith("cuda"))
 RECORDS_ALL = When("{update}", lambda s: s.values["update"] and not s.values["only_improved"])
+OF_OUTPUTS = When(
+    "a {metric} of outputs", lambda s: not {"loss", "perplexity"}.issuperset(s.values["metric"])
+)
 GOALS = ("plan", "frontier", "max_batch", "checkpoints", "budget", "max_slowdown")
 
 _GRADIENT = (
@@ -241,6 +244,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Apart((given("epochs"), given("steps"))),
         Without(given("memory"), "chooses them", "plan micro_batches"),
         Of("result every patience metric", (given("evaluate"),)),
+        Apart((given("only_loss"), OF_OUTPUTS)),
         Of("lora_target lora_alpha lora_adapter", (given("lora"),)),
         Of("deterministic timeout shard shard_tables stages sync_batchnorm",
            (given("ranks"), BY_MPI)),

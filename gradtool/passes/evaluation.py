@@ -35,7 +35,9 @@ def evaluation(model: ir.Model, *, loss: bool = True) -> ir.Model:
     meta, model = model.meta, model.clone()
     model.meta.update(meta)
     graph, props = model.graph, model.metadata_props
-    outputs = evaluated(model, loss=loss)
+    named = props.get(LOSS)
+    outputs = [v for v in graph.outputs if _is_forward(v) and (loss or v.name != named)]
+    outputs = [v for v in outputs if v.name not in _next_values(model)]
     if not outputs:
         but = "its gradients" if loss else "loss and gradients, and the labels are missing"
         raise UsageError(f"the graph has no output but {but}: there is nothing to evaluate")
@@ -57,13 +59,6 @@ def evaluation(model: ir.Model, *, loss: bool = True) -> ir.Model:
     forget(graph, [v for v in graph.initializers.values() if v.name in trained])
     shapes.infer(model)
     return model
-
-
-def evaluated(model: ir.Model, *, loss: bool = True) -> list[ir.Value]:
-    """The outputs of a training graph that are no gradients and no next values."""
-    named, nexts = model.metadata_props.get(LOSS), _next_values(model)
-    outputs = [v for v in model.graph.outputs if _is_forward(v) and v.name not in nexts]
-    return [v for v in outputs if loss or v.name != named]
 
 
 def _is_forward(value: ir.Value) -> bool:

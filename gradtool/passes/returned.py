@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection
 
 import onnx_ir as ir
 
@@ -11,8 +11,8 @@ from gradtool.errors import UsageError
 from gradtool.graph.metadata import LOWER, STATE
 
 
-def return_no_more(model: ir.Model, returned: AbstractSet[ir.Value], loss: ir.Value | None) -> None:
-    """Take what a model returned from its outputs, in place, unless it is the loss.
+def return_no_more(model: ir.Model, those: Collection[ir.Value], loss: ir.Value | None) -> None:
+    """Take those values from the outputs of a model, in place, unless one is the loss.
 
     A value that only the loss reads then dies there, and its gradient may lie in its place.  Next
     values of state stay, and so do losses and gradients where a training graph is differentiated.
@@ -20,13 +20,13 @@ def return_no_more(model: ir.Model, returned: AbstractSet[ir.Value], loss: ir.Va
     Raises:
         UsageError: there is no loss.
     """
-    if not returned:
+    if not those:
         return
     if loss is None:
         raise UsageError("only_loss: with head_grads there is no loss")
     stays = {loss.name, *json.loads(model.metadata_props.get(STATE, "{}")).values()}
     for lower in json.loads(model.metadata_props.get(LOWER, "[]")):
         stays |= {lower["loss"], *lower["gradients"].values()}
-    outputs = [v for v in model.graph.outputs if v not in returned or v.name in stays]
+    outputs = [v for v in model.graph.outputs if v not in those or v.name in stays]
     model.graph.outputs.clear()
     model.graph.outputs.extend(outputs)

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.passes.evaluation import evaluated
 from gradtool.text.words import some, suggest
 from gradtool.training.sources import imported, theirs
 
@@ -39,11 +37,6 @@ class Metric:
     output: str = ""
     labels: str = ""
     higher: bool = False
-
-    @property
-    def is_of_loss(self) -> bool:
-        """Whether it is the loss, or made of that alone."""
-        return self.measure is None and self.function is None
 
     def of_batch(self, loss: float | None, outputs: Arrays, batch: Arrays, count: int) -> Counted:
         """The sum over a batch of `count` examples, and of how many numbers it is.
@@ -96,20 +89,6 @@ def metrics(texts: Sequence[str], labels: Sequence[str]) -> list[Metric]:
     if len(set(names)) < len(names):
         raise UsageError(f"--metric: twice the same among {', '.join(names)}")
     return found
-
-
-def require_measured(found: Sequence[Metric], model: ir.Model) -> None:
-    """Hold metrics against what a step of a training graph returns.
-
-    Raises:
-        UsageError: one is of outputs, and there are none but the loss.
-    """
-    odd = next((metric.name for metric in found if not metric.is_of_loss), None)
-    if odd is not None and not evaluated(model, loss=False):
-        raise UsageError(
-            f"--metric {odd}: it is of outputs, of which the graph has none but the loss: leave "
-            "out --only-loss, or watch loss or perplexity"
-        )
 
 
 def _metric(text: str, labels: str) -> Metric:

@@ -23,7 +23,7 @@ from gradtool.training.data import Arrays, Fitted, Takes
 from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, graphs_of
-from gradtool.training.metrics import Metric, metrics, require_measured
+from gradtool.training.metrics import Metric, metrics
 from gradtool.training.options import BATCH, TrainOptions
 from gradtool.training.order import Order
 from gradtool.training.schedules import Schedule, schedule
@@ -167,7 +167,6 @@ def prepared(
             "not tell how many there are"
         )
     watched = metrics(options.metric, graphs.training.labels) if evaluate is not None else []
-    require_measured(watched, graphs.training.model)
     made = Setup(
         graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, kernels, fit,
         ranks,

@@ -155,9 +155,9 @@ def training_graph(
         *_into_training_form(op, train_mode=train_mode),
     ]
     before = len(model.graph)
-    returned = set(model.graph.outputs) if only_loss else set()
+    returned = set(model.graph.outputs)
     chosen, cotangents = cotangents_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
-    return_no_more(model, returned, chosen.value)
+    return_no_more(model, returned if only_loss else (), chosen.value)
     warnings += [f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud
     appended = len(model.graph) - before
     adapting = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)

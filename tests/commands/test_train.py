@@ -115,8 +115,7 @@ def test_what_is_not_returned_cannot_be_measured(run, tmp_path):
 
     assert outcome.code == 2
     assert outcome.err.splitlines()[-1] == (
-        "gradtool: --metric accuracy: it is of outputs, of which the graph has none but the loss: "
-        "leave out --only-loss, or watch loss or perplexity"
+        "gradtool: --only-loss and a --metric of outputs do not go together"
     )
     assert not (tmp_path / "net.trained.onnx").exists()
 
