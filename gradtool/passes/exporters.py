@@ -32,6 +32,7 @@ DROPOUT = "; Dropout, if there was any, was left out as well"
 
 _TORCHSCRIPT = re.compile(r"(?:onnx::)(\w+)_\d+")  # by its first reader
 _FOLDED = ("Conv", "ConvTranspose")  # TorchScript renames their weights for no other reason
+_TRANSPOSED = ("MatMul", "Gemm")  # what reads the weight of a Linear layer
 _KERAS = re.compile(r".*/(?:merged_input|batchnorm/\w+)(?::\d+)?")
 _MATRIX = 2  # axes
 
@@ -95,10 +96,12 @@ def _of_keras(node: ir.Node) -> bool:
 
 
 def _is_renamed(value: ir.Value) -> bool:
+    """Whether a matrix has a name of TorchScript's and is multiplied by a product that has none."""
     match = _TORCHSCRIPT.fullmatch(value.name or "")
-    if match is None or match[1] in _FOLDED or not is_float(value) or is_scalar(value):
+    if match is None or match[1] not in _TRANSPOSED or not is_float(value):
         return False
-    return len(value.shape or ()) >= _MATRIX
+    reads = any(use.node.op_type in _TRANSPOSED for use in value.uses())
+    return reads and len(value.shape or ()) == _MATRIX and not is_scalar(value)
 
 
 def _reader(value: ir.Value) -> str:

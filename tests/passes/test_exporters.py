@@ -81,6 +81,8 @@ def test_weights_that_torchscript_transposed_are_named_with_their_layer():
     assert "onnx::MatMul_288 (/q): --wrt" in warning
     assert "dynamo=True" in warning
     assert said(MATMUL, b="onnx::Add_3") == ()
+    assert said(MATMUL, w="onnx::Mul_288") == ()  # which is no weight of a product
+    assert said(CONV, w="onnx::MatMul_288") == ()
 
 
 # ------------------------------------------------------------------------------- real exports
