@@ -19,6 +19,7 @@ STATE = "gradtool.state"
 OPTIMIZER = "gradtool.optimizer"
 DEFAULTS = "gradtool.defaults"
 LORA = "gradtool.lora"
+LODGINGS = "gradtool.lodgings"
 LOWER = "gradtool.lower"
 BUFFERS = "gradtool.buffers"
 SCALE = "gradtool.scale"
@@ -40,6 +41,11 @@ HOISTED = "gradtool.hoisted"
 CALL = "gradtool.call"
 CALLEE = "gradtool.callee"
 BARRIER = "gradtool.barrier"
+
+OURS = "gradtool."  # how all of these begin
+
+# Of a value: a lone number that its file had as a Constant node.
+LITERAL = "gradtool.literal"
 
 # Of sizes: how the names begin that tell which values lie in one place.
 PLACE = "gradtool.place"

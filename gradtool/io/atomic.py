@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import BinaryIO
 
 from gradtool.errors import UsageError
 from gradtool.io.staging import alone, staging
+from gradtool.text.units import format_bytes
 
 MODELS = (".onnx", ".onnxtxt")
 
@@ -46,6 +48,30 @@ def target(path: str | os.PathLike[str], *, force: bool) -> Path:
     if not os.access(real.parent, os.W_OK | os.X_OK):
         raise UsageError(f"{given}: its folder is read-only")
     return real
+
+
+def rehearse(sizes: Mapping[Path, int]) -> None:
+    """Do to the places of files of so many bytes what writing them will, and leave nothing.
+
+    Raises:
+        UsageError: a file of that name cannot be made there, or a disk has too little room.
+    """
+    needed: dict[int, int] = {}
+    for path, size in sizes.items():
+        place = target(path, force=True)
+        try:
+            with staging(place.parent) as stage:
+                fill(stage / place.name, Output(place, lambda file: file.write(b"\0")))
+            device = place.parent.stat().st_dev
+            free = shutil.disk_usage(place.parent).free
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+        needed[device] = needed.get(device, 0) + size
+        if needed[device] > free:
+            raise UsageError(
+                f"{path}: {format_bytes(needed[device])} are to be written there, its disk has "
+                f"{format_bytes(free)}: make room, or name another folder"
+            )
 
 
 def require_targets(paths: Mapping[str, str | os.PathLike[str]], *, force: bool) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -27,13 +27,14 @@ SMALLEST_EXTERNAL = 1024
 _PAGE, _LINE = 4096, 64
 
 
-def arrange(model: ir.Model, target: Path, where: Where) -> DataFile:
-    """Give every initializer its place, in the model given: inline, kept, or in a data file.
+def arrange(
+    slots: Sequence[Slot], target: Path, where: Where, *, smallest: int = SMALLEST_EXTERNAL
+) -> DataFile:
+    """Give every tensor its place: inline, kept, or in a data file if it has more than `smallest`.
 
     Raises:
         UsageError: all must be inline and they are too many bytes for that.
     """
-    slots = list(_slots(model))
     movable = [slot for slot in slots if not _absent(slot.tensor)]
     kept = [slot for slot in movable if where != "never" and _stays(slot.tensor, target.parent)]
     moved = _unkept(movable, kept)
@@ -43,7 +44,7 @@ def arrange(model: ir.Model, target: Path, where: Where) -> DataFile:
         external = True
         kept = [slot for slot in kept if not _is_replaced(slot.tensor, target)]
         moved = _unkept(movable, kept)
-    large = [slot for slot in moved if slot.size > SMALLEST_EXTERNAL]
+    large = [slot for slot in moved if slot.size > smallest]
     outside = [slot for slot in large if external or (beside and _is_large_zeros(slot))]
     inline = _unkept(moved, outside)
     total = sum(slot.size for slot in inline)
@@ -62,48 +63,49 @@ def arrange(model: ir.Model, target: Path, where: Where) -> DataFile:
     return data
 
 
-def inline(model: ir.Model) -> None:
+def inline(slots: Iterable[Slot]) -> None:
     """Take every tensor whose data is present into the model itself."""
-    for slot in _slots(model):
+    for slot in slots:
         if is_external(slot.tensor) and not _absent(slot.tensor):
             slot.put(_inline(slot.tensor))
 
 
 @dataclass(frozen=True, eq=False)
-class _Slot:
-    """A place in the model that holds a tensor: an initializer, or an attribute of a node."""
+class Slot:
+    """A place in a model that holds a tensor, and what puts another one there."""
 
     tensor: ir.TensorProtocol
-    owner: ir.Value | ir.Node
     name: str
+    put: Callable[[ir.TensorProtocol], object]
 
     @cached_property
     def size(self) -> int:
         """Bytes."""
         return nbytes(self.tensor)
 
-    def put(self, tensor: ir.TensorProtocol) -> None:
-        if isinstance(self.owner, ir.Value):
-            self.owner.const_value = tensor
-        else:
-            self.owner.attributes[self.name] = ir.AttrTensor(self.name, tensor)
 
-
-def _slots(model: ir.Model) -> Iterator[_Slot]:
-    for graph in walk.graphs(model.graph):
-        for name, value in graph.initializers.items():
-            if value.const_value is not None:
-                yield _Slot(value.const_value, value, name)
+def slots_of(model: ir.Model) -> list[Slot]:
+    """All initializers of a model, and the attributes that lie in a file beside it."""
+    found = [
+        Slot(value.const_value, name, partial(setattr, value, "const_value"))
+        for graph in walk.graphs(model.graph)
+        for name, value in graph.initializers.items()
+        if value.const_value is not None
+    ]
     bodies: list[ir.Graph | ir.Function] = [model.graph, *model.functions.values()]
     for body in bodies:
         for node in walk.nodes(body):
             for name, attribute in node.attributes.data.items():
-                tensor = attribute.value
-                if is_external(tensor):
-                    yield _Slot(tensor, node, name)
+                if is_external(attribute.value):
+                    found.append(Slot(attribute.value, name, partial(_put, node, name)))
+    return found
 
 
-def _unkept(slots: list[_Slot], kept: list[_Slot]) -> list[_Slot]:
+def _put(node: ir.Node, name: str, tensor: ir.TensorProtocol) -> None:
+    node.attributes[name] = ir.AttrTensor(name, tensor)
+
+
+def _unkept(slots: list[Slot], kept: list[Slot]) -> list[Slot]:
     marked = set(kept)
     return [slot for slot in slots if slot not in marked]
 
@@ -127,21 +129,21 @@ def _stays(tensor: ir.TensorProtocol, folder: Path) -> bool:
     return reached == file.path and reached.is_relative_to(folder.resolve())
 
 
-def _is_external(slots: list[_Slot], where: Where) -> bool:
+def _is_external(slots: list[Slot], where: Where) -> bool:
     if where != "auto":
         return where == "always"
     return _has_data_file(slots) or sum(slot.size for slot in slots) > LARGEST_INLINE
 
 
-def _is_large_zeros(slot: _Slot) -> bool:
+def _is_large_zeros(slot: Slot) -> bool:
     return isinstance(slot.tensor, Zeros) and slot.size > SMALLEST_EXTERNAL
 
 
-def _has_data_file(slots: list[_Slot]) -> bool:
+def _has_data_file(slots: Sequence[Slot]) -> bool:
     return any(is_external(slot.tensor) for slot in slots)
 
 
-def _places(slots: list[_Slot]) -> Iterator[tuple[_Slot, int]]:
+def _places(slots: list[Slot]) -> Iterator[tuple[Slot, int]]:
     """Where the slots' tensors start, one after the other, large ones at the start of a page.
 
     Zeros come last, all in one place.
@@ -157,7 +159,7 @@ def _places(slots: list[_Slot]) -> Iterator[tuple[_Slot, int]]:
         yield slot, offset
 
 
-def _external(slot: _Slot, location: str, offset: int) -> ir.ExternalTensor:
+def _external(slot: Slot, location: str, offset: int) -> ir.ExternalTensor:
     tensor = slot.tensor
     return ir.ExternalTensor(
         location,

@@ -16,6 +16,7 @@ from gradtool.graph.metadata import SOURCE
 from gradtool.io import (
     declared,
     external,
+    homes,
     mapped,
     maps,
     read,
@@ -67,11 +68,13 @@ def load(
         UsageError: dims, shapes or batch do not fit the model.
     """
     path, proto, where = read.from_anywhere(source, limits)
+    streamed = proto.SerializeToString() if source == "-" else None
     folder = external.Folder(path)
     try:
         proto = training_info.to_step(proto)
         left_aside = maps.leave_aside(proto.graph)
         structure.check(proto, folder, limits)
+        homes.lift(proto, keep_function)
         version = structure.opset_version(proto)
         if opset is not None and opset < max(version, opsets.MINIMUM):
             low = f"opset {opset}: the model has {version}, the gradient rules need"
@@ -96,6 +99,8 @@ def load(
     model.meta["gradtool.path"] = None if path is None else path.resolve()
     if isinstance(source, read.Held):
         model.meta[SOURCE] = source.model
+    elif streamed is not None:
+        model.meta[SOURCE] = streamed
     model.meta["gradtool.left_aside"] = left_aside
     if target > version:
         model.meta["gradtool.raised_from"] = version

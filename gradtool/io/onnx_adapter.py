@@ -32,16 +32,18 @@ _PARAMETER_TABLE = struct.Struct("<iIIiI")  # to the vtable, to name, to dims, t
 _PARAMETER_FIELDS = (4, 8, 12, 16)
 
 
-def writer(arrays: Mapping[str, np.ndarray[Any, Any]]) -> _Writer:
+def writer(arrays: Mapping[str, np.ndarray[Any, Any]]) -> Writer:
     """The bytes of a file of tensors, in the order of their names.
 
     Raises:
         UsageError: they are more than the format can hold.
     """
-    return _Writer(arrays)
+    return Writer(arrays)
 
 
-class _Writer:
+class Writer:
+    """The bytes of a file, and how many they are."""
+
     def __init__(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         self._arrays = dict(sorted(arrays.items()))
         self._data = bytearray()

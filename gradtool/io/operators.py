@@ -123,6 +123,7 @@ def _check_call(node: onnx.NodeProto, function: onnx.FunctionProto) -> None:
 def _check_attributes(node: onnx.NodeProto, *, in_function: bool) -> None:
     """What holds whatever the operator is: one value each, of the type it says."""
     seen: set[str] = set()
+    is_literal = node.op_type == "Constant" and not walk.domain_of(node)
     for attribute in node.attribute:
         name = attribute.name
         if not name or name in seen:
@@ -137,7 +138,7 @@ def _check_attributes(node: onnx.NodeProto, *, in_function: bool) -> None:
                 raise ModelError(f"attribute {name!r} refers to a function's attribute here")
         elif values - {field} or (not values and field in ("t", "g", "tp", "sparse_tensor")):
             raise ModelError(f"attribute {name!r} does not hold the one value of its type")
-        elif field in ("sparse_tensor", "sparse_tensors"):
+        elif field in ("sparse_tensor", "sparse_tensors") and not is_literal:
             raise ModelError("sparse tensors are not supported")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,16 +14,20 @@ import onnx
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph import walk
+from gradtool.graph.lodgings import Lodging
 from gradtool.graph.lora import Adapter, merge
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.tensors import array
-from gradtool.io import external, mapped, read
+from gradtool.io import atomic, external, homes, layout, literals, lodging, mapped, read, walk
+from gradtool.io.functions import inline_functions
+from gradtool.io.read import Source
+from gradtool.io.save import STDOUT, appear, require_stdout, to_file, to_stdout
+from gradtool.text.words import some
 
 PATH = "gradtool.path"
 
-Source = Path | bytes | onnx.ModelProto | ir.Model
 Arrays = Mapping[str, np.ndarray[Any, Any]]
+Kind = tuple[np.dtype[Any], tuple[int, ...]]  # type and shape
 
 
 def source_of(meta: Mapping[str, Any]) -> Source:
@@ -37,69 +44,200 @@ def source_of(meta: Mapping[str, Any]) -> Source:
     return found
 
 
-def with_arrays(
-    source: Source, arrays: Arrays, adapters: tuple[Adapter, ...] = ()
-) -> tuple[ir.Model, list[str]]:
-    """The model of a source, arrays put into tensors of their names; and the names it lacks.
+def kind_of(value: ir.Value) -> Kind:
+    """The type and shape of an initializer."""
+    assert value.dtype is not None and value.shape is not None  # noqa: PT018, S101 - it has both
+    return np.dtype(value.dtype.numpy()), tuple(value.shape.numpy())
 
-    What `adapters` have among the arrays goes into their weights.  Nodes, opset and all that is
-    not among the arrays are as they were.
 
-    Raises:
-        ModelError: the file is gone, or damaged.
-        UsageError: a tensor has another type or shape than its array.
+class Original:
+    """The message of a model, whose tensors can be given other numbers where they lie.
+
+    They go by the names that they have once the model is loaded (see `gradtool.io.homes`).
     """
-    model = _read(source)
-    tensors = {n: v for g in walk.graphs(model.graph) for n, v in g.initializers.items()}
 
-    def weight_of(name: str) -> np.ndarray[Any, Any]:
-        held = tensors[name].const_value if name in tensors else None
-        if held is None:
-            raise UsageError(f"the original model has no tensor called {name}, which is adapted")
-        return array(held)
+    def __init__(self, source: Source) -> None:
+        """Read a model.
 
-    lacking = []
-    arrays = merge(adapters, arrays, weight_of)
-    for name, new in arrays.items():
-        if name in tensors:
-            value = tensors[name]
-            value.const_value = _tensor(name, new, value.const_value)
-        else:
-            lacking.append(name)
-    return model, lacking
+        Raises:
+            ModelError: the file is gone, or damaged.
+        """
+        self._path = source if isinstance(source, Path) else None
+        self._folder = external.Folder(self._path)
+        self._proto = read.message(source)
+        self._homes = homes.homes(self._proto)
+        self._outside = [t for t, _ in walk.tensors(self._proto) if _is_outside(t)]
 
+    def put(self, arrays: Arrays, adapters: tuple[Adapter, ...] = ()) -> list[str]:
+        """Put arrays into the tensors of their names; returns the names that the model lacks.
 
-def has_data_file(model: ir.Model) -> bool:
-    """Whether a model keeps tensors beside it."""
-    return any(
-        isinstance(value.const_value, ir.ExternalTensor)
-        for graph in walk.graphs(model.graph)
-        for value in graph.initializers.values()
-    )
+        What `adapters` have among the arrays goes into their weights.
 
+        Raises:
+            UsageError: a tensor has another type or shape than its array.
+        """
+        lacking = []
+        for name, new in merge(adapters, arrays, self._weight).items():
+            if name not in self._homes:
+                lacking.append(name)
+            elif not self._has(name, new):
+                made = ir.Tensor(new, dtype=self._tensor(name).dtype)
+                self._homes[name].put(ir.serde.serialize_tensor(made))
+        return lacking
 
-def _read(source: Source) -> ir.Model:
-    if isinstance(source, ir.Model):
-        return source.clone()
-    if isinstance(source, Path):
-        model = ir.serde.deserialize_model(read.from_file(source))
-        mapped.attach(model, external.Folder(source).find)
-        return model
-    proto = read.from_bytes(source, "bytes") if isinstance(source, bytes) else source
-    return ir.serde.deserialize_model(proto)
+    def lodge(self, arrays: Arrays, places: Mapping[str, Lodging]) -> list[str]:
+        """Put arrays where they belong though no tensor has their names; those that have no place.
 
+        A statistic that the exporter took for another tensor becomes an initializer.
+        """
+        return [
+            name for name, new in arrays.items()
+            if name not in places or not lodging.put(self._proto, name, places[name], new)
+        ]  # fmt: skip
 
-def _tensor(
-    name: str, new: np.ndarray[Any, Any], old: ir.TensorProtocol | None
-) -> ir.TensorProtocol:
-    """An array as a tensor; the old one where that has these numbers already."""
-    if old is not None:
-        if tuple(old.shape) != new.shape or np.dtype(old.dtype.numpy()) != new.dtype:
+    def require(
+        self,
+        tensors: Mapping[str, Kind],
+        adapters: tuple[Adapter, ...] = (),
+        places: Mapping[str, Lodging] = MappingProxyType({}),
+    ) -> None:
+        """Refuse a model that lacks a tensor that is to be put into it, by name, type and shape.
+
+        Raises:
+            UsageError: naming it.
+        """
+        beside = {name for adapter in adapters for name in adapter.names}
+        needed = {name: kind for name, kind in tensors.items() if name not in beside}
+        lodged = {name for name, p in places.items() if lodging.node_of(self._proto, p)}
+        weights = [adapter.weight for adapter in adapters]
+        lacking = [n for n in needed if n not in self._homes and n not in lodged]
+        lacking += [name for name in weights if name not in self._homes]
+        if lacking:
             raise UsageError(
-                f"{name!r} is {new.dtype}{list(new.shape)} here and "
-                f"{old.dtype.numpy()}{list(old.shape)} in the original model: that has changed"
+                f"the model has no tensor {some(lacking)} that trained numbers could be written "
+                "into: choose others by --wrt or --no-grad"
             )
-        if not getattr(old, "absent", False) and array(old).tobytes() == new.tobytes():
-            return old
-    dtype = ir.DataType.from_numpy(new.dtype) if old is None else old.dtype
-    return ir.Tensor(new, dtype=dtype, name=name)
+        for name, kind in needed.items():
+            if name in self._homes:
+                self._require_kind(name, *kind)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file and of the tensors beside it."""
+        inside: int = self._proto.ByteSize()
+        return inside + sum(self._opened(t).nbytes for t in self._outside)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        force: bool = False,
+        external_data: layout.Where = "auto",
+    ) -> tuple[Path, int]:
+        """Write the message; path and bytes, those of its data file included.
+
+        By default tensors lie inside or beside as they do in the source.  It is not checked: what
+        the source passes it passes, and the source is what was trained.
+
+        Raises:
+            UsageError: the output exists and `force` is not given, or it cannot be written.
+        """
+        slots = self._slots(every=external_data != "auto")
+        if os.fspath(path) == STDOUT:
+            require_stdout(external_data)
+            layout.inline(slots)
+            return Path(path), to_stdout([self._bytes()]).size
+        target = atomic.target(path, force=force)
+        if external_data == "auto":
+            data = layout.arrange(slots, target, "always", smallest=0)
+        else:
+            data = layout.arrange(slots, target, external_data)
+        written = to_file([self._bytes()], data, path, target)
+        appear([written])
+        return written.path, written.size
+
+    def model(self, weights: Sequence[str]) -> ir.Model:
+        """The model, of which certain weights are initializers of the main graph.
+
+        Where they are not, all are made so, and functions replaced by their bodies.
+        """
+        main = {tensor.name for tensor in self._proto.graph.initializer}
+        named = {name for name, home in self._homes.items() if home.local == name}
+        plain = main.issuperset(weights) and named.issuperset(weights)
+        if not plain or any(True for _ in walk.sparse_constants(self._proto)):
+            homes.lift(self._proto, lambda _domain, _name: False)
+        model = ir.serde.deserialize_model(self._proto)
+        if not plain:
+            inline_functions(model, lambda _domain, _name: False)
+        mapped.attach(model, self._folder.find)
+        model.meta[PATH] = self._path
+        return model
+
+    def has_data_file(self) -> bool:
+        """Whether the model keeps tensors beside it."""
+        return bool(self._outside)
+
+    def _weight(self, name: str) -> np.ndarray[Any, Any]:
+        if name not in self._homes:
+            raise UsageError(f"the original model has no tensor called {name}, which is adapted")
+        return array(self._tensor(name))
+
+    def _tensor(self, name: str) -> ir.TensorProtocol:
+        return self._opened(self._homes[name].tensor())
+
+    def _opened(self, tensor: onnx.TensorProto) -> ir.TensorProtocol:
+        found = ir.serde.deserialize_tensor(tensor)
+        if not isinstance(found, ir.ExternalTensor):
+            return found
+        where = f"tensor {tensor.name!r}"
+        return mapped.MappedTensor(found, self._folder.find(os.fspath(found.location), where))
+
+    def _require_kind(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        old = self._tensor(name)
+        if tuple(old.shape) != shape or np.dtype(old.dtype.numpy()) != dtype:
+            raise UsageError(
+                f"{name!r} is {dtype}{list(shape)} here and {old.dtype.numpy()}{list(old.shape)} "
+                "in the original model: that has changed"
+            )
+
+    def _has(self, name: str, new: np.ndarray[Any, Any]) -> bool:
+        """Whether a tensor has the numbers of an array already.
+
+        Raises:
+            UsageError: it has another type or shape.
+        """
+        self._require_kind(name, new.dtype, new.shape)
+        old = self._tensor(name)
+        absent = isinstance(old, mapped.MappedTensor) and old.absent
+        return not absent and array(old).tobytes() == new.tobytes()
+
+    def _slots(self, *, every: bool) -> list[layout.Slot]:
+        """The places of tensors that lie beside, or of `every` initializer too."""
+        tensors = self._outside
+        if every:
+            tensors = [t for graph in walk.all_graphs(self._proto) for t in graph.initializer]
+            tensors += [t for t in self._outside if t.name not in {t.name for t in tensors}]
+        return [layout.Slot(self._opened(_copy(t)), t.name, partial(_put, t)) for t in tensors]
+
+    def _bytes(self) -> bytes:
+        try:
+            content: bytes = self._proto.SerializeToString(deterministic=True)
+        except ValueError as error:
+            raise UsageError(
+                f"the model is too large for one protobuf ({error}); use --external-data auto"
+            ) from error
+        return content
+
+
+def _is_outside(tensor: onnx.TensorProto) -> bool:
+    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def _copy(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    found = onnx.TensorProto()
+    found.CopyFrom(tensor)
+    return found
+
+
+def _put(held: onnx.TensorProto, tensor: ir.TensorProtocol) -> None:
+    literals.fill(held, ir.serde.serialize_tensor(tensor))

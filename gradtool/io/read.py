@@ -49,11 +49,23 @@ def from_file(path: Path, limits: Limits = DEFAULT) -> onnx.ModelProto:
     return from_bytes(data, str(path))
 
 
+Source = Path | bytes | onnx.ModelProto | ir.Model
+
+
 @dataclass(frozen=True)
 class Held:
     """A model that a program holds: the bytes of a file, a message, or an `ir.Model`."""
 
     model: bytes | onnx.ModelProto | ir.Model
+
+
+def message(source: Source) -> onnx.ModelProto:
+    """A message that may be changed of a model, wherever it is.
+
+    Raises:
+        ModelError: the file is gone, or damaged.
+    """
+    return from_file(source) if isinstance(source, Path) else _message(source)
 
 
 def from_anywhere(

@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from gradtool import shapes
 from gradtool.errors import UsageError
+from gradtool.graph.metadata import SOURCE
 from gradtool.io import atomic, data_file, layout, pieces, valid
 from gradtool.io.checkable import checkable
 from gradtool.io.read import TEXT_SUFFIX
@@ -78,8 +79,7 @@ def save_together(
     """Write models of which one is of no use without the others, as `save` does."""
     ready = []
     for model, path in models:
-        source, nodes = model.meta.get("gradtool.path"), len(model.graph)
-        with valid.Judge(source, nodes=nodes, stock=stock, say=say) as judge:
+        with _judge(model, stock=stock, say=say) as judge:
             copy = model if own else model.clone()
             finish(copy)
             shapes.strip(copy)
@@ -87,13 +87,59 @@ def save_together(
                 ready.append(_to_stdout(copy, external_data, judge))
             else:
                 ready.append(_to_file(copy, path, force, external_data, judge))
+    appear(ready, beside)
+    return [(each.path, each.size) for each in ready]
+
+
+def check(model: ir.Model) -> None:
+    """Check a model as it would be checked before it is written.
+
+    Raises:
+        UsageError: it has too many bytes for one protobuf.
+        InvalidResult: it is not valid.
+    """
+    with _judge(model, stock=False, say=None) as judge:
+        _checked(model, judge)
+
+
+def _judge(model: ir.Model, *, stock: bool, say: valid.Say | None) -> valid.Judge:
+    source = model.meta.get(SOURCE) or model.meta.get("gradtool.path")
+    return valid.Judge(source, nodes=len(model.graph), stock=stock, say=say)
+
+
+def appear(ready: Sequence[Written], beside: Sequence[atomic.Output] = ()) -> None:
+    """Write models of which one is of no use without the others, their data before them.
+
+    Raises:
+        UsageError: the system refused, and why.
+    """
     data = [output for each in ready for output in each.outputs[1:]]
     atomic.write(
         [*data, *beside, *(output for each in ready for output in each.outputs[:1])],
         together=len(ready) + len(beside) > 1,
     )
     data_file.remove_unused([path for each in ready for path in each.outdated])
-    return [(each.path, each.size) for each in ready]
+
+
+def to_file(
+    content: list[bytes], data: data_file.DataFile, path: str | os.PathLike[str], target: Path
+) -> Written:
+    """What is to be written of a model, in pieces, and its data; `target` is the path, resolved."""
+    if target.suffix == TEXT_SUFFIX:
+        content = [_text(content)]
+    outputs = [atomic.Output(target, lambda file: file.writelines(content))]
+    if data.tensors:
+        outputs.append(atomic.Output(data.path, data.write))
+    outdated = data_file.outdated(target, plain=bool(data.tensors))
+    size = sum(map(len, content)) + data.size
+    return Written(Path(path), tuple(outputs), size, tuple(outdated))
+
+
+def to_stdout(content: list[bytes]) -> Written:
+    """A model of which everything is written by now."""
+    sys.stdout.buffer.writelines(content)
+    sys.stdout.buffer.flush()
+    return Written(Path(STDOUT), (), sum(map(len, content)))
 
 
 def _to_file(
@@ -104,16 +150,8 @@ def _to_file(
     judge: valid.Judge,
 ) -> Written:
     target = atomic.target(path, force=force)
-    data = layout.arrange(model, target, external_data)
-    content = _checked(model, judge)
-    if target.suffix == TEXT_SUFFIX:
-        content = [_text(content)]
-    outputs = [atomic.Output(target, lambda file: file.writelines(content))]
-    if data.tensors:
-        outputs.append(atomic.Output(data.path, data.write))
-    outdated = data_file.outdated(target, plain=bool(data.tensors))
-    size = sum(map(len, content)) + data.size
-    return Written(Path(path), tuple(outputs), size, tuple(outdated))
+    data = layout.arrange(layout.slots_of(model), target, external_data)
+    return to_file(_checked(model, judge), data, path, target)
 
 
 def require_stdout(external_data: layout.Where) -> None:
@@ -130,11 +168,8 @@ def require_stdout(external_data: layout.Where) -> None:
 
 def _to_stdout(model: ir.Model, external_data: layout.Where, judge: valid.Judge) -> Written:
     require_stdout(external_data)
-    layout.inline(model)
-    content = _checked(model, judge)
-    sys.stdout.buffer.writelines(content)
-    sys.stdout.buffer.flush()
-    return Written(Path(STDOUT), (), sum(map(len, content)))
+    layout.inline(layout.slots_of(model))
+    return to_stdout(_checked(model, judge))
 
 
 def _checked(model: ir.Model, judge: valid.Judge) -> list[bytes]:

@@ -17,7 +17,7 @@ import onnx
 
 from gradtool.errors import ModelError
 from gradtool.graph.limits import DEFAULT, Limits
-from gradtool.io import bodies, external, operators, scope, tensors, walk
+from gradtool.io import bodies, external, literals, operators, scope, tensors, walk
 
 # Versions of operator sets are numbers of 32 bits.
 NO_VERSION = 2**31
@@ -37,6 +37,8 @@ def check(model: onnx.ModelProto, folder: external.Folder, limits: Limits = DEFA
     bodies.check(model, opset_version(model))
     for tensor, where in walk.tensors(model):
         tensors.check(tensor, where, folder, limits)
+    for sparse, where in walk.sparse_constants(model):
+        literals.check(sparse, where, limits)
     _check_interface(model, limits)
 
 

@@ -9,7 +9,6 @@ defect of ours.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Self
 
 import onnx
@@ -17,6 +16,7 @@ import onnx
 from gradtool.errors import InvalidResult, ModelError
 from gradtool.io import read
 from gradtool.io.checkable import MOST_AT_ONCE, AtOnce, InParts
+from gradtool.io.read import Source
 from gradtool.io.stock import Answer, Session, is_installed
 
 # Seconds that onnxruntime may take to load a model, a fixed part and one for each node.
@@ -26,13 +26,13 @@ Say = Callable[[str], object]
 
 
 class Judge:
-    """Checks one model that came from a file, `source`; asks onnxruntime too, with `stock`.
+    """Checks one model that came from a `source`; asks onnxruntime too, with `stock`.
 
     It is not asked of a long one; the model has about as many `nodes`.  `say` is told of what is no
     defect of ours.
     """
 
-    def __init__(self, source: Path | None, *, nodes: int, stock: bool, say: Say | None) -> None:
+    def __init__(self, source: Source | None, *, nodes: int, stock: bool, say: Say | None) -> None:
         self.source = source
         self.say = say or (lambda _: None)
         asks = stock and nodes <= MOST_AT_ONCE and is_installed()
@@ -77,7 +77,7 @@ class Judge:
         if self.source is None:
             return False
         try:
-            proto = read.from_file(self.source)
+            proto = read.message(self.source)
         except ModelError:
             return False
         graph = AtOnce()

@@ -103,3 +103,12 @@ def _attribute_tensors(
             yield attribute, attribute.t
         for tensor in attribute.tensors:
             yield attribute, tensor
+
+
+def sparse_constants(model: onnx.ModelProto) -> Iterator[tuple[onnx.SparseTensorProto, str]]:
+    """Every sparse value of a Constant node, with the words that locate it in a message."""
+    for body in bodies(model):
+        for node in nodes(body):
+            for attribute in node.attribute:
+                if attribute.HasField("sparse_tensor"):
+                    yield attribute.sparse_tensor, label(node)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
 
-from gradtool import io
 from gradtool.errors import UsageError
 from gradtool.io import original
 from gradtool.kit import manifest, state
@@ -46,9 +44,9 @@ def merge_kit(
     arrays = {name: array for name, array in arrays.items() if name in weights}
     if adapter:
         return lora_files.write(source.resolve(), told.adapters, arrays, path, force=force)
-    merged, lacking = original.with_arrays(source.resolve(), arrays, told.adapters)
+    merged = original.Original(source.resolve())
+    lacking = merged.put(arrays, told.adapters)
+    lacking = merged.lodge({name: arrays[name] for name in lacking}, told.lodgings)
     if lacking:
         raise UsageError(f"{source}: the model has no tensor called {some(lacking)}")
-    beside = original.has_data_file(merged)
-    where: Literal["always", "auto"] = "always" if beside else "auto"
-    return [io.save(merged, path, force=force, external_data=where, own=True)]
+    return [merged.save(path, force=force)]

@@ -10,12 +10,15 @@ from typing import Literal
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
+from gradtool.graph.lodgings import lodgings_of
+from gradtool.graph.lora import adapters_of
 from gradtool.graph.metadata import (
     BUFFERS,
     DEFAULTS,
     DRAWS,
     GRADIENTS,
     HEADS,
+    LODGINGS,
     LORA,
     LOSS,
     OPTIMIZER,
@@ -27,9 +30,22 @@ from gradtool.io import original
 from gradtool.passes.counted_dropout import count_steps
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.parameters_as_inputs import parameters_as_inputs
+from gradtool.session.held import changing_weights
 
 Role = Literal["parameter", "statistic", "optimizer"]
-OF_TRAINING = (BUFFERS, DEFAULTS, DRAWS, GRADIENTS, HEADS, LORA, LOSS, OPTIMIZER, PLAN, STATE)
+OF_TRAINING = (
+    BUFFERS,
+    DEFAULTS,
+    DRAWS,
+    GRADIENTS,
+    HEADS,
+    LORA,
+    LOSS,
+    OPTIMIZER,
+    PLAN,
+    STATE,
+    LODGINGS,
+)
 
 
 @dataclass(frozen=True)
@@ -56,13 +72,18 @@ def parts_of(model: ir.Model) -> Parts:
     """The parts of a whole training step; the model given is left as it is.
 
     Raises:
-        UsageError: it updates nothing, or came from no file.
+        UsageError: it updates nothing, came from no file, or that lacks what would be trained.
     """
     if OPTIMIZER not in model.metadata_props:
         raise UsageError("a kit is of a whole training step: name an optimizer")
     source = original.source_of(model.meta)
     if not isinstance(source, Path):
         raise UsageError("a kit is of a model in a file, into which its weights are written back")
+    weights = changing_weights(model)
+    original.Original(source).require(
+        {name: original.kind_of(value) for name, value in weights.items()},
+        adapters_of(model), lodgings_of(model),
+    )  # fmt: skip
     roles = _roles(model)
     evaluated = evaluation(model)
     parameters_as_inputs(evaluated)

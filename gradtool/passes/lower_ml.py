@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph import walk
+from gradtool.graph import lodgings, walk
 from gradtool.graph.attributes import arguments
 from gradtool.losses.choice import REGRESSION
 from gradtool.passes.lower_contrib import Rule, replace
@@ -89,6 +89,7 @@ class Weights:
     coefficients: np.ndarray[Any, Any]
     intercepts: np.ndarray[Any, Any] | None
     made: list[ir.Value]
+    mirrored: bool = False  # the file has the opposite of them before them
 
     def lone(self) -> Weights:
         """Those of the second score alone if the first is its opposite, else all."""
@@ -96,18 +97,20 @@ class Weights:
         opposite = w.shape[1] == 2 and np.array_equal(w[:, :1], -w[:, 1:])
         if not opposite or (b is not None and b[0] != -b[1]):
             return self
-        return Weights(w[:, 1:], None if b is None else b[1:], self.made)
+        return Weights(w[:, 1:], None if b is None else b[1:], self.made, mirrored=True)
 
     def affine(self, op: Any, node: ir.Node) -> Any:
         """`x · w + b`; a vector is one row, and numbers of any type are taken as float32."""
         x: Any = node.inputs[0]
         x = op.cast(x if len(x.shape) > 1 else op.reshape(x, [1, -1]), FLOAT)
-        y = op.MatMul(x, self._parameter(op, "coefficients", self.coefficients))
+        y = op.MatMul(x, self._parameter(op, node, "coefficients", self.coefficients))
         if self.intercepts is None:
             return y
-        return y + self._parameter(op, "intercepts", self.intercepts)
+        return y + self._parameter(op, node, "intercepts", self.intercepts)
 
-    def _parameter(self, op: Any, name: str, array: np.ndarray[Any, Any]) -> ir.Value:
+    def _parameter(
+        self, op: Any, node: ir.Node, name: str, array: np.ndarray[Any, Any]
+    ) -> ir.Value:
         tensor = ir.Tensor(np.ascontiguousarray(array), name=op.names.fresh(name))
         made = ir.Value(
             name=tensor.name,
@@ -117,6 +120,7 @@ class Weights:
         )
         op.root.register_initializer(made)
         self.made.append(made)
+        lodgings.note(op.model, made.name or "", node, attribute=name, mirrored=self.mirrored)
         return made
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
+from gradtool.graph.metadata import LITERAL, notes
 from gradtool.graph.predicates import is_float, is_scalar
 from gradtool.losses.endings import LAYOUTS, PRODUCTS
 from gradtool.passes.provenance import KIND, role
@@ -74,26 +75,39 @@ def parameters(graph: ir.Graph, leaves: Sequence[ir.Value]) -> Parameters:
         if said == "parameter":
             values.append(value)
         elif is_scalar(value):
-            numbers.append(value)
+            numbers += [value] if LITERAL not in notes(value) else []
         elif KIND in value.metadata_props:
             buffers.append(value)
     return Parameters(tuple(values), tuple(numbers), tuple(buffers), tuple(masks))
 
 
 def _is_mask(value: ir.Value) -> bool:
-    """Whether a tensor begins with a row that lets attention pass some scores and no others.
+    """Whether a tensor lets attention pass some scores and no others, as far as its first rows say.
 
-    A row is looked at and not the whole: weights may be large, and in another file.
+    A mask has rows in which some elements are masked and others not, and these are few numbers: 0,
+    or what depends on the distance.  A table of which a whole row is -∞ is none, nor is what a
+    layer reads as its weight.  Rows are looked at and not the whole: weights may be large, and in
+    another file.
     """
     tensor, shape = value.const_value, value.shape
     if tensor is None or shape is None or len(shape) < 2 or getattr(tensor, "absent", False):
         return False
-    first = io.array(tensor).reshape(-1)[:_LOOKED_AT]
+    sizes = [size for size in io.array(tensor).shape if size != 1] or [1]
+    rows = io.array(tensor).reshape(-1, sizes[-1]) if 0 not in sizes else None
+    if rows is None:
+        return False
+    first = rows[: max(_LOOKED_AT // sizes[-1], _ROWS), :: -(-sizes[-1] // _LOOKED_AT)]
     first = first if first.dtype.kind == "f" else first.astype(np.float32)  # bfloat16 and smaller
-    return bool((first <= max(_MASKED, float(np.finfo(first.dtype).min))).any())
+    masked = first <= max(_MASKED, float(np.finfo(first.dtype).min))
+    if not masked.any() or _is_of_a_layer(value):
+        return False
+    passed = first[~masked]
+    few = 2 * len(np.unique(passed)) <= len(passed) or not passed.any()
+    return few and bool((masked.any(1) & ~masked.all(1)).any() or masked.all())
 
 
 _LOOKED_AT = 4_096  # elements of a tensor
+_ROWS = 4  # of it, where they are longer
 _MASKED = -1e9  # and what is below, or the least number of the type
 
 # --------------------------------------------------------------------------------- places

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import numpy as np
 import onnx_ir as ir
 
-from gradtool import io
 from gradtool.errors import UsageError
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.store import Store
+from gradtool.graph.lodgings import lodgings_of
 from gradtool.graph.lora import adapters_of
 from gradtool.graph.metadata import AVERAGES, GRADIENTS, STATE
 from gradtool.graph.stages import stage
@@ -105,24 +105,38 @@ class Holding:
             UsageError: the output exists and `force` is not given, or cannot be written; a weight
                 that was trained is no tensor of the model; or the session is closed.
         """
-        self._require_open()
         source = original.source_of(self._whole.meta)
-        held, of = values or {}, self._averages() if averages else {}
-        pairs = [(name, of.get(name, name)) for name in self._whole.graph.initializers]
-        arrays = {
-            name: held[source] if source in held else self._value(source, copy=False)
-            for name, source in pairs if source in held or source in self._store.layout
-        }  # fmt: skip
-        model, lacking = original.with_arrays(source, arrays, adapters_of(self._whole))
+        held = values or {}
+        arrays = self._arrays(held, averages=averages)
+        model = original.Original(source)
+        lacking = model.put(arrays, adapters_of(self._whole))
         lost = [name for name in lacking if self._is_trained_weight(name, held)]
+        lost = model.lodge({name: arrays[name] for name in lost}, lodgings_of(self._whole))
         if lost:
             raise UsageError(
                 f"the original model has no tensor called {some(lost)}, whose numbers have changed;"
                 " save the training graph with gradtool.save, and load that into a session"
             )
-        if external_data == "auto" and original.has_data_file(model):
-            external_data = "always"
-        return io.save(model, path, force=force, external_data=external_data, own=True)
+        return model.save(path, force=force, external_data=external_data)
+
+    def weights(
+        self, values: Mapping[str, np.ndarray[Any, Any]] | None = None, *, averages: bool = False
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        """What `save` would write, by name, adapters beside their weights."""
+        names = changing_weights(self._whole)
+        found = self._arrays(values or {}, averages=averages)
+        return {name: array for name, array in found.items() if name in names}
+
+    def _arrays(
+        self, held: Mapping[str, np.ndarray[Any, Any]], *, averages: bool
+    ) -> dict[str, np.ndarray[Any, Any]]:
+        self._require_open()
+        of = self._averages() if averages else {}
+        pairs = [(name, of.get(name, name)) for name in self._whole.graph.initializers]
+        return {
+            name: held[source] if source in held else self._value(source, copy=False)
+            for name, source in pairs if source in held or source in self._store.layout
+        }  # fmt: skip
 
     def _averages(self) -> dict[str, str]:
         """By parameter, the state that is its mean.
@@ -175,13 +189,23 @@ class Holding:
         return bool(first.tobytes() != now.tobytes())
 
     def _is_only_updated(self, name: str) -> bool:
-        """Whether nothing but the optimizer reads an initializer."""
-        value = self._whole.graph.initializers.get(name)
-        return value is None or all(stage(use.node) == "update" for use in value.uses())
+        return is_only_updated(self._whole, name)
 
     def _require_open(self) -> None:
         if not self._is_open:
             raise UsageError("the session is closed: open another one")
+
+
+def is_only_updated(model: ir.Model, name: str) -> bool:
+    """Whether nothing but the optimizer reads an initializer."""
+    value = model.graph.initializers.get(name)
+    return value is None or all(stage(use.node) == "update" for use in value.uses())
+
+
+def changing_weights(model: ir.Model) -> dict[str, ir.Value]:
+    """The initializers that change and are not the optimizer's alone: weights and statistics."""
+    held = model.graph.initializers
+    return {name: held[name] for name in _changing(model) if not is_only_updated(model, name)}
 
 
 def _changing(model: ir.Model) -> list[str]:

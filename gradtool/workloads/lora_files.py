@@ -10,10 +10,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import onnx_ir as ir
+
 from gradtool import io
 from gradtool.errors import UsageError
 from gradtool.graph.lora import Adapter
 from gradtool.io import atomic, onnx_adapter, original
+from gradtool.io.read import Source
+from gradtool.io.save import check
 from gradtool.passes.lora import attach_zeros
 from gradtool.text.words import some
 
@@ -26,7 +30,7 @@ def adapter_path(path: str | os.PathLike[str]) -> Path:
 
 
 def write(
-    source: original.Source,
+    source: Source,
     adapters: tuple[Adapter, ...],
     arrays: original.Arrays,
     path: str | os.PathLike[str],
@@ -41,21 +45,38 @@ def write(
         UsageError: there are no adapters, a weight is read otherwise than by products in the file,
             or an output exists without `force`, or cannot be written.
     """
-    if not adapters:
-        raise UsageError("no adapters to write: train with --lora RANK")
-    names = [name for adapter in adapters for name in adapter.names]
-    held = {name: arrays[name] for name in names}
-    model, lacking = original.with_arrays(
-        source, {n: a for n, a in arrays.items() if n not in held}
-    )
-    if lacking:
-        raise UsageError(f"the original model has no tensor called {some(lacking)}")
-    beside = original.has_data_file(model)
-    attach_zeros(model, adapters, {name: array.shape for name, array in held.items()})
-    writer = onnx_adapter.writer(held)
+    model, beside, writer = _made(source, adapters, arrays)
     output = atomic.Output(atomic.target(adapter_path(path), force=force), writer.write)
     written = io.save(
         model, path, force=force, external_data="always" if beside else "auto", own=True,
         beside=[output],
     )  # fmt: skip
     return [written, (adapter_path(path), writer.size)]
+
+
+def rehearse(source: Source, adapters: tuple[Adapter, ...], arrays: original.Arrays) -> None:
+    """Make all of both files, check the model, and write nothing.
+
+    Raises:
+        UsageError: as `write`.
+        InvalidResult: the model is not valid.
+    """
+    check(_made(source, adapters, arrays)[0])
+
+
+def _made(
+    source: Source, adapters: tuple[Adapter, ...], arrays: original.Arrays
+) -> tuple[ir.Model, bool, onnx_adapter.Writer]:
+    """The model with a place for adapters, whether it has tensors beside it, and the adapters."""
+    if not adapters:
+        raise UsageError("no adapters to write: train with --lora RANK")
+    names = [name for adapter in adapters for name in adapter.names]
+    held = {name: arrays[name] for name in names}
+    file = original.Original(source)
+    lacking = file.put({name: array for name, array in arrays.items() if name not in held})
+    if lacking:
+        raise UsageError(f"the original model has no tensor called {some(lacking)}")
+    beside = file.has_data_file()
+    model = file.model([adapter.weight for adapter in adapters])
+    attach_zeros(model, adapters, {name: array.shape for name, array in held.items()})
+    return model, beside, onnx_adapter.writer(held)

@@ -129,3 +129,54 @@ def test_what_begins_like_a_mask_is_not_trained(dtype, least, shape):
         assert training.warnings[0] == "masks are not trained; --wrt NAME trains them: v"
     asked = gt.grad(gt.load(model), loss="sum:y", wrt=None if not is_mask else ["v"])
     assert list(asked.gradients) == ["v"]
+
+
+def kinds_of_rows(rng):
+    """Tables and masks of 6 rows by name, and whether each is a mask."""
+    table = rng.standard_normal((6, 6)).astype(np.float32)
+    row, rows, column = table.copy(), table.copy(), table.copy()
+    row[2], rows[[0, 3]], column[:, 1] = -np.inf, -np.inf, -1e4
+    causal = np.triu(np.full((6, 6), -np.inf, np.float32), 1)
+    distance = np.arange(6.0, dtype=np.float32)
+    slopes = causal + np.minimum(distance[None] - distance[:, None], 0)
+    padded = causal.copy()
+    padded[0] = -np.inf
+    yield from (("row", row, False), ("rows", rows, False), ("column", column, False))
+    yield from (("causal", causal, True), ("slopes", slopes, True), ("padded", padded, True))
+    long = rng.standard_normal((3, 5000)).astype(np.float32)
+    long[0] = -np.inf
+    yield "long", long, False
+
+
+@pytest.mark.parametrize(
+    ("held", "is_mask"),
+    [(held, is_mask) for _, held, is_mask in kinds_of_rows(np.random.default_rng(0))],
+    ids=[name for name, *_ in kinds_of_rows(np.random.default_rng(0))],
+)
+def test_a_table_with_a_row_of_infinities_is_no_mask(held, is_mask):
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Add", ["x", "v"], ["y"])], "g",
+        [value("x", 1, held.shape)], [value("y", 1, held.shape)],
+        [onnx.numpy_helper.from_array(held, "v")],
+    )  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    found = gt.grad(gt.load(model), loss="sum:y", input_grad=["x"])
+
+    assert ("v" in found.gradients) is not is_mask
+
+
+def test_what_a_layer_multiplies_by_is_no_mask():
+    held = np.eye(3, dtype=np.float32)
+    held[0, 1] = -1e12
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("MatMul", ["x", "v"], ["y"])], "g",
+        [value("x", 1, ["n", 3])], [value("y", 1, ["n", 3])],
+        [onnx.numpy_helper.from_array(held, "v")],
+    )  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+    assert list(gt.grad(gt.load(model), loss="mse:y").gradients) == ["v"]

@@ -1,0 +1,50 @@
+"""Tensors put where they belong in a file that has none of their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from gradtool.graph.lodgings import Lodging
+from gradtool.io import walk
+
+
+def node_of(model: onnx.ModelProto, lodging: Lodging) -> onnx.NodeProto | None:
+    """The node that a tensor belongs to; None where there is none such, or no telling which."""
+    nodes = [n for n in walk.nodes(model.graph.node) if lodging.node in n.output and lodging.node]
+    if len(nodes) != 1:
+        return None
+    node = nodes[0]
+    named = {attribute.name for attribute in node.attribute}
+    fits = lodging.attribute in named if lodging.attribute else lodging.slot < len(node.input)
+    return node if fits else None
+
+
+def put(model: onnx.ModelProto, name: str, lodging: Lodging, array: np.ndarray[Any, Any]) -> bool:
+    """Put an array where it belongs; whether there is such a place."""
+    node = node_of(model, lodging)
+    if node is None:
+        return False
+    if lodging.attribute:
+        return _into_attribute(node, lodging, array)
+    graph = model.graph
+    copies = [n for n in graph.node if n.op_type == "Identity" and list(n.output) == [name]]
+    for copy in copies:
+        graph.node.remove(copy)
+    made = graph.initializer.add()
+    made.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array), name))
+    node.input[lodging.slot] = name
+    return True
+
+
+def _into_attribute(node: onnx.NodeProto, lodging: Lodging, array: np.ndarray[Any, Any]) -> bool:
+    attribute = next(each for each in node.attribute if each.name == lodging.attribute)
+    flat = array.T.ravel()
+    numbers = np.concatenate([-flat, flat]) if lodging.mirrored else flat
+    if len(attribute.floats) != len(numbers):
+        return False
+    attribute.floats[:] = numbers.tolist()
+    return True
