@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.output import Reporter
+    from gradtool.commands.results import Results
     from gradtool.ranks.group import Group
     from gradtool.training.graphs import Recipe
     from gradtool.training.timeline import Timeline
@@ -136,6 +137,8 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
 
     from gradtool.commands.following import Follower
     from gradtool.commands.kernels import available
+    from gradtool.commands.results import Results, beside
+    from gradtool.errors import UsageError
     from gradtool.training.data import parse_map
     from gradtool.training.graphs import require_forward
     from gradtool.training.timeline import Timeline
@@ -144,8 +147,10 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
 
     sizes = (options["dims"], options["shapes"], None)
     asked = meant(call, [model], sizes, options, sized=False)
-    outputs = _outputs(asked.source, options, group)
-    folder = options["folder"] or _beside(asked.source, "train", "")
+    if asked.source == "-" and group.size > 1:
+        raise UsageError("several ranks read the model from a file, not from standard input")
+    folder = options["folder"] or beside(asked.source, "train", "")
+    results = Results.of(asked.source, folder, options)
     loaded = open_model(call.reporter, asked.source, *asked.sizes)
     require_forward(loaded)
     given = {each.name: options[each.name] for each in fields(TrainOptions)}
@@ -160,38 +165,62 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     gc.freeze()
     gc.enable()
     with Trainer.of(recipe, chosen) as trainer, follower.listening():
-        history = trainer.fit(
-            options["data"],
-            evaluate=options["evaluate"],
-            names=parse_map(options["mapped"]),
-            run=folder,
-            resume=options["resume"],
-            fresh=options["force"],
-            watcher=watcher,
-            group=group,
-            timeline=timeline,
-        )
-        if timeline is not None:
-            _trace(timeline, asked.source, options, group)
+        try:
+            history = trainer.fit(
+                options["data"],
+                evaluate=options["evaluate"],
+                names=parse_map(options["mapped"]),
+                run=folder,
+                resume=options["resume"],
+                fresh=options["force"],
+                watcher=watcher,
+                group=group,
+                timeline=timeline,
+                rehearse=results.rehearse,
+            )
+        except (UsageError, OSError) as error:
+            if group.size > 1:
+                raise
+            raise UsageError(results.kept(trainer, error)) from error
+        _finish(call, trainer, history, results, timeline, group, asked.source, options)
         if history.ended == "interrupted":
             follower.said(
                 f"stopped after step {history.step}, whose checkpoint is in {folder}: go on by the "
                 "same command with --resume"
             )
             raise KeyboardInterrupt
-        if group.rank == 0:
-            written = _write(trainer, history, outputs, options)
-            _show(call.reporter, history, written, options["form"], asked.source)
 
 
-def _trace(timeline: Timeline, source: str, options: dict[str, Any], group: Group) -> None:
-    """Write what all ranks have done when."""
-    from gradtool.commands.drawing import save
-    from gradtool.reports.timeline import timeline_trace
+def _finish(
+    call: Call,
+    trainer: Trainer,
+    history: History,
+    results: Results,
+    timeline: Timeline | None,
+    group: Group,
+    source: str,
+    options: dict[str, Any],
+) -> None:
+    """Write what was trained, then the trace of what all ranks have done.
 
-    ranks = timeline.gathered(group)
-    if group.rank == 0:
-        save({options["trace"]: timeline_trace(ranks, source)}, force=options["force"])
+    Raises:
+        UsageError: something could not be written, and where its weights are.
+    """
+    from gradtool.errors import UsageError
+
+    spans = None if timeline is None else timeline.gathered(group)
+    failed: list[str] = []
+    if group.rank == 0 and history.ended != "interrupted":
+        written, failed = results.write(trainer, history)
+        _show(call.reporter, history, written, options["form"], source)
+    if failed:
+        again = "the same command with --resume writes what is missing, where it can be written"
+        raise UsageError("; ".join((*failed, again)))
+    if group.rank == 0 and spans is not None:
+        from gradtool.commands.drawing import save
+        from gradtool.reports.timeline import timeline_trace
+
+        save({options["trace"]: timeline_trace(spans, source)}, force=options["force"])
 
 
 def _events(folder: str | None, group: Group) -> list[Watcher]:
@@ -227,51 +256,6 @@ class _Differentiate:
         self._reporter.say(f"loss: {made.loss_said}   parameters: {parameters_said(made)}")
         self._reporter = SILENT
         return made
-
-
-def _outputs(source: str, options: dict[str, Any], group: Group) -> dict[str, str]:
-    """The files to write, by what they hold; refused now if they cannot be written."""
-    from gradtool.errors import UsageError
-    from gradtool.io import atomic
-    from gradtool.workloads.lora_files import adapter_path
-
-    if source == "-" and group.size > 1:
-        raise UsageError("several ranks read the model from a file, not from standard input")
-    if source == "-" and options["output"] is None:
-        raise UsageError("the model is read from standard input: name the output with -o FILE")
-    found = {"trained": options["output"] or _beside(source, "trained")}
-    stem = found["trained"].replace(".trained.onnx", ".onnx")
-    if options["ema"] is not None:
-        found["ema"] = _beside(stem, "ema")
-    if options["lora_adapter"]:
-        found["lora"] = _beside(stem, "lora")
-        found["adapter"] = str(adapter_path(found["lora"]))
-    if options["result"] == "best" and options["evaluate"] is None:
-        raise UsageError("--result best takes --eval DATA: nothing tells which weights are best")
-    for path in (*found.values(), *filter(None, [options["trace"]])):
-        atomic.target(path, force=options["force"])
-    return found
-
-
-def _beside(source: str, what: str, suffix: str = ".onnx") -> str:
-    stem = source.removesuffix(".onnxtxt").removesuffix(".onnx")
-    return f"{stem}.{what}{suffix}"
-
-
-def _write(
-    trainer: Trainer, history: History, outputs: dict[str, str], options: dict[str, Any]
-) -> dict[str, tuple[str, int, int]]:
-    """Write the results: by what they hold, path, bytes, and the step that they are of."""
-    best = history.best if options["result"] != "last" else None
-    how: Any = {"best": best is not None, "force": options["force"]}
-    found = {
-        what: trainer.save(path, averages=what == "ema", **how)
-        for what, path in outputs.items() if what in ("trained", "ema")
-    }  # fmt: skip
-    if "lora" in outputs:
-        found["lora"], found["adapter"] = trainer.save_adapter(outputs["lora"], **how)
-    step = history.step if best is None else best.step
-    return {what: (str(path), size, step) for what, (path, size) in found.items()}
 
 
 def _show(

@@ -76,6 +76,7 @@ class Loop:
     timeline: Timeline | None = None
     losses: array[float] = field(default_factory=lambda: array("d"))
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    begun: int = 0
     _saved: int = -1
 
     def __post_init__(self) -> None:
@@ -94,7 +95,7 @@ class Loop:
             GradtoolError: the loss is no number any more.
             UsageError: data cannot be used, or a file cannot be written.
         """
-        self._saved = self.progress.step
+        self._saved = self.begun = self.progress.step
         if not self._is_done():
             with Prefetched(self._batches(self.progress.place)) as batches:
                 for batch, is_last in batches:
@@ -284,13 +285,18 @@ class Loop:
             self.records.journal.write({"step": step, "epoch": epoch, "eval": found})
         self.watcher.evaluated(step, found, best=improved)
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether a checkpoint of now was written."""
+        return self.recorded and self._saved == self.progress.step
+
     def save(self) -> None:
         """Write a checkpoint of now, where training is recorded and there is none yet.
 
         Raises:
             GradtoolError: what was trained has a NaN: the checkpoints before stay the newest.
         """
-        if not self.recorded or self._saved == self.progress.step:
+        if not self.recorded or self.is_saved:
             return
         with self._drawn("nodes", "checkpoint"):
             self._save()
@@ -300,12 +306,11 @@ class Loop:
         for name, value in kept.items():
             if value.dtype.kind in "fV" and has_nan(value):
                 raise GradtoolError(self._no_number(f"{name!r} has a NaN after"))
+        if self.records is not None:
+            size = self.records.journal.settle()
+            path = self.records.folder.save(self.progress, kept, size, self.options.keep)
+            self.watcher.saved(self.progress.step, Path(path))
         self._saved = self.progress.step
-        if self.records is None:
-            return
-        size = self.records.journal.settle()
-        path = self.records.folder.save(self.progress, kept, size, self.options.keep)
-        self.watcher.saved(self.progress.step, Path(path))
 
     def kept(self) -> Arrays:
         """All that is trained, and state, of all ranks together, which ask for it together."""

@@ -8,7 +8,7 @@ with gt.Trainer("model.onnx", optimizer="adamw", lr=3e-4, epochs=3) as trainer:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from inspect import signature
@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+import onnx_ir as ir
 
 from gradtool import api
 from gradtool.errors import UsageError
@@ -43,6 +44,7 @@ from gradtool.workloads import plan_files
 from gradtool.workloads.rewriting import Graph, model_of
 from gradtool.workloads.strategies import keep
 
+Array = np.ndarray[Any, Any]
 PLAN = "plan.json"  # what was chosen for a memory, beside the checkpoints
 
 
@@ -67,6 +69,8 @@ class History:
         last = f", loss {self.losses[-1]:.4g}" if self.losses else ""
         return f"History({self.step} steps{last}, {len(self.evaluations)} evaluations)"
 
+
+Rehearse = Callable[[ir.Model], object]
 
 # Options of `gradtool.grad` that training chooses itself.
 _OWN_CHOICE = {"model", "own", "grad_buffers", "loss_seed", "lora_seed", "on_node"}
@@ -124,6 +128,7 @@ class Trainer:
         watcher: Watcher | None = None,
         group: Group = ALONE,
         timeline: Timeline | None = None,
+        rehearse: Rehearse | None = None,
     ) -> History:
         """Train on data, from the weights of the model or from the newest checkpoint of `run`.
 
@@ -131,7 +136,9 @@ class Trainer:
         `gradtool.training.sources`); `names` has what the data call an input, where that differs.
         `run` is a folder for checkpoints and the journal; what it holds is removed if the training
         shall be a `fresh` one.  The ranks of a `group` do it together: each computes its share of
-        every batch, and the first one writes.  A `timeline` notes what is done when.
+        every batch, and the first one writes.  A `timeline` notes what is done when.  `rehearse` is
+        given the training graph before anything is begun, to find out whether results can be
+        written (see `gradtool.training.rehearsal`).
 
         Raises:
             UsageError: data do not fit the model, a file cannot be read or written, `run` holds
@@ -146,6 +153,8 @@ class Trainer:
             self._recipe, options, data, evaluate, names or {}, watcher,
             group.size // stages,
         )  # fmt: skip
+        if rehearse is not None and group.rank == 0:
+            rehearse(setup.graphs.training.model)
         find = partial(_found, run, setup, watcher, resume=resume, fresh=fresh)
         if timeline is not None:
             group = Traced(group, timeline)
@@ -254,6 +263,22 @@ class Trainer:
         """
         session = self.session
         return session.save(path, averages=averages, values=self._values(best=best), force=force)
+
+    def weights(self, *, best: bool = False, averages: bool = False) -> dict[str, Array]:
+        """What `save` would write, by name: parameters, running statistics and adapters.
+
+        Raises:
+            UsageError: nothing is trained, or the best weights are not kept.
+        """
+        return self.session.weights(self._values(best=best), averages=averages)
+
+    @property
+    def lost(self) -> int | None:
+        """The step whose weights are in no checkpoint; None where there is none such."""
+        loop = self._loop
+        if loop is None or loop.progress.step == loop.begun or loop.is_saved:
+            return None
+        return loop.progress.step
 
     def save_adapter(
         self, path: str | os.PathLike[str], *, best: bool = False, force: bool = False

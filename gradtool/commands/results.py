@@ -1,0 +1,123 @@
+"""What `gradtool train` leaves: the files to write, and what becomes of weights that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradtool.errors import GradtoolError, UsageError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from gradtool.training.trainer import History, Trainer
+
+Written = dict[str, tuple[str, int, int]]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The models to write, by what they hold, and the folder of checkpoints.
+
+    `files` are written beside, by the flag that names each.
+    """
+
+    models: Mapping[str, str]
+    files: Mapping[str, str]
+    folder: str
+    force: bool
+    best: bool
+
+    @classmethod
+    def of(cls, source: str, folder: str, options: Mapping[str, Any]) -> Results:
+        """What a command shall write; refused now if a path cannot be written.
+
+        Raises:
+            UsageError: naming the path, or what goes with what.
+        """
+        from gradtool.io import atomic
+        from gradtool.workloads.lora_files import adapter_path
+
+        if source == "-" and options["output"] is None:
+            raise UsageError("the model is read from standard input: name the output with -o FILE")
+        if options["result"] == "best" and options["evaluate"] is None:
+            raise UsageError(
+                "--result best takes --eval DATA: nothing tells which weights are best"
+            )
+        found = {"trained": options["output"] or beside(source, "trained")}
+        stem = found["trained"].replace(".trained.onnx", ".onnx")
+        if options["ema"] is not None:
+            found["ema"] = beside(stem, "ema")
+        if options["lora_adapter"]:
+            found["lora"] = beside(stem, "lora")
+        adapters = [str(adapter_path(found["lora"]))] if "lora" in found else []
+        files = {"--trace": options["trace"]} if options["trace"] is not None else {}
+        for path in (*found.values(), *adapters, *files.values()):
+            atomic.target(path, force=options["force"])
+        return cls(found, files, folder, options["force"], options["result"] != "last")
+
+    def rehearse(self, training: ir.Model) -> None:
+        """Refuse before the first step what would fail after the last.
+
+        Raises:
+            GradtoolError: see `gradtool.training.rehearsal`.
+        """
+        from gradtool.training.rehearsal import rehearse
+
+        rehearse(training, self.models, files=self.files)
+
+    def write(self, trainer: Trainer, history: History) -> tuple[Written, list[str]]:
+        """Write all models: path, bytes and step of each that is there, and why others are not.
+
+        The weights of a model that cannot be written are kept as safetensors.
+        """
+        best = history.best if self.best else None
+        step = history.step if best is None else best.step
+        written: Written = {}
+        failed: list[str] = []
+        for what, path in self.models.items():
+            how: Any = {"best": best is not None, "force": self.force}
+            try:
+                if what == "lora":
+                    pairs = trainer.save_adapter(path, **how)
+                else:
+                    pairs = [trainer.save(path, averages=what == "ema", **how)]
+            except (GradtoolError, OSError) as error:
+                failed.append(f"{error}; {self._keep(trainer, path, what, best=best is not None)}")
+            else:
+                names = (what, "adapter") if what == "lora" else (what,)
+                written |= {n: (str(p), s, step) for n, (p, s) in zip(names, pairs, strict=True)}
+        return written, failed
+
+    def kept(self, trainer: Trainer, error: Exception) -> str:
+        """What has ended a training, and where the weights are that no checkpoint has."""
+        step = trainer.lost
+        if step is None:
+            return str(error)
+        return f"{error}; step {step} was taken: {self._keep(trainer, self.models['trained'])}"
+
+    def _keep(
+        self, trainer: Trainer, path: str, what: str = "trained", *, best: bool = False
+    ) -> str:
+        """Keep weights in the nearest form; where they are."""
+        from gradtool.training.salvage import salvage
+
+        averages, which = what == "ema", "the weights"
+        try:
+            arrays = trainer.weights(best=best, averages=averages)
+        except (GradtoolError, OSError) as error:
+            arrays = trainer.weights(averages=averages)
+            which = f"the best weights are gone ({error}); those of the last step"
+        folders = (Path(self.folder), Path(path).parent, Path())
+        place = salvage(Path(path).stem, arrays, folders)
+        if place is None:
+            return f"{which} could not be written anywhere either"
+        return f"{which} are kept in {place}"
+
+
+def beside(source: str, what: str, suffix: str = ".onnx") -> str:
+    """`model.onnx` becomes `model.<what>.onnx`."""
+    stem = source.removesuffix(".onnxtxt").removesuffix(".onnx")
+    return f"{stem}.{what}{suffix}"

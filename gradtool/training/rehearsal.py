@@ -1,0 +1,48 @@
+"""What can make the last write of a training fail, found before its first step."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import onnx_ir as ir
+
+from gradtool.graph.lodgings import lodgings_of
+from gradtool.graph.lora import adapters_of
+from gradtool.graph.tensors import array
+from gradtool.io import atomic, original
+from gradtool.session.held import changing_weights
+from gradtool.workloads import lora_files
+
+
+def rehearse(
+    training: ir.Model,
+    models: Mapping[str, str | os.PathLike[str]],
+    *,
+    files: Mapping[str, str | os.PathLike[str]] | None = None,
+) -> None:
+    """Do all that writing the results takes but write them.
+
+    `models` are the paths of results by what they hold, `lora` the model with a place for adapters;
+    other `files` are small.
+
+    Raises:
+        UsageError: the file that the model came from lacks a weight that is trained or is gone, an
+            adapter can have no place in it, or a path cannot be written.
+        InvalidResult: the model with adapters would not be valid.
+    """
+    source, adapters = original.source_of(training.meta), adapters_of(training)
+    file = original.Original(source)
+    weights = changing_weights(training)
+    kinds = {name: original.kind_of(value) for name, value in weights.items()}
+    file.require(kinds, adapters, lodgings_of(training))
+    sizes = {Path(path): file.size for path in models.values()}
+    sizes |= dict.fromkeys(map(Path, (files or {}).values()), 0)
+    if "lora" in models:
+        arrays = {n: array(v.const_value) for n, v in weights.items() if v.const_value is not None}
+        lora_files.rehearse(source, adapters, arrays)
+        sizes[lora_files.adapter_path(models["lora"])] = sum(
+            arrays[name].nbytes for each in adapters for name in each.names
+        )
+    atomic.rehearse(sizes)
