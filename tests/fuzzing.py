@@ -30,11 +30,11 @@ from conftest import build as written
 from graphs import parse
 from limited import Ended, ended, warm
 from mutation import mutant
+from shared import SMALL
 
 from gradtool.graph.families import FAMILIES
 
 ROOT = Path(__file__).resolve().parents[1]
-ZOO = ROOT.parent / "shared" / "zoo" / "small"
 MOST_BYTES = 100_000  # of a file that is mutated: larger ones are slow and not stranger
 COMMANDS = {
     "grad": ("grad", "m.onnx", "-o", "o.onnx", "--force"),
@@ -117,7 +117,7 @@ def _samples() -> Iterator[Seed]:
 
 
 def _small() -> Iterator[Seed]:
-    for path in sorted(ZOO.glob("*/model.onnx")):
+    for path in sorted(SMALL.glob("*/model.onnx")):
         if path.stat().st_size <= MOST_BYTES:
             yield Seed(path.parent.name, _sized(onnx.load(path), path.parent / "inputs.npz"))
 

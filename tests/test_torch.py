@@ -1,33 +1,24 @@
-"""PyTorch as an oracle: gradients of the samples and of a zoo of exports, first and second order.
-
-The zoo is the folder `$GRADTOOL_ZOO`, or `../shared/zoo` beside the repository: `small/NAME` holds
-`model.onnx`, `inputs.npz`, `loss.npy`, `grads.npz` (float64, by PyTorch) and `meta.json`.
-"""
+"""PyTorch as an oracle: first and second gradients of the samples and of a zoo of exports."""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
+from shared import SMALL
 
 import gradtool as gt
 from gradtool.passes.widen import widen
 
 ROOT = Path(__file__).parents[1]
-ZOO = Path(os.environ.get("GRADTOOL_ZOO", ROOT.parent / "shared" / "zoo")) / "small"
-MODELS = sorted(p.parent.name for p in ZOO.glob("*/grads.npz"))
+MODELS = sorted(p.parent.name for p in SMALL.glob("*/grads.npz"))
 SAMPLES = ("cnn", "transformer", "lstm")
 DOUBLE = ("pinn", "gan_wgan_gp", "activations")
 sys.path.append(str(ROOT / "benchmarks"))
-
-zoo = pytest.mark.parametrize(
-    "name", MODELS or [pytest.param("", marks=pytest.mark.skip(reason=f"there is no zoo at {ZOO}"))]
-)
 
 
 def arrays(path: Path) -> dict[str, np.ndarray]:
@@ -74,9 +65,9 @@ def test_the_samples_have_the_gradients_that_pytorch_finds(name):
 
 
 @pytest.mark.shared
-@zoo
+@pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_the_zoo_has_the_gradients_that_pytorch_finds(name):
-    folder = ZOO / name
+    folder = SMALL / name
     expected = arrays(folder / "grads.npz")
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     rounding = (meta.get("grad_f32_vs_f64") or {}).get("worst_tensor_maxerr_over_maxabs") or 0.0
@@ -93,10 +84,8 @@ def test_a_model_of_the_zoo_has_the_gradients_that_pytorch_finds(name):
 @pytest.mark.parametrize("name", DOUBLE)
 def test_second_order_is_what_double_backward_finds(name):
     pytest.importorskip("torch")
-    if name not in MODELS:
-        pytest.skip(f"there is no {name} at {ZOO}")
     from second_order import second_order
 
-    row = second_order(ZOO / name)
+    row = second_order(SMALL / name)
     assert row["float64"] < 1e-10
     assert row["float32"] < 1e-4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -10,13 +9,13 @@ import numpy as np
 import onnx
 import pytest
 from costs.counting import count, products
+from shared import FULL
 
 import gradtool as gt
 from gradtool import costs
 from gradtool.program.flatten import flatten
 
 ROOT = Path(__file__).parents[2]
-ZOO = Path(os.environ.get("GRADTOOL_ZOO", ROOT.parent / "shared" / "zoo")) / "full"
 sys.path.append(str(ROOT / "benchmarks"))
 
 # Billions of multiply-adds of one image, as torchvision's weights state them (`_ops`).
@@ -128,10 +127,7 @@ def test_lstm_counts_the_products_of_torch_and_its_cells():
 @pytest.mark.shared
 @pytest.mark.parametrize("name", sorted(PUBLISHED))
 def test_a_forward_pass_multiplies_as_often_as_torchvision_states(name):
-    path = ZOO / name / "model_dynbatch.onnx"
-    if not path.exists():
-        pytest.skip(f"there is no {path}")
-    program = flatten(gt.load(path, batch=1))
+    program = flatten(gt.load(FULL / name / "model_dynbatch.onnx", batch=1))
 
     assert products(program) / 2e9 == pytest.approx(PUBLISHED[name], abs=5e-4)
     assert products(program) < costs.total(program) < 1.05 * products(program)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from programs import program
 from random_graphs import assemble, recipes
 from random_programs import orders, programs
+from shared import SMALL
 
 import gradtool as gt
 from gradtool import io
@@ -30,7 +30,6 @@ from gradtool.workloads import plans
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "samples").glob("*.onnx"))
-ZOO = Path(os.environ.get("GRADTOOL_ZOO", ROOT.parent / "shared" / "zoo")) / "small"
 
 
 def expected(program, order):
@@ -123,7 +122,7 @@ def test_native_kernels_of_random_graphs_have_the_arenas_of_their_plans(kernels,
 @pytest.mark.parametrize("kernels", ["native", "exact"])
 @pytest.mark.parametrize("name", ["lstm_lm", "mobilenetv3", "resnet18", "segformer", "vae"])
 def test_models_have_the_arenas_of_their_plans(name, kernels):
-    training = gt.grad(gt.load(ZOO / name / "model.onnx")).model
+    training = gt.grad(gt.load(SMALL / name / "model.onnx")).model
     found, told = disagreements(
         plans.workload(training, kernels=kernels), np.random.default_rng(0), 3
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_name import contradicted, contradictions, disagreements, misexplained, unexplained
 from random_programs import orders
+from shared import SMALL
 from training_programs import chain, training_programs
 
 from gradtool import api, io
@@ -22,7 +22,6 @@ from gradtool.planning.schedule import Schedule, replay
 from gradtool.workloads import plans, strategies
 
 ROOT = Path(__file__).parents[2]
-ZOO = Path(os.environ.get("GRADTOOL_ZOO", ROOT.parent / "shared" / "zoo")) / "small"
 SAMPLES = ("cnn", "transformer", "lstm")
 SEARCHED = ("min-cut", "optimal")
 QUICK = tuple(name for name in strategies.STRATEGIES if name not in SEARCHED)
@@ -85,9 +84,7 @@ def test_searched_plans_of_samples(name, batch, is_fixed):
     "name", ["lenet", pytest.param("gpt2", marks=pytest.mark.slow), "lstm_lm", "cf_loop"]
 )
 def test_models_of_the_zoo(name):
-    path = ZOO / name / "model.onnx"
-    if not path.exists():
-        pytest.skip(f"there is no {name} at {ZOO}")
+    path = SMALL / name / "model.onnx"
 
     assert list(problems(opened(path, 2, is_fixed=False), QUICK)) == []
 
@@ -95,7 +92,7 @@ def test_models_of_the_zoo(name):
 @pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.parametrize(
-    "path", sorted(ZOO.glob("*/model.onnx")), ids=lambda path: path.parent.name
+    "path", sorted(SMALL.glob("*/model.onnx")), ids=lambda path: path.parent.name
 )
 def test_every_model_of_the_zoo(path):
     assert list(problems(opened(path, 2, is_fixed=False), QUICK)) == []

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from graphs_of_the_literature import read
 from mountain import mountain
+from shared import instance
 
 from gradtool.planning.search.certificate import certificates
 from gradtool.planning.search.cost_model import CostModel
@@ -33,6 +33,7 @@ def test_what_must_be_kept_refutes_a_budget_that_every_step_alone_would_fit():
     assert next(certificates(work, peak(work) - 128)) is None
 
 
+@pytest.mark.shared
 @pytest.mark.parametrize(
     ("name", "share", "percent"),
     [
@@ -45,7 +46,7 @@ def test_what_must_be_kept_refutes_a_budget_that_every_step_alone_would_fit():
 def test_graphs_of_the_literature_are_bounded_as_tightly_as_schedules_are_known(
     name, share, percent
 ):
-    work = CostModel(read(name))
+    work = CostModel(instance(name))
     strongest = max(c.bound for c in certificates(work, int(share * peak(work)) + 1))
 
     assert strongest >= percent / 100 * work.total

@@ -1,12 +1,12 @@
 """Answers about one training graph do not contradict each other, whoever asks and in any order."""
 
-import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layered import layers, workload_of
+from shared import SMALL
 from training_programs import training_programs
 
 import gradtool as gt
@@ -19,8 +19,8 @@ from gradtool.workloads.plans import workload
 
 EFFORT = 0.02
 ROOT = Path(__file__).resolve().parents[3]
-ZOO = Path(os.environ.get("GRADTOOL_ZOO", ROOT.parent / "shared" / "zoo")) / "small"
-MODELS = [*sorted(ROOT.glob("samples/*.onnx")), *sorted(ZOO.glob("*/model.onnx"))]
+ZOO = [pytest.param(p, marks=pytest.mark.shared) for p in sorted(SMALL.glob("*/model.onnx"))]
+MODELS = [*sorted(ROOT.glob("samples/*.onnx")), *ZOO]
 
 
 def answers(work):
