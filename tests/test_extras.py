@@ -1,16 +1,18 @@
-"""Tests that need what `scripts/test` does not install can be found by their marker.
+"""Tests that need what `scripts/test` has not got, or run only in part there, have a marker.
 
-`.ci/run` runs the suite as a stranger would, and after that `-m extra` with everything installed.
+`.ci/run` runs the suite as a stranger would, and after that what is marked, with everything there.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from conftest import sampled
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -45,9 +47,10 @@ def unmarked(source: str) -> Iterator[str]:
             yield function.name
 
 
-@pytest.mark.parametrize("path", TESTS, ids=lambda p: str(p.relative_to(ROOT)))
-def test_what_needs_an_extra_is_marked(path):
-    assert list(unmarked(path.read_text())) == []
+def test_what_needs_an_extra_is_marked():
+    found = {path: list(unmarked(path.read_text(encoding="utf-8"))) for path in TESTS}
+
+    assert {path: names for path, names in found.items() if names} == {}
 
 
 def test_an_unmarked_test_is_found():
@@ -56,6 +59,25 @@ def test_an_unmarked_test_is_found():
     assert list(unmarked(source)) == ["test_a"]
     assert list(unmarked(source.replace("def", "@pytest.mark.extra\ndef"))) == []
     assert list(unmarked(source + "\npytest.importorskip('numba')\n")) == ["the module", "test_a"]
+
+
+def test_one_module_looks_beside_the_repository():
+    looks = re.compile(r'/\s*"shared"')
+    files = sorted((ROOT / "tests").rglob("*.py"))
+
+    assert [p.name for p in files if looks.search(p.read_text(encoding="utf-8"))] == ["shared.py"]
+
+
+def test_a_sample_has_the_first_of_each_kind_and_the_rest_is_exhaustive():
+    values = [f"{kind}{i}" for i in range(100) for kind in "abc"]
+    drawn, rest = [], []
+    for each in sampled(values, every=5, by=lambda value: value[0]):
+        (rest if each.marks else drawn).extend(each.values)
+        assert [mark.name for mark in each.marks] in ([], ["exhaustive"])
+
+    assert {"a0", "b0", "c0"} <= set(drawn)
+    assert sorted(drawn + rest) == sorted(values)
+    assert len(drawn) == pytest.approx(len(values) / 5, rel=0.1)
 
 
 def test_development_needs_no_extra():

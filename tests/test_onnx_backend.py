@@ -3,38 +3,59 @@
 from __future__ import annotations
 
 import re
+import unittest
 import warnings
 
 import onnx.backend.test
+import pytest
 from onnx_backend_exclusions import EXCLUSIONS
 
 import gradtool.backend
 
+# How many tests of each part run; making those of nodes takes seconds.
 LEAST = {"NodeModel": 1870, "SimpleModel": 23, "PyTorchConvertedModel": 82,
          "PyTorchOperatorModel": 35}  # fmt: skip
+SHARES = 4
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # some tests of the suite divide by zero to make their data
-    suite = onnx.backend.test.BackendTest(gradtool.backend, __name__)
-for pattern in EXCLUSIONS:
-    suite.exclude(pattern)
-for category in LEAST:
+pytestmark = pytest.mark.exhaustive
+
+
+@pytest.fixture(scope="module")
+def suite():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some tests of the suite divide by zero to make their data
+        suite = onnx.backend.test.BackendTest(gradtool.backend, __name__)
+    for pattern in EXCLUSIONS:
+        suite.exclude(pattern)
+    return suite
+
+
+def named(suite, category):
+    """The tests of a part, and their names on the CPU."""
     case = suite.test_cases[f"OnnxBackend{category}Test"]
-    for name in [n for n in vars(case) if n.endswith("_cuda")]:
-        delattr(case, name)
-    globals()[case.__name__] = case
-del case
+    return case, sorted(name for name in vars(case) if name.endswith("_cpu"))
 
 
-def test_no_more_is_left_out_than_the_list_says():
-    for category, least in LEAST.items():
-        names = [n for n in vars(globals()[f"OnnxBackend{category}Test"]) if n.endswith("_cpu")]
-        left_out = [n for n in names if any(re.search(p, n) for p in EXCLUSIONS)]
+@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("category", LEAST)
+def test_what_is_not_left_out_passes(suite, category, share):
+    case, names = named(suite, category)
+    result = unittest.TestResult()
+    unittest.TestSuite(map(case, names[share::SHARES])).run(result)
 
-        assert len(names) - len(left_out) >= least
+    assert result.testsRun == len(names[share::SHARES]) > 0
+    assert "\n".join(f"{test}: {trace}" for test, trace in result.failures + result.errors) == ""
 
 
-def test_every_exclusion_matches_a_test():
+@pytest.mark.parametrize("category", LEAST)
+def test_no_more_is_left_out_than_the_list_says(suite, category):
+    _, names = named(suite, category)
+    left_out = [n for n in names if any(re.search(p, n) for p in EXCLUSIONS)]
+
+    assert len(names) - len(left_out) >= LEAST[category]
+
+
+def test_every_exclusion_matches_a_test(suite):
     names = [n for items in suite._test_items.values() for n in items]
 
     assert [p for p in EXCLUSIONS if not any(re.search(p, n) for n in names)] == []

@@ -21,10 +21,26 @@ COMMANDS = [
 ]
 
 
+GRADTOOL = ("-m", "gradtool")
+# Runs each command line of a list in one process, and ends what it prints with a null.
+EACH = """if True:
+    import json, sys
+    from gradtool import cli
+    for arguments in json.loads(sys.argv[1]):
+        assert cli.run(arguments) == 0
+        print("\\0", end="", flush=True)
+"""
+
+
+def each(commands):
+    """The arguments of Python that run these command lines, one after the other."""
+    return ["-c", EACH, json.dumps(commands)]
+
+
 def on_a_terminal(folder, *arguments, columns=80, **environment):
-    """What a terminal of so many columns is sent."""
+    """What a terminal of so many columns is sent by Python with these arguments."""
     ours, theirs = pty.openpty()
-    program = [sys.executable, "-m", "gradtool", *arguments]
+    program = [sys.executable, *arguments]
     inherited = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "CI"}}
     process = subprocess.Popen(
         program,
@@ -45,46 +61,57 @@ def on_a_terminal(folder, *arguments, columns=80, **environment):
     return b"".join(chunks).decode()
 
 
+def into_pipes(folder, *commands, **environment):
+    """What each of these command lines writes to a pipe."""
+    done = subprocess.run(
+        [sys.executable, *each(commands)],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        check=True,
+    )
+    *printed, rest = done.stdout.split(b"\0")
+    assert len(printed) == len(commands)
+    assert rest == b""
+    return printed
+
+
 @pytest.mark.usefixtures("tiny_model")
-@pytest.mark.parametrize("command", COMMANDS[:6])
-def test_tables_fit_eighty_columns(tmp_path, command):
-    sent = on_a_terminal(tmp_path, *command, NO_COLOR="1")
+def test_tables_fit_eighty_columns(tmp_path):
+    *printed, _ = on_a_terminal(tmp_path, *each(COMMANDS[:6]), NO_COLOR="1").split("\0")
 
-    table = [line for line in sent.splitlines() if line.startswith(" ")]
-    assert table
-    assert max(map(len, table)) <= 80
+    assert len(printed) == 6
+    for sent in printed:
+        table = [line for line in sent.splitlines() if line.startswith(" ")]
+        assert table
+        assert max(map(len, table)) <= 80
 
 
 @pytest.mark.usefixtures("tiny_model")
-def test_a_terminal_gets_colours_and_a_pipe_none(tmp_path, shell):
+def test_a_terminal_gets_colours_and_a_pipe_none(tmp_path):
     command = ("report", "tiny.onnx", "--batch", "4")
 
-    assert "\x1b[" in on_a_terminal(tmp_path, *command)
-    assert b"\x1b" not in shell(*command).stdout
-    assert "\x1b" not in on_a_terminal(tmp_path, *command, NO_COLOR="1")
-    assert "\x1b" not in on_a_terminal(tmp_path, "--color", "never", *command)
-    assert b"\x1b[" in shell("--color", "always", *command).stdout
+    printed = on_a_terminal(tmp_path, *each([command, ("--color", "never", *command)])).split("\0")
+    assert ["\x1b[" in sent for sent in printed] == [True, False, False]
+    assert "\x1b" not in on_a_terminal(tmp_path, *GRADTOOL, *command, NO_COLOR="1")
+    plain, coloured = into_pipes(tmp_path, command, ("--color", "always", *command))
+    assert b"\x1b" not in plain
+    assert b"\x1b[" in coloured
 
 
 @pytest.mark.usefixtures("tiny_model")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_an_ascii_stdout_gets_ascii(shell, command):
-    done = shell(*command, PYTHONIOENCODING="ascii")
-
-    assert done.returncode == 0
-    assert done.stdout.isascii()
-    assert b"---" in done.stdout
-    assert b"\\u" not in done.stdout
-    assert b"\\x" not in done.stdout
+def test_an_ascii_stdout_gets_ascii(tmp_path):
+    for printed in into_pipes(tmp_path, *COMMANDS, PYTHONIOENCODING="ascii"):
+        assert printed.isascii()
+        assert b"---" in printed
+        assert b"\\u" not in printed
+        assert b"\\x" not in printed
 
 
 @pytest.mark.usefixtures("tiny_model")
-@pytest.mark.parametrize("command", COMMANDS)
-def test_json_is_one_document_on_stdout(shell, command):
-    done = shell(*command, "--format", "json")
-
-    assert done.returncode == 0
-    assert json.loads(done.stdout)["schema_version"] == 1
+def test_json_is_one_document_on_stdout(tmp_path):
+    for printed in into_pipes(tmp_path, *((*words, "--format", "json") for words in COMMANDS)):
+        assert json.loads(printed)["schema_version"] == 1
 
 
 @pytest.mark.usefixtures("tiny_model")
@@ -95,29 +122,26 @@ def test_numbers_are_whole_in_a_pipe(shell):
 
 
 @pytest.mark.usefixtures("tiny_model")
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_every_line_fits_a_terminal(tmp_path):
+    commands = [
         ("mirror", "--report", "tiny.onnx", "--memory", "1MiB"),
         ("mirror", "--explain", "e", "tiny.onnx"),
         ("mirror", "tiny.onnx", "--force"),
         ("recompute", "tiny.onnx", "--strategy", "sqrt", "--force"),
         ("report", "tiny.onnx"),
         ("grad", "tiny.onnx", "--force"),
-    ],
-)
-def test_every_line_fits_a_terminal(tmp_path, command):
-    sent = on_a_terminal(tmp_path, *command, NO_COLOR="1")
+    ]
+    sent = on_a_terminal(tmp_path, *each(commands), NO_COLOR="1")
 
-    assert max(map(len, sent.splitlines())) <= 80
+    assert max(map(len, sent.replace("\0", "").splitlines())) <= 80
     assert "…" not in sent
 
 
 @pytest.mark.usefixtures("tiny_model")
 def test_a_dumb_terminal_and_a_narrow_one_lose_nothing(tmp_path):
     command = ("mirror", "--report", "tiny.onnx", "--batch", "4")
-    wide = on_a_terminal(tmp_path, *command, columns=200, NO_COLOR="1")
-    narrow = on_a_terminal(tmp_path, *command, columns=40, NO_COLOR="1", TERM="dumb")
+    wide = on_a_terminal(tmp_path, *GRADTOOL, *command, columns=200, NO_COLOR="1")
+    narrow = on_a_terminal(tmp_path, *GRADTOOL, *command, columns=40, NO_COLOR="1", TERM="dumb")
 
     def words(text):
         return [word for word in text.split() if not set(word) & set("▁▂▃▄▅▆▇█─")]
