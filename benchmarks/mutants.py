@@ -134,7 +134,7 @@ def main() -> int:
         run, start = Run(path, asked.most, asked.seed, asked.examples), time.perf_counter()
         with redirect_stdout(StringIO()):
             tests = [str(ROOT / test) for test in files[path]["tests"]]
-            pytest.main(["-p", "no:cacheprovider", *tests], plugins=[run])
+            pytest.main(["-p", "no:cacheprovider", "-m", "not slow", *tests], plugins=[run])
         if run.survivors is None:
             sys.exit(f"the tests of {path} fail without a mutant")
         for line, told, *_ in run.survivors:

@@ -1,9 +1,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -18,6 +20,7 @@ from gradtool import cli
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
+GOLDEN = (5**0.5 - 1) / 2
 HEADER = '<ir_version: 10, opset_import: ["" : 20]>'
 TINY = """tiny (float[batch, 8] x) => (float loss) {
     h = MatMul (x, w)
@@ -59,10 +62,25 @@ def build(body: str, header: str = HEADER, **weights: np.ndarray) -> onnx.ModelP
     return model
 
 
-def swept(count: int, first: int) -> list[object]:
-    """Numbers of drawn cases: after the first few they are slow, for who has minutes."""
+def sampled(values: Iterable[Any], every: int = 5, by: Callable[[Any], Any] = type) -> list[Any]:
+    """Parameters of a sweep: of each kind the first, of all one in so many; others are exhaustive.
+
+    `by` gives the kind of a value, such as the operator of a case.
+    """
+    seen: Counter[Any] = Counter()
+    found = []
+    for value in values:
+        several = value if isinstance(value, tuple) else (value,)
+        is_drawn = seen[by(value)] * GOLDEN % 1 < 1 / every  # in step with no period of theirs
+        found.append(pytest.param(*several, marks=() if is_drawn else pytest.mark.exhaustive))
+        seen[by(value)] += 1
+    return found
+
+
+def swept(count: int, first: int) -> list[Any]:
+    """Numbers of drawn cases: the first few, sampled; the others are slow, for who has minutes."""
     more = (pytest.param(seed, marks=pytest.mark.slow) for seed in range(first, count))
-    return [*range(first), *more]
+    return [*sampled(range(first)), *more]
 
 
 def tiny_weights() -> dict[str, np.ndarray]:
