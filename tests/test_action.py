@@ -24,7 +24,10 @@ fi
 """
 HOSTILE = "$(touch pwned)`touch pwned`'; touch pwned; '\"${{ inputs.cases }}"
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import bad_bodies
 import bad_sizes
 import pytest
-from conftest import TINY, build, tiny_weights
+from conftest import TINY, build, sampled, tiny_weights
 from limited import ended, warm
 
 REFUSED = bad_sizes.REFUSED | bad_bodies.REFUSED
@@ -50,7 +50,7 @@ def _one_line(text: str) -> str:
     return last
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", sampled(REFUSED))
 def test_a_file_that_cannot_run_is_refused_in_one_line(outcome, name):
     for command in ("grad", "run"):
         found = outcome(REFUSED[name], command)
@@ -60,7 +60,7 @@ def test_a_file_that_cannot_run_is_refused_in_one_line(outcome, name):
         assert _one_line(found.err)
 
 
-@pytest.mark.parametrize("name", VALID)
+@pytest.mark.parametrize("name", sampled(VALID))
 def test_a_valid_file_is_read_and_runs_where_there_is_room_and_an_end(outcome, name):
     found = outcome(VALID[name], "grad")
 

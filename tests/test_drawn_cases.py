@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import sampled
 from drawn import every
 from drawn.case import DRAWERS, draw
 from drawn.judge import judge
@@ -22,7 +23,7 @@ def check(name: str) -> None:
     assert not verdict.wrong, f"{verdict.text}: {'; '.join(verdict.wrong)}"
 
 
-@pytest.mark.parametrize("op", OPERATORS)
+@pytest.mark.parametrize("op", sampled(OPERATORS))
 def test_a_drawn_case_of_each_operator(op):
     check(f"{op}:2")
 

@@ -93,6 +93,7 @@ def test_the_hook_runs_for_models_configurations_and_baselines(file, matters):
     assert bool(re.search(HOOK["files"], file)) == matters
 
 
+@pytest.mark.exhaustive
 def test_a_model_that_is_as_it_was_passes(repository, hook):
     repository.write("net.onnx", network(16, layers=3))
     remark(repository)
@@ -116,6 +117,7 @@ def test_a_model_that_grew_fails_and_is_named(repository, hook):
     assert "GREW" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_a_commit_of_nothing_that_matters_plans_nothing(repository, hook):
     (repository.path / "notes.txt").write_text("of no interest either")
     repository.git("add", "--all")
@@ -126,6 +128,7 @@ def test_a_commit_of_nothing_that_matters_plans_nothing(repository, hook):
     assert "(no files to check)Skipped" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_staged_does_not_count(repository, hook):
     remark(repository)
     repository.git("add", "gradtool.toml")

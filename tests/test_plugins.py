@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import build
+from conftest import build, sampled
 
 from gradtool.errors import UsageError
 from gradtool.plugins import function_at, load_plugins
@@ -122,7 +122,7 @@ def test_operators_of_plug_ins_are_listed(acme, shell):
     assert (row["gradient"], row["kernel"]) == ("yes", "arena")
 
 
-@pytest.mark.parametrize(("loss", "labels"), [("cubes", 0), ("ranking:y", 1)])
+@pytest.mark.parametrize(("loss", "labels"), sampled([("ranking:y", 1), ("cubes", 0)]))
 def test_a_loss_of_a_plug_in_has_a_name(acme, swish, shell, loss, labels):
     acme()
     done = shell("grad", swish, "--loss", loss, "--format", "json")
@@ -141,19 +141,19 @@ def test_a_plug_in_takes_no_name_of_ours(acme, swish, shell):
 # --------------------------------------------------------------------------------- broken ones
 
 
-@pytest.mark.parametrize(
-    ("points", "said"),
-    [
-        ("[gradtool.rules]\nb = nowhere_at_all", "'b' of acme (gradtool.rules) is skipped: Module"),
-        (
-            "[gradtool.rules]\nb = broken",
-            "(gradtool.rules) is skipped: ZeroDivisionError: division",
-        ),
-        ("[gradtool.kernels]\nb = leaving", "(gradtool.kernels) is skipped: SystemExit: 3"),
-        ("[gradtool.losses]\nb = acme_losses:number", "(gradtool.losses) is skipped: TypeError: 3"),
-        ("[gradtool.losses]\nb = acme_losses:nothing", "(gradtool.losses) is skipped: Attribute"),
-    ],
-)
+BROKEN = [
+    ("[gradtool.rules]\nb = nowhere_at_all", "'b' of acme (gradtool.rules) is skipped: Module"),
+    (
+        "[gradtool.rules]\nb = broken",
+        "(gradtool.rules) is skipped: ZeroDivisionError: division",
+    ),
+    ("[gradtool.kernels]\nb = leaving", "(gradtool.kernels) is skipped: SystemExit: 3"),
+    ("[gradtool.losses]\nb = acme_losses:number", "(gradtool.losses) is skipped: TypeError: 3"),
+    ("[gradtool.losses]\nb = acme_losses:nothing", "(gradtool.losses) is skipped: Attribute"),
+]
+
+
+@pytest.mark.parametrize(("points", "said"), sampled(BROKEN))
 def test_a_broken_plug_in_is_named_once_and_skipped(
     acme, tiny_model, shell, tmp_path, points, said
 ):

@@ -133,6 +133,7 @@ def suite(pytester):
     return run
 
 
+@pytest.mark.exhaustive
 def test_markers_and_the_fixture_hold_limits(suite):
     found = suite(SUITE, "-rA", "--strict-markers", "-W", "error", "--tb=short")
 

@@ -53,6 +53,7 @@ def test_plans_are_made_as_the_page_shows(beside_samples):
     assert names["less"].plan.peak < names["less"].kept.peak
 
 
+@pytest.mark.exhaustive
 def test_the_learning_rate_of_the_page_is_one_that_every_runtime_takes(tmp_path):
     pytest.importorskip("onnxruntime")
     with np.load(ROOT / "samples" / "cnn.npz") as loaded:

@@ -123,6 +123,7 @@ def check(recipe: Recipe) -> None:
             check_against_onnxruntime(recipe)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.extra
 @ci
 @given(recipes())

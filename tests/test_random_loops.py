@@ -1,6 +1,7 @@
 """Gradients of random control flow; `benchmarks/loops.py` tries as many as it is told to."""
 
 import pytest
+from conftest import sampled
 from loop_checks import check, exclusion
 from random_cells import Cells
 from random_loops import Draw
@@ -8,7 +9,7 @@ from random_loops import Draw
 pytest.importorskip("onnxruntime")
 
 
-@pytest.mark.parametrize("seed", [*range(16), 26])
+@pytest.mark.parametrize("seed", sampled([*range(16), 26]))
 def test_the_gradient_of_random_control_flow_is_valid_and_right(seed, tmp_path):
     draw = Draw(seed)
     proto = draw.model()
@@ -18,7 +19,7 @@ def test_the_gradient_of_random_control_flow_is_valid_and_right(seed, tmp_path):
     check(proto, tmp_path, draw.feeds())
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", sampled(range(12)))
 def test_the_gradient_of_a_recurrent_network_as_a_loop_is_valid_and_right(seed, tmp_path):
     network = Cells(seed)
     check(network.model(), tmp_path, network.feeds())

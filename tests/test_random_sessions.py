@@ -71,6 +71,7 @@ def some_of(data):
     return choose
 
 
+@pytest.mark.exhaustive
 @ci
 @given(recipes(), st.data())
 def test_hooks_change_what_they_are_shown_and_nothing_else(recipe, data):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import sampled
 from graphs import floats, parse
 from hypothesis import HealthCheck, Phase, given, settings
 from random_graphs import recipes
@@ -99,7 +100,7 @@ def _some(kind: str, every: int) -> list[str]:
     return list(subjects([kind], Path()))[every // 2 :: every]
 
 
-@pytest.mark.parametrize("name", [*CASES, *_some("cases", 150), *_some("transposed", 100)])
+@pytest.mark.parametrize("name", sampled([*CASES, *_some("cases", 150), *_some("transposed", 100)]))
 def test_files_of_operators_run_at_every_level(name, tmp_path):
     try:
         subject = subjects([name.split("/")[0]], Path())[name]()
@@ -109,6 +110,7 @@ def test_files_of_operators_run_at_every_level(name, tmp_path):
     check(subject, tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_files_of_a_sample_run_at_every_level(tmp_path):
     check(subjects(["samples"], Path())["samples/cnn"](), tmp_path)
 

@@ -9,7 +9,10 @@ from story import PAGE, replayed
 
 MISSING = [name for name in ("bash", "git") if shutil.which(name) is None]
 
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ def cases(tmp_path, *batches):
     return [case(f"net{n}", folder=tmp_path, dims={"batch": n}) for n in batches]
 
 
+@pytest.mark.exhaustive
 def test_processes_find_what_one_finds_in_the_order_of_the_cases(tmp_path):
     listed = cases(tmp_path, 8, 2)
     told = []
@@ -30,6 +31,7 @@ def test_processes_find_what_one_finds_in_the_order_of_the_cases(tmp_path):
     assert len(told) == 2
 
 
+@pytest.mark.exhaustive
 def test_a_process_that_dies_is_an_error_of_its_case_only(tmp_path, monkeypatch):
     good, bad = cases(tmp_path, 2, 4)
     monkeypatch.setattr(jobs, "outcome_of", dies_at_four)

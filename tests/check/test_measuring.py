@@ -115,6 +115,7 @@ def test_a_training_graph_is_checked_as_it_is(net):
     assert written["peak"] == gt.plan(gt.load(path, dims=checked.dims)).peak
 
 
+@pytest.mark.exhaustive
 def test_an_optimizer_updates_a_forward_model_and_of_a_training_graph_is_part_of_the_budget(net):
     asked = {"budget": "75%", "optimizer": "adam"}
     checked = net(Choice("x", asked), layers=4)

@@ -190,6 +190,7 @@ def test_tables_of_plans(run, tmp_path, net):
     assert all(was == is_now for each in found for was, is_now in totals(each).values())
 
 
+@pytest.mark.exhaustive
 def test_baselines(run, net, more):
     assert run("init", net, more).code == 0
 

@@ -56,6 +56,7 @@ def test_checkpoints_are_a_row_of_the_report(run, fixed, tmp_path):
     assert "\n given checkpoints " in table
 
 
+@pytest.mark.exhaustive
 def test_a_stream_of_a_fixed_batch_has_no_largest_one(shell, net):
     asked = ("mirror", "--report", "-", "--memory", "1MiB")
     done = shell(*asked, "--batch", "3", stdin=net.read_bytes())
@@ -64,6 +65,7 @@ def test_a_stream_of_a_fixed_batch_has_no_largest_one(shell, net):
     assert b"-: no largest batch to find: standard input is read once\n" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_stream_has_the_largest_batch_of_its_file(shell, net):
     asked = ("recompute", "--max-batch", "--memory", "1MiB", "--format", "json")
     of_file = shell(*asked, net)

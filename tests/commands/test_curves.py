@@ -43,6 +43,7 @@ def test_the_frontier_for_machines(run, net):
     assert len(rows) == 1 + len(found["points"])
 
 
+@pytest.mark.exhaustive
 def test_the_largest_batch_by_plan(run, net):
     flags = ("--max-batch", "--memory", "64KiB")
     found = json.loads(run("recompute", net, *flags, "--format", "json").out)

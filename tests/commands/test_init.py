@@ -111,6 +111,7 @@ def test_no_baseline_is_written_if_none_is_wanted(run, one, tmp_path):
     assert run("check").code == 1
 
 
+@pytest.mark.exhaustive
 def test_a_model_that_cannot_be_planned_is_a_comment(run, model, one, tmp_path):
     (tmp_path / "junk.onnx").write_bytes(b"junk")
     header = '<ir_version: 10, opset_import: ["" : 20, "acme" : 1]>'

@@ -2,10 +2,12 @@
 
 import json
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import sampled
 from native_calls import FOUND, needs_library
 
 from gradtool.exec.executor import Executor
@@ -13,6 +15,7 @@ from gradtool.native import library
 from gradtool.text.units import format_bytes
 
 SAMPLES = Path(__file__).parents[2] / "samples"
+NAMES = ("cnn", "lstm", "transformer")
 ASKED = {"numpy": [], "native": ["--kernels", "native"],
          "exact": ["--kernels", "native", "--exact-conv"]}  # fmt: skip
 
@@ -80,6 +83,7 @@ def test_what_numpy_is_asked_for_says_what_would_fit(run, tiny_model):
     assert product["why"] == "it fits, but numpy is asked for"
 
 
+@pytest.mark.exhaustive
 @needs_library
 def test_convolutions_are_sums_of_products_if_asked_for(run, tmp_path):
     sample = Path(__file__).parents[2] / "samples" / "cnn.onnx"
@@ -134,8 +138,7 @@ def test_what_is_timed_are_the_kernels_that_run(run, tiny_model, monkeypatch, fl
     assert bound.count("MatMul") == 2  # for the step itself, and for what is timed
 
 
-@pytest.mark.parametrize("model", ["cnn", "lstm", "transformer"])
-@pytest.mark.parametrize("kernels", ASKED)
+@pytest.mark.parametrize(("kernels", "model"), sampled(product(ASKED, NAMES), 4))
 def test_what_is_reported_is_what_a_run_takes(run, model, kernels):
     sample, flags = SAMPLES / f"{model}.onnx", ["--batch", "2", *ASKED[kernels]]
     (report,) = documented(run, "report", sample, *flags)["models"]
@@ -187,6 +190,7 @@ def test_a_plan_in_a_file_is_for_its_kernels(run, tiny_model, tmp_path):
         assert run(name, tiny_model, "--batch", "2", "--plan", plan, *options, *native).code == 0
 
 
+@pytest.mark.exhaustive
 def test_without_a_library_a_plan_for_it_runs_and_both_peaks_are_said(run, monkeypatch):
     monkeypatch.setattr(library, "status", lambda: (None, "built without native kernels"))
     sample, flags = SAMPLES / "cnn.onnx", ["--batch", "2", "--plan", "mirror"]
@@ -230,7 +234,7 @@ def test_kernels_of_cupy_want_a_device(run, tiny_model, more, monkeypatch):
     assert not done.out
 
 
-@pytest.mark.parametrize("name", ["cnn", "lstm", "transformer"])
+@pytest.mark.parametrize("name", sampled(NAMES))
 def test_every_command_plans_for_cupy(run, name, tmp_path):
     model = SAMPLES / f"{name}.onnx"
     sized = ["--batch", "8", "--kernels", "cupy"]

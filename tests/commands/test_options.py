@@ -63,6 +63,7 @@ def test_run_says_what_differences_need(run, tiny_model):
     assert "--verify finite-diff needs gradients as outputs: leave --optimizer out" in outcome.err
 
 
+@pytest.mark.exhaustive
 def test_run_checks_the_next_values_in_onnxruntime_and_in_every_plan(run, tiny_model):
     pytest.importorskip("onnxruntime")
     flags = (

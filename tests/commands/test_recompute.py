@@ -144,6 +144,7 @@ def test_streams(shell, net):
     assert b"recompute sqrt: peak " in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_the_same_bytes_every_time(shell, net, tmp_path):
     files = []
     for seed in ("0", "1"):

@@ -63,6 +63,7 @@ def test_the_command_line_begins_by_fixing_them(shell):
     assert b"1 (OPENBLAS_NUM_THREADS) threads" in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_a_step_takes_the_threads_that_are_asked_for(shell, tiny_model, tmp_path):
     for count in ("1", "2"):
         flags = ("--threads", count, "--save-grads", tmp_path / f"{count}.npz")

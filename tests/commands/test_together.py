@@ -4,6 +4,7 @@ import hashlib
 
 import click
 import pytest
+from conftest import sampled
 from pairs import COMMANDS, SIZES, Walk, pairs, parameters
 
 from gradtool.commands.group import group
@@ -20,13 +21,12 @@ def walk(tmp_path_factory):
     return walk
 
 
-def drawn(share):
-    """Some of the pairs, the same ones every time."""
-    marks = [hashlib.sha256(repr(pair).encode()).digest()[0] for pair in ALL]
-    return [pair for pair, mark in zip(ALL, marks, strict=True) if mark < 256 * share]
+def drawn():
+    """One of 256 pairs, the same ones every time."""
+    return [pair for pair in ALL if hashlib.sha256(repr(pair).encode()).digest()[0] == 0]
 
 
-@pytest.mark.parametrize(("command", "base", "first", "second"), drawn(0.0012))
+@pytest.mark.parametrize(("command", "base", "first", "second"), sampled(drawn(), 4))
 def test_a_pair_of_options_changes_something_or_is_refused(walk, command, base, first, second):
     assert walk.fault(command, list(base), first, second) is None
 

@@ -274,6 +274,7 @@ def wait_for(path, size, seconds=60):
         time.sleep(0.01)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.usefixtures("long")
 def test_whoever_stops_it_is_told_how_to_go_on(tmp_path, number):
@@ -323,6 +324,7 @@ def killed(tmp_path, times, kills, seed):
             assert (tmp_path / one).read_bytes() == (tmp_path / other).read_bytes(), turn
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(os.name == "nt", reason="kills as POSIX does")
 @pytest.mark.usefixtures("long")
 def test_a_kill_loses_nothing_but_the_steps_since_the_last_checkpoint(tmp_path):
@@ -339,6 +341,7 @@ def limit_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("long")
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path):
     """As good as full: no file may have more than 6 000 bytes."""

@@ -9,6 +9,7 @@ import cases
 import numpy as np
 import pytest
 from checkers import build, differentiated
+from conftest import sampled
 
 from gradtool import costs
 from gradtool.functions.calls import expand
@@ -106,7 +107,7 @@ def test_a_plug_in_registers_the_count_of_its_operator(monkeypatch):
     assert costs.flops("com.acme", "Gate", 1, [made], [made], {}) is None
 
 
-@pytest.mark.parametrize("op", COUNTED)
+@pytest.mark.parametrize("op", sampled(COUNTED))
 def test_steps_of_known_sizes_are_counted_and_others_are_not(op):
     for case in (c for c in CASES if c.op == op):
         program = program_of(case)
@@ -128,7 +129,7 @@ def _asks_regions(op: str, case: cases.Case) -> bool:
 FOLDED = {"DequantizeLinear"}
 
 
-@pytest.mark.parametrize("op", sorted({c.op for c in DIFFERENTIATED}))
+@pytest.mark.parametrize("op", sampled(sorted({c.op for c in DIFFERENTIATED})))
 def test_gradients_count_no_more_than_their_bodies_and_no_less_than_a_quarter(op):
     """A kernel computes some activations of RNN that a body can prune: hence the seventh."""
     for case in (c for c in DIFFERENTIATED if c.op == op):

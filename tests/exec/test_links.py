@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import sampled
 from graphs import parse
 from image_networks import image_network
 from native_calls import needs_library
@@ -29,7 +30,7 @@ def executor_of(model, arrays):
     return executor
 
 
-@pytest.fixture(params=range(30))
+@pytest.fixture(params=sampled(range(30), 3))
 def executor(request):
     """Training steps of random networks, some with updates that read their rate each time."""
     seed = request.param

@@ -81,6 +81,7 @@ def seen(executor, *, copy):
         tracemalloc.stop()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("copy", [True, False])
 def test_copies_of_results_count_and_views_are_none(cnn, copy):
     found = {}
@@ -156,6 +157,7 @@ print(status("VmHWM") - before - total, outside)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("copy", [True, False])
 def test_the_high_water_mark_of_the_process_is_what_measuring_says(copy):
     """Within what the allocator rounds; the arena is larger than what malloc keeps for itself."""

@@ -113,6 +113,7 @@ def test_people_are_told_the_options():
     )
 
 
+@pytest.mark.exhaustive
 def test_what_is_allocated_at_once_is_measured_beside_the_plan():
     training = chain()
     model = recomputed(training)
@@ -128,6 +129,7 @@ def test_what_is_allocated_at_once_is_measured_beside_the_plan():
     assert 0.9 * plan.beside_given < found.ort_live_bytes < 1.5 * plan.beside_given
 
 
+@pytest.mark.exhaustive
 def test_the_command_prints_what_was_measured_beside_the_plan(run, tiny_model, tiny_inputs):
     outcome = run("run", tiny_model, "--inputs", tiny_inputs, "--engine", "ort", "--measure")
     document = json.loads(run("run", tiny_model, "--inputs", tiny_inputs, "--engine", "ort",
@@ -141,6 +143,7 @@ def test_the_command_prints_what_was_measured_beside_the_plan(run, tiny_model, t
     assert document["ort_planned_bytes"] > 0
 
 
+@pytest.mark.exhaustive
 def test_the_command_says_that_the_peak_is_measured(run, tiny_model, tiny_inputs):
     outcome = run("run", tiny_model, "--inputs", tiny_inputs, "--engine", "ort")
     document = run("run", tiny_model, "--inputs", tiny_inputs, "--engine", "ort", "--format",

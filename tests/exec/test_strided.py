@@ -102,6 +102,7 @@ def operands(draw):
     return a, b, laid(expected.shape), expected
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=600, deadline=None)
 @given(operands())
 def test_products_are_those_of_numpy_wherever_operands_lie(case):

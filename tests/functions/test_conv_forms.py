@@ -59,6 +59,7 @@ def gradients_of(shapes, attributes) -> ir.Model:
     return op.model
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=120, derandomize=True, database=None, deadline=None)
 @given(convolutions())
 def test_forms_compute_what_kernels_do(convolution):

@@ -44,6 +44,7 @@ def test_samples_are_the_same(path):
     assert stamped == emitted
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=40, deadline=None)
 @given(recipes(most=12))
 def test_random_graphs_are_the_same(recipe: Recipe):

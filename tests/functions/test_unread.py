@@ -79,6 +79,7 @@ def test_other_outputs_than_optional_ones_count():
     assert len(node.outputs) == 3
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=25, derandomize=True, database=None, deadline=None,
           suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(recipe=recipes(most=15))

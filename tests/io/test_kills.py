@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import onnx
 import pytest
+from conftest import sampled
 from kills import content, is_supported, result, states, visible
 from onnx import helper, numpy_helper
 
@@ -58,7 +59,7 @@ def save(source: str, target: str, external_data: str) -> None:
     io.save(io.load(source), target, force=True, external_data=external_data)
 
 
-@pytest.mark.parametrize("there", ["nothing", "always", "never"])
+@pytest.mark.parametrize("there", sampled(["nothing", "always", "never"]))
 @pytest.mark.parametrize("external_data", ["always", "never"])
 def test_a_model_and_its_data_are_the_old_pair_or_the_new_one(
     tmp_path, before, there, external_data
@@ -89,7 +90,7 @@ def test_what_a_killed_write_leaves_behind_is_hidden_but_for_data_that_nobody_na
     assert all(set(visible(left)) <= known for _, left, _ in states(work, before, action))
 
 
-@pytest.mark.parametrize("there", [0, 4])
+@pytest.mark.parametrize("there", sampled([0, 4]))
 def test_files_of_a_folder_are_all_old_or_all_new(tmp_path, before, there):
     folder = before / "baseline"
     if there:
@@ -123,7 +124,7 @@ def fill(made, text: bytes) -> None:
         (made / name).write_bytes(text)
 
 
-@pytest.mark.parametrize("there", [False, True])
+@pytest.mark.parametrize("there", sampled([False, True]))
 def test_a_folder_is_the_old_one_or_the_new_one(tmp_path, before, there):
     work = tmp_path / "work"
     if there:

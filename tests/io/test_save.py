@@ -161,6 +161,7 @@ def test_the_permissions_of_an_overwritten_file_are_kept(model, tmp_path):
     assert out.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.exhaustive
 def test_the_same_model_gives_the_same_bytes_whatever_the_hash_seed(write, tmp_path):
     path = write(
         "g (float[n, 4] x) => (float[n, 4] y) "

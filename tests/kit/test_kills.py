@@ -44,6 +44,7 @@ def test_a_kit_is_the_old_one_or_the_new_one(tmp_path, before):
         assert again == new, when
 
 
+@pytest.mark.exhaustive
 def test_no_adapter_is_new_beside_an_old_model(tmp_path, before):
     work = tmp_path / "work"
     names = ("m.lora.onnx", "m.lora.onnx_adapter")

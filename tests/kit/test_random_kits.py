@@ -86,6 +86,7 @@ def check(drawn, optimizer: str, plan: str, rank: int | None, folder: Path) -> N
     np.testing.assert_allclose(y, evaluated["y"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=15, derandomize=True, **EVERYTHING)
 @given(**choices)
 def test_a_kit_trains_as_a_session_does(tmp_path_factory, drawn, optimizer, plan, rank):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from operator import attrgetter
 
 import cases
 import numpy as np
 import pytest
 from checkers import build, differentiated
+from conftest import sampled
 from native_calls import Guarded, needs_library
 
 from gradtool.errors import OpenSizes
@@ -36,7 +38,7 @@ CASES = [
     for case in cases.CASES
     if any(op.startswith(split_name(case.op)[1]) for op in KNOWN)  # itself, or a gradient of it
 ]
-each_case = pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
+each_case = pytest.mark.parametrize("case", sampled(CASES, by=attrgetter("op")), ids=lambda c: c.id)
 
 
 def executed(model, feeds, *, native):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import swept
+from conftest import sampled, swept
 from image_networks import Network, image_network
 from native_calls import needs_library, threads
 
@@ -28,7 +28,7 @@ def training(seed):
 
 
 @needs_library
-@pytest.mark.parametrize("seed", range(NETWORKS))
+@pytest.mark.parametrize("seed", sampled(range(NETWORKS)))
 def test_gradients_are_those_of_numpy(seed):
     graph, arrays = training(seed)
     theirs = step(graph.model, arrays, "numpy")

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from conftest import sampled
 from native_calls import each_instruction_set, needs_library, normal, relative_error, run
 
 from gradtool.graph.specs import Spec
@@ -8,7 +9,7 @@ from gradtool.native import recurrent
 from gradtool.operators.recurrence import recurrence
 
 pytestmark = [needs_library, each_instruction_set]
-SEEDS = range(40)
+SEEDS = sampled(range(40))
 
 
 def drawn(seed, gates):

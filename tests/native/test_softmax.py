@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from conftest import sampled
 from native_calls import each_instruction_set, needs_library, normal, relative_error, run
 from scipy import special
 
@@ -16,7 +17,7 @@ def drawn(seed):
     return rng, shape, int(rng.integers(len(shape)))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30)))
 @pytest.mark.parametrize("log", [False, True])
 def test_softmax_is_that_of_float64(instructions, seed, log):
     rng, shape, axis = drawn(seed)
@@ -31,7 +32,7 @@ def test_softmax_is_that_of_float64(instructions, seed, log):
     assert relative_error(y, exact) < 1e-6
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", sampled(range(30)))
 @pytest.mark.parametrize("log", [False, True])
 def test_its_gradient_is_that_of_float64(instructions, seed, log):
     rng, shape, axis = drawn(seed)
@@ -96,7 +97,7 @@ def weights_of(labels, weights, ignored):
     return w if ignored is None else np.where(labels == ignored, 0, w).astype(float)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sampled(range(60)))
 def test_cross_entropy_is_that_of_float64(instructions, seed):
     _, x, labels, weights, options = scores(seed)
     shape = labels.shape if options["reduction"] == "none" else ()
@@ -123,7 +124,7 @@ def test_cross_entropy_is_that_of_float64(instructions, seed):
     assert relative_error(loss, np.asarray(total)) < 1e-6
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sampled(range(60)))
 def test_the_gradient_of_cross_entropy_is_that_of_float64(instructions, seed):
     rng, x, labels, weights, options = scores(seed)
     mode = options["reduction"]
@@ -182,7 +183,7 @@ def test_a_label_that_is_no_class_makes_its_sample_nan(instructions):
     assert np.isnan(loss).tolist() == [False, True, True]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", sampled(range(60)))
 def test_a_label_that_is_no_class_is_said(instructions, seed):
     """By the loss and by its gradient, whatever else the labels and their weights are."""
     rng, x, labels, weights, options = scores(seed)

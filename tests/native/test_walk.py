@@ -63,6 +63,7 @@ def changed(walk, draw):
     return lambda w: w.leave_out(first, count)
 
 
+@pytest.mark.exhaustive
 @each_instruction_set
 @settings(max_examples=150, **EXAMPLES)
 @given(st.data())
@@ -78,6 +79,7 @@ def test_every_change_is_that_of_python(instructions, data):
         assert stands(twins[0]) == stands(twins[1])
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=20, **EXAMPLES)
 @given(works(most=40))
 def test_every_rung_is_that_of_python(work):

@@ -8,6 +8,7 @@ import cases
 import numpy as np
 import pytest
 from checkers import differentiated, evaluate
+from conftest import sampled
 
 from gradtool.functions import _rows
 from gradtool.functions.calls import expand
@@ -34,19 +35,19 @@ def agree(case, monkeypatch, module, name, size):
 
 
 @pytest.mark.parametrize("size", [1, 10, 30])
-@pytest.mark.parametrize("case", ATTENTION)
+@pytest.mark.parametrize("case", sampled(ATTENTION))
 def test_attention_in_blocks_of_few_scores(case, size, monkeypatch):
     agree(CASES[case], monkeypatch, attention, "SCORES", size)
 
 
 @pytest.mark.parametrize("size", [1, 6])
-@pytest.mark.parametrize("case", RECURRENT)
+@pytest.mark.parametrize("case", sampled(RECURRENT))
 def test_recurrence_in_chunks_of_few_times(case, size, monkeypatch):
     agree(CASES[case], monkeypatch, recurrence, "ROWS", size)
 
 
 @pytest.mark.parametrize(("scores", "rows"), [(1, 1), (1, 2), (40, 1)])
-@pytest.mark.parametrize("case", FUSED)
+@pytest.mark.parametrize("case", sampled(FUSED))
 def test_bodies_of_fused_attention_in_blocks_of_few_rows(case, scores, rows, monkeypatch):
     model, feeds, _ = differentiated(CASES[case])
     whole = evaluate(model, feeds)

@@ -116,6 +116,7 @@ def test_results_before_clones_of_weights_only_are_waited_for_by_the_next():
     assert outputs["w3_grad"] in before(made)[clone.outputs[0]]
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=25, derandomize=True, database=None, deadline=None,
           suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(recipe=recipes(most=15))

@@ -53,6 +53,7 @@ def run_in_ort(path, feeds, adapter=None):
     return session.run(["y"], feeds, how)[0]
 
 
+@pytest.mark.exhaustive
 @MANY
 @given(chains(), st.integers(1, 3), st.sampled_from((None, 3.0)))
 def test_adapters_change_nothing_at_first_and_have_the_gradients_of_differences(drawn, rank, alpha):

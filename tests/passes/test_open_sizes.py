@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from clones import recompute
+from conftest import sampled
 from graphs import floats, lines, parse
 from hypothesis import HealthCheck, Phase, given, settings
 from random_graphs import assemble, recipes
@@ -162,6 +163,7 @@ def _declaration(value: ir.Value) -> tuple[str, str, str]:
     return value.name, str(value.type), str(value.shape)
 
 
+@pytest.mark.exhaustive
 @EXAMPLES
 @given(recipe=recipes(most=20))
 def test_random_graphs_are_read_back_as_they_were(recipe, tmp_path_factory):
@@ -171,7 +173,7 @@ def test_random_graphs_are_read_back_as_they_were(recipe, tmp_path_factory):
         check_file(model, tmp_path_factory.mktemp("file"), **form)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("form", sampled(FORMS), ids=str)
 @pytest.mark.parametrize("batch", ["3", "batch"])
 @pytest.mark.parametrize(
     ("options", "pure"),

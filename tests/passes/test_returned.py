@@ -27,6 +27,7 @@ def returned(training):
     return [v.name for v in training.model.graph.outputs]
 
 
+@pytest.mark.exhaustive
 @given(recipes())
 @ci
 def test_gradients_are_those_of_a_step_that_returns_everything(recipe):

@@ -5,6 +5,7 @@ from functools import partial
 
 import jsonschema
 import pytest
+from conftest import sampled
 from forked_ranks import on_ranks, supported
 from rank_cases import DATA, drawn
 from rank_norms import network
@@ -38,7 +39,7 @@ def on_paper(optimizer, rank, *, shard, parts=1, link=LINK):
 
 @supported
 @pytest.mark.parametrize("shard", ["none", "optimizer", "gradients"])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", sampled(OPTIMIZERS))
 def test_each_rank_has_the_arena_that_was_planned(shard, optimizer):
     options = {
         "optimizer": optimizer, "batch": 8, "steps": 2, "lr": 0.01, "train_mode": True,
@@ -56,7 +57,7 @@ def test_each_rank_has_the_arena_that_was_planned(shard, optimizer):
 
 
 @supported
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", sampled(range(4)))
 def test_statistics_of_all_ranks_are_planned_and_take_messages(seed):
     model, data, options = network(seed)
     options |= {"steps": 2, "sync_batchnorm": True, "plan": "keep", "micro_batches": 2}

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import onnx
 import pytest
-from conftest import build, swept
+from conftest import build, sampled, swept
 from forked_ranks import on_ranks, supported
 from rank_cases import difference
 from table_cases import EXAMPLES, drawn, trained
@@ -26,7 +26,7 @@ pytestmark = supported
 CLOSE = 1e-9  # relative, in float64: sums in another order
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", sampled([2, 4]))
 @pytest.mark.parametrize("case", swept(6, 1))
 def test_fifty_steps_are_those_of_one_process(case, ranks):
     model, data, options, several = drawn(case)
@@ -88,8 +88,8 @@ def watched(model, data, options, group):
     return found, history
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("case", range(2))
+@pytest.mark.parametrize("ranks", sampled([2, 4]))
+@pytest.mark.parametrize("case", sampled(range(2)))
 def test_a_row_is_never_older_than_asked_and_some_are_as_old(case, ranks):
     model, data, options, several = drawn(case, seed=1)
     options = options | several | SHARP | {"staleness": STALE, "steps": 12}
@@ -113,6 +113,7 @@ def test_a_row_is_never_older_than_asked_and_some_are_as_old(case, ranks):
     assert max(ages) == STALE
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "adam"])
 def test_stale_rows_train_and_fresh_ones_of_one_step_are_exact(optimizer):
     """Before anything is updated no row is old: sums that came in no order are those of one."""
@@ -136,7 +137,8 @@ def newest(folder):
     return safetensors.load(max(folder.glob("step-*.safetensors"))).arrays
 
 
-@pytest.mark.parametrize("case", range(2))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("case", sampled(range(2)))
 def test_a_checkpoint_has_whole_tables_and_is_gone_on_with_on_other_ranks(case, tmp_path):
     model, data, options, several = drawn(case, seed=3)
     options |= {"optimizer": "adam", "no_decay": [], "clip_value": None, "checkpoint_every": 5}
@@ -250,7 +252,7 @@ def test_a_tied_table_is_whole_and_a_line_says_why():
         ]
 
 
-@pytest.mark.parametrize("case", range(5))
+@pytest.mark.parametrize("case", sampled(range(5)))
 def test_each_rank_has_the_arena_that_is_planned_on_paper(case):
     model, data, options, several = drawn(case, seed=5)
     options |= {"steps": 1, "ema": None, "plan": "keep"}

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import stage_cases
+from conftest import sampled
 from forked_ranks import on_ranks, supported
 from rank_cases import difference, trained
 
@@ -41,7 +42,7 @@ def require_close(folder, expected):
 
 
 @pytest.mark.parametrize("optimizer", [
-    name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in UPDATING
+    *sampled(FEW), *(pytest.param(n, marks=pytest.mark.slow) for n in UPDATING if n not in FEW)
 ])  # fmt: skip
 def test_every_optimizer_comes_to_what_it_does_without_parts(optimizer, tmp_path):
     case = list(UPDATING).index(optimizer)
@@ -56,7 +57,7 @@ def test_every_optimizer_comes_to_what_it_does_without_parts(optimizer, tmp_path
     require_close(tmp_path / "parts", tmp_path / "whole")
 
 
-@pytest.mark.parametrize("case", range(2))
+@pytest.mark.parametrize("case", sampled(range(2)))
 def test_whatever_is_drawn_comes_to_what_one_process_does(case, tmp_path):
     model, _, alone = stage_cases.drawn(RANKS, STAGES, case)
     expected = trained(model, alone, run=tmp_path / "one")
@@ -65,6 +66,7 @@ def test_whatever_is_drawn_comes_to_what_one_process_does(case, tmp_path):
     require_close(tmp_path / "run", tmp_path / "one")
 
 
+@pytest.mark.exhaustive
 def test_sums_in_the_order_of_ranks_have_the_bits_of_stages_without_parts(tmp_path):
     how = {"optimizer": "adamw", "clip_norm": 0.1, "steps": 10}
     for name, shard in (("whole", {}), ("parts", SHARD)):
@@ -76,6 +78,7 @@ def test_sums_in_the_order_of_ranks_have_the_bits_of_stages_without_parts(tmp_pa
         assert parts[name].tobytes() == array.tobytes(), name
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_is_gone_on_with_in_other_stages_sharded_or_not(tmp_path):
     every = {
         "optimizer": "adamw", "micro_batches": 2, "checkpoint_every": 10, "ema": 0.9,
@@ -91,6 +94,7 @@ def test_a_checkpoint_is_gone_on_with_in_other_stages_sharded_or_not(tmp_path):
     require_close(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_replicas_have_all_state_of_a_stage_together_and_none_twice(optimizer):
     def held(found):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import build
+from conftest import build, sampled
 from forked_ranks import on_ranks, supported
 from rank_cases import DATA, difference, drawn, trained
 
@@ -33,8 +33,8 @@ def newest(folder):
 
 
 @pytest.mark.parametrize("shard", WAYS)
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("optimizer", UPDATING)
+@pytest.mark.parametrize("ranks", sampled([2, 4]))
+@pytest.mark.parametrize("optimizer", sampled(UPDATING))
 def test_every_optimizer_comes_to_what_one_process_does(ranks, optimizer, shard, tmp_path):
     case = list(UPDATING).index(optimizer)
     rng = np.random.default_rng([case, WAYS.index(shard)])
@@ -140,8 +140,8 @@ WIDE = """net (float[batch, 64] x) => (float[batch, 8] y) {
 
 
 @pytest.mark.parametrize("accumulate", ["chain", "sum"])
-@pytest.mark.parametrize("plan", ["keep", "sqrt"])
-@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("plan", sampled(["keep", "sqrt"]))
+@pytest.mark.parametrize("parts", sampled([2, 1]))
 def test_a_rank_holds_its_share_of_the_sums(plan, parts, accumulate):
     rng = np.random.default_rng(0)
     arrays = {"w1": (64, 256), "b1": (256,), "w2": (256, 8)}

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import stage_cases
-from conftest import build
+from conftest import build, sampled
 from forked_ranks import on_ranks, supported
 from rank_cases import DATA, difference, trained
 
@@ -30,7 +30,7 @@ def together(ranks, stages, case, options=None, seed=0, **how):
 
 @pytest.mark.parametrize(
     ("ranks", "stages", "case"),
-    [(2, 2, 0), (2, 2, 3), (4, 4, 0), (4, 2, 1), (4, 2, 2)],
+    sampled([(2, 2, 0), (2, 2, 3), (4, 4, 0), (4, 2, 1), (4, 2, 2)], 3),
 )
 def test_stages_train_as_one_process_does(ranks, stages, case):
     model, _, alone = stage_cases.drawn(ranks, stages, case)
@@ -45,7 +45,7 @@ def test_stages_train_as_one_process_does(ranks, stages, case):
             assert array.tobytes() == found[rank % stages][2][name].tobytes(), name
 
 
-@pytest.mark.parametrize("case", range(2))
+@pytest.mark.parametrize("case", sampled(range(2)))
 def test_without_a_norm_one_line_has_the_bits_of_one_process(case):
     options = {"clip_norm": None, "loss_scale": 8, "steps": 10}
     model, _, alone = stage_cases.drawn(2, 2, case)
@@ -80,7 +80,7 @@ def words():
     return {"ids": rng.integers(0, 7, (40, 5)), "labels": rng.integers(0, 7, (40, 5))}
 
 
-@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("stages", sampled([2, 3]))
 def test_a_parameter_of_several_stages_belongs_to_the_first(stages):
     options = {"batch": 8, "micro_batches": 4, "steps": 20, "lr": 0.05, "optimizer": "adamw"}
 
@@ -99,6 +99,7 @@ def test_a_parameter_of_several_stages_belongs_to_the_first(stages):
     assert difference((*found[0][:2], whole), expected) == 0
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_is_gone_on_with_in_other_stages_and_in_none(tmp_path):
     every = {"checkpoint_every": 10, "micro_batches": 2, "sync_batchnorm": False}
     case, seed = 2, 1

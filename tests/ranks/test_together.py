@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import build, swept
+from conftest import build, sampled, swept
 from forked_ranks import on_ranks, supported
 from rank_cases import DATA, difference, drawn, trained
 from trainings import load
@@ -28,7 +28,7 @@ def together(ranks, case, seed=0, options=None, **how):
     return on_ranks(ranks, work)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", sampled([2, 4]))
 @pytest.mark.parametrize("case", swept(6, 2))
 def test_ranks_train_as_one_process_does(ranks, case, tmp_path):
     model, _, alone = drawn(ranks, case)

@@ -58,6 +58,7 @@ def models(draw):
     """)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("strategy", ["reorder", "mirror", "optimal"])
 @settings(max_examples=25, **EXAMPLES)
 @given(model=models())

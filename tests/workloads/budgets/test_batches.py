@@ -46,6 +46,7 @@ def test_the_largest_batch_fits_and_more_does_not(grown, found):
         assert not plan_fits(grown(batch + more), name, CHOSEN[name], MEMORY)
 
 
+@pytest.mark.exhaustive
 def test_more_memory_never_gives_a_smaller_batch(grown):
     """Through several powers of two, where what is searched is another batch."""
     before = dict.fromkeys(CHOSEN, 0)
