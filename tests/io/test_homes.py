@@ -5,13 +5,12 @@ import onnx
 import onnxruntime as ort
 import pytest
 from random_scopes import Drawn, blank
+from shared import SMALL
 
 import gradtool as gt
 from gradtool.io import homes, safetensors
 from gradtool.kit.merge import merge_kit
 from gradtool.kit.write import write_kit
-
-ZOO = Path(__file__).parents[3] / "shared" / "zoo" / "small"
 
 
 def feeds(seed):
@@ -155,7 +154,7 @@ def test_a_file_of_constant_nodes_is_that_of_initializers(name, tmp_path):
 
 @pytest.mark.shared
 @pytest.mark.slow
-@pytest.mark.parametrize("model", sorted(ZOO.glob("*/*.onnx")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("model", sorted(SMALL.glob("*/*.onnx")), ids=lambda path: path.parent.name)
 def test_the_zoo_of_constant_nodes_is_that_of_initializers(model, tmp_path):
     same_as_constants(model, tmp_path)
 
