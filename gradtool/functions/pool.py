@@ -30,7 +30,7 @@ def place_type(plane: int) -> ir.DataType:
 def _pooled(
     x: Tensor, *, kernel_shape: Sequence[int], ceil_mode: int = 0, **attributes: Any
 ) -> Outputs:
-    window = Window.of(kernel_shape, x.shape[2:], attributes)
+    window = Window.of(kernel_shape, x.shape[2:], attributes, pool=True)
     image = ints(x.shape[2:])
     shape = (*x.shape[:2], *(window.count(a, n, ceil=bool(ceil_mode)) for a, n in enumerate(image)))
     return [(shape, x.dtype), (shape, place_type(math.prod(image)))]

@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph import walk
-from gradtool.graph.metadata import SOURCE, STAGE, notes
+from gradtool.graph.metadata import SOURCE, STAGE, aten, notes
 from gradtool.graph.predicates import is_float
 from gradtool.shapes.memo import free_symbols
 
@@ -90,7 +90,7 @@ class Stamps:
                 looks.append((self._op.look(value), id(tensor) if whole else None))
             else:
                 looks.append(None)
-        return call, tuple(looks), self._op.stage
+        return call, aten(node), tuple(looks), self._op.stage
 
     def _taken(self, given: Values, emitted: Sequence[ir.Node], results: Values) -> _Stamp | None:
         """The stamp of what was emitted; None where another one would be different."""

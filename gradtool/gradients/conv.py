@@ -6,8 +6,8 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import Gradients, gradient
 from gradtool.graph.attributes import arguments
-from gradtool.graph.known import Node, Tensor, ints, static
-from gradtool.operators.windows import Window, transposed_pads
+from gradtool.graph.known import Node, Tensor, static
+from gradtool.operators.windows import Window, transposed
 
 
 @gradient("Conv")
@@ -41,15 +41,10 @@ def conv_transpose(op: Builder, node: Node, dy: Tensor) -> Gradients:
     x, w, *_ = node.inputs
     given = arguments(node)
     kernel = _kernel(node, w)
-    window = Window.of(kernel, (), {**given, "auto_pad": "NOTSET"})
-    begin, end = window.begin, window.end
-    if given.get("output_shape") or given.get("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
-        if not static((*x.shape[2:], *dy.shape[2:])):
-            raise UnsupportedGradient(
-                node, "its pads depend on sizes that are unknown; give them with --dim"
-            )
-        begin, end = transposed_pads(ints(x.shape[2:]), window, ints(dy.shape[2:]), given)
-    window = Window(kernel, window.strides, window.dilations, begin, end)
+    try:
+        window, _ = transposed(kernel, x.shape[2:], dy.shape[2:], given)
+    except ValueError as error:
+        raise UnsupportedGradient(node, str(error)) from None
     spread = {"group": given.get("group", 1), **window.attributes}
     rest = range(2, len(x.shape))
 

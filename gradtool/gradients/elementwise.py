@@ -8,12 +8,17 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import Gradients, gradient, zero_gradient
 from gradtool.graph.known import Node, Tensor, given
+from gradtool.graph.metadata import aten
 
 zero_gradient(
     "And", "Or", "Xor", "Not", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
     "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "BitShift",
     "IsNaN", "IsInf", "Sign", "Floor", "Ceil", "Round",
 )  # fmt: skip
+
+# What PyTorch's exporter writes as Clip, Max or Min; each has another gradient where inputs tie.
+BENDS = ("hardtanh", "hardtanh_", "relu6", "relu6_")
+CLAMPS = ("clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_", "clip", "clip_")
 
 
 @gradient("Add", broadcasts=True)
@@ -119,13 +124,23 @@ def mean(op: Builder, node: Node, dy: Tensor) -> Gradients:
 @gradient("Max", broadcasts=True)
 def maximum(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = max(x₁, …, xₙ)`:  dxᵢ = dy / k for the k inputs that equal y, else 0."""
-    return _extreme(op, node, dy, op.MaxGrad)
+    return _clamped(op, node, dy, op.Less) or _extreme(op, node, dy, op.MaxGrad)
 
 
 @gradient("Min", broadcasts=True)
 def minimum(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = min(x₁, …, xₙ)`:  dxᵢ = dy / k for the k inputs that equal y, else 0."""
-    return _extreme(op, node, dy, op.MinGrad)
+    return _clamped(op, node, dy, op.Greater) or _extreme(op, node, dy, op.MinGrad)
+
+
+def _clamped(
+    op: Builder, node: Node, dy: Tensor, beyond: Callable[[Tensor, Tensor], Tensor]
+) -> Gradients:
+    """The gradients of half a clamp, whose bound gets nothing where x is on it; None of others."""
+    if aten(node) not in CLAMPS or len(node.inputs) != 2:
+        return None
+    out = beyond(*node.inputs)
+    return op.Where(out, 0.0, dy), op.Where(out, dy, 0.0)
 
 
 def _extreme(
@@ -144,10 +159,15 @@ def _extreme(
 
 @gradient("Clip", broadcasts=True)
 def clip(op: Builder, node: Node, dy: Tensor) -> Gradients:
-    """`y = min(max(x, low), high)`: dy goes to x within the bounds, else to the bound it hit."""
+    """`y = min(max(x, low), high)`: dy goes to x within the bounds, else to the bound it hit.
+
+    What was a relu6 or hardtanh of PyTorch gives x nothing on its bounds.
+    """
     x, low, high = node.inputs[0], given(node, 1), given(node, 2)
     if low is None and high is None:
         return dy
+    if aten(node) in BENDS and low is not None and high is not None:
+        return op.Where(op.And(op.Greater(x, low), op.Less(x, high)), dy, 0.0), None, None
     dlow = dhigh = None
     if low is not None:
         hit = op.Less(x, low)

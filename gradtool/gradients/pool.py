@@ -49,7 +49,7 @@ def lp_pool(op: Builder, node: Node, dy: Tensor) -> Tensor:
 def _window(node: Node) -> Window:
     given = arguments(node)
     try:
-        window = Window.of(given["kernel_shape"], node.inputs[0].shape[2:], given)
+        window = Window.of(given["kernel_shape"], node.inputs[0].shape[2:], given, pool=True)
     except ValueError as error:
         raise UnsupportedGradient(node, str(error)) from None
     if math.prod(window.kernel) > MOST_TAPS:
@@ -79,13 +79,5 @@ def global_lp_pool(op: Builder, node: Node, dy: Tensor) -> Tensor:
 
 @gradient("MaxUnpool")
 def max_unpool(op: Builder, node: Node, dy: Tensor) -> Gradients:
-    """`y` is zero but for x, at the places of `indices`:  dx is dy there.
-
-    They are counted in an image of the size that the pooling had.
-    """
-    x, indices, *_ = node.inputs
-    window = Window.of(node.attributes["kernel_shape"].as_ints(), (), arguments(node))
-    axes = zip(x.shape[2:], window.strides, window.kernel, window.begin, window.end, strict=True)
-    sizes = [(size - 1) * s + k - b - e for size, s, k, b, e in axes]
-    image = op.crop(dy, sizes, range(2, len(x.shape)))
-    return op.Gather(op.Reshape(image, [-1]), indices, axis=0), None, None
+    """`y` is zero but for x, at the places of `indices`, which count in y:  dx is dy there."""
+    return op.Gather(op.Reshape(dy, [-1]), node.inputs[1], axis=0), None, None

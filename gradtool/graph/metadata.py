@@ -5,6 +5,7 @@ docs/architecture.md says what gradtool's hold.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -55,10 +56,19 @@ SCOPES = "pkg.torch.onnx.name_scopes"
 CLASSES = "pkg.torch.onnx.class_hierarchy"
 TRACE = "pkg.torch.onnx.stack_trace"
 NOTES = (SCOPES, CLASSES, TRACE)
+FX_NODE = "pkg.torch.onnx.fx_node"  # the node of the exported program that a node is part of
+_ATEN = re.compile(r"target=torch\.ops\.aten\.(\w+)")
 
+LONGEST = 1000  # characters of a note that are read
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def notes(item: ir.Node | ir.Value) -> Mapping[str, str]:
     """The metadata of a node or a value, to read: asking for it makes room for what is not."""
     return item._metadata_props or _NOTHING  # noqa: SLF001 - each takes 64 bytes, of every value
+
+
+def aten(node: ir.Node) -> str:
+    """The operation of PyTorch that a node is part of, `hardtanh`; empty if nothing says."""
+    found = _ATEN.search(notes(node).get(FX_NODE, "")[:LONGEST])
+    return found[1] if found else ""

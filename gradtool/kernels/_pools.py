@@ -29,12 +29,13 @@ class Pool:
     y: tuple[int, ...]
     window: Window
     dtype: np.dtype[Any]
+    mean: bool = False
 
     @classmethod
-    def of(cls, x: Any, y: Any, attributes: Any) -> Pool:
-        """From the arrays or specs of a node and its attributes."""
-        window = Window.of(attributes["kernel_shape"], x.shape[2:], attributes)
-        return cls(tuple(x.shape), tuple(y.shape), window, x.dtype)
+    def of(cls, x: Any, y: Any, attributes: Any, *, mean: bool = False) -> Pool:
+        """From the arrays or specs of a node and its attributes; whether it is an average."""
+        window = Window.of(attributes["kernel_shape"], x.shape[2:], attributes, pool=True)
+        return cls(tuple(x.shape), tuple(y.shape), window, x.dtype, mean)
 
     @property
     def wide(self) -> np.dtype[Any]:
@@ -77,12 +78,19 @@ class Pool:
             if all(o.stop is None or o.stop > o.start for o in outer):
                 yield tap, tuple(outer), tuple(inner)
 
+    def seen(self, axis: int) -> int:
+        """The elements of x along an axis that windows may meet.
+
+        onnxruntime leaves out of averages what negative pads cut off, and of nothing else.
+        """
+        return self.x[2 + axis] + (min(0, self.window.end[axis]) if self.mean else 0)
+
     def _meeting(self, axis: int) -> range:
         """The taps that meet x at all, however large the kernel is."""
         window = self.window
         begin, apart = window.begin[axis], window.dilations[axis]
         last = (self.y[2 + axis] - 1) * window.strides[axis]
-        end = (self.x[2 + axis] - 1 + begin) // apart + 1
+        end = (self.seen(axis) - 1 + begin) // apart + 1
         return range(max(0, -((last - begin) // apart)), min(window.kernel[axis], end))
 
     def _span(self, axis: int, tap: int) -> tuple[int, int, int, int]:
@@ -91,7 +99,7 @@ class Pool:
         stride = window.strides[axis]
         offset = tap * window.dilations[axis] - window.begin[axis]
         first = max(0, -(offset // stride))
-        last = min(self.y[2 + axis], (self.x[2 + axis] - 1 - offset) // stride + 1)
+        last = min(self.y[2 + axis], (self.seen(axis) - 1 - offset) // stride + 1)
         return first, max(first, last), first * stride + offset, stride
 
     def counts(self, *, include_pad: bool) -> list[np.ndarray[Any, Any]]:
@@ -103,7 +111,7 @@ class Pool:
         for axis, kernel in enumerate(window.kernel):
             starts = np.arange(self.y[2 + axis]) * window.strides[axis] - window.begin[axis]
             low = -window.begin[axis] if include_pad else 0
-            high = self.x[2 + axis] + (window.end[axis] if include_pad else 0)
+            high = self.x[2 + axis] + window.end[axis] if include_pad else self.seen(axis)
             before, until = (-((starts - n) // window.dilations[axis]) for n in (low, high))
             found.append(np.clip(until, 0, kernel) - np.clip(before, 0, kernel))
         return found

@@ -29,7 +29,7 @@ def average_pool(
     **attributes: Any,
 ) -> None:
     """The mean of each window, over what of it lies in x, or in x and its padding."""
-    pool = Pool.of(x, out[0], attributes)
+    pool = Pool.of(x, out[0], attributes, mean=True)
     counts = pool.counts(include_pad=bool(count_include_pad))
     taps, source, target = list(pool.taps()), planes(x), planes(out[0])
     for span in pool.blocks():

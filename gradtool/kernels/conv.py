@@ -11,7 +11,8 @@ from gradtool.kernels import _depthwise as depthwise
 from gradtool.kernels import kernel
 from gradtool.kernels._conv_sizes import Convolution
 from gradtool.kernels.types import Array, Arrays, Specs
-from gradtool.operators.windows import Window, transposed_pads
+from gradtool.operators import windows
+from gradtool.operators.windows import Window
 
 
 def convolution(
@@ -27,10 +28,7 @@ def transposed(
     x: Array | Spec, w: Array | Spec, y: Array | Spec, attributes: Mapping[str, Any]
 ) -> Convolution:
     """The convolution whose gradient takes x to y: with pads as ConvTranspose has them."""
-    given = {**attributes, "auto_pad": "NOTSET"}
-    window = Window.of(w.shape[2:], y.shape[2:], given)
-    begin, end = transposed_pads(x.shape[2:], window, y.shape[2:], attributes)
-    window = Window(window.kernel, window.strides, window.dilations, begin, end)
+    window, _ = windows.transposed(w.shape[2:], x.shape[2:], y.shape[2:], attributes)
     group = attributes.get("group") or 1
     return Convolution(tuple(y.shape), tuple(x.shape), group, window, x.dtype)
 

@@ -265,8 +265,10 @@ def global_max_pool_grad(xp: Any, x: Array, dy: Array, *, out: Arrays, work: Arr
         dx[row, place] = dy[row]
 
 
-def _unpool_sizes(x: Array, attributes: Mapping[str, Any]) -> tuple[int, int, int, int]:
-    """The image that the pooling had, which indices are counted in."""
+def _unpool_sizes(x: Array, shape: Array | None, attributes: Mapping[str, Any]) -> tuple[int, ...]:
+    """The shape of the result, in which indices are counted: as given, or as the pooling's was."""
+    if shape is not None:
+        return tuple(int(n) for n in shape)
     window = Window.of(attributes["kernel_shape"], (), attributes)
     axes = zip(x.shape[2:], window.strides, window.kernel, window.begin, window.end, strict=True)
     return (*x.shape[:2], *((size - 1) * s + k - b - e for size, s, k, b, e in axes))
@@ -275,19 +277,14 @@ def _unpool_sizes(x: Array, attributes: Mapping[str, Any]) -> tuple[int, int, in
 @kernel(
     "MaxUnpool",
     host=(2,),
-    temporaries=lambda x, indices, shape=None, *, out, **_: 3 * indices.bytes + 2 * out[0].bytes,
+    temporaries=lambda x, indices, shape=None, *, out, **_: 3 * indices.bytes + out[0].bytes,
 )
 def max_unpool(
     xp: Any, x: Array, indices: Array, shape: Array | None = None, **attributes: Any
 ) -> Array:
     """Zeros, with x at the places that `indices` counts."""
-    sizes = _unpool_sizes(x, attributes)
+    sizes = _unpool_sizes(x, shape, attributes)
     y = xp.zeros(math.prod(sizes), x.dtype)
     places = normalised(xp, indices.reshape(-1), y.size, xp.empty(indices.size, np.int64))
     assign(xp, y, places, x.reshape(-1))
-    y = y.reshape(sizes)
-    if shape is None or tuple(shape) == sizes:
-        return y
-    whole = xp.zeros(tuple(int(n) for n in shape), x.dtype)
-    whole[tuple(slice(0, n) for n in sizes)] = y
-    return whole
+    return y.reshape(sizes)

@@ -79,7 +79,8 @@ CONVENTIONS = (
     ),
     Convention(("Softsign",), "x = 0", "1", "", (_unary("Softsign", 0.0, 1.0),)),
     Convention(
-        ("Clip",), "x on a bound", "dx: 1; dmin = dmax = 0", "JAX: 1/2. Relu6 is a Clip",
+        ("Clip",), "x on a bound", "dx: 1; dmin = dmax = 0",
+        "JAX: 1/2. PyTorch's relu6 and hardtanh: 0",
         (
             Example("Clip", ([-1.0, 2.0], -1.0, 2.0), ([1.0, 1.0], 0.0, 0.0)),
             Example("Clip", ([0.0, 5.0], 3.0, 1.0), ([0.0, 0.0], 0.0, 2.0)),

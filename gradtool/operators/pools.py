@@ -7,7 +7,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.graph.attributes import arguments
-from gradtool.operators.windows import Window
+from gradtool.operators.windows import Window, transposed
 
 Dim = Any  # int | ir.SymbolicDim: the library has no types
 
@@ -18,15 +18,15 @@ def _pool(library: Any, ctx: Any, node: ir.Node) -> None:
     x, given = node.inputs[0], arguments(node)
     if x is None or x.shape is None or len(x.shape) != 2 + len(given["kernel_shape"]):
         return
-    same = given.get("auto_pad", "NOTSET").startswith("SAME")
-    window = Window.of(given["kernel_shape"], (), {**given, "auto_pad": "VALID"} if same else given)
     ceil = bool(given.get("ceil_mode", 0))
-    sizes = [
-        _parts(size, window.strides[axis]) if same else _count(window, axis, size, ceil=ceil)
-        for axis, size in enumerate(x.shape[2:])
-    ]
-    if not same and not ceil:
-        _require_fit(ctx, node, window, x.shape[2:])
+    if given.get("auto_pad", "NOTSET").startswith("SAME"):
+        window = Window.of(given["kernel_shape"], (), {**given, "auto_pad": "VALID"})
+        sizes = [_same(window, axis, size, ceil=ceil) for axis, size in enumerate(x.shape[2:])]
+    else:
+        window = Window.of(given["kernel_shape"], (), given)
+        sizes = [_count(window, axis, size, ceil=ceil) for axis, size in enumerate(x.shape[2:])]
+        if not ceil:
+            _require_fit(ctx, node, window, x.shape[2:])
     for value in node.outputs:
         if value.shape is not None:
             ctx.set_shape(value, ir.Shape([*x.shape[:2], *sizes]))
@@ -39,6 +39,16 @@ def _require_fit(ctx: Any, node: ir.Node, window: Window, sizes: Any) -> None:
             extent, padded = window.extent[axis], size + window.begin[axis] + window.end[axis]
             problem = f"its window of {extent} does not fit into the {padded} of axis {axis + 2}"
             ctx.record_error(node, problem)
+
+
+def _same(window: Window, axis: int, size: Dim, *, ceil: bool) -> Dim:
+    """The windows along an axis with SAME, whose padding leaves out what dilations add.
+
+    What they reach further costs whole strides of the last windows.
+    """
+    stride = window.strides[axis]
+    beyond = window.extent[axis] - window.kernel[axis]
+    return _parts(size, stride) - (beyond // stride if ceil else _parts(beyond, stride))
 
 
 def _parts(size: Dim, stride: int) -> Dim:
@@ -77,8 +87,25 @@ def _convolution(slot: int) -> Any:
     return rule
 
 
+def _transposed(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's; with SAME no more than the windows cover."""
+    library(ctx, node)
+    x, weight, made, given = node.inputs[0], node.inputs[1], node.outputs[0], arguments(node)
+    if x is None or weight is None or weight.shape is None or made.shape is None:
+        return
+    same = given.get("auto_pad", "NOTSET").startswith("SAME") and not given.get("output_shape")
+    kernel = [size for size in weight.shape[2:] if isinstance(size, int)]
+    if not same or x.shape is None or len(kernel) != len(x.shape) - 2:
+        return
+    window, extra = transposed(kernel, x.shape[2:], (), given)
+    reach = zip(x.shape[2:], window.strides, window.extent, extra, strict=True)
+    sizes = [n * s - max(0, s - extent - e) for n, s, extent, e in reach]
+    ctx.set_shape(made, ir.Shape([*made.shape[:2], *sizes]))
+
+
 RULES = {
     **{(name, 1): _pool for name in ("MaxPool", "AveragePool", "LpPool")},
     **{(name, 1): _convolution(1) for name in ("Conv", "DeformConv", "ConvInteger")},
     ("QLinearConv", 1): _convolution(3),
+    ("ConvTranspose", 1): _transposed,
 }

@@ -20,8 +20,18 @@ class Window:
     end: Ints
 
     @classmethod
-    def of(cls, kernel: Sequence[int], sizes: Sequence[Any], given: Mapping[str, Any]) -> Window:
+    def of(
+        cls,
+        kernel: Sequence[int],
+        sizes: Sequence[Any],
+        given: Mapping[str, Any],
+        *,
+        pool: bool = False,
+    ) -> Window:
         """The window of a node over an image of `sizes`, its `auto_pad` resolved.
+
+        Where it is `SAME`, a `pool` pads as onnxruntime does: as if it had no dilations, and by
+        less than nothing where the kernel is smaller than the stride.
 
         Raises:
             ValueError: the pads depend on a size that is unknown.
@@ -34,8 +44,10 @@ class Window:
         if mode == "VALID":
             pads = (0,) * (2 * rank)
         elif mode != "NOTSET":
-            extent = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+            apart = (1,) * rank if pool else dilations
+            extent = [(k - 1) * d + 1 for k, d in zip(kernel, apart, strict=True)]
             total = [same_pads(*item) for item in zip(sizes, extent, strides, strict=True)]
+            total = total if pool else [max(0, t) for t in total]
             pads = share_pads(total, upper=mode == "SAME_UPPER")
         return cls(tuple(kernel), strides, dilations, pads[:rank], pads[rank:])
 
@@ -80,34 +92,56 @@ class Window:
 
 
 def same_pads(size: Any, extent: int, stride: int) -> int:
-    """The padding along one axis with which there are `ceil(size / stride)` windows."""
+    """The padding along one axis with which there are `ceil(size / stride)` windows.
+
+    Negative where the last of them would end before the image does.
+    """
     if stride == 1:
         return extent - 1
     if not isinstance(size, int):
         raise ValueError(  # noqa: TRY004 - the size is missing, not of a wrong type
             "auto_pad=SAME with a stride needs a known size; give it with --dim"
         )
-    return max(0, (-(-size // stride) - 1) * stride + extent - size)
+    needed: int = (-(-size // stride) - 1) * stride + extent - size
+    return needed
 
 
 def share_pads(total: Sequence[int], *, upper: bool) -> Ints:
-    """Padding split between begin and end; the odd one goes to the end if `upper`."""
-    begin = [t // 2 if upper else t - t // 2 for t in total]
+    """Padding split between begin and end; the odd one goes to the end if `upper`.
+
+    Halves are rounded towards 0.
+    """
+    begin = [int(t / 2) if upper else int((t + 1) / 2) for t in total]
     return (*begin, *(t - b for t, b in zip(total, begin, strict=True)))
 
 
-def transposed_pads(
-    sizes: Sequence[int], window: Window, out: Sequence[int], given: Mapping[str, Any]
-) -> tuple[Ints, Ints]:
-    """The pads of a ConvTranspose from images of `sizes` to images of `out`.
+def transposed(
+    kernel: Sequence[int], sizes: Sequence[Any], out: Sequence[Any], given: Mapping[str, Any]
+) -> tuple[Window, Ints]:
+    """The convolution whose gradient a ConvTranspose from images of `sizes` is, and what it adds.
 
-    They are given, or follow from the output's size: then what the windows cover beyond it is
-    cut off, half on each side.
+    Its pads are given, or follow from the output's size: then what the windows cover beyond it is
+    cut off, half on each side.  What is added behind the windows is `output_padding`, or what an
+    output of given size is larger than they cover.
+
+    Raises:
+        ValueError: the pads depend on a size that is unknown.
     """
     mode = given.get("auto_pad") or "NOTSET"
-    if mode == "VALID" or (mode == "NOTSET" and not given.get("output_shape")):
-        return window.begin, window.end
-    extra = given.get("output_padding") or (0,) * window.rank
-    reached = zip(window.covered(sizes), extra, out, strict=True)
-    pads = share_pads([max(0, c + e - o) for c, e, o in reached], upper=mode == "SAME_UPPER")
-    return pads[: window.rank], pads[window.rank :]
+    plain = {**given, "auto_pad": "NOTSET" if mode.startswith("SAME") else mode}
+    window = Window.of(kernel, (), plain)
+    extra = tuple(given.get("output_padding") or (0,) * window.rank)
+    if given.get("output_shape"):
+        if not all(isinstance(n, int) for n in (*sizes, *out)):
+            raise ValueError("its pads depend on sizes that are unknown; give them with --dim")
+        covered = zip(window.covered(sizes), extra, out, strict=True)
+        total = [c + e - o for c, e, o in covered]
+        extra = tuple(e + max(0, -t) for e, t in zip(extra, total, strict=True))
+    elif mode.startswith("SAME"):
+        reach = zip(window.extent, extra, window.strides, strict=True)
+        total = [extent + e - stride for extent, e, stride in reach]
+    else:
+        return window, extra
+    pads = share_pads([max(0, t) for t in total], upper=mode == "SAME_UPPER")
+    rank = window.rank
+    return Window(window.kernel, window.strides, window.dilations, pads[:rank], pads[rank:]), extra

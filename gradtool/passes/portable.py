@@ -56,7 +56,7 @@ def _replace(op: Builder, node: ir.Node) -> bool:
     assert x is not None and x.shape is not None  # noqa: PT018, S101 - a graph has both
     order = given.pop("storage_order", 0)
     try:
-        window = Window.of(given["kernel_shape"], x.shape[2:], given)
+        window = Window.of(given["kernel_shape"], x.shape[2:], given, pool=True)
     except ValueError:
         return False
     props = node.metadata_props

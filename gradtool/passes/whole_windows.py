@@ -1,37 +1,140 @@
-"""Pools with `ceil_mode` as pools without it, where a window would begin behind the image.
+"""Windows in the form that every runtime reads alike: explicit pads, sizes that fit.
 
-Such a window does not count, by the standard and in every runtime; the shape inference of ONNX
-counts it, so that onnxruntime refuses a file whose sizes are right.
+`auto_pad` and `output_shape` stand for pads.  Runtimes compute them otherwise than the shape
+inference of ONNX does, which refuses a file whose sizes are right, and onnxruntime has no dilations
+beside them in a convolution.  With `ceil_mode` a window that would begin behind the image does not
+count, by the standard and in every runtime, but for that inference.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.attributes import arguments
+from gradtool.graph import walk
+from gradtool.graph.attributes import arguments, attribute
 from gradtool.graph.known import as_tensor
-from gradtool.operators.windows import Window
+from gradtool.operators.windows import Window, transposed
 
 POOLS = ("MaxPool", "AveragePool", "LpPool")
+WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}  # by operator: where
 
 
 def fit_windows(op: Builder) -> int:
-    """Rewrite such pools in place; returns how many there were."""
-    nodes = [n for n in op.model.graph.all_nodes() if n.op_type in POOLS and not n.domain]
-    return sum(_fit(op, n) for n in nodes if n.attributes.get_int("ceil_mode", 0))
+    """Rewrite the nodes that need it in place; returns how many there were.
+
+    What depends on a size that is unknown stays as it is.
+    """
+    return sum(_fit(op, n) for n in walk.nodes(op.model.graph) if n.domain in ("", "ai.onnx"))
 
 
 def _fit(op: Builder, node: ir.Node) -> bool:
     given = arguments(node)
-    if given.get("auto_pad", "NOTSET").startswith("SAME"):  # which says how many there are
-        del node.attributes["ceil_mode"]
-        return True
-    x = node.inputs[0]
-    image = [] if x is None or x.shape is None else list(x.shape[2:])
-    if len(image) != len(given["kernel_shape"]):
+    image = _spatial(node.inputs[0]) if node.op_type in (*POOLS, *WEIGHTS) else None
+    if image is None:
         return False
-    window = Window.of(given["kernel_shape"], image, given)
+    if node.op_type in POOLS:
+        return len(image) == len(given["kernel_shape"]) and _fit_pool(op, node, image, given)
+    kernel = _spatial(node.inputs[WEIGHTS[node.op_type]])
+    if kernel is None or not all(isinstance(n, int) for n in kernel):
+        return False
+    if node.op_type == "ConvTranspose":
+        return _fit_transposed(op, node, kernel, image, given)
+    if given.get("auto_pad", "NOTSET") == "NOTSET":
+        return False
+    try:
+        window = Window.of(kernel, image, given)
+    except ValueError:
+        return False
+    _set_pads(node, window.begin, window.end)
+    return True
+
+
+def _spatial(value: ir.Value | None) -> list[Any] | None:
+    """The sizes behind the first two, None where the rank is unknown or less."""
+    shape = None if value is None else value.shape
+    return None if shape is None or len(shape) <= 2 else list(shape[2:])
+
+
+def _set_pads(node: ir.Node, begin: Sequence[int], end: Sequence[int]) -> None:
+    node.attributes["pads"] = attribute("pads", [*begin, *end])
+    node.attributes.pop("auto_pad", None)
+
+
+def _fit_transposed(
+    op: Builder, node: ir.Node, kernel: list[int], image: list[Any], given: dict[str, Any]
+) -> bool:
+    """Pads and `output_padding` for what stands for them.
+
+    onnxruntime adds less than a stride behind the windows: more of it is the windows over zeros
+    behind the image.
+    """
+    out = given.get("output_shape", ())
+    try:
+        window, extra = transposed(kernel, image, out, given)
+    except ValueError:
+        return False
+    more = [e // s for e, s in zip(extra, window.strides, strict=True)]
+    if given.get("auto_pad", "NOTSET") == "NOTSET" and not out and not any(more):
+        return False
+    if any(more):
+        axes = [2 + axis for axis, count in enumerate(more) if count]
+        ends = [count for count in more if count]
+        with op.at(node, stage="forward", source="", prefix=node.name or ""):
+            padded = op.pad(as_tensor(node.inputs[0]), [*[0] * len(ends), *ends], axes)
+        node.replace_input_with(0, padded)
+    rest = [e % s for e, s in zip(extra, window.strides, strict=True)]
+    node.attributes["output_padding"] = attribute("output_padding", rest)
+    node.attributes.pop("output_shape", None)
+    _set_pads(node, window.begin, window.end)
+    return True
+
+
+def _fit_pool(op: Builder, node: ir.Node, image: list[Any], given: dict[str, Any]) -> bool:
+    padded = given.get("auto_pad", "NOTSET") != "NOTSET"
+    try:
+        window = Window.of(given["kernel_shape"], image, given, pool=True)
+    except ValueError:
+        return False
+    if padded:
+        window = _cut(op, node, window, image)
+    return _fit_last(op, node, window, given) or padded
+
+
+def _cut(op: Builder, node: ir.Node, window: Window, image: list[Any]) -> Window:
+    """Pads that are not negative, over what less than nothing leaves of the image.
+
+    An average sees nothing of what it cuts off behind, others may with `ceil_mode`.
+    """
+    ceil = bool(node.attributes.get_int("ceil_mode", 0))
+    begin, end = ([max(0, n) for n in pads] for pads in (window.begin, window.end))
+    starts, ends = {}, {}
+    for axis, pads in enumerate(zip(window.begin, window.end, strict=True)):
+        if min(pads) < 0:  # such pads follow from known sizes
+            seen = image[axis] + min(0, pads[1])
+            if ceil and node.op_type != "AveragePool":
+                last = (window.count(axis, image[axis], ceil=True) - 1) * window.strides[axis]
+                reach = last + window.extent[axis] - pads[0]
+                seen = min(image[axis], reach)
+                end[axis] = reach - seen
+            starts[axis], ends[axis] = max(0, -pads[0]), seen
+    if starts:
+        axes = [2 + axis for axis in starts]
+        with op.at(node, stage="forward", source="", prefix=node.name or ""):
+            part = op.Slice(node.inputs[0], [*starts.values()], [*ends.values()], axes)
+        node.replace_input_with(0, part)
+    _set_pads(node, begin, end)
+    return Window(window.kernel, window.strides, window.dilations, tuple(begin), tuple(end))
+
+
+def _fit_last(op: Builder, node: ir.Node, window: Window, given: dict[str, Any]) -> bool:
+    """No `ceil_mode` where it counts a window too many; returns whether that is so."""
+    image = _spatial(node.inputs[0])
+    if not given.get("ceil_mode") or image is None:
+        return False
     sizes = {axis: size for axis, size in enumerate(image) if isinstance(size, int)}
     counts = {a: window.count(a, n, ceil=True) for a, n in sizes.items()}
     begun = {a: -(-window.room(a, n) // window.strides[a]) + 1 for a, n in sizes.items()}
@@ -43,16 +146,16 @@ def _fit(op: Builder, node: ir.Node) -> bool:
     }
     if len(sizes) < len(image):  # ceil_mode stays, for the axes that are open
         _crop(op, node, window, sizes, {a: r for a, r in reach.items() if counts[a] != begun[a]})
-    elif given.get("count_include_pad") and counts != {
-        a: window.count(a, n) for a, n in sizes.items()
-    }:
+        return True
+    ends = [max(reach[a] - n, e) if counts[a] == begun[a] else e
+            for (a, n), e in zip(sizes.items(), window.end, strict=True)]  # fmt: skip
+    floors = {a: window.count(a, n) for a, n in sizes.items()}
+    far = any(e >= k for e, k in zip(ends, window.kernel, strict=True))  # runtimes refuse it
+    if far or (given.get("count_include_pad") and counts != floors):
         _crop(op, node, window, sizes, reach)
     else:
-        ends = [max(reach[a] - n, e) if counts[a] == begun[a] else e
-                for (a, n), e in zip(sizes.items(), window.end, strict=True)]  # fmt: skip
-        node.attributes["pads"] = ir.AttrInt64s("pads", [*window.begin, *ends])
+        _set_pads(node, window.begin, ends)
         del node.attributes["ceil_mode"]
-        node.attributes.pop("auto_pad", None)
     return True
 
 
@@ -67,5 +170,4 @@ def _crop(
     pads = list(window.end)
     for axis, until in reach.items():
         pads[axis] = max(0, min(until - sizes[axis], pads[axis]))
-    node.attributes["pads"] = ir.AttrInt64s("pads", [*window.begin, *pads])
-    node.attributes.pop("auto_pad", None)
+    _set_pads(node, window.begin, pads)

@@ -27,15 +27,9 @@ FORWARD: tuple[tuple[str, Applies, str], ...] = (
      "onnxruntime refuses dilations with SAME padding"),
     ("ConvTranspose", lambda c, e: "output_padding" in e and "output_padding" in c.attributes,
      "onnxruntime refuses output padding that is not less than the stride"),
-    ("ConvTranspose", lambda c, _: _same(c),
-     "onnxruntime has no more than the windows cover, where SAME asks for more"),
     ("GridSample", lambda c, _: c.array(0).ndim == 3, "onnxruntime takes images and volumes only"),
-    ("MaxUnpool", lambda c, _: len(c.inputs) > 2,
-     "onnxruntime counts places in the given shape, the standard in that of the pooling"),
     ("*", lambda c, _: "Pool" in c.op and 0 in c.array(0).shape,
      "onnxruntime refuses empty images or channels"),
-    ("*", lambda c, _: _pools(c) and _same(c) and max(c.attributes.get("dilations", [1])) > 1,
-     "onnxruntime leaves dilations out of SAME padding"),
     ("*", lambda c, e: _pools(c) and _same(c) and "must be non-negative" in e,
      "onnxruntime pads by less than nothing for SAME with strides beyond the kernel"),
     ("*", lambda c, _: _pools(c) and _sticks_out(c),
@@ -87,7 +81,7 @@ def _sticks_out(case: Case) -> bool:
     from gradtool.operators.windows import Window
 
     sizes = case.array(0).shape[2:]
-    window = Window.of(case.attributes["kernel_shape"], sizes, case.attributes)
+    window = Window.of(case.attributes["kernel_shape"], sizes, case.attributes, pool=True)
     return any(window.room(a, n) < 0 for a, n in enumerate(sizes))
 
 

@@ -120,12 +120,13 @@ def max_unpool(d: Draw) -> Case:
         (n - 1) * s + k - a - b
         for n, s, k, a, b in zip(image, strides, kernel, pads[:rank], pads[rank:], strict=True)
     ]
-    lead = (d.int(1, 2), d.int(1, 2))
+    lead, larger = (d.int(1, 2), d.int(1, 2)), d.flag(0.3)
     if min(sizes) < 1 or math.prod(sizes) < math.prod(image):
         given, sizes = {}, [n + k - 1 for n, k in zip(image, kernel, strict=True)]
     x = d.x((*lead, *image))
+    sizes = [n + d.int(0, 1) for n in sizes] if larger else sizes
     whole = math.prod(lead) * math.prod(sizes)
     places = d.rng.permutation(whole)[: x.array.size].reshape(x.array.shape)
     given["kernel_shape"] = kernel
-    shape = [*lead, *(n + d.int(0, 1) for n in sizes)]
-    return d.case(x, d.fixed(places), d.sizes(shape) if d.flag(0.3) else None, **given)
+    shape = d.sizes([*lead, *sizes]) if larger else None
+    return d.case(x, d.fixed(places), shape, **given)

@@ -18,6 +18,8 @@ SPATIAL = [
     Case("Conv", ((2, 4, 7, 8), (6, 2, 3, 3)), {"group": 2, "dilations": [1, 2]}),
     Case("Conv", ((2, 3, 7, 8), (6, 3, 1, 1))),
     Case("Conv", ((2, 3, 7, 8), (4, 3, 3, 4)), {"auto_pad": "SAME_UPPER"}),
+    Case("ConvTranspose", ((2, 3, 7, 8), (3, 4, 3, 3)),
+         {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
     Case("ConvTranspose", ((2, 3, 4, 5), (3, 4, 3, 3)), {"strides": [2, 3], "pads": [1, 0, 2, 1]}),
     Case("ConvTranspose", ((2, 4, 4, 5), (4, 2, 2, 2)), {"group": 2, "strides": [2, 2]}),
     Case("MaxPool", ((2, 3, 7, 8),), {"kernel_shape": [3, 2], "strides": [2, 2]}),
@@ -95,7 +97,7 @@ def test_gradients_do_not_need_the_sizes_of_images(case):
     ("op", "inputs", "given"),
     [
         ("Conv", ((2, 3, 7, 8), (4, 3, 3, 3)), {}),
-        ("ConvTranspose", ((2, 3, 7, 8), (3, 4, 3, 3)), {}),
+        ("ConvTranspose", ((2, 3, 7, 8), (3, 4, 3, 3)), {"output_shape": [14, 16]}),
         ("AveragePool", ((2, 3, 7, 8),), {"kernel_shape": [3, 3]}),
     ],
 )

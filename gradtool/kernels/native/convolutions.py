@@ -15,7 +15,8 @@ from gradtool.kernels.native.images import Turns, turned
 from gradtool.kernels.types import Array, Arrays, Specs
 from gradtool.native import conv, depthwise, elementwise, winograd
 from gradtool.native.choice import algorithm
-from gradtool.operators.windows import Window, transposed_pads
+from gradtool.operators import windows
+from gradtool.operators.windows import Window
 
 IMAGE = 4  # axes
 ADD: list[elementwise.Step] = [("add", 2, 0, 1)]
@@ -52,9 +53,7 @@ def _flat(window: Window, given: Mapping[str, Any]) -> conv.Window:
 
 def _transposed(x: Any, w: Any, y: Any, given: Mapping[str, Any]) -> conv.Window:
     """The window of the convolution whose gradient takes x to y."""
-    window = Window.of(w.shape[2:], y.shape[2:], {**given, "auto_pad": "NOTSET"})
-    begin, end = transposed_pads(x.shape[2:], window, y.shape[2:], given)
-    return _flat(Window(window.kernel, window.strides, window.dilations, begin, end), given)
+    return _flat(windows.transposed(w.shape[2:], x.shape[2:], y.shape[2:], given)[0], given)
 
 
 def _last(shape: Sequence[int]) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ Outputs = Sequence[Spec | None]
 
 
 def _window(given: Mapping[str, Any], x: Sequence[int], *, padded: bool = False) -> library.Window:
-    window = Window.of(given["kernel_shape"], x[2:], given)
+    window = Window.of(given["kernel_shape"], x[2:], given, pool=True)
     pads = (*window.begin, *window.end)
     return library.Window(window.kernel, window.strides, window.dilations, pads, padded)  # type: ignore[arg-type]
 
