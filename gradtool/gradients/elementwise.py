@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import Gradients, gradient, zero_gradient
+from gradtool.gradients.quantize import require_unrounded
 from gradtool.graph.known import Node, Tensor, given
 from gradtool.graph.metadata import aten
 
@@ -200,6 +201,7 @@ def cast_like(op: Builder, node: Node, dy: Tensor) -> Gradients:
 def _converted(op: Builder, node: Node, dy: Tensor) -> Tensor | None:
     x, y = node.inputs[0], node.outputs[0]
     if not (x.dtype.is_floating_point() and y.dtype.is_floating_point()):
+        require_unrounded(op, x)
         return None
     if y.dtype.bitwidth < 16:
         raise UnsupportedGradient(node, "rounding to 8 bits or fewer has no derivative")

@@ -8,8 +8,34 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.gradients import Gradients, gradient
 from gradtool.graph.known import Node, Tensor, given
+from gradtool.graph.predicates import is_integer
 
 STEP = "rounding has no derivative; pass --ste to let gradients straight through"
+READ = (
+    "its integers are read otherwise than gradients can follow: by a DequantizeLinear of the same "
+    "scale and zero point, or a MatMulInteger or ConvInteger of that zero point that is cast to "
+    "floats"
+)
+ROUNDING = ("QuantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "ConvInteger")
+
+
+def require_unrounded(op: Builder, value: ir.Value) -> None:
+    """Refuse integers that stand for what a gradient is asked of.
+
+    Raises:
+        UnsupportedGradient: naming the node that rounded them.
+    """
+    waiting, seen = [value], {value}
+    while waiting:
+        node = waiting.pop().producer()
+        if node is None or node.domain:
+            continue
+        if node.op_type in ROUNDING and not op.active.isdisjoint(node.inputs):
+            weight = node.op_type == "QuantizeLinear" and not op.ste
+            raise UnsupportedGradient(node, STEP if weight else READ)
+        more = [v for v in node.inputs if v in op.active and v not in seen and is_integer(v)]
+        seen.update(more)
+        waiting += more
 
 
 @gradient("QuantizeLinear")
@@ -20,9 +46,7 @@ def quantize_linear(op: Builder, node: Node, dy: Tensor) -> None:
 
 @gradient("DynamicQuantizeLinear")
 def dynamic_quantize_linear(op: Builder, node: Node, *dys: Tensor) -> Gradients:
-    """Straight through, the scale and the zero point that it measures are constants."""
-    if not op.ste:
-        raise UnsupportedGradient(node, STEP)
+    """None: the scale and the zero point that it measures are constants."""
     return (None,)
 
 
@@ -31,8 +55,8 @@ def dequantize_linear(op: Builder, node: Node, dy: Tensor) -> Gradients:
     """`y = (x - zero) · scale`:  dscale = Σ dy · (x - zero)."""
     (x, scale), zero = node.inputs[:2], given(node, 2)
     if x in op.active:
-        why = "its input isn't that of a QuantizeLinear of the same scale" if op.ste else STEP
-        raise UnsupportedGradient(node, why)
+        require_unrounded(op, x)
+        raise UnsupportedGradient(node, STEP)
     axis = node.attributes.get_int("axis", 1)
     block_size = node.attributes.get_int("block_size", 0)
     return None, op.DequantizeGradScale(x, scale, dy, zero, axis=axis, block_size=block_size), None

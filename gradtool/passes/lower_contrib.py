@@ -17,6 +17,7 @@ from gradtool.graph import walk
 from gradtool.graph.known import Node, as_node
 from gradtool.passes import _contrib_attention as attention
 from gradtool.passes import _contrib_dense as dense
+from gradtool.passes import _contrib_quantized as quantized
 
 DOMAIN = "com.microsoft"
 Rule = Callable[[Builder, Node], Sequence[ir.Value | None]]
@@ -33,14 +34,23 @@ def lower_contrib(model: ir.Model) -> int:
     Raises:
         ModelError: a node uses a feature that training graphs do not have.
     """
-    nodes = [n for n in walk.nodes(model.graph) if is_contrib(n)]
+    everything = list(walk.nodes(model.graph))
+    nodes = [n for n in everything if is_contrib(n)]
     op = Builder(model) if nodes else None
-    for node in nodes:
-        assert op is not None  # noqa: S101 - there are nodes
-        replace(op, node, RULES[node.domain, node.op_type])
+    behind = False
+    for node in everything if op is not None else ():
+        if is_contrib(node):
+            replace(op, node, RULES[node.domain, node.op_type])
+            behind = behind or node.op_type in quantized.CONTRIB
+        elif behind and not node.domain and all(map(_is_known, node.inputs)):
+            op.infer(node)  # the library guesses the shapes of what it does not know
     if nodes and not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
         model.graph.opset_imports.pop(DOMAIN, None)
     return len(nodes)
+
+
+def _is_known(value: ir.Value | None) -> bool:
+    return value is None or (value.dtype is not None and value.shape is not None)
 
 
 def replace(op: Builder, node: ir.Node, rule: Rule) -> None:
@@ -77,4 +87,5 @@ RULES: dict[tuple[str, str], Rule] = {
     ("", "SimplifiedLayerNormalization"): dense.simplified_layer_norm,
     (DOMAIN, "SkipLayerNormalization"): dense.skip_layer_norm,
     (DOMAIN, "SkipSimplifiedLayerNormalization"): dense.skip_simplified_layer_norm,
+    **{(DOMAIN, name): rule for name, rule in quantized.CONTRIB.items()},
 }

@@ -112,6 +112,7 @@ _MASKED = -1e9  # and what is below, or the least number of the type
 
 # --------------------------------------------------------------------------------- places
 
+SCALE = "gradtool.scale"  # in the meta of a value that is the scale of integers
 _STATE: Mapping[str, tuple[int, ...]] = {
     "BatchNormalization": (3, 4),
     "BatchNormalizationTraining": (3, 4),
@@ -119,6 +120,7 @@ _STATE: Mapping[str, tuple[int, ...]] = {
     "DropoutMask": (1,),
     "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2),
+    "FakeQuantize": (1, 2),
     "Resize": (1, 2, 3),
 }
 _LAYERS: Mapping[str, tuple[int, ...]] = {
@@ -147,6 +149,8 @@ _NORMS = ("BatchNormalization", "InstanceNormalization", "LayerNormalization",
 def is_state(value: ir.Value) -> bool:
     """Whether a tensor serves as a statistic, a scale or a ratio only."""
     uses = list(value.uses())
+    if SCALE in value.meta:
+        return True
     return bool(uses) and all(u.idx in _STATE.get(u.node.op_type, ()) for u in uses)
 
 

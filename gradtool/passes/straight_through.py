@@ -1,29 +1,71 @@
-"""Quantisation that gradients pass straight through: pairs of operators become one composite.
+"""Quantised values on floats, so that gradients pass straight through the rounding.
 
-A gradient can't be a value of 8 bits.  So where QuantizeLinear and DequantizeLinear follow each
-other with the same scale, they are replaced by `FakeQuantize`, from float to float, whose body is
-the pair again.  The scale that DynamicQuantizeLinear measures is taken as a constant.
+A gradient can't be a value of 8 bits.  So where DequantizeLinear undoes a QuantizeLinear, perhaps
+behind operators that only lay values out, both become `FakeQuantize`, from float to float, whose
+body is the pair again.  Products of integers become products of what these stand for.  The scale
+that DynamicQuantizeLinear measures is taken as a constant.
+
+What is quantised on the way from an input passes gradients on by itself.  Rounding a parameter is
+what `--ste` is for.
 """
 
 from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import arguments
+from gradtool.graph.predicates import is_integer
 from gradtool.graph.prune import prune
+from gradtool.graph.reads import dependent
+from gradtool.passes import _contrib_quantized as quantized
+from gradtool.passes import lower_contrib
+from gradtool.passes.parameters import SCALE
+from gradtool.text.words import count
+
+FLOAT = ir.DataType.FLOAT
+REMEDY = (
+    'to train such weights, quantise the float model with extra_options={"AddQDQPairToWeight": '
+    "True} in QDQ format, and pass --ste"
+)
+PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
+# What an integer has in common with the float that it stands for.
+LAYOUTS = (
+    "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape",
+    "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "Transpose", "Unsqueeze",
+)  # fmt: skip
 
 
 def straight_through(model: ir.Model, op: Builder) -> int:
-    """Replace the pairs in place. Returns how many there were."""
-    for node in [n for n in model.graph if n.op_type == "DynamicQuantizeLinear" and not n.domain]:
-        _measure_apart(op, node)
-    pairs = [(n, q) for n in model.graph if (q := _quantizer(n)) is not None]
-    for node, quantizer in pairs:
-        _replace(op, quantizer, node)
-    if pairs:
+    """Replace them in place. Returns how many there were."""
+    for node in [n for n in model.graph if not n.domain]:
+        if node.op_type in quantized.STANDARD:
+            lower_contrib.replace(op, node, quantized.STANDARD[node.op_type])
+        elif node.op_type == "DynamicQuantizeLinear":
+            _measure_apart(op, node)
+    found = _Reals(op).replace_all()
+    if found:
         prune(model)
-    return len(pairs)
+    return found
+
+
+def frozen(graph: ir.Graph) -> list[str]:
+    """A line that says how weights of integers could be trained, where there are any."""
+    held = sum(map(_is_weight, graph.initializers.values()))
+    said = f"{count(held, 'quantised weight')} of integers: not trained; {REMEDY}"
+    return [said] if held else []
+
+
+def _is_weight(value: ir.Value) -> bool:
+    small = value.dtype is not None and value.dtype.is_integer() and value.dtype.bitwidth <= 8
+    readers = {use.node.op_type for use in value.uses()}
+    readers &= {*PRODUCTS, *quantized.STANDARD, "DequantizeLinear"}
+    return small and bool(readers) and len(value.shape or ()) > 1
 
 
 def _measure_apart(op: Builder, node: ir.Node) -> None:
@@ -37,22 +79,165 @@ def _measure_apart(op: Builder, node: ir.Node) -> None:
     node.outputs[0].replace_all_uses_with(rounded, replace_graph_outputs=False)
 
 
-def _quantizer(node: ir.Node) -> ir.Node | None:
-    """The QuantizeLinear that a DequantizeLinear undoes."""
-    if node.op_type != "DequantizeLinear" or node.domain or node.inputs[0] is None:
-        return None
-    quantizer = node.inputs[0].producer()
-    if quantizer is None or quantizer.op_type != "QuantizeLinear" or quantizer.domain:
-        return None
-    if quantizer.graph is not node.graph:
-        return None
-    same = all(
-        quantizer.attributes.get_int(name, default) == node.attributes.get_int(name, default)
+@dataclass(frozen=True)
+class _Steps:
+    """How a quantised value counts: its scale and zero point, and how these lie."""
+
+    quantizer: ir.Node
+    moved: bool = False
+
+    @property
+    def of(self) -> list[ir.Value | None]:
+        return [*self.quantizer.inputs[1:3], None][:2]
+
+    def fit(self, node: ir.Node) -> bool:
+        """Whether a DequantizeLinear counts alike."""
+        same = all(map(_is_same, self.of, [*node.inputs[1:3], None][:2]))
+        return same and (
+            self.is_one or (not self.moved and _lies_alike(self.quantizer, node))
+        )
+
+    @property
+    def is_one(self) -> bool:
+        """Whether the scale is one for all elements."""
+        shape = None if self.of[0] is None else self.of[0].shape
+        return shape is not None and (len(shape) == 0 or list(shape) == [1])
+
+
+class _Reals:
+    """The floats that integers stand for, each emitted once."""
+
+    def __init__(self, op: Builder) -> None:
+        self.op = op
+        free = [v for v in op.graph.inputs if not v.is_initializer()]
+        self.moving = dependent(op.graph, free)
+        self.made: dict[tuple[ir.Value, int], Any] = {}
+        self.known: dict[ir.Value, _Steps | None] = {}
+
+    def replace_all(self) -> int:
+        """Replace every reader of such integers that has a float result; returns their number."""
+        nodes = [n for n in self.op.graph if not n.domain]
+        return sum(self._replace(n) for n in nodes)
+
+    def _replace(self, node: ir.Node) -> bool:
+        if node.op_type == "DequantizeLinear":
+            return self._dequantize(node)
+        return node.op_type in PRODUCTS and self._multiply(node)
+
+    def _dequantize(self, node: ir.Node) -> bool:
+        steps = self._steps(node.inputs[0])
+        if steps is None or not steps.fit(node):
+            return False
+        with self._at(node):
+            made = self._real(node.inputs[0], node.attributes.get_int("output_dtype", 0))
+        _stand_in(made, node.outputs[0])
+        return True
+
+    def _multiply(self, node: ir.Node) -> bool:
+        """A product of integers that is cast to floats, as one of floats: whole numbers still."""
+        readers = [use.node for use in node.outputs[0].uses()]
+        casts = [n for n in readers if n.op_type == "Cast" and not is_integer(n.outputs[0])]
+        a, b, *zeros = [*node.inputs, None, None][:4]
+        sides = [self._steps(a), self._steps(b)]
+        if not casts or not any(sides) or node.outputs[0].is_graph_output():
+            return False
+        pairs = zip(sides, zeros, strict=True)
+        if not all(s is None or (s.is_one and _is_same(s.of[1], z)) for s, z in pairs):
+            return False
+        rank, dense = len(a.shape), node.op_type == "MatMulInteger"
+        with self._at(casts[0] if len(casts) == 1 else node), self.op.arithmetic():
+            places = (rank - 2, -1) if dense else (1, 0)
+            parts = [
+                self._whole(v, z, s, axis)
+                for v, z, s, axis in zip((a, b), zeros, sides, places, strict=True)
+            ]
+            product = getattr(self.op, PRODUCTS[node.op_type])(*parts, **arguments(node))
+            made = [self.op.Identity(self.op.cast(product, n.outputs[0].dtype)) for n in casts]
+        for value, cast in zip(made, casts, strict=True):
+            _mark_scales(cast.outputs[0])
+            _stand_in(value, cast.outputs[0])
+        return True
+
+    def _whole(self, value: Any, zero: Any, steps: _Steps | None, axis: int) -> Any:
+        """`q - zero` as floats."""
+        if steps is not None:
+            return self._real(value) / steps.of[0]
+        q = self.op.cast(value, FLOAT)
+        if zero is None:
+            return q
+        zero = self.op.cast(zero, FLOAT)
+        rank, several = len(value.shape), len(zero.shape) == 1 and zero.shape[0] != 1
+        if several and axis not in (-1, rank - 1):
+            zero = self.op.Reshape(zero, [-1 if a == axis else 1 for a in range(rank)])
+        return q - zero
+
+    def _at(self, node: ir.Node) -> Any:
+        return self.op.at(node, stage="forward", source="", prefix=node.name or node.op_type)
+
+    def _steps(self, value: ir.Value | None) -> _Steps | None:
+        """How an integer counts; None where it does not come from rounding what may pass."""
+        node = None if value is None else value.producer()
+        if value is None or node is None or node.domain or node.graph is not self.op.graph:
+            return None
+        if value not in self.known:
+            self.known[value] = self._found(node)
+        return self.known[value]
+
+    def _found(self, node: ir.Node) -> _Steps | None:
+        if node.op_type == "QuantizeLinear":
+            kind = node.outputs[0].dtype
+            passes = node.inputs[0] in self.moving and kind is not None and kind.is_integer()
+            return _Steps(node) if passes or self.op.ste else None
+        if node.op_type not in LAYOUTS or (node.op_type == "MaxPool" and len(node.outputs) > 1):
+            return None
+        joined = node.inputs if node.op_type == "Concat" else node.inputs[:1]
+        found = [self._steps(v) for v in joined]
+        first = found[0]
+        if first is None or not all(s is not None and _is_alike(first, s) for s in found):
+            return None
+        return replace(first, moved=True)
+
+    def _real(self, value: ir.Value, to: int = 0) -> Any:
+        """What an integer of known steps stands for, emitted where the builder is if it is new."""
+        node = value.producer()
+        assert node is not None  # noqa: S101 - it has steps
+        if (value, to) in self.made:
+            return self.made[value, to]
+        if node.op_type == "QuantizeLinear":
+            made = [_fake(self.op, node, to)]
+        else:
+            count = len(node.inputs) if node.op_type == "Concat" else 1
+            inputs = [self._real(v, to) for v in node.inputs[:count] if v is not None]
+            emit, given = getattr(self.op, node.op_type), arguments(node)
+            outputs = len(node.outputs)
+            result = emit(*inputs, *node.inputs[count:], **given, outputs=outputs)
+            made = [result] if outputs == 1 else list(result)
+        self.made.update(zip(zip(node.outputs, itertools.repeat(to)), made, strict=True))
+        return self.made[value, to]
+
+
+def _mark_scales(whole: ir.Value) -> None:
+    """Note what whole numbers are multiplied by: initializers there are no parameters."""
+    waiting = [v for u in whole.uses() if u.node.op_type == "Mul" for v in u.node.inputs]
+    while waiting:
+        value = waiting.pop()
+        node = None if value is None else value.producer()
+        if value is not None and value.is_initializer():
+            value.meta[SCALE] = True
+        elif node is not None and node.op_type == "Mul" and value is not whole:
+            waiting += node.inputs
+
+
+def _lies_alike(a: ir.Node, b: ir.Node) -> bool:
+    return all(
+        a.attributes.get_int(name, default) == b.attributes.get_int(name, default)
         for name, default in (("axis", 1), ("block_size", 0))
     )
-    ours, theirs = ([*n.inputs[1:], None][:2] for n in (quantizer, node))
-    equal = all(_is_same(a, b) for a, b in zip(ours, theirs, strict=True))
-    return quantizer if same and equal else None
+
+
+def _is_alike(a: _Steps, b: _Steps) -> bool:
+    kinds = {s.quantizer.outputs[0].dtype for s in (a, b)}
+    return a.is_one and b.is_one and len(kinds) == 1 and all(map(_is_same, a.of, b.of))
 
 
 def _is_same(a: ir.Value | None, b: ir.Value | None) -> bool:
@@ -66,21 +251,22 @@ def _is_same(a: ir.Value | None, b: ir.Value | None) -> bool:
     return left.tobytes() == right.tobytes()
 
 
-def _replace(op: Builder, quantizer: ir.Node, node: ir.Node) -> None:
+def _fake(op: Builder, quantizer: ir.Node, to: int) -> Any:
     given = arguments(quantizer)
-    x, y = quantizer.inputs[0], quantizer.outputs[0]
     options = {
         "axis": given.get("axis", 1),
         "block_size": given.get("block_size", 0),
-        "kind": int(y.dtype or ir.DataType.UINT8),
+        "kind": int(quantizer.outputs[0].dtype or ir.DataType.UINT8),
         "saturate": given.get("saturate", 1),
         "precision": given.get("precision", 0),
-        "to": node.attributes.get_int("output_dtype", 0),
+        "to": to,
     }
-    name = node.name or node.op_type
-    with op.at(node, stage="forward", source="", prefix=name):
-        made = op.FakeQuantize(x, *quantizer.inputs[1:3], **options)
-    old = node.outputs[0]
-    title, old.name = old.name, None
-    made.name = title
+    return op.FakeQuantize(quantizer.inputs[0], *quantizer.inputs[1:3], **options)
+
+
+def _stand_in(made: ir.Value, old: ir.Value) -> None:
+    """Let a value be read for another; it gets the name, unless it has one that counts."""
+    if old.is_graph_output() or made.name is None or not made.uses():
+        title, old.name = old.name, None
+        made.name = title
     old.replace_all_uses_with(made, replace_graph_outputs=True)

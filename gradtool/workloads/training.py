@@ -34,7 +34,7 @@ from gradtool.passes.optimizer import add_updates
 from gradtool.passes.returned import return_no_more
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import Selection, cut, select
-from gradtool.passes.straight_through import straight_through
+from gradtool.passes.straight_through import frozen, straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
 from gradtool.passes.update_groups import Scales, Updates
@@ -152,6 +152,7 @@ def training_graph(
         *folded(model.graph),
         *renamed(model.graph),
         *untied(model.graph),
+        *frozen(model.graph),
         *_into_training_form(op, train_mode=train_mode),
     ]
     before = len(model.graph)
@@ -230,8 +231,7 @@ def _into_training_form(op: Builder, *, train_mode: bool) -> list[str]:
     lower_updates(op)
     if lower_sequences(op):
         infer(op.model)
-    if op.ste:
-        straight_through(op.model, op)
+    straight_through(op.model, op)
     return said
 
 
