@@ -16,6 +16,7 @@ import onnx_ir as ir
 from gradtool.graph.attributes import arguments
 from gradtool.passes._contrib_attention import refused
 from gradtool.passes._contrib_dense import inputs_of
+from gradtool.passes.parameters import SCALE
 
 FLOAT = ir.DataType.FLOAT
 AXES_BY_ATTRIBUTE = 13  # Softmax flattened its input before this opset
@@ -24,6 +25,15 @@ AXES_BY_ATTRIBUTE = 13  # Softmax flattened its input before this opset
 def _real(op: Any, q: Any, scale: Any, zero: Any, axis: int | None = None) -> Any:
     """What integers stand for; a scale of several elements is by `axis`."""
     return op.DequantizeLinear(q, scale, zero, axis=axis)
+
+
+def _bias(op: Any, bias: Any, a_scale: Any, b_scale: Any, alpha: float = 1.0) -> Any:
+    """A bias in steps of two scales, which are no parameters although a Mul reads them."""
+    for scale in (a_scale, b_scale):
+        scale.meta[SCALE] = True
+    step = op.Mul(a_scale, b_scale)
+    step = step if alpha == 1 else op.Mul(step, alpha)
+    return op.Mul(op.cast(bias, FLOAT), step)
 
 
 def _wholly(node: Any, name: str = "channels_last") -> None:
@@ -94,10 +104,7 @@ def gemm(op: Any, node: Any) -> Sequence[Any]:
     a, a_scale, a_zero, b, b_scale, b_zero, c, scale, zero = inputs_of(node, 9)
     given = node.attributes
     alpha, turned = given.get_float("alpha", 1.0), given.get_int("transB", 0)
-    bias = None
-    if c is not None:
-        step = op.Mul(op.Mul(a_scale, b_scale), alpha)
-        bias = op.Mul(op.cast(c, FLOAT), step)
+    bias = None if c is None else _bias(op, c, a_scale, b_scale, alpha)
     y = op.Gemm(
         _real(op, a, a_scale, a_zero), _real(op, b, b_scale, b_zero, 0 if turned else 1), bias,
         alpha=alpha, transA=given.get_int("transA", 0), transB=turned,
@@ -120,11 +127,8 @@ def qlinear_conv(op: Any, node: Any) -> Sequence[Any]:
     _wholly(node)
     x, x_scale, x_zero, w, w_scale, w_zero, scale, zero, bias = inputs_of(node, 9)
     given = {k: v for k, v in arguments(node).items() if k != "channels_last"}
-    real = None
-    if bias is not None:
-        step = op.Mul(x_scale, w_scale)
-        real = op.Mul(op.cast(bias, FLOAT), op.Reshape(step, [-1]))
-    y = op.Conv(_real(op, x, x_scale, x_zero), _real(op, w, w_scale, w_zero, 0), real, **given)
+    bias = None if bias is None else op.Reshape(_bias(op, bias, x_scale, w_scale), [-1])
+    y = op.Conv(_real(op, x, x_scale, x_zero), _real(op, w, w_scale, w_zero, 0), bias, **given)
     return [op.QuantizeLinear(y, scale, zero)]
 
 

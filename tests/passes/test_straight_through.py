@@ -69,10 +69,32 @@ def test_the_written_graph_holds_the_pair_again_and_runs_in_onnxruntime(tmp_path
     np.testing.assert_allclose(ours.gradients["x"], theirs.gradients["x"])
 
 
-def test_without_the_flag_it_is_refused(tmp_path):
+def test_what_is_quantised_on_the_way_needs_no_flag(tmp_path):
     path, _ = model_file(tmp_path, np.float32([0.009]), np.int8([7]))
-    with pytest.raises(NotDifferentiable, match="--ste"):
-        gt.grad(gt.load(path), loss="loss", input_grad=["x"])
+    without, asked = (
+        gt.run(gt.grad(gt.load(path), loss="loss", input_grad=["x"], ste=ste), {"x": X})
+        for ste in (False, True)
+    )
+    np.testing.assert_array_equal(without.gradients["x"], asked.gradients["x"])
+
+
+def test_a_parameter_that_is_rounded_needs_the_flag(tmp_path):
+    path = tmp_path / "model.onnx"
+    text = """<ir_version: 10, opset_import: ["":21]>
+    g (float[2,3] x) => (float[2,4] y) <float[3,4] w, float s = {0.5}, int8 z = {0}> {
+        [round] q = QuantizeLinear (w, s, z)
+        [restore] r = DequantizeLinear (q, s, z)
+        [multiply] y = MatMul (x, r)
+    }"""
+    model = onnx.parser.parse_model(text)
+    del model.graph.initializer[:]
+    given = {"w": X.T.reshape(3, 4), "s": np.float32(0.5), "z": np.int8(0)}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in given.items())
+    onnx.save(model, path)
+
+    with pytest.raises(NotDifferentiable, match="'round'.*--ste"):
+        gt.grad(gt.load(path), loss="sum:y")
+    assert list(gt.grad(gt.load(path), loss="sum:y", ste=True).gradients) == ["w"]
 
 
 def test_another_scale_on_the_way_back_is_refused(tmp_path):
@@ -93,9 +115,7 @@ def test_a_scale_that_is_measured_is_a_constant(tmp_path):
     model = gt.load(tmp_path / "model.onnx")
     weights = np.arange(12, dtype=np.float32).reshape(3, 4)
 
-    with pytest.raises(NotDifferentiable, match="--ste"):
-        gt.grad(model, input_grad=["x"])
-    training = gt.grad(model, loss="loss", wrt=["x"], ste=True)
+    training = gt.grad(model, loss="loss", wrt=["x"])
     result = gt.run(training, {"x": X, "w": weights})
 
     np.testing.assert_array_equal(result.gradients["x"], weights)
