@@ -308,6 +308,8 @@ def _check(node: ir.Node, value: ir.Value, grad: ir.Value) -> None:
 
 
 def _advice(node: ir.Node) -> str:
+    if node.domain == "com.microsoft" and node.op_type.startswith(("DynamicQuantize", "Q")):
+        return "it computes on integers; leave it out of op_types_to_quantize when quantising"
     return f"register a rule: gradtool ops --template {full_name(node.domain, node.op_type)}"
 
 

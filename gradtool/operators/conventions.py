@@ -243,7 +243,9 @@ CONVENTIONS = (
     ),
     Convention(
         ("QuantizeLinear", "DequantizeLinear", "Cast"), "rounding to 8 bits or fewer",
-        "straight through, with --ste only", "never silently",
+        "of what is computed: straight through where it does not saturate; of a parameter: with "
+        "--ste only",
+        "never silently",
     ),
     Convention(
         ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli",

@@ -116,9 +116,7 @@ def qlinear_matmul(op: Any, node: Any) -> Sequence[Any]:
     """QLinearMatMul; scales of several elements are by row of the first, by column of the other."""
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = inputs_of(node, 8)
     rows, columns = (max(0, len(v.shape) - n) for v, n in ((a, 2), (b, 1)))
-    y = op.MatMul(
-        _real(op, a, a_scale, a_zero, rows), _real(op, b, b_scale, b_zero, columns)
-    )
+    y = op.MatMul(_real(op, a, a_scale, a_zero, rows), _real(op, b, b_scale, b_zero, columns))
     return [op.QuantizeLinear(y, scale, zero, axis=max(0, len(y.shape) - 2))]
 
 

@@ -12,7 +12,6 @@ what `--ste` is for.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,9 +92,7 @@ class _Steps:
     def fit(self, node: ir.Node) -> bool:
         """Whether a DequantizeLinear counts alike."""
         same = all(map(_is_same, self.of, [*node.inputs[1:3], None][:2]))
-        return same and (
-            self.is_one or (not self.moved and _lies_alike(self.quantizer, node))
-        )
+        return same and (self.is_one or (not self.moved and _lies_alike(self.quantizer, node)))
 
     @property
     def is_one(self) -> bool:

@@ -92,7 +92,7 @@ def test_a_parameter_that_is_rounded_needs_the_flag(tmp_path):
     model.graph.initializer.extend(onnx.numpy_helper.from_array(v, k) for k, v in given.items())
     onnx.save(model, path)
 
-    with pytest.raises(NotDifferentiable, match="'round'.*--ste"):
+    with pytest.raises(NotDifferentiable, match=r"'round'.*--ste"):
         gt.grad(gt.load(path), loss="sum:y")
     assert list(gt.grad(gt.load(path), loss="sum:y", ste=True).gradients) == ["w"]
 

@@ -1,0 +1,103 @@
+"""Quantised files: gradients straight through, operators of com.microsoft, what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from quantised import Quantised, draw, examine
+
+import gradtool as gt
+from gradtool.errors import NotDifferentiable
+
+CASES = [
+    Quantised("dynamic", "attention", True, False, "QUInt8", "QInt8"),
+    Quantised("QOperator", "vision", True, False, "QUInt8", "QInt8"),
+    Quantised("QDQ", "vision", False, True, "QInt8", "QInt8"),
+]
+
+
+@pytest.mark.extra
+@pytest.mark.parametrize("case", [*CASES, *(draw(np.random.default_rng(s)) for s in range(2))])
+def test_gradients_of_quantised_files_are_those_of_rounding_let_through(case, tmp_path):
+    pytest.importorskip("torch")
+
+    assert examine(case, tmp_path) == []
+
+
+S, Z, T, U = np.float32(0.05), np.uint8(120), np.float32(0.07), np.uint8(99)
+A = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2) * 9
+B = A[::-1].copy()
+M = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
+MEAN = {"axes": [1], "keepdims": 0}
+CALLS = {
+    "QLinearAdd": ([A, S, Z, B, T, U, T, Z], {}),
+    "QLinearMul": ([A, S, Z, B, T, U, T, Z], {}),
+    "QLinearSigmoid": ([A, S, Z, np.float32(1 / 256), np.uint8(0)], {}),
+    "QLinearLeakyRelu": ([A, S, Z, T, U], {"alpha": 0.3}),
+    "QLinearSoftmax": ([A, S, Z, np.float32(1 / 256), np.uint8(0)], {"axis": 1, "opset": 13}),
+    "QLinearAveragePool": ([A, S, Z, T, U], {"kernel_shape": [2, 2], "pads": [0, 0, 1, 1]}),
+    "QLinearGlobalAveragePool": ([A, S, Z, T, U], {}),
+    "QLinearReduceMean": ([A, S, Z, T, U], MEAN),
+    "QLinearConcat": ([T, U, A, S, Z, B, T, Z], {"axis": 1}),
+    "QLinearWhere": ([A > 99, A, S, Z, B, T, U, T, Z], {}),
+    "QGemm": ([M, S, Z, M.T.copy(), T, U, np.arange(3, dtype=np.int32) * 50, np.float32(3), Z], {}),
+}
+
+
+@pytest.mark.parametrize("op", CALLS)
+def test_an_operator_on_integers_is_onnxruntime_s_own_to_a_step(op):
+    ort = pytest.importorskip("onnxruntime")
+    inputs, given = CALLS[op]
+    names = [f"i{n}" for n in range(len(inputs))]
+    graph = helper.make_graph(
+        [helper.make_node(op, names, ["y"], "node", domain="com.microsoft", **given)], "g",
+        [],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in zip(names, inputs, strict=True)],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    theirs = ort.InferenceSession(model.SerializeToString()).run(None, {})[0]
+
+    ours = gt.run(gt.load(model), {}).outputs["y"]
+
+    assert ours.shape == theirs.shape
+    assert np.abs(ours.astype(int) - theirs.astype(int)).max() <= 1
+
+
+def parsed(text, **held):
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.extend(numpy_helper.from_array(v, k) for k, v in held.items())
+    return gt.load(model)
+
+
+def test_integers_that_are_read_otherwise_are_refused_by_name():
+    model = parsed(
+        """<ir_version: 10, opset_import: ["":21]> g (float[2,3] x) => (float[2,4] y) {
+        [measure] q, s, z = DynamicQuantizeLinear (x)
+        [multiply] p = MatMulInteger (q, w, other)
+        f = Cast <to = 1> (p)
+        y = Mul (f, s)
+    }""",
+        w=M, other=Z,
+    )  # fmt: skip
+
+    with pytest.raises(NotDifferentiable, match="multiply"):
+        gt.grad(model, loss="sum:y", input_grad=["x"])
+
+
+def test_weights_of_integers_say_how_they_could_be_trained():
+    model = parsed(
+        """<ir_version: 10, opset_import: ["":21]> g (float[2,3] x) => (float[2,4] y) {
+        r = DequantizeLinear (w, s, z)
+        p = MatMul (x, r)
+        y = Add (p, b)
+    }""",
+        w=M, s=S, z=Z, b=np.ones(4, np.float32),
+    )  # fmt: skip
+    graph = gt.grad(model, loss="sum:y")
+
+    assert list(graph.gradients) == ["b"]
+    assert any("AddQDQPairToWeight" in line for line in graph.warnings)
