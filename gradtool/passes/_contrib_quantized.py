@@ -81,11 +81,6 @@ def _global_average_pool(op: Any, node: Any, x: Any) -> Any:
     return op.GlobalAveragePool(x)
 
 
-def _mean(op: Any, node: Any, x: Any) -> Any:
-    given = arguments(node)
-    return op.ReduceMean(x, list(given["axes"]), keepdims=given.get("keepdims", 1))
-
-
 def concat(op: Any, node: Any) -> Sequence[Any]:
     scale, zero, *rest = node.inputs
     parts = [_real(op, *rest[i : i + 3]) for i in range(0, len(rest), 3)]
@@ -170,7 +165,6 @@ CONTRIB = {
     "QLinearGlobalAveragePool": _alone(_global_average_pool),
     "QLinearLeakyRelu": _alone(_leaky_relu),
     "QLinearMul": _pairwise("Mul"),
-    "QLinearReduceMean": _alone(_mean),
     "QLinearSigmoid": _alone(lambda op, _, x: op.Sigmoid(x)),
     "QLinearSoftmax": _alone(_softmax),
     "QLinearWhere": where,

@@ -68,7 +68,7 @@ def replace(op: Builder, node: ir.Node, rule: Rule) -> None:
             if after.producer() not in new or after in made[:index]:
                 after = op.Identity(after)
             name, before.name = before.name, None
-            after.name = name or after.name
+            after.name, before.type = name or after.name, after.type
             before.replace_all_uses_with(after, replace_graph_outputs=True)
     assert node.graph is not None  # noqa: S101 - a node found in a graph
     node.graph.remove(node, safe=True)

@@ -30,7 +30,6 @@ S, Z, T, U = np.float32(0.05), np.uint8(120), np.float32(0.07), np.uint8(99)
 A = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2) * 9
 B = A[::-1].copy()
 M = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
-MEAN = {"axes": [1], "keepdims": 0}
 CALLS = {
     "QLinearAdd": ([A, S, Z, B, T, U, T, Z], {}),
     "QLinearMul": ([A, S, Z, B, T, U, T, Z], {}),
@@ -39,7 +38,6 @@ CALLS = {
     "QLinearSoftmax": ([A, S, Z, np.float32(1 / 256), np.uint8(0)], {"axis": 1, "opset": 13}),
     "QLinearAveragePool": ([A, S, Z, T, U], {"kernel_shape": [2, 2], "pads": [0, 0, 1, 1]}),
     "QLinearGlobalAveragePool": ([A, S, Z, T, U], {}),
-    "QLinearReduceMean": ([A, S, Z, T, U], MEAN),
     "QLinearConcat": ([T, U, A, S, Z, B, T, Z], {"axis": 1}),
     "QLinearWhere": ([A > 99, A, S, Z, B, T, U, T, Z], {}),
     "QGemm": ([M, S, Z, M.T.copy(), T, U, np.arange(3, dtype=np.int32) * 50, np.float32(3), Z], {}),
@@ -65,6 +63,30 @@ def test_an_operator_on_integers_is_onnxruntime_s_own_to_a_step(op):
 
     assert ours.shape == theirs.shape
     assert np.abs(ours.astype(int) - theirs.astype(int)).max() <= 1
+
+
+@pytest.mark.parametrize("op", ["DynamicQuantizeMatMul", "MatMulIntegerToFloat"])
+def test_a_product_of_integers_passes_gradients_by_what_its_weight_stands_for(op):
+    dynamic = op == "DynamicQuantizeMatMul"
+    rows = "q, s, z = DynamicQuantizeLinear (x)" if not dynamic else ""
+    read = "x, w, t, u, b" if dynamic else "q, w, s, t, z, u, b"
+    model = parsed(
+        f"""<ir_version: 9, opset_import: ["":18, "com.microsoft":1]>
+        g (float[2,3] x) => (float[2,4] y) {{ {rows} y = com.microsoft.{op} ({read}) }}""",
+        w=M, t=np.float32([0.1, 0.2, 0.3, 0.4]) if dynamic else T,
+        u=np.uint8([0, 1, 2, 3]) if dynamic else U, b=np.ones(4, np.float32),
+    )  # fmt: skip
+    x = np.linspace(-1, 2, 6, dtype=np.float32).reshape(2, 3)
+    graph = gt.grad(model, loss="sum:y", input_grad=["x"])
+    scales, zeros = (np.float32([0.1, 0.2, 0.3, 0.4]), np.arange(4)) if dynamic else (T, U)
+    weight = (M.astype(float) - zeros) * scales
+
+    ours, theirs = (gt.run(graph, {"x": x}, engine=e) for e in ("arena", "ort"))
+
+    assert sorted(graph.gradients) == ["b", "x"]
+    for found in (ours, theirs):
+        np.testing.assert_allclose(found.outputs["y"], x @ weight + 1, atol=0.02 * weight.max())
+        np.testing.assert_allclose(found.gradients["x"], [weight.sum(1)] * 2, rtol=1e-5)
 
 
 def parsed(text, **held):
