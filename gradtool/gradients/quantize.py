@@ -33,7 +33,8 @@ def require_unrounded(op: Builder, value: ir.Value) -> None:
         if node.op_type in ROUNDING and not op.active.isdisjoint(node.inputs):
             weight = node.op_type == "QuantizeLinear" and not op.ste
             raise UnsupportedGradient(node, STEP if weight else READ)
-        more = [v for v in node.inputs if v in op.active and v not in seen and is_integer(v)]
+        read = [v for v in node.inputs if v is not None and v in op.active and v not in seen]
+        more = [v for v in read if is_integer(v)]
         seen.update(more)
         waiting += more
 

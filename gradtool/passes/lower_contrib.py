@@ -36,15 +36,16 @@ def lower_contrib(model: ir.Model) -> int:
     """
     everything = list(walk.nodes(model.graph))
     nodes = [n for n in everything if is_contrib(n)]
-    op = Builder(model) if nodes else None
-    behind = False
-    for node in everything if op is not None else ():
+    if not nodes:
+        return 0
+    op, behind = Builder(model), False
+    for node in everything:
         if is_contrib(node):
             replace(op, node, RULES[node.domain, node.op_type])
             behind = behind or node.op_type in quantized.CONTRIB
         elif behind and not node.domain and all(map(_is_known, node.inputs)):
             op.infer(node)  # the library guesses the shapes of what it does not know
-    if nodes and not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
+    if not any(n.domain == DOMAIN for n in walk.nodes(model.graph)):
         model.graph.opset_imports.pop(DOMAIN, None)
     return len(nodes)
 

@@ -19,6 +19,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.graph.attributes import arguments
+from gradtool.graph.known import as_tensor
 from gradtool.graph.predicates import is_integer
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import dependent
@@ -126,7 +127,7 @@ class _Reals:
         if steps is None or not steps.fit(node):
             return False
         with self._at(node):
-            made = self._real(node.inputs[0], node.attributes.get_int("output_dtype", 0))
+            made = self._real(as_tensor(node.inputs[0]), node.attributes.get_int("output_dtype", 0))
         _stand_in(made, node.outputs[0])
         return True
 
@@ -141,7 +142,7 @@ class _Reals:
         pairs = zip(sides, zeros, strict=True)
         if not all(s is None or (s.is_one and _is_same(s.of[1], z)) for s, z in pairs):
             return False
-        rank, dense = len(a.shape), node.op_type == "MatMulInteger"
+        rank, dense = len(as_tensor(a).shape), node.op_type == "MatMulInteger"
         with self._at(casts[0] if len(casts) == 1 else node), self.op.arithmetic():
             places = (rank - 2, -1) if dense else (1, 0)
             parts = [
@@ -149,7 +150,8 @@ class _Reals:
                 for v, z, s, axis in zip((a, b), zeros, sides, places, strict=True)
             ]
             product = getattr(self.op, PRODUCTS[node.op_type])(*parts, **arguments(node))
-            made = [self.op.Identity(self.op.cast(product, n.outputs[0].dtype)) for n in casts]
+            types = [as_tensor(n.outputs[0]).dtype for n in casts]
+            made = [self.op.Identity(self.op.cast(product, kind)) for kind in types]
         for value, cast in zip(made, casts, strict=True):
             _mark_scales(cast.outputs[0])
             _stand_in(value, cast.outputs[0])
