@@ -15,7 +15,7 @@ from gradtool.emit.builder import Builder
 from gradtool.emit.clones import rename
 from gradtool.errors import UnsupportedGradient
 from gradtool.gradients._branches import is_wanted, total
-from gradtool.gradients._turns import Track, Turns
+from gradtool.gradients._turns import Track, Turns, formal_like, stack
 from gradtool.gradients.bodies import Body, is_known_outside, is_random, own, show
 from gradtool.graph.known import as_node, as_tensor
 from gradtool.graph.predicates import is_float
@@ -72,12 +72,12 @@ class _Reverse:
         self.carried = carried
         self._stacks: dict[ir.Value, ir.Value] = {}
         count = len(turns.states)
-        self.dstates = [_formal(op, "dstate", turns.results[i]) for i in carried]
+        self.dstates = [formal_like(op, "dstate", turns.results[i]) for i in carried]
         self.given = {
             i: dy for i, dy in enumerate(dys[count:])
             if dy is not None and is_float(turns.rows[i])
         }  # fmt: skip
-        self.drows = {i: _formal(op, "dy", turns.rows[i]) for i in self.given}
+        self.drows = {i: formal_like(op, "dy", turns.rows[i]) for i in self.given}
         self.starts = [
             op.zeros_like(turns.node.outputs[i]) if dys[i] is None else dys[i] for i in carried
         ]
@@ -147,15 +147,15 @@ class _Reverse:
             arrays.append((dy, self.drows[i], turns.written[i]))
         for i, inner in enumerate(turns.slices):
             if inner in self.body.read:
-                known[inner] = _formal(op, "again", inner)
+                known[inner] = formal_like(op, "again", inner)
                 arrays.append((turns.arrays[i], known[inner], turns.read[i]))
         stacks = handed
         if not arrays and not stacks:  # a Scan counts its turns by what it scans
             stacks = [turns.number if turns.number is not None else turns.slices[0]]
         for value in stacks:
-            known[value] = _formal(op, "kept", value)
+            known[value] = formal_like(op, "kept", value)
             arrays.append((self._stack(value), known[value], Track()))
-        sums = [_formal(op, "sum", v) for v in self.kept]
+        sums = [formal_like(op, "sum", v) for v in self.kept]
         zeros = [op.zeros_like(v) for v in self.kept]
         with op.body([*self.dstates, *sums, *(inner for _, inner, _ in arrays)]) as graph:
             found = self.body.move(known)
@@ -188,7 +188,7 @@ class _Reverse:
         last = op.Sub(count, 1)
         number = op.formal("turn", [], ir.DataType.INT64)
         going = op.formal("going", [], ir.DataType.BOOL)
-        sums = [_formal(op, "sum", v) for v in self.kept]
+        sums = [formal_like(op, "sum", v) for v in self.kept]
         zeros = [op.zeros_like(v) for v in self.kept]
         with op.body([number, going, *self.dstates, *sums]) as graph:
             graph.outputs.append(op.Identity(going))
@@ -276,20 +276,8 @@ class _Reverse:
     def _stack(self, value: ir.Value) -> ir.Value:
         """An output of the forward node that has this value of every turn, added to it."""
         if value not in self._stacks:
-            self._stacks[value] = self._new_stack(value)
+            self._stacks[value] = stack(self.op, self.turns, value, self._count())
         return self._stacks[value]
-
-    def _new_stack(self, value: ir.Value) -> ir.Value:
-        turns, op = self.turns, self.op
-        node = turns.node
-        shape = ir.Shape([self._count(), *(value.shape or ())])
-        made = show(op, node, turns.body, value, shape)
-        rows = len(node.outputs) - len(turns.states)
-        for name in ("scan_output_axes", "scan_output_directions"):
-            if name in node.attributes:
-                values = [*node.attributes[name].as_ints(), *[0] * rows][:rows]
-                node.attributes[name] = ir.AttrInt64s(name, values)
-        return made
 
     def _count(self) -> int | ir.SymbolicDim:
         """The number of turns, as the size of what is stacked or scanned."""
@@ -322,15 +310,9 @@ class _Reverse:
         return count
 
 
-def _formal(op: Builder, hint: str, like: ir.Value) -> ir.Value:
-    """An input of the gradient's body, of the type and shape of a value."""
-    shape = None if like.shape is None else like.shape.copy()
-    return ir.Value(name=op.names.fresh(hint), type=like.type, shape=shape)
-
-
 def _sequence(op: Builder, element: ir.Value) -> ir.Value:
     """An input of a body that is a sequence of values like one."""
-    made = _formal(op, "sequence", element)
+    made = formal_like(op, "sequence", element)
     made.type = ir.SequenceType(ir.TensorType(as_tensor(element).dtype))
     return made
 

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.gradients._branches import is_wanted
+from gradtool.gradients.bodies import show
 from gradtool.graph.known import Node
 from gradtool.graph.predicates import is_float
 from gradtool.graph.reads import captured, dependent
@@ -42,6 +43,11 @@ class Turns:
     written: tuple[Track, ...]
     first: int
     number: ir.Value | None = None
+
+    @classmethod
+    def of(cls, node: Node) -> Turns:
+        """A Loop or a Scan."""
+        return cls.of_loop(node) if node.op_type == "Loop" else cls.of_scan(node)
 
     @classmethod
     def of_loop(cls, node: Node) -> Turns:
@@ -85,6 +91,24 @@ class Turns:
                 break
             sources |= more
         return [i for i, inner in enumerate(self.formal) if inner in sources]
+
+
+def stack(op: Builder, turns: Turns, value: ir.Value, count: int | ir.SymbolicDim) -> ir.Value:
+    """A further output of a node, the last: a value of its body in each of so many turns."""
+    node = turns.node
+    made = show(op, node, turns.body, value, ir.Shape([count, *(value.shape or ())]))
+    rows = len(node.outputs) - len(turns.states)
+    for name in ("scan_output_axes", "scan_output_directions"):
+        if name in node.attributes:
+            values = [*node.attributes[name].as_ints(), *[0] * rows][:rows]
+            node.attributes[name] = ir.AttrInt64s(name, values)
+    return made
+
+
+def formal_like(op: Builder, hint: str, like: ir.Value) -> ir.Value:
+    """An input of a body, of the type and shape of a value."""
+    shape = None if like.shape is None else like.shape.copy()
+    return ir.Value(name=op.names.fresh(hint), type=like.type, shape=shape)
 
 
 def _tracks(node: ir.Node, which: str, ranks: Sequence[int]) -> tuple[Track, ...]:

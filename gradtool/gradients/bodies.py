@@ -182,12 +182,17 @@ def is_random(node: ir.Node) -> bool:
 # ------------------------------------------------------------------------------ copies
 
 
-def copy(op: Builder, node: ir.Node, known: dict[ir.Value, ir.Value]) -> None:
-    """Compute a forward node again at the end of the builder's graph; `known` takes its outputs."""
-    made = clone(
-        node, op.names, "/again",
-        {STAGE: "recompute", SOURCE: node.name or ""},
-    )  # fmt: skip
+def copy(
+    op: Builder, node: ir.Node, known: dict[ir.Value, ir.Value], *, again: bool = True
+) -> None:
+    """Copy a node to the end of the builder's graph; `known` takes its outputs.
+
+    What is computed `again` is marked as such.
+    """
+    suffix, marks = "", node.metadata_props
+    if again:
+        suffix, marks = "/again", {STAGE: "recompute", SOURCE: node.name or ""}
+    made = clone(node, op.names, suffix, marks)
     op.graph.append(made)
     replace_reads(made, known)
     for before, after in zip(node.outputs, made.outputs, strict=True):

@@ -95,7 +95,8 @@ class Views:
             return [value]
         twins = self._clones.get(original(node), [node])
         index = value.index() or 0
-        return [twin.outputs[index] for twin in twins if twin.op_type == node.op_type]
+        alike = (twin for twin in twins if twin.op_type == node.op_type)
+        return [twin.outputs[index] for twin in alike if index < len(twin.outputs)]
 
 
 def _reverses(node: ir.Node) -> bool:
