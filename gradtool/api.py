@@ -50,6 +50,7 @@ from gradtool.workloads.growing import max_batch as max_batch_of
 from gradtool.workloads.names import POINTS
 from gradtool.workloads.opening import load
 from gradtool.workloads.plan_files import PlanFile
+from gradtool.workloads.plans import form_of
 from gradtool.workloads.rewriting import Graph, Rewritten, mirror, model_of, recompute
 from gradtool.workloads.rewriting import frontier as frontier_of
 from gradtool.workloads.training import OnNode, TrainingGraph, training_graph
@@ -395,7 +396,8 @@ def explain(
     found = mirror(graph, policy=policy, keep=keep, drop=drop, dims=dims, kernels=kernels)
     require_written(found.work, value)
     decision, schedule = found.planned.decision, found.planned.schedule
-    return Explained(explain_of(found.work.program, value, decision=decision, schedule=schedule))
+    program = form_of(found.work, found.planned).program
+    return Explained(explain_of(program, value, decision=decision, schedule=schedule))
 
 
 def compare(

@@ -53,11 +53,12 @@ def _formulas(reporter: Reporter, plans: Plans) -> Iterator[str]:
     from gradtool.reports import formula
     from gradtool.reports.plans import TITLES
     from gradtool.workloads import formulas
+    from gradtool.workloads.plans import form_of
 
     symbols = tuple(opened.assumed)
     with reporter.bar("looking for formulas", total=len(plans.found)) as shown:
         for planned in plans.found:
-            made = formulas.peak_formula(opened.work, planned.schedule, symbols)
+            made = formulas.peak_formula(form_of(opened.work, planned), planned.schedule, symbols)
             shown.advance()
             title = TITLES.get(planned.name, planned.name)
             yield f"{title}: {formula.text(made) if made else formula.none(symbols)}"

@@ -80,10 +80,12 @@ def explain(reporter: Reporter, opened: Opened, strategy: Strategy, tensor: str,
     from gradtool.planning.recompute.explain import explain as facts_of
     from gradtool.reports import explanation
     from gradtool.workloads.groups import require_written
+    from gradtool.workloads.plans import form_of
 
     require_written(opened.work, tensor)
     (found,) = plan(reporter, opened, [strategy]).found
-    facts = facts_of(opened.work.program, tensor, decision=found.decision, schedule=found.schedule)
+    work = form_of(opened.work, found)
+    facts = facts_of(work.program, tensor, decision=found.decision, schedule=found.schedule)
     if form == "json":
         reporter.json(explanation.document(facts))
         return

@@ -74,16 +74,17 @@ class Sizes:
             return None
         if not is_tensor(value):
             return None
-        elements = math.prod(self._size(d) for d in value.shape)
+        elements = math.prod(self.size(d) for d in value.shape)
         return -(-elements * int(value.dtype.bitwidth) // 8)
 
     def elements(self, value: ir.Value) -> int | None:
         """Elements of a tensor; None if its rank is unknown."""
         if value.shape is None or not is_tensor(value):
             return None
-        return math.prod(self._size(d) for d in value.shape)
+        return math.prod(self.size(d) for d in value.shape)
 
-    def _size(self, dim: int | ir.SymbolicDim) -> int:
+    def size(self, dim: int | ir.SymbolicDim) -> int:
+        """One size, as it is given or assumed."""
         if isinstance(dim, int):
             return dim
         if dim.value is None:

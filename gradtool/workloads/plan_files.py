@@ -20,10 +20,11 @@ from gradtool.shapes.inference import register_shapes
 from gradtool.text.words import suggest
 from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.groups import gathered
+from gradtool.workloads.loops import formed, taken
 from gradtool.workloads.names import current
 from gradtool.workloads.options import FLAGS, KERNELS
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import Workload, all_dims, planned
+from gradtool.workloads.plans import Workload, all_dims, form_of, planned
 from gradtool.workloads.proofs import details, lines, proof_json, proof_of
 from gradtool.workloads.recompute import prepared
 
@@ -37,7 +38,8 @@ class PlanFile:
     """A plan that was written: `order` names nodes, once for each time they run.
 
     `kernels` are those that it was made for: nodes that native ones run as one follow each other.
-    `proof` is what the search for it proved, and says whether the clock ended that search.
+    `proof` is what the search for it proved, and says whether the clock ended that search.  `turns`
+    are those of loops that it takes again, in the order in which the graph is rewritten for that.
     """
 
     source: str
@@ -48,6 +50,7 @@ class PlanFile:
     peak: int
     proof: Proof | None = None
     kernels: Kernels = "numpy"
+    turns: tuple[tuple[str, int], ...] = ()
 
 
 def save(
@@ -58,7 +61,8 @@ def save(
     Raises:
         UsageError: the file exists without `force`, or cannot be written.
     """
-    steps = work.program.steps
+    form = form_of(work, found)
+    steps = form.program.steps
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "name": found.name,
@@ -69,6 +73,7 @@ def save(
         "load_bytes": found.plan.peak_live,
         "keep_bytes": work.kept.peak,
         "proof": None if found.proof is None else proof_json(found.proof),
+        "turns": [[name, turns] for name, turns in form.turns.items()],
         "order": [name for number in found.schedule.order for name in steps[number].names],
     }
     return write_document(document, path, force=force)
@@ -93,8 +98,18 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
     kernels = document.get("kernels", "numpy")
     if kernels not in KERNELS:
         raise UsageError(f"{path}: is no plan: its kernels are none of {', '.join(KERNELS)}")
-    proof = _proof(path, document.get("proof"))
-    return PlanFile(os.fspath(path), current(name), model, dims, tuple(order), peak, proof, kernels)
+    turns = document.get("turns", [])
+    if not isinstance(turns, list) or not all(map(_is_loop, turns)):
+        raise UsageError(f"{path}: is no plan: its turns are no numbers by name")
+    return PlanFile(
+        os.fspath(path), current(name), model, dims, tuple(order), peak,
+        _proof(path, document.get("proof")), kernels, tuple((name, turns) for name, turns in turns),
+    )  # fmt: skip
+
+
+def _is_loop(given: object) -> bool:
+    """Whether something names a loop and a number of its turns."""
+    return isinstance(given, list) and [*map(type, given)] == [str, int]
 
 
 def _proof(path: str | os.PathLike[str], given: object) -> Proof | None:
@@ -121,25 +136,37 @@ def planned_by(work: Workload, file: PlanFile) -> Planned:
         )
     if file.model != fingerprint(work.model.graph):
         raise UsageError(f"{file.source}: the plan is of another model: {_difference(work, file)}")
-    schedule = _schedule(work, file)
-    found = planned(work, file.name, schedule)
+    form = _form(work, file)
+    schedule = _schedule(form, file)
+    found = planned(form, file.name, schedule)
+    if form is not work:
+        found = replace(found, form=form)
     if found.peak != file.peak:
         raise UsageError(
             f"{file.source}: the plan says a peak of {file.peak} bytes, here it is "
             f"{found.peak}: it was made for other sizes"
         )
-    _same_work(work, file, schedule)
+    _same_work(work, form, file, schedule)
     found = replace(found, proof=file.proof)
-    return replace(found, notes=(f"plan: {file.source}", *lines(found)), details=details(found))
+    return replace(found, notes=(f"plan: {file.source}", *lines(found), *taken(found)), details=details(found))
 
 
-def _same_work(work: Workload, file: PlanFile, schedule: Schedule) -> None:
+def _form(work: Workload, file: PlanFile) -> Workload:
+    """The form of the graph whose loops take turns again as in a plan."""
+    try:
+        return formed(work, dict(file.turns)) if file.turns else work
+    except ValueError as error:
+        raise UsageError(f"{file.source}: {error}") from error
+
+
+def _same_work(work: Workload, form: Workload, file: PlanFile, schedule: Schedule) -> None:
     """Refuse a proof about other work than the plan does; times cannot be told again."""
     if file.proof is None or file.proof.unit != FLOPS.unit:
         return
-    costs = FLOPS.of(work.program)
+    costs, total = FLOPS.of(form.program), FLOPS.total(work.program)
     extra = sum(costs[step] or 0 for step in schedule.recomputed)
-    here, told = (extra, FLOPS.total(work.program)), (file.proof.extra, file.proof.total)
+    extra += max(FLOPS.total(form.program) - total, 0)
+    here, told = (extra, total), (file.proof.extra, file.proof.total)
     if here != told:
         raise UsageError(
             f"{file.source}: the plan says {told[0]} FLOPs beyond {told[1]}, here they are "

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from gradtool.planning.plan import Plan
 from gradtool.planning.recompute.mirror import Decision
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.search.proof import Proof
+
+if TYPE_CHECKING:
+    from gradtool.workloads.plans import Workload
 
 
 class Arena:
@@ -44,7 +48,8 @@ class Planned:
 
     `notes` are lines for people, `details` those for people who ask how it was found; `decision` is
     what mirroring decided, also where the plan does not apply it; `proof` says how good a plan
-    within a budget is.
+    within a budget is.  `form` is the training graph that the schedule is of, where loops of the
+    one that was asked about take turns again.
     """
 
     name: str
@@ -54,6 +59,7 @@ class Planned:
     decision: Decision | None = None
     proof: Proof | None = None
     details: tuple[str, ...] = ()
+    form: Workload | None = field(default=None, compare=False, repr=False)
 
     @property
     def plan(self) -> Plan:

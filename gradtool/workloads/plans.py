@@ -47,8 +47,9 @@ class Workload:
     `dims` are the sizes given to what the model leaves open; the model itself keeps that open.
     `program` is made for `kernels`, and its steps are what a plan puts in order; where they are
     groups of nodes, `of_nodes` is the program whose steps are those.  `memo` is what was found out
-    about it before, by question; `listener` hears of what is going on.  `_sized` is the model with
-    sizes given, if it was made before.
+    about it before, by question; `listener` hears of what is going on.  `turns` are those of loops
+    that this form of the graph takes again (see `loops`).  `_sized` is the model with sizes given,
+    if it was made before.
     """
 
     model: ir.Model
@@ -56,6 +57,7 @@ class Workload:
     dims: Mapping[str, int]
     kernels: Kernels = "numpy"
     of_nodes: Program | None = None
+    turns: Mapping[str, int] = field(default_factory=dict)
     memo: dict[object, object] = field(default_factory=dict, compare=False, repr=False)
     listener: Listener = field(default_factory=Listener, compare=False, repr=False)
     _sized: ir.Model | None = field(default=None, compare=False, repr=False)
@@ -172,6 +174,16 @@ def _of_sizes(made: ir.Model, sizes: Mapping[str, int], kernels: Kernels) -> Wor
     return Workload(made, together, known, kernels, apart, _sized=model)
 
 
+def of_form(work: Workload, model: ir.Model) -> Workload:
+    """The workload of another form of a graph, of the same sizes, heard by the same listener."""
+    return replace(_of_sizes(model, work.dims, work.kernels), listener=work.listener)
+
+
+def form_of(work: Workload, found: Planned) -> Workload:
+    """The form of a graph that the schedule of a plan is of."""
+    return found.form or work
+
+
 def planned(
     work: Workload,
     name: str,
@@ -201,11 +213,12 @@ def _plan(work: Workload, schedule: Schedule) -> Plan:
 
 def write(work: Workload, found: Planned) -> ir.Model:
     """The model that computes what the workload's does, in the order of a plan, with its clones."""
-    model = work.model.clone()
-    model.meta.update(work.model.meta)
-    mark(model, marked(work, found.decision) if found.decision else {})
-    group(model, work.apart, work.kernels)
-    apply(model, work.apart, spread(work, found.schedule))
+    form = form_of(work, found)
+    model = form.model.clone()
+    model.meta.update(form.model.meta)
+    mark(model, marked(form, found.decision) if found.decision else {})
+    group(model, form.apart, form.kernels)
+    apply(model, form.apart, spread(form, found.schedule))
     model.metadata_props[PLAN] = json.dumps(
         {
             "name": found.name,
@@ -240,6 +253,8 @@ def extra_flops(plan: Plan, kept: Plan) -> int | None:
 def extra_of(work: Workload, found: Planned) -> int | None:
     """The same of what was planned, without its plan where that can be told."""
     order = found.schedule.order
+    if found.form is not None:
+        return extra_flops(found.plan, work.kept)
     ran = None if _is_given(work, order) else work.arenas.ran(order)
     if ran is None:
         return extra_flops(found.plan, work.kept)

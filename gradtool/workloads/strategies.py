@@ -5,18 +5,22 @@ None ever gives a plan that takes more than keeping everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
+from gradtool.errors import UsageError
 from gradtool.planning.recompute.mirrored import mirrored
-from gradtool.planning.recompute.policy import POLICIES, Policy
+from gradtool.planning.recompute.policy import POLICIES, Policy, marks
 from gradtool.planning.recompute.segment_search import best_segments, sqrt_segments
 from gradtool.planning.recompute.segments import Segmented, checkpointed, crossing_line
 from gradtool.planning.schedule import Schedule
+from gradtool.program import Program
 from gradtool.text.words import count
 from gradtool.workloads.groups import decided, require_written
+from gradtool.workloads.loops import loops_of, taken
 from gradtool.workloads.names import KEEP, LIGHT, REORDER
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import Strategy, Workload, planned
@@ -46,6 +50,18 @@ def mirror(
     Raises:
         UsageError: a name in `keep` or `drop` matches nothing.
     """
+    plans = [_mirrored(work, policy, keep, drop)]
+    once = marks(work.nodes, keep, drop).keep
+    form = loops_of(work).cheap(policy, once)
+    if form is not None:
+        with suppress(UsageError):  # a name of what such a loop stacked
+            plans.append(of_form(_mirrored(form, policy, keep, drop), form))
+    return least(plans)
+
+
+def _mirrored(
+    work: Workload, policy: Policy, keep: Sequence[str], drop: Sequence[str]
+) -> Planned:
     decision = decided(work, policy, keep, drop)
     found = mirrored(work.program, decision)
     may = count(found.decided, "node")
@@ -59,13 +75,13 @@ def _are(number: int) -> str:
 
 
 def sqrt(work: Workload) -> Planned:
-    """√n segments of equal bytes."""
-    return _segments(work, "sqrt", sqrt_segments(work.program))
+    """√n segments of equal bytes; of loops, turns that are taken again."""
+    return _segments(work, "sqrt", sqrt_segments)
 
 
 def segments(work: Workload) -> Planned:
-    """As many segments of equal bytes as have the least peak."""
-    return _segments(work, "segments", best_segments(work.program))
+    """As many segments of equal bytes as have the least peak; of loops, as `sqrt`."""
+    return _segments(work, "segments", best_segments)
 
 
 def checkpoints(work: Workload, *, names: Sequence[str]) -> Planned:
@@ -102,9 +118,25 @@ def min_cut(work: Workload) -> Planned:
     return at_most(work, None, Search(CUTS), name="min-cut")
 
 
-def _segments(work: Workload, name: str, found: Segmented) -> Planned:
-    notes = [f"{name}: {note}" for note in (count(len(found.ends), "segment"), *found.notes)]
-    return no_worse(work, planned(work, name, found.outcome.schedule, notes=notes))
+def _segments(work: Workload, name: str, cut: Callable[[Program], Segmented]) -> Planned:
+    def of(form: Workload) -> Planned:
+        found = cut(form.program)
+        notes = [f"{name}: {note}" for note in (count(len(found.ends), "segment"), *found.notes)]
+        return no_worse(form, planned(form, name, found.outcome.schedule, notes=notes))
+
+    form = loops_of(work).once
+    return least([of(work), *(() if form is None else (of_form(of(form), form),))])
+
+
+def of_form(found: Planned, form: Workload) -> Planned:
+    """A plan of another form of a graph, as one of the graph."""
+    found = replace(found, form=form)
+    return replace(found, notes=(*found.notes, *taken(found)))
+
+
+def least(found: Sequence[Planned]) -> Planned:
+    """The plan of least peak; of several, the first."""
+    return min(found, key=lambda each: each.peak)
 
 
 def no_worse(work: Workload, found: Planned) -> Planned:

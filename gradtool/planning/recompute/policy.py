@@ -63,7 +63,11 @@ class Policy:
     source: str
 
     def __call__(self, step: Step) -> bool:
-        return (step.op in self.listed) is self.twice
+        return self.allows(step.op)
+
+    def allows(self, op: str) -> bool:
+        """Whether an operator may run twice, by its full name."""
+        return (op in self.listed) is self.twice
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reason} ({self.source})"

@@ -95,6 +95,10 @@ class Answers:
         assert proven.proof is not None  # noqa: S101 - see `_plan`
         return replace(proven, proof=replace(proven.proof, least=least, allowed=allowed))
 
+    def walk(self) -> None:
+        """Walk the ladder, if it was not."""
+        self.ladder.rungs.states  # noqa: B018 - is computed now
+
     def curve(self) -> list[Planned]:
         """Plans of falling peak and rising work, none of which another one beats."""
         found = [self.kept]

@@ -8,7 +8,6 @@ from functools import partial
 
 from gradtool.errors import ModelError
 from gradtool.planning.optimizer import state_bytes
-from gradtool.planning.schedule import Schedule
 from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.budgets.search import CUTS, Search
 from gradtool.workloads.names import KEEP, LIGHT
@@ -17,6 +16,7 @@ from gradtool.workloads.plans import (
     OnRung,
     Strategy,
     Workload,
+    extra_of,
     largest_batch,
     planned,
 )
@@ -120,7 +120,7 @@ class _Batches:
         fits = (
             size
             for other, size in by_size
-            if size and _is_allowed(self.work(size), name, self.plan(other, size).schedule)
+            if size and _is_allowed(self.work(size), name, self.plan(other, size))
         )
         return next(fits, 0)
 
@@ -158,6 +158,7 @@ class _Batches:
         there at any batch left out if there is none.
         """
         names = _names(self.work(size))
+        known = () if found.form is not None else known  # whose steps others may not have
         others = (s for s in known if s != size and _names(self.work(s)) == names)
         near = min(others, key=lambda s: abs(s - size), default=None)
         if near is not None:
@@ -190,11 +191,10 @@ def _least(work: Workload, name: str) -> int:
     return Search(effort).answers(work).known.least
 
 
-def _is_allowed(work: Workload, name: str, schedule: Schedule) -> bool:
-    """Whether a plan that is searched for may run what a schedule does, all costs being known."""
-    costs = FLOPS.of(work.program)
-    again = [costs[step] for step in schedule.recomputed]
-    return None not in again and sum(filter(None, again)) <= _allowed(work, name)
+def _is_allowed(work: Workload, name: str, found: Planned) -> bool:
+    """Whether a plan that is searched for may run what another does, all costs being known."""
+    extra = extra_of(work, found)
+    return extra is not None and extra <= _allowed(work, name)
 
 
 def _allowed(work: Workload, name: str) -> int:

@@ -18,9 +18,12 @@ from gradtool.planning.search.context import SearchContext
 from gradtool.text.units import format_bytes
 from gradtool.workloads.budgets.answers import Answers, work_of
 from gradtool.workloads.budgets.floor import raise_floor
+from gradtool.workloads.budgets.forms import Forms
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.prices import FLOPS, Prices
 from gradtool.workloads.budgets.stopping import TimeIsUp, deadline, time_limit
+from gradtool.workloads.loops import lines as loop_lines
+from gradtool.workloads.loops import loops_of
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import Workload
 from gradtool.workloads.proofs import details, lines
@@ -30,7 +33,8 @@ PROOF = 0.1  # of the effort that proves a bound
 PROVING = 120.0  # seconds for a thorough proof
 _GROWTH = 4
 
-Question = Callable[[Answers], Planned | None]
+Found: TypeAlias = Answers | Forms
+Question = Callable[[Found], Planned | None]
 Goal: TypeAlias = "type[LeastWork | LeastPeak]"
 
 
@@ -49,28 +53,34 @@ class Search:
     prices: Prices = FLOPS
     prove: bool = False
 
-    def answers(self, work: Workload) -> Answers:
-        """The ladder of a training graph: the same one whoever asks."""
+    def answers(self, work: Workload) -> Found:
+        """The ladders of a training graph: the same ones whoever asks."""
         key = Answers, self.prices, self.seed, self.effort
         if key not in work.memo:
             context = SearchContext(effort=self.effort, seed=self.seed)
-            work.memo[key] = Answers(work, self.prices, context)
-        return cast("Answers", work.memo[key])
+            work.memo[key] = self._of_forms(work, context)
+        return cast("Found", work.memo[key])
 
-    def deeper(self, work: Workload) -> Iterator[tuple[Answers, float]]:
+    def _of_forms(self, work: Workload, context: SearchContext) -> Found:
+        """The answers of a graph, or of the forms that its loops give it where they are priced."""
+        forms = loops_of(work).forms if self.prices == FLOPS else ()
+        found = [Answers(each, self.prices, context) for each in (work, *forms)]
+        return Forms(found) if forms else found[0]
+
+    def deeper(self, work: Workload) -> Iterator[tuple[Found, float]]:
         """Ladders of growing effort and the seconds left, while they are enough for another one."""
         start, effort = time.perf_counter(), self.effort
         while (gone := time.perf_counter() - start) * (_GROWTH + 1) < (self.seconds or 0):
             effort, left = effort * _GROWTH, (self.seconds or 0) - gone
             context = SearchContext(effort=effort, seed=self.seed, stop=deadline(left))
-            yield Answers(work, self.prices, context), left
+            yield self._of_forms(work, context), left
 
-    def deepest(self, work: Workload) -> Answers:
+    def deepest(self, work: Workload) -> Found:
         """The ladder, or that of most effort that time was left for."""
         best = self.answers(work)
         for answers, left in self.deeper(work):
             with suppress(KeyboardInterrupt, TimeIsUp), time_limit(left):
-                answers.ladder.rungs.states  # noqa: B018 - is computed now
+                answers.walk()
                 best = answers
         return best
 
@@ -116,7 +126,7 @@ def at_most(
 def _least_peak(work: Workload, allowed: int | None, search: Search) -> Planned:
     """The plan of least peak of no more work than allowed."""
 
-    def least(answers: Answers) -> Planned:
+    def least(answers: Found) -> Planned:
         found = answers.at_most(allowed)
         raise_floor(answers, allowed, found.peak, PROOF)
         if work_of(found):
@@ -128,7 +138,7 @@ def _least_peak(work: Workload, allowed: int | None, search: Search) -> Planned:
     return _settled(work, search, found, found.peak)
 
 
-def _proven_within(answers: Answers, arena: int) -> Planned | None:
+def _proven_within(answers: Found, arena: int) -> Planned | None:
     """The plan within a budget, after a look for what any plan must compute again."""
     found = answers.within(arena)
     if found is None or not work_of(found):
@@ -200,7 +210,7 @@ def _cut_short(found: Planned) -> Planned:
     return replace(found, proof=found.proof and replace(found.proof, cut_short=True))
 
 
-def _unreachable(answers: Answers, arena: int, state: int) -> OverBudget:
+def _unreachable(answers: Found, arena: int, state: int) -> OverBudget:
     """What can be reached instead of a budget, and below what nothing can."""
     reached = answers.at_most(None).peak
     answers.prove(reached - 1, PROOF)
@@ -229,4 +239,5 @@ def _told(found: Planned, name: str, budget: Budget, work: Workload) -> Planned:
     if state:
         whole, of_state = format_bytes(found.peak + state), format_bytes(state)
         said.append(f"with the state of {budget.optimizer}: {whole} ({of_state} of state)")
+    said += loop_lines(work, found)
     return replace(found, notes=(*found.notes, *said), details=details(found))

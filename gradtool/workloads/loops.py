@@ -1,0 +1,231 @@
+"""The forms that the loops of a training graph can have: what each keeps, and which are tried.
+
+A loop keeps what each turn stacks (as it is differentiated), one set of states a turn, or one a
+segment of turns, of which a segment keeps all it stacks or again one a turn.  Bytes choose between
+them here, by arithmetic; plans of the graphs that come of it decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import onnx_ir as ir
+
+from gradtool.graph.families import full_name
+from gradtool.graph.prune import inner_nodes
+from gradtool.passes._loops import Pair, pairs
+from gradtool.passes.residuals import Sizes
+from gradtool.passes.turns_again import INNER, take_again
+from gradtool.planning.recompute.policy import Policy
+from gradtool.text.words import count
+from gradtool.workloads.planned import Planned
+from gradtool.workloads.plans import Workload, of_form
+
+Turns = Mapping[str, int]  # by the name of a loop's gradient, how many turns it takes again at once
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Turns to take again at once, within each other, and the bytes that this keeps."""
+
+    lengths: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a loop and its gradient take in each turn, in bytes.
+
+    `inside` is what is stacked and computed within a turn, `entering` what is stacked of states and
+    `states` all of these; `needed` are those that have to be stacked to compute `inside` again.
+    `slices` are read and written by both, `rows` written alone, `sums` are the states of the
+    gradient.
+    """
+
+    name: str
+    count: int
+    is_open: bool
+    inside: int
+    entering: int
+    needed: int
+    states: int
+    slices: int
+    rows: int
+    sums: int
+
+    @classmethod
+    def of(cls, pair: Pair, sizes: Sizes) -> Loop:
+        """The bytes of a pair at given sizes."""
+
+        def total(values: Iterable[ir.Value]) -> int:
+            return sum(sizes.bytes(v) or 0 for v in values)
+
+        f, b = pair.forward, pair.backward
+        _, read = pair.again()
+        numbers = () if f.number is None else (f.number,)
+        held = {f.formal[state] for state in pair.states.values()}
+        needed = [v for v in (*f.formal, *numbers) if v in read and v not in held]
+        rows = [v for row, v in enumerate(f.rows) if row not in pair.stacks]
+        others = [v for place, v in enumerate(b.slices) if place not in pair.stacks.values()]
+        return cls(
+            name=pair.name,
+            count=sizes.size(pair.count),
+            is_open=not isinstance(pair.count, int),
+            inside=total(f.rows[row] for row in pair.stacks if row not in pair.states),
+            entering=total(f.rows[row] for row in pair.states),
+            needed=total(needed),
+            states=total(f.formal),
+            slices=total((*f.slices, *others, *rows, *b.rows)),
+            rows=total((*rows, *b.rows)),
+            sums=total(b.formal),
+        )
+
+    @property
+    def kept(self) -> int:
+        """What is stacked when everything is kept."""
+        return self.count * (self.inside + self.entering)
+
+    def choice(self, depth: int) -> Choice:
+        """What keeps least, where no turn is taken again more than `depth` times."""
+        found = [Choice((), self.kept)]
+        if self.inside:
+            each = self.count * (self.entering + self.needed) + self.inside
+            found.append(Choice((1,), each))
+        if not self.is_open:
+            found += self._segmented((), self.inside + self.entering, 0)
+            if depth > 1 and self.inside:
+                found += self._segmented((1,), self.entering + self.needed, self.inside)
+        return min(found, key=lambda each: (each.bytes, len(each.lengths)))
+
+    def _segmented(self, within: tuple[int, ...], each: int, once: int) -> Iterator[Choice]:
+        """Segments that keep so many bytes for each of their turns, and for one of them."""
+        each += self.slices
+        ideal = math.sqrt(self.count * self.states / max(each, 1))
+        near = {math.floor(ideal), math.ceil(ideal)}
+        for length in sorted({n for n in near | _divisors(self.count) if 1 < n < self.count}):
+            segments, rest = divmod(self.count, length)
+            size = segments * self.states + length * each + once + 2 * self.sums
+            size += self.count * self.rows + rest * each if rest else 0
+            yield Choice((length, *within), size)
+
+
+def _divisors(count: int) -> set[int]:
+    small = [n for n in range(1, math.isqrt(count) + 1) if count % n == 0]
+    return {*small, *(count // n for n in small)}
+
+
+class Loops:
+    """The loops of a training graph that can keep less, those that save most first."""
+
+    def __init__(self, work: Workload) -> None:
+        self._work, self._sizes = work, Sizes(work.dims)
+        known = {step.name for step in work.apart.steps if step.flops is not None}
+        self._pairs = [
+            pair for pair in pairs(work.model) if {pair.name, pair.forward.node.name} <= known
+        ]
+        self._made: dict[tuple[tuple[str, int], ...], Workload] = {}
+
+    @cached_property
+    def _loops(self) -> list[Loop]:
+        found = [Loop.of(pair, self._sizes) for pair in self._pairs]
+        return sorted(found, key=lambda each: each.choice(1).bytes - each.kept)
+
+    @cached_property
+    def once(self) -> Workload | None:
+        """The graph in which every loop keeps least that takes each turn again once."""
+        return self._formed(_turns(self._loops, 1))
+
+    @cached_property
+    def forms(self) -> tuple[Workload, ...]:
+        """Graphs of ever more work: a few of the loops, all of them, and turns within turns."""
+        found, number = [], 1
+        while number < len(self._loops):
+            found.append(self._formed(_turns(self._loops[:number], 1)))
+            number *= 2
+        found += [self.once, self._formed(_turns(self._loops, 2))]
+        deepest = next((each for each in reversed(found) if each is not None), None)
+        if deepest is not None:
+            found.append(self._formed({**deepest.turns, **self._inside(deepest)}))
+        made = {tuple(each.turns.items()): each for each in found if each is not None}
+        return tuple(made.values())
+
+    def cheap(self, policy: Policy, kept: frozenset[str]) -> Workload | None:
+        """The graph in which turns are taken again, one at a time, whose nodes a policy allows."""
+        names = {}
+        for pair in self._pairs:
+            nodes, _ = pair.again()
+            allowed = all(
+                policy.allows(full_name(n.domain, n.op_type))
+                for node in nodes for n in (node, *inner_nodes(node))
+            )  # fmt: skip
+            loop = Loop.of(pair, self._sizes)
+            each = loop.count * (loop.entering + loop.needed) + loop.inside
+            if allowed and loop.inside and each < loop.kept and pair.forward.node.name not in kept:
+                names[pair.name] = 1
+        return self._formed(names)
+
+    def _inside(self, work: Workload) -> Turns:
+        """Loops that lie within turns that are taken again."""
+        found = [p for p in pairs(work.model) if p.name not in work.turns]
+        inner = [p for p in found if p.backward.node.graph is not work.model.graph]
+        return _turns([Loop.of(pair, self._sizes) for pair in inner], 1)
+
+    def _formed(self, turns: Turns) -> Workload | None:
+        key = tuple(turns.items())
+        if key and key not in self._made:
+            self._made[key] = formed(self._work, turns)
+        return self._made.get(key)
+
+
+def _turns(loops: Iterable[Loop], depth: int) -> Turns:
+    return {
+        loop.name + place * INNER: length
+        for loop in loops
+        for place, length in enumerate(loop.choice(depth).lengths)
+    }
+
+
+def formed(work: Workload, turns: Turns) -> Workload:
+    """The graph in which turns of loops are taken again.
+
+    Raises:
+        ValueError: it has no such loops.
+    """
+    model = work.model.clone()
+    model.meta.update(work.model.meta)
+    take_again(model, turns)
+    return replace(of_form(work, model), turns=dict(turns))
+
+
+def lines(work: Workload, found: Planned) -> list[str]:
+    """What a plan does with loops, and of which forms of them is proven what is."""
+    said = taken(found)
+    forms = loops_of(work).forms if found.proof is not None and Loops in work.memo else ()
+    if forms:
+        said.append(f"proven of the loops as they are and in {count(len(forms), 'other form')}")
+    return said
+
+
+def taken(found: Planned) -> list[str]:
+    """The turns that a plan takes again."""
+    turns = {} if found.form is None else dict(found.form.turns)
+    said = []
+    for name, length in turns.items():
+        inner = turns.get(f"{name}{INNER}")
+        if not name.endswith(INNER):
+            said.append(f"{name} takes {count(length, 'turn')} again at once")
+            said[-1] += "" if inner is None else f", and {inner} of these"
+    return [f"{found.name}: {each}" for each in said]
+
+
+def loops_of(work: Workload) -> Loops:
+    """The loops of a training graph, looked for once."""
+    key: Callable[[Workload], Loops] = Loops
+    if key not in work.memo:
+        work.memo[key] = Loops(work)
+    found = work.memo[key]
+    assert isinstance(found, Loops)  # noqa: S101 - see above
+    return found
