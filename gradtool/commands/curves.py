@@ -21,6 +21,7 @@ def frontier(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) -> 
     from gradtool.reports import frontier as reports
     from gradtool.workloads.budgets.frontier import frontier as frontier_of
     from gradtool.workloads.budgets.limits import Budget
+    from gradtool.workloads.loops import scope
 
     work = opened.work
     with reporter.bar(f"planning {opened.name}", total=1) as shown:
@@ -39,6 +40,8 @@ def frontier(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) -> 
     if form == "table":
         for line in reports.plot(found, state):
             reporter.line(line)
+    for line in scope(work):
+        reporter.remark(line, form)
 
 
 def max_batch(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) -> None:

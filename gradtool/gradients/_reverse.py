@@ -40,6 +40,8 @@ def backward_turns(
     if not (kept or sliced or carried):
         return (None,) * (len(turns.node.inputs) + len(outer))
     reverse = _Reverse(op, turns, dys, carried, sliced, kept)
+    if not (carried or reverse.kept or reverse.sliced or reverse.lookups):  # all are zero
+        return (None,) * (len(turns.node.inputs) + len(captured(turns.node)))
     made = iter(reverse.emit())
     states = {i: next(made) for i in carried}
     values = {v: next(made) for v in reverse.kept}

@@ -19,7 +19,7 @@ from gradtool.graph.prune import inner_nodes
 from gradtool.passes._loops import Pair, pairs
 from gradtool.passes.residuals import Sizes
 from gradtool.passes.turns_again import INNER, take_again
-from gradtool.planning.recompute.policy import Policy
+from gradtool.planning.recompute.policy import POLICIES, Policy
 from gradtool.text.words import count
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import Workload, of_form
@@ -88,12 +88,15 @@ class Loop:
         """What is stacked when everything is kept."""
         return self.count * (self.inside + self.entering)
 
+    @property
+    def by_turns(self) -> Choice:
+        """Turns taken again one at a time, where that keeps less: the states between are kept."""
+        size = self.count * (self.entering + self.needed) + self.inside
+        return Choice((1,), size) if size < self.kept else Choice((), self.kept)
+
     def choice(self, depth: int) -> Choice:
         """What keeps least, where no turn is taken again more than `depth` times."""
-        found = [Choice((), self.kept)]
-        if self.inside:
-            each = self.count * (self.entering + self.needed) + self.inside
-            found.append(Choice((1,), each))
+        found = [self.by_turns]
         if not self.is_open:
             found += self._segmented((), self.inside + self.entering, 0)
             if depth > 1 and self.inside:
@@ -140,8 +143,12 @@ class Loops:
 
     @cached_property
     def forms(self) -> tuple[Workload, ...]:
-        """Graphs of ever more work: a few of the loops, all of them, and turns within turns."""
-        found, number = [], 1
+        """Graphs that keep ever less: turn by turn, a few of the loops, all, turns within turns."""
+        found = [
+            self.cheap(POLICIES["mirror"]),
+            self._formed({loop.name: 1 for loop in self._loops if loop.by_turns.lengths}),
+        ]
+        number = 1
         while number < len(self._loops):
             found.append(self._formed(_turns(self._loops[:number], 1)))
             number *= 2
@@ -152,8 +159,11 @@ class Loops:
         made = {tuple(each.turns.items()): each for each in found if each is not None}
         return tuple(made.values())
 
-    def cheap(self, policy: Policy, kept: frozenset[str]) -> Workload | None:
-        """The graph in which turns are taken again, one at a time, whose nodes a policy allows."""
+    def cheap(self, policy: Policy, kept: frozenset[str] = frozenset()) -> Workload | None:
+        """The graph in which turns are taken again, one at a time, whose nodes a policy allows.
+
+        The loops of `kept`, by name, stay as they are.
+        """
         names = {}
         for pair in self._pairs:
             nodes, _ = pair.again()
@@ -161,9 +171,8 @@ class Loops:
                 policy.allows(full_name(n.domain, n.op_type))
                 for node in nodes for n in (node, *inner_nodes(node))
             )  # fmt: skip
-            loop = Loop.of(pair, self._sizes)
-            each = loop.count * (loop.entering + loop.needed) + loop.inside
-            if allowed and loop.inside and each < loop.kept and pair.forward.node.name not in kept:
+            stays = pair.forward.node.name in kept
+            if allowed and not stays and Loop.of(pair, self._sizes).by_turns.lengths:
                 names[pair.name] = 1
         return self._formed(names)
 
@@ -200,25 +209,25 @@ def formed(work: Workload, turns: Turns) -> Workload:
     return replace(of_form(work, model), turns=dict(turns))
 
 
-def lines(work: Workload, found: Planned) -> list[str]:
-    """What a plan does with loops, and of which forms of them is proven what is."""
-    said = taken(found)
-    forms = loops_of(work).forms if found.proof is not None and Loops in work.memo else ()
-    if forms:
-        said.append(f"proven of the loops as they are and in {count(len(forms), 'other form')}")
-    return said
+def scope(work: Workload) -> list[str]:
+    """Of which forms of its loops what is proven of a graph is; nothing where it has one form."""
+    known = work.memo.get(Loops)
+    forms = known.forms if isinstance(known, Loops) else ()
+    if not forms:
+        return []
+    return [f"proven of plans with the loops as they are, or in {count(len(forms), 'other form')}"]
 
 
 def taken(found: Planned) -> list[str]:
     """The turns that a plan takes again."""
-    turns = {} if found.form is None else dict(found.form.turns)
+    turns = {} if found.form is None else found.form.turns
     said = []
-    for name, length in turns.items():
-        inner = turns.get(f"{name}{INNER}")
-        if not name.endswith(INNER):
-            said.append(f"{name} takes {count(length, 'turn')} again at once")
-            said[-1] += "" if inner is None else f", and {inner} of these"
-    return [f"{found.name}: {each}" for each in said]
+    for name in turns:
+        if name.removesuffix(INNER) not in turns or not name.endswith(INNER):
+            within = [turns[n] for n in (name, name + INNER) if n in turns]
+            times = ", then ".join(f"{length} at a time" for length in within)
+            said.append(f"{found.name}: {name} takes turns again, {times}")
+    return said
 
 
 def loops_of(work: Workload) -> Loops:

@@ -130,8 +130,9 @@ def _segments(work: Workload, name: str, cut: Callable[[Program], Segmented]) ->
 
 def of_form(found: Planned, form: Workload) -> Planned:
     """A plan of another form of a graph, as one of the graph."""
+    notes = found.notes if found.schedule != _plain(form) else ()
     found = replace(found, form=form)
-    return replace(found, notes=(*found.notes, *taken(found)))
+    return replace(found, notes=(*notes, *taken(found)))
 
 
 def least(found: Sequence[Planned]) -> Planned:

@@ -7,7 +7,7 @@ as long as it lasts; what an interrupt cuts short is the best so far, and says s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -22,8 +22,7 @@ from gradtool.workloads.budgets.forms import Forms
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.prices import FLOPS, Prices
 from gradtool.workloads.budgets.stopping import TimeIsUp, deadline, time_limit
-from gradtool.workloads.loops import lines as loop_lines
-from gradtool.workloads.loops import loops_of
+from gradtool.workloads.loops import loops_of, scope, taken
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import Workload
 from gradtool.workloads.proofs import details, lines
@@ -99,7 +98,7 @@ def within(
     else:
         asked = _asked(work, search, lambda answers: _proven_within(answers, arena), LeastWork)
         if asked is None:
-            raise _unreachable(search.answers(work), arena, budget.state(work))
+            raise _unreachable(search.answers(work), arena, budget.state(work), scope(work))
         found = _settled(work, search, asked, arena)
     return _told(found, name, budget, work)
 
@@ -210,7 +209,9 @@ def _cut_short(found: Planned) -> Planned:
     return replace(found, proof=found.proof and replace(found.proof, cut_short=True))
 
 
-def _unreachable(answers: Found, arena: int, state: int) -> OverBudget:
+def _unreachable(
+    answers: Found, arena: int, state: int, scope: Sequence[str]
+) -> OverBudget:
     """What can be reached instead of a budget, and below what nothing can."""
     reached = answers.at_most(None).peak
     answers.prove(reached - 1, PROOF)
@@ -227,6 +228,7 @@ def _unreachable(answers: Found, arena: int, state: int) -> OverBudget:
             f"{head}: the smallest budget known to suffice is {format_bytes(reached)}"
             f" ({reached} bytes), and below {format_bytes(least)} there is none, which is proven"
         )
+    said = "; ".join((said, *scope))
     proven = arena < answers.known.least_of(None)
     return OverBudget(max(arena + state, 0), reached, least, proven=proven, said=said)
 
@@ -239,5 +241,5 @@ def _told(found: Planned, name: str, budget: Budget, work: Workload) -> Planned:
     if state:
         whole, of_state = format_bytes(found.peak + state), format_bytes(state)
         said.append(f"with the state of {budget.optimizer}: {whole} ({of_state} of state)")
-    said += loop_lines(work, found)
+    said += [*scope(work), *taken(found)]
     return replace(found, notes=(*found.notes, *said), details=details(found))
