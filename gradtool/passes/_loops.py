@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -18,23 +19,26 @@ from gradtool.graph.known import as_node
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.predicates import is_tensor
 from gradtool.graph.prune import drop
-from gradtool.graph.randomness import draws
+from gradtool.graph.randomness import draws, may_draw
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import stage
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A loop and the Scan of its gradient, which reads what the turns stacked, the last one first.
+    """A loop and that of its gradient, which reads what the turns stacked, the last one first.
 
-    `stacks` are rows of `forward` that nothing else reads, by place, each with the place of the
-    array of `backward` that it is.  `states` are those that hold a state as it enters a turn.
+    `stacks` are rows of `forward` that nothing else reads, by place, each with what a turn of
+    `backward` reads of it: a slice of a Scan, or what a Loop gathers at `index`.  `held` are those of them that a turn is not computed again
+    without: states as they enter it, and what was drawn at random in it (one of `drawn`).
     """
 
     forward: Turns
     backward: Turns
-    stacks: Mapping[int, int]
-    states: Mapping[int, int]
+    stacks: Mapping[int, ir.Value]
+    held: Mapping[int, ir.Value]
+    drawn: tuple[ir.Value, ...]
+    index: ir.Value | None = None
 
     @property
     def name(self) -> str:
@@ -49,10 +53,29 @@ class Pair:
         assert shape is not None  # noqa: S101 - see `_pair`
         return shape[self.forward.written[row].axis]
 
+    @property
+    def most(self) -> int:
+        """How many turns can be taken again at once: one where they are open, or draw at random."""
+        whole = self.index is None and not self.drawn
+        return self.count if isinstance(self.count, int) and whole else 1
+
+    @property
+    def inside(self) -> list[int]:
+        """The rows of what a turn computes."""
+        return [row for row in self.stacks if row not in self.held]
+
+    @property
+    def missing(self) -> list[ir.Value]:
+        """What a turn is not computed again without and is not stacked."""
+        f, held = self.forward, set(self.held.values())
+        _, read = self.again()
+        needed = (*f.formal, *self.drawn, *(() if f.number is None else (f.number,)))
+        return [v for v in needed if v in read and v not in held]
+
     def again(self) -> tuple[list[ir.Node], set[ir.Value]]:
         """The nodes of a turn whose results are stacked, or lead there, and all that these read."""
-        body, rows = self.forward.body, self.forward.rows
-        return reach(body, [rows[row] for row in self.stacks if row not in self.states])
+        rows = [self.forward.rows[row] for row in self.inside]
+        return reach(self.forward.body, rows, {*self.drawn})
 
 
 def pairs(model: ir.Model) -> list[Pair]:
@@ -60,8 +83,8 @@ def pairs(model: ir.Model) -> list[Pair]:
     found = []
     for graph, nodes in walk.by_graph(model.graph):
         for node in nodes:
-            if node.op_type == "Scan" and _is_loop(node) and stage(node) == "backward":
-                makers = dict.fromkeys(v.producer() for v in node.inputs if v is not None)
+            if _is_loop(node) and stage(node) == "backward":
+                makers = dict.fromkeys(v.producer() for v in reads(node))
                 made = (_pair(n, node) for n in makers if n is not None and n.graph is graph)
                 found += [pair for pair in made if pair is not None][:1]
     return found
@@ -73,24 +96,55 @@ def _is_loop(node: ir.Node) -> bool:
 
 def _pair(forward: ir.Node, backward: ir.Node) -> Pair | None:
     """The pair of two nodes, where the second reads what only it reads of the first."""
-    if not _is_loop(forward) or stage(forward) == "backward" or draws(forward):
+    if not _is_loop(forward) or stage(forward) == "backward":
         return None
     f, b = Turns.of(as_node(forward)), Turns.of(as_node(backward))
     if not all(map(_is_sized, (*f.formal, *f.slices, *f.rows, *b.formal, *b.slices, *b.rows))):
         return None
+    index = _index(b)
     stacks = {}
     for row, value in enumerate(forward.outputs[len(f.states) :]):
         uses = value.uses()
-        if len(uses) != 1 or value.is_graph_output() or value.shape is None:
-            continue
-        (use,) = uses
-        place = use.idx - len(b.states)
-        reverse = use.node is backward and f.written[row].backwards != b.read[place].backwards
-        if reverse:
-            stacks[row] = place
-    held = {row: _state(f, row) for row in stacks}
-    states = {row: state for row, state in held.items() if state is not None}
-    return Pair(f, b, stacks, states) if stacks else None
+        if len(uses) == 1 and not value.is_graph_output() and value.shape is not None:
+            read = _read(f.written[row], b, uses[0], index)
+            if read is not None:
+                stacks[row] = read
+    chance = [node for node in f.body if draws(node)]
+    if not stacks or not all(map(may_draw, chance)):
+        return None
+    drawn = tuple(v for node in chance for v in node.outputs)
+    whole = {row: _source(f, row) for row in stacks}
+    held = {row: v for row, v in whole.items() if v in f.formal or v in drawn}
+    return Pair(f, b, stacks, held, drawn, index)
+
+
+def _index(turns: Turns) -> ir.Value | None:
+    """Where the gradient of a Loop gathers what its turns read: the turn of forward."""
+    if turns.number is None:
+        return None
+    gathers = (n for n in turns.body if n.op_type == "Gather" and not n.domain)
+    return next((as_node(n).inputs[1] for n in gathers if _is_reverse(n.inputs[1], turns)), None)
+
+
+def _is_reverse(value: ir.Value | None, turns: Turns) -> bool:
+    """Whether a value is the last turn less the one that is taken."""
+    node = None if value is None else value.producer()
+    return node is not None and node.op_type == "Sub" and node.inputs[1] is turns.number
+
+
+def _read(
+    track: Track, turns: Turns, use: ir.Usage, index: ir.Value | None
+) -> ir.Value | None:
+    """What a turn of a gradient reads of a row, at its one use; None if it is another turn's."""
+    node = use.node
+    if index is None:
+        place = use.idx - len(turns.states)
+        is_scanned = node is turns.node and turns.read[place].backwards != track.backwards
+        return turns.slices[place] if is_scanned else None
+    is_gathered = node.op_type == "Gather" and node.graph is turns.body and not use.idx
+    if not is_gathered or node.inputs[1] is not index or node.attributes.get_int("axis", 0):
+        return None
+    return node.outputs[0]
 
 
 def _is_sized(value: ir.Value) -> bool:
@@ -100,20 +154,22 @@ def _is_sized(value: ir.Value) -> bool:
     return all(isinstance(dim, int) or dim.value is not None for dim in value.shape)
 
 
-def _state(turns: Turns, row: int) -> int | None:
-    """The state that a row holds as it enters a turn; None if it is something else."""
-    value: ir.Value | None = turns.rows[row]
-    node = turns.rows[row].producer()
-    if node is not None and node.op_type == "Identity" and node.graph is turns.body:
-        value = node.inputs[0]
-    return turns.formal.index(value) if value in turns.formal else None
+def _source(turns: Turns, row: int) -> ir.Value:
+    """The value of a body that a row is, or a copy of."""
+    value = turns.rows[row]
+    node = value.producer()
+    if node is None or node.op_type != "Identity" or node.graph is not turns.body:
+        return value
+    return as_node(node).inputs[0]
 
 
-def reach(body: ir.Graph, wanted: Sequence[ir.Value]) -> tuple[list[ir.Node], set[ir.Value]]:
-    """The nodes of a body that values come from, and all that these read."""
+def reach(
+    body: ir.Graph, wanted: Sequence[ir.Value], given: AbstractSet[ir.Value] = frozenset()
+) -> tuple[list[ir.Node], set[ir.Value]]:
+    """The nodes of a body that values come from other than through `given`, and all they read."""
     needed, nodes = set(wanted), []
     for node in reversed(body):
-        if not needed.isdisjoint(node.outputs):
+        if any(v in needed and v not in given for v in node.outputs):
             nodes.append(node)
             needed.update(reads(node))
     return nodes[::-1], needed
@@ -132,9 +188,10 @@ def turn(
 ) -> list[ir.Value]:
     """Copy the nodes that values of a body come from to the builder's graph; what those are there.
 
-    `known` says what stands there for the inputs of the body, and takes what is computed.
+    `known` says what stands there for values of the body, its inputs among them, and takes what is
+    computed.
     """
-    for node in reach(body, wanted)[0]:
+    for node in reach(body, wanted, known.keys())[0]:
         copy(op, node, known, again=again)
     return [known.get(v, v) for v in wanted]
 

@@ -24,6 +24,7 @@ from gradtool.passes._loops import (
     Pair,
     give,
     in_place_of,
+    listed,
     pairs,
     replace,
     scan,
@@ -48,8 +49,7 @@ def take_again(model: ir.Model, turns: Mapping[str, int]) -> None:
     lift_initializers(op)
     for name, length in turns.items():
         pair = next((each for each in pairs(model) if each.name == name), None)
-        count = None if pair is None else pair.count
-        if pair is None or not 1 <= length <= (count if isinstance(count, int) else 1):
+        if pair is None or not 1 <= length <= pair.most:
             raise ValueError(f"no loop {name!r} has {length} turns to take again")
         if length == 1:
             _turn_by_turn(op, pair)
@@ -61,18 +61,19 @@ def take_again(model: ir.Model, turns: Mapping[str, int]) -> None:
 
 def _turn_by_turn(op: Builder, pair: Pair) -> None:
     """Let each turn of the gradient compute again what its turn of forward stacked."""
+    if pair.index is not None:
+        _gathered(op, pair, pair.index)
+        return
     f, b = pair.forward, pair.backward
     _, needed = pair.again()
-    gone = {place for row, place in pair.stacks.items() if row not in pair.states}
+    gone = {pair.stacks[row] for row in pair.inside}
     arrays = [
         (array, inner, track)
-        for place, (array, inner, track) in enumerate(zip(b.arrays, b.slices, b.read, strict=True))
-        if place not in gone
+        for array, inner, track in zip(b.arrays, b.slices, b.read, strict=True)
+        if inner not in gone
     ]
-    at_hand = {f.formal[state]: b.slices[pair.stacks[row]] for row, state in pair.states.items()}
-    for value in (*f.formal, *(() if f.number is None else (f.number,))):
-        if value in needed and value not in at_hand:
-            arrays.append((stack(op, f, value, pair.count), value, Track(backwards=1)))
+    for value in pair.missing:
+        arrays.append((stack(op, f, value, pair.count), value, Track(backwards=1)))
     for value, array, track in zip(f.slices, f.arrays, f.read, strict=True):
         if value in needed:
             arrays.append((array, value, Track(track.axis, 1 - track.backwards)))
@@ -80,16 +81,41 @@ def _turn_by_turn(op: Builder, pair: Pair) -> None:
     slices = [formal_like(op, "again", value) for value in inner]
     states = [formal_like(op, "state", value) for value in b.formal]
     known = dict(zip((*b.formal, *inner), (*states, *slices), strict=True))
-    known |= {state: known[place] for state, place in at_hand.items()}
     with in_place_of(op, b.node):
         with op.body([*states, *slices]) as graph:
-            rows = [row for row in pair.stacks if row not in pair.states]
-            values = turn(op, f.body, known, [f.rows[row] for row in rows], again=True)
-            known |= {b.slices[pair.stacks[row]]: v for row, v in zip(rows, values, strict=True)}
+            _compute(op, pair, known)
             give(op, graph, turn(op, b.body, known, [*b.results, *b.rows]))
         made = scan(op, graph, b.states, outer, read, b.written)
     _name(made, b.node)
     replace([b.node], b.node.outputs, made)
+
+
+def _gathered(op: Builder, pair: Pair, index: ir.Value) -> None:
+    """The same where the gradient is a Loop, which gathers what it reads of a turn."""
+    f, b = pair.forward, pair.backward
+    stacks = {value: as_tensor(stack(op, f, value, pair.count)) for value in pair.missing}
+    formal = [formal_like(op, "state", value) for value in b.body.inputs]
+    known = dict(zip(b.body.inputs, formal, strict=True))
+    with in_place_of(op, b.node):
+        with op.body(formal) as graph:
+            (at,) = turn(op, b.body, known, [index])
+            for value, stacked in stacks.items():
+                known[value] = op.Gather(stacked, at, axis=0)
+                known[value].shape = None if value.shape is None else value.shape.copy()
+            _compute(op, pair, known)
+            give(op, graph, turn(op, b.body, known, b.body.outputs))
+        made = listed(op.Loop(*b.node.inputs, body=graph, outputs=len(b.node.outputs)))
+    _name(made, b.node)
+    replace([b.node], b.node.outputs, made)
+
+
+def _compute(op: Builder, pair: Pair, known: dict[ir.Value, ir.Value]) -> None:
+    """Compute again what a turn of the gradient reads of its turn of forward."""
+    f = pair.forward
+    for row, value in pair.held.items():
+        (known[value],) = turn(op, pair.backward.body, known, [pair.stacks[row]])
+    values = turn(op, f.body, known, [f.rows[row] for row in pair.inside], again=True)
+    known |= zip((pair.stacks[row] for row in pair.inside), values, strict=True)
 
 
 class _Segments:
@@ -108,6 +134,8 @@ class _Segments:
         self.name = f.node.name or ""
         self.carried = len(f.states)
         self.rows = [row for row in range(len(f.rows)) if row not in pair.stacks]
+        places = {value: place for place, value in enumerate(pair.backward.slices)}
+        self.stacks = {row: places[value] for row, value in pair.stacks.items()}
         self.blocks: list[ir.Value] = []
         self.firsts: list[ir.Value] = []  # of each segment its first turn, where a Loop counts them
 
@@ -153,7 +181,7 @@ class _Segments:
         self, b: Turns, entering: Sequence[ir.Value], last: Sequence[ir.Value]
     ) -> list[ir.Value]:
         """States and rows of the gradient."""
-        op, f, stacks = self.op, self.forward, self.pair.stacks
+        op, f, stacks = self.op, self.forward, self.stacks
         states, heads, all_rows = list(b.states), list[ir.Value](), range(len(b.rows))
         if self.rest:
             with self._again():

@@ -39,18 +39,18 @@ class Choice:
 class Loop:
     """What a loop and its gradient take in each turn, in bytes.
 
-    `inside` is what is stacked and computed within a turn, `entering` what is stacked of states and
-    `states` all of these; `needed` are those that have to be stacked to compute `inside` again.
-    `slices` are read and written by both, `rows` written alone, `sums` are the states of the
-    gradient.
+    `inside` is what is stacked and computed within a turn, `held` what else is stacked, `missing`
+    what has to be, to compute `inside` again; `states` are those of the loop, `sums` those of its
+    gradient.  `slices` are read and written by both, `rows` written alone.  Of the turns, `most`
+    can be taken again at once.
     """
 
     name: str
     count: int
-    is_open: bool
+    most: int
     inside: int
-    entering: int
-    needed: int
+    held: int
+    missing: int
     states: int
     slices: int
     rows: int
@@ -64,19 +64,15 @@ class Loop:
             return sum(sizes.bytes(v) or 0 for v in values)
 
         f, b = pair.forward, pair.backward
-        _, read = pair.again()
-        numbers = () if f.number is None else (f.number,)
-        held = {f.formal[state] for state in pair.states.values()}
-        needed = [v for v in (*f.formal, *numbers) if v in read and v not in held]
         rows = [v for row, v in enumerate(f.rows) if row not in pair.stacks]
-        others = [v for place, v in enumerate(b.slices) if place not in pair.stacks.values()]
+        others = [v for v in b.slices if v not in pair.stacks.values()]
         return cls(
             name=pair.name,
             count=sizes.size(pair.count),
-            is_open=not isinstance(pair.count, int),
-            inside=total(f.rows[row] for row in pair.stacks if row not in pair.states),
-            entering=total(f.rows[row] for row in pair.states),
-            needed=total(needed),
+            most=pair.most,
+            inside=total(f.rows[row] for row in pair.inside),
+            held=total(pair.held.values()),
+            missing=total(pair.missing),
             states=total(f.formal),
             slices=total((*f.slices, *others, *rows, *b.rows)),
             rows=total((*rows, *b.rows)),
@@ -86,21 +82,21 @@ class Loop:
     @property
     def kept(self) -> int:
         """What is stacked when everything is kept."""
-        return self.count * (self.inside + self.entering)
+        return self.count * (self.inside + self.held)
 
     @property
     def by_turns(self) -> Choice:
         """Turns taken again one at a time, where that keeps less: the states between are kept."""
-        size = self.count * (self.entering + self.needed) + self.inside
+        size = self.count * (self.held + self.missing) + self.inside
         return Choice((1,), size) if size < self.kept else Choice((), self.kept)
 
     def choice(self, depth: int) -> Choice:
         """What keeps least, where no turn is taken again more than `depth` times."""
         found = [self.by_turns]
-        if not self.is_open:
-            found += self._segmented((), self.inside + self.entering, 0)
+        if self.most > 1:
+            found += self._segmented((), self.inside + self.held, 0)
             if depth > 1 and self.inside:
-                found += self._segmented((1,), self.entering + self.needed, self.inside)
+                found += self._segmented((1,), self.held + self.missing, self.inside)
         return min(found, key=lambda each: (each.bytes, len(each.lengths)))
 
     def _segmented(self, within: tuple[int, ...], each: int, once: int) -> Iterator[Choice]:
