@@ -72,7 +72,11 @@ def _turn_by_turn(op: Builder, pair: Pair) -> None:
         for array, inner, track in zip(b.arrays, b.slices, b.read, strict=True)
         if inner not in gone
     ]
-    for value in pair.missing:
+    missing = pair.missing
+    if not arrays and not missing:  # a Scan counts its turns by what it scans
+        missing = [] if f.number is None else [f.number]
+        needed = {*needed, *f.slices[:1]}
+    for value in missing:
         arrays.append((stack(op, f, value, pair.count), value, Track(backwards=1)))
     for value, array, track in zip(f.slices, f.arrays, f.read, strict=True):
         if value in needed:
