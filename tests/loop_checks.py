@@ -20,7 +20,7 @@ def exclusion(proto: onnx.ModelProto) -> str | None:
     except onnx.shape_inference.InferenceError:
         return "ONNX's checker cannot infer a type that nobody declares"
     try:
-        session(proto.SerializeToString())
+        opened(proto.SerializeToString())
     except Exception:  # noqa: BLE001 - its own classes share no other base
         return "onnxruntime does not load the forward model"
     return None
@@ -33,7 +33,7 @@ def check(proto: onnx.ModelProto, folder: Path, feeds: dict[str, np.ndarray]) ->
     training = gt.grad(gt.load(source), input_grad=["*"])
     gt.save(training, target, force=True)
     onnx.checker.check_model(target, full_check=True)
-    session = session(target.read_bytes())
+    session = opened(target.read_bytes())
     names = [output.name for output in session.get_outputs()]
     stock = dict(zip(names, session.run(names, feeds), strict=True))
     again = gt.load(target)
@@ -45,7 +45,7 @@ def check(proto: onnx.ModelProto, folder: Path, feeds: dict[str, np.ndarray]) ->
     verify.finite_differences(again, feeds, result)
 
 
-def session(model: bytes):
+def opened(model: bytes):
     import onnxruntime as ort
 
     options = ort.SessionOptions()

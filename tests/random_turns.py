@@ -153,7 +153,7 @@ class Turns:
         return outputs
 
     def _counted(self, inner: Body, depth: int) -> tuple[list[onnx.ValueInfoProto], list[str]]:
-        """Number and condition of a Loop, which reads a row of `x` by the former; and the latter."""
+        """Number and condition of a Loop, which reads a row of `x`; what a turn returns first."""
         turn, going = self._name("turn"), self._name("going")
         heads = [
             helper.make_tensor_value_info(turn, TensorProto.INT64, []),

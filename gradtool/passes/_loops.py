@@ -29,8 +29,9 @@ class Pair:
     """A loop and that of its gradient, which reads what the turns stacked, the last one first.
 
     `stacks` are rows of `forward` that nothing else reads, by place, each with what a turn of
-    `backward` reads of it: a slice of a Scan, or what a Loop gathers at `index`.  `held` are those of them that a turn is not computed again
-    without: states as they enter it, and what was drawn at random in it (one of `drawn`).
+    `backward` reads of it: a slice of a Scan, or what a Loop gathers at `index`.  `held` are those
+    that a turn is not computed again without: states as they enter it, and what was drawn at random
+    in it (one of `drawn`).
     """
 
     forward: Turns
@@ -104,9 +105,9 @@ def _pair(forward: ir.Node, backward: ir.Node) -> Pair | None:
     index = _index(b)
     stacks = {}
     for row, value in enumerate(forward.outputs[len(f.states) :]):
-        uses = value.uses()
+        uses = tuple(value.uses())
         if len(uses) == 1 and not value.is_graph_output() and value.shape is not None:
-            read = _read(f.written[row], b, uses[0], index)
+            read = _read(f.written[row], b, *uses[0], index)
             if read is not None:
                 stacks[row] = read
     chance = [node for node in f.body if draws(node)]
@@ -133,18 +134,16 @@ def _is_reverse(value: ir.Value | None, turns: Turns) -> bool:
 
 
 def _read(
-    track: Track, turns: Turns, use: ir.Usage, index: ir.Value | None
+    track: Track, turns: Turns, node: ir.Node, slot: int, index: ir.Value | None
 ) -> ir.Value | None:
     """What a turn of a gradient reads of a row, at its one use; None if it is another turn's."""
-    node = use.node
     if index is None:
-        place = use.idx - len(turns.states)
+        place = slot - len(turns.states)
         is_scanned = node is turns.node and turns.read[place].backwards != track.backwards
         return turns.slices[place] if is_scanned else None
-    is_gathered = node.op_type == "Gather" and node.graph is turns.body and not use.idx
-    if not is_gathered or node.inputs[1] is not index or node.attributes.get_int("axis", 0):
-        return None
-    return node.outputs[0]
+    is_gathered = node.op_type == "Gather" and node.graph is turns.body and slot == 0
+    by_turn = is_gathered and node.inputs[1] is index
+    return node.outputs[0] if by_turn and node.attributes.get_int("axis", 0) == 0 else None
 
 
 def _is_sized(value: ir.Value) -> bool:
@@ -275,3 +274,11 @@ def replace(nodes: Sequence[ir.Node], old: Sequence[ir.Value], new: Sequence[ir.
     take_over(old, new)
     return_instead(dict(zip(old, new, strict=True)))
     drop(nodes)
+
+
+def name_like(made: Sequence[ir.Value], like: ir.Node, suffix: str = "") -> None:
+    """Name the node of values that take the place of a node; several make the last that does."""
+    node = made[0].producer()
+    assert node is not None  # noqa: S101 - it was emitted
+    name = f"{like.name}{suffix}"
+    like.name, node.name = like.name if suffix else None, name

@@ -17,8 +17,9 @@ import onnx_ir as ir
 from gradtool.graph.families import full_name
 from gradtool.graph.prune import inner_nodes
 from gradtool.passes._loops import Pair, pairs
+from gradtool.passes._segments import INNER
 from gradtool.passes.residuals import Sizes
-from gradtool.passes.turns_again import INNER, take_again
+from gradtool.passes.turns_again import take_again
 from gradtool.planning.recompute.policy import POLICIES, Policy
 from gradtool.text.words import count
 from gradtool.workloads.planned import Planned

@@ -148,7 +148,9 @@ def planned_by(work: Workload, file: PlanFile) -> Planned:
         )
     _same_work(work, form, file, schedule)
     found = replace(found, proof=file.proof)
-    return replace(found, notes=(f"plan: {file.source}", *lines(found), *taken(found)), details=details(found))
+    return replace(
+        found, notes=(f"plan: {file.source}", *lines(found), *taken(found)), details=details(found)
+    )
 
 
 def _form(work: Workload, file: PlanFile) -> Workload:

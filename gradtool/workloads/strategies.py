@@ -59,9 +59,7 @@ def mirror(
     return least(plans)
 
 
-def _mirrored(
-    work: Workload, policy: Policy, keep: Sequence[str], drop: Sequence[str]
-) -> Planned:
+def _mirrored(work: Workload, policy: Policy, keep: Sequence[str], drop: Sequence[str]) -> Planned:
     decision = decided(work, policy, keep, drop)
     found = mirrored(work.program, decision)
     may = count(found.decided, "node")

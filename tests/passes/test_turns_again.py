@@ -7,14 +7,15 @@ import onnx
 import pytest
 from conftest import swept
 from graphs import parse
-from loop_checks import session
+from loop_checks import opened
 from random_cells import Cells
 from random_turns import Turns
 
 import gradtool as gt
 from gradtool.exec import verify
 from gradtool.passes._loops import pairs
-from gradtool.passes.turns_again import INNER, take_again
+from gradtool.passes._segments import INNER
+from gradtool.passes.turns_again import take_again
 from gradtool.workloads.recompute import prepared
 
 
@@ -40,8 +41,9 @@ def same(ours, theirs, rtol=0.0) -> None:
 def stock(model, path, feeds):
     gt.save(model, path, force=True)
     onnx.checker.check_model(path, full_check=True)
-    opened = session(path.read_bytes())
-    return dict(zip([o.name for o in opened.get_outputs()], opened.run(None, feeds), strict=True))
+    session = opened(path.read_bytes())
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, feeds), strict=True))
 
 
 @pytest.mark.parametrize("seed", swept(200, 5))
@@ -88,7 +90,8 @@ def test_turns_of_a_loop_of_unknown_length_are_taken_again_one_at_a_time(seed, t
     same(stock(model, tmp_path / "again.onnx", feeds), elsewhere, 1e-5)
 
 
-DROPOUT = """g (float[4, 8] h, float[6] x, float[8, 8] w) => (l) <float half = {0.5}, bool on = {1}> {
+DROPOUT = """g (float[4, 8] h, float[6] x, float[8, 8] w) => (l)
+        <float half = {0.5}, bool on = {1}> {
     y = Scan <num_scan_inputs = 1, body = b (float[4, 8] s, float u) => (float[4, 8] n) {
         m = MatMul (s, w) t = Tanh (m) d, mask = Dropout <seed = 3> (t, half, on)
         e = Sigmoid (d) f = Mul (e, d) n = Sin (f)
@@ -100,11 +103,16 @@ DROPOUT = """g (float[4, 8] h, float[6] x, float[8, 8] w) => (l) <float half = {
 def test_what_a_turn_drew_is_kept_and_not_drawn_again():
     model = parse(DROPOUT, "w")
     training = gt.grad(model, wrt=["w"], input_grad=["h"])
-    feeds = {"h": np.random.default_rng(0).standard_normal((4, 8)).astype("f"), "x": np.zeros(6, "f")}
+    feeds = {
+        "h": np.random.default_rng(0).standard_normal((4, 8)).astype("f"),
+        "x": np.zeros(6, "f"),
+    }
     kept = gt.run(training, feeds)
     again = rewritten(training, (1,))
     loops = [n for n in again.graph if n.op_type == "Scan"]
-    drawing = [[n.op_type for n in loop.attributes["body"].as_graph()].count("Dropout") for loop in loops]
+    drawing = [
+        [n.op_type for n in loop.attributes["body"].as_graph()].count("Dropout") for loop in loops
+    ]
 
     same(gt.run(again, feeds).gradients, kept.gradients)
     assert drawing == [1, 0]

@@ -26,7 +26,8 @@ QUICK = Search(0.03)
 
 def scan(turns: int = 64, size: int = 1000) -> str:
     """A Scan that stacks four values a turn and carries one."""
-    return f"""g (float[{size}] x, float k) => (l) <float[{turns}] s = {{{", ".join("0" * turns)}}}> {{
+    zeros = ", ".join("0" * turns)
+    return f"""g (float[{size}] x, float k) => (l) <float[{turns}] s = {{{zeros}}}> {{
         y = Scan <num_scan_inputs = 1, body = b (float[{size}] c, float u) => (float[{size}] n) {{
             kc = Mul (k, c) a = Sin (kc) ka = Mul (k, a) d = Cos (ka) ca = Add (c, a)
             n = Add (ca, d)
@@ -87,7 +88,7 @@ def test_work_is_what_the_step_computes_more(work):
 
 
 def test_a_budget_that_no_form_reaches_says_of_which_that_is_proven(work):
-    with pytest.raises(OverBudget, match="cannot be reached.* in [0-9] other forms"):
+    with pytest.raises(OverBudget, match=r"cannot be reached.* in [0-9] other forms"):
         within(work, Budget.of("20KB"), QUICK)
 
 
@@ -146,7 +147,7 @@ def test_a_plan_in_a_file_says_which_turns_it_takes_again(tmp_path):
     gt.save_plan(least, tmp_path / "plan.json")
     again = gt.recompute(training, gt.load_plan(tmp_path / "plan.json"))
     text = (tmp_path / "plan.json").read_text()
-    (tmp_path / "odd.json").write_text(text.replace("/grad/Scan\",", "/grad/Other\","))
+    (tmp_path / "odd.json").write_text(text.replace('/grad/Scan",', '/grad/Other",'))
 
     assert again.plan.peak == least.plan.peak < 0.5 * least.kept.peak
     assert again.proof == least.proof
@@ -169,7 +170,15 @@ def test_a_graph_without_loops_has_one_form():
 
 
 def loop(**sizes) -> Loop:
-    usual = {"inside": 100, "held": 0, "missing": 10, "states": 10, "slices": 0, "rows": 0, "sums": 0}
+    usual = {
+        "inside": 100,
+        "held": 0,
+        "missing": 10,
+        "states": 10,
+        "slices": 0,
+        "rows": 0,
+        "sums": 0,
+    }
     return Loop(name="l", count=100, most=100, **(usual | sizes))
 
 

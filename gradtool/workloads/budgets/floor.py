@@ -9,9 +9,7 @@ _ROUNDS = 4
 _FINE = 256  # parts of what keeping everything takes that are told apart
 
 
-def raise_floor(
-    answers: Answers | Forms, allowed: int | None, reached: int, effort: float
-) -> None:
+def raise_floor(answers: Answers | Forms, allowed: int | None, reached: int, effort: float) -> None:
     """Halve the range between what no plan of so much work fits into and what one does.
 
     Each budget on the way is asked what work it takes at least (bound c).

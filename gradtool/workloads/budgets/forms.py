@@ -110,7 +110,10 @@ class Forms:
                 strongest = form.answers.known.strongest(budget)
                 work, by = (0, "none") if strongest is None else (strongest.work, strongest.how)
                 if work + form.extra < bound:
-                    bound, how = work + form.extra, by if work else "its loops" if form.extra else by
+                    bound, how = (
+                        work + form.extra,
+                        by if work else "its loops" if form.extra else by,
+                    )
         least = self.least_of(None)
         proof = replace(proof, budget=budget, least=least, bound=bound, which_bound=how)
         return replace(found, proof=proof)

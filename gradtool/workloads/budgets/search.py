@@ -209,9 +209,7 @@ def _cut_short(found: Planned) -> Planned:
     return replace(found, proof=found.proof and replace(found.proof, cut_short=True))
 
 
-def _unreachable(
-    answers: Found, arena: int, state: int, scope: Sequence[str]
-) -> OverBudget:
+def _unreachable(answers: Found, arena: int, state: int, scope: Sequence[str]) -> OverBudget:
     """What can be reached instead of a budget, and below what nothing can."""
     reached = answers.at_most(None).peak
     answers.prove(reached - 1, PROOF)
