@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 from functools import cache
 
+import onnx_ir as ir
 from training_programs import chain
 
 from gradtool.workloads.plans import Workload
 
 
 def workload_of(program):
-    """A workload without a model; all its nodes are steps."""
-    work = Workload(None, program, {})
+    """A workload whose model has no nodes; all those of the program are steps."""
+    work = Workload(ir.Model(ir.Graph([], [], nodes=[]), ir_version=10), program, {})
     work.__dict__["nodes"] = program
     return work
 

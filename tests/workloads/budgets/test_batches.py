@@ -98,7 +98,7 @@ def test_there_is_no_end_at_a_million(monkeypatch):
     some = SimpleNamespace
     found = largest_batches(
         lambda size: some(size=size, program=some(steps=()), listener=some()),
-        {"keep": lambda work: some(peak=work.size, plan=some(buffers=()))},
+        {"keep": lambda work: some(peak=work.size, plan=some(buffers=()), form=None)},
         0,
     )
 
