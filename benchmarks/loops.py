@@ -2,9 +2,10 @@
 
     python benchmarks/loops.py [COUNT] [--first 0]
 
-Of two models one is at random: bodies capture values, hold initializers and constants of their own,
-nest, and carry sequences; their inputs are typed or not.  The other is a recurrent network, as
-tf2onnx writes those of Keras.
+Of three models one is at random: bodies capture values, hold initializers and constants of their
+own, nest, and carry sequences; their inputs are typed or not.  One is a recurrent network, as
+tf2onnx writes those of Keras; one has more turns, and reads and writes along any axis.  Turns that
+are taken again in backward give the same bits.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from loop_checks import check, exclusion
 from random_cells import Cells
 from random_loops import Draw
+from random_turns import Turns
 
 
 def main() -> int:
@@ -34,7 +36,7 @@ def main() -> int:
     wrong = 0
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         for seed in range(given.first, given.first + count):
-            draw = (Draw, Cells)[seed % 2](seed)
+            draw = (Draw, Cells, Turns)[seed % 3](seed)
             proto = draw.model()
             reason = exclusion(proto)
             if reason:

@@ -150,9 +150,8 @@ class Loops:
             found.append(self._formed(_turns(self._loops[:number], 1)))
             number *= 2
         found += [self.once, self._formed(_turns(self._loops, 2))]
-        deepest = next((each for each in reversed(found) if each is not None), None)
-        if deepest is not None:
-            found.append(self._formed({**deepest.turns, **self._inside(deepest)}))
+        deepest = next((each for each in reversed(found) if each is not None), self._work)
+        found.append(self._formed({**deepest.turns, **self._inside(deepest)}))
         made = {tuple(each.turns.items()): each for each in found if each is not None}
         return tuple(made.values())
 
@@ -174,7 +173,9 @@ class Loops:
         return self._formed(names)
 
     def _inside(self, work: Workload) -> Turns:
-        """Loops that lie within turns that are taken again."""
+        """Loops that lie within turns, of which all is known that they cost."""
+        if any(s.flops is None for s in work.apart.steps if s.op in ("Loop", "Scan")):
+            return {}
         found = [p for p in pairs(work.model) if p.name not in work.turns]
         inner = [p for p in found if p.backward.node.graph is not work.model.graph]
         return _turns([Loop.of(pair, self._sizes) for pair in inner], 1)

@@ -142,3 +142,18 @@ def test_the_gradient_of_a_gradient(name):
     np.testing.assert_allclose(np.vdot(found, direction), expected, rtol=2e-2, atol=2e-2)
     theirs = stock(again.model, **feeds)[again.gradients["w"]]
     np.testing.assert_allclose(found, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_a_loop_through_which_no_gradient_flows_gives_zeros():
+    training = gt.grad(
+        parse("""g (float[3] x, float[4] s) => (l) {
+            y = Scan <num_scan_inputs = 1, body = b (float[3] c, float u) => (float[3] n) {
+                n = Sin (c)
+            }> (x, s)
+            l = ReduceSum <keepdims = 0> (y)
+        }""", "s"),
+        wrt=["s"],
+    )  # fmt: skip
+
+    assert training.zeros == ("s",)
+    assert not gt.run(training, {"x": np.ones(3, np.float32)}).gradients["s"].any()

@@ -155,6 +155,17 @@ def test_a_plan_in_a_file_says_which_turns_it_takes_again(tmp_path):
         gt.recompute(training, gt.load_plan(tmp_path / "odd.json"))
 
 
+def test_a_plan_that_was_written_is_planned_further():
+    training = graph(scan(16), "k")
+    once = gt.recompute(training, "sqrt")
+    least = gt.recompute(once, gt.Budget("min"))
+
+    assert least.plan.peak < once.plan.peak
+    feeds = {"x": np.linspace(-1, 1, 1000, dtype=np.float32)}
+    ours, kept = gt.run(least, feeds).gradients, gt.run(training, feeds).gradients
+    np.testing.assert_array_equal(ours["k"], kept["k"])
+
+
 def test_times_are_of_loops_as_they_are(work):
     prices = QUICK.prices.of(work.program)
     timed = Search(0.03, prices=type(QUICK.prices)(prices, "ns"))
