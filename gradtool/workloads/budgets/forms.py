@@ -104,16 +104,13 @@ class Forms:
         """A plan with the strongest bound that is known of a budget."""
         proof = found.proof
         assert proof is not None  # noqa: S101 - see `Form.counted`
-        bound, how = proof.extra, "that of each form of its loops"
-        for form in self.forms:
-            if form.extra < bound and budget >= form.answers.known.least_of(None):
-                strongest = form.answers.known.strongest(budget)
-                work, by = (0, "none") if strongest is None else (strongest.work, strongest.how)
-                if work + form.extra < bound:
-                    bound, how = (
-                        work + form.extra,
-                        by if work else "its loops" if form.extra else by,
-                    )
+        bound, how = proof.extra, "that of each form of its loops" if proof.extra else "none"
+        for form in self._within(proof.extra):
+            known = form.answers.known
+            strongest = known.strongest(budget)
+            work = form.extra + (0 if strongest is None else strongest.work)
+            if work < bound and budget >= known.least_of(None):
+                bound, how = work, "none" if strongest is None else strongest.how
         least = self.least_of(None)
         proof = replace(proof, budget=budget, least=least, bound=bound, which_bound=how)
         return replace(found, proof=proof)
