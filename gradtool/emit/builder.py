@@ -164,10 +164,6 @@ class Builder(Idioms):
         """What is looked at in a node but for what it reads; None where that can't be compared."""
         return self._memo.call(node)
 
-    def look(self, value: ir.Value) -> Hashable:
-        """What inference looks at in a value."""
-        return self._memo.look(value)
-
     def knows_elements(self, value: ir.Value) -> bool:
         """Whether more is known of a value than its type and shape: sizes that it holds."""
         return not is_float(value) and self.context.get_symbolic_value(value) is not None
@@ -298,7 +294,7 @@ class Builder(Idioms):
         """The first `count` outputs of forward node `node`, absent optional ones added to it."""
         if len(node.outputs) < count:
             node.resize_outputs(count)
-        if any(not v.name for v in node.outputs[:count]):
+        if any(v.type is None for v in node.outputs[:count]):
             for index, value in enumerate(node.outputs[:count]):
                 if not value.name:
                     value.name = self.names.fresh(f"{node.name}:{index}")

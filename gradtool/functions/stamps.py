@@ -1,9 +1,9 @@
 """What is emitted for nodes that are alike: emitted once, and stamped from then on.
 
 The layers of a model repeat, and so do their gradients, and the calls in these.  The body of a call
-is a function of its attributes and of what it reads, and so is what a rule emits.  It is stamped
-where its nodes read nothing else, and where nothing that they make is a size, of which the builder
-knows more than type and shape.
+is a function of its attributes and of what its emission reads (`gradtool.emit.reads`), and so is
+what a rule emits.  It is stamped where its nodes read nothing else, and where nothing that they
+make is a size, of which the builder knows more than type and shape.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
+from gradtool.emit.reads import Question, Reads, Values, answers
 from gradtool.graph import walk
-from gradtool.graph.metadata import SOURCE, STAGE, aten, notes
-from gradtool.graph.predicates import is_float
+from gradtool.graph.metadata import SOURCE, STAGE, notes
 from gradtool.shapes.memo import free_symbols
 
-Values = Sequence[ir.Value | None]
+Questions = tuple[Question, ...]
+_NUMBER = re.compile(r"_\d+")
 
 
 @dataclass(frozen=True)
@@ -53,44 +54,44 @@ class Stamps:
 
     def __init__(self, op: Builder) -> None:
         self._op = op
-        self._known: dict[Hashable, _Stamp | None] = {}
+        # By call: the questions that emissions asked, and by the answers what was emitted.
+        self._known: dict[Hashable, dict[Questions, dict[Hashable, _Stamp | None]]] = {}
 
     def emit(self, node: ir.Node, given: Values, by: Callable[[], Values]) -> Values:
         """Emit where the builder emits now what `by` does, of which it returns the results.
 
-        That is a function of the node's attributes, and of the types, the shapes and the small
-        constants that are `given`.
+        That is a function of the call of the node and of what `Reads` records of `given`.
         """
         key = self._key(node, given)
-        stamp = None if key is None else self._known.get(key)
-        if stamp is not None:
-            return self._put(stamp, given)
+        if key is None:
+            return by()
+        known = self._known.setdefault(key, {})
+        for questions, stamps in known.items():
+            told = answers(self._op, given, questions)
+            if told in stamps:
+                stamp = stamps[told]
+                return by() if stamp is None else self._put(stamp, given)
         start = len(self._op.emitted)
-        results = by()
-        if key is not None and key not in self._known:
-            same = self._key(node, given) == key  # it names no more of the node's own outputs
-            emitted = self._op.emitted[start:]
-            self._known[key] = self._taken(given, emitted, results) if same else None
+        reads = Reads(self._op, given)
+        with reads.of(node):
+            results = by()
+        questions = reads.questions
+        told = answers(self._op, given, questions)
+        closed = reads.closed or self._key(node, given) != key
+        emitted = self._op.emitted[start:]
+        stamp = None if closed else self._taken(given, emitted, results)
+        known.setdefault(questions, {})[told] = stamp
         return results
 
     def _key(self, node: ir.Node, given: Values) -> Hashable | None:
-        """What is emitted can depend on this; None where that is more than can be compared."""
-        call = self._op.call(node)
+        """The call: what is looked at before any value; None where that can't be compared."""
+        op = self._op
+        call = op.call(node)
         if call is None:
             return None
         first: dict[ir.Value | None, int] = {}
-        looks: list[Hashable] = []
-        for index, value in enumerate(given):
-            same = first.setdefault(value, index)
-            if same != index:
-                looks.append(same)
-            elif value is not None:
-                tensor = value.const_value
-                whole = tensor is not None and not is_float(value)
-                looks.append((self._op.look(value), id(tensor) if whole else None))
-            else:
-                looks.append(None)
-        return call, aten(node), tuple(looks), self._op.stage
+        same = [None if v is None else first.setdefault(v, i) for i, v in enumerate(given)]
+        return call, tuple(same), op.stage, op.ste, op.in_pieces
 
     def _taken(self, given: Values, emitted: Sequence[ir.Node], results: Values) -> _Stamp | None:
         """The stamp of what was emitted; None where another one would be different."""
@@ -137,8 +138,10 @@ class Stamps:
     def _is_plain(self, node: ir.Node) -> bool:
         """Whether a node has nothing but what the builder gives it by itself, names included."""
         prefix = self._op.prefix
-        hint = re.escape(f"{prefix}/{node.op_type}" if prefix else node.op_type)
-        own = re.fullmatch(rf"{hint}(_\d+)?", node.name or "") is not None
+        hint = f"{prefix}/{node.op_type}" if prefix else node.op_type
+        name = node.name or ""
+        number = name.removeprefix(hint)
+        own = name.startswith(hint) and (not number or _NUMBER.fullmatch(number) is not None)
         own = own and all(v.name == f"{node.name}:{i}" for i, v in enumerate(node.outputs))
         return own and not walk.subgraphs(node) and not node.device_configurations
 

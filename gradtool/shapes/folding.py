@@ -170,7 +170,7 @@ class Folding:
         if not value.is_initializer():
             return True
         small = tensor.size <= 1 and not value.is_graph_input()
-        return value.name not in self._trained and (small or not tensor.dtype.is_floating_point())
+        return (small or not tensor.dtype.is_floating_point()) and value.name not in self._trained
 
     def _most(self) -> int:
         return min(self.left, FOLDED_BYTES // SHARE)

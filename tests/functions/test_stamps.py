@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 from graphs import parse
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from random_graphs import Recipe, assemble, recipes
 
 import gradtool as gt
@@ -61,3 +63,55 @@ def test_the_layers_of_a_model_are_emitted_once(monkeypatch):
 
     assert stamped == emitted
     assert [[step.op_type for step in stamp.steps] for stamp in put].count(["TanhGrad"]) == 2
+
+
+# Of `x` [n, 4, w], by what they read: constants that both halves share, or have of their own.
+TEMPLATES = {
+    "Slice": ("Slice ({x}, {c}a, {c}b, {c}i)", {"a": [1], "b": [2**60], "i": [2]}),
+    "Slice back": (
+        "Slice ({x}, {c}a, {c}b, {c}i, {c}s)", {"a": [-1], "b": [-(2**63)], "i": [-1], "s": [-2]}
+    ),
+    "Pad": ("Pad <mode = 'reflect'> ({x}, {c}p)", {"p": [0, 1, 1, 0, 0, 1]}),
+    "Gather": ("Gather <axis = 2> ({x}, {c}i)", {"i": [0, -1, 1]}),
+    "Tile": ("Tile ({x}, {c}r)", {"r": [1, 2, 3]}),
+    "ReduceMax": ("ReduceMax <keepdims = 1> ({x}, {c}a)", {"a": [2]}),
+    "Softmax": ("Softmax <axis = 1> ({x})", {}),
+    "CumSum": ("CumSum ({x}, {c}a)", {"a": [2]}),
+    "MaxPool": ("MaxPool <kernel_shape = [2]> ({x})", {}),
+    "AveragePool": ("AveragePool <kernel_shape = [2], ceil_mode = 1, strides = [2]> ({x})", {}),
+    "LpPool": ("LpPool <kernel_shape = [2]> ({x})", {}),
+    "ReduceProd": ("ReduceProd <keepdims = 0> ({x}, {c}a)", {"a": [1]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@settings(max_examples=4, deadline=None)
+@given(
+    widths=st.tuples(st.integers(2, 5), st.integers(2, 5)),
+    shared=st.booleans(),
+    batch=st.sampled_from(["n", "3"]),
+)
+def test_two_that_differ_in_a_known_size_are_the_same(name, widths, shared, batch):
+    call, constants = TEMPLATES[name]
+    lines, weights = [], []
+    for k, width in enumerate(widths):
+        own = "" if shared else f"c{k}"
+        lines.append(f"x{k} = MatMul (x, w{k})")
+        lines.append(f"s{k} = {call.format(x=f'x{k}', c=own)}".replace("'", '"'))
+        lines.append(f"t{k} = ReduceSum <keepdims = 0> (s{k})")
+        weights.append(f"float[6, {width}] w{k} = {{{', '.join(['0.5'] * 6 * width)}}}")
+        weights += [
+            f"int64[{len(v)}] {own}{c} = {{{', '.join(map(str, v))}}}"
+            for c, v in constants.items()
+            if not k or not shared
+        ]
+    model = onnx.parser.parse_model(
+        f"""<ir_version: 9, opset_import: ["" : 18]>
+        g (float[{batch}, 4, 6] x) => (float loss) <{", ".join(weights)}>
+        {{ {"  ".join(lines)} loss = Add (t0, t1) }}"""
+    )
+
+    stamped, emitted = both(gt.load(model))
+
+    onnx.checker.check_model(onnx.load_from_string(stamped), full_check=True)
+    assert stamped == emitted
