@@ -247,12 +247,18 @@ class _Differentiate:
         self._reporter, self._loaded, self._options = reporter, loaded, options
 
     def __call__(self, *, optimizer: str, **how: Any) -> TrainingGraph:
+        from gradtool.errors import UsageError
         from gradtool.reports.training import parameters_said
 
         model = self._loaded.clone()
         model.meta.update(self._loaded.meta)
         options = {**self._options, **how, "update": optimizer}
         made = differentiate(self._reporter, model, options)
+        if made.guessed:
+            raise UsageError(
+                f"no loss found: {made.loss_said} is minimised only where it is asked for: name a "
+                "loss with --loss, as mean:OUTPUT"
+            )
         self._reporter.say(f"loss: {made.loss_said}   parameters: {parameters_said(made)}")
         self._reporter = SILENT
         return made

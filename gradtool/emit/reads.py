@@ -95,7 +95,6 @@ class Reads:
         told = _OF_CALL if node is self._node else _OF_MAKER
         self.closed = self.closed or name not in told
 
-
     def _symbol(self, find: Callable[[str], Any], symbol: str) -> Any:
         self._asked["symbol", symbol] = None
         return find(symbol)

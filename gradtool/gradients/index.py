@@ -14,6 +14,7 @@ from gradtool.functions._scatter import HALF, count, rows, vector
 from gradtool.gradients import Gradients, gradient, zero_gradient
 from gradtool.graph.constants import array
 from gradtool.graph.known import Node, Tensor, ints
+from gradtool.graph.metadata import PADDING
 
 zero_gradient("ArgMax", "ArgMin", "NonZero")
 
@@ -23,9 +24,19 @@ zero_gradient("ArgMax", "ArgMin", "NonZero")
 
 @gradient("Gather")
 def gather(op: Builder, node: Node, dy: Tensor) -> Tensor:
-    """`y[i] = x[indices[i]]`:  dx[r] = Σ dy[i] over the i with indices[i] = r."""
+    """`y[i] = x[indices[i]]`:  dx[r] = Σ dy[i] over the i with indices[i] = r.
+
+    A row of padding gets nothing (`gradtool.passes.stop_gradients`).
+    """
     x, indices = node.inputs
     axis = node.attributes.get_int("axis", 0)
+    padding = node.metadata_props.get(PADDING)
+    if padding is not None:
+        behind = range(len(indices.shape), len(dy.shape))  # axes of the row
+        is_padding = op.unsqueeze(
+            op.Equal(indices, op.constant(int(padding), indices.dtype)), behind
+        )
+        dy = op.Where(is_padding, op.constant(0.0, dy.dtype), dy)
     return op.GatherGrad(dy, indices, op.shape(x), axis=axis)
 
 

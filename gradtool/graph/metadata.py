@@ -60,6 +60,10 @@ FX_NODE = "pkg.torch.onnx.fx_node"  # the node of the exported program that a no
 _ATEN = re.compile(r"target=torch\.ops\.aten\.(\w+)")
 
 LONGEST = 1000  # characters of a note that are read
+
+# Of a Gather: the row of its table that gets no gradient.
+PADDING = "gradtool.padding"
+
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 

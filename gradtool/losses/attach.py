@@ -62,7 +62,8 @@ def _automatic(op: Builder, labels: LabelNames) -> Loss:
     choice = choose(op)
     chosen = choice.term
     if chosen.kind is None:
-        return Loss(chosen.output, f"the scalar output {chosen.called!r} (auto)")
+        said = f"the scalar output {chosen.called!r} (auto)"
+        return Loss(chosen.output, said, loud=choice.loud)
     if chosen.kind.labels is None:
         said = f"the {chosen.kind.said} of output {chosen.called!r} (auto)"
         return replace(_append(op, chosen, "", said), loud=choice.loud)

@@ -9,12 +9,14 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
+from gradtool.graph.constants import integers
 from gradtool.graph.predicates import is_float, is_scalar
 from gradtool.losses import complements
 from gradtool.losses.endings import LAYOUTS, PRODUCTS, ending
 from gradtool.losses.kinds import NLL_OF_PROBABILITIES, Kind, kinds
 from gradtool.losses.terms import Term
 
+_LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "BinaryCrossEntropy")
 REGRESSION = "gradtool.regression"  # in `ir.Value.meta`: a regressor gave this value
 
 
@@ -39,7 +41,9 @@ def choose(op: Builder) -> Choice:
         raise UsageError("no output is a float: name a loss with --loss")
     for value in floats:
         if is_scalar(value) and not _is_one_sample(value):
-            return Choice(_term(None, value, value))
+            known = _is_summed_up(value)
+            if known or not len(value.shape or ()) or ending(value).linear:
+                return Choice(_term(None, value, value), loud=not known)
     regressor = op.model.producer_name == "skl2onnx" and len(floats) == len(graph.outputs)
     deep = [v for v in floats if len(v.shape or ()) >= 2]
     for value in dict.fromkeys((*deep, *floats)):
@@ -66,6 +70,34 @@ def _is_one_sample(value: ir.Value) -> bool:
     return any(_is_weight(v) for v in reads)
 
 
+def _is_summed_up(value: ir.Value) -> bool:
+    """Whether one element is a sum over samples, as a loss is, and no score of one sample.
+
+    The name says so, an operator that is a loss, or a reduction over the first axis.
+    """
+    if "loss" in (value.name or "").lower():
+        return True
+    waiting: list[ir.Value] = [value]
+    seen: set[ir.Node] = set()
+    while waiting:
+        node = waiting.pop().producer()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.op_type in _LOSSES or (node.op_type.startswith("Reduce") and _over_first(node)):
+            return True
+        waiting += [v for v in _reads(node) if is_scalar(v) or node.op_type == "Identity"]
+    return False
+
+
+def _over_first(node: ir.Node) -> bool:
+    """Whether a reduction is over all axes, or the first among them."""
+    named = node.inputs[1] if len(node.inputs) > 1 else None
+    axes = list(node.attributes.get_ints("axes", [])) if named is None else integers(named)
+    rank = len(node.inputs[0].shape or ()) if node.inputs[0] is not None else 0
+    return not axes or any(axis % max(rank, 1) == 0 for axis in axes)
+
+
 def _is_weight(value: ir.Value | None) -> bool:
     while value is not None and not value.is_initializer():
         node = value.producer()
@@ -84,9 +116,9 @@ def _of(op: Builder, value: ir.Value, *, regressor: bool) -> Choice | None:
         return Choice(_term(kinds()["bce"], found.scores, value))
     if found.activation and node is not None and _is_over_classes(found.scores_axis, found.scores):
         if found.single:
-            why = f", of one class, its {node.op_type}, which is constant, left out"
+            why = f", of one class, its {found.activation}, which is constant, left out"
             return Choice(_term(mse, found.scores, value), why)
-        if node.op_type == "Softmax":
+        if found.activation == "Softmax":
             term = _term(kinds()["ce"], found.scores, value, found.scores_axis)
             return Choice(term, ", its Softmax left out")
         return Choice(_term(kinds()["nll"], node.outputs[0], value, found.scores_axis))

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.graph.counted import passed_through
+from gradtool.losses.pieces import Piecewise, piecewise
 
 ACTIVATIONS = ("Softmax", "LogSoftmax", "Sigmoid")
 PRODUCTS = ("Gemm", "MatMul", "Conv", "ConvTranspose")
@@ -25,7 +26,8 @@ class Ending:
     `node` is the activation or product, None for any other; `scores` is what a Softmax or
     LogSoftmax reads, else the value; `axis` is that of the classes in the value, and
     `scores_axis` in the scores, None where nothing says.  `single`: there is one number in each
-    place, and no axis of classes but perhaps one of size 1.
+    place, and no axis of classes but perhaps one of size 1.  `activation` is the final one, if
+    there is one, of which `node` is the operator or the last piece.
     """
 
     node: ir.Node | None
@@ -33,11 +35,7 @@ class Ending:
     axis: int | None = None
     scores_axis: int | None = None
     single: bool = False
-
-    @property
-    def activation(self) -> str:
-        """The final activation, if there is one."""
-        return self.node.op_type if self.node and self.node.op_type in ACTIVATIONS else ""
+    activation: str = ""
 
     @property
     def linear(self) -> bool:
@@ -51,22 +49,23 @@ def ending(value: ir.Value) -> Ending:
     if node is None:
         return Ending(None, value)
     axis: int | None
-    if node.op_type in PRODUCTS:
+    whole = _activation(node)
+    if whole is None:
         axis, single = _axis_of_product(node)
     else:
-        axis, single = _axis_of_activation(node), False
+        axis, single = whole.axis, False
     before = axis
     for above in reversed(path):
         if axis is not None:
             axis, gone = _ABOVE.get(above.op_type, _same)(above, axis)
             single = single or gone
     single = single or (axis is not None and _size(value, axis) == 1)
-    if node.op_type == "Sigmoid":
-        return Ending(node, node.outputs[0] if _normalized(path) else value, single=single)
-    if node.op_type in ACTIVATIONS:
-        assert node.inputs[0] is not None  # noqa: S101 - they read something
-        return Ending(node, node.inputs[0], axis, before, single)
-    return Ending(node, value, axis, axis, single)
+    if whole is None:
+        return Ending(node, value, axis, axis, single)
+    if whole.kind == "Sigmoid":
+        scores = node.outputs[0] if _normalized(path) else value
+        return Ending(node, scores, single=single, activation=whole.kind)
+    return Ending(node, whole.scores, axis, before, single, whole.kind)
 
 
 def _last(value: ir.Value) -> tuple[list[ir.Node], ir.Node | None]:
@@ -77,7 +76,7 @@ def _last(value: ir.Value) -> tuple[list[ir.Node], ir.Node | None]:
         kind = node.op_type
         if kind in PRODUCTS:
             return (path, None) if _normalized(path) else (path, node)
-        if kind in ACTIVATIONS:
+        if _activation(node) is not None:
             return (path, None) if any(n.op_type in AFFINE for n in path) else (path, node)
         before = _before(node)
         if before is None:
@@ -129,11 +128,15 @@ def _axis_of_product(node: ir.Node) -> tuple[int | None, bool]:
     return (rank - 1 if rank else None), False
 
 
-def _axis_of_activation(node: ir.Node) -> int | None:
+def _activation(node: ir.Node) -> Piecewise | None:
+    """The activation that a node is, or the last piece of; None if it is neither."""
+    if node.op_type not in ACTIVATIONS:
+        return piecewise(node.outputs[0])
     rank = len(node.outputs[0].shape or ())
-    if node.op_type == "Sigmoid" or not rank:
-        return None
-    return node.attributes.get_int("axis", -1) % rank
+    assert node.inputs[0] is not None  # noqa: S101 - they read something
+    over = node.op_type != "Sigmoid" and rank
+    axis = node.attributes.get_int("axis", -1) % rank if over else None
+    return Piecewise(node.op_type, node.inputs[0], axis)
 
 
 Place = tuple[int | None, bool]

@@ -34,6 +34,7 @@ from gradtool.passes.optimizer import add_updates
 from gradtool.passes.returned import return_no_more
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import Selection, cut, select
+from gradtool.passes.stop_gradients import Stopped, stop_gradients
 from gradtool.passes.straight_through import frozen, straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
@@ -54,12 +55,13 @@ class TrainingGraph:
 
     `gradients` maps the name of a value to the name of the output that holds its gradient,
     `updates` that of a parameter to the output with its next value, where there is an optimizer.
-    `warnings` are lines for people; `rules` the gradient rules used; the counts are nodes.
+    `guessed`: nothing said which loss is meant.  `warnings` are lines for people; `rules` the gradient rules used; the counts are nodes.
     """
 
     model: ir.Model
     loss: str | None
     loss_said: str
+    guessed: bool
     labels: tuple[str, ...]
     gradients: Mapping[str, str]
     updates: Mapping[str, str]
@@ -142,6 +144,7 @@ def training_graph(
     op = _builder(model, on_node, ste=ste)
     if not again:
         separate_statistics(op)
+    stopped = Stopped() if again else stop_gradients(op)
     leaves = reopen(model) if again else _leaves(model.graph)
     lowered = Lowered() if again else lower_ml(op)
     leaves += lowered.weights
@@ -153,6 +156,7 @@ def training_graph(
         *renamed(model.graph),
         *untied(model.graph),
         *frozen(model.graph),
+        *stopped.said,
         *_into_training_form(op, train_mode=train_mode),
     ]
     before = len(model.graph)
@@ -165,7 +169,7 @@ def training_graph(
     adapters, chosen, cotangents = _adapt(op, adapting, chosen, cotangents)
     added = len(model.graph) - before - appended
     state = _publish_state(op)
-    barred = cut(model.graph, no_grad)
+    barred = cut(model.graph, no_grad) | stopped.values
     picked = _pick(op, cotangents, barred, leaves, wrt, input_grad, adapters)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
@@ -195,6 +199,7 @@ def training_graph(
         model=model,
         loss=loss_name,
         loss_said=chosen.said,
+        guessed=chosen.loud,
         labels=chosen.labels,
         gradients=MappingProxyType(names),
         updates=MappingProxyType({v.name or "": updates[v.name or ""] for v in trained}),
