@@ -7,7 +7,8 @@ the answers: where other values give the same ones, the same is emitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cache, partial
 from typing import Any
@@ -62,7 +63,7 @@ class Reads:
         makers = dict.fromkeys(n for v in values if (n := v.producer()) is not None)
         tensors = {id(t): t for v in values if (t := v.const_value) is not None}
         watched = [*values, *dict.fromkeys([node, *makers]), *tensors.values()]
-        before = [(thing, type(thing)) for thing in watched]
+        before: list[tuple[Any, Any]] = [(thing, type(thing)) for thing in watched]
         active, op.active = op.active, _Watched(self, op.active)
         op.find_symbol = partial(self._symbol, op.find_symbol)  # type: ignore[method-assign]
         op.context.get_symbolic_value = partial(self._elements, op.context.get_symbolic_value)
@@ -104,10 +105,10 @@ class Reads:
         return get(value)
 
 
-class _Watched(Set[ir.Value]):
+class _Watched(AbstractSet[ir.Value]):
     """The values that gradients are wanted of, and a record of which were looked for."""
 
-    def __init__(self, reads: Reads, values: Set[ir.Value]) -> None:
+    def __init__(self, reads: Reads, values: AbstractSet[ir.Value]) -> None:
         self._reads, self._values = reads, values
 
     def __contains__(self, value: object) -> bool:
@@ -124,7 +125,7 @@ class _Watched(Set[ir.Value]):
 
 
 @cache
-def _watching(kind: type[Any]) -> type[Any]:
+def _watching(kind: Any) -> Any:
     """A class of the same layout, whose objects tell what is read of them, and what is written."""
     own: dict[str, Any] = {"__slots__": ()}
     if issubclass(kind, ir.Value):
@@ -137,7 +138,7 @@ def _watching(kind: type[Any]) -> type[Any]:
     return type(kind)(f"Watched{kind.__name__}", (kind,), own)
 
 
-def _told(kind: type[Any], name: str, tell: Callable[[Reads, Any, str], None]) -> property:
+def _told(kind: Any, name: str, tell: Callable[[Reads, Any, str], None]) -> property:
     """An attribute that is stored, in place of which a property tells of it."""
     stored = getattr(kind, name)
 
@@ -155,7 +156,7 @@ def _told(kind: type[Any], name: str, tell: Callable[[Reads, Any, str], None]) -
     return property(read, write)
 
 
-def _told_of_tensor(kind: type[Any]) -> Callable[[Any, str], Any]:
+def _told_of_tensor(kind: Any) -> Callable[[Any, str], Any]:
     """What a tensor is, is told with `_const_value`; what it holds is a question of its own."""
     silent = _silent(kind.__getattribute__)
 
@@ -190,7 +191,7 @@ def answers(op: Builder, given: Values, questions: Sequence[Question]) -> tuple[
     """What values answer to questions that others were asked."""
     return tuple(
         [
-            _symbol(op, given, about) if what == "symbol" else _ANSWERS[what](op, given[about])
+            _symbol(op, given, about) if what == "symbol" else _ANSWERS[what](op, given[about])  # type: ignore[arg-type]
             for what, about in questions
         ]
     )
@@ -205,7 +206,7 @@ def _symbol(op: Builder, given: Values, symbol: str) -> Hashable:
     return next((place for place, v in enumerate(given) if v is value), value), axis
 
 
-def _type(_op: Builder, value: ir.Value) -> Hashable:
+def _type(_op: Builder, value: ir.Value) -> Any:
     return value.dtype if type(value.type) is ir.TensorType else value.type
 
 
@@ -213,7 +214,7 @@ def _shape(_op: Builder, value: ir.Value) -> Hashable:
     return None if value.shape is None else value.shape.dims
 
 
-def _tensor(_op: Builder, value: ir.Value) -> Hashable:
+def _tensor(_op: Builder, value: ir.Value) -> Any:
     """What a tensor is; what it holds too, but for large floats."""
     tensor = value.const_value
     if tensor is None:
@@ -228,7 +229,7 @@ def _maker(_op: Builder, value: ir.Value) -> Hashable:
     return None if node is None else (node.domain, node.op_type)
 
 
-_ANSWERS: Mapping[str, Callable[[Builder, ir.Value], Hashable]] = {
+_ANSWERS: Mapping[str, Callable[[Builder, ir.Value], Any]] = {
     "_type": _type,
     "_shape": _shape,
     "_const_value": _tensor,

@@ -13,7 +13,7 @@ Source: `torch/onnx/_internal/exporter/_core.py` (PyTorch 2.5 to 2.13), `torch.f
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -31,7 +31,7 @@ _DETACH = re.compile(r"detach_?(?:_default)?(?:_\d+)?")
 _PADDED = re.compile(r"%\w+, %\w+, (-?\d+)")
 _OPERAND = re.compile(r"%(\w+)")
 _PARAMETER = re.compile(r"(?:p|b|c|lifted)_")
-_APPLY = re.compile(r"(\w+)\.apply\(.*\n\s*File .*, in forward")
+_APPLY = re.compile(r"\b(\w{1,200})\.apply\([^\n]*\n\s*File [^\n]*, in forward")
 _WRAPPED = 'File "<eval_with_key>'
 _RENORM = "aten.embedding_renorm.default"
 
@@ -83,14 +83,17 @@ def stop_gradients(op: Builder) -> Stopped:
     padded = [said for each in operations if (said := _padded(each))]
     behind = {after: value for value, after in stops.items()}
     names = [behind.get(v, v).name or "" for v in dict.fromkeys(values)]
-    said = [f"detached in PyTorch, so that no gradient flows through: {some(names)}"]
-    said = said * bool(names) + [f"padding, which gets no gradient: {some(padded)}"] * bool(padded)
+    lines: list[str] = []
+    if names:
+        lines.append(f"detached in PyTorch, so that no gradient flows through: {some(names)}")
+    if padded:
+        lines.append(f"padding, which gets no gradient: {some(padded)}")
     if unclear:
-        said.append(
+        lines.append(
             f"which operands of {some(unclear)} are detached cannot be told: export with "
             "optimize=False"
         )
-    return Stopped(frozenset(values), (*said, *_traced(op.graph)))
+    return Stopped(frozenset(values), (*lines, *_traced(op.graph)))
 
 
 def _operations(graph: ir.Graph) -> list[_Operation]:
@@ -102,7 +105,7 @@ def _operations(graph: ir.Graph) -> list[_Operation]:
             match = _NODE.match(text) if text and len(text) <= LONGEST else None
             if match is None:
                 continue
-            found[text] = _Operation(*match.groups())
+            found[text] = _Operation(match[1], match[2], match[3])
         found[text].nodes.append(node)
     return list(found.values())
 
@@ -202,11 +205,11 @@ def _padded(operation: _Operation) -> str:
 def _traced(graph: ir.Graph) -> list[str]:
     """What traces of the code say of a backward that is not that of the nodes."""
     functions: dict[str, list[ir.Node]] = {}
-    wrapped: list[ir.Node] = []
+    wrapped: dict[ir.Node, None] = {}
     for node in graph:
         trace = node.metadata_props.get(TRACE, "")[-LONGEST:]
         if trace.startswith(_WRAPPED):
-            wrapped.append(node)
+            wrapped[node] = None
         elif (match := _APPLY.search(trace)) is not None:
             functions.setdefault(match[1], []).append(node)
     said = []
@@ -218,13 +221,13 @@ def _traced(graph: ir.Graph) -> list[str]:
         )
     if functions:
         said.append(
-            f"{some(functions)}.apply is an autograd.Function: its backward is not in the file, and "
+            f"{some(functions)}.apply is an autograd.Function: its backward is not in the file, "
             "gradients are those of its forward; a value without one is named with --no-grad"
         )
     return said
 
 
-def _leaves(value: ir.Value, nodes: Sequence[ir.Node]) -> bool:
+def _leaves(value: ir.Value, nodes: Collection[ir.Node]) -> bool:
     """Whether a float is read outside of some nodes."""
     used = any(use.node not in nodes for use in value.uses()) or value.is_graph_output()
     return used and may_be_float(value)

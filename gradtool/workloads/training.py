@@ -55,7 +55,8 @@ class TrainingGraph:
 
     `gradients` maps the name of a value to the name of the output that holds its gradient,
     `updates` that of a parameter to the output with its next value, where there is an optimizer.
-    `guessed`: nothing said which loss is meant.  `warnings` are lines for people; `rules` the gradient rules used; the counts are nodes.
+    `guessed`: nothing said which loss is meant.  `warnings` are lines for people; `rules` the
+    gradient rules used; the counts are nodes.
     """
 
     model: ir.Model
@@ -191,8 +192,7 @@ def training_graph(
         narrow_places(model, op)
         saving_less(model)
     take_state(model)
-    model.meta.update(meta)
-    model.meta[INNER] = {v.name: dy.name for v, dy in made.inner.items()}
+    model.meta.update({**meta, INNER: {v.name: dy.name for v, dy in made.inner.items()}})
     warnings += [*said, *modes.at_random(model)]
     later = [stage(node) for node in model.graph if is_backward(node)]
     return TrainingGraph(

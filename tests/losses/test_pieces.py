@@ -1,4 +1,4 @@
-"""Activations written in pieces have the loss, and the gradients, of those that are one operator."""
+"""Activations written in pieces have the loss and the gradients of those that are one operator."""
 
 from __future__ import annotations
 
