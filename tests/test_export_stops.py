@@ -155,4 +155,4 @@ def test_what_is_lost_is_said_and_given_back():
     right = torch.autograd.grad(module(x)[0].sum(), module.w)[0]
 
     np.testing.assert_allclose(found, right, rtol=1e-5)
-    assert any("Reversed.apply is an autograd.Function" in line for line in second.warnings)
+    assert any("Reversed.apply is of an autograd.Function" in line for line in second.warnings)

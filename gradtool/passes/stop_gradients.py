@@ -31,7 +31,9 @@ _DETACH = re.compile(r"detach_?(?:_default)?(?:_\d+)?")
 _PADDED = re.compile(r"%\w+, %\w+, (-?\d+)")
 _OPERAND = re.compile(r"%(\w+)")
 _PARAMETER = re.compile(r"(?:p|b|c|lifted)_")
-_APPLY = re.compile(r"\b(\w{1,200})\.apply\([^\n]*\n\s*File [^\n]*, in forward")
+_FUNCTION = re.compile(
+    r"\b(\w{1,200}\.apply)\([^\n]*\n\s*File [^\n]*, in forward|, in (forward)\n[^\n]*\bctx\b"
+)
 _WRAPPED = 'File "<eval_with_key>'
 _RENORM = "aten.embedding_renorm.default"
 
@@ -210,8 +212,8 @@ def _traced(graph: ir.Graph) -> list[str]:
         trace = node.metadata_props.get(TRACE, "")[-LONGEST:]
         if trace.startswith(_WRAPPED):
             wrapped[node] = None
-        elif (match := _APPLY.search(trace)) is not None:
-            functions.setdefault(match[1], []).append(node)
+        elif (match := _FUNCTION.search(trace)) is not None:
+            functions.setdefault(match[1] or match[2], []).append(node)
     said = []
     results = [v.name or "" for n in wrapped for v in n.outputs if _leaves(v, wrapped)]
     if results:
@@ -221,7 +223,7 @@ def _traced(graph: ir.Graph) -> list[str]:
         )
     if functions:
         said.append(
-            f"{some(functions)}.apply is an autograd.Function: its backward is not in the file, "
+            f"{some(functions)} is of an autograd.Function: its backward is not in the file, "
             "gradients are those of its forward; a value without one is named with --no-grad"
         )
     return said
