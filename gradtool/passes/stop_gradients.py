@@ -19,9 +19,8 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph.metadata import FX_NODE, PADDING, TRACE
+from gradtool.graph.metadata import FX_NODE, LONGEST, PADDING, TRACE
 from gradtool.graph.predicates import may_be_float
-from gradtool.passes.provenance import LONGEST
 from gradtool.text.words import some
 
 _NODE = re.compile(
