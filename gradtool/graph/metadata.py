@@ -59,7 +59,7 @@ NOTES = (SCOPES, CLASSES, TRACE)
 FX_NODE = "pkg.torch.onnx.fx_node"  # the node of the exported program that a node is part of
 _ATEN = re.compile(r"target=torch\.ops\.aten\.(\w+)")
 
-LONGEST = 1000  # characters of a note that are read
+LONGEST = 100_000  # characters of a note; a longer one is none
 
 # Of a Gather: the row of its table that gets no gradient.
 PADDING = "gradtool.padding"

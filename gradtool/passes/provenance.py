@@ -14,14 +14,13 @@ from typing import Literal
 
 import onnx_ir as ir
 
-from gradtool.graph.metadata import CLASSES, SCOPES, TRACE
+from gradtool.graph.metadata import CLASSES, LONGEST, SCOPES, TRACE
 from gradtool.passes.aten import is_of_operation
 
 Role = Literal["parameter", "constant"]
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 FOLDED = "pkg.onnxscript.optimizer.folded_from"
-LONGEST = 100_000  # characters of a note; a longer one is none
 _ITEM = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
 _LIST = re.compile(rf"\[\s*(?:{_ITEM}\s*(?:,\s*{_ITEM}\s*)*(?:,\s*)?)?\]", re.DOTALL)
 _FRAME = re.compile(r'File "([^"\n]*)", line (\d{1,9})\b')
