@@ -21,7 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool.errors import OpenSizes, UsageError
+from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.exec import inputs as sources
 from gradtool.exec.initial import initial_values
@@ -279,9 +279,7 @@ def read_inputs(model: ir.Model, inputs: Inputs, seed: int = 0) -> Mapping[str, 
         return {**seeds, **inputs}
     if os.fspath(inputs) != "random":
         return {**seeds, **sources.read(os.fspath(inputs))}
-    open_sizes = io.symbols(model)
-    if open_sizes:
-        raise OpenSizes(open_sizes)
+    io.require_sizes(model)
     return {**sources.random(model, seed), **seeds}
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class GradtoolError(Exception):
@@ -43,14 +43,18 @@ class UsageError(GradtoolError):
 class OpenSizes(UsageError):
     """Dynamic dimensions that nobody gave a value."""
 
-    def __init__(self, symbols: Sequence[str]) -> None:
+    def __init__(self, symbols: Sequence[str], decided: Mapping[str, str] | None = None) -> None:
+        """`decided` says of sizes that have no flag what decides them."""
         named = ", ".join(repr(name) for name in symbols)
-        flags = " ".join(f"--dim {name}=N" for name in symbols)
+        flags = " ".join(f"--dim {name}=N" for name in symbols if name not in (decided or ()))
         if len(symbols) == 1:
             batch = "--batch N or " if symbols[0] == "batch" else ""
             super().__init__(f"dynamic dimension {named} has no value; give {batch}{flags}")
         else:
             super().__init__(f"dynamic dimensions {named} have no values; give {flags}")
+        if decided:
+            told = "; ".join(f"{name!r}: {how}" for name, how in decided.items())
+            self.args = (f"sizes without values: {told}{f'; give {flags}' if flags else ''}",)
         self.symbols = tuple(symbols)
 
 

@@ -26,7 +26,8 @@ from gradtool import cli
 from gradtool.commands.group import group
 from gradtool.commands.train import NOT_HERE
 
-NET = """net (float[batch, 2, 8, 8] x) => (float[batch, 4] y, float[batch, 2, 4, 4] p) {
+NET = """net (float[batch, 2, 8, 8] x, int64[4] order)
+    => (float[batch, 4] y, float[batch, 2, 4, 4] p) {
     n = BatchNormalization <epsilon = 0.001> (x, scale, bias, mean, var)
     d, kept = Dropout (n, ratio)
     s = Sigmoid (d)
@@ -67,6 +68,7 @@ def net(width=16):
 
 SIZES = {
     "dims": ["--dim", "batch=2"], "shapes": ["--shape", "x=3x2x8x8"], "batch": ["--batch", "4"],
+    "values": ["--set", "order=3,2,1,0"],
 }  # fmt: skip
 GRADIENT = {
     "loss": ["--loss", "mse:y"], "labels": ["--labels", "target"], "wrt": ["--wrt", "scale"],
@@ -198,18 +200,19 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
     "init": (
         [["--force"]],
         {"plan": ["--plan", "sqrt"], "dims": ["--dim", "batch=3"],
-         "no_baseline": ["--no-baseline"]},
+         "values": ["--set", "order=3,2,1,0"], "no_baseline": ["--no-baseline"]},
     ),
 }  # fmt: skip
 
 # Nobody sees whether they do something here: no file is in the way of --force, nothing is quantised
 # and little computed again, a search has one answer, checks find nothing wrong, times are not
-# compared, the scale of adapters has no size, and the networks have no convolution.
+# compared, the scale of adapters has no size, the networks have no convolution, and a constant of
+# other numbers takes as many bytes.
 UNSEEN = frozenset({
     "force", "time_limit", "prove", "seed", "jobs", "no_cache", "repeat", "check_nan",
     "check_arena", "max_turns", "max_dynamic", "allow_new", "fail_on_stale", "exit_zero",
     "fail_on", "opset", "ste", "barrier", "lora_alpha", "exact_conv",
-    "model",
+    "model", "values",
 })  # fmt: skip
 
 

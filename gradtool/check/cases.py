@@ -41,6 +41,7 @@ class Case:
     dims: Mapping[str, int] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     batch: int | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
     gradient: Mapping[str, Any] = field(default_factory=dict)
     kernels: Mapping[str, Any] = field(default_factory=dict)
     limit: Mapping[str, int] = field(default_factory=dict)
@@ -71,9 +72,10 @@ class Case:
         """What a baseline is of, beside the model: plan, kernels, sizes and options."""
         sizes = {f"shape of {name}": list(shape) for name, shape in self.shapes.items()}
         batch = {} if self.batch is None else {"batch of the first input": self.batch}
+        values = {f"value of {name}": value for name, value in self.values.items()}
         return {
             "dims": dict(sorted(self.dims.items())),
-            "options": dict(sorted({**self.gradient, **sizes, **batch}.items())),
+            "options": dict(sorted({**self.gradient, **sizes, **batch, **values}.items())),
             "plan": self.plan.text,
             "kernels": self.planned_for,
         }

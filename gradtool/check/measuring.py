@@ -68,7 +68,9 @@ def _training(case: Case) -> tuple[ir.Model, Choice, list[str]]:
     from gradtool.workloads.opening import load
     from gradtool.workloads.training import training_graph
 
-    loaded = load(case.path, dims=case.dims, shapes=case.shapes, batch=case.batch)
+    loaded = load(
+        case.path, dims=case.dims, shapes=case.shapes, batch=case.batch, values=case.values
+    )
     if is_training_graph(loaded) and not {"loss", "head_grads"} & case.gradient.keys():
         if case.plan.optimizer != "none":
             require_no_updates(loaded)

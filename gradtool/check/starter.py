@@ -95,6 +95,9 @@ def _case_lines(case: Mapping[str, Any]) -> Iterator[str]:
     if case["dims"]:
         sizes = ", ".join(f"{_key(name)} = {size}" for name, size in case["dims"].items())
         yield f"dims = {{ {sizes} }}  # a list, as in [8, 32], makes a case of each size"
+    if case.get("set"):
+        values = ", ".join(f"{_key(n)} = {json.dumps(value)}" for n, value in case["set"].items())
+        yield f"set = {{ {values} }}  # inputs that are constants here"
     yield "# limit = { peak = '2GiB' }  # fails above it, whatever the baseline"
     other = "keep, sqrt, optimal, { budget = '60%' }, 'FILE.json'"
     yield f"plan = {_toml(case['plan'])}  # or {other}"

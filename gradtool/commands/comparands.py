@@ -72,10 +72,10 @@ def _one(
 
 
 def _opened(call: Call, sources: Sequence[str], options: Mapping[str, Any]) -> list[Opened]:
+    from gradtool.commands.discovery import Sizes
     from gradtool.commands.workloads import open_workloads
 
-    sizes = (options["dims"], options["shapes"], options["batch"])
-    return open_workloads(call, sources, sizes=sizes, options=dict(options))
+    return open_workloads(call, sources, sizes=Sizes.of(options), options=dict(options))
 
 
 def _planned(opened: Opened, plan: str, *, said: Sequence[str]) -> Snapshot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,26 @@ if TYPE_CHECKING:
     from gradtool.commands.call import Call
     from gradtool.commands.output import Reporter
 
-Sizes = tuple[Sequence[str], Sequence[str], int | None]  # --dim, --shape, --batch
-
 LAST = Path(".gradtool") / "last.json"
 LOSS = ("loss", "labels", "head_grads")  # one choice: which value the gradients are of
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What settles open sizes, as flags: --dim, --shape, --batch, and --set."""
+
+    dims: Sequence[str] = ()
+    shapes: Sequence[str] = ()
+    batch: int | None = None
+    values: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Sizes:
+        """Those among the options of a command."""
+        return cls(**{each.name: options[each.name] for each in fields(cls)})
+
+
+UNSIZED = Sizes()
 
 
 @dataclass(frozen=True)
@@ -47,7 +63,7 @@ def meant(
     """The models named, with the flags given; where none is, the one that is meant.
 
     That of a configuration has the options of its first case, and if `sized` the sizes, where no
-    flag says otherwise: --dim is about one size, --shape and --batch are about all.
+    flag says otherwise: --dim and --set are about one name, --shape and --batch about all sizes.
 
     Raises:
         UsageError: there is no model here, or several.
@@ -58,10 +74,15 @@ def meant(
     cases = _cases(call)
     if not cases:
         return Meant((_found(call.reporter),), sizes, dict(options))
-    taken = _sizes(cases[0], sizes) if sized else ((), (), None)
+    taken = _sizes(cases[0], sizes, sized=sized)
     chosen = _options(call.given, cases[0], options)
     _say_case(call.reporter, cases, taken, chosen)
-    merged = ([*sizes[0], *taken[0]], [*sizes[1], *taken[1]], sizes[2] or taken[2])
+    merged = Sizes(
+        [*sizes.dims, *taken.dims],
+        [*sizes.shapes, *taken.shapes],
+        sizes.batch or taken.batch,
+        [*sizes.values, *taken.values],
+    )
     return Meant((str(cases[0].path),), merged, {**options, **chosen})
 
 
@@ -93,17 +114,23 @@ def _cases(call: Call) -> Sequence[Case]:
     return found.cases
 
 
-def _sizes(case: Case, given: Sizes) -> Sizes:
-    """The sizes of a case, as flags, that the command line says nothing of."""
-    dims, shapes, batch = given
-    if shapes or batch is not None:
-        return (), (), None
-    named = {text.rpartition("=")[0].strip() for text in dims}
-    return (
-        [f"{name}={size}" for name, size in case.dims.items() if name not in named],
+def _sizes(case: Case, given: Sizes, *, sized: bool) -> Sizes:
+    """What a case has, as flags, that the command line says nothing of; values at least."""
+    values = _flags(case.values, given.values)
+    if not sized or given.shapes or given.batch is not None:
+        return Sizes(values=values)
+    return Sizes(
+        _flags(case.dims, given.dims),
         [f"{name}={'x'.join(map(str, shape))}" for name, shape in case.shapes.items()],
         case.batch,
+        values,
     )
+
+
+def _flags(known: Mapping[str, object], given: Sequence[str]) -> list[str]:
+    """`NAME=VALUE` of each name that no flag gives."""
+    named = {text.rpartition("=")[0].strip() for text in given}
+    return [f"{name}={value}" for name, value in known.items() if name not in named]
 
 
 def _options(said: frozenset[str], case: Case, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,8 +154,8 @@ def _say_case(
     reporter: Reporter, cases: Sequence[Case], sizes: Sizes, options: Mapping[str, Any]
 ) -> None:
     """Name the case that something is taken of, and what."""
-    dims, shapes, batch = sizes
-    parts = [*dims, *shapes, *([f"batch {batch}"] if batch else [])]
+    parts = [*sizes.dims, *sizes.shapes, *([f"batch {sizes.batch}"] if sizes.batch else [])]
+    parts += sizes.values
     parts += [name.replace("_", "-") for name in sorted(options)]
     if parts:
         more = f", the first of {len(cases)}" if len(cases) > 1 else ""

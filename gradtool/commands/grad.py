@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from gradtool.commands.call import Call, as_command
-from gradtool.commands.discovery import meant, remember
+from gradtool.commands.discovery import Sizes, meant, remember
 from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
     PATH,
@@ -78,6 +78,7 @@ def command(
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
+    values: tuple[str, ...],
     form: str,
     **options: Any,
 ) -> None:  # fmt: skip
@@ -90,10 +91,10 @@ def command(
     from gradtool.passes.split import split as split_model
     from gradtool.workloads.finishing import save, save_split
 
-    asked = meant(call, [model], (dims, shapes, batch), options, sized=False)
+    asked = meant(call, [model], Sizes(dims, shapes, batch, values), options, sized=False)
     targets = _targets(asked.source, output, split=split)
     force = require_models(asked.source, targets, external_data, force=force)
-    loaded = open_model(call.reporter, asked.source, dims, shapes, batch, opset)
+    loaded = open_model(call.reporter, asked.source, asked.sizes, opset)
     training = differentiate(call.reporter, loaded, {**asked.options, "loss_seed": split})
     if params_as_inputs:
         parameters_as_inputs(training.model)

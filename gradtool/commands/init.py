@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gradtool.commands.call import Call, as_command
-from gradtool.commands.options import PATH
+from gradtool.commands.discovery import Sizes
+from gradtool.commands.options import PATH, set_option
 
 if TYPE_CHECKING:
     from gradtool.check.cases import Case
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     metavar="NAME=SIZE",
     help="Give a size to a symbol; those that nobody gives are 1.",
 )
+@set_option
 @click.option("--no-baseline", is_flag=True, help="Write the configuration only.")
 @click.option("--force", is_flag=True, help="Replace the configuration that is there.")
 def command(
@@ -43,6 +45,7 @@ def command(
     models: tuple[str, ...],
     plan: str,
     dims: tuple[str, ...],
+    values: tuple[str, ...],
     no_baseline: bool,
     force: bool,
 ) -> None:  # fmt: skip
@@ -54,7 +57,9 @@ def command(
     from gradtool.commands import starting
 
     path = starting.target(call.config, force=force)
-    started = starting.start(call.reporter, path, models or starting.found(), plan, dims)
+    started = starting.start(
+        call.reporter, path, models or starting.found(), plan, Sizes(dims, values=values)
+    )
     text = starting.text_of(path, started)
     recorded = [] if no_baseline else _recordable(call.reporter, started)
     _record(path, recorded)

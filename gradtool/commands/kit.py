@@ -65,6 +65,7 @@ def command(
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
+    values: tuple[str, ...],
     form: str,
     **options: Any,
 ) -> None:  # fmt: skip
@@ -76,7 +77,7 @@ def command(
     from gradtool.errors import UsageError
     from gradtool.kit.write import require_folder, write_kit
 
-    asked = meant(call, [model], (dims, shapes, batch), options)
+    asked = meant(call, [model], Sizes(dims, shapes, batch, values), options)
     if asked.source == "-":
         raise UsageError("a kit is of a model in a file, into which its weights are written back")
     target = output or f"{asked.source.removesuffix('.onnxtxt').removesuffix('.onnx')}.kit"
@@ -93,7 +94,7 @@ def _planned(call: Call, source: str, sizes: Sizes, options: dict[str, Any], pla
     from gradtool.commands.models import open_model, training_of
 
     if plan == KEEP:
-        return training_of(call.reporter, open_model(call.reporter, source, *sizes), options)
+        return training_of(call.reporter, open_model(call.reporter, source, sizes), options)
     from gradtool.commands import plans
     from gradtool.commands.workloads import open_workloads
     from gradtool.reports.plans import one_line

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradtool.commands.call import Call, as_command
-from gradtool.commands.discovery import meant
+from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import (
     PATH,
     grad_options,
@@ -66,6 +66,7 @@ def command(
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
+    values: tuple[str, ...],
     **options: Any,
 ) -> None:  # fmt: skip
     """Drop activations that are cheap to compute, and compute them again in the backward pass.
@@ -84,7 +85,7 @@ def command(
     if len(models) > 1 and not report:
         raise UsageError("several models are for --report")
     chosen = partial(strategies.mirror, policy=policy_named(policy), keep=keep, drop=drop)
-    asked = meant(call, models, (dims, shapes, batch), options)
+    asked = meant(call, models, Sizes(dims, shapes, batch, values), options)
     if not report and explain is None:
         options["force"] = writing.require_target(asked.source, "mirror", options)
     opened = open_workloads(call, asked.sources, sizes=asked.sizes, options=asked.options)

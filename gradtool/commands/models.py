@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradtool.commands.discovery import UNSIZED, Sizes
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import GRADIENTS
 from gradtool.workloads.options import GradOptions, options_of
@@ -21,24 +22,26 @@ if TYPE_CHECKING:
 def open_model(
     reporter: Reporter,
     source: str,
-    dims: Sequence[str] = (),
-    shapes: Sequence[str] = (),
-    batch: int | None = None,
+    sizes: Sizes = UNSIZED,
     opset: int | None = None,
 ) -> ir.Model:
     """Load a model with the flags of `size_options`, at least at `opset`."""
-    from gradtool.io import parse_dim, parse_shape
+    from gradtool.io import parse_dim, parse_set, parse_shape
     from gradtool.workloads.opening import load
 
     loaded = load(
         source,
-        dims=_unique(map(parse_dim, dims), "--dim"),
-        shapes=_unique(map(parse_shape, shapes), "--shape"),
-        batch=batch,
+        dims=_unique(map(parse_dim, sizes.dims), "--dim"),
+        shapes=_unique(map(parse_shape, sizes.shapes), "--shape"),
+        batch=sizes.batch,
+        values=_unique(map(parse_set, sizes.values), "--set"),
         opset=opset,
     )
     for line in loaded.meta.get("gradtool.left_aside", ()):
         reporter.say(f"left aside: {line}")
+    if reporter.verbose:
+        for line in loaded.meta.get("gradtool.hints", ()):
+            reporter.say(f"a hint, inference decides: {line}")
     raised = loaded.meta.get("gradtool.raised_from")
     if raised:
         version = loaded.graph.opset_imports.get("", 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -92,8 +92,8 @@ def report(
     asked = meant(call, models, sizes, options)
     if len(asked.sources) > 1:
         raise UsageError("--ranks shows one model: name one")
-    dims, shapes, batch = asked.sizes
-    loaded = open_model(call.reporter, asked.source, dims, shapes, _share(batch, replicas, parts))
+    share = _share(asked.sizes.batch, replicas, parts)
+    loaded = open_model(call.reporter, asked.source, replace(asked.sizes, batch=share))
     require_forward(loaded)
     optimizer = OPTIMIZER if options["update"] == "none" else options["update"]
     recipe = recipe_of(call.reporter, loaded, {**asked.options, "optimizer": optimizer})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from gradtool.commands.call import Call, as_command
+from gradtool.commands.discovery import Sizes
 from gradtool.commands.models import open_model
 from gradtool.commands.options import model_argument, size_options, table_format_option
 from gradtool.commands.output import Reporter
@@ -27,6 +28,7 @@ def command(
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
+    values: tuple[str, ...],
     form: str,
 ) -> None:
     """List the operators that have a gradient rule and a kernel: all, or those of MODEL.
@@ -45,7 +47,7 @@ def command(
         else:
             call.reporter.table(operators.registered_table(entries, full=form != "table"), form)
         return
-    rows = operators.uses(open_model(call.reporter, model, dims, shapes, batch))
+    rows = operators.uses(open_model(call.reporter, model, Sizes(dims, shapes, batch, values)))
     shown = [row for row in rows if row.lacks] if missing else rows
     if form == "json":
         call.reporter.json(operators.uses_json(shown, model))

@@ -30,11 +30,17 @@ PATH = click.Path(allow_dash=True, readable=False)
 
 model_argument = click.argument("model", required=False, type=PATH)
 
+set_option = click.option(
+    "--set", "values", multiple=True, metavar="INPUT=VALUE",
+    help="Make a constant of an input, as in rate=16000; what never runs then is left out.",
+)  # fmt: skip
+
 sizes_without_batch = together(
     click.option("--dim", "dims", multiple=True, metavar="NAME=SIZE",
                  help="Give a size to a symbol, wherever it occurs."),
     click.option("--shape", "shapes", multiple=True, metavar="INPUT=SIZES",
                  help="Give a shape to an input, as in x=32x3x224x224."),
+    set_option,
 )  # fmt: skip
 
 size_options = together(

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradtool.commands import budgeting, threads
 from gradtool.commands.call import Call, as_command
-from gradtool.commands.discovery import meant
+from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import (
     grad_options,
     kernel_options,
@@ -35,6 +35,7 @@ def command(
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
+    values: tuple[str, ...],
     **options: Any,
 ) -> None:  # fmt: skip
     """Compute parts of the forward pass again in the backward pass, to fit into less memory.
@@ -50,7 +51,7 @@ def command(
     goal = budgeting.goal_of(options)
     if goal not in curves.SHOWN:
         budgeting.asked({**options, "optimizer": "none"}).plans()
-    asked = meant(call, [model], (dims, shapes, batch), options)
+    asked = meant(call, [model], Sizes(dims, shapes, batch, values), options)
     if goal not in curves.SHOWN:
         options["force"] = writing.require_target(asked.source, "recompute", options)
     (opened,) = open_workloads(call, asked.sources, sizes=asked.sizes, options=asked.options)

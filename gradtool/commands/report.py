@@ -9,6 +9,7 @@ import click
 
 from gradtool.commands import drawing, learned, on_ranks, plan_names
 from gradtool.commands.call import Call, as_command
+from gradtool.commands.discovery import Sizes
 from gradtool.commands.options import (
     PATH,
     grad_options,
@@ -85,6 +86,7 @@ def command(
     dims: tuple[str, ...],
     shapes: tuple[str, ...],
     batch: int | None,
+    values: tuple[str, ...],
     form: str,
     **options: Any,
 ) -> None:  # fmt: skip
@@ -98,14 +100,15 @@ def command(
     from gradtool.commands.workloads import open_workloads
     from gradtool.reports.memory import plans_table
 
+    sizes = Sizes(dims, shapes, batch, values)
     if options["ranks"] is not None:
-        on_ranks.report(call, models, (dims, shapes, batch), options, form)
+        on_ranks.report(call, models, sizes, options, form)
         return
     if any(map(learned.is_run, models)):
         learned.report(call, models, options, form)
         return
     drawn = drawing.asked(options)
-    opened = open_workloads(call, models, sizes=(dims, shapes, batch), options=options)
+    opened = open_workloads(call, models, sizes=sizes, options=options)
     if drawn:
         drawing.write(call.reporter, opened[0], form, options)
         return

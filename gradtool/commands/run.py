@@ -10,7 +10,7 @@ import click
 
 from gradtool.commands import drawing, plan_names, threads, timed
 from gradtool.commands.call import Call, as_command
-from gradtool.commands.discovery import Meant, meant
+from gradtool.commands.discovery import Meant, Sizes, meant
 from gradtool.commands.models import (
     expand,
     has_gradients,
@@ -120,7 +120,7 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     from gradtool.reports import running
 
     reporter, inputs, engine = call.reporter, options["inputs"], options["engine"]
-    sizes = (options["dims"], options["shapes"], options["batch"])
+    sizes = Sizes.of(options)
     asked = meant(call, [model], sizes, options, sized=inputs == RANDOM)
     training, arrays = _fed(reporter, asked, call.given)
     if inputs == RANDOM and arrays:
@@ -164,7 +164,7 @@ def _fed(reporter: Reporter, asked: Meant, given: Collection[str] = ()) -> tuple
     from gradtool import api
 
     options = asked.options
-    loaded = open_model(reporter, asked.source, *asked.sizes)
+    loaded = open_model(reporter, asked.source, asked.sizes)
     training, known = _chosen(reporter, loaded, expand(options["fetch"]), options, given)
     return api.fed(training, options["inputs"], options["seed"], known)
 
@@ -181,9 +181,8 @@ def _sized(asked: Meant, training: ir.Model, arrays: Arrays) -> tuple[ir.Model, 
         return training, arrays
     if plan_files.is_of(plan_files.load(asked.options["plan"]), training):
         return training, arrays
-    dims, shapes, batch = asked.sizes
-    dims = [*dims, *(f"{name}={size}" for name, size in found.items())]
-    return _fed(SILENT, replace(asked, sizes=(dims, shapes, batch)))
+    dims = [*asked.sizes.dims, *(f"{name}={size}" for name, size in found.items())]
+    return _fed(SILENT, replace(asked, sizes=replace(asked.sizes, dims=dims)))
 
 
 def _require_targets(options: Mapping[str, Any]) -> None:

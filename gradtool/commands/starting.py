@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradtool.errors import GradtoolError, UsageError
+from gradtool.errors import GradtoolError, ModelError, UsageError
 from gradtool.text.words import suggest
 
 if TYPE_CHECKING:
     from gradtool.check.cases import Case
     from gradtool.check.verdicts import Judged
+    from gradtool.commands.discovery import Sizes
     from gradtool.commands.output import Reporter
     from gradtool.comparison.metrics import Metrics
 
@@ -62,16 +65,16 @@ def found() -> list[str]:
 
 
 def start(
-    reporter: Reporter, path: Path, models: Sequence[str], plan: str, dims: Sequence[str]
+    reporter: Reporter, path: Path, models: Sequence[str], plan: str, sizes: Sizes
 ) -> Started:
     """A case for each model, planned.
 
     Raises:
-        UsageError: no model can be planned, or a size is of no symbol.
+        UsageError: no model can be planned, a size is of no symbol, or a value of no input.
     """
     from gradtool.check.verdicts import Rules, judge
 
-    tables, left_out = _tables(reporter, path, models, plan, dims)
+    tables, left_out = _tables(reporter, path, models, plan, sizes)
     cases = [_case(table, path) for table in tables]
     outcomes = _outcomes(reporter, cases)
     planned = []
@@ -113,30 +116,63 @@ def write(path: Path, text: str) -> None:
 
 
 def _tables(
-    reporter: Reporter, path: Path, models: Sequence[str], plan: str, dims: Sequence[str]
+    reporter: Reporter, path: Path, models: Sequence[str], plan: str, sizes: Sizes
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The table of each model that can be read, and what is wrong with the others."""
     from gradtool.check.starter import case_names
-    from gradtool.io import parse_dim
+    from gradtool.io import parse_dim, parse_set
 
-    given = dict(map(parse_dim, dims))
-    places = [_from(path.parent, model) for model in models]
-    symbols, left_out = _symbols(dict(zip(places, models, strict=True)))
+    given, values = dict(map(parse_dim, sizes.dims)), dict(map(parse_set, sizes.values))
+    places = dict(zip([_from(path.parent, model) for model in models], models, strict=True))
+    constants = _constants(places, values)
+    symbols, left_out = _symbols(places, constants)
     known = dict.fromkeys(name for names in symbols.values() for name in names)
     for name in given:
         if name not in known:
             raise UsageError(f"--dim {name}: no model here has such a size{suggest(name, known)}")
     tables = []
     for model, name in zip(symbols, case_names(list(symbols)), strict=True):
-        sizes = {symbol: given.get(symbol, 1) for symbol in symbols[model]}
-        assumed = ", ".join(f"{symbol}=1" for symbol in sizes if symbol not in given)
+        found = {symbol: given.get(symbol, 1) for symbol in symbols[model]}
+        assumed = ", ".join(f"{symbol}=1" for symbol in found if symbol not in given)
         if assumed:
             reporter.say(f"{name}: assumed {assumed}: write yours into {path}")
-        tables.append({"name": name, "model": model, "dims": sizes, "plan": plan})
+        table = {"name": name, "model": model, "dims": found, "plan": plan}
+        tables.append(table | {"set": constants[model]})
     return tables, left_out
 
 
-def _symbols(models: Mapping[str, str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+def _constants(models: Mapping[str, str], values: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The values of the inputs that each model has, as a configuration says them."""
+    from gradtool.io import read
+
+    if not values:
+        return {place: {} for place in models}
+    inputs: dict[str, list[str]] = {place: [] for place in models}
+    for place, model in models.items():
+        with suppress(ModelError):  # which loading it tells
+            inputs[place] = [value.name for value in read.from_file(Path(model)).graph.input]
+    known = dict.fromkeys(name for names in inputs.values() for name in names)
+    for name in values:
+        if name not in known:
+            raise UsageError(f"--set {name}: no model here has such an input{suggest(name, known)}")
+    return {
+        place: {name: _said(name, text) for name, text in values.items() if name in names}
+        for place, names in inputs.items()
+    }
+
+
+def _said(name: str, text: str) -> Any:
+    """A value as TOML has it: a number, true or false, or a list of those."""
+    listed = f"[{text}]" if "," in text and not text.startswith("[") else text
+    try:
+        return tomllib.loads(f"value = {listed.lower()}")["value"]
+    except tomllib.TOMLDecodeError:
+        raise UsageError(f"--set {name}={text}: is no number, true or false") from None
+
+
+def _symbols(
+    models: Mapping[str, str], constants: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """The open sizes of each model, by its path in the configuration."""
     from gradtool import io
     from gradtool.workloads.opening import load
@@ -148,7 +184,7 @@ def _symbols(models: Mapping[str, str]) -> tuple[dict[str, tuple[str, ...]], dic
             left_out[place] = "its name is not Unicode, which a configuration is"
             continue
         try:
-            symbols[place] = tuple(io.symbols(load(model)))
+            symbols[place] = tuple(io.symbols(load(model, values=constants[place])))
         except GradtoolError as error:
             left_out[place] = _without_path(str(error), Path(model))
     return symbols, left_out

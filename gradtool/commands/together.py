@@ -15,7 +15,7 @@ from gradtool.errors import UsageError
 from gradtool.ranks.started import is_rank
 from gradtool.workloads.names import PLANS, SEARCHED
 
-SIZES = "dims shapes batch"
+SIZES = "dims shapes batch values"
 GRADIENT = (
     "loss labels wrt no_grad input_grad head_grads accumulate train_mode ste grad_buffers "
     "lora lora_target lora_alpha fuse_attention only_loss"

@@ -9,7 +9,7 @@ import click
 
 from gradtool.commands import ranks, threads
 from gradtool.commands.call import Call, as_command
-from gradtool.commands.discovery import meant
+from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.models import differentiate, expand, open_model
 from gradtool.commands.options import (
     PATH,
@@ -145,13 +145,13 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     from gradtool.training.trainer import Trainer
     from gradtool.training.watching import Watchers
 
-    sizes = (options["dims"], options["shapes"], None)
+    sizes = Sizes(options["dims"], options["shapes"], values=options["values"])
     asked = meant(call, [model], sizes, options, sized=False)
     if asked.source == "-" and group.size > 1:
         raise UsageError("several ranks read the model from a file, not from standard input")
     folder = options["folder"] or beside(asked.source, "train", "")
     results = Results.of(asked.source, folder, options)
-    loaded = open_model(call.reporter, asked.source, *asked.sizes)
+    loaded = open_model(call.reporter, asked.source, asked.sizes)
     require_forward(loaded)
     given = {each.name: options[each.name] for each in fields(TrainOptions)}
     if options["kernels"] == "native" and available(call.reporter, "native") == "numpy":

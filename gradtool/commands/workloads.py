@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 class Opened:
     """A model ready to be planned; `dims` are all sizes used, `assumed` those nobody gave.
 
-    `training` is its training graph with open sizes left open, `given` whether it came as one.
+    `training` is its training graph with open sizes left open, `given` whether it came as one,
+    `values` what inputs were given.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Opened:
     assumed: Mapping[str, int]
     options: Mapping[str, Any]
     given: bool = False
+    values: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def no_batch(self) -> str:
@@ -75,7 +77,7 @@ class Opened:
 
         if self.name == "-":
             return None, frozenset()
-        loaded = load(self.name)
+        loaded = load(self.name, values=self.values)
         return batch_symbol(loaded), frozenset(io.symbols(loaded))
 
     def grown(self) -> Callable[[int], Workload] | None:
@@ -93,7 +95,11 @@ class Opened:
         if symbol is None:
             return None
         rest = {n: size for n, size in self.dims.items() if n != symbol}
-        loaded = load(self.name, dims={n: size for n, size in rest.items() if n in known})
+        loaded = load(
+            self.name,
+            dims={n: size for n, size in rest.items() if n in known},
+            values=self.values,
+        )
         training = _training(loaded, dict(self.options))
         others = {n: rest.get(n, 1) for n in io.symbols(training) if n != symbol}
         return plans.workloads(training, others, symbol, self.work.kernels)
@@ -136,7 +142,7 @@ def _open(
     from gradtool.workloads.plans import workload
 
     with reporter.bar(f"reading {source}"):
-        loaded = open_model(reporter, source, *sizes)
+        loaded = open_model(reporter, source, sizes)
         options = with_state(loaded, options)
         given = is_differentiated(loaded, options)
         training = training_of(reporter, loaded, options)
@@ -144,7 +150,11 @@ def _open(
     varied = growing.batch_symbol(loaded) if options.get("max_batch") else None
     told = [name for name in assumed if name != varied]
     if told:
-        reporter.say(f"assumed {_listed(assumed, told)} (give --dim {told[0]}=N)")
+        from gradtool.graph import deciding
+
+        how = deciding.of_symbol(training.graph, told[0]).removeprefix("give it with ")
+        how = f"give {how}" if how.startswith("--dim") else how
+        reporter.say(f"assumed {_listed(assumed, told)} ({how})")
     try:
         work = workload(training, assumed, _kernels(options))
     except GradtoolError as error:
@@ -152,7 +162,8 @@ def _open(
             error.args = (f"{error} (with {_listed(assumed, assumed)} assumed: give --dim)",)
         raise
     dims = {**loaded.meta.get("gradtool.dims", {}), **assumed}
-    return Opened(source, training, work, dims, assumed, options, given)
+    values = dict(map(io.parse_set, sizes.values))
+    return Opened(source, training, work, dims, assumed, options, given, values)
 
 
 def _kernels(options: Mapping[str, Any]) -> Kernels:

@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
+from gradtool.graph import deciding
 from gradtool.graph.known import Dim, Dims, Emit, Tensor
 from gradtool.graph.predicates import is_tensor
 
@@ -97,7 +98,8 @@ class Sizing:
             return self._fold(folds[expr.func], sorted(expr.args, key=str), dim)
         if expr.func is sympy.Mod:
             return self._fold("Mod", list(expr.args), dim)
-        raise ModelError(f"the size {dim} can't be computed at run time; give it with --dim")
+        how = "; ".join(deciding.of_symbol(self.root, name) for name in sorted(dim.free_symbols()))
+        raise ModelError(f"the size {dim} can't be computed at run time: {how}")
 
     def _symbol(self, name: str, dim: ir.SymbolicDim) -> Tensor:
         """Emit the size that a symbol stands for, which may follow from a multiple of it."""
@@ -147,9 +149,8 @@ class Sizing:
         if symbol not in self._symbols:
             found = _axis_of(symbol, self.root)
             if found is None:
-                raise ModelError(
-                    f"the size {symbol!r} isn't the size of any value; give it with --dim"
-                )
+                why = deciding.of_symbol(self.root, symbol)
+                raise ModelError(f"the size {symbol!r} isn't that of a whole axis: {why}")
             self._symbols[symbol] = found
         return self._symbols[symbol]
 

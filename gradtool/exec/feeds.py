@@ -13,7 +13,7 @@ from gradtool import io, shapes
 from gradtool import kernels as kernel
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec.given import array_of, as_numpy, is_array
-from gradtool.graph.metadata import BUFFERS, DEFAULTS, STATE, WHOLE
+from gradtool.graph.metadata import BUFFERS, DEFAULTS, ELEMENTS, SET, STATE, WHOLE
 from gradtool.graph.stages import is_backward
 from gradtool.io.solving import Known, solve
 from gradtool.text.words import some, suggest
@@ -53,17 +53,24 @@ def converted(
 ) -> Arrays:
     """What is given as arrays of the types that the model takes; names among `also` are left out.
 
+    So are inputs that were set to the value that is given, and those that went with them.
+
     Raises:
-        UsageError: no input or initializer has such a name, or an array has another type.
+        UsageError: no input or initializer has such a name, or an array has another type,
+            or is not what its input was set to.
     """
     takes = takers(model)
-    known = {*takes, *also, *json.loads(model.metadata_props.get(WHOLE, "[]"))}
+    fixed = json.loads(model.metadata_props.get(SET, "{}"))
+    known = {*takes, *also, *fixed, *json.loads(model.metadata_props.get(WHOLE, "[]"))}
     unknown = [name for name in given if name not in known]
     if unknown:
         names = [v.name or "" for v in inputs_of(model)]
         nearest = suggest(unknown[0], takes)
         there = "" if nearest else f"; the model takes {some(names) or 'none'}"
         raise UsageError(f"{source}: no input or parameter {unknown[0]!r}{nearest}{there}")
+    for name, value in fixed.items():
+        if value is not None and name in given and np.any(as_numpy(array_of(given[name])) != value):
+            raise UsageError(f"{source}: {name!r} is something else than the {value} it was set to")
     return {n: in_type_of(takes[n], given[n], source) for n in given if n in takes}
 
 
@@ -232,7 +239,7 @@ def _is_read_early(node: ir.Node, slot: int, model: ir.Model) -> bool:
     if found is None or slot in found.host:
         return True
     made = node.outputs
-    return any(v.const_value is not None or shapes.METADATA in v.metadata_props for v in made)
+    return any(v.const_value is not None or ELEMENTS in v.metadata_props for v in made)
 
 
 def _settled(model: ir.Model, arrays: Arrays) -> ir.Model:

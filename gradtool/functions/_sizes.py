@@ -11,7 +11,7 @@ from gradtool.emit.builder import Builder
 from gradtool.graph.composites import Outputs
 from gradtool.graph.constants import array, integers
 from gradtool.graph.known import Dim, Tensor
-from gradtool.shapes import METADATA
+from gradtool.graph.metadata import ELEMENTS
 
 
 def dims(shape: ir.Value) -> list[Dim]:
@@ -19,7 +19,7 @@ def dims(shape: ir.Value) -> list[Dim]:
     constant = integers(shape)
     if constant is not None:
         return list(constant)
-    noted = shape.metadata_props.get(METADATA)
+    noted = shape.metadata_props.get(ELEMENTS)
     if noted is not None:
         return [
             size if isinstance(size, int) else ir.SymbolicDim(_by_floors(size))

@@ -18,6 +18,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError, NotDifferentiable, UnsupportedGradient
 from gradtool.functions.calls import replace
 from gradtool.functions.stamps import Stamps
+from gradtool.graph import deciding
 from gradtool.graph.blame import blamed
 from gradtool.graph.composites import DOMAIN
 from gradtool.graph.devices import place_gradient
@@ -26,7 +27,6 @@ from gradtool.graph.known import as_node, as_tensor
 from gradtool.graph.names import label
 from gradtool.graph.predicates import has_sizes, is_float, may_be_float
 from gradtool.graph.reads import captured, dependent, needed, reads
-from gradtool.text.words import some
 
 Accumulate = Literal["chain", "sum"]
 
@@ -157,8 +157,8 @@ class _Driver:
         if self.offenders or self.inner:
             raise Offenders([*_rows(self.offenders), *self.inner])
         if self.blocked:
-            names = some(sorted(v.name or "" for v in self.blocked if _is_unknown(v)))
-            raise NotDifferentiable(f"values of unknown type or shape: {names}")
+            unknown = sorted(filter(_is_unknown, self.blocked), key=lambda v: v.name or "")
+            raise NotDifferentiable(deciding.of_unknown(unknown))
         with self.op.at(None, stage="backward", source="", prefix="zeros"):
             zeros = [v for v in wrt if v not in found and v not in self.pending]
             for value in wrt:

@@ -12,6 +12,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import UnsupportedGradient
 from gradtool.functions._scatter import HALF, count, rows, vector
 from gradtool.gradients import Gradients, gradient, zero_gradient
+from gradtool.graph import deciding
 from gradtool.graph.constants import array
 from gradtool.graph.known import Node, Tensor, ints
 from gradtool.graph.metadata import PADDING
@@ -159,7 +160,7 @@ def _require_depth(node: Node, indices: Tensor) -> None:
     """Raise if it is unknown how many axes an index counts along."""
     if not isinstance(indices.shape[-1], int):
         raise UnsupportedGradient(
-            node, "the last size of its indices is unknown; give it with --dim or --shape"
+            node, f"the last size of its indices is unknown: {deciding.of_values([indices])}"
         )
 
 

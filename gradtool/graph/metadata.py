@@ -13,7 +13,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+# By inference, of a value: what its elements are known to be.
+ELEMENTS = "pkg.onnx_shape_inference.sym_data"
+
 # Of the model.
+PREFIX = "gradtool."  # of all that is noted here
 LOSS = "gradtool.loss"
 GRADIENTS = "gradtool.gradients"
 STATE = "gradtool.state"
@@ -29,6 +33,7 @@ DRAWS = "gradtool.draws"
 PLAN = "gradtool.plan"
 SAVED = "gradtool.saved"
 WHOLE = "gradtool.whole"
+SET = "gradtool.set"
 HEADS = "gradtool.heads"
 LOAD = "gradtool.load"
 ROWS = "gradtool.rows"

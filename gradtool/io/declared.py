@@ -1,17 +1,47 @@
-"""What a file declares about the values that nodes write, against what inference finds."""
+"""What a file declares: types hold, sizes are hints, and inference decides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import onnx
 import onnx_ir as ir
 
 from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.graph.limits import Limits
+from gradtool.graph.metadata import PREFIX
+from gradtool.io import walk as protos
 from gradtool.shapes import limits as shape_limits
 
 Declared = tuple[tuple[ir.Value, ir.DataType | None, ir.Shape | None], ...]
+
+
+def open_sizes(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Leave open, in place, the declared sizes that are no sizes; returns a line for each input.
+
+    Exporters write -1 for a size that is not known, and 0 for that of an empty example: an input's
+    0 is open as well, but in a file of ours, where somebody gave it.
+    """
+    shapes = [(shape, False) for shape in protos.shapes(model, inputs=False)]
+    held = {tensor.name for tensor in model.graph.initializer}
+    ours = any(entry.key.startswith(PREFIX) for entry in model.metadata_props)
+    said = []
+    for value in model.graph.input:
+        given = value.name not in held and not ours
+        found = list(protos.type_shapes(value.type))
+        shapes += [(shape, given) for shape in found]
+        zeros = [n for s in found for n, dim in enumerate(s.dim) if _is_zero(dim)] if given else []
+        said += [f"input {value.name!r} declares size 0 on axis {n}: taken as open" for n in zeros]
+    for shape, given in shapes:
+        for dim in shape.dim:
+            if dim.dim_value == -1 or (given and _is_zero(dim)):
+                dim.ClearField("value")
+    return tuple(said)
+
+
+def _is_zero(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    return dim.HasField("dim_value") and dim.dim_value == 0
 
 
 def collect(model: ir.Model) -> Declared:
@@ -27,23 +57,26 @@ def collect(model: ir.Model) -> Declared:
     )
 
 
-def check(model: ir.Model, said: Declared, limits: Limits) -> None:
-    """Refuse a model that contradicts what it declares, or whose inputs cannot be held.
+def check(model: ir.Model, said: Declared, limits: Limits) -> tuple[str, ...]:
+    """A line for each value of another shape than its file declares: a hint, which runtimes ignore.
 
     Raises:
-        ModelError: naming the value.
+        ModelError: naming the value of another type than its file declares, or the input that
+            cannot be held.
     """
+    otherwise = []
     for value, dtype, shape in said:
         if None not in (dtype, value.dtype) and dtype != value.dtype:
             raise ModelError(f"value {value.name!r} is declared {dtype} and is {value.dtype}")
         if shape is not None and value.shape is not None and _contradict(shape, value.shape):
-            raise ModelError(
+            otherwise.append(
                 f"value {value.name!r} is declared {shape} and has shape {value.shape}"
             )
     for value in model.graph.inputs:
         problem = shape_limits.broken(value, limits)
         if problem is not None:
             raise ModelError(f"input {value.name!r} {problem}")
+    return tuple(otherwise)
 
 
 def _contradict(first: ir.Shape, second: ir.Shape) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
 import onnx_ir as ir
 
-from gradtool.errors import ModelError, UsageError
+from gradtool.errors import OpenSizes, UsageError
+from gradtool.graph import deciding
 from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.io import expressions, walk
 from gradtool.io.solving import Known, solve
@@ -25,14 +26,14 @@ _SIZE = re.compile(r"[0-9]{1,18}")
 
 
 def parse_dim(text: str) -> tuple[str, int]:
-    """`batch=32` as `("batch", 32)`.
+    """`batch=32` as `("batch", 32)`; a size may be 0.
 
     Raises:
-        UsageError: it has another form, or the size is not positive.
+        UsageError: it has another form.
     """
     name, _, size = text.rpartition("=")
-    if not name.strip() or not _SIZE.fullmatch(size.strip()) or int(size) < 1:
-        raise UsageError(f"--dim {text!r}: write NAME=SIZE with a positive size, as in batch=32")
+    if not name.strip() or not _SIZE.fullmatch(size.strip()):
+        raise UsageError(f"--dim {text!r}: write NAME=SIZE with a whole number, as in batch=32")
     return name.strip(), int(size)
 
 
@@ -40,16 +41,16 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     """`x=32x3x224x224`, `x:32,3,224,224` or `x:[32,3,224,224]` as `("x", (32, 3, 224, 224))`.
 
     Raises:
-        UsageError: it has another form, or a size is not positive.
+        UsageError: it has another form.
     """
     split = max(text.rfind("="), text.rfind(":"))
     name, sizes = text[:split].strip(), text[split + 1 :].strip()
     if sizes.startswith("[") and sizes.endswith("]"):
         sizes = sizes[1:-1].strip()
     fields = [field.strip() for field in re.split("[x,]", sizes)] if sizes else []
-    if split < 1 or not name or not all(_SIZE.fullmatch(f) and int(f) > 0 for f in fields):
+    if split < 1 or not name or not all(_SIZE.fullmatch(f) for f in fields):
         raise UsageError(
-            f"--shape {text!r}: write NAME=SIZES with positive sizes, as in x=32x3x224x224"
+            f"--shape {text!r}: write NAME=SIZES with whole numbers, as in x=32x3x224x224"
         )
     return name, tuple(int(field) for field in fields)
 
@@ -64,24 +65,39 @@ def symbols(model: ir.Model) -> list[str]:
     return list(found)
 
 
+def require_sizes(model: ir.Model, known: Collection[str] = ()) -> None:
+    """Refuse a model of which sizes are open that are not `known`.
+
+    Raises:
+        OpenSizes: with what gives them.
+    """
+    missing = [name for name in symbols(model) if name not in known]
+    inferred = filter(deciding.is_inferred, missing)
+    if missing:
+        decided = {name: deciding.of_symbol(model.graph, name) for name in inferred}
+        raise OpenSizes(missing, decided)
+
+
 def bind(
     model: ir.Model,
     dims: Mapping[str, int],
     shapes: Mapping[str, Sequence[int]],
     batch: int | None,
+    told: Iterable[Known] = (),
 ) -> None:
     """Give sizes to symbols in the shapes of the graph's inputs, everywhere they occur.
 
     `dims` is by symbol, `shapes` by input, `batch` the leading symbol of the first input, or
-    where its first size is fixed the one symbol that is called batch. Other values keep their
-    shapes: infer them again afterwards. `model.meta` then has `gradtool.dims`, size by symbol.
+    where its first size is fixed the one symbol that is called batch; `told` are sizes known
+    otherwise. Other values keep their shapes: infer them again afterwards. `model.meta` then has
+    `gradtool.dims`, size by symbol.
 
     Raises:
         UsageError: no such symbol or input, or another size is fixed already.
     """
     bindings = _by_symbol(model, dims)
     known = [k for name, sizes in shapes.items() for k in _known(_input(model, name), sizes)]
-    bindings = solve(known, bindings)
+    bindings = solve([*told, *known], bindings)
     if batch is not None:
         _bind_batch(model, batch, bindings)
     if bindings:
@@ -103,6 +119,11 @@ def _by_symbol(model: ir.Model, dims: Mapping[str, int]) -> dict[str, int]:
     bindings: dict[str, int] = {}
     for given, size in dims.items():
         name = given if given in known else safe_name(given)
+        if name not in known and deciding.is_inferred(name):
+            raise UsageError(
+                f"--dim {given}: no size of an input, but one that inference named: the message "
+                "that has this name says which flag decides it"
+            )
         if name not in known:
             raise UsageError(f"--dim {given}: no such symbol; {_choices('symbols', name, known)}")
         _bind(bindings, name, size, f"--dim {given}")
@@ -201,7 +222,7 @@ def tidy(model: onnx.ModelProto, limits: Limits = DEFAULT) -> None:
     The sizes of inputs may be larger expressions, from which symbols can be solved.
     """
     settled, opaque = _settle_expressions(model)
-    every = [dim for shape in _shapes(model) for dim in shape.dim]
+    every = [dim for shape in walk.shapes(model) for dim in shape.dim]
     for dim in every:
         if dim.WhichOneof("value") == "dim_param" and not dim.dim_param:
             dim.ClearField("value")
@@ -267,22 +288,3 @@ def _unused(base: str, taken: set[str]) -> str:
         name = f"{base}_{number}"
     taken.add(name)
     return name
-
-
-def _shapes(model: onnx.ModelProto) -> Iterator[onnx.TensorShapeProto]:
-    for graph in walk.all_graphs(model):
-        for value in (*graph.input, *graph.output, *graph.value_info):
-            yield from _type_shapes(value.type, value.name)
-    for function in model.functions:
-        for value in function.value_info:
-            yield from _type_shapes(value.type, value.name)
-
-
-def _type_shapes(kind: onnx.TypeProto, name: str) -> Iterator[onnx.TensorShapeProto]:
-    which = kind.WhichOneof("value")
-    if which in ("tensor_type", "sparse_tensor_type"):
-        yield getattr(kind, which).shape
-    elif which in ("sequence_type", "optional_type"):
-        yield from _type_shapes(getattr(kind, which).elem_type, name)
-    elif which == "map_type":
-        raise ModelError(f"value {name!r}: maps are not supported")

@@ -14,7 +14,9 @@ from gradtool.graph import branches
 from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.graph.metadata import SOURCE
 from gradtool.io import (
+    constants,
     declared,
+    equations,
     external,
     homes,
     mapped,
@@ -50,6 +52,7 @@ def load(
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     batch: int | None = None,
+    values: Mapping[str, object] | None = None,
     opset: int | None = None,
     keep_function: KeepFunction = _keep_none,
     rewrite: Rewrite | None = None,
@@ -59,13 +62,15 @@ def load(
 
     Every value has the type and shape that inference finds, whatever the file declares. The
     opset is at least `opsets.MINIMUM`. Local functions are inlined, except those `keep_function`
-    (domain, name) keeps. `rewrite` sees the model before sizes are given to its symbols.
+    (domain, name) keeps. Inputs with `values` become constants (see `constants.settle`). `rewrite`
+    sees the model before sizes are given to its symbols.
     `model.meta` has `gradtool.path`, the real path or None, `gradtool.left_aside`, a line for each
-    operator that was, and, where the opset was raised, `gradtool.raised_from`.
+    operator that was, `gradtool.hints`, a line for each shape that holds no more, and, where the
+    opset was raised, `gradtool.raised_from`.
 
     Raises:
         ModelError: the file is not a model that can be trusted, and why.
-        UsageError: dims, shapes or batch do not fit the model.
+        UsageError: dims, shapes, batch or values do not fit the model.
     """
     path, proto, where = read.from_anywhere(source, limits)
     streamed = proto.SerializeToString() if source == "-" else None
@@ -73,6 +78,7 @@ def load(
     try:
         proto = training_info.to_step(proto)
         left_aside = maps.leave_aside(proto.graph)
+        hints = declared.open_sizes(proto)
         structure.check(proto, folder, limits)
         homes.lift(proto, keep_function)
         version = structure.opset_version(proto)
@@ -85,13 +91,16 @@ def load(
         mapped.attach(model, folder.find)
         inline_functions(model, keep_function, limits)
         said = declared.collect(model)
+        with shape_limits.within(limits):
+            told = constants.settle(model, values or {})
         if rewrite is not None:
             rewrite(model)
-        dimensions.bind(model, dims or {}, shapes or {}, batch)
+        dimensions.bind(model, dims or {}, shapes or {}, batch, told)
         with shape_limits.within(limits):
             infer(model)
+            hints += equations.settle(model)
         branches.take(model)
-        declared.check(model, said, limits)
+        hints += declared.check(model, said, limits)
         types.check(model)
         rules.check(model, limits)
     except ModelError as error:
@@ -102,6 +111,7 @@ def load(
     elif streamed is not None:
         model.meta[SOURCE] = streamed
     model.meta["gradtool.left_aside"] = left_aside
+    model.meta["gradtool.hints"] = hints
     if target > version:
         model.meta["gradtool.raised_from"] = version
     return model

@@ -112,3 +112,23 @@ def sparse_constants(model: onnx.ModelProto) -> Iterator[tuple[onnx.SparseTensor
             for attribute in node.attribute:
                 if attribute.HasField("sparse_tensor"):
                     yield attribute.sparse_tensor, label(node)
+
+
+def shapes(model: onnx.ModelProto, *, inputs: bool = True) -> Iterator[onnx.TensorShapeProto]:
+    """Every shape that is declared, without `inputs` those of values that nodes write."""
+    for graph in all_graphs(model):
+        given = graph.input if inputs else ()
+        for value in (*given, *graph.output, *graph.value_info):
+            yield from type_shapes(value.type)
+    for function in model.functions:
+        for value in function.value_info:
+            yield from type_shapes(value.type)
+
+
+def type_shapes(kind: onnx.TypeProto) -> Iterator[onnx.TensorShapeProto]:
+    """The shapes in a type, of which a map has none."""
+    which = kind.WhichOneof("value")
+    if which in ("tensor_type", "sparse_tensor_type"):
+        yield getattr(kind, which).shape
+    elif which in ("sequence_type", "optional_type"):
+        yield from type_shapes(getattr(kind, which).elem_type)

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import NotDifferentiable, UsageError
+from gradtool.graph import deciding
 from gradtool.graph.known import as_tensor
 from gradtool.graph.predicates import is_float, is_scalar
 from gradtool.losses import labels as label
@@ -122,7 +123,7 @@ def _append(
     kind, output = term.kind, term.output
     assert kind is not None  # noqa: S101 - a value that is the loss itself needs no formula
     if output.shape is None:
-        raise NotDifferentiable(f"values of unknown type or shape: {output.name}")
+        raise NotDifferentiable(deciding.of_unknown([output]))
     made: tuple[str, ...] = ()
     axis = label.class_axis(op.graph, term, labels)
     with op.at(None, stage="forward", source="", prefix=name), op.arithmetic():

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool import kernels as registry
-from gradtool.errors import OpenSizes, UsageError
+from gradtool.errors import UsageError
 from gradtool.functions.calls import expand
 from gradtool.graph import walk
 from gradtool.graph.attributes import arguments
@@ -59,9 +59,7 @@ def flatten(
     Raises:
         UsageError: an input size is open, or an operator has no kernel.
     """
-    open_sizes = io.symbols(model)
-    if open_sizes:
-        raise OpenSizes(open_sizes)
+    io.require_sizes(model)
     counts = _operators(model)
     if any(domain == DOMAIN and not _has_kernel(op) for domain, op in counts):
         model = model.clone()

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from gradtool.errors import ModelError
 from gradtool.graph import walk
 from gradtool.graph.limits import MOST_ELEMENTS
-from gradtool.graph.metadata import PLACE, notes
+from gradtool.graph.metadata import ELEMENTS, PLACE, notes
 from gradtool.graph.predicates import is_tensor
 from gradtool.graph.tensors import elements
 from gradtool.shapes import body_inputs
@@ -25,7 +25,6 @@ from gradtool.shapes.sequences import mark_empty
 
 _SILENT = logging.NullHandler()
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")
-METADATA = "pkg.onnx_shape_inference.sym_data"
 
 
 @dataclass(frozen=True)
@@ -90,8 +89,8 @@ def strip(model: ir.Model) -> None:
 def _unnote(values: Iterable[ir.Value]) -> None:
     """Remove what inference noted on values."""
     for value in values:
-        if METADATA in notes(value):
-            del value.metadata_props[METADATA]
+        if ELEMENTS in notes(value):
+            del value.metadata_props[ELEMENTS]
 
 
 def _nameless(shape: ir.Shape) -> ir.Shape:

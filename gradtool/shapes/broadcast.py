@@ -7,6 +7,8 @@ from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.shapes import contents
+
 Dim = Any  # int | ir.SymbolicDim: the library has no types
 
 BROADCASTING = {
@@ -28,6 +30,18 @@ def _elementwise(library: Any, ctx: Any, node: ir.Node) -> None:
     shapes = [value.shape for value in node.inputs if value is not None]
     if y.shape is not None:
         ctx.set_shape(y, _joined(y.shape, [s for s in shapes if s is not None]))
+    contents.propagate(ctx, node)
+
+
+def _matmul(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's gives two batches of unlike symbols a symbol of their own."""
+    library(ctx, node)
+    y, (a, b) = node.outputs[0], node.inputs
+    if a is None or b is None or None in (a.shape, b.shape, y.shape):
+        return
+    if len(a.shape) > 2 and len(b.shape) > 2:  # type: ignore[arg-type]
+        batch = _joined(ir.Shape(list(y.shape)[:-2]), [list(v.shape)[:-2] for v in (a, b)])  # type: ignore[arg-type]
+        ctx.set_shape(y, ir.Shape([*batch, *list(y.shape)[-2:]]))  # type: ignore[arg-type]
 
 
 def _expand(library: Any, ctx: Any, node: ir.Node) -> None:
@@ -65,4 +79,8 @@ def _joined(shape: ir.Shape, shapes: Sequence[Iterable[Dim]]) -> ir.Shape:
     return ir.Shape(dims)
 
 
-RULES = {**dict.fromkeys(BROADCASTING.items(), _elementwise), ("Expand", 8): _expand}
+RULES = {
+    **dict.fromkeys(BROADCASTING.items(), _elementwise),
+    ("Expand", 8): _expand,
+    ("MatMul", 1): _matmul,
+}

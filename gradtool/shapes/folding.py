@@ -26,7 +26,7 @@ import onnx_ir as ir
 from gradtool.graph import walk
 from gradtool.graph.branches import taken
 from gradtool.graph.limits import MOST_ELEMENTS
-from gradtool.graph.metadata import GRADIENTS, ROWS, STATE
+from gradtool.graph.metadata import ELEMENTS, GRADIENTS, ROWS, STATE
 from gradtool.graph.predicates import NO_DATA, is_tensor
 from gradtool.graph.providers import provided
 from gradtool.graph.randomness import may_draw
@@ -34,7 +34,6 @@ from gradtool.graph.reads import reads
 from gradtool.graph.specs import Spec, least_of
 from gradtool.graph.specs import spec_of as planned_spec
 from gradtool.graph.tensors import array
-from gradtool.shapes import METADATA
 from gradtool.shapes.memo import Memo
 
 # What is computed of one graph may read and write so many bytes, which bounds time and memory.
@@ -232,7 +231,7 @@ def _lends(node: ir.Node, slot: int) -> str | None:
 def _unlearn(context: Any, value: ir.Value) -> None:
     """Forget what inference believes a value to hold."""
     context._symbolic_values.pop(value, None)  # noqa: SLF001 - it is read before the tensor is
-    value.metadata_props.pop(METADATA, None)
+    value.metadata_props.pop(ELEMENTS, None)
     value.const_value = None
 
 

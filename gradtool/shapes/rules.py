@@ -13,9 +13,12 @@ from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.predicates import may_be_tensor
 from gradtool.operators import pools as pool_rules
 from gradtool.operators import resize as resize_rules
-from gradtool.operators.slicing import extent
 from gradtool.shapes import (
     broadcast as broadcast_rules,
+)
+from gradtool.shapes import (
+    contents,
+    slices,
 )
 from gradtool.shapes import (
     ml as ml_shape_rules,
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
     from gradtool.shapes.folding import Folding
 
 Dim = Any  # int | ir.SymbolicDim: the library has no types
-
-# Bounds of a slice that no axis reaches.
-FAR = 2**31 - 1
 
 
 @functools.cache
@@ -161,40 +161,6 @@ def _squeeze(library: Any, ctx: Any, node: ir.Node) -> None:
     ctx.set_shape_and_dtype(y, shape, x.dtype)
 
 
-def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's bounds are not those of the standard, nor does it doubt that `x[:5]` has 5."""
-    library(ctx, node)
-    x, y = node.inputs[0], node.outputs[0]
-    optional = [*node.inputs[3:], None, None]
-    starts, ends = _known(ctx, node.inputs[1]), _known(ctx, node.inputs[2])
-    if x is None or x.shape is None or y.shape is None or starts is None or ends is None:
-        return
-    axes, steps = _known(ctx, optional[0]), _known(ctx, optional[1])
-    dims = list(y.shape)
-    for start, end, axis, step in zip(
-        starts, ends, axes or range(len(starts)), steps or [1] * len(starts), strict=False
-    ):
-        if not all(isinstance(number, int) for number in (start, end, axis, step)) or step == 0:
-            continue
-        size = x.shape[axis]
-        if isinstance(size, int):
-            dims[axis] = extent(size, start, end, step)[2]
-        elif 0 <= start < end < FAR and step > 0:
-            dims[axis] = _clamped(size, start, end, step)
-        elif step > 0 and end <= -FAR:
-            dims[axis] = 0
-        elif step < 0 and start <= -FAR:
-            dims[axis] = ir.SymbolicDim(f"min(1, {size.value})")
-    ctx.set_shape(y, ir.Shape(dims))
-
-
-def _clamped(size: ir.SymbolicDim, first: int, last: int, step: int) -> Dim:
-    """How many of `range(first, last, step)` are below `size`."""
-    reach = f"min({size.value}, {last}) - {first}"
-    count = f"max(0, floor(({reach} + {step - 1}) / {step}))" if step > 1 else f"max(0, {reach})"
-    return ir.SymbolicDim(count).evaluate({})
-
-
 def _tile(library: Any, ctx: Any, node: ir.Node) -> None:
     """The library's knows nothing where the repeats are computed, though the rank is certain."""
     library(ctx, node)
@@ -283,6 +249,7 @@ def _group_normalization(_library: Any, ctx: Any, node: ir.Node) -> None:
 def _reduce(library: Any, ctx: Any, node: ir.Node) -> None:
     """The library's knows nothing where the axes are computed, though the rank is certain."""
     library(ctx, node)
+    contents.reduced(ctx, node)
     x, y = node.inputs[0], node.outputs[0]
     axes = node.inputs[1] if len(node.inputs) > 1 else None
     if y.shape is not None or x is None or x.shape is None or axes is None or axes.shape is None:
@@ -299,6 +266,22 @@ REDUCTIONS = (
     "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
     "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
 )  # fmt: skip
+
+
+def _truth(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's takes what is cast to a truth value for a number still, and knows no Not."""
+    library(ctx, node)
+    if node.outputs[0].dtype == ir.DataType.BOOL:
+        contents.propagate(ctx, node)
+
+
+def _non_zero(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's does not know how many there are of a constant, by which opset 9 counts."""
+    library(ctx, node)
+    sizes = contents.is_ones(node.inputs[0])
+    if sizes:
+        total = functools.reduce(lambda a, b: a * b, sizes)
+        ctx.set_shape(node.outputs[0], ir.Shape([len(sizes), total]))
 
 
 def _max_unpool(_library: Any, ctx: Any, node: ir.Node) -> None:
@@ -378,7 +361,9 @@ RULES = {
     ("Loop", 1): _loop,
     ("MelWeightMatrix", 17): _mel_weight_matrix,
     ("MaxUnpool", 9): _max_unpool,
-    ("Slice", 10): _slice,
+    ("Cast", 6): _truth,
+    ("NonZero", 9): _non_zero,
+    ("Not", 1): _truth,
     ("Split", 2): _split,
     ("Squeeze", 1): _squeeze,
     ("ai.onnx.ml::TreeEnsemble", 1): _tree_ensemble,
@@ -390,4 +375,5 @@ RULES = {
     **pool_rules.RULES,
     **resize_rules.RULES,
     **sequence_rules.RULES,
+    **slices.RULES,
 }

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.errors import UsageError
 from gradtool.graph.counted import numbers_of
-from gradtool.graph.metadata import DEFAULTS, GRADIENTS, OPTIMIZER, STATE
+from gradtool.graph.metadata import DEFAULTS, GRADIENTS, OPTIMIZER, SET, STATE
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import seed_of, stage
 from gradtool.passes.accumulation import accumulating, updating
@@ -110,6 +110,7 @@ class Graphs:
                            for n, v in parameters.items()},
             "graph": fingerprint(n for n in graph if stage(n) == "forward")[:DIGITS],
             "constants": _checksum(graph, {*changing, *parameters}),
+            "set": json.loads(self.training.model.metadata_props.get(SET, "{}")),
         }  # fmt: skip
 
     @property

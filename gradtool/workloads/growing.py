@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool.errors import OpenSizes, UsageError
+from gradtool.errors import UsageError
 from gradtool.kernels.native import Kernels
 from gradtool.text.units import parse_bytes
 from gradtool.text.words import suggest
@@ -54,9 +54,7 @@ def max_batch(
     symbol = batch_symbol(model)
     if symbol is None or symbol in (dims or {}):
         raise UsageError("no largest batch to find: the batch is fixed; load the model without it")
-    open_sizes = [n for n in io.symbols(model) if n != symbol and n not in (dims or {})]
-    if open_sizes:
-        raise OpenSizes(open_sizes)
+    io.require_sizes(model, {symbol, *(dims or {})})
     known = dict(dims or {})
     return largest_batches(
         workloads(model, known, symbol, kernels),

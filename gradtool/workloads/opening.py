@@ -30,6 +30,7 @@ def load(
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     batch: int | None = None,
+    values: Mapping[str, object] | None = None,
     opset: int | None = None,
 ) -> ir.Model:
     """A model from a file (`-`: standard input) or from memory, checked, typed and shaped.
@@ -38,12 +39,13 @@ def load(
     it is.
 
     `dims` gives sizes to symbols, `shapes` to whole inputs, `batch` to the leading symbol of the
-    first input.  An older model is raised to `opset`, to 18 at least.  Weights stay on disk until
-    they are needed.
+    first input; an input with one of `values` is a constant from then on, and what never runs
+    then is left out.  An older model is raised to `opset`, to 18 at least.  Weights stay on disk
+    until they are needed.
 
     Raises:
         ModelError: the file is missing, damaged or not a valid model.
-        UsageError: a symbol or an input does not exist, or a size or opset contradicts the file.
+        UsageError: a symbol or an input does not exist, or a size, value or opset contradicts it.
     """
     register_shapes()
     if isinstance(source, bytes | onnx.ModelProto | ir.Model):
@@ -58,6 +60,7 @@ def load(
         dims=dims,
         shapes=shapes,
         batch=batch,
+        values=values,
         opset=opset,
         keep_function=_has_rule,
         rewrite=_fold,

@@ -6,12 +6,13 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
+from gradtool.graph.metadata import SET
 from gradtool.io.documents import is_text, is_whole, read_document, write_document
 from gradtool.kernels.native import Kernels
 from gradtool.planning.schedule import Schedule, instances
@@ -40,6 +41,7 @@ class PlanFile:
     `kernels` are those that it was made for: nodes that native ones run as one follow each other.
     `proof` is what the search for it proved, and says whether the clock ended that search.  `turns`
     are those of loops that it takes again, in the order in which the graph is rewritten for that.
+    `values` are those of inputs that were set, null for inputs that went with them.
     """
 
     source: str
@@ -51,6 +53,7 @@ class PlanFile:
     proof: Proof | None = None
     kernels: Kernels = "numpy"
     turns: tuple[tuple[str, int], ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def save(
@@ -68,6 +71,7 @@ def save(
         "name": found.name,
         "model": fingerprint(work.model.graph),
         "dims": dict(sorted(all_dims(work).items())),
+        "set": _values(work),
         "kernels": work.kernels,
         "peak_bytes": found.peak,
         "load_bytes": found.plan.peak_live,
@@ -89,12 +93,15 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
     name, model, dims, order, peak = (
         document.get(key) for key in ("name", "model", "dims", "order", "peak_bytes")
     )
+    values = document.get("set", {})
     if not (is_text(name) and is_text(model) and is_whole(peak) and isinstance(order, list)):
         raise UsageError(f"{path}: is no plan: write one with gradtool recompute -o plan.json")
     if not all(map(is_text, order)):
         raise UsageError(f"{path}: is no plan: its order holds something else than names")
     if not isinstance(dims, dict) or not all(map(is_whole, dims.values())):
         raise UsageError(f"{path}: is no plan: its dims are no sizes by name")
+    if not isinstance(values, dict):
+        raise UsageError(f"{path}: is no plan: its set is no values by name")
     kernels = document.get("kernels", "numpy")
     if kernels not in KERNELS:
         raise UsageError(f"{path}: is no plan: its kernels are none of {', '.join(KERNELS)}")
@@ -104,6 +111,7 @@ def load(path: str | os.PathLike[str]) -> PlanFile:
     return PlanFile(
         os.fspath(path), current(name), model, dims, tuple(order), peak,
         _proof(path, document.get("proof")), kernels, tuple((name, turns) for name, turns in turns),
+        values,
     )  # fmt: skip
 
 
@@ -208,6 +216,12 @@ def _same_dims(work: Workload, file: PlanFile) -> None:
             )
 
 
+def _values(work: Workload) -> dict[str, Any]:
+    """What inputs were set to when the model was loaded."""
+    found: dict[str, Any] = json.loads(work.model.metadata_props.get(SET, "{}"))
+    return found
+
+
 def _difference(work: Workload, file: PlanFile) -> str:
     """The first node that only one of the two has, or what else may be the matter."""
     here = {step.name: None for step in work.apart.steps}
@@ -216,6 +230,11 @@ def _difference(work: Workload, file: PlanFile) -> str:
         odd = next((name for name in names if name not in others), None)
         if odd is not None:
             return f"{what} {odd!r}"
+    here_set = _values(work)
+    for name, value in file.values.items():
+        if value is not None and here_set.get(name) != value:
+            now = here_set.get(name, "open")
+            return f"there {name} is set to {value} (--set), here it is {now}"
     sizes = ", ".join(f"{name}={size}" for name, size in sorted(file.dims.items()))
     given = f" (load it with --dim {sizes}, as when it was planned)" if sizes else ""
     return f"its nodes read or write other values{given}"

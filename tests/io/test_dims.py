@@ -23,13 +23,12 @@ def shapes(model):
 def test_a_dim_is_a_name_and_a_size():
     assert io.parse_dim("batch=32") == ("batch", 32)
     assert io.parse_dim(" batch = 32 ") == ("batch", 32)
+    assert io.parse_dim("past=0") == ("past", 0)
 
 
-@pytest.mark.parametrize(
-    "text", ["batch", "batch=", "=3", "batch=0", "batch=-1", "batch=2.5", "a=x"]
-)
+@pytest.mark.parametrize("text", ["batch", "batch=", "=3", "batch=-1", "batch=2.5", "a=x"])
 def test_a_dim_of_another_form_is_refused(text):
-    with pytest.raises(UsageError, match="write NAME=SIZE with a positive size"):
+    with pytest.raises(UsageError, match="write NAME=SIZE with a whole number"):
         io.parse_dim(text)
 
 
@@ -45,7 +44,7 @@ def test_a_name_may_hold_a_colon_and_a_shape_may_be_empty():
     assert io.parse_shape("x:[]") == ("x", ())
 
 
-@pytest.mark.parametrize("text", ["x", "=2x3", "x=2x", "x=2x-3", "x=0x3", "x=axb"])
+@pytest.mark.parametrize("text", ["x", "=2x3", "x=2x", "x=2x-3", "x=axb"])
 def test_a_shape_of_another_form_is_refused(text):
     with pytest.raises(UsageError, match="write NAME=SIZES"):
         io.parse_shape(text)

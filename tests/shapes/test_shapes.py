@@ -5,6 +5,7 @@ import pytest
 
 from gradtool import shapes
 from gradtool.errors import ModelError
+from gradtool.graph.metadata import ELEMENTS
 
 
 def model(body, opset=20):
@@ -66,10 +67,10 @@ def test_inference_may_be_repeated_after_a_symbol_is_bound():
 def test_the_notes_of_inference_can_be_removed():
     graph = model("(float[n, 3] x) => (y) { y = Shape (x) }")
     shapes.infer(graph)
-    assert shapes.METADATA in graph.graph.outputs[0].metadata_props
+    assert ELEMENTS in graph.graph.outputs[0].metadata_props
 
     shapes.strip(graph)
-    assert shapes.METADATA not in graph.graph.outputs[0].metadata_props
+    assert ELEMENTS not in graph.graph.outputs[0].metadata_props
 
 
 def test_a_constant_of_symbolic_shape_keeps_its_sizes():

@@ -10,7 +10,7 @@ from typing import Any
 
 from gradtool.check.cases import Case
 from gradtool.check.config.plans import plan_of
-from gradtool.check.config.tables import Table, is_size
+from gradtool.check.config.tables import Table, is_number, is_size
 from gradtool.check.thresholds import Threshold, parse_amount, parse_threshold
 from gradtool.comparison.metrics import METRICS, metric_named
 from gradtool.errors import UsageError
@@ -19,7 +19,8 @@ from gradtool.workloads.options import GradOptions, KernelOptions, Option, optio
 GRADIENT = {option.key: option for option in options_of(GradOptions).values()}
 PLANNED_FOR = {option.key: option for option in options_of(KernelOptions).values()}
 KEYS = (
-    "name", "model", "dims", "shapes", "batch", "plan", "limit", "fail-on", *PLANNED_FOR, *GRADIENT,
+    "name", "model", "dims", "shapes", "batch", "set", "plan", "limit", "fail-on",
+    *PLANNED_FOR, *GRADIENT,
 )  # fmt: skip
 LONGEST = 100  # characters of the name of a case
 
@@ -49,6 +50,7 @@ def cases_of(
         plan=plan_of(table),
         shapes=_shapes(table),
         batch=table.size("batch"),
+        values=_values(table),
         gradient=_gradient(table),
         kernels=_kernels(table),
         limit=_limits(table),
@@ -84,8 +86,8 @@ def _dims(table: Table) -> dict[str, list[int]]:
     dims, found = table.named("dims"), {}
     for symbol, given in dims.found.items():
         sizes = given if isinstance(given, list) else [given]
-        if not sizes or not all(map(is_size, sizes)) or len(set(sizes)) < len(sizes):
-            dims.refuse(symbol, "a positive whole number, or a list of different ones")
+        if not sizes or not all(is_size(size, 0) for size in sizes) or len(set(sizes)) < len(sizes):
+            dims.refuse(symbol, "a whole number, or a list of different ones")
         found[symbol] = sizes
     return found
 
@@ -95,7 +97,7 @@ def _shapes(table: Table) -> dict[str, tuple[int, ...]]:
 
     shapes, found = table.named("shapes"), {}
     for name, given in shapes.found.items():
-        if isinstance(given, list) and all(map(is_size, given)):
+        if isinstance(given, list) and all(is_size(size, 0) for size in given):
             found[name] = tuple(given)
             continue
         try:
@@ -103,6 +105,16 @@ def _shapes(table: Table) -> dict[str, tuple[int, ...]]:
         except UsageError:
             shapes.refuse(name, "sizes, as in '32x3x224x224'")
     return found
+
+
+def _values(table: Table) -> dict[str, Any]:
+    """The value of each input that has one: a number, true or false, or a list of those."""
+    values = table.named("set")
+    for name, given in values.found.items():
+        listed = given if isinstance(given, list) else [given]
+        if not listed or not all(isinstance(each, bool) or is_number(each) for each in listed):
+            values.refuse(name, "a number, true or false, or a list of them")
+    return dict(values.found)
 
 
 def _kernels(table: Table) -> dict[str, Any]:

@@ -117,18 +117,15 @@ MISTAKES = {
     "cases that are no tables": ("case = [1]", "case 1 is 1: write a table, { key = value }"),
     "a size that is text": (
         CASE + "dims = {batch = '8'}",
-        "case 'a': dims: batch is '8': write a positive whole number, or a list of different ones",
+        "case 'a': dims: batch is '8': write a whole number, or a list of different ones",
     ),
-    "a size of nothing": (
-        CASE + "dims = {batch = 0}",
-        "case 'a': dims: batch is 0: write a positive whole number, or a list of different ones",
+    "a size below 0": (
+        CASE + "dims = {batch = -1}",
+        "case 'a': dims: batch is -1: write a whole number, or a list of different ones",
     ),
     "a size twice": (
         CASE + "dims = {batch = [2, 2]}",
-        (
-            "case 'a': dims: batch is [2, 2]: write a positive whole number, or a list of "
-            "different ones"
-        ),
+        ("case 'a': dims: batch is [2, 2]: write a whole number, or a list of different ones"),
     ),
     "dims that are none": (
         CASE + "dims = 8",

@@ -1,0 +1,65 @@
+"""The inference rule of Slice: the library's bounds are not those of the standard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import onnx_ir as ir
+
+from gradtool.operators.slicing import extent
+from gradtool.shapes import contents
+
+Dim = Any  # int | ir.SymbolicDim: the library has no types
+
+# Bounds of a slice that no axis reaches.
+FAR = 2**31 - 1
+
+
+def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
+    """The library's bounds are not those of the standard, nor does it doubt that `x[:5]` has 5."""
+    library(ctx, node)
+    x, y = node.inputs[0], node.outputs[0]
+    if x is None or x.shape is None or y.shape is None:
+        return
+    optional = [*node.inputs[3:], None, None]
+    starts, ends, axes, steps = (
+        None if v is None else ctx.get_symbolic_value(v) for v in (*node.inputs[1:3], *optional[:2])
+    )
+    if axes is None and optional[0] is None and starts is not None:
+        axes = list(range(len(starts)))
+    if axes is None or not all(isinstance(axis, int) for axis in axes):
+        return
+    dims = list(x.shape)
+    for place, axis in enumerate(axes):
+        dims[axis] = y.shape[axis]
+        step = 1 if optional[1] is None else None if steps is None else steps[place]
+        if starts is not None and ends is not None and isinstance(step, int) and step != 0:
+            found = _cut(x.shape[axis], starts[place], ends[place], step)
+            dims[axis] = y.shape[axis] if found is None else found
+    ctx.set_shape(y, ir.Shape(dims))
+
+
+def _cut(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
+    """How many of an axis a slice takes; None where that is not known."""
+    if not isinstance(start, int) or not isinstance(end, int):
+        if step == 1 and contents.is_nonnegative(start) and contents.is_nonnegative(end):
+            far = isinstance(end, int) and end >= FAR
+            return contents.extent(size, start, size if far else end)
+        return None
+    if isinstance(size, int):
+        return extent(size, start, end, step)[2]
+    if 0 <= start < end < FAR and step > 0:
+        return _clamped(size, start, end, step)
+    if step > 0 and end <= -FAR:
+        return 0
+    return ir.SymbolicDim(f"min(1, {size.value})") if step < 0 and start <= -FAR else None
+
+
+def _clamped(size: ir.SymbolicDim, first: int, last: int, step: int) -> Dim:
+    """How many of `range(first, last, step)` are below `size`."""
+    reach = f"min({size.value}, {last}) - {first}"
+    count = f"max(0, floor(({reach} + {step - 1}) / {step}))" if step > 1 else f"max(0, {reach})"
+    return ir.SymbolicDim(count).evaluate({})
+
+
+RULES = {("Slice", 10): _slice}
