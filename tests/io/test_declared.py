@@ -66,7 +66,17 @@ def test_a_constant_may_be_declared_a_scalar(write):
         )
     )
 
-    assert "value 'v' is declared [] and has shape [1]" in loaded.meta["gradtool.hints"]
+    assert list(loaded.graph.outputs[0].shape) == [2, 3]
+
+
+def test_what_is_declared_otherwise_is_said_of_a_verbose_command(run, tmp_path):
+    text = "g (float[b, 8] x) => (float[b] y) { y = MatMul (x, w) }"
+    model = weighted(text, w=np.eye(8, dtype=np.float32))
+    onnx.save(model, tmp_path / "m.onnx")
+    line = "a hint, inference decides: value 'y' is declared [b] and has shape [b,8]"
+
+    assert line in run("-v", "grad", tmp_path / "m.onnx").err
+    assert line not in run("grad", tmp_path / "m.onnx", "--force").err
 
 
 def test_a_type_that_is_declared_otherwise_is_refused(write):
