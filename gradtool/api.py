@@ -36,6 +36,7 @@ from gradtool.losses.attach import LabelNames, Wanted
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
 from gradtool.passes.split import split as split_model
+from gradtool.passes.train_mode import TrainMode
 from gradtool.passes.update_groups import Scales
 from gradtool.passes.update_settings import Given
 from gradtool.planning.plan import Plan
@@ -72,7 +73,7 @@ def grad(
     input_grad: Sequence[str] = (),
     head_grads: bool = False,
     accumulate: Accumulate = "chain",
-    train_mode: bool = False,
+    train_mode: TrainMode = False,
     ste: bool = False,
     grad_buffers: bool = False,
     loss_seed: bool = False,
@@ -105,8 +106,10 @@ def grad(
     added.  `labels` names their input, or one per output.  `wrt`, `no_grad` and `input_grad` are
     names or globs.  With `head_grads` there is no loss: an input per output carries its gradient;
     with `loss_seed` an input carries that of the loss.  `train_mode` turns BatchNormalization and
-    Dropout to training, `ste` lets gradients straight through quantisation, `grad_buffers` adds
-    each gradient to an input of its shape.  With an `optimizer` (see
+    Dropout to training, but norms whose parameters `wrt` or `no_grad` freezes; names or globs in
+    its place are of the norms that train, by node, module or tensor.  `ste` lets gradients straight
+    through quantisation, `grad_buffers` adds each gradient to an input of its shape.  With an
+    `optimizer` (see
     docs/optimizers.md) the graph is a whole training step: next values of parameters and state are
     outputs in place of the parameters' gradients.  Of it, `optimizer_option` sets numbers and
     switches (`{"momentum": 0.9, "nesterov": True}`); gradients are clipped one by one to

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,21 @@ def everywhere(*, hidden: bool = False) -> list[click.Option]:
     ]  # fmt: skip
 
 
+class Globs(click.Option):
+    """A flag that may carry a glob, `--flag=GLOB`: what follows it alone is no value of it."""
+
+    def __init__(self, *names: Any, **settings: Any) -> None:
+        settings |= {"multiple": True, "callback": _all_or_some}
+        super().__init__(*names, **settings)
+
+
+def _all_or_some(
+    _ctx: click.Context, _param: click.Parameter, given: Sequence[str]
+) -> bool | list[str]:
+    """Whether the flag is there, or the globs that it carries."""
+    return bool(given) if "" in given or not given else list(given)
+
+
 class Command(click.Command):
     """A command whose function takes a `Call`, then its options by name."""
 
@@ -55,6 +70,13 @@ class Command(click.Command):
         settings["context_settings"] = {"max_content_width": WIDEST}
         super().__init__(*arguments, **{"epilog": EPILOG, **settings})
         self.params += everywhere(hidden=True)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse, with an empty glob for each flag that may carry one and stands alone."""
+        flags = {flag for p in self.params if isinstance(p, Globs) for flag in p.opts}
+        end = args.index("--") if "--" in args else len(args)
+        alone = [f"{each}=" if each in flags else each for each in args[:end]]
+        return super().parse_args(ctx, [*alone, *args[end:]])
 
     def invoke(self, ctx: click.Context) -> Any:
         assert self.callback is not None  # noqa: S101 - click calls it optional

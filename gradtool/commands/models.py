@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.output import Reporter
+    from gradtool.passes.train_mode import TrainMode
     from gradtool.workloads.training import TrainingGraph
 
 
@@ -134,7 +135,7 @@ def differentiate(reporter: Reporter, model: ir.Model, options: dict[str, Any]) 
             input_grad=expand(options["input_grad"]),
             head_grads=options["head_grads"],
             accumulate=options["accumulate"],
-            train_mode=options["train_mode"],
+            train_mode=_globs(options["train_mode"]),
             ste=options["ste"],
             grad_buffers=options["grad_buffers"],
             lora=options["lora"],
@@ -180,6 +181,11 @@ def _labels(given: Sequence[str]) -> dict[str, str]:
         if not name or names.setdefault(output, name) != name:
             raise UsageError(f"--labels {text}: write NAME once, or OUTPUT=NAME once per output")
     return names
+
+
+def _globs(given: TrainMode) -> TrainMode:
+    """A flag, or the globs that it carries."""
+    return given if isinstance(given, (bool, str)) else expand(given)
 
 
 def expand(patterns: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from gradtool.commands.call import Globs
 from gradtool.graph.optimizers import OPTIMIZERS, UPDATING
 from gradtool.workloads.names import current
 from gradtool.workloads.options import GradOptions, KernelOptions, Option, options_of
@@ -82,6 +83,8 @@ def flag(option: Option, *more: str) -> Decorator:
         if option.default is True:
             how |= {"flag_value": False, "default": True}
             more = (option.name, *more)
+    elif option.kind == "globs":
+        how["cls"] = Globs
     elif option.default is not None:
         how |= {"default": option.default, "show_default": True}
     if option.kind in _TYPES:

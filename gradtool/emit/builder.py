@@ -69,6 +69,7 @@ class Builder(Idioms):
         self.emitted: list[ir.Node] = []
         self.results: tuple[ir.Value, ...] = ()
         self.ste = False
+        self.masters = False
         self.in_pieces = False
         self.on_node: Callable[[ir.Node], object] | None = None
         self.context = ShapeInferenceContext(model.graph.opset_imports, policy="override")

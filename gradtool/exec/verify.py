@@ -47,7 +47,7 @@ def finite_differences(model: ir.Model, arrays: Arrays, result: Result) -> str:
             "take their place"
         )
     wide = widen(model)
-    inputs = {n: a.astype(np.float64) if a.dtype.kind == "f" else a for n, a in arrays.items()}
+    inputs = {n: a.astype(np.float64) if "float" in a.dtype.name else a for n, a in arrays.items()}
     plan = planned(wide, feeds.sizes(wide, inputs))
     executor = Executor(plan, open_device("cpu"), parameters_of(wide))
     for name, array in feeds.require(wide, inputs, "inputs").items():

@@ -9,6 +9,7 @@ NO_DATA = frozenset({"Shape", "Size", "EyeLike"})
 
 # A type that is asked what it is makes a set of all its like each time.
 FLOATS = frozenset(kind for kind in ir.DataType if kind.is_floating_point())
+HALVES = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
 INTEGERS = frozenset(kind for kind in ir.DataType if kind.is_integer())
 
 

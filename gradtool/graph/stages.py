@@ -20,6 +20,7 @@ from gradtool.graph.metadata import (
 )
 
 INNER = "gradtool.inner"  # of what is in memory: by value inside forward, its gradient
+ROLES = "gradtool.roles"  # of what is in memory: by initializer, what it is to the model
 
 
 def require_no_updates(model: ir.Model) -> None:

@@ -17,6 +17,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.lodgings import Lodging
 from gradtool.graph.lora import Adapter, merge
 from gradtool.graph.metadata import SOURCE
+from gradtool.graph.predicates import HALVES
 from gradtool.graph.tensors import array
 from gradtool.io import atomic, external, homes, layout, literals, lodging, mapped, read, walk
 from gradtool.io.functions import inline_functions
@@ -71,18 +72,22 @@ class Original:
     def put(self, arrays: Arrays, adapters: tuple[Adapter, ...] = ()) -> list[str]:
         """Put arrays into the tensors of their names; returns the names that the model lacks.
 
-        What `adapters` have among the arrays goes into their weights.
+        What `adapters` have among the arrays goes into their weights, and masters of float32 into
+        the tensors of 16 bits that they stand for.
 
         Raises:
-            UsageError: a tensor has another type or shape than its array.
+            UsageError: a tensor has another type or shape than its array, or a type that does not
+                hold its numbers.
         """
         lacking = []
         for name, new in merge(adapters, arrays, self._weight).items():
             if name not in self._homes:
                 lacking.append(name)
-            elif not self._has(name, new):
-                made = ir.Tensor(new, dtype=self._tensor(name).dtype)
-                self._homes[name].put(ir.serde.serialize_tensor(made))
+                continue
+            dtype = self._tensor(name).dtype
+            held = narrowed(name, new, dtype)
+            if not self._has(name, held):
+                self._homes[name].put(ir.serde.serialize_tensor(ir.Tensor(held, dtype=dtype)))
         return lacking
 
     def lodge(self, arrays: Arrays, places: Mapping[str, Lodging]) -> list[str]:
@@ -194,7 +199,8 @@ class Original:
 
     def _require_kind(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         old = self._tensor(name)
-        if tuple(old.shape) != shape or np.dtype(old.dtype.numpy()) != dtype:
+        is_master = old.dtype in HALVES and dtype == np.float32
+        if tuple(old.shape) != shape or not (is_master or np.dtype(old.dtype.numpy()) == dtype):
             raise UsageError(
                 f"{name!r} is {dtype}{list(shape)} here and {old.dtype.numpy()}{list(old.shape)} "
                 "in the original model: that has changed"
@@ -227,6 +233,24 @@ class Original:
                 f"the model is too large for one protobuf ({error}); use --external-data auto"
             ) from error
         return content
+
+
+def narrowed(name: str, new: np.ndarray[Any, Any], dtype: ir.DataType) -> np.ndarray[Any, Any]:
+    """A master of float32 in the type of 16 bits that it stands for, rounded; others as they are.
+
+    Raises:
+        UsageError: a number is more than the type holds.
+    """
+    if dtype not in HALVES or new.dtype != np.float32:
+        return new
+    with np.errstate(over="ignore"):
+        found: np.ndarray[Any, Any] = new.astype(dtype.numpy())
+    lost = np.isfinite(new) & ~np.isfinite(found.astype(np.float32))
+    if lost.any():
+        raise UsageError(
+            f"{name!r} has {new[lost].flat[0]:g}, which is more than {dtype.name.lower()} holds"
+        )
+    return found
 
 
 def _is_outside(tensor: onnx.TensorProto) -> bool:

@@ -11,7 +11,7 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import NotDifferentiable, UsageError
 from gradtool.graph import deciding
 from gradtool.graph.known import as_tensor
-from gradtool.graph.predicates import is_float, is_scalar
+from gradtool.graph.predicates import HALVES, is_float, is_scalar
 from gradtool.losses import labels as label
 from gradtool.losses.choice import choose
 from gradtool.losses.kinds import Kind
@@ -127,12 +127,16 @@ def _append(
     made: tuple[str, ...] = ()
     axis = label.class_axis(op.graph, term, labels)
     with op.at(None, stage="forward", source="", prefix=name), op.arithmetic():
+        if op.masters and output.dtype in HALVES:
+            output = op.cast(as_tensor(output), ir.DataType.FLOAT)
         if kind.labels is not None:
             target = label.target(op, output, labels, axis)
             if axis is not None and len(output.shape or ()) > 2:
                 said += f", classes on axis {axis}"
             said += f", labels: {label.show(target)}"
             made = (target.name or "",)
+            if axis is None and target.dtype in HALVES:
+                target = op.cast(as_tensor(target), output.dtype or ir.DataType.FLOAT)
             value = _of_labels(op, kind, output, target, axis)
         else:
             value = kind.formula(op, output)

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
+from gradtool.graph.predicates import HALVES
 from gradtool.losses.endings import Ending, ending
 from gradtool.losses.terms import Term
 
@@ -123,7 +124,8 @@ def _check(labels: ir.Value, shape: list[Any], dtype: ir.DataType | None, *, cla
     if classes:
         fits = labels.dtype in (ir.DataType.INT32, ir.DataType.INT64)
     else:
-        fits = labels.dtype == dtype and len(own) == len(shape)
+        narrower = dtype == ir.DataType.FLOAT and labels.dtype in HALVES  # the loss is wider
+        fits = (labels.dtype == dtype or narrower) and len(own) == len(shape)
         fits = fits and not any(_differ(a, b) for a, b in zip(own, shape, strict=True))
     if not fits:
         dims = ", ".join(map(str, shape))

@@ -23,7 +23,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.metadata import BUFFERS, DEFAULTS, GRADIENTS, ROWS, SCALE, STAGE, STATE
 from gradtool.graph.names import Names
-from gradtool.graph.stages import take_state
+from gradtool.graph.stages import ROLES, take_state
 from gradtool.io.zeros import Zeros
 from gradtool.passes import sparse
 from gradtool.passes.optimizer import add_updates
@@ -121,6 +121,7 @@ def updating(
         name=f"{given.name}_update", opset_imports=dict(given.opset_imports),
     )  # fmt: skip
     made = ir.Model(graph, ir_version=model.ir_version)
+    made.meta[ROLES] = model.meta.get(ROLES, {})
     op = Builder(made, stage="update", names=names)
     op.folding.never([*kept, *taken.values(), *wholes])
     scale = _scale(op, [given.initializers[name] for name in trained])

@@ -19,6 +19,7 @@ from gradtool.graph.counted import passed_through
 from gradtool.graph.metadata import GRADIENTS, LOSS, OPTIMIZER, STATE
 from gradtool.graph.prune import prune
 from gradtool.graph.stages import is_backward
+from gradtool.passes.train_mode import infer_by
 from gradtool.passes.training_forms import stand_in
 from gradtool.shapes.folding import forget
 
@@ -87,16 +88,7 @@ def _infers(node: ir.Node, op: Builder) -> None:
         with op.at(node, stage="forward", source="", prefix=node.name or ""):
             made = op.Identity(kept)
         stand_in((made,), node)
-    elif node.domain == DOMAIN and node.op_type == "BatchNormalizationTraining":
-        with op.at(node, stage="forward", source="", prefix=node.name or ""):
-            made = op.BatchNormalization(
-                *node.inputs,
-                epsilon=node.attributes.get_float("epsilon", 1e-5),
-                momentum=node.attributes.get_float("momentum", 0.9),
-            )
-        stand_in((made,), node)
-    elif node.domain in ("", "ai.onnx") and node.op_type == "BatchNormalization":
-        node.attributes["training_mode"] = ir.AttrInt64("training_mode", 0)
-        node.resize_outputs(1)
+    elif node.op_type in ("BatchNormalizationTraining", "BatchNormalization"):
+        infer_by(node, op)
     elif node.domain in ("", "ai.onnx") and node.op_type == "Dropout" and len(node.inputs) > 2:
         node.replace_input_with(2, op.constant(np.array(False)))

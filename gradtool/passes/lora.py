@@ -23,8 +23,9 @@ from gradtool.errors import UsageError
 from gradtool.graph import lora
 from gradtool.graph.attributes import arguments
 from gradtool.graph.lora import Adapter
-from gradtool.graph.predicates import is_float
 from gradtool.io.zeros import Zeros
+from gradtool.passes.parameters import Role, Roles
+from gradtool.passes.selection import nothing_meant
 from gradtool.passes.training_forms import stand_in
 from gradtool.text.words import some, suggest
 
@@ -58,9 +59,10 @@ class Attached:
     moved: Mapping[ir.Value, ir.Value]
 
 
-def attach(op: Builder, asked: Lora) -> Attached:
+def attach(op: Builder, asked: Lora, roles: Roles) -> Attached:
     """Put adapters beside weights of the builder's model, in place, and note them in its metadata.
 
+    A glob takes what by its `roles` is trained, a full name any weight that has a gradient.
     Values of the graph have types and shapes.
 
     Raises:
@@ -68,7 +70,7 @@ def attach(op: Builder, asked: Lora) -> Attached:
     """
     moved: dict[ir.Value, ir.Value] = {}
     adapters = []
-    for weight, uses in _targets(op.model, asked.targets).items():
+    for weight, uses in _targets(op.model, asked.targets, roles).items():
         adapter = _adapter(weight, uses, asked)
         a, b = _drawn(op, weight, adapter, asked)
         adapters.append(replace(adapter, a=a.name or "", b=b.name or ""))
@@ -117,28 +119,50 @@ class Use:
     flipped: bool
 
 
-def _targets(model: ir.Model, patterns: Sequence[str]) -> dict[ir.Value, list[Use]]:
+def _targets(model: ir.Model, patterns: Sequence[str], roles: Roles) -> dict[ir.Value, list[Use]]:
     """The weights that get an adapter, and what reads them."""
     able: dict[str, tuple[ir.Value, list[Use]]] = {}
+    closed: dict[str, tuple[ir.Value, list[Use]]] = {}
     unable: dict[str, str] = {}
     for name, value in model.graph.initializers.items():
-        uses = _uses(value) if is_float(value) else "is no float"
-        if isinstance(uses, list):
-            able[name] = value, uses
-        else:
+        role = roles.get(value, Role.PARAMETER)
+        uses = _uses(value) if role.is_named else f"is {role.said(value)}"
+        if isinstance(uses, str):
             unable[name] = uses
+        else:
+            (able if role.is_open else closed)[name] = value, uses
     chosen: dict[str, None] = {}
+    named = able | closed
     for pattern in patterns or ("*",):
-        exact = pattern in able or pattern in unable
-        found = [n for n in able if n == pattern or (not exact and fnmatchcase(n, pattern))]
-        if not found and pattern in unable:
-            raise UsageError(f"--lora-target {pattern}: no adapter beside it: it {unable[pattern]}")
+        exact = pattern in named or pattern in unable
+        found = [pattern] if pattern in named else []
+        found = found or [n for n in able if not exact and fnmatchcase(n, pattern)]
         if not found:
-            hint = suggest(pattern, able) or f"; there are {some(able, 5) or 'none'}"
-            flag = f"--lora-target {pattern}" if patterns else "--lora"
-            raise UsageError(f"{flag}: no such weight of a MatMul, Gemm or Conv{hint}")
+            raise UsageError(_none(pattern if patterns else "", able, closed, unable, roles))
         chosen |= dict.fromkeys(found)
-    return {able[name][0]: able[name][1] for name in able if name in chosen}
+    return {named[name][0]: named[name][1] for name in named if name in chosen}
+
+
+def _none(
+    pattern: str, able: Mapping[str, Any], closed: Mapping[str, tuple[ir.Value, Any]],
+    unable: Mapping[str, str], roles: Roles,
+) -> str:  # fmt: skip
+    """Why a pattern chooses no weight; the empty one stands for all."""
+    flag = f"--lora-target {pattern}" if pattern else "--lora"
+    if pattern in unable:
+        return f"{flag}: no adapter beside it: it {unable[pattern]}"
+    matched = [value for name, (value, _) in closed.items() if fnmatchcase(name, pattern or "*")]
+    if matched:
+        return f"{flag}: {nothing_meant(matched, roles)}"
+    hint = suggest(pattern, able) or f"; there are {some(able, 5) or 'none'}"
+    held = [
+        f"{n} ({why.partition(':')[0]})"
+        for n, why in unable.items()
+        if pattern and fnmatchcase(n, pattern)
+    ]
+    if held:
+        return f"{flag}: no adapter beside any of what it matches: {some(held, 5)}"
+    return f"{flag}: no such weight of a MatMul, Gemm or Conv{hint}"
 
 
 def _uses(weight: ir.Value) -> list[Use] | str:

@@ -18,6 +18,7 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import DEFAULTS, OPTIMIZER, STATE
+from gradtool.graph.stages import ROLES
 from gradtool.passes import clipping, sparse
 from gradtool.passes.new_state import publish, zeros
 from gradtool.passes.update_groups import Updates, is_matrix, targets
@@ -67,7 +68,8 @@ def add_updates(
     optimizer, setting = kind_of(asked.optimizer, asked.settings)
     _require(op.model, asked.optimizer, gradients)
     chosen = targets(asked, gradients, decays="weight_decay" in setting,
-                     matrix=lambda x: is_matrix(original(x)), others=others)  # fmt: skip
+                     matrix=lambda x: is_matrix(original(x)), others=others,
+                     roles=op.model.meta.get(ROLES, {}))  # fmt: skip
     given = {x: g for x, g in gradients.items() if isinstance(g, sparse.Rows)}
     tables = [
         target for target in chosen

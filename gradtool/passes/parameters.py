@@ -1,4 +1,4 @@
-"""Which initializers are parameters, as far as a file tells.
+"""What each tensor that a model came with is: the one classification that selectors ask.
 
 What an exporter says decides.  Where it says nothing, a float tensor is a parameter, but one of a
 single element only where a layer has its weight, bias or gain, and never without an axis:
@@ -8,77 +8,116 @@ infinities or the least number of its type, is none either.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
 
 import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
 from gradtool.graph.metadata import LITERAL, notes
-from gradtool.graph.predicates import is_float, is_scalar
+from gradtool.graph.predicates import is_float, is_scalar, is_tensor
 from gradtool.losses.endings import LAYOUTS, PRODUCTS
 from gradtool.passes.provenance import KIND, role
 from gradtool.text.words import some
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """The parameters among some values, and the tensors that are constants though they are floats.
+class Role(Enum):
+    """What a tensor or an input is to the model, and whether selectors may take it.
 
-    `numbers` are constants of one element, `buffers` those of more that the exporter called so,
-    `masks` those that nobody calls anything.  Running statistics, quantisation scales and ratios
-    are neither.
+    A glob takes what is `open`, a full name also what is `named`; the value is a phrase for people.
     """
 
-    values: tuple[ir.Value, ...]
-    numbers: tuple[ir.Value, ...]
-    buffers: tuple[ir.Value, ...]
-    masks: tuple[ir.Value, ...] = ()
+    PARAMETER = "a parameter"
+    INPUT = "an input"
+    NUMBER = "a scalar constant"
+    BUFFER = "a buffer"
+    SCALE = "a quantisation scale"
+    STATISTIC = "a running statistic: batches move it under --train-mode, no gradient does"
+    MASK = "a mask: it decides what attention passes, and is not trained"
+    ZERO_POINT = "a zero point of a quantisation: it has no gradient"
+    CODES = "quantised: codes have no gradient, their scale has"
+    SETTING = "a setting of its operator: it has no gradient"
+    INTEGER = "no float: only floats have gradients"
 
-    def warnings(self, reaches: Iterable[ir.Value]) -> list[str]:
-        """What people should hear of the constants that the loss depends on."""
-        there = set(reaches)
-        numbers, buffers, masks = (
-            some((v.name or "" for v in values if v in there), most=20)
-            for values in (self.numbers, self.buffers, self.masks)
-        )
-        lone = some((v.name or "" for v in self.values if is_scalar(v) and v in there), most=20)
-        said = []
-        if numbers:
-            trained = f"; trained, as parts of layers: {lone}" if lone else ""
-            said.append(
-                f"scalar initializers are not trained; --wrt NAME trains them: {numbers}{trained}"
-            )
-        if buffers:
-            said.append(f"buffers are not trained; --wrt NAME trains them: {buffers}")
-        if masks:
-            said.append(f"masks are not trained; --wrt NAME trains them: {masks}")
-        return said
+    @property
+    def is_open(self) -> bool:
+        """Whether a glob may take it."""
+        return self in (Role.PARAMETER, Role.INPUT, Role.NUMBER)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its full name may stand in a selector."""
+        return self.is_open or self in (Role.BUFFER, Role.SCALE)
+
+    def said(self, value: ir.Value) -> str:
+        """The phrase, with the type of what is no float."""
+        if self is Role.INTEGER:
+            kind = value.dtype if is_tensor(value) else value.type
+            return f"{kind}: only floats have gradients"
+        return str(self.value)
+
+    def brief(self, value: ir.Value) -> str:
+        """The phrase without its reason."""
+        return self.said(value).partition(":")[0]
 
 
-def parameters(graph: ir.Graph, leaves: Sequence[ir.Value]) -> Parameters:
-    """Sort the float initializers among `leaves`; each can still be asked for by name."""
+Roles = Mapping[ir.Value, Role]
+
+
+def roles_of(graph: ir.Graph, leaves: Iterable[ir.Value]) -> dict[ir.Value, Role]:
+    """Classify the initializers and inputs that a graph came with, by what reads them there."""
     written = {v.name or "" for node in graph for v in node.outputs}
-    values, numbers, buffers, masks = [], [], [], []
-    for value in leaves:
-        if not value.is_initializer() or not is_float(value) or is_state(value):
-            continue
-        said = role(value, written)
-        if said is None:
-            several = not is_scalar(value)
-            trained = several or (len(value.shape or ()) > 0 and _is_of_a_layer(value))
-            said = "parameter" if trained else "constant"
-            if said == "parameter" and _is_mask(value):
-                masks.append(value)
-                continue
-        if said == "parameter":
-            values.append(value)
-        elif is_scalar(value):
-            numbers += [value] if LITERAL not in notes(value) else []
-        elif KIND in value.metadata_props:
-            buffers.append(value)
-    return Parameters(tuple(values), tuple(numbers), tuple(buffers), tuple(masks))
+    return {value: _role(value, written) for value in leaves}
+
+
+def _role(value: ir.Value, written: set[str]) -> Role:
+    if not is_float(value) or not is_tensor(value):
+        return Role.INTEGER
+    place = Role.SCALE if SCALE in value.meta else _place(value)
+    if place is not None:
+        return place
+    if not value.is_initializer():
+        return Role.INPUT
+    said = role(value, written)
+    if said is None:
+        trained = not is_scalar(value) or (len(value.shape or ()) > 0 and _is_of_a_layer(value))
+        if trained and _is_mask(value):
+            return Role.MASK
+        said = "parameter" if trained else "constant"
+    if said == "parameter":
+        return Role.PARAMETER
+    # A number that a node of the file wrote out is as little a parameter as a buffer is.
+    return Role.NUMBER if is_scalar(value) and LITERAL not in notes(value) else Role.BUFFER
+
+
+def among(roles: Roles, *wanted: Role) -> list[ir.Value]:
+    """The values of some roles, in their order."""
+    return [value for value, found in roles.items() if found in wanted]
+
+
+def untrained(roles: Roles, reaches: Iterable[ir.Value]) -> list[str]:
+    """What people should hear of the constants that the loss depends on."""
+    there = set(reaches)
+
+    def names(values: Iterable[ir.Value]) -> str:
+        return some((v.name or "" for v in values if v in there), most=20)
+
+    said = []
+    numbers = names(among(roles, Role.NUMBER))
+    lone = names(v for v in among(roles, Role.PARAMETER) if is_scalar(v))
+    buffers = names(v for v in among(roles, Role.BUFFER) if KIND in v.metadata_props)
+    masks = names(among(roles, Role.MASK))
+    if numbers:
+        trained = f"; trained, as parts of layers: {lone}" if lone else ""
+        said.append(
+            f"scalar initializers are not trained; --wrt NAME trains them: {numbers}{trained}"
+        )
+    if buffers:
+        said.append(f"buffers are not trained; --wrt NAME trains them: {buffers}")
+    if masks:
+        said.append(f"masks are not trained: {masks}")
+    return said
 
 
 def _is_mask(value: ir.Value) -> bool:
@@ -99,7 +138,7 @@ def _is_mask(value: ir.Value) -> bool:
     first = rows[: max(_LOOKED_AT // sizes[-1], _ROWS), :: -(-sizes[-1] // _LOOKED_AT)]
     first = first if first.dtype.kind == "f" else first.astype(np.float32)  # bfloat16 and smaller
     masked = first <= max(_MASKED, float(np.finfo(first.dtype).min))
-    if not masked.any() or _is_of_a_layer(value):
+    if not masked.any() or _is_weight(value):
         return False
     passed = first[~masked]
     few = 2 * len(np.unique(passed)) <= len(passed) or not passed.any()
@@ -113,15 +152,20 @@ _MASKED = -1e9  # and what is below, or the least number of the type
 # --------------------------------------------------------------------------------- places
 
 SCALE = "gradtool.scale"  # in the meta of a value that is the scale of integers
-_STATE: Mapping[str, tuple[int, ...]] = {
-    "BatchNormalization": (3, 4),
-    "BatchNormalizationTraining": (3, 4),
-    "Dropout": (1,),
-    "DropoutMask": (1,),
-    "QuantizeLinear": (1, 2),
-    "DequantizeLinear": (1, 2),
-    "FakeQuantize": (1, 2),
-    "Resize": (1, 2, 3),
+_QUANTISED = {1: Role.SCALE, 2: Role.ZERO_POINT}
+_RUNNING = {3: Role.STATISTIC, 4: Role.STATISTIC}
+_PLACES: Mapping[str, Mapping[int, Role]] = {
+    "BatchNormalization": _RUNNING,
+    "BatchNormalizationTraining": _RUNNING,
+    "Dropout": {1: Role.SETTING},
+    "DropoutMask": {1: Role.SETTING},
+    "QuantizeLinear": _QUANTISED,
+    "DequantizeLinear": {0: Role.CODES, **_QUANTISED},
+    "FakeQuantize": _QUANTISED,
+    "QLinearMatMul": dict.fromkeys((1, 4, 6), Role.SCALE),
+    "QLinearConv": dict.fromkeys((1, 4, 6), Role.SCALE),
+    "Resize": dict.fromkeys((1, 2, 3), Role.SETTING),
+    "NonMaxSuppression": {3: Role.SETTING, 4: Role.SETTING},
 }
 _LAYERS: Mapping[str, tuple[int, ...]] = {
     "Gemm": (0, 1, 2),
@@ -146,25 +190,31 @@ _NORMS = ("BatchNormalization", "InstanceNormalization", "LayerNormalization",
           "BatchNormalizationTraining")  # fmt: skip
 
 
-def is_state(value: ir.Value) -> bool:
-    """Whether a tensor serves as a statistic, a scale or a ratio only."""
-    uses = list(value.uses())
-    if SCALE in value.meta:
-        return True
-    return bool(uses) and all(u.idx in _STATE.get(u.node.op_type, ()) for u in uses)
+def _place(value: ir.Value) -> Role | None:
+    """What a tensor serves as wherever it is read: a statistic, a scale or a setting."""
+    found = [_PLACES.get(node.op_type, {}).get(slot) for node, slot in _readers(value)]
+    return found[0] if found and None not in found else None
+
+
+def _readers(value: ir.Value) -> Iterator[tuple[ir.Node, int]]:
+    """The nodes that read a tensor, and in which slots, behind those that lay it out."""
+    waiting = [value]
+    while waiting:
+        for use in waiting.pop().uses():
+            if use.node.op_type in (*LAYOUTS, "Expand") and use.idx == 0:
+                waiting.append(use.node.outputs[0])
+            else:
+                yield use.node, use.idx
+
+
+def _is_weight(value: ir.Value) -> bool:
+    """Whether a layer reads it in a place of its own; what is added to a product may be a mask."""
+    return any(slot in _LAYERS.get(node.op_type, ()) for node, slot in _readers(value))
 
 
 def _is_of_a_layer(value: ir.Value) -> bool:
     """Whether a layer reads it as weight, bias or gain, perhaps laid out in another way first."""
-    waiting = list(value.uses())
-    while waiting:
-        use = waiting.pop()
-        node = use.node
-        if use.idx in _LAYERS.get(node.op_type, ()) or _is_bias_or_gain(node, use.idx):
-            return True
-        if node.op_type in (*LAYOUTS, "Expand") and use.idx == 0:
-            waiting += node.outputs[0].uses()
-    return False
+    return _is_weight(value) or any(_is_bias_or_gain(*use) for use in _readers(value))
 
 
 def _is_bias_or_gain(node: ir.Node, slot: int) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any
 
 import onnx_ir as ir
@@ -16,6 +17,7 @@ from gradtool.passes.update_rules import Target
 from gradtool.passes.update_settings import Given
 from gradtool.text.words import some, suggest
 
+NONE: Mapping[str, str] = MappingProxyType({})
 Scales = Mapping[str, float] | Sequence[str]
 
 
@@ -106,10 +108,12 @@ def targets(
     decays: bool,
     matrix: Callable[[ir.Value], bool] = is_matrix,
     others: Sequence[str] = (),
+    roles: Mapping[str, str] = NONE,
 ) -> list[Target]:
     """The parameters with what their groups say of them, and whether they are a `matrix`.
 
-    Globs may also match `others`, which are updated elsewhere.
+    Globs may also match `others`, which are updated elsewhere.  By `roles` people hear what a glob
+    matches that is not updated.
 
     Raises:
         UsageError: a glob matches none, or there is no weight decay to leave out.
@@ -121,6 +125,11 @@ def targets(
     ):  # fmt: skip
         for glob in globs:
             if not any(_matches(name, glob) for name in names):
+                held = (f"{n} ({said})" for n, said in roles.items() if _matches(n, glob))
+                if listed := some(held, 5):
+                    raise UsageError(
+                        f"{flag} {glob}: nothing of what it matches is updated: {listed}"
+                    )
                 known = suggest(glob, names) or f" (there are {some(names, 5)})"
                 raise UsageError(f"{flag} {glob}: no such parameter{known}")
     if asked.no_decay and not decays:

@@ -42,7 +42,9 @@ class Holding:
     def values(self, *patterns: str, copy: bool = True) -> dict[str, np.ndarray[Any, Any]]:
         """What is trained as it is now, and state, by name; that which matches a name or glob.
 
-        Results are copies, or with `copy=False` on the CPU views of the arena.
+        A pattern that matches none of these is of the other tensors of the graph, which stay as
+        they are: frozen weights, running statistics in inference form.  Results are copies, or with
+        `copy=False` on the CPU views of the arena.
 
         Raises:
             UsageError: a pattern matches nothing, or the session is closed.
@@ -50,8 +52,10 @@ class Holding:
         self._require_open()
         found = (name for model in self._models for name in _changing(model))
         names = list(dict.fromkeys(found))
-        chosen = matching(patterns, names, "parameter or state") if patterns else names
-        return {name: self._value(name, copy=copy) for name in chosen}
+        if patterns:
+            stays = (name for model in self._models for name in model.graph.initializers)
+            names = matching(patterns, names, "parameter or state", list(dict.fromkeys(stays)))
+        return {name: self._value(name, copy=copy) for name in names}
 
     def _value(self, name: str, *, copy: bool) -> np.ndarray[Any, Any]:
         held = self._store.value(name)

@@ -343,7 +343,7 @@ class Loop:
     def _diverged(self, loss: float, batch: Arrays) -> str:
         infinite = [
             self.data.names[name] for name, given in batch.items()
-            if given.dtype.kind == "f" and np.isinf(given).any()
+            if "float" in given.dtype.name and np.isinf(given).any()
         ]  # fmt: skip
         why = f"{infinite[0]!r} has an infinity in this batch" if infinite else ""
         return self._no_number(f"the loss is {loss} in", self.progress.step + 1, why)

@@ -70,7 +70,7 @@ class Metric:
             return outputs[self.output]
         fits = _like if self.measure is _absolute else _over_classes
         for found in outputs.values():
-            if found.dtype.kind == "f" and fits(found, labels):
+            if "float" in found.dtype.name and fits(found, labels):
                 return found
         raise UsageError(
             f"--metric {self.name}: no output has the shape that labels {list(labels.shape)} need; "

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from gradtool.workloads.plans import Strategy, Workload
 
 Kind = Literal[
-    "flag", "switch", "text", "texts", "choice", "plan", "whole", "number", "seconds", "bytes",
-    "path",
+    "flag", "globs", "switch", "text", "texts", "choice", "plan", "whole", "number", "seconds",
+    "bytes", "path",
 ]  # fmt: skip
 
 
@@ -38,8 +38,9 @@ class Option:
     """A field that people give: how they write it, and what it does.
 
     `least` and `most` bound a number, and are among what it may be; `above` is not.  `texts` may be
-    given several times; a `switch` has a flag for yes and one for no; `shown` is the default as
-    people read it, where that is not its value.
+    given several times, and so may `globs`, a flag that may carry one: `--flag=GLOB`; a `switch`
+    has a flag for yes and one for no; `shown` is the default as people read it, where that is not
+    its value.
     """
 
     name: str
@@ -103,7 +104,10 @@ class GradOptions:
     accumulate: str = option(
         "choice", "chain", "Add gradients as they appear, or all at once.",
         choices=("chain", "sum"))  # fmt: skip
-    train_mode: bool = option("flag", False, "Turn BatchNormalization and Dropout to training.")
+    train_mode: bool | str | Sequence[str] = option(
+        "globs", False, "Turn BatchNormalization and Dropout to training, but norms whose "
+        "parameters --wrt or --no-grad freezes; of norms exactly those of these names.",
+        metavar="[=GLOB]")  # fmt: skip
     ste: bool = option(
         "flag", False, "Let gradients straight through quantisation, as if it did not round."
     )

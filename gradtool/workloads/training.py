@@ -18,7 +18,7 @@ from gradtool.graph.metadata import BUFFERS, GRADIENTS, LOSS, LOWER, STAGE, STAT
 from gradtool.graph.names import Names
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
-from gradtool.graph.stages import INNER, is_backward, stage, take_state, write_heads
+from gradtool.graph.stages import INNER, ROLES, is_backward, stage, take_state, write_heads
 from gradtool.losses import attach as losses
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
@@ -28,9 +28,11 @@ from gradtool.passes.lora import Lora, attach
 from gradtool.passes.lower_ml import Lowered, lower_ml
 from gradtool.passes.lower_sequences import lower_sequences
 from gradtool.passes.lower_updates import lower_updates
+from gradtool.passes.masters import keep_masters
 from gradtool.passes.merged import separate_statistics
 from gradtool.passes.narrow_places import narrow_places
 from gradtool.passes.optimizer import add_updates
+from gradtool.passes.parameters import Role, Roles, roles_of
 from gradtool.passes.returned import return_no_more
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import Selection, cut, select
@@ -98,7 +100,7 @@ def training_graph(
     input_grad: Sequence[str] = (),
     head_grads: bool = False,
     accumulate: Accumulate = "chain",
-    train_mode: bool = False,
+    train_mode: modes.TrainMode = False,
     ste: bool = False,
     grad_buffers: bool = False,
     loss_seed: bool = False,
@@ -142,17 +144,15 @@ def training_graph(
     if again and loss in ("auto", ["auto"], []) and not head_grads:
         require_loss(model, optimizer)
     meta, model = model.meta, model if own else model.clone()
-    op = _builder(model, on_node, ste=ste)
+    op = _builder(model, on_node, ste=ste, masters=grad_buffers or optimizer != "none")
     if not again:
         separate_statistics(op)
     stopped = Stopped() if again else stop_gradients(op)
-    leaves = reopen(model) if again else _leaves(model.graph)
-    lowered = Lowered() if again else lower_ml(op)
-    leaves += lowered.weights
+    roles, lowered = _classified(op, again=again)
     forward = len(model.graph)
     _mark(list(model.graph), op.names)
     warnings = [
-        *lowered.said,
+        *lowered,
         *folded(model.graph),
         *renamed(model.graph),
         *untied(model.graph),
@@ -166,14 +166,18 @@ def training_graph(
     return_no_more(model, returned if only_loss else (), chosen.value)
     warnings += [f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud
     appended = len(model.graph) - before
-    adapting = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
-    adapters, chosen, cotangents = _adapt(op, adapting, chosen, cotangents)
+    asked = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
+    adapters, chosen, cotangents = _adapt(op, asked, roles, chosen, cotangents)
     added = len(model.graph) - before - appended
+    barred = cut(model.graph, roles, no_grad) | stopped.values
+    picked = _pick(op, cotangents, roles, wrt, barred, input_grad, adapters)
+    warnings += modes.freeze(
+        op, roles, picked, None if adapters else wrt, no_grad, "" if again else train_mode
+    )
     state = _publish_state(op)
-    barred = cut(model.graph, no_grad) | stopped.values
-    picked = _pick(op, cotangents, barred, leaves, wrt, input_grad, adapters)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
+    warnings += keep_masters(op, picked.wrt) if op.masters else []
     if fuse_attention and not again and _may_attend(model.graph):
         from gradtool.passes.fuse_attention import fuse_attention as fuse
 
@@ -214,13 +218,29 @@ def training_graph(
     )
 
 
-def _builder(model: ir.Model, on_node: OnNode | None, *, ste: bool) -> Builder:
-    """What appends to a model, whose names are its own by then."""
+def _builder(model: ir.Model, on_node: OnNode | None, *, ste: bool, masters: bool) -> Builder:
+    """What appends to a model, whose names are its own by then.
+
+    Whose parameters are updated, or their gradients summed up, has `masters` of float32.
+    """
     op = Builder(model, names=Names.of(model))
-    op.ste, op.on_node = ste, on_node
+    op.ste, op.masters, op.on_node = ste, masters, on_node
     lift_initializers(op)
     branches.take(model, op.names)
     return op
+
+
+def _classified(op: Builder, *, again: bool) -> tuple[Roles, Sequence[str]]:
+    """What initializers and inputs are, weights in attributes among them; what to say of those."""
+    graph = op.model.graph
+    roles = roles_of(graph, reopen(op.model) if again else _leaves(graph))
+    lowered = Lowered() if again else lower_ml(op)
+    roles |= roles_of(graph, lowered.weights)
+    op.model.meta[ROLES] = {
+        v.name or "": "not trained" if role is Role.PARAMETER else role.brief(v)
+        for v, role in roles.items()
+    }
+    return roles, lowered.said
 
 
 def _leaves(graph: ir.Graph) -> list[ir.Value]:
@@ -228,9 +248,9 @@ def _leaves(graph: ir.Graph) -> list[ir.Value]:
     return list(dict.fromkeys((*graph.initializers.values(), *graph.inputs)))
 
 
-def _into_training_form(op: Builder, *, train_mode: bool) -> list[str]:
+def _into_training_form(op: Builder, *, train_mode: modes.TrainMode) -> list[str]:
     """Rewrite what cannot be differentiated as it stands; what people should hear about it."""
-    said = modes.train(op.model, op) if train_mode else modes.in_inference(op.model)
+    said = modes.train(op.model, op, train_mode) if train_mode else modes.in_inference(op.model)
     prepare(op.model, op)
     fit_windows(op)
     lower_updates(op)
@@ -241,8 +261,9 @@ def _into_training_form(op: Builder, *, train_mode: bool) -> list[str]:
 
 
 def _adapt(
-    op: Builder, asked: Lora | None, loss: losses.Loss, cotangents: dict[ir.Value, ir.Value]
-) -> tuple[tuple[Adapter, ...], losses.Loss, dict[ir.Value, ir.Value]]:
+    op: Builder, asked: Lora | None, roles: Roles, loss: losses.Loss,
+    cotangents: dict[ir.Value, ir.Value],
+) -> tuple[tuple[Adapter, ...], losses.Loss, dict[ir.Value, ir.Value]]:  # fmt: skip
     """Adapters beside weights, if they are asked for; loss and cotangents as they are called now.
 
     That comes after the loss was chosen: it is told by the products that outputs end in.
@@ -251,7 +272,7 @@ def _adapt(
         return (), loss, cotangents
     if LOWER in op.model.metadata_props:
         raise UsageError("--lora: the model holds its gradients already; give the forward model")
-    found = attach(op, asked)
+    found = attach(op, asked, roles)
     now = {v: found.moved.get(v, v) for v in cotangents}
     value = loss.value if loss.value is None else now.get(loss.value, loss.value)
     return (
@@ -269,9 +290,9 @@ def _may_attend(graph: ir.Graph) -> bool:
 def _pick(
     op: Builder,
     cotangents: Mapping[ir.Value, ir.Value],
-    barred: frozenset[ir.Value],
-    leaves: Sequence[ir.Value],
+    roles: Roles,
     wrt: Sequence[str] | None,
+    barred: frozenset[ir.Value],
     input_grad: Sequence[str],
     adapters: Sequence[Adapter],
 ) -> Selection:
@@ -287,7 +308,7 @@ def _pick(
             raise UsageError("--lora: the loss depends on no weight that has an adapter")
         wrt = [*reached, *(wrt or ())]
     flows = needed(op.graph, cotangents, barred) if barred else reach
-    return select(op.graph, leaves, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
+    return select(op.graph, roles, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
 
 
 def _clear(model: ir.Model) -> None:

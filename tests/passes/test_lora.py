@@ -165,7 +165,8 @@ def test_the_memory_of_a_step_is_that_of_adapters():
 REFUSED = {
     "table": "no adapter beside it: it is read by Gather",
     "b": "no adapter beside it: it is read by Gemm",
-    "i": "no adapter beside it: it is no float",
+    "i": "no adapter beside it: it is INT64: only floats have gradients",
+    "i*": "no adapter beside any of what it matches: i (is INT64)",
     "ww": "no such weight of a MatMul, Gemm or Conv; did you mean 'w'?",
     "zzz*": "no such weight of a MatMul, Gemm or Conv; there are w",
 }

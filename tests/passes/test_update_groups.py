@@ -100,7 +100,7 @@ def test_next_values_lie_over_the_old_and_blocks_are_all_there_is(optimizer, lim
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_half_precision_is_computed_in_single(optimizer):
-    """One step from the same numbers: rounded once at its end."""
+    """One step from the same numbers, by masters: nothing is rounded."""
     sizes = [(3, 4), (5,), (2, 3, 4)]
     options = {"lr": 0.25} | ({"epsilon1": 1e-2} if optimizer == "adafactor" else {})
     made = {"loss": "y", "wrt": ["p*"], "optimizer": optimizer, "optimizer_option": options}
@@ -114,7 +114,7 @@ def test_half_precision_is_computed_in_single(optimizer):
     expected = ours(gt.grad(whole, **made), iter([wide]))
 
     for name in ("p0", "p1", "p2"):
-        assert found[name].dtype == np.float16
+        assert found[name].dtype == np.float32
         np.testing.assert_allclose(found[name], expected[name], rtol=0.02, atol=2e-2)
 
 

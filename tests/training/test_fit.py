@@ -115,7 +115,7 @@ def test_the_least_that_was_found_fits():
 
 
 def test_statistics_of_parts_are_said():
-    options = {"train_mode": True, "wrt": ["w1", "w2"]}
+    options = {"train_mode": True, "wrt": ["w1", "w2", "gain"]}
     whole, parts = (trained("normed", micro_batches=n, **options)[3].lines for n in (1, 2))
 
     assert not any("statistics of each micro-batch" in line for line in whole)

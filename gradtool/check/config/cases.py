@@ -136,7 +136,7 @@ def _options(table: Table, known: Mapping[str, Option]) -> dict[str, Any]:
         if key not in table:
             continue
         given = _labels(table) if key == "labels" else _READERS[option.kind](table, option)
-        if option.kind != "flag" or given != option.default:
+        if option.kind not in ("flag", "globs") or given != option.default:
             found[option.name] = given
     return found
 
@@ -149,8 +149,20 @@ def _labels(table: Table) -> str | dict[str, str]:
     return {output: labels.text(output, "") for output in labels.found}
 
 
+def _flag_or_globs(table: Table, key: str) -> bool | list[str]:
+    """True or false, or globs."""
+    found = table.found[key]
+    texts = [found] if isinstance(found, str) else found
+    if isinstance(found, bool):
+        return found
+    if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
+        table.refuse(key, "true or false, a glob or a list of globs")
+    return texts
+
+
 _READERS: Mapping[str, Callable[[Table, Option], Any]] = {
     "flag": lambda table, option: table.flag(option.key, default=option.default),
+    "globs": lambda table, option: _flag_or_globs(table, option.key),
     "texts": lambda table, option: list(table.texts(option.key)),
     "choice": lambda table, option: table.choice(option.key, option.choices, option.default),
     "whole": lambda table, option: table.size(option.key, least=option.least or 0),

@@ -52,12 +52,13 @@ def test_pyproject_and_a_file_of_its_own_mean_the_same(load):
 
 def test_options_of_differentiation_are_those_of_grad(load):
     (case,) = load(
-        CASE + 'loss = "ce:out"\nwrt = ["w*"]\nno-grad = "b"\ntrain-mode = true\nste = false\n'
+        CASE
+        + 'loss = "ce:out"\nwrt = ["w*"]\nno-grad = "b"\ntrain-mode = ["head.*"]\nste = false\n'
         'labels = { out = "y" }\nshapes = { x = "2x3", y = [4] }\naccumulate = "sum"\n'
     ).cases
 
     assert case.gradient == {
-        "loss": ["ce:out"], "wrt": ["w*"], "no_grad": ["b"], "train_mode": True,
+        "loss": ["ce:out"], "wrt": ["w*"], "no_grad": ["b"], "train_mode": ["head.*"],
         "labels": {"out": "y"}, "accumulate": "sum",
     }  # fmt: skip
     assert case.shapes == {"x": (2, 3), "y": (4,)}
@@ -189,8 +190,12 @@ MISTAKES = {
         "check: fail-on: 'peak:1%+2%' has two amounts of a kind: write a share and an amount",
     ),
     "a flag that is text": (
-        CASE + "train-mode = 'yes'",
-        "case 'a': train-mode is 'yes': write true or false",
+        CASE + "ste = 'yes'",
+        "case 'a': ste is 'yes': write true or false",
+    ),
+    "norms that are a number": (
+        CASE + "train-mode = 3",
+        "case 'a': train-mode is 3: write true or false, a glob or a list of globs",
     ),
     "an unknown way": (
         CASE + "accumulate = 'chian'",
