@@ -26,6 +26,7 @@ class Sizing:
     graph: ir.Graph
     enclosing: list[ir.Graph]
     near: Sequence[ir.Value]
+    context: Any
     _symbols: dict[str, tuple[ir.Value, int]]
 
     def __getattr__(self, op_type: str) -> Emit:
@@ -74,7 +75,9 @@ class Sizing:
             expr = dim._expr  # noqa: SLF001 - onnx-ir offers no public expression
         except ValueError as error:
             raise ModelError(f"the size {dim} can't be computed at run time") from error
-        return self._evaluate(expr, dim)
+        found = self._evaluate(expr, dim)
+        self.context.set_symbolic_value(found, [dim])  # inference need not know how it rounds
+        return found
 
     def _evaluate(self, expr: Any, dim: ir.SymbolicDim) -> Tensor:
         """Emit the arithmetic of a size expression, symbols read from the shapes of values."""
