@@ -126,7 +126,9 @@ def fed(model: onnx.ModelProto, sizes: dict[str, Any]) -> Arrays:
         given = sizes.get(each.name)
         if isinstance(given, list):
             shape = given
-        drawn = rng.random(shape) if dtype.kind == "f" else rng.integers(0, 2, shape)
+        drawn = (
+            rng.random(shape) if dtype.kind == "f" else rng.integers(1, 3, shape)
+        )  # 0 is often padding
         feeds[each.name] = np.asarray(given if np.isscalar(given) else drawn, dtype)
     return feeds
 

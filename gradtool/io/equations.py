@@ -209,12 +209,29 @@ def _recurrent(node: ir.Node, shapes: Shapes) -> Iterator[Pair]:
         return
     first = node.attributes.get_int("layout", 0)
     yield x[2], w[2]
-    for state in shapes[5:7]:
+    for index, state in enumerate(shapes[5:7], 5):
         if state:
             batch, ways = (0, 1) if first else (1, 0)
             yield from ((w[0], state[ways]), (r[2], state[2]))
-            if not isinstance(state[batch], int):  # a state that is held fits one batch: run says
+            # A state that the file holds is that of one batch: `run` says so.
+            if not isinstance(state[batch], int) or _is_fed(node.inputs[index]):
                 yield x[batch], state[batch]
+
+
+def _is_fed(value: ir.Value | None) -> bool:
+    """Whether a value is computed from an input of the model."""
+    waiting, seen = [value], {value}
+    while waiting:
+        each = waiting.pop()
+        if each is None:
+            continue
+        if each.is_graph_input() and not each.is_initializer():
+            return True
+        maker = each.producer()
+        more = [v for v in (maker.inputs if maker is not None else ()) if v not in seen]
+        seen.update(more)
+        waiting += more
+    return False
 
 
 def _reshape(node: ir.Node, shapes: Shapes) -> Iterator[Pair]:

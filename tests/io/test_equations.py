@@ -69,6 +69,22 @@ CASES = {
         ),
         {"x": "[s,b,3]", "h0": "[1,b,4]"},
     ),
+    "a state that is a part of an input": (
+        model(
+            "(float[s, b, 3] x, float[2, 1, 4] h0) => (y)"
+            ' { h = Slice (h0, zero, one, zero)  y = GRU <hidden_size = 4>'
+            ' (x, w, r, "", "", h) }',
+            w=ones(1, 12, 3), r=ones(1, 12, 4), zero=np.array([0]), one=np.array([1]),
+        ),
+        {"x": "[s,1,3]"},
+    ),
+    "a state that the file holds decides nothing": (
+        model(
+            '(float[s, b, 3] x) => (y) { y = GRU <hidden_size = 4> (x, w, r, "", "", h) }',
+            w=ones(1, 12, 3), r=ones(1, 12, 4), h=ones(1, 1, 4),
+        ),
+        {"x": "[s,b,3]"},
+    ),
     "features": (
         model("(float[b, k] x) => (y) { y = LayerNormalization (x, w) }", w=ones(8)),
         {"x": "[b,8]"},
