@@ -126,9 +126,7 @@ def fed(model: onnx.ModelProto, sizes: dict[str, Any]) -> Arrays:
         given = sizes.get(each.name)
         if isinstance(given, list):
             shape = given
-        drawn = (
-            rng.random(shape) if dtype.kind == "f" else rng.integers(1, 3, shape)
-        )  # 0 is often padding
+        drawn = rng.random(shape) if dtype.kind == "f" else np.ones(shape)  # 0 is often padding
         feeds[each.name] = np.asarray(given if np.isscalar(given) else drawn, dtype)
     return feeds
 

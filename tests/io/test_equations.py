@@ -76,7 +76,7 @@ CASES = {
             ' (x, w, r, "", "", h) }',
             w=ones(1, 12, 3), r=ones(1, 12, 4), zero=np.array([0]), one=np.array([1]),
         ),
-        {"x": "[s,1,3]"},
+        {"x": "[s,1,3]", "h0": "[2,1,4]"},
     ),
     "a state that the file holds decides nothing": (
         model(
