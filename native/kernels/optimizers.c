@@ -38,6 +38,11 @@ struct adagrad {
     double rate, epsilon, l2;
 };
 
+/* The gradient with that of the penalty, if there is one: 0 times an infinity is none. */
+static inline float penalised(float g, float l2, float x) {
+    return l2 == 0.0f ? g : g + l2 * x;
+}
+
 /* Lanes are left to the compiler: each element is for itself. */
 static void sgd_chunk(void *argument, int64_t chunk, int64_t slot) {
     const struct sgd *call = argument;
@@ -49,7 +54,7 @@ static void sgd_chunk(void *argument, int64_t chunk, int64_t slot) {
     (void)slot;
 #pragma clang loop vectorize(assume_safety)
     for (int64_t i = chunk * CHUNK; i < end; i++) {
-        float x = call->x[i], g = call->g[i] + l2 * x;
+        float x = call->x[i], g = penalised(call->g[i], l2, x);
         float v = momentum * call->v[i] + dampened * g;
         call->new_v[i] = v;
         call->new_x[i] = before * x - rate * (now * g + ahead * v);
@@ -64,7 +69,7 @@ static void descent_chunk(void *argument, int64_t chunk, int64_t slot) {
 #pragma clang loop vectorize(assume_safety)
     for (int64_t i = chunk * CHUNK; i < end; i++) {
         float x = call->x[i];
-        call->new_x[i] = before * x - rate * (call->g[i] + l2 * x);
+        call->new_x[i] = before * x - rate * penalised(call->g[i], l2, x);
     }
 }
 
@@ -77,7 +82,7 @@ static void adam_chunk(void *argument, int64_t chunk, int64_t slot) {
     (void)slot;
 #pragma clang loop vectorize(assume_safety)
     for (int64_t i = chunk * CHUNK; i < end; i++) {
-        float x = call->x[i], g = call->g[i] + l2 * x;
+        float x = call->x[i], g = penalised(call->g[i], l2, x);
         float v = call->v[i] + share1 * (g - call->v[i]);
         float h = call->h[i] + share2 * (g * g - call->h[i]);
         call->new_v[i] = v;
@@ -93,7 +98,7 @@ static void adagrad_chunk(void *argument, int64_t chunk, int64_t slot) {
     (void)slot;
 #pragma clang loop vectorize(assume_safety)
     for (int64_t i = chunk * CHUNK; i < end; i++) {
-        float x = call->x[i], g = call->g[i] + l2 * x;
+        float x = call->x[i], g = penalised(call->g[i], l2, x);
         float h = call->h[i] + g * g;
         call->new_h[i] = h;
         call->new_x[i] = x - rate * g / (__builtin_sqrtf(h) + epsilon);

@@ -105,3 +105,22 @@ def test_numbers_that_are_arrays_are_read_each_time(instructions):
 
     np.testing.assert_allclose(first, x - 0.5 * g, rtol=1e-6)
     np.testing.assert_allclose(found, x - 0.25 * g, rtol=1e-6)
+
+
+def test_an_infinity_without_a_penalty_stays_what_it_is(instructions):
+    x = np.full(33, -np.inf, np.float32)
+    none = np.zeros_like(x)
+    rate = {"rate": 0.3, "before": 0.9, "instructions": instructions}
+    (descended,) = run(
+        lambda new_x, _: optimizers.momentum(x, none, None, new_x, None, **rate),
+        (33,), inputs=(x, none),
+    )  # fmt: skip
+    adapted, *_ = run(
+        lambda *made: optimizers.adam(
+            x, none, none, none, *made[:3], share1=0.1, share2=0.01, epsilon=1e-3, root=1.0, **rate
+        ),
+        (33,), (33,), (33,), inputs=(x, none),
+    )  # fmt: skip
+
+    assert np.array_equal(x, descended)
+    assert np.array_equal(x, adapted)
