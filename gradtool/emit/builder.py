@@ -295,7 +295,7 @@ class Builder(Idioms):
         """The first `count` outputs of forward node `node`, absent optional ones added to it."""
         if len(node.outputs) < count:
             node.resize_outputs(count)
-        if any(v.type is None for v in node.outputs[:count]):
+        if any(v.type is None or not v.name for v in node.outputs[:count]):
             for index, value in enumerate(node.outputs[:count]):
                 if not value.name:
                     value.name = self.names.fresh(f"{node.name}:{index}")

@@ -50,7 +50,7 @@ BARRIER = "gradtool.barrier"
 
 OURS = "gradtool."  # how all of these begin
 
-# Of a value: a lone number that its file had as a Constant node.
+# Of a value: a number, or a literal of the exported code, that its file had as a Constant node.
 LITERAL = "gradtool.literal"
 
 # Of sizes: how the names begin that tell which values lie in one place.

@@ -20,6 +20,7 @@ from gradtool.io import literals, walk
 
 Body = onnx.GraphProto | onnx.FunctionProto
 Key = tuple[str, str, str]  # of a function: domain, name, overload
+TRACER = "pytorch"  # its exporters make initializers of all parameters, Constants of literals
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ def lift(model: onnx.ModelProto, keep: Callable[[str, str], bool]) -> None:
         return
     names = _Names((scope, ()) for scope in found)
     names.take(home.name for scope in found for home in scope.homes)
+    traced = model.producer_name == TRACER
     lifted: dict[str, onnx.TensorProto] = {}
     notes: dict[str, list[onnx.StringStringEntryProto]] = {}
     given: dict[Key, list[str]] = {}
@@ -99,8 +101,8 @@ def lift(model: onnx.ModelProto, keep: Callable[[str, str], bool]) -> None:
             tensor = lifted[home.name] = onnx.TensorProto()
             tensor.CopyFrom(home.tensor())
             tensor.name = home.name
-            is_lone = _is_constant(home) and math.prod(tensor.dims) == 1
-            literal = [onnx.StringStringEntryProto(key=LITERAL, value="1")] if is_lone else []
+            plain = _is_constant(home) and (traced or math.prod(tensor.dims) == 1)
+            literal = [onnx.StringStringEntryProto(key=LITERAL, value="1")] if plain else []
             notes[home.name] = [*noted.get(home.local, []), *literal]
             if scope.function is not None:
                 given.setdefault(_key(scope.function), []).append(home.name)

@@ -81,7 +81,10 @@ def _role(value: ir.Value, written: set[str]) -> Role:
         return Role.INPUT
     said = role(value, written)
     if said is None:
-        trained = not is_scalar(value) or (len(value.shape or ()) > 0 and _is_of_a_layer(value))
+        if is_scalar(value):
+            trained = len(value.shape or ()) > 0 and _is_of_a_layer(value)
+        else:
+            trained = LITERAL not in notes(value)
         if trained and _is_mask(value):
             return Role.MASK
         said = "parameter" if trained else "constant"

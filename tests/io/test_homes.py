@@ -203,3 +203,16 @@ def test_a_constant_that_a_body_returns_is_a_weight():
     gradients = gt.run(found, given).gradients
     np.testing.assert_array_equal(gradients["w"], np.zeros(3, np.float32))
     np.testing.assert_allclose(gradients["w_1"], 2 * np.array([4, 5, 6]) / 3, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("producer", "expected"), [("pytorch", {"w"}), ("paddle", {"w", "c"})])
+def test_constants_of_pytorch_are_literals(producer, expected):
+    made = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 18]>
+        g (float[2, 3] x) => (float[2, 3] y) <float[3, 3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}>
+        { c = Constant <value = float[3] {1, 2, 3}> ()  p = MatMul (x, w)  y = Mul (p, c) }"""
+    )
+    made.producer_name = producer
+
+    assert set(gt.grad(gt.load(made), loss="mse:y").gradients) == expected
+    assert set(gt.grad(gt.load(made), loss="mse:y", wrt=["c"]).gradients) == {"c"}

@@ -32,9 +32,11 @@ def problems(work, names):
     mirror = strategies.mirror(work)
     decided = {"decision": mirror.decision, "schedule": mirror.schedule}
     for name in names:
-        plan = strategies.STRATEGIES[name](work).plan
-        yield from (f"{name}: {each}" for each in disagreements(plan))
-        yield from (f"{name}: {each}" for each in unexplained(work.program, plan, **decided))
+        found = strategies.STRATEGIES[name](work)
+        form = plans.form_of(work, found)
+        told = decided if form is work else {"schedule": found.schedule}
+        yield from (f"{name}: {each}" for each in disagreements(found.plan))
+        yield from (f"{name}: {each}" for each in unexplained(form.program, found.plan, **told))
     yield from misexplained(work.program, work.kept, **decided)
     yield from contradicted(work.program, **decided)
 
