@@ -18,7 +18,7 @@ from gradtool.io import (
     declared,
     equations,
     external,
-    homes,
+    lift_constants,
     mapped,
     maps,
     read,
@@ -80,7 +80,7 @@ def load(
         left_aside = maps.leave_aside(proto.graph)
         hints = declared.open_sizes(proto)
         structure.check(proto, folder, limits)
-        homes.lift(proto, keep_function)
+        lift_constants.lift(proto, keep_function)
         version = structure.opset_version(proto)
         if opset is not None and opset < max(version, opsets.MINIMUM):
             low = f"opset {opset}: the model has {version}, the gradient rules need"

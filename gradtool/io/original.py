@@ -14,12 +14,22 @@ import onnx
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.lodgings import Lodging
+from gradtool.graph.locations import Location
 from gradtool.graph.lora import Adapter, merge
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.predicates import HALVES
 from gradtool.graph.tensors import array
-from gradtool.io import atomic, external, homes, layout, literals, lodging, mapped, read, walk
+from gradtool.io import (
+    atomic,
+    external,
+    layout,
+    lift_constants,
+    literals,
+    location,
+    mapped,
+    read,
+    walk,
+)
 from gradtool.io.functions import inline_functions
 from gradtool.io.read import Source
 from gradtool.io.save import STDOUT, appear, require_stdout, to_file, to_stdout
@@ -54,7 +64,7 @@ def kind_of(value: ir.Value) -> Kind:
 class Original:
     """The message of a model, whose tensors can be given other numbers where they lie.
 
-    They go by the names that they have once the model is loaded (see `gradtool.io.homes`).
+    They go by the names that they have once the model is loaded (see `gradtool.io.lift_constants`).
     """
 
     def __init__(self, source: Source) -> None:
@@ -66,7 +76,7 @@ class Original:
         self._path = source if isinstance(source, Path) else None
         self._folder = external.Folder(self._path)
         self._proto = read.message(source)
-        self._homes = homes.homes(self._proto)
+        self._stored = lift_constants.stored_tensors(self._proto)
         self._outside = [t for t, _ in walk.tensors(self._proto) if _is_outside(t)]
 
     def put(self, arrays: Arrays, adapters: tuple[Adapter, ...] = ()) -> list[str]:
@@ -81,30 +91,30 @@ class Original:
         """
         lacking = []
         for name, new in merge(adapters, arrays, self._weight).items():
-            if name not in self._homes:
+            if name not in self._stored:
                 lacking.append(name)
                 continue
             dtype = self._tensor(name).dtype
             held = narrowed(name, new, dtype)
             if not self._has(name, held):
-                self._homes[name].put(ir.serde.serialize_tensor(ir.Tensor(held, dtype=dtype)))
+                self._stored[name].put(ir.serde.serialize_tensor(ir.Tensor(held, dtype=dtype)))
         return lacking
 
-    def lodge(self, arrays: Arrays, places: Mapping[str, Lodging]) -> list[str]:
+    def put_at(self, arrays: Arrays, places: Mapping[str, Location]) -> list[str]:
         """Put arrays where they belong though no tensor has their names; those that have no place.
 
         A statistic that the exporter took for another tensor becomes an initializer.
         """
         return [
             name for name, new in arrays.items()
-            if name not in places or not lodging.put(self._proto, name, places[name], new)
+            if name not in places or not location.put(self._proto, name, places[name], new)
         ]  # fmt: skip
 
     def require(
         self,
         tensors: Mapping[str, Kind],
         adapters: tuple[Adapter, ...] = (),
-        places: Mapping[str, Lodging] = MappingProxyType({}),
+        places: Mapping[str, Location] = MappingProxyType({}),
     ) -> None:
         """Refuse a model that lacks a tensor that is to be put into it, by name, type and shape.
 
@@ -113,17 +123,17 @@ class Original:
         """
         beside = {name for adapter in adapters for name in adapter.names}
         needed = {name: kind for name, kind in tensors.items() if name not in beside}
-        lodged = {name for name, p in places.items() if lodging.node_of(self._proto, p)}
+        located = {name for name, p in places.items() if location.node_of(self._proto, p)}
         weights = [adapter.weight for adapter in adapters]
-        lacking = [n for n in needed if n not in self._homes and n not in lodged]
-        lacking += [name for name in weights if name not in self._homes]
+        lacking = [n for n in needed if n not in self._stored and n not in located]
+        lacking += [name for name in weights if name not in self._stored]
         if lacking:
             raise UsageError(
                 f"the model has no tensor {some(lacking)} that trained numbers could be written "
                 "into: choose others by --wrt or --no-grad"
             )
         for name, kind in needed.items():
-            if name in self._homes:
+            if name in self._stored:
                 self._require_kind(name, *kind)
 
     @property
@@ -167,10 +177,10 @@ class Original:
         Where they are not, all are made so, and functions replaced by their bodies.
         """
         main = {tensor.name for tensor in self._proto.graph.initializer}
-        named = {name for name, home in self._homes.items() if home.local == name}
+        named = {name for name, home in self._stored.items() if home.local == name}
         plain = main.issuperset(weights) and named.issuperset(weights)
         if not plain or any(True for _ in walk.sparse_constants(self._proto)):
-            homes.lift(self._proto, lambda _domain, _name: False)
+            lift_constants.lift(self._proto, lambda _domain, _name: False)
         model = ir.serde.deserialize_model(self._proto)
         if not plain:
             inline_functions(model, lambda _domain, _name: False)
@@ -183,12 +193,12 @@ class Original:
         return bool(self._outside)
 
     def _weight(self, name: str) -> np.ndarray[Any, Any]:
-        if name not in self._homes:
+        if name not in self._stored:
             raise UsageError(f"the original model has no tensor called {name}, which is adapted")
         return array(self._tensor(name))
 
     def _tensor(self, name: str) -> ir.TensorProtocol:
-        return self._opened(self._homes[name].tensor())
+        return self._opened(self._stored[name].tensor())
 
     def _opened(self, tensor: onnx.TensorProto) -> ir.TensorProtocol:
         found = ir.serde.deserialize_tensor(tensor)

@@ -14,8 +14,8 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph import lodgings, lora
-from gradtool.graph.lodgings import Lodging
+from gradtool.graph import locations, lora
+from gradtool.graph.locations import Location
 from gradtool.graph.lora import Adapter
 from gradtool.graph.metadata import DEFAULTS, LOSS, OPTIMIZER, PLAN
 from gradtool.io.documents import is_number, is_text, is_whole, read_document
@@ -37,7 +37,7 @@ class Manifest:
     sha256: str
     entries: tuple[Mapping[str, Any], ...]
     adapters: tuple[Adapter, ...]
-    lodgings: Mapping[str, Lodging]
+    locations: Mapping[str, Location]
 
     @property
     def original(self) -> Path:
@@ -62,7 +62,7 @@ def document(parts: Parts, folder: Path, options: Mapping[str, Any]) -> Document
         "loss": props.get(LOSS),
         "optimizer": {"name": told.pop("name"), "learning_rate": told.pop("lr"), **told},
         "lora": lora.to_json(lora.adapters_of(parts.step)),
-        "lodgings": lodgings.to_json(lodgings.lodgings_of(parts.step)),
+        "locations": locations.to_json(locations.locations_of(parts.step)),
         "plan": json.loads(props[PLAN]) if PLAN in props else None,
         "onnxruntime": dict(options),
         "step": _interface(STEP, parts.step, names),
@@ -141,16 +141,16 @@ def read(folder: Path) -> Manifest:
     adapters = _adapters(found.get("lora"), {entry["name"] for entry in entries})
     if adapters is None:
         raise UsageError(f"{path}: is no manifest of a kit: its adapters are none")
-    places = _lodgings(found.get("lodgings", {}))
+    places = _locations(found.get("locations", {}))
     if places is None:
         raise UsageError(f"{path}: is no manifest of a kit: it says of tensors where nothing is")
     return Manifest(folder, model["file"], model["sha256"], tuple(entries), adapters, places)
 
 
-def _lodgings(found: object) -> dict[str, Lodging] | None:
+def _locations(found: object) -> dict[str, Location] | None:
     """Where tensors belong that the model has not as such, if a manifest says so rightly."""
     try:
-        places = lodgings.from_json(found)  # type: ignore[arg-type]
+        places = locations.from_json(found)  # type: ignore[arg-type]
     except (TypeError, AttributeError):
         return None
     good = all(

@@ -46,7 +46,7 @@ def merge_kit(
         return lora_files.write(source.resolve(), told.adapters, arrays, path, force=force)
     merged = original.Original(source.resolve())
     lacking = merged.put(arrays, told.adapters)
-    lacking = merged.lodge({name: arrays[name] for name in lacking}, told.lodgings)
+    lacking = merged.put_at({name: arrays[name] for name in lacking}, told.locations)
     if lacking:
         raise UsageError(f"{source}: the model has no tensor called {some(lacking)}")
     return [merged.save(path, force=force)]

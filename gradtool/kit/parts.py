@@ -10,7 +10,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.graph.lodgings import lodgings_of
+from gradtool.graph.locations import locations_of
 from gradtool.graph.lora import adapters_of
 from gradtool.graph.metadata import (
     BUFFERS,
@@ -18,7 +18,7 @@ from gradtool.graph.metadata import (
     DRAWS,
     GRADIENTS,
     HEADS,
-    LODGINGS,
+    LOCATIONS,
     LORA,
     LOSS,
     OPTIMIZER,
@@ -44,7 +44,7 @@ OF_TRAINING = (
     OPTIMIZER,
     PLAN,
     STATE,
-    LODGINGS,
+    LOCATIONS,
 )
 
 
@@ -82,7 +82,7 @@ def parts_of(model: ir.Model) -> Parts:
     weights = changing_weights(model)
     original.Original(source).require(
         {name: original.kind_of(value) for name, value in weights.items()},
-        adapters_of(model), lodgings_of(model),
+        adapters_of(model), locations_of(model),
     )  # fmt: skip
     roles = _roles(model)
     evaluated = evaluation(model)

@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.graph import lodgings, walk
+from gradtool.graph import locations, walk
 from gradtool.graph.attributes import arguments
 from gradtool.losses.choice import REGRESSION
 from gradtool.passes.lower_contrib import Rule, replace
@@ -120,7 +120,7 @@ class Weights:
         )
         op.root.register_initializer(made)
         self.made.append(made)
-        lodgings.note(op.model, made.name or "", node, attribute=name, mirrored=self.mirrored)
+        locations.note(op.model, made.name or "", node, attribute=name, mirrored=self.mirrored)
         return made
 
 

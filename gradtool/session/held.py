@@ -14,7 +14,7 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.store import Store
-from gradtool.graph.lodgings import lodgings_of
+from gradtool.graph.locations import locations_of
 from gradtool.graph.lora import adapters_of
 from gradtool.graph.metadata import AVERAGES, GRADIENTS, STATE
 from gradtool.graph.stages import stage
@@ -115,7 +115,7 @@ class Holding:
         model = original.Original(source)
         lacking = model.put(arrays, adapters_of(self._whole))
         lost = [name for name in lacking if self._is_trained_weight(name, held)]
-        lost = model.lodge({name: arrays[name] for name in lost}, lodgings_of(self._whole))
+        lost = model.put_at({name: arrays[name] for name in lost}, locations_of(self._whole))
         if lost:
             raise UsageError(
                 f"the original model has no tensor called {some(lost)}, whose numbers have changed;"

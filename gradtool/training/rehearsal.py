@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from gradtool.graph.lodgings import lodgings_of
+from gradtool.graph.locations import locations_of
 from gradtool.graph.lora import adapters_of
 from gradtool.graph.tensors import array
 from gradtool.io import atomic, original
@@ -36,7 +36,7 @@ def rehearse(
     file = original.Original(source)
     weights = changing_weights(training)
     kinds = {name: original.kind_of(value) for name, value in weights.items()}
-    file.require(kinds, adapters, lodgings_of(training))
+    file.require(kinds, adapters, locations_of(training))
     sizes = {Path(path): file.size for path in models.values()}
     sizes |= dict.fromkeys(map(Path, (files or {}).values()), 0)
     if "lora" in models:

@@ -8,42 +8,42 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from gradtool.graph.lodgings import Lodging
+from gradtool.graph.locations import Location
 from gradtool.io import walk
 
 
-def node_of(model: onnx.ModelProto, lodging: Lodging) -> onnx.NodeProto | None:
+def node_of(model: onnx.ModelProto, location: Location) -> onnx.NodeProto | None:
     """The node that a tensor belongs to; None where there is none such, or no telling which."""
-    nodes = [n for n in walk.nodes(model.graph.node) if lodging.node in n.output and lodging.node]
+    nodes = [n for n in walk.nodes(model.graph.node) if location.node in n.output and location.node]
     if len(nodes) != 1:
         return None
     node = nodes[0]
     named = {attribute.name for attribute in node.attribute}
-    fits = lodging.attribute in named if lodging.attribute else lodging.slot < len(node.input)
+    fits = location.attribute in named if location.attribute else location.slot < len(node.input)
     return node if fits else None
 
 
-def put(model: onnx.ModelProto, name: str, lodging: Lodging, array: np.ndarray[Any, Any]) -> bool:
+def put(model: onnx.ModelProto, name: str, location: Location, array: np.ndarray[Any, Any]) -> bool:
     """Put an array where it belongs; whether there is such a place."""
-    node = node_of(model, lodging)
+    node = node_of(model, location)
     if node is None:
         return False
-    if lodging.attribute:
-        return _into_attribute(node, lodging, array)
+    if location.attribute:
+        return _into_attribute(node, location, array)
     graph = model.graph
     copies = [n for n in graph.node if n.op_type == "Identity" and list(n.output) == [name]]
     for copy in copies:
         graph.node.remove(copy)
     made = graph.initializer.add()
     made.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array), name))
-    node.input[lodging.slot] = name
+    node.input[location.slot] = name
     return True
 
 
-def _into_attribute(node: onnx.NodeProto, lodging: Lodging, array: np.ndarray[Any, Any]) -> bool:
-    attribute = next(each for each in node.attribute if each.name == lodging.attribute)
+def _into_attribute(node: onnx.NodeProto, location: Location, array: np.ndarray[Any, Any]) -> bool:
+    attribute = next(each for each in node.attribute if each.name == location.attribute)
     flat = array.T.ravel()
-    numbers = np.concatenate([-flat, flat]) if lodging.mirrored else flat
+    numbers = np.concatenate([-flat, flat]) if location.mirrored else flat
     if len(attribute.floats) != len(numbers):
         return False
     attribute.floats[:] = numbers.tolist()

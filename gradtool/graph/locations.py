@@ -13,11 +13,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from gradtool.graph.metadata import LODGINGS
+from gradtool.graph.metadata import LOCATIONS
 
 
 @dataclass(frozen=True)
-class Lodging:
+class Location:
     """A place at the node that writes the value `node`: an attribute of floats, or an input.
 
     The attribute has the tensor's columns one after the other.  `mirrored`: it begins with the
@@ -30,23 +30,23 @@ class Lodging:
     mirrored: bool = False
 
 
-def lodgings_of(model: ir.Model) -> dict[str, Lodging]:
-    """The lodgings that were noted, by tensor."""
-    return from_json(json.loads(model.metadata_props.get(LODGINGS, "{}")))
+def locations_of(model: ir.Model) -> dict[str, Location]:
+    """The locations that were noted, by tensor."""
+    return from_json(json.loads(model.metadata_props.get(LOCATIONS, "{}")))
 
 
 def note(model: ir.Model, name: str, node: ir.Node, **place: Any) -> None:
     """Write a place at a node into the metadata of a model."""
     written = next((v.name for v in node.outputs if v.name), "")
-    found = lodgings_of(model) | {name: Lodging(written, **place)}
-    model.metadata_props[LODGINGS] = json.dumps(to_json(found))
+    found = locations_of(model) | {name: Location(written, **place)}
+    model.metadata_props[LOCATIONS] = json.dumps(to_json(found))
 
 
-def to_json(lodgings: Mapping[str, Lodging]) -> dict[str, Any]:
-    """Lodgings as JSON has them."""
-    return {name: asdict(lodging) for name, lodging in lodgings.items()}
+def to_json(locations: Mapping[str, Location]) -> dict[str, Any]:
+    """Locations as JSON has them."""
+    return {name: asdict(location) for name, location in locations.items()}
 
 
-def from_json(found: Mapping[str, Any]) -> dict[str, Lodging]:
-    """The lodgings that `to_json` wrote."""
-    return {name: Lodging(**entry) for name, entry in found.items()}
+def from_json(found: Mapping[str, Any]) -> dict[str, Location]:
+    """The locations that `to_json` wrote."""
+    return {name: Location(**entry) for name, entry in found.items()}

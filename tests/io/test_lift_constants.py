@@ -8,7 +8,7 @@ from random_scopes import Drawn, blank
 from shared import SMALL
 
 import gradtool as gt
-from gradtool.io import homes, safetensors
+from gradtool.io import lift_constants, safetensors
 from gradtool.kit.merge import merge_kit
 from gradtool.kit.write import write_kit
 
@@ -31,7 +31,7 @@ def trained_where_it_lies(seed, folder):
     path = Drawn(seed).write(folder)
     before, x = onnx.load(path, load_external_data=False), feeds(seed)["x"]
     labels = np.zeros_like(x)
-    names = [home.name for home in homes.homes(before).values()]
+    names = [each.name for each in lift_constants.stored_tensors(before).values()]
     assert len(names) == len(set(names))
 
     graph = gt.grad(gt.load(path), loss="mse:y", optimizer="sgd")

@@ -24,7 +24,7 @@ TRACER = "pytorch"  # its exporters make initializers of all parameters, Constan
 
 
 @dataclass(frozen=True)
-class Home:
+class StoredTensor:
     """A tensor of a file, an initializer or a Constant; `name` is its own in the whole model."""
 
     name: str
@@ -55,7 +55,7 @@ class Scope:
 
     body: Body
     function: onnx.FunctionProto | None
-    homes: tuple[Home, ...] = ()
+    tensors: tuple[StoredTensor, ...] = ()
 
 
 def scopes(model: onnx.ModelProto) -> list[Scope]:
@@ -67,14 +67,16 @@ def scopes(model: onnx.ModelProto) -> list[Scope]:
     held = [list(_movable(scope.body, main=n == 0)) for n, scope in enumerate(found)]
     names = _Names(zip(found, held, strict=True))
     return [
-        Scope(scope.body, scope.function, tuple(Home(names.of(_local(t)), t) for t in tensors))
+        Scope(
+            scope.body, scope.function, tuple(StoredTensor(names.of(_local(t)), t) for t in tensors)
+        )
         for scope, tensors in zip(found, held, strict=True)
     ]
 
 
-def homes(model: onnx.ModelProto) -> dict[str, Home]:
+def stored_tensors(model: onnx.ModelProto) -> dict[str, StoredTensor]:
     """Every tensor of a model by the name that is its own."""
-    return {home.name: home for scope in scopes(model) for home in scope.homes}
+    return {each.name: each for scope in scopes(model) for each in scope.tensors}
 
 
 def lift(model: onnx.ModelProto, keep: Callable[[str, str], bool]) -> None:
@@ -86,39 +88,39 @@ def lift(model: onnx.ModelProto, keep: Callable[[str, str], bool]) -> None:
     if any(keep(function.domain, function.name) for function in model.functions):
         found = [scope for scope in found if scope.function is None]
     main, *rest = found
-    if not any(scope.homes for scope in rest) and not any(map(_is_constant, main.homes)):
+    if not any(scope.tensors for scope in rest) and not any(map(_is_constant, main.tensors)):
         return
     names = _Names((scope, ()) for scope in found)
-    names.take(home.name for scope in found for home in scope.homes)
+    names.take(each.name for scope in found for each in scope.tensors)
     traced = model.producer_name == TRACER
     lifted: dict[str, onnx.TensorProto] = {}
     notes: dict[str, list[onnx.StringStringEntryProto]] = {}
     given: dict[Key, list[str]] = {}
     for scope in (*reversed(rest), main):  # inner ones first: outer ones copy their nodes
-        homes = [home for home in scope.homes if scope is not main or _is_constant(home)]
+        stored = [each for each in scope.tensors if scope is not main or _is_constant(each)]
         noted = {v.name: list(v.metadata_props) for v in scope.body.value_info}
-        for home in homes:
-            tensor = lifted[home.name] = onnx.TensorProto()
-            tensor.CopyFrom(home.tensor())
-            tensor.name = home.name
-            plain = _is_constant(home) and (traced or math.prod(tensor.dims) == 1)
+        for each in stored:
+            tensor = lifted[each.name] = onnx.TensorProto()
+            tensor.CopyFrom(each.tensor())
+            tensor.name = each.name
+            plain = _is_constant(each) and (traced or math.prod(tensor.dims) == 1)
             literal = [onnx.StringStringEntryProto(key=LITERAL, value="1")] if plain else []
-            notes[home.name] = [*noted.get(home.local, []), *literal]
+            notes[each.name] = [*noted.get(each.local, []), *literal]
             if scope.function is not None:
-                given.setdefault(_key(scope.function), []).append(home.name)
+                given.setdefault(_key(scope.function), []).append(each.name)
         if scope is main:
             of_functions = {name for each in given.values() for name in each}
             for name in of_functions - _give(model, given):  # of functions that nothing calls
                 del lifted[name]
-        _take_out(scope.body, homes, names, is_main=scope is main)
-    lifted = {h.name: lifted[h.name] for s in found for h in s.homes if h.name in lifted}
+        _take_out(scope.body, stored, names, is_main=scope is main)
+    lifted = {h.name: lifted[h.name] for s in found for h in s.tensors if h.name in lifted}
     _note(model.graph, lifted, notes)
     model.graph.initializer.extend(lifted.values())
     model.ir_version = max(model.ir_version, 4)  # before, initializers had to be inputs
 
 
-def _is_constant(home: Home) -> bool:
-    return isinstance(home.held, onnx.NodeProto)
+def _is_constant(each: StoredTensor) -> bool:
+    return isinstance(each.held, onnx.NodeProto)
 
 
 def _local(held: onnx.TensorProto | onnx.NodeProto) -> str:
@@ -210,9 +212,9 @@ def _note(
 # ------------------------------------------------------------------------------------- bodies
 
 
-def _take_out(body: Body, homes: Sequence[Home], names: _Names, *, is_main: bool) -> None:
+def _take_out(body: Body, stored: Sequence[StoredTensor], names: _Names, *, is_main: bool) -> None:
     """Remove tensors from a body, whose nodes read them by the names they have in the model."""
-    gone = {home.local: home.name for home in homes}
+    gone = {each.local: each.name for each in stored}
     if not gone:
         return
     nodes = [n for n in body.node if n.op_type != "Constant" or not gone.keys() & set(n.output)]
