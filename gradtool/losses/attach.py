@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import onnx_ir as ir
 
@@ -15,6 +16,7 @@ from gradtool.losses import labels as label
 from gradtool.losses.choice import choose
 from gradtool.losses.kinds import Kind
 from gradtool.losses.labels import LabelNames
+from gradtool.losses.settings import class_weights
 from gradtool.losses.terms import Term, Wanted, term
 
 __all__ = ["LabelNames", "Loss", "Wanted", "attach"]
@@ -36,7 +38,7 @@ class Loss:
 def attach(op: Builder, wanted: Wanted | Sequence[Wanted], labels: LabelNames = "labels") -> Loss:
     """Find or append the loss: `auto`, or the sum of all that are `wanted`.
 
-    Each is the name of a value, `KIND[:OUTPUT][@axis=N]` or `pkg.mod:function[:OUTPUT]`, with
+    Each is the name of a value, `KIND[:OUTPUT][@SETTINGS]` or `pkg.mod:function[:OUTPUT]`, with
     `WEIGHT*` before it; or a function.  Labels become a graph input: `labels`, or one per output if
     several outputs have some, or what `labels` says for an output.
 
@@ -123,15 +125,16 @@ def _append(
     if output.shape is None:
         raise NotDifferentiable(f"values of unknown type or shape: {output.name}")
     made: tuple[str, ...] = ()
-    axis = label.class_axis(op.graph, term, labels)
     with op.at(None, stage="forward", source="", prefix=name), op.arithmetic():
         if kind.labels is not None:
-            target = label.target(op, output, labels, axis)
+            axis = label.class_axis(op.graph, term, labels)
+            soft = axis is not None and label.are_soft(op.graph, term, labels)
+            target = label.target(op, output, labels, None if soft else axis)
             if axis is not None and len(output.shape or ()) > 2:
                 said += f", classes on axis {axis}"
             said += f", labels: {label.show(target)}"
             made = (target.name or "",)
-            value = _of_labels(op, kind, output, target, axis)
+            value = _of_labels(op, term, target, axis, soft=soft)
         else:
             value = kind.formula(op, output)
     if not isinstance(value, ir.Value) or not is_float(value) or not is_scalar(value):
@@ -143,12 +146,25 @@ def _append(
 
 
 def _of_labels(
-    op: Builder, kind: Kind, output: ir.Value, target: ir.Value, axis: int | None
+    op: Builder, term: Term, target: ir.Value, axis: int | None, *, soft: bool
 ) -> object:
     """The loss, with the classes along the axis that its formula takes them on."""
+    kind, output, said = term.kind, term.output, term.settings
+    assert kind is not None  # noqa: S101 - it has labels
     if axis is None:
         return kind.formula(op, output, target)
+    how: dict[str, Any] = {}
+    if said.ignore is not None:
+        how["ignore"] = said.ignore
+    if said.smoothing:
+        how["smoothing"] = said.smoothing
+    if said.weight is not None:
+        how["weight"] = class_weights(op, said.weight, output, axis, term.asked)
+    if soft:
+        how["soft"] = True
+    if said.shift:
+        output, target = label.shifted(op, term, target, axis, soft=soft)
     if kind.takes_axis:
-        return kind.formula(op, output, target, axis)
+        return kind.formula(op, output, target, axis, **how)
     rest = [i for i in range(len(output.shape or ())) if i != axis]
-    return kind.formula(op, op.transpose(as_tensor(output), [*rest, axis]), target)
+    return kind.formula(op, op.transpose(as_tensor(output), [*rest, axis]), target, **how)
