@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.exec.inputs import is_raised, readers
+from gradtool.operators.losses import IGNORED
 from gradtool.training.order import Indices
 
 Array = np.ndarray[Any, Any]
@@ -21,12 +22,9 @@ LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 
 @dataclass(frozen=True)
 class Range:
-    """Whole numbers from `low` to `high`, and one that stands for nothing.
+    """Whole numbers from `low` to `high`, and one that stands for nothing."""
 
-    Any number is high enough where `low` is None.
-    """
-
-    low: int | None
+    low: int
     high: int
     ignored: int | None = None
 
@@ -51,15 +49,14 @@ def range_of(value: ir.Value) -> Range | None:
     if not found:
         return None
     ignored = {each.ignored for each in found}
-    lows = [each.low for each in found if each.low is not None]
-    low, high = max(lows, default=None), min(each.high for each in found)
+    low, high = max(each.low for each in found), min(each.high for each in found)
     return Range(low, high, ignored.pop() if len(ignored) == 1 else None)
 
 
 def _range(node: ir.Node, size: int) -> Range:
     if node.op_type in LOSSES:
-        if is_raised(node, 1):  # to the label that is ignored
-            return Range(None, size - 1)
+        if is_raised(node, 1):  # all below 0 are ignored; those that are meant to be are one
+            return Range(0, size - 1, IGNORED)
         ignored = "ignore_index" in node.attributes
         return Range(0, size - 1, node.attributes.get_int("ignore_index") if ignored else None)
     return Range(-size, size - 1)
@@ -75,19 +72,16 @@ def _in_range(
     name: str, takes: Range, source: str, batch: Mapping[str, Array], indices: Indices
 ) -> None:
     array = batch[name]
-    if not array.size:
+    if not array.size or (takes.low <= array.min() and array.max() <= takes.high):
         return
-    low = array.min() if takes.low is None else takes.low
-    if low <= array.min() and array.max() <= takes.high:
-        return
-    wrong = (array < low) | (array > takes.high)
+    wrong = (array < takes.low) | (array > takes.high)
     if takes.ignored is not None:
         wrong &= array != takes.ignored
     if wrong.any():
         beside = f", or {takes.ignored} for none" if takes.ignored is not None else ""
         raise UsageError(
             f"{source}: {name!r} has {array[wrong][0]}{_where(wrong, indices)}, the model takes "
-            f"{0 if takes.low is None else takes.low} to {takes.high}{beside}"
+            f"{takes.low} to {takes.high}{beside}"
         )
 
 
