@@ -79,6 +79,9 @@ def label_weights(
     op: Builder, labels: Tensor, weights: Tensor | None, ignored: int | None, dtype: ir.DataType
 ) -> tuple[Tensor, Tensor]:
     """Which labels count, and the weight of each: that of its class or 1, and 0 if ignored."""
+    if ignored is None:
+        everything = op.expand(op.constant(True), labels)
+        return everything, op.Gather(weights, labels)
     counted = op.Not(op.Equal(labels, op.constant(ignored, labels.dtype)))
     if weights is None:
         return counted, op.Cast(counted, to=dtype)

@@ -53,6 +53,7 @@ class Session(Holding, Hooking):
         graph: Graph,
         *,
         update: Graph | None = None,
+        forward: Graph | None = None,
         parts: Parts = NO_PARTS,
         device: str = "cpu",
         kernels: Kernels = "numpy",
@@ -66,7 +67,8 @@ class Session(Holding, Hooking):
 
         `update` is what a graph that adds up gradients leaves to `Session.update` (see
         `gradtool.passes.accumulation`), whose `parts` lie inside of parameters and sums: by name,
-        that of the whole, and bytes from its start.  `device` is `cpu`, `cuda`, `cuda:N` or
+        that of the whole, and bytes from its start.  `forward` is what evaluates, where that is not
+        the forward model inside of the graph (see `gradtool.passes.evaluation`).  `device` is `cpu`, `cuda`, `cuda:N` or
         `auto`.  With `native` kernels the library computes what it can on the CPU, with
         `exact` ones without Winograd's convolutions; those of CUDA are CuPy's.
         `keep_gradients` are names or globs of values inside of the graph, and of parameters that it
@@ -82,6 +84,7 @@ class Session(Holding, Hooking):
         """
         updates = None if update is None else model_of(update)
         self._models = (model_of(graph),) if updates is None else (model_of(graph), updates)
+        self._forward = None if forward is None else model_of(forward)
         self._limits = max_turns, max_dynamic
         self._most_plans = most_plans
         self._shared = frozenset(self._model.graph.initializers)
@@ -242,7 +245,8 @@ class Session(Holding, Hooking):
 
     def _evaluation(self, *, loss: bool) -> Resident:
         if loss not in self._evaluated:
-            model = evaluation(self._model, loss=loss)
+            own = self._forward if loss else None
+            model = evaluation(self._model, loss=loss) if own is None else own
             self._evaluated[loss] = Resident(
                 model,
                 self._store,

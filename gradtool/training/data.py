@@ -24,13 +24,15 @@ Arrays = dict[str, Array]
 class Takes:
     """What a model takes of data: inputs by name, and the axis along which each has examples.
 
-    `size` is the number of examples that the model itself fixes, None where that is open.
+    `symbol` is what the inputs call the number of examples, `size` that which the model itself
+    fixes, None where it is open.
     """
 
     model: ir.Model
     inputs: Mapping[str, ir.Value]
     axes: Mapping[str, int | None]
     size: int | None
+    symbol: str | None = None
 
     @classmethod
     def of(cls, model: ir.Model, also: Iterable[str] = (), labels: Collection[str] = ()) -> Takes:
@@ -47,7 +49,7 @@ class Takes:
         if symbol is not None:
             size = next(_fixed(inputs[name] for name in labels if name in inputs), None)
         axes = {name: _axis(value, symbol, size) for name, value in inputs.items()}
-        return cls(model, inputs, axes, size)
+        return cls(model, inputs, axes, size, symbol)
 
 
 def _leading(inputs: Iterable[ir.Value]) -> tuple[str | None, int | None]:

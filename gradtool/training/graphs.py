@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,20 +13,25 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import UsageError
+from gradtool.emit.builder import Builder
 from gradtool.graph.counted import numbers_of
 from gradtool.graph.metadata import DEFAULTS, GRADIENTS, OPTIMIZER, STATE
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import seed_of, stage
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.averages import add_averages
+from gradtool.passes.evaluation import evaluation
+from gradtool.passes.loss_parts import LossParts, in_parts
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.update_groups import Updates
+from gradtool.training.data import Takes
 from gradtool.training.options import TrainOptions
 from gradtool.workloads.plan_files import fingerprint
 from gradtool.workloads.training import TrainingGraph
 
 Differentiate = Callable[..., TrainingGraph]
 DIGITS = 16  # of the hash of a graph
+UNKNOWN = LossParts(None, "it is not known")
 _MOST_HASHED = 1 << 32  # bytes of weights that stay as they are
 
 
@@ -37,7 +42,8 @@ class Graphs:
     `update` is there where gradients are added up first.  `model` is `training`'s, or that with
     the memory plan that was asked for; `rate` the input with the learning rate, `first` what that
     is where nobody says.  `said` is what people should hear about `update`, `of` has the parameter
-    by its state.
+    by its state.  `parts` tells how the loss of a batch follows from those of its parts, in `model`
+    where gradients are added up, else in `forward`, which then evaluates in its place.
     """
 
     training: TrainingGraph
@@ -47,13 +53,16 @@ class Graphs:
     first: float
     said: tuple[str, ...] = ()
     of: Mapping[str, str] = field(default_factory=dict)
+    parts: LossParts = UNKNOWN
+    forward: ir.Model | None = None
 
     @property
     def inner(self) -> tuple[str, ...]:
         """Inputs that the loop gives, not the data."""
         seed = seed_of(self.training.model)
         draws = numbers_of(self.training.model)
-        return (self.rate, *(() if seed is None else (seed,)), *draws.values())
+        seeds = () if seed is None else (seed,)
+        return (self.rate, *seeds, *draws.values(), *self.parts.inputs)
 
     def drawing(self, seed: int, step: int, part: int) -> dict[str, int]:
         """What part of a step is fed so that its examples draw what they draw in the whole."""
@@ -104,7 +113,7 @@ class Graphs:
         """What tells whether a checkpoint is of this model, whether a step is one graph or two."""
         graph = self.training.model.graph
         changing = set(json.loads(self.training.model.metadata_props.get(STATE, "{}")))
-        parameters = {n: v for n, v in graph.initializers.items() if n in self._trained}
+        parameters = {n: v for n, v in graph.initializers.items() if n in self.learns}
         return {
             "parameters": {n: f"{v.dtype.name if v.dtype else ''}{v.shape}"
                            for n, v in parameters.items()},
@@ -113,7 +122,8 @@ class Graphs:
         }  # fmt: skip
 
     @property
-    def _trained(self) -> frozenset[str]:
+    def learns(self) -> frozenset[str]:
+        """The parameters that are trained."""
         props = self.training.model.metadata_props
         return frozenset((*self.training.updates, *json.loads(props[GRADIENTS])))
 
@@ -142,6 +152,32 @@ class Graphs:
                     value.const_value = ir.Tensor(arrays[name], dtype=value.dtype, name=name)
 
 
+class _InParts:
+    """Has the loss of a graph computed in parts when it is there, and knows how then."""
+
+    def __init__(self, takes: Takes | None) -> None:
+        self._takes = takes
+        self.found = UNKNOWN
+
+    def __call__(self, op: Builder, loss: ir.Value, trained: Sequence[ir.Value]) -> ir.Value:
+        """Rewrite the forward graph; the loss."""
+        takes = self._takes or Takes.of(op.model)
+        loss, self.found = in_parts(op, loss, takes.axes, takes.symbol, takes.size, trained)
+        return loss
+
+
+def evaluated_in_parts(graphs: Graphs, takes: Takes) -> Graphs:
+    """Graphs of a whole step, with a forward model whose loss is put together from batches."""
+    model = evaluation(graphs.training.model)
+    op = Builder(model, stage="forward")
+    held = model.graph.initializers
+    trained = [held[name] for name in sorted(graphs.learns) if name in held]
+    loss = next(v for v in model.graph.outputs if v.name == graphs.training.loss)
+    hook = _InParts(takes)
+    hook(op, loss, trained)
+    return replace(graphs, parts=hook.found, forward=model)
+
+
 @dataclass(frozen=True)
 class Recipe:
     """What makes training graphs of a model, given options of `gradtool.grad`; and the updates."""
@@ -150,17 +186,24 @@ class Recipe:
     updates: Updates
 
 
-def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
+def graphs_of(
+    recipe: Recipe, options: TrainOptions, *, in_two: bool, takes: Takes | None = None
+) -> Graphs:
     """The graphs of a step; that of its gradients alone where updates have to wait for them.
 
-    They are `in_two` where gradients are added up before anything is updated.
+    They are `in_two` where gradients are added up before anything is updated.  `takes` tells along
+    which axes there are examples, where the model's inputs do not.
 
     Raises:
         UsageError: the model holds gradients already, or there is nothing to update.
     """
     if in_two:
         none = Updates().options
-        training = recipe.differentiate(**none, grad_buffers=True, loss_seed=True)
+        hook = _InParts(takes)
+        training = recipe.differentiate(
+            **none, grad_buffers=True, loss_seed=True, on_loss=hook
+        )
+        parts = hook.found
         accumulated = accumulating(training.model)
         made = updating(accumulated, recipe.updates)
         update: ir.Model | None = made.model
@@ -169,7 +212,7 @@ def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
         training = recipe.differentiate(
             **recipe.updates.options, grad_buffers=False, loss_seed=False
         )
-        update, said, of = None, (), {}
+        update, said, of, parts = None, (), {}, UNKNOWN
     if training.loss is None:
         raise UsageError("to train takes a loss: leave out head_grads")
     last = training.model if update is None else update
@@ -179,7 +222,7 @@ def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
     told = json.loads(last.metadata_props[OPTIMIZER])
     rate = str(told["lr"])
     first = float(json.loads(last.metadata_props[DEFAULTS])[rate])
-    return Graphs(training, training.model, update, rate, first, said, of)
+    return Graphs(training, training.model, update, rate, first, said, of, parts)
 
 
 def require_forward(model: ir.Model) -> None:

@@ -20,7 +20,8 @@ from gradtool.training import scaling
 from gradtool.training.checkpoints import Best, Folder, Progress
 from gradtool.training.checks import has_nan
 from gradtool.training.data import Arrays, Fitted
-from gradtool.training.evaluation import Evaluator, Reduction
+from gradtool.training.counting import Counter
+from gradtool.training.evaluation import Evaluator
 from gradtool.training.graphs import Graphs
 from gradtool.training.journal import Journal
 from gradtool.training.metrics import Metric
@@ -69,7 +70,7 @@ class Loop:
     records: Records | None = None
     recorded: bool = False
     progress: Progress = field(default_factory=Progress)
-    reduction: Reduction = "mean"
+    counter: Counter | None = None
     group: Group = ALONE
     shard: Shard | None = None
     server: RowServer | None = None
@@ -143,12 +144,19 @@ class Loop:
         if size % parts:
             raise UsageError(f"a batch of {size} has no {parts} parts of the same size")
         scale, each = self.progress.scale, size // parts
-        count = parts * self.group.size if self.reduction == "mean" else 1
-        taken = (
-            (batch if parts == 1 else self.data.part(batch, start, start + each),
-             (start // each) * self.group.size + self.group.rank)
+        count = parts * self.group.size if self.graphs.parts.kind == "mean" else 1
+        pieces = [
+            batch if parts == 1 else self.data.part(batch, start, start + each)
             for start in range(0, size, each)
-        )  # fmt: skip
+        ]
+        ahead: Arrays = {}
+        if self.counter is not None:
+            counted = self.counter.whole(pieces, self.group)
+            ahead = self.counter.feeds(counted, each)
+        taken = (
+            ({**piece, **ahead}, turn * self.group.size + self.group.rank)
+            for turn, piece in enumerate(pieces)
+        )
         summed = self._sum(taken, parts, scale / count)
         self._reducer.finish()
         if self.server is not None:

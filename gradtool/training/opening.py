@@ -61,8 +61,8 @@ def open_rank(
         setup.graphs.put(shard.cut(arrays) if shard else arrays)
     parts = shard.parts if shard else NO_PARTS
     session = Session(
-        setup.graphs.model, update=setup.graphs.update, parts=parts, device=device,
-        kernels=setup.kernels,
+        setup.graphs.model, update=setup.graphs.update, forward=setup.graphs.forward, parts=parts,
+        device=device, kernels=setup.kernels,
     )  # fmt: skip
     server = _server(tables, setup, session, group, folder)
     return Opened(setup, session, progress, shard=shard, server=server)

@@ -22,7 +22,7 @@ from gradtool.passes.update_groups import Updates
 from gradtool.training.data import Arrays, Fitted, Takes
 from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Fit, fitted, parts_of
-from gradtool.training.graphs import Graphs, Recipe, graphs_of
+from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.metrics import Metric, metrics
 from gradtool.training.options import BATCH, TrainOptions
 from gradtool.training.order import Order
@@ -64,6 +64,11 @@ class Setup:
         """The examples that are computed at once."""
         assert self.options.batch is not None  # noqa: S101 - it was sized
         return self.options.batch // (self.options.micro_batches * self.ranks)
+
+    @property
+    def evaluates_loss(self) -> bool:
+        """Whether an evaluation is of the loss."""
+        return any(m.measure is None and m.function is None for m in self.metrics)
 
     def described(self) -> dict[str, Any]:
         """What a checkpoint is of: whatever decides the bits of the steps that follow."""
@@ -144,13 +149,17 @@ def prepared(
     sources = [opened(each, options.seed) for each in (data, evaluate) if each is not None]
     graphs = graphs_of(recipe, options, in_two=options.in_two or ranks > 1)
     read, options = _read(graphs, sources, names, options, ranks)
-    if options.in_two and graphs.update is None:
-        graphs = graphs_of(recipe, options, in_two=True)
+    takes = read[0].takes
+    is_odd = graphs.update is not None and graphs.parts.kind is None and takes.size is not None
+    if (options.in_two and graphs.update is None) or is_odd:
+        graphs = graphs_of(recipe, options, in_two=True, takes=takes)
     by_rows = options.shard_tables and ranks > 1  # updates are made anew, and tell again
     _say(replace(graphs, said=()) if by_rows else graphs, read, watcher)
     order = _order(read[0], options)
     if options.sync_batchnorm and ranks > 1:
         graphs = graphs.planned(synchronized(graphs.model, ranks))
+    if evaluate is not None and graphs.update is None:
+        graphs = evaluated_in_parts(graphs, takes)
     fit, kernels = None, _kernels(options, ranks)
     if options.memory is not None:
         fit = _fitted(options.memory, recipe, options, kernels, read, watcher)
@@ -320,30 +329,30 @@ def _fitted(
 ) -> Fit:  # fmt: skip
     """How a memory is kept to: a model that fixes the examples of a step fixes the parts.
 
-    Beside steps the memory has room for evaluations, and for those of one and two examples that
-    tell what the loss of a batch is of theirs (`reduction_of`).
+    Beside steps the memory has room for evaluations.  There is one part where the loss of a batch
+    does not follow from those of parts.
     """
     assert options.batch is not None  # noqa: S101 - it was sized
     batch, evaluates, fixed = options.batch, len(data) > 1, data[0].takes.size
 
     @cache
-    def graphs_in(in_two: bool) -> Graphs:  # noqa: FBT001 - is cached by it
-        return graphs_of(recipe, options, in_two=in_two)
+    def graphs_in(*, in_two: bool) -> Graphs:
+        found = graphs_of(recipe, options, in_two=in_two, takes=data[0].takes)
+        return evaluated_in_parts(found, data[0].takes) if evaluates and not in_two else found
 
     def evaluated_at(graphs: Graphs, examples: int) -> list[dict[str, int]]:
-        asked = fixed is None and (evaluates or examples < batch)
-        counts = [(data[0], count) for count in ((2, 1) if asked else ())]
-        counts += [(each, examples) for each in data[1:]]
-        if not counts:
-            return []
-        model = evaluation(graphs.model)
+        counts = [(each, examples) for each in data[1:]]
+        model = evaluation(graphs.model) if counts else graphs.model
         return [_dims(model, each, count) for each, count in counts]
 
+    counts = parts_of(batch) if fixed is None else [options.micro_batches]
+    if len(counts) > 1 and graphs_in(in_two=True).parts.kind is None:
+        counts = [1]
     return fitted(
         memory,
         batch,
-        parts_of(batch) if fixed is None else [options.micro_batches],
-        lambda parts: graphs_in(parts > 1 or options.loss_scale is not None),
+        counts,
+        lambda parts: graphs_in(in_two=parts > 1 or options.loss_scale is not None),
         lambda graphs, examples: _dims(graphs.model, data[0], examples),
         evaluated_at,
         kernels,

@@ -46,6 +46,7 @@ from gradtool.shapes.folding import forget
 from gradtool.workloads.save_less import save_less as saving_less
 
 OnNode = Callable[[ir.Node], object]
+OnLoss = Callable[[Builder, ir.Value, Sequence[ir.Value]], ir.Value]
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,7 @@ def training_graph(
     save_less: bool = True,
     fuse_attention: bool = True,
     only_loss: bool = False,
+    on_loss: OnLoss | None = None,
     on_node: OnNode | None = None,
     own: bool = False,
 ) -> TrainingGraph:
@@ -126,7 +128,8 @@ def training_graph(
     `save_less`, backward keeps as few bytes of forward as it can without computing anything twice
     (see `gradtool.workloads.save_less`).  With `fuse_attention` it keeps no probabilities of
     attention (see `gradtool.passes.fuse_attention`).  With `only_loss` the graph does not return
-    what the model does (see `gradtool.passes.returned`).
+    what the model does (see `gradtool.passes.returned`).  `on_loss` may rewrite
+    the forward graph before it is differentiated by some values, and returns the loss.
 
     Raises:
         UsageError: a name or a loss that does not exist, or `only_loss` where there is none.
@@ -168,6 +171,11 @@ def training_graph(
     picked = _pick(op, cotangents, barred, leaves, wrt, input_grad, adapters)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
+    if on_loss is not None and chosen.value is not None:
+        head = cotangents.pop(chosen.value)
+        now = on_loss(op, chosen.value, picked.wrt)
+        chosen = replace(chosen, value=now)
+        cotangents = {now: head, **cotangents}
     if fuse_attention and not again and _may_attend(model.graph):
         from gradtool.passes.fuse_attention import fuse_attention as fuse
 
