@@ -13,7 +13,7 @@ import onnx_ir as ir
 from gradtool.graph import constants, walk
 from gradtool.operators.equations import parse
 from gradtool.passes.batch_axis import (
-    Batch, Fixed, Kind, MixesError, Rows, Rule, Sized, State, Total, is_standard,
+    Batch, Fixed, Kind, Mixed, MixesError, Rows, Rule, Sized, State, Total, is_standard,
 )  # fmt: skip
 
 # Operands that are read for sizes, axes and bounds alone.
@@ -323,14 +323,17 @@ def einsum(batch: Batch, node: ir.Node, states: list[State]) -> State:
     "GroupNormalization", "LRN", "DepthToSpace", "SpaceToDepth", "Sample", "GridSample", "Col2Im",
     "RotaryEmbedding", "STFT", "AffineGrid", "MaxUnpool",
 )  # fmt: skip
-def along_the_first(batch: Batch, node: ir.Node, states: list[State]) -> State:
+def along_the_first(batch: Batch, node: ir.Node, states: list[State]) -> State | list[State]:
     """Rows along the first axis of what is computed on; statistics of a batch are its own."""
     moving = [s for s in states if not isinstance(s, Fixed)]
     if any(rows_of(s).axis != 0 for s in moving) or len({(s.outer, s.inner) for s in moving}) != 1:  # type: ignore[union-attr]
         raise MixesError("it has examples along another axis than the first")
     if node.op_type in ("Conv", "ConvTranspose", "ConvInteger") and len(moving) > 1:
         raise MixesError("its weights depend on examples")
-    return states[0] if isinstance(states[0], Rows) else moving[0]
+    made = states[0] if isinstance(states[0], Rows) else moving[0]
+    if node.op_type.startswith("BatchNormalization"):
+        return [made, *[Mixed("statistics of a batch")] * (len(node.outputs) - 1)]
+    return made
 
 
 @rule_for("Attention", "ScaledAttention", "FusedAttention", "LinearAttention")

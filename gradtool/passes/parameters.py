@@ -106,6 +106,8 @@ _STATE: Mapping[str, tuple[int, ...]] = {
     "QuantizeLinear": (1, 2),
     "DequantizeLinear": (1, 2),
     "Resize": (1, 2, 3),
+    "SoftmaxCrossEntropyLoss": (2,),
+    "NegativeLogLikelihoodLoss": (2,),
 }
 _LAYERS: Mapping[str, tuple[int, ...]] = {
     "Gemm": (0, 1, 2),
@@ -131,7 +133,7 @@ _NORMS = ("BatchNormalization", "InstanceNormalization", "LayerNormalization",
 
 
 def is_state(value: ir.Value) -> bool:
-    """Whether a tensor serves as a statistic, a scale or a ratio only."""
+    """Whether a tensor serves as a statistic, a scale, a ratio or weights of classes only."""
     uses = list(value.uses())
     return bool(uses) and all(u.idx in _STATE.get(u.node.op_type, ()) for u in uses)
 

@@ -73,6 +73,15 @@ class Counter:
             made[self._parts.share] = np.asarray(examples / counted.examples, self._type)
         return made
 
+    def alone(self, batch: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A batch, with what inputs of a loss are of it alone where it does not say."""
+        told = all(name in batch for name in self._parts.inputs)
+        needs = self._data.takes.inputs if self._resident is None else self._resident.needs()
+        if told or any(name not in batch for name in needs):
+            return batch
+        sums = {} if self._resident is None else self._run(batch, 1)
+        return {**self.feeds(Counted(sums, 1), 1), **batch}
+
     @property
     def _types(self) -> dict[str, np.dtype[Any]]:
         assert self._parts.counts is not None  # noqa: S101 - asked where there are some
@@ -85,7 +94,7 @@ class Counter:
             return {}
         return apart(self._data, batch, count, self._run)
 
-    def _run(self, batch: Arrays, count: int) -> dict[str, np.ndarray[Any, Any]]:
+    def _run(self, batch: Mapping[str, Any], count: int) -> dict[str, np.ndarray[Any, Any]]:
         assert self._resident is not None  # noqa: S101 - asked where there is something to run
         names = self._resident.needs()
         binding = self._resident.feed({name: batch[name] for name in names})

@@ -13,6 +13,7 @@ from gradtool.planning.sharing import NO_PARTS
 from gradtool.ranks.group import Group
 from gradtool.ranks.line import Line
 from gradtool.training.data import Arrays
+from gradtool.training.evaluating import counter_for
 from gradtool.training.graphs import Graphs
 from gradtool.training.loop import Loop
 from gradtool.training.setup import Setup, sizes_of_part
@@ -45,7 +46,10 @@ def opened(
     if arrays is not None:
         graphs.put(shard.cut(arrays) if shard else arrays)
     parts = shard.parts if shard else NO_PARTS
-    return StageSession(graphs, whole, cut, place, setup.kernels, parts), graphs, shard
+    counter = counter_for(setup, 0)
+    ahead = counter.alone if counter else None
+    made = StageSession(graphs, whole, cut, place, setup.kernels, parts, ahead)
+    return made, graphs, shard
 
 
 @dataclass
