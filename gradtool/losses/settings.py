@@ -18,6 +18,7 @@ from gradtool.graph.predicates import is_float
 from gradtool.losses.kinds import Kind
 from gradtool.text.words import suggest
 
+CLASS_WEIGHTS = "gradtool.class_weights"  # in `ir.Value.meta`: nothing but a loss reads it
 KEYS = ("axis", "ignore", "smoothing", "weight", "shift", "soft")
 SUFFIXES = (".npy", ".npz")
 _GIVEN = re.compile(rf"(.*)@((?:{'|'.join(KEYS)}|[a-z-]+)=[^@]*)", re.DOTALL)
@@ -147,6 +148,8 @@ def class_weights(
     if value is not None:
         sizes = list(value.shape or ())
         _require(name, sizes, classes, wanted, is_number=is_float(value))
+        if not value.uses():
+            value.meta[CLASS_WEIGHTS] = True
         return value if value.dtype == dtype or dtype is None else op.Cast(value, to=dtype)
     if not name.endswith(SUFFIXES):
         known = [n for n, v in op.graph.initializers.items() if list(v.shape or ()) == [classes]]

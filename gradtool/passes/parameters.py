@@ -17,6 +17,7 @@ import onnx_ir as ir
 from gradtool import io
 from gradtool.graph.predicates import is_float, is_scalar
 from gradtool.losses.endings import LAYOUTS, PRODUCTS
+from gradtool.losses.settings import CLASS_WEIGHTS
 from gradtool.passes.provenance import KIND, role
 from gradtool.text.words import some
 
@@ -135,6 +136,8 @@ _NORMS = ("BatchNormalization", "InstanceNormalization", "LayerNormalization",
 def is_state(value: ir.Value) -> bool:
     """Whether a tensor serves as a statistic, a scale, a ratio or weights of classes only."""
     uses = list(value.uses())
+    if value.meta.get(CLASS_WEIGHTS):
+        return True
     return bool(uses) and all(u.idx in _STATE.get(u.node.op_type, ()) for u in uses)
 
 

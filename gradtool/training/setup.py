@@ -347,6 +347,8 @@ def _fitted(
 
     counts = parts_of(batch) if fixed is None else [options.micro_batches]
     if len(counts) > 1 and graphs_in(in_two=True).parts.kind is None:
+        why = graphs_in(in_two=True).parts.why
+        watcher.said(f"the loss mixes the examples of a batch ({why}): it is computed in one part")
         counts = [1]
     return fitted(
         memory,
