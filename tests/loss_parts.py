@@ -33,11 +33,11 @@ def _ce(torch, y, data, **how):
     return torch.nn.functional.cross_entropy(y, data["labels"], **how)
 
 
-def _rows(torch, y, data):
+def _rows(_, y, data):
     return ((y - data["target"]) ** 2).mean(1)
 
 
-def _masked(torch, y, data, w=None):
+def _masked(torch, y, data, _=None):
     return (_rows(torch, y, data) * data["mask"]).sum() / data["mask"].sum()
 
 
@@ -48,7 +48,10 @@ def _weights(torch):
 _ROWS = """e = Sub (y, target) q = Mul (e, e)
     l = ReduceMean <keepdims = 0> (q, one)
 """
-_N = _ROWS + " lm = Mul (l, mask) n = ReduceSum <keepdims = 0> (lm) d = ReduceSum <keepdims = 0> (mask)"
+_N = (
+    _ROWS
+    + " lm = Mul (l, mask) n = ReduceSum <keepdims = 0> (lm) d = ReduceSum <keepdims = 0> (mask)"
+)
 _BINARY = "p = Sigmoid (y) b = Sub (p, target) b2 = Mul (b, b)"
 
 
@@ -74,13 +77,13 @@ _DICE = """p = Sigmoid (y) pt = Mul (p, binary) i = ReduceSum <keepdims = 0> (pt
     dr = Sub (unit, r) loss = ReduceMean <keepdims = 0> (dr)"""
 
 
-def _nce(torch, y, data, w=None):
+def _nce(torch, y, data, _=None):
     return torch.nn.functional.cross_entropy(y @ data["target"].T, torch.arange(len(y)))
 
 
 CASES = {
     "ignored, in the file": Case(
-        'loss = SoftmaxCrossEntropyLoss <ignore_index = -100> (y, labels)',
+        "loss = SoftmaxCrossEntropyLoss <ignore_index = -100> (y, labels)",
         lambda t, y, d, w: _ce(t, y, d)),
     "ignored": Case("", lambda t, y, d, w: _ce(t, y, d), ("ce:y",)),
     "ignored class": Case("", lambda t, y, d, w: t.nn.functional.cross_entropy(

@@ -47,7 +47,9 @@ def tried(name, way, seed):
     aside = None if evaluated is None else held(
         case, data(np.random.default_rng(seed + 100), evaluated), net
     )  # fmt: skip
-    start = {n: v.const_value.numpy() for n, v in net.graph.initializers.items() if n in ("w0", "w")}
+    start = {
+        n: v.const_value.numpy() for n, v in net.graph.initializers.items() if n in ("w0", "w")
+    }
 
     def work(group=ALONE):
         def some(arrays, size):

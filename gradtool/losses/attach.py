@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx_ir as ir
@@ -14,7 +14,6 @@ from gradtool.graph.known import as_tensor
 from gradtool.graph.predicates import is_float, is_scalar
 from gradtool.losses import labels as label
 from gradtool.losses.choice import choose
-from gradtool.losses.kinds import Kind
 from gradtool.losses.labels import LabelNames
 from gradtool.losses.settings import class_weights
 from gradtool.losses.terms import Term, Wanted, term
@@ -26,13 +25,16 @@ __all__ = ["LabelNames", "Loss", "Wanted", "attach"]
 class Loss:
     """The loss of a training graph; `value` is None where head gradients take its place.
 
-    `said` tells people how it was chosen; `labels` names its inputs; `loud` asks to warn.
+    `said` tells people how it was chosen; `labels` names its inputs, `shifts` has by how many
+    places some of them are ahead; `loud` asks to warn, and `warnings` are lines for people.
     """
 
     value: ir.Value | None
     said: str
     labels: tuple[str, ...] = ()
     loud: bool = False
+    shifts: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def attach(op: Builder, wanted: Wanted | Sequence[Wanted], labels: LabelNames = "labels") -> Loss:
@@ -113,7 +115,9 @@ def _weighted(op: Builder, terms: Sequence[Term], names: Sequence[str]) -> Loss:
         for term, part in zip(terms, parts, strict=True)
     )
     labels = dict.fromkeys(name for part in parts for name in part.labels)
-    return Loss(total, said, tuple(labels))
+    shifts = {name: shift for part in parts for name, shift in part.shifts.items()}
+    warnings = dict.fromkeys(line for part in parts for line in part.warnings)
+    return Loss(total, said, tuple(labels), shifts=shifts, warnings=tuple(warnings))
 
 
 def _append(
@@ -125,6 +129,8 @@ def _append(
     if output.shape is None:
         raise NotDifferentiable(f"values of unknown type or shape: {output.name}")
     made: tuple[str, ...] = ()
+    shifts: dict[str, int] = {}
+    warnings: tuple[str, ...] = ()
     with op.at(None, stage="forward", source="", prefix=name), op.arithmetic():
         if kind.labels is not None:
             axis = label.class_axis(op.graph, term, labels)
@@ -134,6 +140,10 @@ def _append(
                 said += f", classes on axis {axis}"
             said += f", labels: {label.show(target)}"
             made = (target.name or "",)
+            if term.settings.shift:
+                shifts[made[0]] = term.settings.shift
+            elif axis is not None and target.uses():
+                warnings = (label.COPIED.format(made[0], made[0]),)
             value = _of_labels(op, term, target, axis, soft=soft)
         else:
             value = kind.formula(op, output)
@@ -142,7 +152,7 @@ def _append(
         raise UsageError(f"--loss {kind.name}: it returned {shape}, a loss is one float")
     value.name = op.names.fresh(name)
     op.graph.outputs.append(value)
-    return Loss(value, said + closing, made)
+    return Loss(value, said + closing, made, shifts=shifts, warnings=warnings)
 
 
 def _of_labels(

@@ -110,9 +110,7 @@ def cross_entropy(
     return total(op, rows) / total(op, w)
 
 
-def _of_shares(
-    op: Any, scores: Any, shares: Any, axis: int, smoothing: float, weight: Any
-) -> Any:
+def _of_shares(op: Any, scores: Any, shares: Any, axis: int, smoothing: float, weight: Any) -> Any:
     """`mean(-Σ w · shares · log softmax(scores))`, summed along `axis`."""
     axis %= len(scores.shape)
     if smoothing:

@@ -16,6 +16,10 @@ from gradtool.losses.endings import Ending, ending
 from gradtool.losses.terms import Term
 from gradtool.operators.losses import NO_CLASS
 
+COPIED = (
+    "the labels {!r} are the input {!r} itself: each place learns to repeat its own; a causal "
+    "model learns the next one by @shift=1"
+)
 LabelNames = str | Mapping[str, str]
 
 

@@ -187,4 +187,5 @@ def _read(name: str, wanted: str) -> np.ndarray[Any, Any]:
         raise UsageError(f"--loss {wanted}: {name}: {why}") from error
     if len(arrays) != 1:
         raise UsageError(f"--loss {wanted}: {name} has {len(arrays)} arrays, weight needs one")
-    return arrays[0]
+    (array,) = arrays
+    return np.asarray(array)

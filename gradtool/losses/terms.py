@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
@@ -32,7 +32,7 @@ class Term:
     output: ir.Value
     called: str
     asked: str
-    settings: Settings = Settings()
+    settings: Settings = field(default_factory=Settings)
 
     @property
     def said(self) -> str:

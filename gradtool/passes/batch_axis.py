@@ -200,12 +200,12 @@ class Batch:
             self._changing |= dependent(self.graph, [value]) - {value}
 
     def _ruled(self, node: ir.Node) -> list[State]:
-        from gradtool.passes import batch_rules
+        from gradtool.passes import batch_layouts, batch_sizes
 
-        sized = batch_rules.sized(self, node)
+        sized = batch_sizes.sized(self, node)
         if sized is not None:
             return [sized] * len(node.outputs)
-        slots = batch_rules.SHAPE_SLOTS.get(node.op_type, ())
+        slots = batch_sizes.SHAPE_SLOTS.get(node.op_type, ())
         states = [self._plain(v, shapes=i in slots) for i, v in enumerate(node.inputs)]
         plain = not node.attributes.data or not walk.subgraphs(node)
         fixed = all(isinstance(s, Fixed) for s in states) and all(
@@ -213,7 +213,7 @@ class Batch:
         )
         if fixed and (plain or not any(self.varying(v) for v in node.outputs)):
             return [self._of_fixed(node, value) for value in node.outputs]
-        rule = batch_rules.rule(node)
+        rule = batch_layouts.rule(node)
         if rule is None:
             raise MixesError
         found = rule(self, node, states)

@@ -1,4 +1,4 @@
-"""Where the examples of a batch lie when values are laid out anew, picked from, or given to a body."""
+"""Where examples lie when values are laid out anew, picked from, or given to a body."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ import onnx_ir as ir
 
 from gradtool.graph import walk
 from gradtool.passes.batch_axis import (
-    FIXED, Batch, Fixed, MixesError, Rows, State, Total,
+    FIXED,
+    Batch,
+    Fixed,
+    MixesError,
+    Rows,
+    Rule,
+    State,
+    Total,
+    is_standard,
 )  # fmt: skip
-from gradtool.passes.batch_rules import linear, only_first, rank_of, rows_of, rule_for
+from gradtool.passes.batch_rules import TABLE, linear, only_first, rank_of, rows_of, rule_for
 
 MOST_TURNS = 8  # of a body, until what it hands on is settled
 
@@ -150,8 +158,11 @@ def elements(batch: Batch, node: ir.Node, states: list[State]) -> State:
     axis = node.attributes.get_int("axis", 0) % rank_of(batch, node.inputs[0])
     found = [s for s in states if isinstance(s, Rows)]
     alike = len({(s.axis, s.outer, s.inner) for s in found if not s.even}) <= 1
-    if not found or not alike or any(s.axis == axis or s.own for s in found) or any(
-        isinstance(s, Total) for s in states
+    if (
+        not found
+        or not alike
+        or any(s.axis == axis or s.own for s in found)
+        or any(isinstance(s, Total) for s in states)
     ):
         raise MixesError("it picks among examples")
     return next((s for s in found if not s.even), found[0])
@@ -168,8 +179,9 @@ def gather_nd(batch: Batch, node: ir.Node, states: list[State]) -> State:
         by_axis = not indices.own and data.axis == indices.axis < batches
         if (by_number or by_axis) and (data.outer, data.inner) == (indices.outer, indices.inner):
             return replace(indices, own=False)
-    if isinstance(data, Fixed) and isinstance(indices, Rows) and not indices.own:
-        if indices.axis < last and not batches:
+    if isinstance(data, Fixed) and isinstance(indices, Rows):
+        by_value = not indices.own and not batches
+        if by_value and indices.axis < last:
             return indices
     raise MixesError("it picks among examples")
 
@@ -282,4 +294,11 @@ def _without(state: State, axis: int) -> State:
 
 
 def _with(state: State, axis: int) -> State:
-    return replace(state, axis=state.axis + (axis <= state.axis)) if isinstance(state, Rows) else state
+    if not isinstance(state, Rows):
+        return state
+    return replace(state, axis=state.axis + (axis <= state.axis))
+
+
+def rule(node: ir.Node) -> Rule | None:
+    """What tells of an operator; None of one that is not known."""
+    return TABLE.get(node.op_type) if is_standard(node) else None

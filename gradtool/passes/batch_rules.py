@@ -2,136 +2,37 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
-from gradtool.graph import constants, walk
+from gradtool.graph import constants
 from gradtool.operators.equations import parse
 from gradtool.passes.batch_axis import (
-    Batch, Fixed, Kind, Mixed, MixesError, Rows, Rule, Sized, State, Total, is_standard,
+    Batch,
+    Fixed,
+    Kind,
+    Mixed,
+    MixesError,
+    Rows,
+    Rule,
+    Sized,
+    State,
+    Total,
 )  # fmt: skip
-
-# Operands that are read for sizes, axes and bounds alone.
-SHAPE_SLOTS: Mapping[str, tuple[int, ...]] = {
-    "Reshape": (1,), "Expand": (1,), "Slice": (1, 2, 3, 4), "Tile": (1,), "Pad": (1, 3),
-    "Resize": (2, 3), "ConstantOfShape": (0,), "Range": (0, 1, 2), "Squeeze": (1,),
-    "Unsqueeze": (1,), "Split": (1,), "TopK": (1,), "OneHot": (1,), "DropoutMask": (0,),
-    "CenterCropPad": (1,), "SliceGrad": (1, 2, 3, 4),
-    **{f"Reduce{what}": (1,) for what in (
-        "Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSum", "LogSumExp", "SumSquare")},
-}  # fmt: skip
-
-
-# ------------------------------------------------------------------------ numbers of examples
-
-_NUMBERS: Mapping[str, Callable[..., Any]] = {
-    "Mul": np.multiply, "Add": np.add, "Sub": np.subtract, "Max": np.maximum, "Min": np.minimum,
-    "Identity": np.asarray, "Neg": np.negative, "Sqrt": np.sqrt, "Reciprocal": np.reciprocal,
-}  # fmt: skip
-
-
-def sized(batch: Batch, node: ir.Node) -> State | None:
-    """What a node makes of sizes; None where it makes something else."""
-    if not is_standard(node):
-        return None
-    if node.op_type in ("Shape", "Size"):
-        return _measured(batch, node)
-    states = [batch.of(v) for v in node.inputs if v is not None]
-    if not any(isinstance(s, Sized) for s in states):
-        return None
-    if not all(isinstance(s, Sized | Fixed) for s in states) or walk.subgraphs(node):
-        return None
-    found = [_computed(batch, node, second=second) for second in (False, True)]
-    if any(each is None for each in found):
-        return Sized(None, None) if _is_a_size(batch, node.outputs[0]) else None
-    return Sized(*found)
-
-
-def _is_a_size(batch: Batch, value: ir.Value) -> bool:
-    """Whether a value is whole numbers or conditions, no more than a shape has."""
-    dtype = value.dtype
-    whole = dtype is not None and (dtype.is_integer() or dtype == ir.DataType.BOOL)
-    return whole and value.shape is not None and len(value.shape) < 2 and not batch.varying(value)
-
-
-def _measured(batch: Batch, node: ir.Node) -> State:
-    value = node.inputs[0]
-    try:
-        both = [batch.dims(value, n) for n in batch.counts] if value is not None else []
-    except MixesError:
-        return Sized(None, None)
-    if node.op_type == "Size":
-        return Sized(*(np.array(math.prod(dims), object) for dims in both))
-    start, end = (node.attributes.get_int(k, d) for k, d in (("start", 0), ("end", 2**31)))
-    return Sized(*(np.array(dims[start:end], object) for dims in both))
-
-
-def _computed(batch: Batch, node: ir.Node, *, second: bool) -> Any:
-    """The numbers that a node gives, None where it is not followed."""
-    read: list[Any] = []
-    for value in node.inputs:
-        state = batch.of(value)
-        own = (state.second if second else state.first) if isinstance(state, Sized) else (
-            constants.array(value)
-        )  # fmt: skip
-        if value is not None and own is None:
-            return None
-        read.append(own)
-    try:
-        return _number(node, read)
-    except (ValueError, IndexError, TypeError, ZeroDivisionError):
-        return None
-
-
-def _number(node: ir.Node, read: list[Any]) -> Any:
-    op, axis = node.op_type, node.attributes.get_int("axis", 0)
-    if op in _NUMBERS:
-        return _NUMBERS[op](*read)
-    if op in ("Cast", "CastLike", "Reshape", "Squeeze", "Unsqueeze"):
-        return np.asarray(read[0]) if op.startswith("Cast") else np.asarray(read[0]).reshape(
-            [1] * (len(node.outputs[0].shape or ())) if np.size(read[0]) == 1 else [-1]
-        )  # fmt: skip
-    if op == "Div":
-        whole = node.outputs[0].dtype is not None and node.outputs[0].dtype.is_integer()
-        return np.asarray(read[0]) // read[1] if whole else np.true_divide(*map(_exact, read))
-    if op == "Gather":
-        return np.take(read[0], np.asarray(read[1], np.int64), axis)
-    if op == "Slice" and len(read) < 5:
-        return np.asarray(read[0])[int(read[1].item()) : int(read[2].item())]
-    if op == "Concat":
-        return np.concatenate([np.asarray(each) for each in read], axis)
-    if op == "ReduceProd":
-        return np.prod(read[0]).reshape([1] * len(node.outputs[0].shape or ()))
-    return None
-
-
-def _exact(number: Any) -> Any:
-    return np.asarray(number, np.float64)
-
 
 # ------------------------------------------------------------------------------------- rules
 
-_TABLE: dict[str, Rule] = {}
+TABLE: dict[str, Rule] = {}
 
 
 def rule_for(*names: str) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
-        _TABLE.update(dict.fromkeys(names, rule))
+        TABLE.update(dict.fromkeys(names, rule))
         return rule
 
     return register
-
-
-def rule(node: ir.Node) -> Rule | None:
-    """What tells of an operator; None of one that is not known."""
-    from gradtool.passes import batch_layouts as _  # which registers those of layouts and bodies
-
-    return _TABLE.get(node.op_type) if is_standard(node) else None
 
 
 def rank_of(batch: Batch, value: ir.Value | None) -> int:
@@ -175,9 +76,7 @@ def elementwise(batch: Batch, node: ir.Node, states: list[State]) -> State:
     return beside(batch, zip(node.inputs, states, strict=True), rank)
 
 
-def beside(
-    batch: Batch, operands: Iterable[tuple[ir.Value | None, State]], rank: int
-) -> Rows:
+def beside(batch: Batch, operands: Iterable[tuple[ir.Value | None, State]], rank: int) -> Rows:
     """The rows that operands have, whose shapes are aligned on the right."""
     found: Rows | None = None
     operands = list(operands)
@@ -215,19 +114,19 @@ def linear(batch: Batch, node: ir.Node, states: list[State]) -> State:
     if op in LINEAR and all(isinstance(s, Fixed) for s in states[1:]):
         return states[0]
     if op == "Mul" and len(kinds) == 1:
-        return _scaled(batch, node, kinds[0], by=None)
+        return Total(kinds[0])
     if op == "Div" and isinstance(states[0], Total):
         if isinstance(states[1], Fixed):
-            return _scaled(batch, node, kinds[0], by=node.inputs[1])
+            return _divided(batch, kinds[0], node.inputs[1])
         count = batch.of(node.inputs[1])
         if kinds[0] == "sum" and isinstance(count, Sized):
             return Total("mean")
     raise MixesError("it is not linear in a sum over examples")
 
 
-def _scaled(batch: Batch, node: ir.Node, kind: Kind, by: ir.Value | None) -> Total:
-    """A sum times a number; divided by that of the examples, where a model fixes it, it is a mean."""
-    if batch.symbol is None and kind == "sum" and batch.count > 1 and by is not None:
+def _divided(batch: Batch, kind: Kind, by: ir.Value | None) -> Total:
+    """A sum by a number; it is a mean by that of the examples, where a model fixes it."""
+    if batch.symbol is None and kind == "sum" and batch.count > 1:
         number = constants.array(by)
         if number is not None and number.size == 1 and number.item() % batch.count == 0:
             return Total("mean")
@@ -245,7 +144,7 @@ def _cast(node: ir.Node, state: State) -> State:
 
 
 def joined(kinds: Iterable[Kind], *, beside: bool) -> Kind:
-    """The kind of a sum of sums over examples; `beside` something that is the same in every batch."""
+    """The kind of a sum of sums over examples, perhaps `beside` what is the same in any batch."""
     found = set(kinds)
     if len(found) == 1 and not (beside and found == {"sum"}):
         return found.pop()
@@ -272,18 +171,11 @@ def product(batch: Batch, node: ir.Node, states: list[State]) -> State:
     turned = [bool(node.attributes.get_int(k, 0)) for k in ("transA", "transB")]
     inner = (ranks[0] - 2 if turned[0] else ranks[0] - 1, ranks[1] - 1 if turned[1] else
              max(ranks[1] - 2, 0))  # fmt: skip
-    summed = [isinstance(s, Rows) and s.axis == axis
-              for s, axis in zip(states[:2], inner, strict=True)]  # fmt: skip
-    if any(summed):
-        first, second = (rows_of(s) for s in states[:2])
-        if not all(summed) or (first.outer, first.inner) != (second.outer, second.inner):
-            raise MixesError("it sums over examples")
-        if len(states) > 2:
-            raise MixesError("it adds to a sum over examples")
+    if _is_summed(states, inner):
         return Total("sum")
     rank = rank_of(batch, node.outputs[0])
     found = []
-    for value, state, length, here in zip(node.inputs, states, ranks, (0, 1), strict=False):
+    for state, length, here in zip(states, ranks, (0, 1), strict=False):
         if isinstance(state, Rows):
             matrix = state.axis >= length - 2 and length > 1
             kept = rank - (1 if ranks[1] == 1 else 2) if here == 0 else rank - 1
@@ -296,6 +188,21 @@ def product(batch: Batch, node: ir.Node, states: list[State]) -> State:
     if len({(s.axis, s.outer, s.inner) for s in found}) != 1:
         raise MixesError("examples lie along different axes")
     return found[0]
+
+
+def _is_summed(states: list[State], inner: tuple[int, int]) -> bool:
+    """Whether a product sums over the axis of examples, which both operands have there."""
+    summed = [
+        isinstance(s, Rows) and s.axis == axis for s, axis in zip(states[:2], inner, strict=True)
+    ]
+    if not any(summed):
+        return False
+    first, second = (rows_of(s) for s in states[:2])
+    if not all(summed) or (first.outer, first.inner) != (second.outer, second.inner):
+        raise MixesError("it sums over examples")
+    if len(states) > 2:
+        raise MixesError("it adds to a sum over examples")
+    return True
 
 
 @rule_for("Einsum")
@@ -355,8 +262,8 @@ def _axis_of(node: ir.Node, rank: int, default: int) -> int:
     return node.attributes.get_int("axis", default) % max(rank, 1)
 
 
-@rule_for("Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "ArgMax", "ArgMin", "TopK", "CumSum",
-      "CumProd")  # fmt: skip
+@rule_for("Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "ArgMax", "ArgMin", "TopK",
+          "CumSum", "CumProd")  # fmt: skip
 def along_one(batch: Batch, node: ir.Node, states: list[State]) -> State:
     """Rows along another axis than that which it computes along."""
     state, rank = only_first(states), rank_of(batch, node.inputs[0])
@@ -424,9 +331,12 @@ def class_loss(batch: Batch, node: ir.Node, states: list[State]) -> list[State]:
     """A row's own loss, or their sum or mean; the mean of all if none is ignored or weighed."""
     scores, labels = rows_of(states[0]), rows_of(states[1])
     at = scores.axis - (scores.axis > 1)
-    if scores.axis == 1 or labels.axis != at or any(
-        not isinstance(s, Fixed) for s in states[2:]
-    ) or (scores.outer, scores.inner) != (labels.outer, labels.inner):
+    if (
+        scores.axis == 1
+        or labels.axis != at
+        or any(not isinstance(s, Fixed) for s in states[2:])
+        or (scores.outer, scores.inner) != (labels.outer, labels.inner)
+    ):
         raise MixesError("examples lie along the axis of classes")
     how = node.attributes.get_string("reduction", "mean")
     if how == "mean" and is_counted(node):
@@ -439,5 +349,3 @@ def is_counted(node: ir.Node) -> bool:
     """Whether a loss is the mean over what counts: some labels do not, or by their weight."""
     weighed = len(node.inputs) > 2 and node.inputs[2] is not None
     return weighed or "ignore_index" in node.attributes
-
-

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import onnx_ir as ir
@@ -99,7 +100,7 @@ def _quotients(op: Builder, loss: ir.Value) -> ir.Value:
         how = {k: a.value for k, a in node.attributes.items()} | {"reduction": "sum"}
         with op.at(node, stage="forward", source="", prefix=f"{was.name}/parts"), op.arithmetic():
             made = op.emit(node.op_type, list(node.inputs), len(node.outputs), how)
-            total, *rest = made if isinstance(made, tuple) else (made,)
+            total, *rest = cast("tuple[Tensor, ...]", made if len(node.outputs) > 1 else (made,))
             new = total / _weight(op, node)
         stand_in((new, *rest), node)
         loss = new if loss is was else loss
@@ -133,7 +134,7 @@ def _ahead(op: Builder, chosen: Mapping[ir.Value, Kind]) -> tuple[ir.Model, dict
 
 
 def _counting(model: ir.Model, names: Mapping[str, str]) -> ir.Model:
-    """What computes some values of a model, under other names, from what they need of its inputs."""
+    """What computes some values of a model, under other names, of its inputs."""
     counts = model.clone()
     graph = counts.graph
     found = {v.name: v for node in graph for v in node.outputs if v.name in names}
@@ -149,9 +150,7 @@ def _counting(model: ir.Model, names: Mapping[str, str]) -> ir.Model:
     return counts
 
 
-def _input(
-    op: Builder, name: str, shape: ir.Shape | None, dtype: ir.DataType | None
-) -> ir.Value:
+def _input(op: Builder, name: str, shape: ir.Shape | None, dtype: ir.DataType | None) -> ir.Value:
     """A new input, which is 1 where nobody gives it and its sizes are known."""
     made = ir.Value(name=name, shape=shape, type=ir.TensorType(dtype or ir.DataType.FLOAT))
     op.graph.inputs.append(made)
@@ -180,7 +179,7 @@ def _shared(op: Builder, batch: Batch, loss: ir.Value) -> str:
                 seen.add(value)
             elif node.op_type in ADDING and not _is_sum(batch, value):
                 with op.at(node, stage="forward", source="", prefix="loss/parts"):
-                    node.replace_input_with(slot, op.Mul(value, op.cast(share, value.dtype)))
+                    node.replace_input_with(slot, op.Mul(value, op.Cast(share, to=value.dtype)))
     return share.name or ""
 
 

@@ -71,9 +71,9 @@ class Session(Holding, Hooking):
         `gradtool.passes.accumulation`), whose `parts` lie inside of parameters and sums: by name,
         that of the whole, and bytes from its start.  `forward` is what evaluates, where that is not
         the forward model inside of the graph (see `gradtool.passes.evaluation`), and `ahead` gives
-        what a loss needs to know of a batch (see `gradtool.passes.loss_parts`).  `device` is `cpu`, `cuda`, `cuda:N` or
-        `auto`.  With `native` kernels the library computes what it can on the CPU, with
-        `exact` ones without Winograd's convolutions; those of CUDA are CuPy's.
+        what a loss needs to know of a batch (see `gradtool.passes.loss_parts`).  `device` is `cpu`,
+        `cuda`, `cuda:N` or `auto`.  With `native` kernels the library computes what it can on the
+        CPU, with `exact` ones without Winograd's convolutions; those of CUDA are CuPy's.
         `keep_gradients` are names or globs of values inside of the graph, and of parameters that it
         updates, whose gradients are results as well.  With `check_nan` (an attribute, too) a step
         ends at the first node with a NaN.  Of the plans for different sizes the latest `most_plans`

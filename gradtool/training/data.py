@@ -12,11 +12,14 @@ import onnx_ir as ir
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import feeds
 from gradtool.exec.given import array_of, as_numpy
+from gradtool.losses.labels import COPIED
 from gradtool.text.words import some, suggest
-from gradtool.training.checks import Check, checks_of
+from gradtool.training.checks import Check, checks_of, range_of
+from gradtool.training.metrics import Target
 from gradtool.training.order import Indices
 from gradtool.training.sources import Array, Batch, Examples, Source, Stream
 
+COMPARED = 64  # examples whose labels are held against other inputs
 Arrays = dict[str, Array]
 
 
@@ -129,6 +132,26 @@ class Fitted:
     def names(self) -> Mapping[str, str]:
         """What each input is called in the data."""
         return self._names
+
+    def targets(self, shifts: Mapping[str, int]) -> dict[str, Target]:
+        """Which integers among the inputs count as labels, and which are ahead by `shifts`."""
+        return {
+            name: Target(found.ignored if (found := range_of(value)) else None, shifts.get(name, 0))
+            for name, value in self.takes.inputs.items()
+            if value.dtype is not None and value.dtype.is_integer()
+        }
+
+    def copied(self, labels: Collection[str], shifts: Collection[str]) -> list[str]:
+        """What people should hear of labels that are the numbers of another input."""
+        if self.examples is None:
+            return []
+        some = self.batch(np.arange(min(COMPARED, self.examples)))
+        return [
+            COPIED.format(self._names[name], self._names[other])
+            for name in labels if name in some and name not in shifts and some[name].ndim > 1
+            for other, array in some.items()
+            if other != name and array.dtype.kind in "iu" and np.array_equal(array, some[name])
+        ]  # fmt: skip
 
     def described(self) -> dict[str, Any]:
         """What tells whether data are the same: types and sizes by name."""

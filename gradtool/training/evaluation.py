@@ -18,6 +18,7 @@ from gradtool.training.metrics import Metric
 from gradtool.training.order import in_order
 from gradtool.training.prefetch import Prefetched
 
+
 @dataclass(frozen=True)
 class Evaluator:
     """Evaluates a session on data, in batches of `size`, whose loss is put together by `parts`.

@@ -16,11 +16,11 @@ from gradtool.errors import GradtoolError, UsageError
 from gradtool.kernels.chance import repeatable
 from gradtool.ranks.group import ALONE, Group, anywhere, share, total
 from gradtool.session import Session
-from gradtool.training import scaling
+from gradtool.training import failing, scaling
 from gradtool.training.checkpoints import Best, Folder, Progress
 from gradtool.training.checks import has_nan
-from gradtool.training.data import Arrays, Fitted
 from gradtool.training.counting import Counter
+from gradtool.training.data import Arrays, Fitted
 from gradtool.training.evaluation import Evaluator
 from gradtool.training.graphs import Graphs
 from gradtool.training.journal import Journal
@@ -120,7 +120,10 @@ class Loop:
             self._run({**batch, self.graphs.rate: rate}), True
         )  # fmt: skip
         if not math.isfinite(loss) and self.options.loss_scale is None:
-            raise GradtoolError(self._diverged(loss, batch))
+            why = failing.why(self.graphs, self.data, batch, self.session.values(copy=False))
+            if why is not None:
+                raise GradtoolError(self._no_number(f"the loss is {loss} in", step + 1, why))
+            loss = 0.0  # as that of a part without any label
         entry: dict[str, Any] = {
             "step": step + 1, "epoch": self.progress.place.epoch, "loss": loss, "lr": rate,
         }  # fmt: skip
@@ -342,14 +345,6 @@ class Loop:
 
     def _is_stale(self) -> bool:
         return self.options.patience is not None and self.progress.stale >= self.options.patience
-
-    def _diverged(self, loss: float, batch: Arrays) -> str:
-        infinite = [
-            self.data.names[name] for name, given in batch.items()
-            if given.dtype.kind == "f" and np.isinf(given).any()
-        ]  # fmt: skip
-        why = f"{infinite[0]!r} has an infinity in this batch" if infinite else ""
-        return self._no_number(f"the loss is {loss} in", self.progress.step + 1, why)
 
     def _no_number(self, what: str, step: int | None = None, why: str = "") -> str:
         after = f"; the checkpoint of step {self._saved} is the last good one" if (

@@ -13,9 +13,7 @@ import onnx_ir as ir
 from gradtool import api, io
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
-from gradtool.exec.device import open_device
 from gradtool.kernels.native import Kernels
-from gradtool.native import library
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.synchronized import synchronized
 from gradtool.passes.update_groups import Updates
@@ -24,9 +22,10 @@ from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.metrics import Metric, metrics
-from gradtool.training.options import BATCH, TrainOptions
+from gradtool.training.options import TrainOptions
 from gradtool.training.order import Order
 from gradtool.training.schedules import Schedule, schedule
+from gradtool.training.sizing import kernels_for, sized
 from gradtool.training.sources import Given, Source, opened
 from gradtool.training.watching import Watcher
 
@@ -160,7 +159,7 @@ def prepared(
         graphs = graphs.planned(synchronized(graphs.model, ranks))
     if evaluate is not None and graphs.update is None:
         graphs = evaluated_in_parts(graphs, takes)
-    fit, kernels = None, _kernels(options, ranks)
+    fit, kernels = None, kernels_for(options, ranks)
     if options.memory is not None:
         fit = _fitted(options.memory, recipe, options, kernels, read, watcher)
         graphs = fit.chosen.graphs
@@ -175,7 +174,9 @@ def prepared(
             f"the schedule {rates.shape} has to know the end: give steps, {sources[0].source} does "
             "not tell how many there are"
         )
-    watched = metrics(options.metric, graphs.training.labels) if evaluate is not None else []
+    watched = [] if evaluate is None else metrics(
+        options.metric, graphs.training.labels, read[0].targets(graphs.training.shifts)
+    )  # fmt: skip
     made = Setup(
         graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, kernels, fit,
         ranks,
@@ -185,66 +186,21 @@ def prepared(
     return replace(made, graphs=graphs.planned(_planned(made)))
 
 
-def _kernels(options: TrainOptions, ranks: int) -> Kernels:
-    """The kernels that are asked for; where nobody says, native ones if the library is there.
-
-    Winograd's convolutions have to be asked for: their rounding opens a Relu that is shut in
-    float64 more often than that of others, and from there on weights differ.
-
-    Raises:
-        DeviceError: the device is missing.
-    """
-    asked = options.kernels
-    if asked != "native" and ranks == 1 and open_device(options.device).name != "cpu":
-        return "cupy"
-    if asked == "auto":
-        return "exact" if library.is_available() else "numpy"
-    return "exact" if asked == "native" and options.exact_conv else asked
-
-
-def _sized(options: TrainOptions, fixed: int | None, ranks: int) -> TrainOptions:
-    """The options with the examples of a step, and in how many parts a rank takes them."""
-    parts, batch = options.micro_batches, options.batch
-    on_ranks = f" on {ranks} ranks" if ranks > 1 else ""
-    if fixed is None:
-        batch = BATCH if batch is None else batch
-        if batch % (parts * ranks):
-            divides = " times ranks" if ranks > 1 else ""
-            raise UsageError(
-                f"a batch of {batch} has no {parts} parts of the same size{on_ranks}: "
-                f"micro_batches{divides} divides the batch"
-            )
-        return replace(options, batch=batch)
-    batch = fixed * parts * ranks if batch is None else batch
-    if batch % (fixed * ranks):
-        raise UsageError(
-            f"the model takes {fixed} examples at a time, of which {batch}{on_ranks} is no sum: "
-            f"give a batch of {fixed * ranks}, or export the model with an open one"
-        )
-    found = batch // (fixed * ranks)
-    if parts not in (1, found):
-        raise UsageError(
-            f"{batch} examples in {parts} parts{on_ranks} are {batch / parts / ranks:g} each, the "
-            f"model takes {fixed}: leave out micro_batches, or export it with an open batch"
-        )
-    return replace(options, batch=batch, micro_batches=found)
-
-
 def _read(
     graphs: Graphs, sources: Sequence[Source], names: Mapping[str, str], options: TrainOptions,
     ranks: int,
 ) -> tuple[list[Fitted], TrainOptions]:  # fmt: skip
     """Data held against what a step takes, and the options with the examples of a step."""
     takes = Takes.of(graphs.training.model, graphs.inner, graphs.training.labels)
-    sized = _sized(options, takes.size, ranks)
+    found = sized(options, takes.size, ranks)
     read = [Fitted(source, takes, names) for source in sources]
     if takes.size is not None:
-        return read, sized
-    fixed = _fixed_inside(graphs, read, sized, ranks)
+        return read, found
+    fixed = _fixed_inside(graphs, read, found, ranks)
     if fixed is None:
-        return read, sized
+        return read, found
     takes = replace(takes, size=fixed)
-    return [Fitted(source, takes, names) for source in sources], _sized(options, fixed, ranks)
+    return [Fitted(source, takes, names) for source in sources], sized(options, fixed, ranks)
 
 
 def _say(graphs: Graphs, read: Sequence[Fitted], watcher: Watcher) -> None:
@@ -254,6 +210,8 @@ def _say(graphs: Graphs, read: Sequence[Fitted], watcher: Watcher) -> None:
         watcher.said(f"the model computes {fixed} examples at a time: {FIXED}")
     for line in (line for each in read for line in each.said):
         watcher.said(line)
+    for line in read[0].copied(graphs.training.labels, graphs.training.shifts):
+        watcher.said(f"warning: {line}")
     for line in graphs.said:
         watcher.said(f"warning: {line}")
 

@@ -54,14 +54,16 @@ class TrainingGraph:
     """A model that computes forward, loss and gradients.
 
     `gradients` maps the name of a value to the name of the output that holds its gradient,
-    `updates` that of a parameter to the output with its next value, where there is an optimizer.
-    `warnings` are lines for people; `rules` the gradient rules used; the counts are nodes.
+    `updates` that of a parameter to the output with its next value, where there is an optimizer;
+    `shifts` by how many places labels are ahead.  `warnings` are lines for people; `rules` the
+    gradient rules used; the counts are nodes.
     """
 
     model: ir.Model
     loss: str | None
     loss_said: str
     labels: tuple[str, ...]
+    shifts: Mapping[str, int]
     gradients: Mapping[str, str]
     updates: Mapping[str, str]
     zeros: tuple[str, ...]
@@ -161,7 +163,8 @@ def training_graph(
     returned = set(model.graph.outputs)
     chosen, cotangents = cotangents_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
     return_no_more(model, returned if only_loss else (), chosen.value)
-    warnings += [f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud
+    found = [f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud
+    warnings += [*chosen.warnings, *found]
     appended = len(model.graph) - before
     adapting = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
     adapters, chosen, cotangents = _adapt(op, adapting, chosen, cotangents)
@@ -171,11 +174,7 @@ def training_graph(
     picked = _pick(op, cotangents, barred, leaves, wrt, input_grad, adapters)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
-    if on_loss is not None and chosen.value is not None:
-        head = cotangents.pop(chosen.value)
-        now = on_loss(op, chosen.value, picked.wrt)
-        chosen = replace(chosen, value=now)
-        cotangents = {now: head, **cotangents}
+    chosen, cotangents = _rewritten(op, on_loss, chosen, cotangents, picked.wrt)
     if fuse_attention and not again and _may_attend(model.graph):
         from gradtool.passes.fuse_attention import fuse_attention as fuse
 
@@ -194,21 +193,20 @@ def training_graph(
         narrow_places(model, op)
         saving_less(model)
     take_state(model)
-    model.meta.update(meta)
-    model.meta[INNER] = {v.name: dy.name for v, dy in made.inner.items()}
-    warnings += [*said, *modes.at_random(model)]
+    model.meta.update({**meta, INNER: {v.name: dy.name for v, dy in made.inner.items()}})
     later = [stage(node) for node in model.graph if is_backward(node)]
     return TrainingGraph(
         model=model,
         loss=loss_name,
         loss_said=chosen.said,
         labels=chosen.labels,
+        shifts=chosen.shifts,
         gradients=MappingProxyType(names),
         updates=MappingProxyType({v.name or "": updates[v.name or ""] for v in trained}),
         zeros=tuple(v.name or "" for v in made.zeros),
         candidates=picked.candidates,
         rules=made.rules,
-        warnings=(*warnings, *picked.warnings),
+        warnings=(*warnings, *said, *modes.at_random(model), *picked.warnings),
         forward_nodes=forward + added,
         loss_nodes=appended,
         backward_nodes=len(later) - later.count("update"),
@@ -262,6 +260,20 @@ def _adapt(
         replace(loss, value=value),
         {now[v]: dy for v, dy in cotangents.items()},
     )
+
+
+def _rewritten(
+    op: Builder,
+    on_loss: OnLoss | None,
+    loss: losses.Loss,
+    cotangents: dict[ir.Value, ir.Value],
+    wrt: Sequence[ir.Value],
+) -> tuple[losses.Loss, dict[ir.Value, ir.Value]]:
+    """Loss and cotangents as who wants to have a say in it has them."""
+    if on_loss is None or loss.value is None:
+        return loss, cotangents
+    value = on_loss(op, loss.value, wrt)
+    return replace(loss, value=value), {value: cotangents[loss.value]}
 
 
 def _may_attend(graph: ir.Graph) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 import pytest
-from graphs import floats, parse, stock
+from graphs import parse, stock
 
 import gradtool as gt
-from gradtool.errors import UsageError
 
 C = 5
 

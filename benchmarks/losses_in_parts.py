@@ -1,10 +1,10 @@
 """Losses put together from parts of a batch against the whole batch by PyTorch, in float64.
 
-python benchmarks/loss_parts.py [--seeds 3]
+python benchmarks/losses_in_parts.py [--seeds 3]
 
-Each loss is computed in micro-batches, under a memory, on ranks (forks), in stages, and evaluated in
-batches of which the last is short, by an open model and by one that fixes its batch.  Its first two
-examples are like any.  A loss that mixes examples must be refused.
+Each loss is computed in micro-batches, under a memory, on ranks (forks), in stages, and evaluated
+in batches of which the last is short, by an open model and by one that fixes its batch.  Its first
+two examples are like any.  A loss that mixes examples must be refused.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from loss_parts_ways import WAYS, tried
 from loss_parts import CASES
+from loss_parts_ways import WAYS, tried
 
 
 def main() -> int:
