@@ -61,8 +61,8 @@ def _focal(torch, y, data, *, by_positives):
     return (rows * data["mask"]).sum() / data["mask"].sum() if by_positives else rows.mean()
 
 
-_FOCAL = """ce = SoftmaxCrossEntropyLoss <reduction = "none"> (y, label) nce = Neg (ce) pt = Exp (nce)
-    rest = Sub (unit, pt) sq = Mul (rest, rest) f = Mul (sq, ce)
+_FOCAL = """ce = SoftmaxCrossEntropyLoss <reduction = "none"> (y, label) nce = Neg (ce)
+    pt = Exp (nce) rest = Sub (unit, pt) sq = Mul (rest, rest) f = Mul (sq, ce)
 """
 
 
@@ -157,7 +157,8 @@ CASES = {
         f"{_ROWS} m = ReduceMean <keepdims = 0> (l) loss = Sqrt (m)",
         lambda t, y, d, w: _rows(t, y, d).mean().sqrt(), mixes=True),
     "spread of the batch": Case(
-        "m = ReduceMean (y, zero) e = Sub (y, m) q = Mul (e, e) loss = ReduceMean <keepdims = 0> (q)",
+        "m = ReduceMean (y, zero) e = Sub (y, m) q = Mul (e, e)"
+        " loss = ReduceMean <keepdims = 0> (q)",
         lambda t, y, d, w: ((y - y.mean(0)) ** 2).mean(), mixes=True),
     "softmax over the batch": Case(
         f"{_ROWS} s = Softmax <axis = 0> (l) sl = Mul (s, l) loss = ReduceSum <keepdims = 0> (sl)",

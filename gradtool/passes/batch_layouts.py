@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import onnx_ir as ir
 
 from gradtool.graph import walk
@@ -127,11 +128,19 @@ def concat(batch: Batch, node: ir.Node, states: list[State]) -> State:
         if isinstance(state, Fixed) and batch.dims(value)[found[0].axis] != batch.dims(  # type: ignore[arg-type]
             node.outputs[0])[found[0].axis]:  # fmt: skip
             raise MixesError("it puts examples and others together")
+    if _numbers_first(batch, node) and axis == rank - 1:
+        return replace(found[0], own=True)
     if any(s.own for s in found):
         if axis != rank - 1 or not (isinstance(states[0], Rows) and states[0].own):
             raise MixesError("it computes with the numbers of examples")
         return states[0]
     return next((s for s in found if not s.even), found[0])
+
+
+def _numbers_first(batch: Batch, node: ir.Node) -> bool:
+    """Whether a model that fixes its batch puts the numbers of examples before what they pick."""
+    first = batch.constant(node, 0) if batch.symbol is None else None
+    return first is not None and np.array_equal(first, np.arange(batch.count)[:, None])
 
 
 # ----------------------------------------------------------------------------------- picking

@@ -43,7 +43,7 @@ def sized(batch: Batch, node: ir.Node) -> State | None:
     if node.op_type in ("Shape", "Size"):
         return _measured(batch, node)
     states = [batch.of(v) for v in node.inputs if v is not None]
-    if not any(isinstance(s, Sized) for s in states):
+    if node.op_type == "Range" or not any(isinstance(s, Sized) for s in states):
         return None
     if not all(isinstance(s, Sized | Fixed) for s in states) or walk.subgraphs(node):
         return None

@@ -111,7 +111,7 @@ def test_a_loss_that_mixes_examples_is_refused_in_parts_and_names_the_node(how):
         gt.Trainer(gt.load(made), batch=4, steps=2, lr=1e-6, **{
             name: value for name, value in how.items() if name != "evaluate"
         }) as trainer,
-        pytest.raises(UsageError, match="does not follow from those of its parts .Mul"),
+        pytest.raises(UsageError, match=r"does not follow from those of its parts \(Mul"),
     ):  # fmt: skip
         trainer.fit({"x": DATA["x"]}, evaluate=evaluate)
 
