@@ -24,6 +24,7 @@ import onnx_ir as ir
 
 from gradtool.graph import constants, walk
 from gradtool.graph.composites import DOMAIN
+from gradtool.graph.predicates import NO_DATA
 from gradtool.graph.randomness import may_draw
 from gradtool.graph.reads import dependent
 
@@ -104,6 +105,7 @@ class Batch:
         self.count = size if size is not None else FIRST
         self.counts = (FIRST, SECOND) if size is None else (size, size)
         self._bindings: dict[str, int] = {}
+        self._sizes: dict[tuple[str, int], int] = {}
         drawn = [v for n in walk.nodes(graph) if may_draw(n) for v in n.outputs]
         self._changing = dependent(graph, [*trained, *drawn])
         self.states: dict[ir.Value, State] = {}
@@ -132,11 +134,16 @@ class Batch:
     def _size(self, dim: int | ir.SymbolicDim, count: int) -> int:
         if isinstance(dim, int):
             return dim
+        known = self._sizes.get((str(dim.value), count))
+        if known is not None:
+            return known
         names = dim.free_symbols()
         for name in sorted(names):
             self._bindings.setdefault(name, _SYMBOLS + 2 * len(self._bindings))
         found = dim.evaluate({**{n: self._bindings[n] for n in names}, self._name or "": count})
-        return found if isinstance(found, int) and found > 0 else 1
+        size = found if isinstance(found, int) and found > 0 else 1
+        self._sizes[str(dim.value), count] = size
+        return size
 
     def varying(self, value: ir.Value) -> list[int]:
         """The axes whose size the number of examples decides; none where that is fixed."""
@@ -164,7 +171,7 @@ class Batch:
     def _outputs(self, node: ir.Node) -> list[State]:
         read = self._read(node)
         broken = next((s for s in read if isinstance(s, Mixed)), None)
-        if broken is not None:
+        if broken is not None and node.op_type not in NO_DATA:
             return [broken] * len(node.outputs)
         try:
             return self._ruled(node)

@@ -192,7 +192,18 @@ def gather_nd(batch: Batch, node: ir.Node, states: list[State]) -> State:
         by_value = not indices.own and not batches
         if by_value and indices.axis < last:
             return indices
+    if isinstance(data, Rows) and data == Rows(0) and _picks_own(batch, node):
+        return data
     raise MixesError("it picks among examples")
+
+
+def _picks_own(batch: Batch, node: ir.Node) -> bool:
+    """Whether a model that fixes its batch has each example pick of itself, by known indices."""
+    known = batch.constant(node, 1) if batch.symbol is None else None
+    if known is None or known.ndim < 2 or known.shape[0] != batch.count:
+        return False
+    own = np.arange(batch.count).reshape(-1, *[1] * (known.ndim - 2))
+    return bool((known[..., 0] == own).all())
 
 
 @rule_for("OneHot")
