@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -158,7 +159,19 @@ def gather(batch: Batch, node: ir.Node, states: list[State]) -> State:
         return replace(data, axis=data.axis + (more if data.axis > axis else 0))
     if isinstance(data, Total) and isinstance(indices, Fixed):
         return data
+    if isinstance(data, Rows) and isinstance(indices, Fixed) and data.outer == 1:
+        known = batch.constant(node, 1) if batch.symbol is None else None
+        if known is not None and _is_by_example(batch, known // data.inner):
+            return Rows(axis)
     raise MixesError("it picks among examples")
+
+
+def _is_by_example(batch: Batch, numbers: np.ndarray[Any, Any]) -> bool:
+    """Whether known numbers of examples are, along their first axis, each its own."""
+    if numbers.ndim < 1 or numbers.shape[0] != batch.count:
+        return False
+    own = np.arange(batch.count).reshape(-1, *[1] * (numbers.ndim - 1))
+    return bool((numbers == own).all())
 
 
 @rule_for("GatherElements", "ScatterElements")
@@ -192,18 +205,14 @@ def gather_nd(batch: Batch, node: ir.Node, states: list[State]) -> State:
         by_value = not indices.own and not batches
         if by_value and indices.axis < last:
             return indices
-    if isinstance(data, Rows) and data == Rows(0) and _picks_own(batch, node):
-        return data
+    depth = batches + batch.dims(node.inputs[1])[-1]  # type: ignore[arg-type]
+    if isinstance(data, Rows) and isinstance(indices, Fixed):
+        known = batch.constant(node, 1) if batch.symbol is None else None
+        if data.axis >= depth:
+            return replace(data, axis=data.axis - depth + last)
+        if data == Rows(0) and known is not None and _is_by_example(batch, known[..., 0]):
+            return data
     raise MixesError("it picks among examples")
-
-
-def _picks_own(batch: Batch, node: ir.Node) -> bool:
-    """Whether a model that fixes its batch has each example pick of itself, by known indices."""
-    known = batch.constant(node, 1) if batch.symbol is None else None
-    if known is None or known.ndim < 2 or known.shape[0] != batch.count:
-        return False
-    own = np.arange(batch.count).reshape(-1, *[1] * (known.ndim - 2))
-    return bool((known[..., 0] == own).all())
 
 
 @rule_for("OneHot")
