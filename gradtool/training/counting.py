@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,10 @@ class Counter:
             for name, values in each["sums"].items():
                 found[name] = found.get(name, 0.0) + np.asarray(values, np.float64)
         return Counted(found, sum(each["examples"] for each in told))
+
+    def of_parts(self, pieces: Sequence[Arrays], examples: int, group: Group) -> Arrays:
+        """The inputs of each part of a batch, which all have so many examples."""
+        return self.feeds(self.whole(pieces, group), examples)
 
     def feeds(self, counted: Counted, examples: int) -> Arrays:
         """The inputs of a part with so many examples."""

@@ -152,10 +152,7 @@ class Loop:
             batch if parts == 1 else self.data.part(batch, start, start + each)
             for start in range(0, size, each)
         ]
-        ahead: Arrays = {}
-        if self.counter is not None:
-            counted = self.counter.whole(pieces, self.group)
-            ahead = self.counter.feeds(counted, each)
+        ahead = {} if self.counter is None else self.counter.of_parts(pieces, each, self.group)
         taken = (
             ({**piece, **ahead}, turn * self.group.size + self.group.rank)
             for turn, piece in enumerate(pieces)
