@@ -22,8 +22,6 @@ from gradtool.passes.batch_axis import (
     Total,
 )  # fmt: skip
 
-# ------------------------------------------------------------------------------------- rules
-
 TABLE: dict[str, Rule] = {}
 
 
@@ -235,7 +233,8 @@ def along_the_first(batch: Batch, node: ir.Node, states: list[State]) -> State |
     moving = [s for s in states if not isinstance(s, Fixed)]
     if any(rows_of(s).axis != 0 for s in moving) or len({(s.outer, s.inner) for s in moving}) != 1:  # type: ignore[union-attr]
         raise MixesError("it has examples along another axis than the first")
-    if node.op_type in ("Conv", "ConvTranspose", "ConvInteger") and len(moving) > 1:
+    weighed = node.op_type.startswith("Conv") or "Normalization" in node.op_type
+    if weighed and len(moving) > 1:
         raise MixesError("its weights depend on examples")
     made = states[0] if isinstance(states[0], Rows) else moving[0]
     if node.op_type.startswith("BatchNormalization"):
