@@ -54,7 +54,7 @@ from gradtool.workloads.plan_files import PlanFile
 from gradtool.workloads.plans import form_of
 from gradtool.workloads.rewriting import Graph, Rewritten, mirror, model_of, recompute
 from gradtool.workloads.rewriting import frontier as frontier_of
-from gradtool.workloads.training import OnNode, TrainingGraph, training_graph
+from gradtool.workloads.training import OnLoss, OnNode, TrainingGraph, training_graph
 
 if TYPE_CHECKING:
     from gradtool.comparison.sides import Side
@@ -91,6 +91,7 @@ def grad(
     save_less: bool = True,
     fuse_attention: bool = True,
     only_loss: bool = False,
+    on_loss: OnLoss | None = None,
     on_node: OnNode | None = None,
     own: bool = False,
 ) -> TrainingGraph:
@@ -101,7 +102,7 @@ def grad(
     Given a training graph, its second order: `loss` then names one of its gradients, as in
     `sum:w_grad`, and the earlier gradients stay outputs.
 
-    `loss` is `auto`, the name of a value, `KIND[:OUTPUT][@axis=N]` (see `gradtool.losses`), a
+    `loss` is `auto`, the name of a value, `KIND[:OUTPUT][@SETTINGS]` (see `gradtool.losses`), a
     function `f(op, y[, labels])` or the path of one, perhaps with `WEIGHT*` before it; several are
     added.  `labels` names their input, or one per output.  `wrt`, `no_grad` and `input_grad` are
     names or globs.  With `head_grads` there is no loss: an input per output carries its gradient;
@@ -121,8 +122,9 @@ def grad(
     what `wrt` names is as well.  With `save_less`, backward keeps as few bytes of forward as it can
     without computing anything twice; with `fuse_attention` it keeps one number per row of attention
     and computes the probabilities again.  With `only_loss` the graph returns the loss and
-    gradients, not what the model returns, which dies where it was last read.  `on_node` is called
-    with every node that a rule emits.
+    gradients, not what the model returns, which dies where it was last read.  `on_loss` may rewrite
+    the forward graph before backward is made, and returns the loss; `on_node` is called with every
+    node that a rule emits.
 
     Raises:
         UsageError: a name that does not exist.
@@ -155,6 +157,7 @@ def grad(
         save_less=save_less,
         fuse_attention=fuse_attention,
         only_loss=only_loss,
+        on_loss=on_loss,
         on_node=on_node,
         own=own,
     )

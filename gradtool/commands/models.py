@@ -145,6 +145,7 @@ def differentiate(reporter: Reporter, model: ir.Model, options: dict[str, Any]) 
             fuse_attention=options["fuse_attention"],
             only_loss=options["only_loss"],
             loss_seed=options.get("loss_seed", False),
+            on_loss=options.get("on_loss"),
             optimizer=options.get("update", "none"),
             optimizer_option=options["optimizer_option"],
             clip_norm=options["clip_norm"],

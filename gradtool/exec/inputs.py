@@ -13,7 +13,9 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.exec import room
 from gradtool.exec.feeds import buffers, defaults, inputs_of, require_tensor
+from gradtool.graph import constants
 from gradtool.graph.specs import spec_of
+from gradtool.operators.losses import NO_CLASS
 
 BLOCK = 2**13  # numbers drawn at once
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -107,7 +109,7 @@ def _limit(value: ir.Value) -> int:
 
 
 _SAME_VALUES = ("Reshape", "Squeeze", "Unsqueeze", "Transpose", "Cast", "Identity", "Flatten",
-                "Slice", "Split", "Expand", "Gather", "Concat", "Clip")  # fmt: skip
+                "Slice", "Split", "Expand", "Gather", "Concat", "Clip", "Max")  # fmt: skip
 
 
 def _axis_size(axis: int | str, data: int = 0) -> Callable[[ir.Node], int | None]:
@@ -148,5 +150,24 @@ def readers(values: Iterable[ir.Value]) -> Iterator[tuple[ir.Node, int]]:
                 size = bound(use.node)
                 if size is not None:
                     yield use.node, size
-            elif use.idx == 0 and use.node.op_type in _SAME_VALUES:
+            elif _passes(use.node, use.idx):
                 waiting.extend(use.node.outputs)
+
+
+def is_raised(node: ir.Node, slot: int) -> bool:
+    """Whether integers that a node takes as places have come through a lower bound."""
+    value = node.inputs[slot]
+    made = None if value is None else value.producer()
+    while made is not None and made.op_type in _SAME_VALUES:
+        if made.op_type == "Max":
+            return True
+        made = made.inputs[0].producer() if made.inputs[0] is not None else None
+    return False
+
+
+def _passes(node: ir.Node, slot: int) -> bool:
+    """Whether a node hands on the integers of an input; a loss replaces some of its labels."""
+    if node.op_type == "Where":
+        instead = constants.array(node.inputs[1])
+        return slot == 2 and instead is not None and bool((instead == NO_CLASS).all())
+    return slot == 0 and node.op_type in _SAME_VALUES

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import onnx_ir as ir
+
 from gradtool.emit.builder import Builder
 from gradtool.functions._numbers import widened
 from gradtool.functions._scatter import add_onto
@@ -71,6 +73,20 @@ def sample_gradients(
         dy = dy / op.sum(w, range(len(places.shape)))
     g = w * dy
     return (g if counted is None else op.Where(counted, g, 0.0)), places
+
+
+def label_weights(
+    op: Builder, labels: Tensor, weights: Tensor | None, ignored: int | None, dtype: ir.DataType
+) -> tuple[Tensor, Tensor]:
+    """Which labels count, and the weight of each: that of its class or 1, and 0 if ignored."""
+    if ignored is None:
+        everything = op.expand(op.constant(True), labels)
+        return everything, op.Gather(weights, labels)
+    counted = op.Not(op.Equal(labels, op.constant(ignored, labels.dtype)))
+    if weights is None:
+        return counted, op.Cast(counted, to=dtype)
+    places = op.Where(counted, labels, op.constant(0, labels.dtype))
+    return counted, op.Where(counted, op.Gather(weights, places), 0.0)
 
 
 @composite("BinaryCrossEntropy")

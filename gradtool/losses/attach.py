@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import onnx_ir as ir
 
@@ -14,8 +15,8 @@ from gradtool.graph.known import as_tensor
 from gradtool.graph.predicates import HALVES, is_float, is_scalar
 from gradtool.losses import labels as label
 from gradtool.losses.choice import choose
-from gradtool.losses.kinds import Kind
 from gradtool.losses.labels import LabelNames
+from gradtool.losses.settings import class_weights
 from gradtool.losses.terms import Term, Wanted, term
 
 __all__ = ["LabelNames", "Loss", "Wanted", "attach"]
@@ -25,19 +26,22 @@ __all__ = ["LabelNames", "Loss", "Wanted", "attach"]
 class Loss:
     """The loss of a training graph; `value` is None where head gradients take its place.
 
-    `said` tells people how it was chosen; `labels` names its inputs; `loud` asks to warn.
+    `said` tells people how it was chosen; `labels` names its inputs, `shifts` has by how many
+    places some of them are ahead; `loud` asks to warn, and `warnings` are lines for people.
     """
 
     value: ir.Value | None
     said: str
     labels: tuple[str, ...] = ()
     loud: bool = False
+    shifts: Mapping[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def attach(op: Builder, wanted: Wanted | Sequence[Wanted], labels: LabelNames = "labels") -> Loss:
     """Find or append the loss: `auto`, or the sum of all that are `wanted`.
 
-    Each is the name of a value, `KIND[:OUTPUT][@axis=N]` or `pkg.mod:function[:OUTPUT]`, with
+    Each is the name of a value, `KIND[:OUTPUT][@SETTINGS]` or `pkg.mod:function[:OUTPUT]`, with
     `WEIGHT*` before it; or a function.  Labels become a graph input: `labels`, or one per output if
     several outputs have some, or what `labels` says for an output.
 
@@ -113,7 +117,9 @@ def _weighted(op: Builder, terms: Sequence[Term], names: Sequence[str]) -> Loss:
         for term, part in zip(terms, parts, strict=True)
     )
     labels = dict.fromkeys(name for part in parts for name in part.labels)
-    return Loss(total, said, tuple(labels))
+    shifts = {name: shift for part in parts for name, shift in part.shifts.items()}
+    warnings = dict.fromkeys(line for part in parts for line in part.warnings)
+    return Loss(total, said, tuple(labels), shifts=shifts, warnings=tuple(warnings))
 
 
 def _append(
@@ -125,19 +131,26 @@ def _append(
     if output.shape is None:
         raise NotDifferentiable(deciding.of_unknown([output]))
     made: tuple[str, ...] = ()
-    axis = label.class_axis(op.graph, term, labels)
+    shifts: dict[str, int] = {}
+    warnings: tuple[str, ...] = ()
     with op.at(None, stage="forward", source="", prefix=name), op.arithmetic():
         if op.masters and output.dtype in HALVES:
             output = op.cast(as_tensor(output), ir.DataType.FLOAT)
         if kind.labels is not None:
-            target = label.target(op, output, labels, axis)
+            axis = label.class_axis(op.graph, term, labels)
+            soft = axis is not None and label.are_soft(op.graph, term, labels)
+            target = label.target(op, output, labels, None if soft else axis)
             if axis is not None and len(output.shape or ()) > 2:
                 said += f", classes on axis {axis}"
             said += f", labels: {label.show(target)}"
             made = (target.name or "",)
-            if axis is None and target.dtype in HALVES:
+            if term.settings.shift:
+                shifts[made[0]] = term.settings.shift
+            elif axis is not None and target.uses():
+                warnings = (label.COPIED.format(made[0], made[0]),)
+            if (axis is None or soft) and target.dtype in HALVES:
                 target = op.cast(as_tensor(target), output.dtype or ir.DataType.FLOAT)
-            value = _of_labels(op, kind, output, target, axis)
+            value = _of_labels(op, replace(term, output=output), target, axis, soft=soft)
         else:
             value = kind.formula(op, output)
     if not isinstance(value, ir.Value) or not is_float(value) or not is_scalar(value):
@@ -145,16 +158,29 @@ def _append(
         raise UsageError(f"--loss {kind.name}: it returned {shape}, a loss is one float")
     value.name = op.names.fresh(name)
     op.graph.outputs.append(value)
-    return Loss(value, said + closing, made)
+    return Loss(value, said + closing, made, shifts=shifts, warnings=warnings)
 
 
 def _of_labels(
-    op: Builder, kind: Kind, output: ir.Value, target: ir.Value, axis: int | None
+    op: Builder, term: Term, target: ir.Value, axis: int | None, *, soft: bool
 ) -> object:
     """The loss, with the classes along the axis that its formula takes them on."""
+    kind, output, said = term.kind, term.output, term.settings
+    assert kind is not None  # noqa: S101 - it has labels
     if axis is None:
         return kind.formula(op, output, target)
+    how: dict[str, Any] = {}
+    if said.ignore is not None:
+        how["ignore"] = said.ignore
+    if said.smoothing:
+        how["smoothing"] = said.smoothing
+    if said.weight is not None:
+        how["weight"] = class_weights(op, said.weight, output, axis, term.asked)
+    if soft:
+        how["soft"] = True
+    if said.shift:
+        output, target = label.shifted(op, term, target, axis, soft=soft)
     if kind.takes_axis:
-        return kind.formula(op, output, target, axis)
+        return kind.formula(op, output, target, axis, **how)
     rest = [i for i in range(len(output.shape or ())) if i != axis]
-    return kind.formula(op, op.transpose(as_tensor(output), [*rest, axis]), target)
+    return kind.formula(op, op.transpose(as_tensor(output), [*rest, axis]), target, **how)

@@ -14,6 +14,7 @@ from gradtool.graph.predicates import is_float, is_scalar
 from gradtool.losses import complements
 from gradtool.losses.endings import LAYOUTS, PRODUCTS, ending
 from gradtool.losses.kinds import NLL_OF_PROBABILITIES, Kind, kinds
+from gradtool.losses.settings import Settings
 from gradtool.losses.terms import Term
 
 _LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss", "BinaryCrossEntropy")
@@ -56,7 +57,7 @@ def choose(op: Builder) -> Choice:
 
 
 def _term(kind: Kind | None, of: ir.Value, output: ir.Value, axis: int | None = None) -> Term:
-    return Term(1.0, kind, of, output.name or "", "auto", axis)
+    return Term(1.0, kind, of, output.name or "", "auto", Settings(axis))
 
 
 def _is_one_sample(value: ir.Value) -> bool:

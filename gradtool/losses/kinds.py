@@ -13,6 +13,8 @@ from functools import cache
 from typing import Any, Literal
 
 from gradtool import plugins
+from gradtool.functions.loss import label_weights
+from gradtool.operators.losses import NO_CLASS
 
 LEAST = 1e-30  # a probability whose reciprocal float32 holds
 Formula = Callable[..., Any]
@@ -81,9 +83,64 @@ def kind_of(formula: Formula, name: str = "") -> Kind:
 
 
 @loss("ce", labels="classes", said="softmax cross-entropy")
-def cross_entropy(op: Any, scores: Any, labels: Any, axis: int = -1) -> Any:
-    """`mean(-log softmax(scores)[label])`, the classes along `axis`."""
-    return op.SoftmaxCrossEntropyLoss(*_by_class(op, scores, labels, axis), reduction="mean")
+def cross_entropy(
+    op: Any, scores: Any, labels: Any, axis: int = -1, *, ignore: int | None = None,
+    smoothing: float = 0.0, weight: Any = None, soft: bool = False,
+) -> Any:  # fmt: skip
+    """`Σ w[label] · (-log softmax(scores)[label]) / Σ w[label]`, the classes along `axis`.
+
+    The sums leave out labels of `ignore`, or below 0 where that is None.  With `smoothing` s a
+    label is its class to 1 - s, and all C classes to s/C each; `soft` labels are probabilities.
+
+    Source: PyTorch's `cross_entropy`, whose `reduction="mean"` is by weight for class indices and
+    by example for probabilities.
+    """
+    if soft:
+        return _of_shares(op, scores, labels, axis, smoothing, weight)
+    scores, labels = _by_class(op, scores, labels, axis)
+    labels, ignored = _told_apart(op, labels, ignore)
+    how = {"ignore_index": ignored}
+    if not smoothing:
+        return op.SoftmaxCrossEntropyLoss(scores, labels, weight, reduction="mean", **how)
+    logs = op.LogSoftmax(scores, axis=1)
+    hard = op.NegativeLogLikelihoodLoss(logs, labels, weight, reduction="none", **how)
+    even = -op.sum(_weighed(op, logs, weight, 1), [1])
+    counted, w = label_weights(op, labels, weight, ignored, scores.dtype)
+    rows = hard * (1 - smoothing) + op.Where(counted, even, 0.0) * (smoothing / scores.shape[1])
+    return total(op, rows) / total(op, w)
+
+
+def _of_shares(op: Any, scores: Any, shares: Any, axis: int, smoothing: float, weight: Any) -> Any:
+    """`mean(-Σ w · shares · log softmax(scores))`, summed along `axis`."""
+    axis %= len(scores.shape)
+    if smoothing:
+        shares = shares * (1 - smoothing) + smoothing / scores.shape[axis]
+    logs = op.LogSoftmax(scores, axis=axis)
+    return mean(op, -op.sum(_weighed(op, logs, weight, axis) * shares, [axis]))
+
+
+def _weighed(op: Any, logs: Any, weight: Any, axis: int) -> Any:
+    """Values times the weights of their classes, which lie along `axis`."""
+    if weight is None:
+        return logs
+    return logs * op.unsqueeze(weight, [i + 1 for i in range(len(logs.shape) - axis - 1)])
+
+
+def _told_apart(op: Any, labels: Any, ignore: int | None) -> tuple[Any, int]:
+    """Labels that index classes from 0 on or are ignored, and the one that is.
+
+    A negative label would count from the last class where it indexes scores.  Labels below 0 are
+    ignored as one where nobody says which; else any other is that of no class, which every runtime
+    refuses.
+    """
+    zero, no_class = (op.constant(n, labels.dtype) for n in (0, NO_CLASS))
+    if ignore is None:
+        least = op.constant(-1, labels.dtype)
+        return op.Max(labels, least), -1
+    negative = op.Less(labels, zero)
+    if ignore < 0:
+        negative = op.And(negative, op.Not(op.Equal(labels, op.constant(ignore, labels.dtype))))
+    return op.Where(negative, no_class, labels), ignore
 
 
 @loss("mse", labels="like", said="mean squared error")
@@ -129,9 +186,16 @@ def bce_logits(op: Any, y: Any, t: Any) -> Any:
 
 
 @loss("nll", labels="classes", said="negative log-likelihood")
-def nll(op: Any, scores: Any, labels: Any, axis: int = -1) -> Any:
-    """`mean(-scores[label])`, the classes along `axis`; scores are log-probabilities."""
-    return op.NegativeLogLikelihoodLoss(*_by_class(op, scores, labels, axis), reduction="mean")
+def nll(
+    op: Any, scores: Any, labels: Any, axis: int = -1, *, ignore: int | None = None,
+    weight: Any = None,
+) -> Any:  # fmt: skip
+    """`Σ w[label] · (-scores[label]) / Σ w[label]`; scores are log-probabilities, see `ce`."""
+    scores, labels = _by_class(op, scores, labels, axis)
+    labels, ignored = _told_apart(op, labels, ignore)
+    return op.NegativeLogLikelihoodLoss(
+        scores, labels, weight, reduction="mean", ignore_index=ignored
+    )
 
 
 def _of_probabilities(op: Any, p: Any, labels: Any, axis: int = -1) -> Any:

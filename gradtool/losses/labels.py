@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,10 +10,16 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.graph.predicates import HALVES
+from gradtool.graph.known import Tensor, as_tensor
+from gradtool.graph.predicates import HALVES, is_float
 from gradtool.losses.endings import Ending, ending
 from gradtool.losses.terms import Term
+from gradtool.operators.losses import NO_CLASS
 
+COPIED = (
+    "the labels {!r} are the input {!r} itself: each place learns to repeat its own; a causal "
+    "model learns the next one by @shift=1"
+)
 LabelNames = str | Mapping[str, str]
 
 
@@ -58,7 +65,9 @@ def class_axis(graph: ir.Graph, term: Term, labels: str) -> int | None:
     if not rank:
         raise UsageError(f"--loss {term.asked}: {term.called!r} is one number, and has no classes")
     said = ending(term.output)
-    axis = term.axis if term.axis is not None else _left_out(graph, term.output, labels)
+    axis = term.settings.axis
+    if axis is None:
+        axis = _left_out(graph, term.output, labels)
     if axis is None:
         axis = said.axis
     if axis is None:
@@ -87,6 +96,40 @@ def _refuse_one_class(term: Term, axis: int, said: Ending) -> None:
         f"cross-entropy is always 0; for numbers choose --loss mse:{term.called}, "
         f"for a yes or no --loss {binary}:{term.called}"
     )
+
+
+def are_soft(graph: ir.Graph, term: Term, labels: str) -> bool:
+    """Whether labels are probabilities of classes: as is asked for, or as the model has them."""
+    assert term.kind is not None  # noqa: S101 - it has labels
+    if term.settings.soft:
+        return True
+    found = next((v for v in graph.inputs if v.name == labels), None)
+    if found is None or "soft" not in inspect.signature(term.kind.formula).parameters:
+        return False
+    return is_float(found) and len(found.shape or ()) == len(term.output.shape or ())
+
+
+def shifted(
+    op: Builder, term: Term, target: ir.Value, axis: int, *, soft: bool
+) -> tuple[Tensor, Tensor]:
+    """Scores without the last places, and labels without the first: those that are ahead.
+
+    Places lie along the last axis beside that of the classes.
+
+    Raises:
+        UsageError: there are no more places than labels are ahead.
+    """
+    output, shift = as_tensor(term.output), term.settings.shift
+    place = max(i for i in range(len(output.shape)) if i != axis)
+    size = output.shape[place]
+    if isinstance(size, int) and size <= shift:
+        raise UsageError(
+            f"--loss {term.asked}: {show(output)} has {size} places along axis {place}, a shift of "
+            f"{shift} leaves none"
+        )
+    along = place if soft or place < axis else place - 1
+    ahead = op.slice(as_tensor(target), along, shift, NO_CLASS)
+    return op.slice(output, place, 0, -shift), ahead
 
 
 def without(sizes: Sequence[Any], axis: int) -> list[Any]:

@@ -1,11 +1,11 @@
-"""What `--loss` says of a graph: `[WEIGHT*]NAME` or `[WEIGHT*]KIND[:OUTPUT][@axis=N]`."""
+"""What `--loss` says of a graph: `[WEIGHT*]NAME` or `[WEIGHT*]KIND[:OUTPUT][@SETTINGS]`."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
@@ -13,6 +13,7 @@ import onnx_ir as ir
 from gradtool.errors import UsageError
 from gradtool.graph.predicates import is_float
 from gradtool.losses.kinds import Kind, kind_of, kinds
+from gradtool.losses.settings import Settings, settings, split
 from gradtool.plugins import function_at
 from gradtool.text.words import suggest
 
@@ -23,8 +24,7 @@ Wanted = str | Callable[..., Any]
 class Term:
     """`weight` times a loss of `output`, or times `output` itself if there is no kind.
 
-    `called` is the output that people know it by, `asked` how they named the loss, and `axis` that
-    of the classes if they said so.
+    `called` is the output that people know it by, `asked` how they named the loss.
     """
 
     weight: float
@@ -32,7 +32,7 @@ class Term:
     output: ir.Value
     called: str
     asked: str
-    axis: int | None = None
+    settings: Settings = field(default_factory=Settings)
 
     @property
     def said(self) -> str:
@@ -42,14 +42,13 @@ class Term:
 
 
 _WEIGHTED = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\*(.+)", re.DOTALL)
-_PLACED = re.compile(r"(.*)@axis=([^@]*)", re.DOTALL)
 
 
 def term(graph: ir.Graph, wanted: Wanted) -> Term:
     """One loss of the command line. An exact name of a value wins over any other reading.
 
     Raises:
-        UsageError: there is no such value, loss or axis.
+        UsageError: there is no such value, loss or setting.
     """
     if not isinstance(wanted, str):
         kind = kind_of(wanted)
@@ -64,32 +63,13 @@ def term(graph: ir.Graph, wanted: Wanted) -> Term:
     named = _value_named(graph, rest)
     if named is not None:
         return Term(weight, None, named, named.name or "", wanted)
-    rest, place = _without_axis(graph, rest)
+    given = None
+    if _value_named(graph, rest.partition(":")[2]) is None:
+        rest, given = split(rest)
     kind, name = _kind(graph, rest, wanted)
     output = _output(graph, name, rest.partition(":")[0])
-    axis = None if place is None else _axis(place, kind, output, wanted)
-    return Term(weight, kind, output, output.name or "", wanted, axis)
-
-
-def _without_axis(graph: ir.Graph, text: str) -> tuple[str, str | None]:
-    """A loss without its `@axis=N`, and the N."""
-    placed = _PLACED.fullmatch(text)
-    if placed is None or _value_named(graph, text.partition(":")[2]) is not None:
-        return text, None
-    return placed[1], placed[2]
-
-
-def _axis(text: str, kind: Kind, output: ir.Value, wanted: str) -> int:
-    if kind.labels != "classes":
-        raise UsageError(f"--loss {wanted}: {kind.said} has no classes, and no axis of them")
-    rank = len(output.shape or ())
-    try:
-        axis = int(text)
-    except ValueError as error:
-        raise UsageError(f"--loss {wanted}: write @axis=N, as in @axis=-1") from error
-    if not -rank <= axis < rank:
-        raise UsageError(f"--loss {wanted}: {output.name!r} has shape {output.shape}")
-    return axis % rank
+    said = Settings() if given is None else settings(given, kind, output, wanted)
+    return Term(weight, kind, output, output.name or "", wanted, said)
 
 
 def _kind(graph: ir.Graph, text: str, wanted: str) -> tuple[Kind, str]:

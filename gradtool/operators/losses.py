@@ -6,3 +6,7 @@ from __future__ import annotations
 LOWEST_LOG = -100.0
 # The least divisor `p (1 - p)` of its gradient.
 LEAST_VARIANCE = 1e-12
+# A label that no scores have a class for.
+NO_CLASS = 2**31 - 1
+# The label that counts for nothing where nobody names one; PyTorch's.
+IGNORED = -100

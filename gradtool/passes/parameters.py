@@ -38,6 +38,7 @@ class Role(Enum):
     ZERO_POINT = "a zero point of a quantisation: it has no gradient"
     CODES = "quantised: codes have no gradient, their scale has"
     SETTING = "a setting of its operator: it has no gradient"
+    WEIGHING = "weights of classes: they are part of the loss"
     INTEGER = "no float: only floats have gradients"
 
     @property
@@ -169,6 +170,8 @@ _PLACES: Mapping[str, Mapping[int, Role]] = {
     "QLinearConv": dict.fromkeys((1, 4, 6), Role.SCALE),
     "Resize": dict.fromkeys((1, 2, 3), Role.SETTING),
     "NonMaxSuppression": {3: Role.SETTING, 4: Role.SETTING},
+    "SoftmaxCrossEntropyLoss": {2: Role.WEIGHING},
+    "NegativeLogLikelihoodLoss": {2: Role.WEIGHING},
 }
 _LAYERS: Mapping[str, tuple[int, ...]] = {
     "Gemm": (0, 1, 2),

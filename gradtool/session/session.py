@@ -40,6 +40,7 @@ from gradtool.session.sums import Sums
 from gradtool.workloads.rewriting import Graph, model_of
 
 MOST_PLANS = 4
+Ahead = Callable[[Batch], Batch]
 
 
 class Session(Holding, Hooking):
@@ -53,6 +54,8 @@ class Session(Holding, Hooking):
         graph: Graph,
         *,
         update: Graph | None = None,
+        forward: Graph | None = None,
+        ahead: Ahead | None = None,
         parts: Parts = NO_PARTS,
         device: str = "cpu",
         kernels: Kernels = "numpy",
@@ -66,9 +69,11 @@ class Session(Holding, Hooking):
 
         `update` is what a graph that adds up gradients leaves to `Session.update` (see
         `gradtool.passes.accumulation`), whose `parts` lie inside of parameters and sums: by name,
-        that of the whole, and bytes from its start.  `device` is `cpu`, `cuda`, `cuda:N` or
-        `auto`.  With `native` kernels the library computes what it can on the CPU, with
-        `exact` ones without Winograd's convolutions; those of CUDA are CuPy's.
+        that of the whole, and bytes from its start.  `forward` is what evaluates, where that is not
+        the forward model inside of the graph (see `gradtool.passes.evaluation`), and `ahead` gives
+        what a loss needs to know of a batch (see `gradtool.passes.loss_parts`).  `device` is `cpu`,
+        `cuda`, `cuda:N` or `auto`.  With `native` kernels the library computes what it can on the
+        CPU, with `exact` ones without Winograd's convolutions; those of CUDA are CuPy's.
         `keep_gradients` are names or globs of values inside of the graph, and of parameters that it
         updates, whose gradients are results as well.  With `check_nan` (an attribute, too) a step
         ends at the first node with a NaN.  Of the plans for different sizes the latest `most_plans`
@@ -82,6 +87,8 @@ class Session(Holding, Hooking):
         """
         updates = None if update is None else model_of(update)
         self._models = (model_of(graph),) if updates is None else (model_of(graph), updates)
+        self._forward = None if forward is None else model_of(forward)
+        self._ahead = ahead
         self._limits = max_turns, max_dynamic
         self._most_plans = most_plans
         self._shared = frozenset(self._model.graph.initializers)
@@ -149,6 +156,8 @@ class Session(Holding, Hooking):
             GradtoolError: a node has a NaN, and `check_nan` is set.
         """
         self._require_open()
+        if self._sums is not None:
+            batch = self._known_ahead(batch)
         batch = counted(self._model, batch, self.steps)
         if loss_scale is not None:
             batch = scaled(self._model, batch, loss_scale)
@@ -233,6 +242,7 @@ class Session(Holding, Hooking):
         computed if its labels are given.  Nothing but the results changes; see `step`.
         """
         self._require_open()
+        batch = self._known_ahead(batch)
         resident = self._evaluation(loss=True)
         if any(name not in batch for name in resident.needs()):
             resident = self._evaluation(loss=False)
@@ -240,9 +250,14 @@ class Session(Holding, Hooking):
         seconds = self._run(binding.enter().step)
         return binding.outlets.take(seconds, copy=copy)
 
+    def _known_ahead(self, batch: Batch) -> Batch:
+        """A batch with what its loss needs to know of it."""
+        return batch if self._ahead is None else self._ahead(batch)
+
     def _evaluation(self, *, loss: bool) -> Resident:
         if loss not in self._evaluated:
-            model = evaluation(self._model, loss=loss)
+            own = self._forward if loss else None
+            model = evaluation(self._model, loss=loss) if own is None else own
             self._evaluated[loss] = Resident(
                 model,
                 self._store,

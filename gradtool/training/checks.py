@@ -11,7 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import UsageError
-from gradtool.exec.inputs import readers
+from gradtool.exec.inputs import is_raised, readers
+from gradtool.operators.losses import IGNORED
 from gradtool.training.order import Indices
 
 Array = np.ndarray[Any, Any]
@@ -54,7 +55,10 @@ def range_of(value: ir.Value) -> Range | None:
 
 def _range(node: ir.Node, size: int) -> Range:
     if node.op_type in LOSSES:
-        return Range(0, size - 1, node.attributes.get_int("ignore_index"))
+        if is_raised(node, 1):  # all below 0 are ignored; those that are meant to be are one
+            return Range(0, size - 1, IGNORED)
+        ignored = "ignore_index" in node.attributes
+        return Range(0, size - 1, node.attributes.get_int("ignore_index") if ignored else None)
     return Range(-size, size - 1)
 
 

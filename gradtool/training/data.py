@@ -12,11 +12,14 @@ import onnx_ir as ir
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import feeds
 from gradtool.exec.given import array_of, as_numpy
+from gradtool.losses.labels import COPIED
 from gradtool.text.words import some, suggest
-from gradtool.training.checks import Check, checks_of
+from gradtool.training.checks import Check, checks_of, range_of
+from gradtool.training.metrics import Target
 from gradtool.training.order import Indices
 from gradtool.training.sources import Array, Batch, Examples, Source, Stream
 
+COMPARED = 64  # examples whose labels are held against other inputs
 Arrays = dict[str, Array]
 
 
@@ -24,13 +27,15 @@ Arrays = dict[str, Array]
 class Takes:
     """What a model takes of data: inputs by name, and the axis along which each has examples.
 
-    `size` is the number of examples that the model itself fixes, None where that is open.
+    `symbol` is what the inputs call the number of examples, `size` that which the model itself
+    fixes, None where it is open.
     """
 
     model: ir.Model
     inputs: Mapping[str, ir.Value]
     axes: Mapping[str, int | None]
     size: int | None
+    symbol: str | None = None
 
     @classmethod
     def of(cls, model: ir.Model, also: Iterable[str] = (), labels: Collection[str] = ()) -> Takes:
@@ -47,7 +52,7 @@ class Takes:
         if symbol is not None:
             size = next(_fixed(inputs[name] for name in labels if name in inputs), None)
         axes = {name: _axis(value, symbol, size) for name, value in inputs.items()}
-        return cls(model, inputs, axes, size)
+        return cls(model, inputs, axes, size, symbol)
 
 
 def _leading(inputs: Iterable[ir.Value]) -> tuple[str | None, int | None]:
@@ -127,6 +132,26 @@ class Fitted:
     def names(self) -> Mapping[str, str]:
         """What each input is called in the data."""
         return self._names
+
+    def targets(self, shifts: Mapping[str, int]) -> dict[str, Target]:
+        """Which integers among the inputs count as labels, and which are ahead by `shifts`."""
+        return {
+            name: Target(found.ignored if (found := range_of(value)) else None, shifts.get(name, 0))
+            for name, value in self.takes.inputs.items()
+            if value.dtype is not None and value.dtype.is_integer()
+        }
+
+    def copied(self, labels: Collection[str], shifts: Collection[str]) -> list[str]:
+        """What people should hear of labels that are the numbers of another input."""
+        if self.examples is None:
+            return []
+        some = self.batch(np.arange(min(COMPARED, self.examples)))
+        return [
+            COPIED.format(self._names[name], self._names[other])
+            for name in labels if name in some and name not in shifts and some[name].ndim > 1
+            for other, array in some.items()
+            if other != name and array.dtype.kind in "iu" and np.array_equal(array, some[name])
+        ]  # fmt: skip
 
     def described(self) -> dict[str, Any]:
         """What tells whether data are the same: types and sizes by name."""

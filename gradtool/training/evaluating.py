@@ -1,41 +1,55 @@
-"""What evaluates a training: by the loss of a batch as it is of its examples, on all its ranks."""
+"""What evaluates a training, and whether its loss can be put together from parts of a batch."""
 
 from __future__ import annotations
 
+from gradtool.errors import UsageError
 from gradtool.ranks.group import Group
 from gradtool.session import Session
-from gradtool.training.evaluation import Evaluator, Reduction, reduction_of
+from gradtool.training.counting import Counter
+from gradtool.training.evaluation import Evaluator
 from gradtool.training.setup import Setup
-from gradtool.training.staged import told_by_last
 from gradtool.training.stages import Standing
-from gradtool.training.watching import Watcher
-
-INEXACT = "the loss of two examples is neither the sum nor the mean of their losses: {what} by mean"
 
 
-def reduction_for(
-    setup: Setup, session: Session, watcher: Watcher, place: Standing | None
-) -> Reduction:
-    """What the loss of a batch is of those of its examples, where it matters."""
-    parts = setup.options.micro_batches * setup.ranks > 1
-    if not parts and not setup.metrics:
-        return "mean"
-    found = reduction_of(session, setup.data[0], setup.sample(2))
-    if place is not None:
-        found = told_by_last(place, found)
-    if found is None:
-        what = "parts of a batch are put together" if parts else "an evaluation is put together"
-        watcher.said(f"warning: {INEXACT.format(what=what)}")
-    return found or "mean"
+def require_parts(setup: Setup) -> None:
+    """Refuse parts of a batch whose losses do not make that of the whole.
+
+    Raises:
+        UsageError: naming where examples are mixed.
+    """
+    parts, options = setup.graphs.parts, setup.options
+    if parts.kind is not None:
+        return
+    why = f"the loss of a batch does not follow from those of its parts ({parts.why})"
+    if setup.ranks > 1:
+        raise UsageError(f"{why}: train on one process, or in stages without replicas")
+    if options.micro_batches > 1:
+        raise UsageError(f"{why}: leave out micro-batches")
+    if setup.evaluates_loss:
+        data, batch = setup.data[1], setup.part
+        fixed = data.takes.size
+        if data.examples is None or data.examples > batch or fixed not in (None, data.examples):
+            raise UsageError(
+                f"{why}, nor that of an evaluation from its batches of {batch}: name another "
+                "--metric, or evaluate as many examples as a batch has at most"
+            )
+
+
+def counter_for(setup: Setup, which: int) -> Counter | None:
+    """What counts ahead of the parts of a batch, where the loss needs it."""
+    if not setup.graphs.parts.inputs:
+        return None
+    return Counter(setup.graphs, setup.data[which])
 
 
 def evaluator_for(
-    setup: Setup, session: Session, reduction: Reduction, group: Group, place: Standing | None
+    setup: Setup, session: Session, group: Group, place: Standing | None
 ) -> Evaluator | None:
     """What evaluates a training, where something is watched."""
     if not setup.metrics:
         return None
-    how = (session, setup.data[1], setup.metrics, setup.part, reduction)
+    counter = counter_for(setup, 1) if setup.evaluates_loss else None
+    how = (session, setup.data[1], setup.metrics, setup.part, setup.graphs.parts, counter)
     if place is None:
         return Evaluator(*how, group)
     return Evaluator(*how, place.replicas, group, tells=place.is_last)

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, zip_longest
-from typing import Any, Literal
-
-import numpy as np
+from typing import Any
 
 from gradtool.errors import UsageError
+from gradtool.passes.loss_parts import LossParts
 from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
+from gradtool.training.counting import Counted, Counter, apart
 from gradtool.training.data import Arrays, Fitted
 from gradtool.training.metrics import Metric
 from gradtool.training.order import in_order
 from gradtool.training.prefetch import Prefetched
 
-Reduction = Literal["mean", "sum"]
-_CLOSE = 1e-3  # relative: far above what rounding does, far below the difference of the two
-
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Evaluates a session on data, in batches of `size`."""
+    """Evaluates a session on data, in batches of `size`, whose loss is put together by `parts`.
+
+    Sums of data that the loss needs are counted before, in a turn of their own; those of examples
+    that stay as they are once.
+    """
 
     session: Session
     data: Fitted
     metrics: Sequence[Metric]
     size: int
-    reduction: Reduction = "mean"
+    parts: LossParts
+    counter: Counter | None = None
     group: Group = ALONE
     everyone: Group | None = None  # beside the group, stages that have no results
     tells: bool = True
+    _counted: list[Counted] = field(default_factory=list)
 
     def __call__(self) -> dict[str, float]:
         """Each metric over all examples; each rank computes its share of the batches.
@@ -43,10 +45,11 @@ class Evaluator:
             UsageError: there are none, or a metric has nothing to count.
         """
         own: list[list[tuple[float, int]]] = []
+        counted = self._count()
         with Prefetched(self._batches()) as batches:
             for batch in batches:
                 count = self.data.size_of(batch)
-                loss, outputs = self._run(batch, count)
+                loss, outputs = self._run(batch, count, counted)
                 if self.tells:
                     own.append([m.of_batch(loss, outputs, batch, count) for m in self.metrics])
         sums = dict.fromkeys((metric.name for metric in self.metrics), 0.0)
@@ -79,61 +82,41 @@ class Evaluator:
             raise UsageError(f"{source}: nothing to evaluate: {metric.name} counts no example")
         return metric.finish(sums[metric.name] / counts[metric.name])
 
-    def _run(self, batch: Arrays, count: int) -> tuple[float | None, Mapping[str, Any]]:
-        """The mean loss of a batch, and outputs for its examples."""
-        fixed = self.data.takes.size
-        if fixed is None or count == fixed:
-            result = self.session.evaluate(batch, copy=False)
-            loss = result.loss
-        else:
-            return self._padded(batch, count, fixed)
-        if loss is not None and self.reduction == "sum":
-            loss /= count
-        return loss, result.outputs
+    def _count(self) -> Counted | None:
+        """The sums of data over all examples."""
+        if self.counter is None:
+            return None
+        if not self._counted:
+            with Prefetched(self._batches()) as batches:
+                self._counted.append(self.counter.whole(batches, self.group))
+        found = self._counted[0]
+        if self.data.examples is None:
+            self._counted.clear()
+        return found
 
-    def _padded(
-        self, batch: Arrays, count: int, size: int
+    def _run(
+        self, batch: Arrays, count: int, counted: Counted | None
     ) -> tuple[float | None, Mapping[str, Any]]:
-        """Fewer examples than the model takes, filled up with the last of them.
+        """What a batch gives to the mean loss of all examples, for each of its own; and outputs."""
+        given: Arrays = {}
+        if counted is not None and self.counter is not None:
+            given = self.counter.feeds(counted, self.data.takes.size or count)
+        found: list[Mapping[str, Any]] = []
 
-        A mean loss over `count` examples and copies of one is taken apart by that of copies alone.
-        """
-        last = self._repeated(batch, count, [count - 1] * size)
-        alone = self.session.evaluate(last).loss
-        filled = [*range(count), *[count - 1] * (size - count)]
-        result = self.session.evaluate(self._repeated(batch, count, filled))
+        def run(batch: Arrays, size: int) -> dict[str, float]:
+            """The sum of the losses of examples, where the model gives one."""
+            result = self.session.evaluate({**batch, **given}, copy=False)
+            found.append({n: a.copy() if size > count else a for n, a in result.outputs.items()})
+            if result.loss is None:
+                return {}
+            return {"loss": result.loss * (size if self.parts.kind != "sum" else 1)}
+
+        loss = apart(self.data, batch, count, run).get("loss")
         outputs = {
-            name: array[:count] if array.ndim and array.shape[0] == size else array
-            for name, array in result.outputs.items()
+            name: array[:count] if array.ndim and array.shape[0] == self.data.takes.size else array
+            for name, array in found[0].items()
         }
-        if result.loss is None or alone is None:
+        if loss is None:
             return None, outputs
-        return (size * result.loss - (size - count) * alone) / count, outputs
-
-    def _repeated(self, batch: Arrays, count: int, indices: Sequence[int]) -> Arrays:
-        made: Arrays = {}
-        for name, array in batch.items():
-            axis = self.data.takes.axes[name]
-            is_counted = axis is not None and array.shape[axis] == count
-            made[name] = np.take(array, indices, axis) if is_counted else array
-        return made
-
-
-def reduction_of(session: Session, data: Fitted, example: Arrays) -> Reduction | None:
-    """Whether the loss of two examples is the mean of their losses or the sum; None if neither.
-
-    A model that fixes the number of examples cannot be asked: its loss is taken for a mean.
-    """
-    if data.takes.size is not None or data.size_of(example) < 2:
-        return "mean"
-    losses = [
-        session.evaluate(data.part(example, start, end)).loss
-        for start, end in ((0, 2), (0, 1), (1, 2))
-    ]
-    if any(loss is None or not math.isfinite(loss) for loss in losses):
-        return "mean"
-    both, first, second = (float(loss or 0.0) for loss in losses)
-    close = _CLOSE * (abs(first) + abs(second)) + 1e-12
-    if abs(both - (first + second) / 2) <= close:
-        return "mean"
-    return "sum" if abs(both - first - second) <= close else None
+        is_share = self.parts.kind == "sum" and counted is not None
+        return loss * (counted.examples if is_share and counted else 1) / count, outputs

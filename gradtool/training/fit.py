@@ -180,7 +180,7 @@ class _Arena:
         """The plan of a model in the order that it has, and the bytes of the arena."""
         plan = sized_and_planned(model, self._dims, "train", self.kernels)[1]
         names = frozenset(model.graph.initializers)
-        forward = evaluation(model) if self._evaluated else model
+        forward = (self._graphs.forward or evaluation(model)) if self._evaluated else model
         beside = [
             (sized_and_planned(forward, dims, "evaluate", self.kernels)[1], names)
             for dims in self._evaluated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,21 +12,26 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
+from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.counted import numbers_of
 from gradtool.graph.metadata import DEFAULTS, GRADIENTS, OPTIMIZER, SET, STATE
 from gradtool.graph.reads import reads
-from gradtool.graph.stages import seed_of, stage
+from gradtool.graph.stages import seed_of
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.averages import add_averages
+from gradtool.passes.evaluation import evaluation
+from gradtool.passes.loss_parts import LossParts, in_parts
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.update_groups import Updates
+from gradtool.training.data import Takes
 from gradtool.training.options import TrainOptions
 from gradtool.workloads.plan_files import fingerprint
 from gradtool.workloads.training import TrainingGraph
 
 Differentiate = Callable[..., TrainingGraph]
 DIGITS = 16  # of the hash of a graph
+UNKNOWN = LossParts(None, "it is not known")
 _MOST_HASHED = 1 << 32  # bytes of weights that stay as they are
 
 
@@ -37,7 +42,9 @@ class Graphs:
     `update` is there where gradients are added up first.  `model` is `training`'s, or that with
     the memory plan that was asked for; `rate` the input with the learning rate, `first` what that
     is where nobody says.  `said` is what people should hear about `update`, `of` has the parameter
-    by its state.
+    by its state.  `parts` tells how the loss of a batch follows from those of its parts, in `model`
+    where gradients are added up, else in `forward`, which then evaluates in its place.  `original`
+    is the same however a step is taken.
     """
 
     training: TrainingGraph
@@ -47,13 +54,17 @@ class Graphs:
     first: float
     said: tuple[str, ...] = ()
     of: Mapping[str, str] = field(default_factory=dict)
+    parts: LossParts = UNKNOWN
+    forward: ir.Model | None = None
+    original: Original | None = None
 
     @property
     def inner(self) -> tuple[str, ...]:
         """Inputs that the loop gives, not the data."""
         seed = seed_of(self.training.model)
         draws = numbers_of(self.training.model)
-        return (self.rate, *(() if seed is None else (seed,)), *draws.values())
+        seeds = () if seed is None else (seed,)
+        return (self.rate, *seeds, *draws.values(), *self.parts.inputs)
 
     def drawing(self, seed: int, step: int, part: int) -> dict[str, int]:
         """What part of a step is fed so that its examples draw what they draw in the whole."""
@@ -104,17 +115,33 @@ class Graphs:
         """What tells whether a checkpoint is of this model, whether a step is one graph or two."""
         graph = self.training.model.graph
         changing = set(json.loads(self.training.model.metadata_props.get(STATE, "{}")))
-        parameters = {n: v for n, v in graph.initializers.items() if n in self._trained}
+        parameters = {n: v for n, v in graph.initializers.items() if n in self.learns}
         return {
             "parameters": {n: f"{v.dtype.name if v.dtype else ''}{v.shape}"
                            for n, v in parameters.items()},
-            "graph": fingerprint(n for n in graph if stage(n) == "forward")[:DIGITS],
-            "constants": _checksum(graph, {*changing, *parameters}),
+            "graph": self.original.graph if self.original else "",
+            "constants": self._checksum({*changing, *parameters}),
             "set": json.loads(self.training.model.metadata_props.get(SET, "{}")),
         }  # fmt: skip
 
+    def _checksum(self, changing: set[str]) -> str:
+        """A checksum of the weights of forward that stay as they are.
+
+        It is of their names where they are too many.
+        """
+        read = self.original.constants if self.original else {}
+        held = {name: tensor for name, tensor in read.items() if name not in changing}
+        small = sum(tensor.nbytes for tensor in held.values()) <= _MOST_HASHED
+        found = 0
+        for name, tensor in sorted(held.items()):
+            found = zlib.crc32(name.encode(), found)
+            if small and tensor.dtype != ir.DataType.STRING:
+                found = zlib.crc32(np.ascontiguousarray(io.array(tensor)).tobytes(), found)
+        return f"{found:08x}"
+
     @property
-    def _trained(self) -> frozenset[str]:
+    def learns(self) -> frozenset[str]:
+        """The parameters that are trained."""
         props = self.training.model.metadata_props
         return frozenset((*self.training.updates, *json.loads(props[GRADIENTS])))
 
@@ -144,6 +171,52 @@ class Graphs:
 
 
 @dataclass(frozen=True)
+class Original:
+    """A forward graph with its loss, before that is rewritten: its hash, and what it reads."""
+
+    graph: str
+    constants: Mapping[str, ir.TensorProtocol]
+
+    @classmethod
+    def of(cls, graph: ir.Graph) -> Original:
+        """What there is of a graph that no backward was added to."""
+        read = {v for node in graph for v in reads(node)}
+        held = {n: v.const_value for n, v in graph.initializers.items() if v in read}
+        constants = {name: tensor for name, tensor in held.items() if tensor is not None}
+        return cls(fingerprint(graph)[:DIGITS], constants)
+
+
+class _OnLoss:
+    """Has the loss of a graph computed in parts, where that is asked for, and knows how then."""
+
+    def __init__(self, takes: Takes | None, *, in_parts: bool) -> None:
+        self._takes, self._in_parts = takes, in_parts
+        self.found = UNKNOWN
+        self.original: Original | None = None
+
+    def __call__(self, op: Builder, loss: ir.Value, trained: Sequence[ir.Value]) -> ir.Value:
+        """Rewrite the forward graph; the loss."""
+        self.original = Original.of(op.graph)
+        if not self._in_parts:
+            return loss
+        takes = self._takes or Takes.of(op.model)
+        loss, self.found = in_parts(op, loss, takes.axes, takes.symbol, takes.size, trained)
+        return loss
+
+
+def evaluated_in_parts(graphs: Graphs, takes: Takes) -> Graphs:
+    """Graphs of a whole step, with a forward model whose loss is put together from batches."""
+    model = evaluation(graphs.training.model)
+    op = Builder(model, stage="forward")
+    held = model.graph.initializers
+    trained = [held[name] for name in sorted(graphs.learns) if name in held]
+    loss = next(v for v in model.graph.outputs if v.name == graphs.training.loss)
+    hook = _OnLoss(takes, in_parts=True)
+    hook(op, loss, trained)
+    return replace(graphs, parts=hook.found, forward=model)
+
+
+@dataclass(frozen=True)
 class Recipe:
     """What makes training graphs of a model, given options of `gradtool.grad`; and the updates."""
 
@@ -151,24 +224,28 @@ class Recipe:
     updates: Updates
 
 
-def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
+def graphs_of(
+    recipe: Recipe, options: TrainOptions, *, in_two: bool, takes: Takes | None = None
+) -> Graphs:
     """The graphs of a step; that of its gradients alone where updates have to wait for them.
 
-    They are `in_two` where gradients are added up before anything is updated.
+    They are `in_two` where gradients are added up before anything is updated.  `takes` tells along
+    which axes there are examples, where the model's inputs do not.
 
     Raises:
         UsageError: the model holds gradients already, or there is nothing to update.
     """
+    hook = _OnLoss(takes, in_parts=in_two)
     if in_two:
         none = Updates().options
-        training = recipe.differentiate(**none, grad_buffers=True, loss_seed=True)
+        training = recipe.differentiate(**none, grad_buffers=True, loss_seed=True, on_loss=hook)
         accumulated = accumulating(training.model)
         made = updating(accumulated, recipe.updates)
         update: ir.Model | None = made.model
         said, of = made.said, dict(made.of)
     else:
         training = recipe.differentiate(
-            **recipe.updates.options, grad_buffers=False, loss_seed=False
+            **recipe.updates.options, grad_buffers=False, loss_seed=False, on_loss=hook
         )
         update, said, of = None, (), {}
     if training.loss is None:
@@ -180,7 +257,9 @@ def graphs_of(recipe: Recipe, options: TrainOptions, *, in_two: bool) -> Graphs:
     told = json.loads(last.metadata_props[OPTIMIZER])
     rate = str(told["lr"])
     first = float(json.loads(last.metadata_props[DEFAULTS])[rate])
-    return Graphs(training, training.model, update, rate, first, said, of)
+    return Graphs(
+        training, training.model, update, rate, first, said, of, hook.found, original=hook.original
+    )
 
 
 def require_forward(model: ir.Model) -> None:
@@ -190,22 +269,3 @@ def require_forward(model: ir.Model) -> None:
             "the model holds its gradients already: give the model that it was made from, training "
             "builds the step"
         )
-
-
-def _checksum(graph: ir.Graph, changing: set[str]) -> str:
-    """A checksum of the weights of forward that stay as they are.
-
-    It is of their names where they are too many.
-    """
-    read = {v for node in graph if stage(node) == "forward" for v in reads(node)}
-    held = [
-        v for n, v in graph.initializers.items()
-        if n not in changing and v.const_value and v in read
-    ]  # fmt: skip
-    small = sum(v.const_value.nbytes for v in held if v.const_value is not None) <= _MOST_HASHED
-    found = 0
-    for value in sorted(held, key=lambda v: v.name or ""):
-        found = zlib.crc32((value.name or "").encode(), found)
-        if small and value.const_value is not None and value.dtype != ir.DataType.STRING:
-            found = zlib.crc32(np.ascontiguousarray(io.array(value.const_value)).tobytes(), found)
-    return f"{found:08x}"

@@ -16,11 +16,12 @@ from gradtool.errors import GradtoolError, UsageError
 from gradtool.kernels.chance import repeatable
 from gradtool.ranks.group import ALONE, Group, anywhere, share, total
 from gradtool.session import Session
-from gradtool.training import scaling
+from gradtool.training import failing, scaling
 from gradtool.training.checkpoints import Best, Folder, Progress
 from gradtool.training.checks import has_nan
+from gradtool.training.counting import Counter
 from gradtool.training.data import Arrays, Fitted
-from gradtool.training.evaluation import Evaluator, Reduction
+from gradtool.training.evaluation import Evaluator
 from gradtool.training.graphs import Graphs
 from gradtool.training.journal import Journal
 from gradtool.training.metrics import Metric
@@ -69,7 +70,7 @@ class Loop:
     records: Records | None = None
     recorded: bool = False
     progress: Progress = field(default_factory=Progress)
-    reduction: Reduction = "mean"
+    counter: Counter | None = None
     group: Group = ALONE
     shard: Shard | None = None
     server: RowServer | None = None
@@ -120,7 +121,10 @@ class Loop:
             self._run({**batch, self.graphs.rate: rate}), True
         )  # fmt: skip
         if not math.isfinite(loss) and self.options.loss_scale is None:
-            raise GradtoolError(self._diverged(loss, batch))
+            why = failing.why(self.graphs, self.data, batch, self.session.values(copy=False))
+            if why is not None:
+                raise GradtoolError(self._no_number(f"the loss is {loss} in", step + 1, why))
+            loss = 0.0  # as that of a part without any label
         entry: dict[str, Any] = {
             "step": step + 1, "epoch": self.progress.place.epoch, "loss": loss, "lr": rate,
         }  # fmt: skip
@@ -144,12 +148,16 @@ class Loop:
         if size % parts:
             raise UsageError(f"a batch of {size} has no {parts} parts of the same size")
         scale, each = self.progress.scale, size // parts
-        count = parts * self.group.size if self.reduction == "mean" else 1
-        taken = (
-            (batch if parts == 1 else self.data.part(batch, start, start + each),
-             (start // each) * self.group.size + self.group.rank)
+        count = parts * self.group.size if self.graphs.parts.kind == "mean" else 1
+        pieces = [
+            batch if parts == 1 else self.data.part(batch, start, start + each)
             for start in range(0, size, each)
-        )  # fmt: skip
+        ]
+        ahead = {} if self.counter is None else self.counter.of_parts(pieces, each, self.group)
+        taken = (
+            ({**piece, **ahead}, turn * self.group.size + self.group.rank)
+            for turn, piece in enumerate(pieces)
+        )
         summed = self._sum(taken, parts, scale / count)
         self._reducer.finish()
         if self.server is not None:
@@ -339,14 +347,6 @@ class Loop:
 
     def _is_stale(self) -> bool:
         return self.options.patience is not None and self.progress.stale >= self.options.patience
-
-    def _diverged(self, loss: float, batch: Arrays) -> str:
-        infinite = [
-            self.data.names[name] for name, given in batch.items()
-            if "float" in given.dtype.name and np.isinf(given).any()
-        ]  # fmt: skip
-        why = f"{infinite[0]!r} has an infinity in this batch" if infinite else ""
-        return self._no_number(f"the loss is {loss} in", self.progress.step + 1, why)
 
     def _no_number(self, what: str, step: int | None = None, why: str = "") -> str:
         after = f"; the checkpoint of step {self._saved} is the last good one" if (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -78,33 +79,50 @@ class Metric:
         )
 
 
-def metrics(texts: Sequence[str], labels: Sequence[str]) -> list[Metric]:
+@dataclass(frozen=True)
+class Target:
+    """Which labels count: not those that are `ignored`; and how many places ahead they are."""
+
+    ignored: int | None = None
+    shift: int = 0
+
+
+Targets = Mapping[str, Target]
+
+
+def metrics(
+    texts: Sequence[str], labels: Sequence[str], targets: Targets = MappingProxyType({})
+) -> list[Metric]:
     """The metrics that `NAME[:OUTPUT[:LABELS]]` and `module:function` mean; the loss if none does.
+
+    Labels among the `targets` of the loss count as they do there.
 
     Raises:
         UsageError: there is no such metric, or two of one name.
     """
-    found = [_metric(text, labels[0] if labels else "labels") for text in texts or ("loss",)]
+    first = labels[0] if labels else "labels"
+    found = [_metric(text, first, targets) for text in texts or ("loss",)]
     names = [metric.name for metric in found]
     if len(set(names)) < len(names):
         raise UsageError(f"--metric: twice the same among {', '.join(names)}")
     return found
 
 
-def _metric(text: str, labels: str) -> Metric:
+def _metric(text: str, labels: str, targets: Targets) -> Metric:
     name, _, rest = text.partition(":")
     output, _, named = rest.partition(":")
     labels = named or labels
+    target = targets.get(labels, Target())
     if name == "loss":
         return Metric("loss")
     if name == "perplexity":
         return Metric("perplexity", finish=_exp)
     if name == "accuracy":
-        return Metric(name, _top(1), output=output, labels=labels, higher=True)
+        return Metric(name, _top(1, target), output=output, labels=labels, higher=True)
     if name == "mae":
         return Metric(name, _absolute, output=output, labels=labels)
     if name.startswith("top-") and name[4:].isdigit() and int(name[4:]):
-        return Metric(name, _top(int(name[4:])), output=output, labels=labels, higher=True)
+        return Metric(name, _top(int(name[4:]), target), output=output, labels=labels, higher=True)
     if ":" in text:
         function = imported(text)
         higher = bool(getattr(function, "higher_is_better", False))
@@ -135,8 +153,11 @@ def _like(found: Array, labels: Array) -> bool:
     return found.size == labels.size
 
 
-def _top(most: int) -> Measure:
-    """How many labels are among the `most` highest scores; labels below 0 count for nothing."""
+def _top(most: int, target: Target) -> Measure:
+    """How many labels are among the `most` highest scores, of those that count.
+
+    Labels below 0 do not, nor the one that is ignored.
+    """
 
     def measure(scores: Array, labels: Array) -> Counted:
         """What is right and how many examples count, of a batch."""
@@ -147,14 +168,15 @@ def _top(most: int) -> Measure:
                 f"{list(labels.shape)}"
             )
         scores = np.moveaxis(scores, axis, -1)
+        if target.shift:
+            scores, labels = scores[..., : -target.shift, :], labels[..., target.shift :]
         classes = scores.shape[-1]
         if 1 < most >= classes:
             raise UsageError(f"--metric top-{most}: there are {classes} classes, so it is always 1")
-        if labels.size and labels.max() >= classes:
-            raise UsageError(
-                f"--metric: a label is {labels.max()}, and there are {classes} classes"
-            )
-        counted = labels >= 0
+        counted = (labels >= 0) & (labels != target.ignored)
+        wrong = labels[counted & (labels >= classes)]
+        if wrong.size:
+            raise UsageError(f"--metric: a label is {wrong[0]}, and there are {classes} classes")
         places = np.where(counted, labels, 0)[..., None].astype(np.int64)
         own = np.take_along_axis(scores, places, -1)
         order = np.arange(classes)

@@ -10,6 +10,7 @@ from gradtool.ranks.group import Group
 from gradtool.session import Session
 from gradtool.training import scaling
 from gradtool.training.checkpoints import Checkpoint, Folder, Progress
+from gradtool.training.evaluating import counter_for
 from gradtool.training.options import TrainOptions
 from gradtool.training.row_tables import RowServer, RowTables, tabled
 from gradtool.training.setup import Setup
@@ -60,9 +61,10 @@ def open_rank(
         arrays = tables.cut(found.arrays, group.rank) if tables else found.arrays
         setup.graphs.put(shard.cut(arrays) if shard else arrays)
     parts = shard.parts if shard else NO_PARTS
+    counter = counter_for(setup, 0)
     session = Session(
-        setup.graphs.model, update=setup.graphs.update, parts=parts, device=device,
-        kernels=setup.kernels,
+        setup.graphs.model, update=setup.graphs.update, forward=setup.graphs.forward,
+        ahead=counter.alone if counter else None, parts=parts, device=device, kernels=setup.kernels,
     )  # fmt: skip
     server = _server(tables, setup, session, group, folder)
     return Opened(setup, session, progress, shard=shard, server=server)

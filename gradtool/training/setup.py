@@ -13,20 +13,19 @@ import onnx_ir as ir
 from gradtool import api, io
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
-from gradtool.exec.device import open_device
 from gradtool.kernels.native import Kernels
-from gradtool.native import library
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.synchronized import synchronized
 from gradtool.passes.update_groups import Updates
 from gradtool.training.data import Arrays, Fitted, Takes
 from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Fit, fitted, parts_of
-from gradtool.training.graphs import Graphs, Recipe, graphs_of
+from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.metrics import Metric, metrics
-from gradtool.training.options import BATCH, TrainOptions
+from gradtool.training.options import TrainOptions
 from gradtool.training.order import Order
 from gradtool.training.schedules import Schedule, schedule
+from gradtool.training.sizing import kernels_for, sized
 from gradtool.training.sources import Given, Source, opened
 from gradtool.training.watching import Watcher
 
@@ -64,6 +63,11 @@ class Setup:
         """The examples that are computed at once."""
         assert self.options.batch is not None  # noqa: S101 - it was sized
         return self.options.batch // (self.options.micro_batches * self.ranks)
+
+    @property
+    def evaluates_loss(self) -> bool:
+        """Whether an evaluation is of the loss."""
+        return any(m.measure is None and m.function is None for m in self.metrics)
 
     def described(self) -> dict[str, Any]:
         """What a checkpoint is of: whatever decides the bits of the steps that follow."""
@@ -144,14 +148,18 @@ def prepared(
     sources = [opened(each, options.seed) for each in (data, evaluate) if each is not None]
     graphs = graphs_of(recipe, options, in_two=options.in_two or ranks > 1)
     read, options = _read(graphs, sources, names, options, ranks)
-    if options.in_two and graphs.update is None:
-        graphs = graphs_of(recipe, options, in_two=True)
+    takes = read[0].takes
+    is_odd = graphs.update is not None and graphs.parts.kind is None and takes.size is not None
+    if (options.in_two and graphs.update is None) or is_odd:
+        graphs = graphs_of(recipe, options, in_two=True, takes=takes)
     by_rows = options.shard_tables and ranks > 1  # updates are made anew, and tell again
     _say(replace(graphs, said=()) if by_rows else graphs, read, watcher)
     order = _order(read[0], options)
     if options.sync_batchnorm and ranks > 1:
         graphs = graphs.planned(synchronized(graphs.model, ranks))
-    fit, kernels = None, _kernels(options, ranks)
+    if evaluate is not None and graphs.update is None:
+        graphs = evaluated_in_parts(graphs, takes)
+    fit, kernels = None, kernels_for(options, ranks)
     if options.memory is not None:
         fit = _fitted(options.memory, recipe, options, kernels, read, watcher)
         graphs = fit.chosen.graphs
@@ -166,7 +174,9 @@ def prepared(
             f"the schedule {rates.shape} has to know the end: give steps, {sources[0].source} does "
             "not tell how many there are"
         )
-    watched = metrics(options.metric, graphs.training.labels) if evaluate is not None else []
+    watched = [] if evaluate is None else metrics(
+        options.metric, graphs.training.labels, read[0].targets(graphs.training.shifts)
+    )  # fmt: skip
     made = Setup(
         graphs, recipe.updates, options, read, order, steps, epochs, rates, watched, kernels, fit,
         ranks,
@@ -176,66 +186,21 @@ def prepared(
     return replace(made, graphs=graphs.planned(_planned(made)))
 
 
-def _kernels(options: TrainOptions, ranks: int) -> Kernels:
-    """The kernels that are asked for; where nobody says, native ones if the library is there.
-
-    Winograd's convolutions have to be asked for: their rounding opens a Relu that is shut in
-    float64 more often than that of others, and from there on weights differ.
-
-    Raises:
-        DeviceError: the device is missing.
-    """
-    asked = options.kernels
-    if asked != "native" and ranks == 1 and open_device(options.device).name != "cpu":
-        return "cupy"
-    if asked == "auto":
-        return "exact" if library.is_available() else "numpy"
-    return "exact" if asked == "native" and options.exact_conv else asked
-
-
-def _sized(options: TrainOptions, fixed: int | None, ranks: int) -> TrainOptions:
-    """The options with the examples of a step, and in how many parts a rank takes them."""
-    parts, batch = options.micro_batches, options.batch
-    on_ranks = f" on {ranks} ranks" if ranks > 1 else ""
-    if fixed is None:
-        batch = BATCH if batch is None else batch
-        if batch % (parts * ranks):
-            divides = " times ranks" if ranks > 1 else ""
-            raise UsageError(
-                f"a batch of {batch} has no {parts} parts of the same size{on_ranks}: "
-                f"micro_batches{divides} divides the batch"
-            )
-        return replace(options, batch=batch)
-    batch = fixed * parts * ranks if batch is None else batch
-    if batch % (fixed * ranks):
-        raise UsageError(
-            f"the model takes {fixed} examples at a time, of which {batch}{on_ranks} is no sum: "
-            f"give a batch of {fixed * ranks}, or export the model with an open one"
-        )
-    found = batch // (fixed * ranks)
-    if parts not in (1, found):
-        raise UsageError(
-            f"{batch} examples in {parts} parts{on_ranks} are {batch / parts / ranks:g} each, the "
-            f"model takes {fixed}: leave out micro_batches, or export it with an open batch"
-        )
-    return replace(options, batch=batch, micro_batches=found)
-
-
 def _read(
     graphs: Graphs, sources: Sequence[Source], names: Mapping[str, str], options: TrainOptions,
     ranks: int,
 ) -> tuple[list[Fitted], TrainOptions]:  # fmt: skip
     """Data held against what a step takes, and the options with the examples of a step."""
     takes = Takes.of(graphs.training.model, graphs.inner, graphs.training.labels)
-    sized = _sized(options, takes.size, ranks)
+    found = sized(options, takes.size, ranks)
     read = [Fitted(source, takes, names) for source in sources]
     if takes.size is not None:
-        return read, sized
-    fixed = _fixed_inside(graphs, read, sized, ranks)
+        return read, found
+    fixed = _fixed_inside(graphs, read, found, ranks)
     if fixed is None:
-        return read, sized
+        return read, found
     takes = replace(takes, size=fixed)
-    return [Fitted(source, takes, names) for source in sources], _sized(options, fixed, ranks)
+    return [Fitted(source, takes, names) for source in sources], sized(options, fixed, ranks)
 
 
 def _say(graphs: Graphs, read: Sequence[Fitted], watcher: Watcher) -> None:
@@ -245,6 +210,8 @@ def _say(graphs: Graphs, read: Sequence[Fitted], watcher: Watcher) -> None:
         watcher.said(f"the model computes {fixed} examples at a time: {FIXED}")
     for line in (line for each in read for line in each.said):
         watcher.said(line)
+    for line in read[0].copied(graphs.training.labels, graphs.training.shifts):
+        watcher.said(f"warning: {line}")
     for line in graphs.said:
         watcher.said(f"warning: {line}")
 
@@ -320,30 +287,32 @@ def _fitted(
 ) -> Fit:  # fmt: skip
     """How a memory is kept to: a model that fixes the examples of a step fixes the parts.
 
-    Beside steps the memory has room for evaluations, and for those of one and two examples that
-    tell what the loss of a batch is of theirs (`reduction_of`).
+    Beside steps the memory has room for evaluations.  There is one part where the loss of a batch
+    does not follow from those of parts.
     """
     assert options.batch is not None  # noqa: S101 - it was sized
     batch, evaluates, fixed = options.batch, len(data) > 1, data[0].takes.size
 
     @cache
-    def graphs_in(in_two: bool) -> Graphs:  # noqa: FBT001 - is cached by it
-        return graphs_of(recipe, options, in_two=in_two)
+    def graphs_in(*, in_two: bool) -> Graphs:
+        found = graphs_of(recipe, options, in_two=in_two, takes=data[0].takes)
+        return evaluated_in_parts(found, data[0].takes) if evaluates and not in_two else found
 
     def evaluated_at(graphs: Graphs, examples: int) -> list[dict[str, int]]:
-        asked = fixed is None and (evaluates or examples < batch)
-        counts = [(data[0], count) for count in ((2, 1) if asked else ())]
-        counts += [(each, examples) for each in data[1:]]
-        if not counts:
-            return []
-        model = evaluation(graphs.model)
+        counts = [(each, examples) for each in data[1:]]
+        model = evaluation(graphs.model) if counts else graphs.model
         return [_dims(model, each, count) for each, count in counts]
 
+    counts = parts_of(batch) if fixed is None else [options.micro_batches]
+    if len(counts) > 1 and graphs_in(in_two=True).parts.kind is None:
+        why = graphs_in(in_two=True).parts.why
+        watcher.said(f"the loss mixes the examples of a batch ({why}): it is computed in one part")
+        counts = [1]
     return fitted(
         memory,
         batch,
-        parts_of(batch) if fixed is None else [options.micro_batches],
-        lambda parts: graphs_in(parts > 1 or options.loss_scale is not None),
+        counts,
+        lambda parts: graphs_in(in_two=parts > 1 or options.loss_scale is not None),
         lambda graphs, examples: _dims(graphs.model, data[0], examples),
         evaluated_at,
         kernels,

@@ -22,7 +22,7 @@ from gradtool.program.bound import bound
 from gradtool.ranks.line import Line
 from gradtool.session import Session
 from gradtool.session.feeding import Batch
-from gradtool.session.session import MOST_PLANS
+from gradtool.session.session import MOST_PLANS, Ahead
 from gradtool.training.graphs import Graphs
 from gradtool.training.stages import Standing, evaluated
 
@@ -40,8 +40,11 @@ class StageSession(Session):
         place: Standing,
         kernels: Kernels,
         parts: Parts = NO_PARTS,
+        ahead: Ahead | None = None,
     ) -> None:
-        super().__init__(graphs.model, update=graphs.update, parts=parts, kernels=kernels)
+        super().__init__(
+            graphs.model, update=graphs.update, ahead=ahead, parts=parts, kernels=kernels
+        )
         self._cut, self._place, self._loss = cut, place, whole.training.loss or ""
         self._original = whole.model
         self._line = Line(place.line)
@@ -79,6 +82,7 @@ class StageSession(Session):
     def evaluate(self, batch: Batch, *, copy: bool = True) -> Result:
         """Run this stage of the forward model; the last one has the results."""
         self._require_open()
+        batch = self._known_ahead(batch)
         resident, loss = self._evaluating(batch)
         wanted = {v.name for v in resident.model.graph.inputs}
         given = {part_name(name, 0): array for name, array in batch.items()}

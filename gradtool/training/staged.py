@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from gradtool.planning.sharing import NO_PARTS
 from gradtool.ranks.group import Group
 from gradtool.ranks.line import Line
 from gradtool.training.data import Arrays
-from gradtool.training.evaluation import Reduction
+from gradtool.training.evaluating import counter_for
 from gradtool.training.graphs import Graphs
 from gradtool.training.loop import Loop
 from gradtool.training.setup import Setup, sizes_of_part
@@ -46,14 +46,10 @@ def opened(
     if arrays is not None:
         graphs.put(shard.cut(arrays) if shard else arrays)
     parts = shard.parts if shard else NO_PARTS
-    return StageSession(graphs, whole, cut, place, setup.kernels, parts), graphs, shard
-
-
-def told_by_last(place: Standing, found: Reduction | None) -> Reduction | None:
-    """What the last stage has found out, on all."""
-    known: list[Reduction | None] = [None, *get_args(Reduction)]
-    told = place.everyone.gather(np.array(known.index(found)))
-    return known[int(told[-1])]
+    counter = counter_for(setup, 0)
+    ahead = counter.alone if counter else None
+    made = StageSession(graphs, whole, cut, place, setup.kernels, parts, ahead)
+    return made, graphs, shard
 
 
 @dataclass

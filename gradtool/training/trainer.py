@@ -28,7 +28,7 @@ from gradtool.session import Session
 from gradtool.text.words import suggest
 from gradtool.training import journal as journals
 from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress
-from gradtool.training.evaluating import evaluator_for, reduction_for
+from gradtool.training.evaluating import counter_for, evaluator_for, require_parts
 from gradtool.training.fit import Fit
 from gradtool.training.graphs import Recipe, require_forward
 from gradtool.training.loop import End, Loop, Records
@@ -73,7 +73,7 @@ class History:
 Rehearse = Callable[[ir.Model], object]
 
 # Options of `gradtool.grad` that training chooses itself.
-_OWN_CHOICE = {"model", "own", "grad_buffers", "loss_seed", "lora_seed", "on_node"}
+_OWN_CHOICE = {"model", "own", "grad_buffers", "loss_seed", "lora_seed", "on_loss", "on_node"}
 
 
 class Trainer:
@@ -155,6 +155,7 @@ class Trainer:
         )  # fmt: skip
         if rehearse is not None and group.rank == 0:
             rehearse(setup.graphs.training.model)
+        require_parts(setup)
         find = partial(_found, run, setup, watcher, resume=resume, fresh=fresh)
         if timeline is not None:
             group = Traced(group, timeline)
@@ -189,8 +190,6 @@ class Trainer:
         opened = open_rank(setup, found, group, watcher, self._folder)
         setup, session, place = opened.setup, opened.session, opened.place
         self._session = session
-        with together(group):
-            reduction = reduction_for(setup, session, watcher, place)
         made = Loop if place is None else partial(StagedLoop, place=place)
         self._loop = loop = made(
             session=session,
@@ -203,11 +202,11 @@ class Trainer:
             epochs=setup.epochs,
             watcher=watcher,
             metrics=setup.metrics,
-            evaluator=evaluator_for(setup, session, reduction, group, place),
+            evaluator=evaluator_for(setup, session, group, place),
             records=records,
             recorded=self._folder is not None,
             progress=opened.progress,
-            reduction=reduction,
+            counter=counter_for(setup, 0) if setup.graphs.update is not None else None,
             group=place.replicas if place else group,
             shard=opened.shard,
             server=opened.server,

@@ -86,8 +86,9 @@ class GradOptions:
 
     loss: Sequence[str] = option(
         "texts", (), "The loss: a value, or ce, mse, l1, smooth-l1, huber, bce, bce-logits, nll, "
-        "kl, mean, sum, or pkg.mod:function; several are added; @axis=N is that of the classes.",
-        metavar="[WEIGHT*]NAME|KIND[:OUTPUT][@axis=N]", shown="auto")  # fmt: skip
+        "kl, mean, sum, or pkg.mod:function; several are added.  Of classes, settings are axis, "
+        "ignore, smoothing, weight, shift and soft, as in ce:logits@ignore=0,shift=1.",
+        metavar="[WEIGHT*]NAME|KIND[:OUTPUT][@KEY=X,...]", shown="auto")  # fmt: skip
     labels: Sequence[str] = option(
         "texts", (), "The name of the input that holds the labels.", metavar="[OUTPUT=]NAME",
         shown="labels")  # fmt: skip

@@ -20,6 +20,7 @@ from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
 from gradtool.graph.stages import INNER, ROLES, is_backward, stage, take_state, write_heads
 from gradtool.losses import attach as losses
+from gradtool.losses.settings import CLASS_WEIGHTS
 from gradtool.passes import train_mode as modes
 from gradtool.passes.cotangents import cotangents_of
 from gradtool.passes.exporters import folded, renamed, untied
@@ -49,6 +50,7 @@ from gradtool.shapes.folding import forget
 from gradtool.workloads.save_less import save_less as saving_less
 
 OnNode = Callable[[ir.Node], object]
+OnLoss = Callable[[Builder, ir.Value, Sequence[ir.Value]], ir.Value]
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ class TrainingGraph:
     """A model that computes forward, loss and gradients.
 
     `gradients` maps the name of a value to the name of the output that holds its gradient,
-    `updates` that of a parameter to the output with its next value, where there is an optimizer.
-    `guessed`: nothing said which loss is meant.  `warnings` are lines for people; `rules` the
+    `updates` that of a parameter to the output with its next value, where there is an optimizer;
+    `shifts` by how many places labels are ahead.  `guessed`: nothing said which loss is meant.
+    `warnings` are lines for people; `rules` the
     gradient rules used; the counts are nodes.
     """
 
@@ -66,6 +69,7 @@ class TrainingGraph:
     loss_said: str
     guessed: bool
     labels: tuple[str, ...]
+    shifts: Mapping[str, int]
     gradients: Mapping[str, str]
     updates: Mapping[str, str]
     zeros: tuple[str, ...]
@@ -118,6 +122,7 @@ def training_graph(
     save_less: bool = True,
     fuse_attention: bool = True,
     only_loss: bool = False,
+    on_loss: OnLoss | None = None,
     on_node: OnNode | None = None,
     own: bool = False,
 ) -> TrainingGraph:
@@ -131,7 +136,8 @@ def training_graph(
     `save_less`, backward keeps as few bytes of forward as it can without computing anything twice
     (see `gradtool.workloads.save_less`).  With `fuse_attention` it keeps no probabilities of
     attention (see `gradtool.passes.fuse_attention`).  With `only_loss` the graph does not return
-    what the model does (see `gradtool.passes.returned`).
+    what the model does (see `gradtool.passes.returned`).  `on_loss` may rewrite
+    the forward graph before it is differentiated by some values, and returns the loss.
 
     Raises:
         UsageError: a name or a loss that does not exist, or `only_loss` where there is none.
@@ -160,15 +166,18 @@ def training_graph(
         *stopped.said,
         *_into_training_form(op, train_mode=train_mode),
     ]
-    before = len(model.graph)
-    returned = set(model.graph.outputs)
+    before, returned = len(model.graph), set(model.graph.outputs)
     chosen, cotangents = cotangents_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
+    roles |= {v: Role.WEIGHING for v in roles if CLASS_WEIGHTS in v.meta}
     return_no_more(model, returned if only_loss else (), chosen.value)
-    warnings += [f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud
+    warnings += [
+        *chosen.warnings,
+        *[f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud,
+    ]
     appended = len(model.graph) - before
-    asked = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
-    adapters, chosen, cotangents = _adapt(op, asked, roles, chosen, cotangents)
-    added = len(model.graph) - before - appended
+    adapting = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
+    adapters, chosen, cotangents = _adapt(op, adapting, roles, chosen, cotangents)
+    forward += len(model.graph) - before - appended
     barred = cut(model.graph, roles, no_grad) | stopped.values
     picked = _pick(op, cotangents, roles, wrt, barred, input_grad, adapters)
     warnings += modes.freeze(
@@ -178,6 +187,7 @@ def training_graph(
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
     warnings += keep_masters(op, picked.wrt) if op.masters else []
+    chosen, cotangents = _rewritten(op, on_loss, chosen, cotangents, picked.wrt)
     if fuse_attention and not again and _may_attend(model.graph):
         from gradtool.passes.fuse_attention import fuse_attention as fuse
 
@@ -197,7 +207,6 @@ def training_graph(
         saving_less(model)
     take_state(model)
     model.meta.update({**meta, INNER: {v.name: dy.name for v, dy in made.inner.items()}})
-    warnings += [*said, *modes.at_random(model)]
     later = [stage(node) for node in model.graph if is_backward(node)]
     return TrainingGraph(
         model=model,
@@ -205,13 +214,14 @@ def training_graph(
         loss_said=chosen.said,
         guessed=chosen.loud,
         labels=chosen.labels,
+        shifts=chosen.shifts,
         gradients=MappingProxyType(names),
         updates=MappingProxyType({v.name or "": updates[v.name or ""] for v in trained}),
         zeros=tuple(v.name or "" for v in made.zeros),
         candidates=picked.candidates,
         rules=made.rules,
-        warnings=(*warnings, *picked.warnings),
-        forward_nodes=forward + added,
+        warnings=(*warnings, *said, *modes.at_random(model), *picked.warnings),
+        forward_nodes=forward,
         loss_nodes=appended,
         backward_nodes=len(later) - later.count("update"),
         update_nodes=later.count("update"),
@@ -280,6 +290,20 @@ def _adapt(
         replace(loss, value=value),
         {now[v]: dy for v, dy in cotangents.items()},
     )
+
+
+def _rewritten(
+    op: Builder,
+    on_loss: OnLoss | None,
+    loss: losses.Loss,
+    cotangents: dict[ir.Value, ir.Value],
+    wrt: Sequence[ir.Value],
+) -> tuple[losses.Loss, dict[ir.Value, ir.Value]]:
+    """Loss and cotangents as who wants to have a say in it has them."""
+    if on_loss is None or loss.value is None:
+        return loss, cotangents
+    value = on_loss(op, loss.value, wrt)
+    return replace(loss, value=value), {value: cotangents[loss.value]}
 
 
 def _may_attend(graph: ir.Graph) -> bool:

@@ -109,7 +109,7 @@ def test_one_class_of_probabilities_is_advised_by_what_they_are():
         ("ce:y@axis=one", "write @axis=N, as in @axis=-1"),
         ("ce@axis=", "write @axis=N, as in @axis=-1"),
         ("mse:y@axis=1", "mean squared error has no classes, and no axis of them"),
-        ("ce:y@axes=1", "--loss ce:y@axes=1: no such value"),
+        ("ce:y@axes=1", "--loss ce:y@axes=1: no setting 'axes'.*did you mean 'axis'"),
     ],
 )
 def test_an_axis_that_cannot_be_is_an_error(loss, message):

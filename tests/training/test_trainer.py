@@ -96,7 +96,8 @@ class Said(Watcher):
         self.found.append((step, best))
 
 
-def test_a_loss_that_is_neither_sum_nor_mean_is_said():
+@pytest.mark.parametrize("how", [{"micro_batches": 2}, {"evaluate": {"x": np.ones((5, 6))}}])
+def test_a_loss_that_mixes_examples_is_refused_in_parts_and_names_the_node(how):
     made = build(
         """net (float[batch, 6] x) => (float loss) {
         y = MatMul (x, w)
@@ -105,11 +106,14 @@ def test_a_loss_that_is_neither_sum_nor_mean_is_said():
     }""",
         w=np.ones((6, 1), np.float32),
     )
-    watcher = Said()
-    with gt.Trainer(gt.load(made), batch=4, steps=2, lr=1e-6, micro_batches=2) as trainer:
-        trainer.fit({"x": DATA["x"]}, watcher=watcher)
-
-    assert "neither the sum nor the mean" in watcher.lines[-1]
+    evaluate = how.get("evaluate")
+    with (
+        gt.Trainer(gt.load(made), batch=4, steps=2, lr=1e-6, **{
+            name: value for name, value in how.items() if name != "evaluate"
+        }) as trainer,
+        pytest.raises(UsageError, match=r"does not follow from those of its parts \(Mul"),
+    ):  # fmt: skip
+        trainer.fit({"x": DATA["x"]}, evaluate=evaluate)
 
 
 @pytest.mark.parametrize("scale", [1.0, 128.0, 3.0, 2.0**20])

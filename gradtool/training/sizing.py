@@ -1,0 +1,56 @@
+"""What training computes at once, and by which kernels, of what people ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gradtool.errors import UsageError
+from gradtool.exec.device import open_device
+from gradtool.kernels.native import Kernels
+from gradtool.native import library
+from gradtool.training.options import BATCH, TrainOptions
+
+
+def kernels_for(options: TrainOptions, ranks: int) -> Kernels:
+    """The kernels that are asked for; where nobody says, native ones if the library is there.
+
+    Winograd's convolutions have to be asked for: their rounding opens a Relu that is shut in
+    float64 more often than that of others, and from there on weights differ.
+
+    Raises:
+        DeviceError: the device is missing.
+    """
+    asked = options.kernels
+    if asked != "native" and ranks == 1 and open_device(options.device).name != "cpu":
+        return "cupy"
+    if asked == "auto":
+        return "exact" if library.is_available() else "numpy"
+    return "exact" if asked == "native" and options.exact_conv else asked
+
+
+def sized(options: TrainOptions, fixed: int | None, ranks: int) -> TrainOptions:
+    """The options with the examples of a step, and in how many parts a rank takes them."""
+    parts, batch = options.micro_batches, options.batch
+    on_ranks = f" on {ranks} ranks" if ranks > 1 else ""
+    if fixed is None:
+        batch = BATCH if batch is None else batch
+        if batch % (parts * ranks):
+            divides = " times ranks" if ranks > 1 else ""
+            raise UsageError(
+                f"a batch of {batch} has no {parts} parts of the same size{on_ranks}: "
+                f"micro_batches{divides} divides the batch"
+            )
+        return replace(options, batch=batch)
+    batch = fixed * parts * ranks if batch is None else batch
+    if batch % (fixed * ranks):
+        raise UsageError(
+            f"the model takes {fixed} examples at a time, of which {batch}{on_ranks} is no sum: "
+            f"give a batch of {fixed * ranks}, or export the model with an open one"
+        )
+    found = batch // (fixed * ranks)
+    if parts not in (1, found):
+        raise UsageError(
+            f"{batch} examples in {parts} parts{on_ranks} are {batch / parts / ranks:g} each, the "
+            f"model takes {fixed}: leave out micro_batches, or export it with an open batch"
+        )
+    return replace(options, batch=batch, micro_batches=found)
