@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from quantised_lstm import BATCH, SIZE, lstm, recurrent
 
 Array = np.ndarray[Any, Any]
 LEAST, MOST = {3: -128, 2: 0}, {3: 127, 2: 255}  # by the element type of ONNX: int8, uint8
@@ -77,7 +78,8 @@ def _attention(rng: np.random.Generator) -> tuple[list[Any], dict[str, Array]]:
     return nodes, {k: rng.normal(size=s).astype(np.float32) * 0.5 for k, s in shapes.items()}
 
 
-NETS = {"vision": (_vision, (3, 8, 8)), "attention": (_attention, (4, 8))}
+NETS = {"vision": (_vision, (3, 8, 8)), "attention": (_attention, (4, 8)),
+        "recurrent": (recurrent, (BATCH, SIZE))}  # fmt: skip
 
 
 def quantise(case: Quantised, rng: np.random.Generator, folder: Path) -> tuple[Path, Array]:
@@ -198,6 +200,17 @@ class Reference:
         pads, group = given.get("pads", [0] * 4), given.get("group", 1)
         return self.torch.nn.functional.conv2d(x, w, b, padding=pads[:2], groups=group)
 
+    def DynamicQuantizeLSTM(self, node: Any, given: Any, x: Any, w: Any, r: Any, *rest: Any) -> Any:
+        *rest, w_scale, w_zero, r_scale, r_zero = rest
+        real = []
+        for q, scale, zero in ((w, w_scale, w_zero), (r, r_scale, r_zero)):
+            s, z = (v.reshape(len(q), 1, -1) for v in (scale, zero))
+            real.append(((q - z) * s).transpose(1, 2))
+        return self.LSTM(node, given, x, *real, *rest)
+
+    def LSTM(self, _n: Any, given: Any, x: Any, w: Any, r: Any, *rest: Any) -> Any:
+        return lstm(given, x, w, r, *[*rest, *[None] * 5][:5])
+
     def MaxPool(self, _n: Any, given: Any, x: Any) -> Any:
         return self.torch.nn.functional.max_pool2d(x, given["kernel_shape"], given["strides"])
 
@@ -249,8 +262,11 @@ _PLAIN: dict[str, Any] = {
     "LeakyRelu": lambda _n, given, x: _torch().where(x > 0, x, x * given["alpha"]),
     "MatMul": lambda _n, _, a, b: a @ b,
     "Mul": lambda _n, _, a, b: a * b,
+    "ReduceSum": lambda _n, _, x, axes: x.sum([int(n) for n in axes]),
     "Relu": lambda _n, _, x: x.relu(),
-    "Reshape": lambda _n, _, x, shape: x.reshape([int(n) for n in shape]),
+    "Reshape": lambda _n, _, x, shape: x.reshape(
+        [int(n) or x.shape[a] for a, n in enumerate(shape)]
+    ),
     "Sigmoid": lambda _n, _, x: x.sigmoid(),
     "Softmax": lambda _n, given, x: x.softmax(given.get("axis", -1)),
     "Transpose": lambda _n, given, x: x.permute(*given["perm"]),

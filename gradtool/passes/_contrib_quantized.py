@@ -141,6 +141,32 @@ def matmul_integer_to_float(op: Any, node: Any) -> Sequence[Any]:
     return _scaled(op, op.MatMulInteger(a, b, a_zero, b_zero), op.Mul(a_scale, b_scale), bias)
 
 
+def _recurrent_weight(op: Any, q: Any, scale: Any, zero: Any) -> Any:
+    """What `[directions, inputs, 4 · hidden]` stands for, as `[directions, 4 · hidden, inputs]`.
+
+    Scales are `[directions]` or `[directions, 4 · hidden]`.
+    """
+    scale.meta[SCALE] = True
+    turned = op.Transpose(q, perm=[0, 2, 1])
+    if len(scale.shape) == 1:
+        return _real(op, turned, scale, zero, 0)
+    rows = [op.Flatten(turned, axis=2), op.Reshape(scale, [-1]), op.Reshape(zero, [-1])]
+    return op.Reshape(_real(op, *rows, 0), op.Shape(turned))
+
+
+def dynamic_quantize_lstm(op: Any, node: Any) -> Sequence[Any]:
+    """An LSTM of the weights; onnxruntime rounds the input and every state to 8 bits too."""
+    x, w, r, bias, lengths, h, c, peepholes, w_scale, w_zero, r_scale, r_zero = inputs_of(node, 12)
+    for scale, zero in ((w_scale, w_zero), (r_scale, r_zero)):
+        if len(scale.shape) != len(zero.shape):
+            raise refused(node, "its scales by another axis than its zero points")
+    weights = [_recurrent_weight(op, *q) for q in ((w, w_scale, w_zero), (r, r_scale, r_zero))]
+    made = op.LSTM(
+        x, *weights, bias, lengths, h, c, peepholes, **arguments(node), outputs=len(node.outputs)
+    )
+    return [made] if len(node.outputs) == 1 else made
+
+
 def _renamed(name: str) -> Callable[[Any, Any], Sequence[Any]]:
     """The operator of the standard by this name, for the types that it has at every opset."""
 
@@ -155,6 +181,7 @@ def _renamed(name: str) -> Callable[[Any, Any], Sequence[Any]]:
 
 CONTRIB = {
     "DequantizeLinear": _renamed("DequantizeLinear"),
+    "DynamicQuantizeLSTM": dynamic_quantize_lstm,
     "DynamicQuantizeMatMul": dynamic_quantize_matmul,
     "MatMulIntegerToFloat": matmul_integer_to_float,
     "QGemm": gemm,

@@ -63,9 +63,17 @@ def frozen(graph: ir.Graph) -> list[str]:
 
 def _is_weight(value: ir.Value) -> bool:
     small = value.dtype is not None and value.dtype.is_integer() and value.dtype.bitwidth <= 8
-    readers = {use.node.op_type for use in value.uses()}
-    readers &= {*PRODUCTS, *quantized.STANDARD, "DequantizeLinear"}
-    return small and bool(readers) and len(value.shape or ()) > 1
+    return small and len(value.shape or ()) > 1 and _is_weighing(value)
+
+
+def _is_weighing(value: ir.Value) -> bool:
+    """Whether a product or a DequantizeLinear reads it, perhaps laid out in another way first."""
+    return any(
+        use.node.op_type in (*PRODUCTS, *quantized.STANDARD)
+        or (use.node.op_type == "DequantizeLinear" and use.idx == 0)
+        or (use.node.op_type in LAYOUTS and _is_weighing(use.node.outputs[0]))
+        for use in value.uses()
+    )
 
 
 def _measure_apart(op: Builder, node: ir.Node) -> None:

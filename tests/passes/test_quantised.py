@@ -15,6 +15,8 @@ CASES = [
     Quantised("dynamic", "attention", True, False, "QUInt8", "QInt8"),
     Quantised("QOperator", "vision", True, False, "QUInt8", "QInt8"),
     Quantised("QDQ", "vision", False, True, "QInt8", "QInt8"),
+    Quantised("dynamic", "recurrent", True, False, "QUInt8", "QInt8"),
+    Quantised("dynamic", "recurrent", False, False, "QUInt8", "QUInt8"),
 ]
 
 
@@ -87,6 +89,40 @@ def test_a_product_of_integers_passes_gradients_by_what_its_weight_stands_for(op
     for found in (ours, theirs):
         np.testing.assert_allclose(found.outputs["y"], x @ weight + 1, atol=0.02 * weight.max())
         np.testing.assert_allclose(found.gradients["x"], [weight.sum(1)] * 2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("scales", [(2,), (2, 12)])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8])
+def test_an_lstm_of_integers_has_the_gradients_of_what_they_stand_for(scales, kind):
+    rng = np.random.default_rng(len(scales))
+    held, real = {"b": rng.normal(size=(2, 24)).astype(np.float32)}, {}
+    for name, rows in (("w", 4), ("r", 3)):
+        q = rng.integers(0, 120, (2, rows, 12)).astype(kind)
+        s = rng.uniform(0.004, 0.01, scales).astype(np.float32)
+        z = np.full(scales, 50, kind)
+        held |= {name: q, f"{name}s": s, f"{name}z": z}
+        whole = q.astype(np.float32) - z.reshape(2, 1, -1)
+        real[name] = (whole * s.reshape(2, 1, -1)).transpose(0, 2, 1)
+    text = """<ir_version: 9, opset_import: ["":18, "com.microsoft":1]>
+        g (float[t,2,4] x) => (float[t,2,2,3] y, float[2,2,3] h) {{
+        y, h = {} <hidden_size = 3, direction = "bidirectional"> (x, w, r, b{}) }}"""
+    model = parsed(text.format(
+        "com.microsoft.DynamicQuantizeLSTM", ", , , , , ws, wz, rs, rz"
+    ), **held)  # fmt: skip
+    plain = parsed(text.format("LSTM", ""), b=held["b"], **real)
+    x = rng.normal(size=(5, 2, 4)).astype(np.float32)
+
+    graph = gt.grad(model, loss="sum:y", input_grad=["x"])
+    exact = gt.run(gt.grad(plain, loss="sum:y", input_grad=["x"]), {"x": x})
+
+    assert sorted(graph.gradients) == ["b", "x"]
+    assert any("2 quantised weights of integers" in line for line in graph.warnings)
+    for engine in ("arena", "ort"):
+        found = gt.run(graph, {"x": x}, engine=engine)
+        for name in graph.gradients:
+            np.testing.assert_allclose(
+                found.gradients[name], exact.gradients[name], rtol=1e-4, atol=1e-5
+            )
 
 
 def parsed(text, **held):
