@@ -206,6 +206,7 @@ class Reference:
         for q, scale, zero in ((w, w_scale, w_zero), (r, r_scale, r_zero)):
             s, z = (v.reshape(len(q), 1, -1) for v in (scale, zero))
             real.append(((q - z) * s).transpose(1, 2))
+        x = self._real(*self.DynamicQuantizeLinear(node, given, x))
         return self.LSTM(node, given, x, *real, *rest)
 
     def LSTM(self, _n: Any, given: Any, x: Any, w: Any, r: Any, *rest: Any) -> Any:

@@ -155,12 +155,13 @@ def _recurrent_weight(op: Any, q: Any, scale: Any, zero: Any) -> Any:
 
 
 def dynamic_quantize_lstm(op: Any, node: Any) -> Sequence[Any]:
-    """An LSTM of the weights; onnxruntime rounds the input and every state to 8 bits too."""
+    """An LSTM of what weights and rounded inputs stand for; onnxruntime rounds its states too."""
     x, w, r, bias, lengths, h, c, peepholes, w_scale, w_zero, r_scale, r_zero = inputs_of(node, 12)
     for scale, zero in ((w_scale, w_zero), (r_scale, r_zero)):
         if len(scale.shape) != len(zero.shape):
             raise refused(node, "its scales by another axis than its zero points")
     weights = [_recurrent_weight(op, *q) for q in ((w, w_scale, w_zero), (r, r_scale, r_zero))]
+    x = _real(op, *op.DynamicQuantizeLinear(x, outputs=3))
     made = op.LSTM(
         x, *weights, bias, lengths, h, c, peepholes, **arguments(node), outputs=len(node.outputs)
     )
