@@ -150,8 +150,8 @@ def _recurrent_weight(op: Any, q: Any, scale: Any, zero: Any) -> Any:
     turned = op.Transpose(q, perm=[0, 2, 1])
     if len(scale.shape) == 1:
         return _real(op, turned, scale, zero, 0)
-    rows = [op.Flatten(turned, axis=2), op.Reshape(scale, [-1]), op.Reshape(zero, [-1])]
-    return op.Reshape(_real(op, *rows, 0), op.Shape(turned))
+    scale, zero = op.Reshape(scale, [-1]), op.Reshape(zero, [-1])
+    return op.Reshape(_real(op, op.Flatten(turned, axis=2), scale, zero, 0), op.Shape(turned))
 
 
 def dynamic_quantize_lstm(op: Any, node: Any) -> Sequence[Any]:

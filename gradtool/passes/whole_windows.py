@@ -18,6 +18,7 @@ from gradtool.graph import walk
 from gradtool.graph.attributes import arguments, attribute
 from gradtool.graph.known import as_tensor
 from gradtool.operators.windows import Window, transposed
+from gradtool.passes.open_windows import pad_open, transposed_open
 
 POOLS = ("MaxPool", "AveragePool", "LpPool")
 WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}  # by operator: where
@@ -26,7 +27,7 @@ WEIGHTS = {"Conv": 1, "ConvTranspose": 1, "ConvInteger": 1, "QLinearConv": 3}  #
 def fit_windows(op: Builder) -> int:
     """Rewrite the nodes that need it in place; returns how many there were.
 
-    What depends on a size that is unknown stays as it is.
+    Pads that depend on a size that is unknown become operators.
     """
     return sum(_fit(op, n) for n in walk.nodes(op.model.graph) if n.domain in ("", "ai.onnx"))
 
@@ -48,7 +49,7 @@ def _fit(op: Builder, node: ir.Node) -> bool:
     try:
         window = Window.of(kernel, image, given)
     except ValueError:
-        return False
+        return pad_open(op, node, kernel)
     _set_pads(node, window.begin, window.end)
     return True
 
@@ -76,7 +77,8 @@ def _fit_transposed(
     try:
         window, extra = transposed(kernel, image, out, given)
     except ValueError:
-        return False
+        transposed_open(op, node, kernel)
+        return True
     more = [e // s for e, s in zip(extra, window.strides, strict=True)]
     if given.get("auto_pad", "NOTSET") == "NOTSET" and not out and not any(more):
         return False
@@ -98,7 +100,7 @@ def _fit_pool(op: Builder, node: ir.Node, image: list[Any], given: dict[str, Any
     try:
         window = Window.of(given["kernel_shape"], image, given, pool=True)
     except ValueError:
-        return False
+        return pad_open(op, node, given["kernel_shape"])
     if padded:
         window = _cut(op, node, window, image)
     return _fit_last(op, node, window, given) or padded

@@ -46,8 +46,6 @@ REFUSED: tuple[tuple[str, Applies, str], ...] = (
      "SAME padding of open images"),
     ("*", lambda _, e: "the size of its kernel is unknown" in e, "a kernel of open size"),
     ("DeformConv", lambda _, e: "the size of its weights is unknown" in e, "weights of open size"),
-    ("ConvTranspose", lambda _, e: "its pads depend on sizes that are unknown" in e,
-     "padding that follows from open images"),
     ("*", lambda _, e: "its number of channels is unknown" in e, "an open number of channels"),
     ("Attention", lambda _, e: "its number of heads is unknown" in e, "an open number of heads"),
     ("Attention", lambda _, e: "heads of its mask is unknown" in e, "an open number of heads"),

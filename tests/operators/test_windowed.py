@@ -38,6 +38,27 @@ CASES = {
     "open images": Windowed(
         "ConvTranspose", (3, 4), (3, 2), SAME | {"strides": [2, 3]}, open_sizes=True
     ),
+    "an open image beyond the windows": Windowed(
+        "ConvTranspose", (3, 4), (2, 1), SAME | {"strides": [1, 3], "output_shape": [6, 11]},
+        open_sizes=True,
+    ),
+    "an open image of windows that are cut": Windowed(
+        "ConvTranspose", (3, 4), (3, 2), {"auto_pad": "SAME_LOWER", "strides": [2, 3],
+                                          "output_padding": [1, 0], "output_shape": [6, 8]},
+        open_sizes=True,
+    ),
+    **{
+        f"open images of {op}, kernels of {kernel}": Windowed(
+            op, (5, 7), (kernel, kernel), SAME | {"strides": [2, 2]} | given, open_sizes=True
+        )
+        for kernel in (1, 3)
+        for op, given in (
+            ("Conv", {"dilations": [1, 2]}),
+            ("MaxPool", {"kernel_shape": [kernel] * 2}),
+            ("AveragePool", {"kernel_shape": [kernel] * 2, "ceil_mode": 1}),
+            ("LpPool", {"kernel_shape": [kernel] * 2, "auto_pad": "SAME_LOWER", "p": 2}),
+        )
+    },
     "an unpooled shape": Windowed(
         "MaxUnpool", (7, 7), (2, 2), {"kernel_shape": [2, 2], "strides": [2, 2]},
         whole=(2, 4, 7, 7),
