@@ -101,6 +101,7 @@ def transposed_open(op: Builder, node: ir.Node, kernel: Sequence[int]) -> None:
                       [*strides])  # fmt: skip
         places = list(range(2, rank + 2))
         padded = op.pad(x, op.Concat([0] * rank, more, axis=0), places)
+        padded.shape = ir.Shape([*x.shape[:2], *padded.shape[2:]])
         unsaid = ("auto_pad", "output_shape", "output_padding", "pads")
         kept = {k: v for k, v in given.items() if k not in unsaid}
         cut = op.Slice(op.ConvTranspose(padded, *node.inputs[1:], **kept), begin, end, places)
