@@ -213,7 +213,11 @@ class Reference:
         return lstm(given, x, w, r, *[*rest, *[None] * 5][:5])
 
     def MaxPool(self, _n: Any, given: Any, x: Any) -> Any:
-        return self.torch.nn.functional.max_pool2d(x, given["kernel_shape"], given["strides"])
+        # Whole numbers in steps are often equal: the first of them counts, as in float32.
+        _, places = self.torch.nn.functional.max_pool2d(
+            x.detach().float(), given["kernel_shape"], given["strides"], return_indices=True
+        )
+        return x.flatten(2).gather(2, places.flatten(2)).view(places.shape)
 
     def AveragePool(self, _n: Any, given: Any, x: Any) -> Any:
         return self.torch.nn.functional.avg_pool2d(x, given["kernel_shape"], 1)
