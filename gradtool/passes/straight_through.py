@@ -161,7 +161,6 @@ class _Reals:
             types = [as_tensor(n.outputs[0]).dtype for n in casts]
             made = [self.op.Identity(self.op.cast(product, kind)) for kind in types]
         for value, cast in zip(made, casts, strict=True):
-            _mark_scales(cast.outputs[0])
             _stand_in(value, cast.outputs[0])
         return True
 
@@ -223,8 +222,16 @@ class _Reals:
         return self.made[value, to]
 
 
+def mark_scales(graph: ir.Graph) -> None:
+    """Note what products of integers are multiplied by: initializers there are no parameters."""
+    for node in graph:
+        if node.op_type in PRODUCTS and not node.domain:
+            for use in node.outputs[0].uses():
+                if use.node.op_type == "Cast":
+                    _mark_scales(use.node.outputs[0])
+
+
 def _mark_scales(whole: ir.Value) -> None:
-    """Note what whole numbers are multiplied by: initializers there are no parameters."""
     waiting = [v for u in whole.uses() if u.node.op_type == "Mul" for v in u.node.inputs]
     while waiting:
         value = waiting.pop()

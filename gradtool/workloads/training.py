@@ -38,7 +38,7 @@ from gradtool.passes.returned import return_no_more
 from gradtool.passes.second_order import is_training_graph, reopen, require_loss
 from gradtool.passes.selection import Selection, cut, select
 from gradtool.passes.stop_gradients import Stopped, stop_gradients
-from gradtool.passes.straight_through import frozen, straight_through
+from gradtool.passes.straight_through import frozen, mark_scales, straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
 from gradtool.passes.update_groups import Scales, Updates
@@ -243,6 +243,7 @@ def _builder(model: ir.Model, on_node: OnNode | None, *, ste: bool, masters: boo
 def _classified(op: Builder, *, again: bool) -> tuple[Roles, Sequence[str]]:
     """What initializers and inputs are, weights in attributes among them; what to say of those."""
     graph = op.model.graph
+    mark_scales(graph)
     roles = roles_of(graph, reopen(op.model) if again else _leaves(graph))
     lowered = Lowered() if again else lower_ml(op)
     roles |= roles_of(graph, lowered.weights)
