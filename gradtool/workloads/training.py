@@ -168,7 +168,7 @@ def training_graph(
     ]
     before, returned = len(model.graph), set(model.graph.outputs)
     chosen, cotangents = cotangents_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
-    roles |= {v: Role.WEIGHING for v in roles if CLASS_WEIGHTS in v.meta}
+    roles = {v: Role.WEIGHING if CLASS_WEIGHTS in v.meta else r for v, r in roles.items()}
     return_no_more(model, returned if only_loss else (), chosen.value)
     warnings += [
         *chosen.warnings,
