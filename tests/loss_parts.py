@@ -61,8 +61,8 @@ def _focal(torch, y, data, *, by_positives):
     return (rows * data["mask"]).sum() / data["mask"].sum() if by_positives else rows.mean()
 
 
-_FOCAL = """ce = SoftmaxCrossEntropyLoss <reduction = "none"> (y, label) nce = Neg (ce)
-    pt = Exp (nce) rest = Sub (unit, pt) sq = Mul (rest, rest) f = Mul (sq, ce)
+_FOCAL = """ce = SoftmaxCrossEntropyLoss <reduction = "none"> (y, label) minus = Neg (ce)
+    pt = Exp (minus) rest = Sub (unit, pt) sq = Mul (rest, rest) f = Mul (sq, ce)
 """
 
 
