@@ -49,7 +49,7 @@ class Role(Enum):
     @property
     def is_named(self) -> bool:
         """Whether its full name may stand in a selector."""
-        return self.is_open or self in (Role.BUFFER, Role.SCALE)
+        return self.is_open or self in (Role.BUFFER, Role.SCALE, Role.WEIGHING)
 
     def said(self, value: ir.Value) -> str:
         """The phrase, with the type of what is no float."""
@@ -75,11 +75,11 @@ def roles_of(graph: ir.Graph, leaves: Iterable[ir.Value]) -> dict[ir.Value, Role
 def _role(value: ir.Value, written: set[str]) -> Role:
     if not is_float(value) or not is_tensor(value):
         return Role.INTEGER
+    if not value.is_initializer():
+        return Role.INPUT
     place = Role.SCALE if SCALE in value.meta else _place(value)
     if place is not None:
         return place
-    if not value.is_initializer():
-        return Role.INPUT
     said = role(value, written)
     if said is None:
         if is_scalar(value):

@@ -170,25 +170,34 @@ def _extreme(name: str) -> Callable[..., Dim]:
 
         if len(numbers) == 1 or all(isinstance(each, int) for each in numbers):
             return max(numbers) if name == "Max" else min(numbers)
-        if any(expression(each) is None for each in numbers):
-            return None
-        found = getattr(sympy, name)(*(_own(each) for each in numbers))
-        return int(found) if found.is_Integer else ir.SymbolicDim(found)
+        return _least(getattr(sympy, name), *numbers)
 
     return extreme
 
 
-def _own(number: Dim) -> Any:
-    return number if isinstance(number, int) else number._expr  # noqa: SLF001 - as in sizing
+def _least(formula: Callable[..., Any], *numbers: Dim) -> Dim:
+    """A formula of numbers; None where sizes of 0 would make it another one.
+
+    The library takes every symbol for a positive number, and simplifies what it holds by that.
+    """
+    told = [expression(each) for each in numbers]
+    if any(each is None for each in told):
+        return None
+    owned = (n if isinstance(n, int) else n._expr for n in numbers)  # noqa: SLF001 - as in sizing
+    found = formula(*owned)
+    if str(found) != str(formula(*told)):
+        return None
+    return int(found) if found.is_Integer else ir.SymbolicDim(found)
 
 
 def extent(size: Dim, start: Dim, end: Dim) -> Dim:
-    """How many of `range(start, end)` an axis of a size has, none of these below 0."""
+    """How many of `range(start, end)` an axis has, none of these below 0; None if unknown."""
     import sympy
 
-    size, start, end = map(_own, (size, start, end))
-    found = sympy.Max(0, sympy.Min(sympy.expand(end - start), sympy.expand(size - start)))
-    return int(found) if found.is_Integer else ir.SymbolicDim(found)
+    def counted(size: Any, start: Any, end: Any) -> Any:
+        return sympy.Max(0, sympy.Min(sympy.expand(end - start), sympy.expand(size - start)))
+
+    return _least(counted, size, start, end)
 
 
 RULES: dict[str, Callable[..., Dim]] = {

@@ -288,7 +288,7 @@ def test_values_of_which_nothing_is_known_are_named(operators_without_rules):
     z.shape, z.type = ir.Shape([3]), ir.TensorType(ir.DataType.FLOAT)
     op = Builder(model)
 
-    with pytest.raises(NotDifferentiable, match=r"^values of unknown type or shape: m$"):
+    with pytest.raises(NotDifferentiable, match=r"^values of unknown type or shape: m: nothing"):
         differentiate(op, {z: op.constant(np.ones(3, np.float32))}, [x])
     assert m.dtype is None
     assert differentiate(op, {y: op.constant(np.ones(3, np.float32))}, [x]).zeros == ()
