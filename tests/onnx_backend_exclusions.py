@@ -15,6 +15,8 @@ EXCLUSIONS: dict[str, str] = {
     "off: the expected ones round the sums of Softmax to float16",
     r"^test_resize_downsample_scales_(cubic|linear)_align_corners_cpu$": "measures the result "
     "by size times scale, with its fraction; PyTorch and onnxruntime count its elements",
+    r"^test_maxunpool_export_with_output_shape_cpu$": "counts places in another image than the "
+    "output, as neither PyTorch nor onnxruntime do",
     r"^test_loop16_seq_none_cpu$": "the suite asks for the length of a tensor without axes",
 }
 
