@@ -12,6 +12,7 @@ def pool() -> list[Seed]:
     return seeds(zoo=False)
 
 
+@pytest.mark.exhaustive
 def test_no_command_fails_on_a_mutant(pool):
     tally = Tally()
     for tally in fuzz(pool, SECONDS):

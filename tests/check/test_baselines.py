@@ -24,6 +24,7 @@ METRICS = st.builds(
 )
 
 
+@pytest.mark.exhaustive
 @settings(deadline=None)
 @given(found=METRICS)
 def test_what_is_written_reads_back(found):

@@ -201,6 +201,7 @@ def test_baselines(run, net, more):
     assert rows(found, "tensor") == rows(models, "tensor")
 
 
+@pytest.mark.exhaustive
 def test_results_of_check(run, net, more):
     assert run("init", net, more).code == 0
     assert run("check", "--output", "json:before.json").code == 0

@@ -75,6 +75,7 @@ def test_a_stream_has_the_largest_batch_of_its_file(shell, net):
     assert json.loads(of_stream.stdout) == {**json.loads(of_file.stdout), "model": "-"}
 
 
+@pytest.mark.exhaustive
 def test_the_largest_batch_fits_and_one_more_does_not(run, net):
     memory = 32 << 10
     plans = report(run, net, "--memory", "32KiB")["plans"]
@@ -145,6 +146,7 @@ def test_spreadsheets_and_pages(run, fixed):
 HOSTILE = "t\x1b[31m\u202e|=1+1`"
 
 
+@pytest.mark.exhaustive
 def test_hostile_names_are_shown_and_never_obeyed(run, model):
     path = model(renamed(deep("256")), "hostile.onnx")
 

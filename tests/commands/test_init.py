@@ -29,6 +29,7 @@ def cases(tmp_path, name="gradtool.toml"):
     return (found if name == "gradtool.toml" else found["tool"]["gradtool"])["case"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("nets")
 def test_every_model_here_and_below_has_a_case_and_a_baseline(run, tmp_path):
     outcome = run("init", "--dim", "batch=256")

@@ -76,6 +76,7 @@ def into_pipes(folder, *commands, **environment):
     return printed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("tiny_model")
 def test_tables_fit_eighty_columns(tmp_path):
     *printed, _ = on_a_terminal(tmp_path, *each(COMMANDS[:6]), NO_COLOR="1").split("\0")
@@ -99,6 +100,7 @@ def test_a_terminal_gets_colours_and_a_pipe_none(tmp_path):
     assert b"\x1b[" in coloured
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("tiny_model")
 def test_an_ascii_stdout_gets_ascii(tmp_path):
     for printed in into_pipes(tmp_path, *COMMANDS, PYTHONIOENCODING="ascii"):
@@ -121,6 +123,7 @@ def test_numbers_are_whole_in_a_pipe(shell):
     assert FOOTER in lines
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("tiny_model")
 def test_every_line_fits_a_terminal(tmp_path):
     commands = [
@@ -137,6 +140,7 @@ def test_every_line_fits_a_terminal(tmp_path):
     assert "…" not in sent
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("tiny_model")
 def test_a_dumb_terminal_and_a_narrow_one_lose_nothing(tmp_path):
     command = ("mirror", "--report", "tiny.onnx", "--batch", "4")

@@ -83,6 +83,7 @@ def slope_along(training, feeds, name, by):
     return float(high - low) / 2
 
 
+@pytest.mark.exhaustive
 @MANY
 @given(
     chains(np.float32), st.integers(1, 3), st.sampled_from((None, 3.0)), st.sampled_from(OPTIMIZERS)

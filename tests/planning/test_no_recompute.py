@@ -288,6 +288,7 @@ def test_a_plan_holds_everything_at_every_step(drawn):
         assert home[made.storage(value)].last == max(len(made.steps) - 1, 0)
 
 
+@pytest.mark.exhaustive
 @given(programs())
 @settings(max_examples=80, **EXAMPLES)
 def test_writing_in_place_keeps_every_bit(drawn):

@@ -59,6 +59,7 @@ def test_samples(name, batch, is_fixed):
     assert list(problems(work, QUICK)) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", [pytest.param("sgd", marks=pytest.mark.slow), "adam"])
 @pytest.mark.parametrize(
     "name", ["cnn", pytest.param("transformer", marks=pytest.mark.slow), "lstm"]

@@ -65,6 +65,7 @@ def least_of(optimizer, kernels="numpy", scale=None, ema=None, evaluates=None):
     return tried(1, **how)[1]
 
 
+@pytest.mark.exhaustive
 @given(
     st.integers(1, 1 << 15),
     st.sampled_from(["sgd", "adamw"]),
@@ -104,6 +105,7 @@ def test_a_memory_that_is_enough_changes_nothing():
     assert found.chosen.micro_batches == 1
 
 
+@pytest.mark.exhaustive
 def test_the_least_that_was_found_fits():
     with pytest.raises(UsageError) as caught:
         trained(memory=1)

@@ -35,6 +35,7 @@ def ladder(drawn, effort=0.007, size=peak_of, **context):
     return Ladder(Rungs(CostModel(made, told.costs), told), size)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", sampled([packed, peak_of]))
 @settings(max_examples=60, **EXAMPLES)
 @given(st.data())
@@ -72,6 +73,7 @@ def test_a_slowdown_and_the_budget_that_it_reaches_agree(size, data):
     assert within.extra <= best.extra
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", sampled([packed, peak_of]))
 @settings(max_examples=25, **EXAMPLES)
 @given(st.data())

@@ -103,6 +103,7 @@ def test_a_checkpoint_that_the_loss_does_not_read():
         checkpointed(dataclasses.replace(made, loss=loss), ["s"])
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=150, **EXAMPLES)
 @given(training_programs(runnable=True), st.data())
 def test_any_checkpoints_leave_every_bit_and_the_planned_peak_is_that_of_the_plan(drawn, data):

@@ -37,6 +37,7 @@ def check(data):
         assert optimum is None or solved.bound <= optimum + TOLERANCE
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=100, **EXAMPLES)
 @given(st.data())
 def test_no_programme_is_above_the_optimum_of_all_schedules(data):
@@ -64,6 +65,7 @@ def proven(work, budget, known):
     return bound, extra
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=60, **EXAMPLES)
 @given(st.data())
 def test_rounds_stay_below_the_optimum_and_find_schedules_that_fit(data):
