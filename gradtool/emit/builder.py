@@ -24,6 +24,7 @@ from gradtool.graph.known import Dims, Emit, Operand, Tensor
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.names import Names
 from gradtool.graph.predicates import is_float, is_tensor
+from gradtool.shapes import hidden
 from gradtool.shapes.memo import Memo
 
 Typed = tuple[ir.TypeProtocol | None, ir.Shape | None]
@@ -175,7 +176,7 @@ class Builder(Idioms):
         Raises:
             ModelError: that fails.
         """
-        if self.folding.is_known(node):
+        if self.folding.is_known(node) or any(v and self.folding.changes(v) for v in node.inputs):
             self._infer(node)
         else:
             self._memo.infer(node, lambda: self._infer(node))
@@ -184,7 +185,8 @@ class Builder(Idioms):
         rule = self._rule(node.domain, node.op_type)
         try:
             if rule is not None:
-                rule(self.context, node)
+                with hidden([v for v in node.inputs if v is not None and self.folding.changes(v)]):
+                    rule(self.context, node)
             self.folding.fold(self.context, node)
         except ValueError as error:
             raise ModelError(f"{node.op_type} {node.name!r}: {error}") from error

@@ -9,10 +9,12 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import (
+    GRADIENTS,
     HEADS,
     HOISTED,
     LOSS,
     OPTIMIZER,
+    ROWS,
     SOURCE,
     STAGE,
     STATE,
@@ -41,6 +43,13 @@ def take_state(model: ir.Model) -> None:
         value = model.graph.initializers.get(name)
         if value is not None and not value.is_graph_input():
             model.graph.inputs.append(value)
+
+
+def trained_or_state(model: ir.Model) -> set[str]:
+    """The names of initializers that change from step to step: parameters, state, rows of sums."""
+    noted = (json.loads(model.metadata_props.get(key, "{}")) for key in (GRADIENTS, STATE))
+    rows = json.loads(model.metadata_props.get(ROWS, "{}"))
+    return {*(name for names in noted for name in names), *rows.values()}
 
 
 def stage(node: ir.Node) -> str:

@@ -8,7 +8,7 @@ data gets a symbol of its own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ from gradtool.graph import walk
 from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.metadata import ELEMENTS, PLACE, notes
 from gradtool.graph.predicates import is_tensor
+from gradtool.graph.stages import trained_or_state
 from gradtool.graph.tensors import elements
 from gradtool.shapes import body_inputs
 from gradtool.shapes.sequences import mark_empty
@@ -45,8 +46,8 @@ def infer(model: ir.Model) -> tuple[Unknown, ...]:
     _erase_outputs(model)
     body_inputs.forget(model)
     mark_empty(model)
-    with _hidden(_unreadable(model)) as hidden:
-        while not _settled(model, hidden):
+    with hidden(_unreadable(model)) as tensors:
+        while not _settled(model, tensors):
             _erase_outputs(model)
             body_inputs.refresh(model)
     _read_constants(model)
@@ -148,18 +149,20 @@ def _erase_outputs(model: ir.Model) -> None:
 
 
 def _unreadable(model: ir.Model) -> list[ir.Value]:
-    """The initializers that inference must not try to read: absent, or too large to be sizes."""
+    """The initializers that inference must not read: absent, too large to be sizes, or changing."""
+    changing = trained_or_state(model)
     return [
         value
         for graph in walk.graphs(model.graph)
         for value in graph.initializers.values()
         if getattr(value.const_value, "absent", False)
+        or (graph is model.graph and value.name in changing)
         or (value.const_value is not None and elements(value.const_value) > MOST_ELEMENTS)
     ]
 
 
 @contextmanager
-def _hidden(values: list[ir.Value]) -> Iterator[Mapping[ir.Value, ir.TensorProtocol]]:
+def hidden(values: Sequence[ir.Value]) -> Iterator[Mapping[ir.Value, ir.TensorProtocol]]:
     """Give what is hidden: the tensors of these values."""
     tensors = [value.const_value for value in values]
     for value in values:

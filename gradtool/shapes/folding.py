@@ -12,7 +12,6 @@ subgraphs (of an If whose condition is known, the branch that is taken counts).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -26,13 +25,14 @@ import onnx_ir as ir
 from gradtool.graph import walk
 from gradtool.graph.branches import taken
 from gradtool.graph.limits import MOST_ELEMENTS
-from gradtool.graph.metadata import ELEMENTS, GRADIENTS, ROWS, STATE
+from gradtool.graph.metadata import ELEMENTS
 from gradtool.graph.predicates import NO_DATA, is_tensor
 from gradtool.graph.providers import provided
 from gradtool.graph.randomness import may_draw
 from gradtool.graph.reads import reads
 from gradtool.graph.specs import Spec, least_of
 from gradtool.graph.specs import spec_of as planned_spec
+from gradtool.graph.stages import trained_or_state
 from gradtool.graph.tensors import array
 from gradtool.shapes.memo import Memo
 
@@ -68,11 +68,7 @@ class Folding:
         self._never: set[ir.Value] = set()
         self._memos: dict[Any, Memo] = {}
         self._graph = model.graph
-        self._trained = {
-            name
-            for key in (GRADIENTS, STATE)
-            for name in json.loads(model.metadata_props.get(key, "{}"))
-        } | set(json.loads(model.metadata_props.get(ROWS, "{}")).values())
+        self._trained = trained_or_state(model)
 
     @cached_property
     def _owners(self) -> dict[ir.Graph, ir.Node]:
@@ -89,6 +85,10 @@ class Folding:
     def never(self, values: Iterable[ir.Value]) -> None:
         """Compute nothing from these values: they change from step to step."""
         self._never.update(values)
+
+    def changes(self, value: ir.Value) -> bool:
+        """Whether a value is another one in each step: its tensor is how it begins."""
+        return value in self._never or (value.is_initializer() and value.name in self._trained)
 
     def never_runs(self, node: ir.Node) -> bool:
         """Whether a node is in a branch that is not taken."""
@@ -164,12 +164,12 @@ class Folding:
 
     def _is_fixed(self, value: ir.Value, tensor: ir.TensorProtocol) -> bool:
         """Whether a value is the same in every step, whatever is trained."""
-        if value in self._never or getattr(tensor, "absent", False):
+        if self.changes(value) or getattr(tensor, "absent", False):
             return False
         if not value.is_initializer():
             return True
         small = tensor.size <= 1 and not value.is_graph_input()
-        return (small or not tensor.dtype.is_floating_point()) and value.name not in self._trained
+        return small or not tensor.dtype.is_floating_point()
 
     def _most(self) -> int:
         return min(self.left, FOLDED_BYTES // SHARE)
