@@ -34,6 +34,7 @@ PLAN = "gradtool.plan"
 SAVED = "gradtool.saved"
 WHOLE = "gradtool.whole"
 SET = "gradtool.set"
+SETTLED = "gradtool.settled"  # in memory: by input, the axes that nodes gave numbers
 HEADS = "gradtool.heads"
 LOAD = "gradtool.load"
 ROWS = "gradtool.rows"

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from gradtool.errors import ModelError
 from gradtool.graph.deciding import is_inferred
+from gradtool.graph.metadata import SETTLED
 from gradtool.graph.names import label
 from gradtool.io import expressions, told
 from gradtool.shapes import infer
@@ -29,9 +30,11 @@ Found = dict[str, tuple[Dim, ir.Node]]
 def settle(model: ir.Model) -> tuple[str, ...]:
     """Give sizes of inputs what nodes decide, in place; returns a line for each.
 
-    Shapes must have been inferred, and are again where anything was found.
+    Shapes must have been inferred, and are again where anything was found.  `model.meta` notes the
+    axes of inputs that became numbers.
     """
     said: dict[str, None] = {}
+    declared = {v: list(v.shape) for v in model.graph.inputs if v.shape is not None}
     found = _found(model)
     while found:
         before = {value: value.shape for value in model.graph.inputs}
@@ -51,6 +54,11 @@ def settle(model: ir.Model) -> tuple[str, ...]:
             )
         )
         found = _inferred(model, before)
+    model.meta[SETTLED] = {
+        value.name: [n for n, (old, new) in enumerate(zip(dims, value.shape or (), strict=True))
+                     if isinstance(new, int) and not isinstance(old, int)]
+        for value, dims in declared.items()
+    }  # fmt: skip
     return tuple(said)
 
 

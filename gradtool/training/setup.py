@@ -13,6 +13,7 @@ import onnx_ir as ir
 from gradtool import api, io
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
+from gradtool.graph.metadata import SETTLED
 from gradtool.kernels.native import Kernels
 from gradtool.passes.evaluation import evaluation
 from gradtool.passes.synchronized import synchronized
@@ -205,8 +206,10 @@ def _read(
 
 def _say(graphs: Graphs, read: Sequence[Fitted], watcher: Watcher) -> None:
     """Tell people what data are taken as, and what becomes of updates."""
-    fixed = read[0].takes.size
-    if fixed is not None and io.symbols(graphs.training.model):
+    fixed, model = read[0].takes.size, graphs.training.model
+    settled = model.meta.get(SETTLED, {})
+    is_open = any(axis in settled.get(name, ()) for name, axis in read[0].takes.axes.items())
+    if fixed is not None and (is_open or io.symbols(model)):
         watcher.said(f"the model computes {fixed} examples at a time: {FIXED}")
     for line in (line for each in read for line in each.said):
         watcher.said(line)
