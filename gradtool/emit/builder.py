@@ -85,6 +85,7 @@ class Builder(Idioms):
         self.enclosing: list[ir.Graph] = []
         self.near: tuple[ir.Value, ...] = ()
         self.active: AbstractSet[ir.Value] = frozenset()
+        self.stopped: set[ir.Value] = set()  # values that no gradient flows through
 
     # ------------------------------------------------------------------ emitting
 

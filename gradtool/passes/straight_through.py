@@ -12,6 +12,7 @@ what `--ste` is for.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +35,7 @@ REMEDY = (
     "True} in QDQ format, and pass --ste"
 )
 PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
+BENT = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 # What an integer has in common with the float that it stands for.
 LAYOUTS = (
     "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "Identity", "MaxPool", "Reshape",
@@ -141,8 +143,7 @@ class _Reals:
 
     def _multiply(self, node: ir.Node) -> bool:
         """A product of integers that is cast to floats, as one of floats: whole numbers still."""
-        readers = [use.node for use in node.outputs[0].uses()]
-        casts = [n for n in readers if n.op_type == "Cast" and not is_integer(n.outputs[0])]
+        casts = list(_casts(node.outputs[0]))
         a, b, *zeros = [*node.inputs, None, None][:4]
         sides = [self._steps(a), self._steps(b)]
         if not casts or not any(sides) or node.outputs[0].is_graph_output():
@@ -151,18 +152,40 @@ class _Reals:
         if not all(s is None or (s.is_one and _is_same(s.of[1], z)) for s, z in pairs):
             return False
         rank, dense = len(as_tensor(a).shape), node.op_type == "MatMulInteger"
-        with self._at(casts[0] if len(casts) == 1 else node), self.op.arithmetic():
+        with self._at(casts[0][0] if len(casts) == 1 else node), self.op.arithmetic():
             places = (rank - 2, -1) if dense else (1, 0)
             parts = [
                 self._whole(v, z, s, axis)
                 for v, z, s, axis in zip((a, b), zeros, sides, places, strict=True)
             ]
             product = getattr(self.op, PRODUCTS[node.op_type])(*parts, **arguments(node))
-            types = [as_tensor(n.outputs[0]).dtype for n in casts]
-            made = [self.op.Identity(self.op.cast(product, kind)) for kind in types]
-        for value, cast in zip(made, casts, strict=True):
-            _stand_in(value, cast.outputs[0])
+        for cast, added in casts:
+            with self._at(cast), self.op.arithmetic():
+                whole = product if added is None else product + self._added(added)
+                made = self.op.Identity(self.op.cast(whole, as_tensor(cast.outputs[0]).dtype))
+            _stand_in(made, cast.outputs[0])
         return True
+
+    def _added(self, value: ir.Value) -> Any:
+        """An integer as a float; of one that a float was cast to, the rounding passes gradients."""
+        layouts, source = [], value.producer()
+        while source is not None and source.op_type in BENT and not source.domain:
+            layouts.append(source)
+            first = source.inputs[0]
+            source = None if first is None else first.producer()
+        rounded = self.op.cast(as_tensor(value), FLOAT)
+        given = source.inputs[0] if source is not None and source.op_type == "Cast" else None
+        while (before := None if given is None else given.producer()) is not None and (
+            before.op_type in ("Ceil", "Floor", "Round")
+        ):
+            given = before.inputs[0]
+        if given is None or given.dtype != FLOAT:
+            return rounded
+        for node in reversed(layouts):
+            given = getattr(self.op, node.op_type)(given, *node.inputs[1:], **arguments(node))
+        lost = self.op.Identity(rounded - as_tensor(given))
+        self.op.stopped.add(lost)
+        return self.op.Add(given, lost)
 
     def _whole(self, value: Any, zero: Any, steps: _Steps | None, axis: int) -> Any:
         """`q - zero` as floats."""
@@ -222,13 +245,24 @@ class _Reals:
         return self.made[value, to]
 
 
+def _casts(product: ir.Value) -> Iterator[tuple[ir.Node, ir.Value | None]]:
+    """The casts to floats of an integer product, and the integer that is added to it before."""
+    for use in product.uses():
+        node = use.node
+        if node.op_type == "Cast" and not is_integer(node.outputs[0]):
+            yield node, None
+        elif node.op_type == "Add" and not node.outputs[0].is_graph_output():
+            after = [each.node for each in node.outputs[0].uses()]
+            if all(n.op_type == "Cast" and not is_integer(n.outputs[0]) for n in after):
+                yield from ((n, node.inputs[1 - use.idx]) for n in after)
+
+
 def mark_scales(graph: ir.Graph) -> None:
     """Note what products of integers are multiplied by: initializers there are no parameters."""
     for node in graph:
         if node.op_type in PRODUCTS and not node.domain:
-            for use in node.outputs[0].uses():
-                if use.node.op_type == "Cast":
-                    _mark_scales(use.node.outputs[0])
+            for cast, _ in _casts(node.outputs[0]):
+                _mark_scales(cast.outputs[0])
 
 
 def _mark_scales(whole: ir.Value) -> None:

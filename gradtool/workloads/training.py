@@ -178,7 +178,7 @@ def training_graph(
     adapting = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
     adapters, chosen, cotangents = _adapt(op, adapting, roles, chosen, cotangents)
     forward += len(model.graph) - before - appended
-    barred = cut(model.graph, roles, no_grad) | stopped.values
+    barred = cut(model.graph, roles, no_grad) | stopped.values | op.stopped
     picked = _pick(op, cotangents, roles, wrt, barred, input_grad, adapters)
     warnings += modes.freeze(
         op, roles, picked, None if adapters else wrt, no_grad, "" if again else train_mode

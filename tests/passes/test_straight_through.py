@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from graphs import gradients, parse, stock
 
 import gradtool as gt
 from gradtool.errors import NotDifferentiable
@@ -135,3 +136,32 @@ def test_a_measured_scale_runs_in_onnxruntime(tmp_path):
     ours, theirs = (gt.run(training, {"x": X}, engine=e) for e in ("arena", "ort"))
 
     np.testing.assert_allclose(ours.gradients["x"], theirs.gradients["x"], rtol=1e-6)
+
+
+def test_a_bias_that_is_added_as_an_integer_lets_gradients_through():
+    """As older quantisers of onnxruntime write a Conv: its bias in steps of both scales."""
+    model = parse(
+        """net (float[1, 2, 4, 4] x) => (y)
+        <float[2] b = {0.4, -1.3}, float s = {0.1}, int8[2, 2, 1, 1] w = {1, -2, 3, 4},
+         int8 z = {0}, int64[4] shape = {1, 2, 1, 1}> {
+            q, xs, xz = DynamicQuantizeLinear (x)
+            p = ConvInteger (q, w, xz, z)
+            step = Mul (xs, s)
+            many = Div (b, step)
+            whole = Floor (many)
+            n = Cast <to = 6> (whole)
+            r = Reshape (n, shape)
+            t = Add (p, r)
+            f = Cast <to = 1> (t)
+            y = Mul (f, step)
+        }"""
+    )
+    training = gt.grad(model, loss="sum:y", wrt=["b"], input_grad=["x"])
+    x = np.random.default_rng(0).normal(size=(1, 2, 4, 4)).astype(np.float32)
+    found = gradients(training, x=x)
+    theirs = stock(training.model, x=x)
+
+    np.testing.assert_allclose(found["b"], [16, 16], rtol=1e-6)
+    np.testing.assert_allclose(found["x"][0, :, 0, 0], [0.4, 0.2], rtol=1e-5)
+    np.testing.assert_allclose(theirs[training.gradients["b"]], found["b"], rtol=1e-6)
+    np.testing.assert_array_equal(gt.run(training, {"x": x}).outputs["y"], theirs["y"])
