@@ -126,7 +126,8 @@ def fed(model: onnx.ModelProto, sizes: dict[str, Any]) -> Arrays:
         given = sizes.get(each.name)
         if isinstance(given, list):
             shape = given
-        drawn = rng.random(shape) if dtype.kind == "f" else np.ones(shape)  # 0 is often padding
+        fill = sizes.get(f"{each.name}:fill", 1)  # of integers: 0 is often padding
+        drawn = rng.random(shape) if dtype.kind == "f" else np.full(shape, fill)
         feeds[each.name] = np.asarray(given if np.isscalar(given) else drawn, dtype)
     return feeds
 
