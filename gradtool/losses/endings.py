@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.graph import walk
 from gradtool.graph.counted import passed_through
 from gradtool.losses.pieces import Piecewise, piecewise
 
@@ -78,12 +79,20 @@ def _last(value: ir.Value) -> tuple[list[ir.Node], ir.Node | None]:
             return (path, None) if _normalized(path) else (path, node)
         if _activation(node) is not None:
             return (path, None) if any(n.op_type in AFFINE for n in path) else (path, node)
-        before = _before(node)
+        before = _of_branches(node, value) if kind == "If" and not path else _before(node)
         if before is None:
             break
         path.append(node)
         node = before.producer()
     return path, None
+
+
+def _of_branches(node: ir.Node, value: ir.Value) -> ir.Value | None:
+    """What the first branch of an If gives for a value, if all of them end in like products."""
+    given = [graph.outputs[value.index() or 0] for graph in walk.subgraphs(node)]
+    found = [ending(each) for each in given]
+    alike = all(e.linear and (e.axis, e.single) == (found[0].axis, found[0].single) for e in found)
+    return given[0] if given and alike else None
 
 
 def _before(node: ir.Node) -> ir.Value | None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from conftest import build
 from graphs import parse
 
+import gradtool as gt
 from gradtool.losses.endings import ending
 
 HEAD = "g (float[2, 3, 4, 6] x, float[6, 5] w, float[7, 3, 1, 1] k, float[5] b) => (y) {{ {} }}"
@@ -51,3 +54,20 @@ def test_one_number_in_each_place_is_seen(body, single):
         <int64[1] a = {1}, int64[1] m = {-1}> { %s }""".replace("%s", body)
 
     assert ending(parse(text, "v u w").graph.outputs[0]).single is single
+
+
+def test_branches_that_end_in_products_are_scores():
+    model = build(
+        """net (float[b, 4] x, bool c) => (float[b, 3] logits) {
+            logits = If (c) <
+                then_branch = t () => (float[b, 3] p) { p = MatMul (x, w) },
+                else_branch = e () => (float[b, 3] q) { n = Neg (x) q = MatMul (n, w) }>
+        }""",
+        w=np.ones((4, 3), np.float32),
+    )
+    (logits,) = gt.load(model).graph.outputs
+
+    found = ending(logits)
+
+    assert (found.linear, found.axis) == (True, 1)
+    assert gt.grad(gt.load(model)).labels == ("labels",)
