@@ -11,14 +11,13 @@ why, everything that is wrong, and a closing line.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import warnings
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from drawn_nodes import sweep
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests")]
 
@@ -38,32 +37,5 @@ def examine(seed: int) -> tuple[str, list[str], str, str]:
     return str(case), list(verdict.wrong), verdict.excluded, case.mode
 
 
-def main() -> int:
-    """Parse, run, print; the exit code says whether a case was wrong."""
-    import pool
-
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=5000)
-    parser.add_argument("--first", type=int, default=0, help="the seed of the first case")
-    parser.add_argument("--processes", type=int, default=2)
-    given = parser.parse_args()
-    seeds = range(given.first, given.first + given.cases)
-    modes: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    wrong = 0
-    for seed, row in sorted(pool.results(examine, seeds, given.processes), key=lambda r: r[0]):
-        case, found, excluded, mode = row or ("", ["the process died"], "", "?")
-        modes[mode] += 1
-        reasons[excluded] += bool(excluded)
-        wrong += bool(found)
-        for what in found:
-            print(f"seed {seed}: {what}\n    {case}")
-    for reason, count in sorted((+reasons).items()):
-        print(f"{count:>6}  {reason}")
-    kinds = ", ".join(f"{count} {mode}" for mode, count in sorted(modes.items()))
-    print(f"{given.cases} nodes ({kinds}): {wrong} wrong")
-    return int(wrong > 0)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sweep(examine, __doc__.splitlines()[0], cases=5000))

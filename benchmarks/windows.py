@@ -13,14 +13,13 @@ onnxruntime refuses, and a closing line.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import warnings
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
+from drawn_nodes import sweep
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "tests")]
 
@@ -40,32 +39,5 @@ def examine(seed: int) -> tuple[str, list[str], str, str]:
     return str(case), list(verdict.wrong), verdict.excluded, case.op
 
 
-def main() -> int:
-    """Parse, run, print; the exit code says whether a case was wrong."""
-    import pool
-
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=3000)
-    parser.add_argument("--first", type=int, default=0, help="the seed of the first case")
-    parser.add_argument("--processes", type=int, default=2)
-    given = parser.parse_args()
-    seeds = range(given.first, given.first + given.cases)
-    operators: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    wrong = 0
-    for seed, row in sorted(pool.results(examine, seeds, given.processes), key=lambda r: r[0]):
-        case, found, excluded, op = row or ("", ["the process died"], "", "?")
-        operators[op] += 1
-        reasons[excluded] += bool(excluded)
-        wrong += bool(found)
-        for what in found:
-            print(f"seed {seed}: {what}\n    {case}")
-    for reason, count in sorted((+reasons).items()):
-        print(f"{count:>6}  {reason}")
-    print(", ".join(f"{count} {op}" for op, count in sorted(operators.items())))
-    print(f"{wrong} of {given.cases} differ")
-    return int(wrong > 0)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(sweep(examine, __doc__.splitlines()[0], cases=3000))
