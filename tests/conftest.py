@@ -16,8 +16,21 @@ from onnx import numpy_helper, parser
 
 from gradtool import cli
 
+ALL_TRIALS = "GRADTOOL_ALL_TRIALS"  # in the environment: `scripts/test --all`, .ci/run
+
+
+def trials(count: int) -> int:
+    """Examples of a property: a quarter of those that `scripts/test --all` draws."""
+    return count if os.environ.get(ALL_TRIALS) else max(count // 4, min(count, 5))
+
+
 # How long drawing takes says something about the machine, nothing about gradtool.
-settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "suite",
+    max_examples=trials(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("suite")
 
 GOLDEN = (5**0.5 - 1) / 2

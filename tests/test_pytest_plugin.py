@@ -162,6 +162,7 @@ def test_markers_and_the_fixture_hold_limits(suite):
     assert "another exception" not in found.stdout.str()
 
 
+@pytest.mark.exhaustive
 def test_a_suite_that_does_not_use_it_does_not_pay_for_it(suite):
     found = suite(
         """

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 import pytest
+from conftest import trials
 from hypothesis import HealthCheck, Phase, given, settings
 from random_graphs import Recipe, assemble, recipes
 
@@ -28,8 +29,8 @@ EVERYTHING = {
     "phases": [Phase.generate],  # a graph that fails is small enough to read
     "suppress_health_check": list(HealthCheck),
 }
-ci = settings(max_examples=30, derandomize=True, **EVERYTHING)
-nightly = settings(max_examples=2000, **EVERYTHING)
+ci = settings(max_examples=trials(30), derandomize=True, **EVERYTHING)
+nightly = settings(max_examples=trials(2000), **EVERYTHING)
 
 
 def ours(recipe: Recipe, dtype=np.float64, **options):

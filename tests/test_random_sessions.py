@@ -10,6 +10,7 @@ import json
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from random_graphs import Recipe, assemble, recipes
@@ -25,8 +26,8 @@ EVERYTHING = {
     "phases": [Phase.generate],
     "suppress_health_check": list(HealthCheck),
 }
-ci = settings(max_examples=30, derandomize=True, **EVERYTHING)
-nightly = settings(max_examples=1000, **EVERYTHING)
+ci = settings(max_examples=trials(30), derandomize=True, **EVERYTHING)
+nightly = settings(max_examples=trials(1000), **EVERYTHING)
 
 
 def check(recipe: Recipe, choose) -> None:

@@ -68,6 +68,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed here")
 def test_no_process_outlives_one_that_is_killed(tmp_path):
     """What they write to is closed when the last of them, idle or at work, is gone."""

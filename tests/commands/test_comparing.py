@@ -4,6 +4,7 @@ import json
 
 import onnx
 import pytest
+from conftest import sampled
 from deep import deep, document, report
 from onnx import helper
 
@@ -113,7 +114,7 @@ def test_open_sizes_give_formulas(run, net):
     assert "·batch" not in run("mirror", "--report", net, "--batch", "8").out
 
 
-@pytest.mark.parametrize("by", ["op", "phase", "tensor", "module"])
+@pytest.mark.parametrize("by", sampled(["op", "phase", "tensor", "module"]))
 def test_parts_at_the_peak_add_up(run, fixed, by):
     plans = report(run, fixed, "--by", by)["plans"]
 

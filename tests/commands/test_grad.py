@@ -42,6 +42,7 @@ def test_a_file_lists_the_values(run, tiny_model, tmp_path):
     assert list(document["gradients"]) == ["b"]
 
 
+@pytest.mark.exhaustive
 def test_the_same_bytes_whatever_the_hash_seed(shell, tiny_model, tmp_path):
     for seed in ("1", "2"):
         done = shell("grad", tiny_model, "-o", f"{seed}.onnx", PYTHONHASHSEED=seed)

@@ -99,6 +99,7 @@ def test_copies_of_results_count_and_views_are_none(cnn, copy):
     assert copy or found[32].outside - found[4].outside < 32 * 1024
 
 
+@pytest.mark.exhaustive
 def test_measuring_takes_no_memory_of_the_size_of_the_arena(cnn):
     executor = prepared(cnn(32))
     tracemalloc.start()

@@ -26,6 +26,7 @@ def recomputed(training: gt.TrainingGraph) -> ir.Model:
     return recompute(training.model, [f"h{i}" for i in range(LENGTH) if i % 4])
 
 
+@pytest.mark.exhaustive
 def test_a_graph_that_recomputes_takes_less_memory():
     training = chain()
     x = floats(SIZE)

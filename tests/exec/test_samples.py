@@ -54,6 +54,7 @@ def test_no_value_is_read_after_its_buffer_died(sample):
     check_arena(bound(sample, 1))
 
 
+@pytest.mark.exhaustive
 def test_what_a_step_takes_beside_the_arena_does_not_grow_with_the_batch(sample):
     one, eight = bound(sample, 1), bound(sample, 8)
     least, most = beside_arena(one)[0], beside_arena(eight)[0]

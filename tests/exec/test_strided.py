@@ -6,6 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
@@ -103,7 +104,7 @@ def operands(draw):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=trials(600), deadline=None)
 @given(operands())
 def test_products_are_those_of_numpy_wherever_operands_lie(case):
     a, b, out, expected = case

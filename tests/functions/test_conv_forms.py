@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 import pytest
+from conftest import trials
 from graphs import floats
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -60,7 +61,7 @@ def gradients_of(shapes, attributes) -> ir.Model:
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=120, derandomize=True, database=None, deadline=None)
+@settings(max_examples=trials(120), derandomize=True, database=None, deadline=None)
 @given(convolutions())
 def test_forms_compute_what_kernels_do(convolution):
     shapes, attributes = convolution

@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+from conftest import trials
 from graphs import floats
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,7 +113,7 @@ def test_open_sizes_are_computed_at_once():
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=trials(8), deadline=None)
 @given(st.integers(1, 2), st.integers(1, 3), st.integers(9, 20), st.integers(5, 9), st.booleans())
 def test_attention_has_smaller_blocks_beside_barriers(
     tmp_path_factory, batch, heads, rows, keys, causal

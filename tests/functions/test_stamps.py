@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from conftest import trials
 from graphs import parse
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,7 +48,7 @@ def test_samples_are_the_same(path):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=trials(40), deadline=None)
 @given(recipes(most=12))
 def test_random_graphs_are_the_same(recipe: Recipe):
     stamped, emitted = both(assemble(recipe, np.float32))

@@ -6,6 +6,7 @@ import clones
 import numpy as np
 import onnx_ir as ir
 import pytest
+from conftest import trials
 from graphs import floats, parse
 from hypothesis import HealthCheck, given, settings
 from random_graphs import assemble, recipes
@@ -80,7 +81,7 @@ def test_other_outputs_than_optional_ones_count():
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=25, derandomize=True, database=None, deadline=None,
+@settings(max_examples=trials(25), derandomize=True, database=None, deadline=None,
           suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(recipe=recipes(most=15))
 def test_random_graphs_hold_nothing_unread_and_load_as_they_were(recipe, tmp_path_factory):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 import pytest
+from conftest import trials
 from graphs import parse
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,7 +45,7 @@ def test_training_graphs_of_samples_are_valid_part_by_part(path):
     assert both(model) == (None, None)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=trials(25), deadline=None)
 @given(recipes(most=10))
 def test_random_graphs_are_valid_part_by_part(recipe: Recipe):
     assert both(assemble(recipe, np.float32)) == (None, None)
@@ -70,7 +71,7 @@ def mistype(_model, node):
     node.outputs[0].type = ir.TensorType(ir.DataType.STRING)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=trials(60), deadline=None)
 @given(recipes(most=8), st.sampled_from([lose, repeat, rename, mistype]), st.data())
 def test_what_is_refused_at_once_is_refused_part_by_part(recipe: Recipe, damage, data):
     model = assemble(recipe, np.float32)

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 import sympy
+from conftest import trials
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +56,7 @@ def _joined(inner):
 written = st.recursive(st.sampled_from(NAMES) | st.integers(0, 99).map(str), _joined, max_leaves=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=trials(60), deadline=None)
 @given(written | st.text(max_size=220))
 def test_no_text_takes_long_or_raises(text):
     start = time.process_time()
@@ -65,7 +66,7 @@ def test_no_text_takes_long_or_raises(text):
     assert found is None or found.free_symbols
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=trials(60), deadline=None)
 @given(written, st.integers(1, 40), st.integers(1, 40), st.integers(1, 40))
 @example("((N // N) / (N // H))", 1, 1, 1)
 def test_what_is_read_has_the_value_that_python_gives_it(text, n, h, s77):

@@ -7,6 +7,7 @@ import io
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -18,7 +19,7 @@ ort = pytest.importorskip("onnxruntime")
 TYPES = ("f2", "f4", "f8")  # those of adapters
 
 
-@settings(max_examples=60, derandomize=True, database=None, deadline=None)
+@settings(max_examples=trials(60), derandomize=True, database=None, deadline=None)
 @given(st.data())
 def test_onnxruntime_reads_what_is_written(tmp_path_factory, data):
     names = data.draw(st.lists(st.text(min_size=1, max_size=9), max_size=5, unique=True))

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from conftest import trials
 from graphs import parse
 from hypothesis import given, settings
 from random_graphs import Recipe, assemble, recipes
@@ -45,7 +46,7 @@ def test_samples_have_the_same_bytes(path):
     assert in_parts(model) == at_once(model)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=trials(25), deadline=None)
 @given(recipes(most=10))
 def test_random_graphs_have_the_same_bytes(recipe: Recipe):
     model = assemble(recipe, np.float32)

@@ -8,6 +8,7 @@ import struct
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -33,7 +34,7 @@ def arrays(draw):
     return made.T if draw(st.booleans()) else made
 
 
-@settings(max_examples=80, derandomize=True, database=None, deadline=None)
+@settings(max_examples=trials(80), derandomize=True, database=None, deadline=None)
 @given(st.dictionaries(st.text(max_size=8).filter(lambda n: n != "__metadata__"), arrays(),
                        max_size=5),
        st.dictionaries(st.text(max_size=4), st.text(max_size=4), max_size=2))  # fmt: skip

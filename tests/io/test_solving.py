@@ -1,5 +1,6 @@
 import onnx_ir as ir
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -59,7 +60,7 @@ EXPRESSIONS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=trials(150), deadline=None)
 @given(
     st.lists(st.sampled_from(EXPRESSIONS), min_size=1, max_size=5),
     st.integers(1, 40),

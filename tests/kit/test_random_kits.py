@@ -12,6 +12,7 @@ import jsonschema
 import numpy as np
 import onnx_ir as ir
 import pytest
+from conftest import trials
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kits import OPTIMIZERS, PLANS, Stock, nets
@@ -87,7 +88,7 @@ def check(drawn, optimizer: str, plan: str, rank: int | None, folder: Path) -> N
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=15, derandomize=True, **EVERYTHING)
+@settings(max_examples=trials(15), derandomize=True, **EVERYTHING)
 @given(**choices)
 def test_a_kit_trains_as_a_session_does(tmp_path_factory, drawn, optimizer, plan, rank):
     check(drawn, optimizer, plan, rank, tmp_path_factory.mktemp("kit"))

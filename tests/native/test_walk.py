@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mountains import model, mountains
@@ -65,7 +66,7 @@ def changed(walk, draw):
 
 @pytest.mark.exhaustive
 @each_instruction_set
-@settings(max_examples=150, **EXAMPLES)
+@settings(max_examples=trials(150), **EXAMPLES)
 @given(st.data())
 def test_every_change_is_that_of_python(instructions, data):
     work = data.draw(works())
@@ -80,7 +81,7 @@ def test_every_change_is_that_of_python(instructions, data):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=20, **EXAMPLES)
+@settings(max_examples=trials(20), **EXAMPLES)
 @given(works(most=40))
 def test_every_rung_is_that_of_python(work):
     found = []

@@ -6,6 +6,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 from clones import recompute
+from conftest import trials
 from graphs import floats, gradients, lines, parse
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -299,7 +300,7 @@ def test_a_model_without_clones_gets_no_barrier():
     assert _bytes(model) == before
 
 
-@settings(max_examples=20, **EXAMPLES)
+@settings(max_examples=trials(20), **EXAMPLES)
 @given(some_values)
 def test_stripping_is_the_inverse(dropped):
     model = recompute(layers().model, dropped)
@@ -312,7 +313,7 @@ def test_stripping_is_the_inverse(dropped):
     assert _bytes(model) == before
 
 
-@settings(max_examples=20, **EXAMPLES)
+@settings(max_examples=trials(20), **EXAMPLES)
 @given(some_values)
 def test_barriers_change_no_bit_of_a_gradient(dropped):
     model = recompute(layers().model, dropped)

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from clones import recompute
+from conftest import trials
 from graphs import floats, parse, stock
 from hypothesis import HealthCheck, given, settings
 from random_graphs import assemble, recipes
@@ -117,7 +118,7 @@ def test_results_before_clones_of_weights_only_are_waited_for_by_the_next():
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=25, derandomize=True, database=None, deadline=None,
+@settings(max_examples=trials(25), derandomize=True, database=None, deadline=None,
           suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(recipe=recipes(most=15))
 def test_bits_stay_and_all_of_it_can_be_taken_out_again(recipe):

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from adapted import chains
-from conftest import build
+from conftest import build, trials
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kits import OPTIMIZERS, net
@@ -16,8 +16,8 @@ from gradtool.errors import UsageError
 from gradtool.graph.lora import adapters_of
 
 MANY = settings(
-    max_examples=25, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
-    suppress_health_check=list(HealthCheck),
+    max_examples=trials(25), deadline=None, derandomize=True, database=None,
+    phases=[Phase.generate], suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 SIZES = {"I": 3, "H": 4, "O": 2, "B": 5}
 NET = """(float[batch, 3] x) => (float[batch, 2] y) {

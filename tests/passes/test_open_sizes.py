@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from clones import recompute
-from conftest import sampled
+from conftest import sampled, trials
 from graphs import floats, lines, parse
 from hypothesis import HealthCheck, Phase, given, settings
 from random_graphs import assemble, recipes
@@ -31,7 +31,7 @@ from gradtool.passes.barrier import has_barriers
 from gradtool.passes.parameters_as_inputs import parameters_as_inputs
 from gradtool.workloads.ort_options import session
 
-EXAMPLES = settings(max_examples=10, derandomize=True, database=None, deadline=None,
+EXAMPLES = settings(max_examples=trials(10), derandomize=True, database=None, deadline=None,
                     phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
 FORMS = ({}, {"functions": True}, {"portable": True}, {"marks": False}, {"defaults": False})
 # What onnxruntime 1.32 was seen to write where an operand dies.

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+from conftest import sampled, trials
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from programs import program
@@ -39,7 +40,7 @@ def expected(program, order):
     return [(b.bytes, b.first, b.last) for b in moving]
 
 
-@settings(max_examples=200, **EXAMPLES)
+@settings(max_examples=trials(200), **EXAMPLES)
 @given(st.data())
 def test_buffers_are_those_of_the_replayed_program(data):
     made = data.draw(programs())
@@ -49,7 +50,7 @@ def test_buffers_are_those_of_the_replayed_program(data):
     assert list(zip(*found, strict=True)) == expected(made, order)
 
 
-@settings(max_examples=200, **EXAMPLES)
+@settings(max_examples=trials(200), **EXAMPLES)
 @given(programs())
 def test_the_program_as_it_is_has_the_arena_of_keeping_everything(made):
     whole = Arenas(Simulator(made)).whole
@@ -92,7 +93,7 @@ def disagreements(work, random, tries):
     return found, told
 
 
-@pytest.mark.parametrize("optimizer", ["none", "adamw", "momentum"])
+@pytest.mark.parametrize("optimizer", sampled(["adamw", "none", "momentum"]))
 @pytest.mark.parametrize("kernels", ["numpy", "native", "exact"])
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_sizes_are_those_of_plans_of_random_schedules(path, kernels, optimizer):
@@ -106,7 +107,7 @@ def test_sizes_are_those_of_plans_of_random_schedules(path, kernels, optimizer):
 
 
 @pytest.mark.parametrize("kernels", ["native", "exact"])
-@settings(max_examples=12, phases=[Phase.generate], **EXAMPLES)
+@settings(max_examples=trials(12), phases=[Phase.generate], **EXAMPLES)
 @given(recipe=recipes(most=20), seed=st.integers(0, 99))
 def test_native_kernels_of_random_graphs_have_the_arenas_of_their_plans(kernels, recipe, seed):
     forward = assemble(recipe, np.float32)

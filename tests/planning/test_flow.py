@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ def across(arcs, side):
     return None if None in cut else sum(cut)
 
 
-@settings(max_examples=300, **EXAMPLES)
+@settings(max_examples=trials(300), **EXAMPLES)
 @given(networks())
 def test_the_cut_is_the_least_of_all_cuts_and_the_smallest_of_these(network):
     nodes, arcs = network

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import program
@@ -252,7 +253,7 @@ def feeds(drawn):
 
 
 @given(programs())
-@settings(max_examples=80, **EXAMPLES)
+@settings(max_examples=trials(80), **EXAMPLES)
 def test_no_two_live_buffers_overlap(drawn):
     plan = no_recompute(build(*drawn[:1], work=drawn[1]))
 
@@ -265,7 +266,7 @@ def test_no_two_live_buffers_overlap(drawn):
 
 
 @given(programs())
-@settings(max_examples=80, **EXAMPLES)
+@settings(max_examples=trials(80), **EXAMPLES)
 def test_a_plan_holds_everything_at_every_step(drawn):
     made = build(drawn[0], work=drawn[1])
     plan = no_recompute(made)
@@ -290,7 +291,7 @@ def test_a_plan_holds_everything_at_every_step(drawn):
 
 @pytest.mark.exhaustive
 @given(programs())
-@settings(max_examples=80, **EXAMPLES)
+@settings(max_examples=trials(80), **EXAMPLES)
 def test_writing_in_place_keeps_every_bit(drawn):
     arrays = feeds(drawn[0])
     with np.errstate(all="ignore"):
@@ -301,7 +302,7 @@ def test_writing_in_place_keeps_every_bit(drawn):
 
 
 @given(programs())
-@settings(max_examples=40, **EXAMPLES)
+@settings(max_examples=trials(40), **EXAMPLES)
 def test_nothing_is_read_after_it_died_and_the_arena_is_as_large_as_planned(drawn):
     plan = no_recompute(build(drawn[0]))
     executor = bound(plan, *feeds(drawn[0]))
@@ -312,7 +313,7 @@ def test_nothing_is_read_after_it_died_and_the_arena_is_as_large_as_planned(draw
 
 
 @given(programs())
-@settings(max_examples=20, **EXAMPLES)
+@settings(max_examples=trials(20), **EXAMPLES)
 def test_planning_in_place_never_costs_memory_and_is_deterministic(drawn):
     made = build(drawn[0])
 
@@ -324,7 +325,7 @@ def test_planning_in_place_never_costs_memory_and_is_deterministic(drawn):
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 9), st.integers(0, 9)), max_size=30))
-@settings(max_examples=200, **EXAMPLES)
+@settings(max_examples=trials(200), **EXAMPLES)
 def test_packing_wastes_little_and_never_overlaps(drawn):
     wanted = [
         Lifetime(str(i), "activations", 64 * size, min(a, b), max(a, b))

@@ -6,6 +6,7 @@ import dataclasses
 from types import MappingProxyType
 
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import program
@@ -27,7 +28,7 @@ def numbers(made, names):
     return tuple(known[name] for name in names.split())
 
 
-@settings(max_examples=300, **EXAMPLES)
+@settings(max_examples=trials(300), **EXAMPLES)
 @given(st.data())
 def test_the_simulator_says_what_lifetimes_of_the_replayed_program_say(data):
     before = data.draw(programs())

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import program
@@ -151,7 +152,7 @@ def test_orders_read_an_old_value_before_it_is_overwritten():
     assert order.index(number["e"]) < order.index(number["n"])
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=trials(60), deadline=None, derandomize=True, database=None)
 @given(st.lists(st.sampled_from(["Exp", "Mul", "Sub", "Tanh"]), min_size=1, max_size=8), st.data())
 def test_a_simulated_step_is_the_one_that_is_planned(ops, data):
     """Random programs around a parameter: the bits are those of a program that overwrites none."""

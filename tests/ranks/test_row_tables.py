@@ -26,6 +26,7 @@ pytestmark = supported
 CLOSE = 1e-9  # relative, in float64: sums in another order
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ranks", sampled([2, 4]))
 @pytest.mark.parametrize("case", swept(6, 1))
 def test_fifty_steps_are_those_of_one_process(case, ranks):

@@ -56,6 +56,7 @@ def test_every_optimizer_comes_to_what_one_process_does(ranks, optimizer, shard,
         np.testing.assert_allclose(several[name], array, rtol=1e-6, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_is_gone_on_with_on_other_ranks_sharded_or_not(tmp_path):
     every = {"optimizer": "adamw", "micro_batches": 1, "batch": 8, "checkpoint_every": 5}
     model, _, alone = drawn(4, 0)
@@ -139,6 +140,7 @@ WIDE = """net (float[batch, 64] x) => (float[batch, 8] y) {
 }"""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("accumulate", ["chain", "sum"])
 @pytest.mark.parametrize("plan", sampled(["keep", "sqrt"]))
 @pytest.mark.parametrize("parts", sampled([2, 1]))

@@ -123,7 +123,7 @@ def test_a_checkpoint_is_gone_on_with_in_other_stages_and_in_none(tmp_path):
         np.testing.assert_allclose(found[2][name], array, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("more", [{}, {"lora": 2, "ema": None}])
+@pytest.mark.parametrize("more", sampled([{}, {"lora": 2, "ema": None}]))
 def test_the_first_rank_writes_the_whole_model(tmp_path, more):
     options = {"steps": 6, "ema": 0.9, "every": 3, "clip_norm": None, **more}
     means = (False, True) if options["ema"] else (False,)

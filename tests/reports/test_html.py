@@ -174,6 +174,7 @@ def test_embedded_json_reads_back_and_cannot_end_its_element():
     assert not set("<>&\u2028") & set(text)
 
 
+@pytest.mark.exhaustive
 def test_a_page_of_twenty_thousand_steps_and_three_plans_is_small():
     # 40 000 names, each of which begins like the one before, take some 20 bytes; so do the numbers
     # of a node and a tensor; a plan adds 4 small numbers a step.

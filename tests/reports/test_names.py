@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import sampled
 from hypothesis import given
 from hypothesis import strategies as st
 from one_name import contradicted, contradictions, disagreements, misexplained, unexplained
@@ -50,7 +51,7 @@ def opened(path, batch, *, is_fixed, **options):
     return plans.workload(training, dict.fromkeys(io.symbols(training), batch))
 
 
-@pytest.mark.parametrize("is_fixed", [True, False])
+@pytest.mark.parametrize("is_fixed", sampled([True, False]))
 @pytest.mark.parametrize("batch", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 @pytest.mark.parametrize("name", SAMPLES)
 def test_samples(name, batch, is_fixed):

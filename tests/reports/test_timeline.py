@@ -98,6 +98,7 @@ def test_what_is_trained_is_the_same_with_a_trace(tmp_path, run):
     assert "t.json" in again.err
 
 
+@pytest.mark.exhaustive
 @supported
 @pytest.mark.parametrize(("ranks", "stages", "case"), [(2, 2, 0), (4, 2, 1)])
 def test_stages_show_what_they_hand_over_and_train_as_before(ranks, stages, case):

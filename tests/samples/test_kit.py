@@ -95,6 +95,7 @@ def same_state(folder, file):
     assert distance < 1e-4 * moved
 
 
+@pytest.mark.exhaustive
 def test_python_trains_as_a_session_does(run, place):
     found = in_python(place)
     with np.load(place / "transformer.npz") as loaded:

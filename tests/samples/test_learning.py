@@ -36,6 +36,7 @@ def trained(run, *arguments):
     return json.loads(outcome.out)["evaluations"]
 
 
+@pytest.mark.exhaustive
 def test_a_small_gpt_learns_a_text(run, tmp_path):
     """Half a minute of training is cut to a few seconds here."""
     line = made("letters", tmp_path)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from conftest import build
+from conftest import build, sampled
 from graphs import stock
 from onnx import numpy_helper
 from trainings import examples, proto, recipes, weights
@@ -116,7 +116,7 @@ def held_against_float32(kind, net, options, folder):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("case", range(3))
+@pytest.mark.parametrize("case", sampled(range(3), 3))
 def test_it_learns_what_its_copy_in_float32_does(case, kind, tmp_path):
     net, options = list(drawn(3, 2))[case]
 
@@ -134,8 +134,9 @@ def test_it_does_so_for_many_options(case, kind, tmp_path):
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(
-    "options", [{"ema": 0.9, "checkpoint_every": 2}, {"micro_batches": 2}, {"lora": 2},
-                {"loss_scale": "dynamic", "optimizer": "momentum"}],
+    "options",
+    sampled([{"ema": 0.9, "checkpoint_every": 2}, {"micro_batches": 2}, {"lora": 2},
+             {"loss_scale": "dynamic", "optimizer": "momentum"}], 4),
 )  # fmt: skip
 def test_it_goes_on_in_the_same_bits(options, kind, tmp_path):
     options = {"batch": 10, "steps": 7, "lr": 0.01, "loss": "ce", "optimizer": "adamw"} | options

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import onnx
 import pytest
-from conftest import build
+from conftest import build, sampled
 from onnx import numpy_helper
 from trainings import NATIVE, examples, weights
 
@@ -54,7 +54,7 @@ def trained(names, path, **options):
 
 @pytest.mark.parametrize(
     ("parts", "plan", "kernels", "ema"),
-    [*itertools.product([1, 2], ["keep", "mirror"], ["numpy", NATIVE], [None, 0.9])],
+    sampled(itertools.product([1, 2], ["keep", "mirror"], ["numpy", NATIVE], [None, 0.9])),
 )
 def test_weights_called_as_what_a_step_makes_train_alike(parts, plan, kernels, ema, tmp_path):
     options = {

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from choices import SOURCES, forward
+from conftest import trials
 from graphs import parse
 from hypothesis import given, settings
 from random_graphs import Recipe, assemble, recipes
@@ -40,7 +41,7 @@ def test_every_choice_is_taken_back(name):
     assert tried(gt.grad(forward(name), save_less=False, **options).model)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=trials(25), deadline=None)
 @given(recipes(most=25))
 def test_random_graphs_are_restored(recipe: Recipe):
     model = assemble(recipe, np.float32)

@@ -191,6 +191,7 @@ def test_kernels_that_there_are_not_are_no_plan(tmp_path):
         plan_files.load(tmp_path / "p.json")
 
 
+@pytest.mark.exhaustive
 def test_a_value_within_a_group_is_no_checkpoint_and_is_not_explained():
     graph = net()
     work = work_of(graph)

@@ -7,6 +7,7 @@ import json
 
 import onnx_ir as ir
 import pytest
+from conftest import trials
 from graphs import lines, parse
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -223,7 +224,7 @@ def least(model: ir.Model) -> int:
     return min(found)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=trials(40), deadline=None)
 @given(drawn())
 def test_no_set_of_moves_crosses_with_fewer_bytes(model):
     assume(len(free_nodes(model)) <= 11)

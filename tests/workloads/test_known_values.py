@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 import pytest
+from conftest import trials
 from graphs import parse
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -60,7 +61,7 @@ def models(draw):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("strategy", ["reorder", "mirror", "optimal"])
-@settings(max_examples=25, **EXAMPLES)
+@settings(max_examples=trials(25), **EXAMPLES)
 @given(model=models())
 def test_a_written_plan_takes_what_was_planned(tmp_path_factory, strategy, model: ir.Model):
     training = gt.grad(model)

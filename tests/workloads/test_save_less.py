@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import trials
 from graphs import floats, lines, parse
 from hypothesis import given, settings
 from random_graphs import Recipe, assemble, recipes
@@ -50,7 +51,7 @@ def _inputs(training: gt.TrainingGraph) -> set[str]:
     return {v.name for v in training.model.graph.inputs}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=trials(25), deadline=None)
 @given(recipes(most=25))
 def test_random_graphs_keep_their_bits_and_no_more_memory(recipe: Recipe):
     model = assemble(recipe, np.float32)

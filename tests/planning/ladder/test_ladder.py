@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
-from conftest import sampled
+from conftest import sampled, trials
 from exhaustive import least_extra
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -37,7 +37,7 @@ def ladder(drawn, effort=0.007, size=peak_of, **context):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("size", sampled([packed, peak_of]))
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 @given(st.data())
 def test_more_memory_never_costs_more_work_whatever_was_asked_before(size, data):
     """Each budget is asked of a ladder of its own, as by commands of their own."""
@@ -60,7 +60,7 @@ def test_more_memory_never_costs_more_work_whatever_was_asked_before(size, data)
 
 
 @pytest.mark.parametrize("size", sampled([packed, peak_of]))
-@settings(max_examples=25, **EXAMPLES)
+@settings(max_examples=trials(25), **EXAMPLES)
 @given(st.data())
 def test_a_slowdown_and_the_budget_that_it_reaches_agree(size, data):
     drawn = data.draw(mountains())
@@ -75,7 +75,7 @@ def test_a_slowdown_and_the_budget_that_it_reaches_agree(size, data):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("size", sampled([packed, peak_of]))
-@settings(max_examples=25, **EXAMPLES)
+@settings(max_examples=trials(25), **EXAMPLES)
 @given(st.data())
 def test_more_work_never_costs_more_memory(size, data):
     drawn = data.draw(mountains())
@@ -86,7 +86,7 @@ def test_more_work_never_costs_more_memory(size, data):
     assert peaks == sorted(peaks, reverse=True)
 
 
-@settings(max_examples=25, **EXAMPLES)
+@settings(max_examples=trials(25), **EXAMPLES)
 @given(mountains(least=3, most=4), st.integers(0, 100))
 def test_no_schedule_is_better_than_the_optimum_and_each_is_as_it_says(drawn, percent):
     asked, work = ladder(drawn, effort=1), model(drawn)
@@ -121,7 +121,7 @@ def pools(draw):
     return Program(tuple(values), ran, (), outputs, MappingProxyType({}), alignment=1)
 
 
-@settings(max_examples=150, **EXAMPLES)
+@settings(max_examples=trials(150), **EXAMPLES)
 @given(st.one_of(steps(9), pools()), st.integers(0, 3))
 def test_every_schedule_of_the_ladder_can_run_and_takes_what_it_says(made, seed):
     rungs = Rungs(CostModel(made), SearchContext(effort=0.02, seed=seed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mountains import chain, model, mountains
@@ -48,7 +49,7 @@ def changed(line, draw):
     return False
 
 
-@settings(max_examples=150, **EXAMPLES)
+@settings(max_examples=trials(150), **EXAMPLES)
 @given(st.data())
 def test_every_change_is_counted_as_the_simulator_counts(data):
     drawn = data.draw(st.one_of(programs(), mountains()))
@@ -67,7 +68,7 @@ def test_every_change_is_counted_as_the_simulator_counts(data):
         assert work.runs(line.places)
 
 
-@settings(max_examples=50, **EXAMPLES)
+@settings(max_examples=trials(50), **EXAMPLES)
 @given(st.data())
 def test_a_line_of_a_schedule_is_the_line_that_led_to_it(data):
     line = Line(model(data.draw(mountains())))

@@ -1,5 +1,6 @@
 """What a cut runs again is a schedule that can run, with each of these steps once more."""
 
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_steps import steps
@@ -12,7 +13,7 @@ from gradtool.planning.search.work_bound import instants
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 
 
-@settings(max_examples=150, **EXAMPLES)
+@settings(max_examples=trials(150), **EXAMPLES)
 @given(steps(9), st.integers(0, 100))
 def test_what_a_cut_runs_again_runs_once_more_and_nothing_is_missing(made, percent):
     work = CostModel(made)

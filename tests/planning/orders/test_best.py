@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import program
@@ -43,7 +44,7 @@ def instances(draw, most=8):
 small = st.one_of(programs(most=6), instances())
 
 
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(small)
 def test_no_bound_is_above_the_best_order_and_proof_is_true(before):
     graph = StepGraph(before)
@@ -59,7 +60,7 @@ def test_no_bound_is_above_the_best_order_and_proof_is_true(before):
     assert found.peak == least
 
 
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(small)
 def test_a_search_finds_an_order_within_a_limit_exactly_if_there_is_one(before):
     graph = StepGraph(before)
@@ -71,7 +72,7 @@ def test_a_search_finds_an_order_within_a_limit_exactly_if_there_is_one(before):
     assert none.exhausted
 
 
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(small, st.integers(0, 3))
 def test_implied_precedence_holds_in_every_order_within_the_limit(before, slack):
     graph = StepGraph(before)
@@ -87,7 +88,7 @@ def test_implied_precedence_holds_in_every_order_within_the_limit(before, slack)
             assert all(order.index(a) < order.index(b) for a, b in pairs)
 
 
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(small)
 def test_what_a_step_needs_is_the_least_that_any_order_holds_while_it_runs(before):
     graph = StepGraph(before)
@@ -99,7 +100,7 @@ def test_what_a_step_needs_is_the_least_that_any_order_holds_while_it_runs(befor
         assert least_during(graph, step)[0] == min(h[step] for h in held)
 
 
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(programs(), st.randoms(use_true_random=False))
 def test_the_graph_weighs_orders_like_the_simulator(before, random):
     graph = StepGraph(before)
@@ -111,7 +112,7 @@ def test_the_graph_weighs_orders_like_the_simulator(before, random):
     assert graph.profile(order).tolist() == Simulator(before).profile(order)
 
 
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(programs())
 def test_moves_weigh_what_the_profile_of_their_order_says(before):
     graph = StepGraph(before)
@@ -127,7 +128,7 @@ def test_moves_weigh_what_the_profile_of_their_order_says(before):
     assert peaks == graph.profile(range(graph.count)).tolist()
 
 
-@settings(max_examples=50, **EXAMPLES)
+@settings(max_examples=trials(50), **EXAMPLES)
 @given(small, st.booleans(), st.booleans())
 def test_list_orders_run_every_step_after_what_it_needs(before, backward, newest):
     graph = StepGraph(before)

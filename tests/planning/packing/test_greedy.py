@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import SEARCHED, SMALL, lasting, problem, problems
@@ -65,7 +66,7 @@ def test_the_smallest_gap_that_fits_is_taken():
 
 
 @given(SMALL.map(lasting), st.sampled_from(RANKS))
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 def test_the_skyline_takes_whatever_lies_lowest_on_what_it_lives_with(spans, keys):
     for part in problems(spans):
         order = part.order(keys)
@@ -81,7 +82,7 @@ def test_the_skyline_takes_whatever_lies_lowest_on_what_it_lives_with(spans, key
 
 
 @given(SMALL.map(lasting), st.sampled_from(RANKS))
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 def test_best_fit_takes_the_lowest_of_the_smallest_gaps(spans, keys):
     for part in problems(spans):
         order = part.order(keys).tolist()

@@ -4,6 +4,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import OUT_OF_REACH, SEARCHED, columns, lasting, load
@@ -65,7 +66,7 @@ def test_what_leaves_frees_one_room_between_the_chains():
 
 
 @given(LARGE.map(lasting))
-@settings(max_examples=40, **EXAMPLES)
+@settings(max_examples=trials(40), **EXAMPLES)
 def test_stacks_have_no_gaps_but_one(spans):
     for part in problems(spans):
         peak = int(part.profile.argmax())
@@ -82,7 +83,7 @@ def test_stacks_have_no_gaps_but_one(spans):
 
 
 @given(LARGE.map(lasting))
-@settings(max_examples=40, **EXAMPLES)
+@settings(max_examples=trials(40), **EXAMPLES)
 def test_what_is_found_lies_within_the_capacity_and_shares_nothing(spans):
     for part in problems(spans):
         found = outward(part, part.peak_live, 400 * PLACE)
@@ -93,7 +94,7 @@ def test_what_is_found_lies_within_the_capacity_and_shares_nothing(spans):
 
 
 @given(LARGE.map(lasting))
-@settings(max_examples=20, **EXAMPLES)
+@settings(max_examples=trials(20), **EXAMPLES)
 def test_room_for_everything_is_enough(spans):
     for part in problems(spans):
         assert outward(part, int(part.size.sum()), PLENTY) is not None

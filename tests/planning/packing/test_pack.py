@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import ONLY_SEARCHED, SEARCHED, SMALL, columns, lasting, least, load, problem
@@ -106,13 +107,13 @@ def test_what_takes_all_bytes_that_can_be_counted_is_refused():
 
 
 @given(LARGE.map(lasting))
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 def test_no_two_live_buffers_overlap(spans):
     check(spans, pack(*columns(spans), effort=Effort(work=20_000)))
 
 
 @given(SMALL.map(lasting))
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 def test_the_least_arena_is_found_and_proven(spans):
     packing = pack(*columns(spans))
 
@@ -122,7 +123,7 @@ def test_the_least_arena_is_found_and_proven(spans):
 
 
 @given(LARGE.map(lasting), st.integers(1, 1000))
-@settings(max_examples=30, **EXAMPLES)
+@settings(max_examples=trials(30), **EXAMPLES)
 def test_a_hint_never_costs_memory_where_all_is_tried(spans, capacity):
     plain = pack(*columns(spans), effort=Effort(work=0))
     hinted = pack(*columns(spans), capacity=capacity, effort=Effort(work=50_000))
@@ -132,7 +133,7 @@ def test_a_hint_never_costs_memory_where_all_is_tried(spans, capacity):
 
 
 @given(LARGE.map(lasting))
-@settings(max_examples=30, **EXAMPLES)
+@settings(max_examples=trials(30), **EXAMPLES)
 def test_sizes_in_lines_pack_as_sizes_do(spans):
     effort = Effort(work=20_000)
     plain = pack(*columns(spans), effort=effort)
@@ -143,7 +144,7 @@ def test_sizes_in_lines_pack_as_sizes_do(spans):
 
 
 @given(LARGE.map(lasting))
-@settings(max_examples=30, **EXAMPLES)
+@settings(max_examples=trials(30), **EXAMPLES)
 def test_lifetimes_and_columns_are_packed_alike(spans):
     buffers = [Lifetime(str(i), "activations", *span) for i, span in enumerate(spans)]
 

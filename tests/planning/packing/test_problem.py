@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from packings import SMALL, lasting, problem, problems
 
@@ -9,7 +10,7 @@ EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 
 
 @given(SMALL.map(lasting))
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 def test_sections_are_runs_of_steps_with_the_same_buffers(spans):
     """Sizes times their unit are those given, and so is the largest load."""
     for part in problems(spans):
@@ -71,7 +72,7 @@ def test_orders_go_by_load_length_and_area():
 
 
 @given(SMALL.map(lasting))
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 def test_the_largest_load_around_a_buffer_orders_it(spans):
     for part in problems(spans):
         wanted = [-part.profile[a:b].max() for a, b in zip(part.start, part.stop, strict=True)]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ BUFFERS = st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(0, 3), st.
 
 
 @given(st.lists(BUFFERS, max_size=5))
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 def test_buffers_overlap_where_a_byte_of_a_step_is_held_twice(drawn):
     spans = [(offset, size, first, first + more) for offset, size, first, more in drawn]
     held = [

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import OUT_OF_REACH, SEARCHED, SMALL, lasting, least, problem, problems
@@ -19,7 +20,7 @@ PLENTY = 10**7
 
 
 @given(SMALL.map(lasting), st.sampled_from(RANKS))
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 def test_the_search_finds_what_fits_and_refutes_what_does_not(spans, keys):
     for part in problems(spans):
         members = [spans[i] for i in part.members]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_calls import needs_library
@@ -36,7 +37,7 @@ def overlap(part, found, among=slice(None)):
 
 
 @given(SPANS.map(lasting))
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 def test_each_buffer_lies_in_the_lowest_gap(spans):
     for part in problems(spans):
         found = np.empty_like(part.size)
@@ -51,7 +52,7 @@ def test_each_buffer_lies_in_the_lowest_gap(spans):
 
 
 @given(SPANS.map(lasting))
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 def test_no_way_begins_better_than_what_is_found(spans):
     """All ways take part once there is work for all of them, and each packs at least once."""
     for part in problems(spans):
@@ -67,7 +68,7 @@ def test_no_way_begins_better_than_what_is_found(spans):
 
 
 @given(st.lists(st.integers(0, 40), min_size=2, max_size=40), st.integers(1, 9))
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 def test_the_smallest_find_room_around_the_others(small, large):
     """Those of little weight have a place after the rest, above it where there is no room."""
     count = len(small)
@@ -99,7 +100,7 @@ def test_what_had_no_room_comes_first_the_next_time():
 
 @needs_library
 @given(SPANS.map(lasting))
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 def test_threads_change_nothing(spans):
     """Each way in a thread of its own finds what they find one after the other."""
     for part in problems(spans):

@@ -6,6 +6,7 @@ import dataclasses
 from itertools import product
 
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from programs import program
 from training_programs import chain, training_programs
@@ -103,7 +104,7 @@ def test_without_any_trials_left_the_answer_is_still_sound(monkeypatch):
     assert peak(made, decision, chosen(made, decision)) < peak(made, decision, [])
 
 
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(training_programs(most=14))
 def test_no_group_that_is_taken_can_be_left_out_and_none_is_worse_than_that(drawn):
     decision = decide(drawn, POLICIES["dots"])

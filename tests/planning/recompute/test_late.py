@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import program
@@ -59,7 +60,7 @@ def test_a_long_chain_of_clones_needs_no_recursion():
     assert len(late(made, dict.fromkeys(range(3000), "+")).recomputed) == 3000
 
 
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(training_programs(), st.data())
 def test_every_schedule_runs_and_no_clone_is_wasted(drawn, data):
     forward = [i for i, s in enumerate(drawn.steps) if s.stage == "forward"]

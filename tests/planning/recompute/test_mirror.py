@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from conftest import trials
 from echo import Echo
 from graphs import parse
 from hypothesis import given, settings
@@ -177,6 +178,7 @@ def test_a_loop_is_one_step_and_runs_once():
     assert whys(nodes, decision)["z"] is Why.POLICY
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_diamonds_are_walked_once(name):
     """A chain of 2 000 diamonds has 2²⁰⁰⁰ paths."""
@@ -188,7 +190,7 @@ def test_diamonds_are_walked_once(name):
     assert len(decide(nodes, POLICIES[name]).choices) == len(steps)
 
 
-@settings(max_examples=150, **EXAMPLES)
+@settings(max_examples=trials(150), **EXAMPLES)
 @given(training_programs(most=14), st.sets(st.sampled_from(ONE + TWO)))
 def test_the_decision_is_that_of_the_algorithm_told_literally(drawn, heavy):
     policy = Policy("drawn", frozenset(heavy), twice=False, reason="", source="")
@@ -223,7 +225,7 @@ def test_the_decision_is_that_of_the_algorithm_told_literally_where_values_are_s
         ).mirrored(), seed
 
 
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(training_programs())
 def test_every_forward_step_is_decided_once_and_only_what_may_run_twice_is_mirrored(drawn):
     for policy in POLICIES.values():

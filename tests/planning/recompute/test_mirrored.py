@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import trials
 from graphs import parse
 from hypothesis import given, settings
 from programs import program
@@ -73,7 +74,7 @@ def test_a_decision_that_lowers_no_peak_is_not_applied():
     assert result.outcome.peak == result.outcome.keep_peak
 
 
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(training_programs(runnable=True))
 def test_a_mirrored_program_computes_the_same_bits_at_the_peak_that_was_planned(drawn):
     for policy in POLICIES.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from programs import program
 from training_programs import backward_from, chain, training_programs
@@ -67,7 +68,7 @@ def test_segments_that_lower_nothing_are_not_computed_again():
         assert found.outcome.peak <= checkpointed(made, [name]).outcome.peak
 
 
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 @given(training_programs())
 def test_figures_are_those_of_the_plan_and_the_best_is_never_worse_than_keeping(drawn):
     best, root = best_segments(drawn), sqrt_segments(drawn)

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import program
@@ -104,7 +105,7 @@ def test_a_checkpoint_that_the_loss_does_not_read():
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=150, **EXAMPLES)
+@settings(max_examples=trials(150), **EXAMPLES)
 @given(training_programs(runnable=True), st.data())
 def test_any_checkpoints_leave_every_bit_and_the_planned_peak_is_that_of_the_plan(drawn, data):
     forward = [i for i, s in enumerate(drawn.steps) if s.stage == "forward"]

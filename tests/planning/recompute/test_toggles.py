@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_programs import training_programs
@@ -13,7 +14,7 @@ from gradtool.planning.simulate import Simulator
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
 
 
-@settings(max_examples=300, **EXAMPLES)
+@settings(max_examples=trials(300), **EXAMPLES)
 @given(training_programs(), st.data())
 def test_after_any_toggles_the_profile_is_that_of_the_simulator(drawn, data):
     forward = [i for i, s in enumerate(drawn.steps) if s.stage == "forward"]

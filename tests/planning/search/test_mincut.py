@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from conftest import trials
 from hypothesis import given, settings
 from programs import program
 from random_steps import steps
@@ -69,7 +70,7 @@ def test_without_room_for_what_cannot_run_again_there_is_no_choice():
     assert Instant.of(work, 3).breakpoint(63) is None
 
 
-@settings(max_examples=30, **EXAMPLES)
+@settings(max_examples=trials(30), **EXAMPLES)
 @given(steps(8))
 def test_choices_are_no_better_than_their_price_allows(made):
     """Both choices of a breakpoint and what is in between lie above the line of its bound."""

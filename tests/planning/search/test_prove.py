@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import trials
 from encoders import encoder_decoder
 from exhaustive import least_extra
 from hypothesis import assume, given, settings
@@ -38,7 +39,7 @@ def check(data):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=100, **EXAMPLES)
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(st.data())
 def test_no_programme_is_above_the_optimum_of_all_schedules(data):
     check(data)
@@ -66,7 +67,7 @@ def proven(work, budget, known):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=60, **EXAMPLES)
+@settings(max_examples=trials(60), **EXAMPLES)
 @given(st.data())
 def test_rounds_stay_below_the_optimum_and_find_schedules_that_fit(data):
     """Whatever schedule is known: here one that computes all that a step needs anew."""
@@ -112,6 +113,7 @@ def test_a_schedule_that_computes_too_much_is_made_better():
     assert (bound, extra) == (0, 0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("percent", [70, 60, 50])
 def test_an_encoder_and_decoder_is_planned_and_proven(percent):
     """One instant says a small part of what all of them say together."""

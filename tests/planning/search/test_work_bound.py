@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from conftest import trials
 from exhaustive import least_extra
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,8 @@ def check(data):
             assert optimum is None or certificate.bound <= optimum
 
 
-@settings(max_examples=100, **EXAMPLES)
+@pytest.mark.exhaustive
+@settings(max_examples=trials(100), **EXAMPLES)
 @given(st.data())
 def test_no_bound_is_above_the_optimum_of_all_schedules(data):
     check(data)
@@ -40,7 +42,7 @@ def test_no_bound_is_above_the_optimum_of_many_programs(data):
     check(data)
 
 
-@settings(max_examples=30, **EXAMPLES)
+@settings(max_examples=trials(30), **EXAMPLES)
 @given(st.data())
 def test_below_the_least_budget_nothing_fits(data):
     work, _ = case(data)

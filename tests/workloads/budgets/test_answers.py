@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layered import layers, workload_of
@@ -67,7 +68,7 @@ def drawn(data):
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=trials(30), deadline=None)
 def test_budgets_slowdowns_and_the_frontier_agree(data):
     agree(*drawn(data))
 

@@ -39,6 +39,7 @@ def found(grown):
     return largest_batches(grown, CHOSEN, MEMORY)
 
 
+@pytest.mark.exhaustive
 def test_the_largest_batch_fits_and_more_does_not(grown, found):
     for name, batch in found.items():
         more = 1 if name in ("keep", "mirror", "sqrt") else ceil(batch / 50)

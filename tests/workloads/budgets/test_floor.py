@@ -1,6 +1,7 @@
 """What is proven of memory: never above a plan, never below what was known."""
 
 import pytest
+from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layered import layers, workload_of
@@ -18,7 +19,7 @@ def answers(work):
 
 
 @given(st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=trials(10), deadline=None)
 def test_no_plan_found_lies_below_the_floor_of_its_work(data):
     asked = answers(workload_of(data.draw(training_programs(most=6))))
     for allowed in (asked.total // 10, None):
