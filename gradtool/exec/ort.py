@@ -33,6 +33,7 @@ from gradtool.functions.unread import drop_unread
 from gradtool.graph.metadata import GRADIENTS, LOSS
 from gradtool.passes.barrier import barrier
 from gradtool.passes.plain_casts import plain_casts
+from gradtool.passes.refuse_labels import refuse_labels
 from gradtool.workloads import ort_options
 
 # What is resident is what is live, where no arena holds memory and malloc gives all back at once.
@@ -84,6 +85,7 @@ def execute(
 
 def _finish(model: ir.Model) -> None:
     """What the command line writes for stock runtimes."""
+    refuse_labels(model)
     inline(model)
     drop_unread(model)
     plain_casts(model)

@@ -9,7 +9,7 @@ from gradtool.functions._numbers import widened
 from gradtool.functions._scatter import add_onto
 from gradtool.graph.composites import composite
 from gradtool.graph.known import Tensor, as_tensor
-from gradtool.operators.losses import LEAST_VARIANCE, LOWEST_LOG
+from gradtool.operators.losses import LEAST_VARIANCE, LOWEST_LOG, NO_CLASS
 
 
 @composite("SoftmaxCrossEntropyLossGrad")
@@ -87,6 +87,19 @@ def label_weights(
         return counted, op.Cast(counted, to=dtype)
     places = op.Where(counted, labels, op.constant(0, labels.dtype))
     return counted, op.Where(counted, op.Gather(weights, places), 0.0)
+
+
+def refused_below_zero(op: Builder, labels: Tensor, ignored: int | None) -> Tensor:
+    """Labels of which those below 0, but for the ignored one, are of a class that there is not.
+
+    A negative label would count from the last class where it indexes scores; a class out of range
+    every runtime refuses.
+    """
+    negative = op.Less(labels, op.constant(0, labels.dtype))
+    if ignored is not None and ignored < 0:
+        counted = op.Not(op.Equal(labels, op.constant(ignored, labels.dtype)))
+        negative = op.And(negative, counted)
+    return op.Where(negative, op.constant(NO_CLASS, labels.dtype), labels)
 
 
 @composite("BinaryCrossEntropy")

@@ -13,8 +13,7 @@ from functools import cache
 from typing import Any, Literal
 
 from gradtool import plugins
-from gradtool.functions.loss import label_weights
-from gradtool.operators.losses import NO_CLASS
+from gradtool.functions.loss import label_weights, refused_below_zero
 
 LEAST = 1e-30  # a probability whose reciprocal float32 holds
 Formula = Callable[..., Any]
@@ -129,18 +128,11 @@ def _weighed(op: Any, logs: Any, weight: Any, axis: int) -> Any:
 def _told_apart(op: Any, labels: Any, ignore: int | None) -> tuple[Any, int]:
     """Labels that index classes from 0 on or are ignored, and the one that is.
 
-    A negative label would count from the last class where it indexes scores.  Labels below 0 are
-    ignored as one where nobody says which; else any other is that of no class, which every runtime
-    refuses.
+    Labels below 0 are ignored as one where nobody says which; else any other is refused.
     """
-    zero, no_class = (op.constant(n, labels.dtype) for n in (0, NO_CLASS))
     if ignore is None:
-        least = op.constant(-1, labels.dtype)
-        return op.Max(labels, least), -1
-    negative = op.Less(labels, zero)
-    if ignore < 0:
-        negative = op.And(negative, op.Not(op.Equal(labels, op.constant(ignore, labels.dtype))))
-    return op.Where(negative, no_class, labels), ignore
+        return op.Max(labels, op.constant(-1, labels.dtype)), -1
+    return refused_below_zero(op, labels, ignore), ignore
 
 
 @loss("mse", labels="like", said="mean squared error")

@@ -10,3 +10,5 @@ LEAST_VARIANCE = 1e-12
 NO_CLASS = 2**31 - 1
 # The label that counts for nothing where nobody names one; PyTorch's.
 IGNORED = -100
+# Operators of scores and labels, each label a class.
+OF_CLASSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")

@@ -23,11 +23,11 @@ from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.metadata import DEFAULTS
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
+from gradtool.operators.losses import OF_CLASSES
 from gradtool.passes.batch_axis import Batch, Kind, Mixed, Rows, Total
 from gradtool.passes.batch_rules import is_counted
 from gradtool.passes.training_forms import stand_in
 
-LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 ADDING = ("Add", "Sub", "Sum", "Mean", "Concat", "Where")
 
 
@@ -92,7 +92,7 @@ def _quotients(op: Builder, loss: ir.Value) -> ir.Value:
     """Losses whose mean is by what counts, written as a sum over the weight of what counts."""
     read = needed(op.graph, [loss])
     for node in list(op.graph):
-        if node.op_type not in LOSSES or node.outputs[0] not in read or not is_counted(node):
+        if node.op_type not in OF_CLASSES or node.outputs[0] not in read or not is_counted(node):
             continue
         if node.attributes.get_string("reduction", "mean") != "mean":
             continue

@@ -12,12 +12,11 @@ import onnx_ir as ir
 
 from gradtool.errors import UsageError
 from gradtool.exec.inputs import is_raised, readers
-from gradtool.operators.losses import IGNORED
+from gradtool.operators.losses import IGNORED, OF_CLASSES
 from gradtool.training.order import Indices
 
 Array = np.ndarray[Any, Any]
 Check = Callable[[Mapping[str, Array], Indices], None]
-LOSSES = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def range_of(value: ir.Value) -> Range | None:
 
 
 def _range(node: ir.Node, size: int) -> Range:
-    if node.op_type in LOSSES:
+    if node.op_type in OF_CLASSES:
         if is_raised(node, 1):  # all below 0 are ignored; those that are meant to be are one
             return Range(0, size - 1, IGNORED)
         ignored = "ignore_index" in node.attributes

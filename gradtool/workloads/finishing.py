@@ -24,6 +24,7 @@ from gradtool.passes.lower_updates import is_update, lower_updates
 from gradtool.passes.open_sizes import open_sizes
 from gradtool.passes.plain_casts import plain_casts
 from gradtool.passes.portable import portable as make_portable
+from gradtool.passes.refuse_labels import refuse_labels
 from gradtool.passes.split import Split
 from gradtool.workloads import ort_options
 from gradtool.workloads.rewriting import Graph, model_of
@@ -113,6 +114,7 @@ def _finish(
         before = set(_unread(model))
         if any(is_update(node) for node in walk.nodes(model.graph)):
             lower_updates(Builder(model))
+        refuse_labels(model)
         if portable:
             make_portable(model, Builder(model))
         if functions:
