@@ -43,7 +43,7 @@ def test_no_label_counts_from_the_last_class(loss, ignored, between, kind, tmp_p
     right = step(0, 1, 2, 3)
     assert np.isfinite(right)
     for label in {-1, -2, -100} - {ignored}:
-        with pytest.raises(Exception, match="(?i)out of range"):
+        with pytest.raises(Exception, match=r"(?i)out of range"):
             step(0, 1, 2, label)
     if ignored is not None:
         assert np.isfinite(step(0, 1, 3, ignored))
