@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -25,25 +26,27 @@ class Output:
     fill: Callable[[BinaryIO], object]
 
 
-def target(path: str | os.PathLike[str], *, force: bool) -> Path:
-    """The real path to write, links followed.
+def target(path: str | os.PathLike[str], *, force: bool, own: bool = False) -> Path:
+    """The real path to write, links followed; not the last one where the name is our `own`.
+
+    Whatever but a folder is in the place of such a file is replaced: a link, not what it leads to.
 
     Raises:
         UsageError: it is a folder, exists without `force`, or its folder cannot be written.
     """
     given = Path(path)
     try:
-        real = given.resolve()
+        real = given.parent.resolve() / given.name if own else given.resolve()
         exists = os.path.lexists(given)
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(f"{given}: cannot be written: {error}") from error
-    if real.is_dir():
+    if real.is_dir() and not (own and real.is_symlink()):
         raise UsageError(f"{given}: is a folder; name a file in it")
     if not real.parent.is_dir():
         raise UsageError(f"{given}: there is no folder {str(real.parent)!r}")
     if exists and not force:
         raise UsageError(f"{given} exists; pass --force to overwrite")
-    if exists and real.exists() and not real.is_file():
+    if not own and exists and real.exists() and not real.is_file():
         raise UsageError(f"{given}: is not a regular file")
     if not os.access(real.parent, os.W_OK | os.X_OK):
         raise UsageError(f"{given}: its folder is read-only")
@@ -140,8 +143,10 @@ def fill(path: Path, output: Output) -> None:
         output.fill(file)
         file.flush()
         os.fsync(file.fileno())
-    if output.path.exists():
-        path.chmod(output.path.stat().st_mode & 0o7777)
+    with suppress(FileNotFoundError):
+        mode = output.path.lstat().st_mode
+        if stat.S_ISREG(mode):
+            path.chmod(stat.S_IMODE(mode))
 
 
 def _appear(ready: Sequence[_Ready], *, together: bool) -> None:
@@ -149,7 +154,7 @@ def _appear(ready: Sequence[_Ready], *, together: bool) -> None:
     with ExitStack() as stack:
         for folder in sorted({each.place.parent for each in ready}):
             stack.enter_context(alone(folder))
-        there = [each for each in ready if each.place.exists()] if len(ready) > 1 else []
+        there = [each for each in ready if os.path.lexists(each.place)] if len(ready) > 1 else []
         moved: list[_Ready] = []
         try:
             for each in reversed(there):
@@ -160,7 +165,7 @@ def _appear(ready: Sequence[_Ready], *, together: bool) -> None:
                 sync_folder(each.place.parent)
         except BaseException:
             for each in there:
-                if each.backup.exists():
+                if os.path.lexists(each.backup):
                     each.backup.replace(each.place)
             for each in moved:
                 if each not in there:
@@ -175,7 +180,7 @@ def _keep(each: _Ready, *, away: bool) -> None:
         sync_folder(each.place.parent)
     else:
         with suppress(OSError):
-            each.backup.hardlink_to(each.place)
+            os.link(each.place, each.backup, follow_symlinks=False)
 
 
 def sync_folder(folder: Path) -> None:

@@ -9,21 +9,27 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from gradtool.errors import UsageError
-from gradtool.io import atomic
+from gradtool.io import atomic, contained
 
 _MOST_BYTES = 1 << 28
 
 
-def read_document(path: str | os.PathLike[str], *versions: int) -> dict[str, Any]:
+def read_document(
+    path: str | os.PathLike[str], *versions: int, own: bool = False
+) -> dict[str, Any]:
     """The object in a JSON file of one of some versions; what is no such file hears of the last.
+
+    Its name may be our `own`: no link is followed there.
 
     Raises:
         UsageError: the file is missing, too large, no JSON object, or of another version.
     """
     try:
-        if Path(path).stat().st_size > _MOST_BYTES:
+        with contained.opened(Path(path)) if own else open(path, "rb") as file:  # noqa: PTH123
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
             raise UsageError(f"{path}: is too large: more than {_MOST_BYTES} bytes")
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
+        document = json.loads(data.decode("utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except RecursionError as error:
@@ -42,15 +48,20 @@ def read_document(path: str | os.PathLike[str], *versions: int) -> dict[str, Any
 
 
 def write_document(
-    document: dict[str, Any], path: str | os.PathLike[str], *, force: bool = False
+    document: dict[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    own: bool = False,
 ) -> int:
-    """Write JSON, whole or not at all; returns its bytes.
+    """Write JSON, whole or not at all, through no link if its name is our `own`; returns its bytes.
 
     Raises:
         UsageError: the file exists without `force`, or cannot be written.
     """
     data = f"{json.dumps(document, indent=1, allow_nan=False)}\n".encode("ascii")
-    atomic.write([atomic.Output(atomic.target(path, force=force), lambda file: file.write(data))])
+    place = atomic.target(path, force=force, own=own)
+    atomic.write([atomic.Output(place, lambda file: file.write(data))])
     return len(data)
 
 

@@ -21,7 +21,7 @@ import ml_dtypes
 import numpy as np
 
 from gradtool.errors import UsageError
-from gradtool.io import atomic
+from gradtool.io import atomic, contained
 from gradtool.io.documents import is_text, is_whole
 
 SUFFIX = ".safetensors"
@@ -104,22 +104,24 @@ def little_endian(array: np.ndarray[Any, Any]) -> memoryview:
     return memoryview(plain.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
 
 
-def load(path: str | os.PathLike[str]) -> Tensors:
+def load(path: str | os.PathLike[str], *, own: bool = False) -> Tensors:
     """What a file holds; its bytes are mapped and read when somebody looks at them.
+
+    Its name may be our `own`: no link is followed there.
 
     Raises:
         UsageError: the file cannot be read, or does not hold what its header says.
     """
-    view = _mapped(Path(path))
+    view = _mapped(Path(path), own=own)
     try:
         return _parsed(view)
     except ValueError as error:
         raise UsageError(f"{path}: is no safetensors file: {error}") from error
 
 
-def _mapped(path: Path) -> memoryview:
+def _mapped(path: Path, *, own: bool) -> memoryview:
     try:
-        with path.open("rb") as file:
+        with contained.opened(path, own=own) as file:
             if not os.fstat(file.fileno()).st_size:
                 return memoryview(b"")
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

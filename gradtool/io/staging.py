@@ -40,7 +40,7 @@ def staging(folder: Path) -> Iterator[Path]:
 def sweep(folder: Path) -> None:
     """Remove what writers that are gone have left behind in a folder."""
     for left in sorted(folder.glob(f"{PREFIX}*")):
-        held = _lock(left, wait=False)
+        held = None if left.is_symlink() else _lock(left, wait=False)
         if held is not None:
             shutil.rmtree(left, ignore_errors=True)
             _release(held)
@@ -71,7 +71,7 @@ def _lock(folder: Path, *, wait: bool) -> int | None:
     if fcntl is None:
         return None
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     except OSError:
         return None
     try:

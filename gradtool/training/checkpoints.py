@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 
 from gradtool.errors import UsageError
-from gradtool.io import atomic, safetensors
+from gradtool.io import atomic, contained, safetensors
 from gradtool.io.documents import is_number, is_whole, read_document, write_document
 from gradtool.training.order import Place
 
@@ -88,14 +88,15 @@ class Folder:
             "sha256": digest,
             "of": dict(self.of),
         }
-        write_document(document, stem.with_suffix(SUFFIX), force=True)
+        write_document(document, stem.with_suffix(SUFFIX), force=True, own=True)
         self._tidy(progress, keep)
         return stem.with_suffix(SUFFIX)
 
     def steps(self) -> list[int]:
         """The steps of which there is a checkpoint, in order."""
         names = (path.stem.removeprefix(PREFIX) for path in self.path.glob(f"{PREFIX}*{SUFFIX}"))
-        return sorted(int(name) for name in names if name.isdigit())
+        steps = {int(name) for name in names if name.isascii() and name.isdigit()}
+        return sorted(s for s in steps if os.path.lexists(self._stem(s).with_suffix(SUFFIX)))
 
     def load(self, step: int) -> Checkpoint:
         """The checkpoint of a step.
@@ -105,25 +106,28 @@ class Folder:
         """
         stem = self._stem(step)
         path, tensors = stem.with_suffix(SUFFIX), stem.with_suffix(safetensors.SUFFIX)
-        document = read_document(path, SCHEMA_VERSION)
+        document = read_document(path, SCHEMA_VERSION, own=True)
         of = document.get("of")
         if not isinstance(of, dict):
             raise UsageError(f"{path}: does not say what it is of")
         self._require_same(path, of)
         if _digest(tensors) != document.get("sha256"):
             raise UsageError(f"{tensors}: is damaged: its bytes are not those that were written")
-        found = safetensors.load(tensors)
+        found = safetensors.load(tensors, own=True)
         progress, journal = _progress(path, document), document.get("journal")
         if not is_whole(journal):
             raise UsageError(f"{path}: is damaged: journal is {journal!r}")
         return Checkpoint(path, progress, found.arrays, journal)
 
     def clear(self) -> None:
-        """Remove all checkpoints."""
-        for path in self.path.glob(f"{PREFIX}*{SUFFIX}"):
-            path.unlink(missing_ok=True)
-        for path in self.path.glob(f"{PREFIX}*{safetensors.SUFFIX}"):
-            path.unlink(missing_ok=True)
+        """Remove all checkpoints.
+
+        Raises:
+            UsageError: one cannot be removed.
+        """
+        for suffix in (SUFFIX, safetensors.SUFFIX):
+            for path in self.path.glob(f"{PREFIX}*{suffix}"):
+                remove(path)
 
     def _require_same(self, path: Path, of: Mapping[str, Any]) -> None:
         from gradtool.training.options import different
@@ -141,11 +145,23 @@ class Folder:
         kept = {*steps[-keep:], *([progress.best.step] if progress.best else [])}
         for step in steps:
             if step not in kept:
-                self._stem(step).with_suffix(SUFFIX).unlink(missing_ok=True)
+                remove(self._stem(step).with_suffix(SUFFIX))
         names = {self._stem(step).name for step in kept}
         for path in self.path.glob(f"{PREFIX}*{safetensors.SUFFIX}"):
             if path.stem not in names:
-                path.unlink(missing_ok=True)
+                remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file of a run, if it is there.
+
+    Raises:
+        UsageError: it is a folder, or the system refuses.
+    """
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be removed: {error.strerror or error}") from error
 
 
 def _written(path: Path, arrays: Mapping[str, Array]) -> str:
@@ -156,7 +172,7 @@ def _written(path: Path, arrays: Mapping[str, Array]) -> str:
     def fill(file: BinaryIO) -> None:
         writer.write(cast("BinaryIO", _Hashing(file, hashed.update)))
 
-    atomic.write([atomic.Output(atomic.target(path, force=True), fill)])
+    atomic.write([atomic.Output(atomic.target(path, force=True, own=True), fill)])
     return hashed.hexdigest()
 
 
@@ -177,10 +193,10 @@ class _Hashing:
 
 def _digest(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with contained.opened(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {os.strerror(error.errno or 0)}") from error
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def _progress(path: Path, document: Mapping[str, Any]) -> Progress:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gradtool.errors import UsageError
+from gradtool.io import contained
 
 NAME = "metrics.jsonl"
 _MOST_LINE = 1 << 20  # bytes: more is none of ours
@@ -31,9 +32,7 @@ class Journal:
         """
         self.path = path
         try:
-            self._file = path.open("r+b" if path.exists() else "w+b")
-            self._file.truncate(min(size, path.stat().st_size))
-            self._file.seek(0, os.SEEK_END)
+            self._file = contained.appended(path, size)
         except OSError as error:
             raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
 
@@ -82,7 +81,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
         UsageError: the file cannot be read, or another line is no object.
     """
     try:
-        with path.open("rb") as file:
+        with contained.opened(path) as file:
             number = 0
             while line := file.readline(_MOST_LINE):
                 number += 1

@@ -27,7 +27,7 @@ from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
 from gradtool.training import journal as journals
-from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress
+from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress, remove
 from gradtool.training.evaluating import counter_for, evaluator_for, require_parts
 from gradtool.training.fit import Fit
 from gradtool.training.graphs import Recipe, require_forward
@@ -341,7 +341,7 @@ def _found(
     folder = Folder(path, setup.described())
     if fresh and not resume:
         folder.clear()
-        (path / journals.NAME).unlink(missing_ok=True)
+        remove(path / journals.NAME)
     steps = folder.steps()
     if not resume and (steps or journals.has_entries(path / journals.NAME)):
         raise UsageError(f"{path}: holds a training: go on with it by resume, or name another")
