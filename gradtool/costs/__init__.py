@@ -112,9 +112,10 @@ def flops(
     if found is None:
         return None
     try:
-        return found.formula(*inputs, out=tuple(outputs), **attributes)
+        counted = found.formula(*inputs, out=tuple(outputs), **attributes)
     except KeyError:
         return None
+    return None if counted is None else max(counted, 0)  # attributes may be negative
 
 
 def total(program: Body) -> int | None:

@@ -34,7 +34,7 @@ def check(model: ir.Model, limits: Limits | None = None) -> None:
         if node.domain:
             continue
         rule = RULES.get(node.op_type)
-        broken = lengths.broken(node)
+        broken = lengths.broken(node) or _flags(node)
         if broken is None and rule is not None:
             with blamed(partial(label, node), "its rule"):
                 broken = rule(node)
@@ -42,6 +42,15 @@ def check(model: ir.Model, limits: Limits | None = None) -> None:
             broken = _too_large(node, limits)
         if broken is not None:
             raise ModelError(f"{label(node)}: {broken}")
+
+
+def _flags(node: ir.Node) -> str | None:
+    """Readers differ in what they take for true."""
+    for name in FLAGS:
+        value = node.attributes.get_int(name, 0)
+        if value not in (0, 1):
+            return f"{name} {value} must be 0 or 1"
+    return None
 
 
 def _too_large(node: ir.Node, limits: Limits) -> str | None:
@@ -89,6 +98,19 @@ def _axes(node: ir.Node) -> str | None:
         return f"axes {axes} are out of range for {rank} axes"
     if len({axis % rank for axis in axes}) < len(axes):
         return f"axes {axes} name an axis twice"
+    return None
+
+
+def _scales(node: ir.Node) -> str | None:
+    """A vector of several scales has one for each element of an axis."""
+    sizes, scales = told.sizes(node, 0), told.sizes(node, 1)
+    if sizes is None or scales is None or len(scales) != 1 or scales[0] in (None, 1):
+        return None
+    axis = node.attributes.get_int("axis", 1)
+    if not -len(sizes) <= axis < len(sizes):
+        return f"axis {axis} is out of range for {len(sizes)} axes"
+    if sizes[axis] not in (None, scales[0]):
+        return f"{scales[0]} scales are not one for each of {sizes[axis]} elements on axis {axis}"
     return None
 
 
@@ -249,6 +271,7 @@ def _not_scalar(node: ir.Node) -> str | None:
 Rule = Callable[[ir.Node], str | None]
 
 _REDUCTIONS = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum", "SumSquare")
+FLAGS = ("keepdims", "noop_with_empty_axes", "new_axis")
 RULES: dict[str, Rule] = {
     **dict.fromkeys((f"Reduce{name}" for name in _REDUCTIONS), _axes),
     **dict.fromkeys(("Squeeze", "Unsqueeze"), _axes),
@@ -257,6 +280,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("Div", "Mod"), _divisor),
     **dict.fromkeys(("Gather", "GatherElements", "ScatterElements"), _gather),
     **dict.fromkeys(("GatherND", "ScatterND"), _gather_nd),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _scales),
     **dict.fromkeys(sequence_rules.GATES, sequence_rules.recurrent),
     "Attention": sequence_rules.attention,
     "Col2Im": _col2im,

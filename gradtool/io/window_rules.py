@@ -7,10 +7,14 @@ import math
 import onnx_ir as ir
 
 from gradtool.io import told
+from gradtool.operators.windows import PADDINGS
 
 
 def window(node: ir.Node) -> str | None:
     """Strides and dilations are positive, pads are not negative, each has its length."""
+    padding = node.attributes.get_string("auto_pad", "NOTSET")
+    if padding not in PADDINGS:
+        return f"auto_pad {padding!r} must be one of {', '.join(PADDINGS)}"
     sizes = told.sizes(node, 0)
     axes = None if sizes is None else len(sizes) - 2
     for name, least, per_axis in (

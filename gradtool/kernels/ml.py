@@ -35,16 +35,17 @@ def label_encoder(
     default_tensor: Array | None = None,
 ) -> Array:  # fmt: skip
     """The value that belongs to each key, or the default."""
-    keys: Any = next(
-        k for k in (keys_floats, keys_int64s, keys_strings, keys_tensor) if k is not None
-    )
+    given = (keys_floats, keys_int64s, keys_strings, keys_tensor)
+    keys: Any = next((k for k in given if k is not None), None)
     kinds: tuple[tuple[Any, Any, Any], ...] = (
         (values_floats, default_float, np.float32),
         (values_int64s, default_int64, np.int64),
         (values_strings, default_string, object),
         (values_tensor, _scalar(default_tensor, values_tensor), getattr(values_tensor, "dtype", 0)),
     )
-    values, default, dtype = next(k for k in kinds if k[0] is not None)
+    values, default, dtype = next((k for k in kinds if k[0] is not None), kinds[0])
+    if keys is None or values is None:
+        raise ValueError(f"it has no {'keys' if keys is None else 'values'}")
     table = dict(zip(map(_key, list(keys)), list(values), strict=True))
     found = [table.get(_key(item), default) for item in x.ravel()]
     made = np.empty(len(found), dtype)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Ints = tuple[int, ...]
+PADDINGS = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,15 @@ class Window:
         less than nothing where the kernel is smaller than the stride.
 
         Raises:
-            ValueError: the pads depend on a size that is unknown.
+            ValueError: the pads depend on a size that is unknown, or on no known `auto_pad`.
         """
         rank = len(kernel)
         strides = tuple(given.get("strides") or (1,) * rank)
         dilations = tuple(given.get("dilations") or (1,) * rank)
         pads = tuple(given.get("pads") or (0,) * (2 * rank))
         mode = given.get("auto_pad") or "NOTSET"
+        if mode not in PADDINGS:
+            raise ValueError(f"auto_pad {mode!r} must be one of {', '.join(PADDINGS)}")
         if mode == "VALID":
             pads = (0,) * (2 * rank)
         elif mode != "NOTSET":

@@ -86,7 +86,8 @@ def _measure_apart(op: Builder, node: ir.Node) -> None:
         after[0] if after else None, stage="forward", source="", prefix=node.name or node.op_type
     ):
         rounded = op.QuantizeLinear(node.inputs[0], *node.outputs[1:3])
-    node.outputs[0].replace_all_uses_with(rounded, replace_graph_outputs=False)
+    for use in tuple(node.outputs[0].uses()):
+        use.node.replace_input_with(use.idx, rounded)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def _fits(work: CostModel) -> bool:
     """Whether sums of bytes and of costs stay far from 64 bits, however much runs again."""
     most = room(work, range(len(work.reads)))
     live = work.simulator.fixed + sum(work.bytes.values()) + max(work.beside, default=0)
-    return most * max(_HEAVIEST * live, *work.costs, 1) < _LIMIT
+    return most * max(_HEAVIEST * live, *map(abs, work.costs), 1) < _LIMIT
 
 
 class NativeWalk(Walk):
