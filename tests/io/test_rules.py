@@ -7,7 +7,7 @@ REFUSED = {
     "y = ReduceMax <keepdims = -65> (x)": "keepdims -65 must be 0 or 1",
     "y = ReduceSum <noop_with_empty_axes = 2> (x)": "noop_with_empty_axes 2 must be 0 or 1",
     'y = MaxPool <kernel_shape = [2], auto_pad = "same"> (x)': "auto_pad 'same' must be one of",
-    'y = ConvTranspose <auto_pad = "bidirectional"> (x, w)': "auto_pad 'bidirectional' must be one of",
+    'y = ConvTranspose <auto_pad = "same"> (x, w)': "auto_pad 'same' must be one of",
     "y = DequantizeLinear <axis = 3> (q, s)": "axis 3 is out of range for 3 axes",
     "y = DequantizeLinear <axis = 2> (q, s)": "2 scales are not one for each of 5 elements",
     "y = DequantizeLinear <axis = 0> (q, s)": "2 scales are not one for each of 3 elements",
