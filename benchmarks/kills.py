@@ -73,7 +73,7 @@ def wholes(found: Folder) -> dict[str, Folder]:
     """Each model with the data it names, and each other file, by its name."""
     made: dict[str, Folder] = {}
     for name, data in visible(found).items():
-        if name.endswith(".data") or name.startswith(".gradtool/"):  # the cache of `check`
+        if name.endswith(".data"):
             continue
         made[name] = {name: data}
         if name.endswith(".onnx"):

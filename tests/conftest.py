@@ -2,8 +2,9 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,32 @@ def no_second_opinion(request, monkeypatch) -> None:
     """
     if request.node.get_closest_marker("stock") is None:
         monkeypatch.setattr("gradtool.io.valid.is_installed", lambda: False)
+
+
+_HOMES = count()
+
+
+def _at_home(set_variable: Callable[[str, str], None], base: Path) -> Path:
+    """Caches and state in a folder of their own, which is made when something is written to it."""
+    found = base / "homes" / str(next(_HOMES))
+    for kind in ("cache", "state"):
+        set_variable(f"XDG_{kind.upper()}_HOME", str(found / kind))
+    return found
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nobodys_home(tmp_path_factory) -> Iterator[None]:
+    """Nothing here, not what several tests share either, reads or writes what a person has."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("CI", raising=False)
+        _at_home(patch.setenv, tmp_path_factory.getbasetemp())
+        yield
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory, monkeypatch) -> Path:
+    """The folder of this test's user, with `cache` and `state` in it once there is any."""
+    return _at_home(monkeypatch.setenv, tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture

@@ -298,7 +298,6 @@ class Walk:
         (self.models / "gradtool.toml").write_text(
             '[check]\nfail-on = ["peak:0%"]\n[[case]]\nmodel = "net.onnx"\ndims = { batch = 4 }\n'
         )
-        shutil.rmtree(self.models / ".gradtool", ignore_errors=True)
 
     def __call__(self, *arguments: str) -> Seen:
         if arguments not in self.seen:
@@ -345,7 +344,7 @@ def run(folder: Path, arguments: tuple[str, ...]) -> Seen:
     written = tuple(
         (str(path.relative_to(folder)), _plain(path.read_bytes()))
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path not in before and ".gradtool" not in path.parts
+        if path.is_file() and path not in before
     )
     shown = [_plain(stream.buffer.getvalue()).decode("utf-8", "replace") for stream in (out, err)]
     return Seen(code, shown[0], shown[1], written)

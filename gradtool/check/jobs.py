@@ -11,7 +11,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
-from gradtool.check.cache import Cache, key_of
+from gradtool.check import cache
+from gradtool.check.cache import key_of
 from gradtool.check.cases import Case
 from gradtool.check.measuring import measure
 from gradtool.check.verdicts import Outcome
@@ -25,18 +26,18 @@ def outcomes(
     *,
     run: bool = False,
     jobs: int | None = None,
-    cache: Cache | None = None,
+    cached: bool = False,
     advance: Callable[[], object] = lambda: None,
 ) -> list[Outcome]:
     """What measuring each case comes to, in the order of the cases.
 
     At most `jobs` are measured at once: as many as there are processors by default.  `advance` is
-    called once for each.  What `run` measures is never taken from the cache.
+    called once for each.  What `run` measures is never taken from what is `cached`.
     """
-    keys = [None if run or cache is None else key_of(case) for case in cases]
+    keys = [key_of(case) if cached and not run else None for case in cases]
     found: dict[int, Outcome] = {}
     for number, key in enumerate(keys):
-        known = cache.get(key) if cache else None
+        known = cache.get(key)
         if known is not None:
             found[number] = Outcome(known)
             advance()
@@ -44,7 +45,7 @@ def outcomes(
     waiting = [number for number in range(len(cases)) if number not in found]
     for number, outcome in _measured([(n, cases[n]) for n in waiting], jobs, run=run):
         found[number] = outcome
-        if cache is not None and outcome.metrics is not None:
+        if outcome.metrics is not None:
             cache.put(keys[number], outcome.metrics)
         advance()
     return [found[number] for number in range(len(cases))]

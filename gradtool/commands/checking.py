@@ -40,7 +40,7 @@ def judged(
     if flags["base"] is not None:
         found = _against(reporter, config, cases, flags)
     else:
-        outcomes = _outcomes(reporter, config, cases, flags)
+        outcomes = _outcomes(reporter, cases, flags)
         found = [
             _with_baseline(config, case, outcome, update=flags["update"])
             for case, outcome in zip(cases, outcomes, strict=True)
@@ -54,16 +54,16 @@ def judged(
     return GateRun(told, _place(config.path), rules.base)
 
 
-def _outcomes(
-    reporter: Reporter, config: Config, cases: Sequence[Case], flags: Mapping[str, Any]
-) -> list[Outcome]:
-    from gradtool.check.cache import Cache
+def _outcomes(reporter: Reporter, cases: Sequence[Case], flags: Mapping[str, Any]) -> list[Outcome]:
     from gradtool.check.jobs import outcomes
 
-    cache = None if flags["no_cache"] else Cache(config.folder)
     with reporter.bar("planning cases", total=len(cases)) as shown:
         return outcomes(
-            cases, run=flags["run"], jobs=flags["jobs"], cache=cache, advance=shown.advance
+            cases,
+            run=flags["run"],
+            jobs=flags["jobs"],
+            cached=not flags["no_cache"],
+            advance=shown.advance,
         )
 
 
@@ -98,7 +98,7 @@ def _against(
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         revision = Revision(flags["base"], config.folder, Path(folder))
         there, before = _earlier(revision, config.path, cases)
-        both = iter(_outcomes(reporter, config, [*cases, *there], flags))
+        both = iter(_outcomes(reporter, [*cases, *there], flags))
         now = [(case, next(both)) for case in cases]
         before.update(zip((case.name for case in there), both, strict=True))
     found: Measured = []

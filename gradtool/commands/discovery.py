@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from gradtool.commands.call import Call
     from gradtool.commands.output import Reporter
 
-LAST = Path(".gradtool") / "last.json"
 LOSS = ("loss", "labels", "head_grads")  # one choice: which value the gradients are of
 
 
@@ -88,15 +88,22 @@ def meant(
 
 def remember(path: str) -> None:
     """Note the model of a `grad`, with its hash, for later commands in this folder."""
+    from gradtool.io.remembered import LAST
+
     if path == "-":
         return
-    try:
-        note = {"model": path, "sha256": _digest(Path(path))}
-        LAST.parent.mkdir(exist_ok=True)
-        (LAST.parent / ".gitignore").write_text("*\n", encoding="utf-8")
-        LAST.write_text(json.dumps(note) + "\n", encoding="utf-8")
-    except OSError:
-        return  # a folder that cannot be written to has no memory
+    with suppress(OSError):
+        key = _key()
+        if key is not None:
+            note = {"model": path, "sha256": _digest(Path(path))}
+            LAST.put(key, json.dumps(note).encode())
+
+
+def _key() -> str | None:
+    """What the last run in this folder is remembered by: its real path."""
+    from gradtool.io.remembered import LAST
+
+    return LAST.key(os.fsencode(Path.cwd().resolve()))
 
 
 def _cases(call: Call) -> Sequence[Case]:
@@ -164,7 +171,7 @@ def _say_case(
 
 def _found(reporter: Reporter) -> str:
     """The model of the last `grad` here, or the only one."""
-    last = None if os.environ.get("CI") else _last()
+    last = _last()
     if last is not None:
         reporter.say(f"model: {last} (the last 'gradtool grad' here)")
         return last
@@ -180,16 +187,22 @@ def _found(reporter: Reporter) -> str:
 
 
 def _last() -> str | None:
-    try:
-        note = json.loads(LAST.read_text(encoding="utf-8"))
-        path = str(note["model"])
-        return path if _digest(Path(path)) == note["sha256"] else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    from gradtool.io.remembered import LAST
+
+    with suppress(OSError):
+        key = _key()
+        known = None if key is None else LAST.get(key)
+        if known is not None:
+            note = json.loads(known)
+            path = str(note["model"])
+            return path if _digest(Path(path)) == note["sha256"] else None
+    return None
 
 
 def _digest(path: Path) -> str:
     import hashlib
 
-    with path.open("rb") as file:
+    from gradtool.io import contained
+
+    with contained.opened(path, own=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

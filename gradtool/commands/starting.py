@@ -216,9 +216,7 @@ def _case(table: Mapping[str, Any], path: Path) -> Case:
 
 
 def _outcomes(reporter: Reporter, cases: Sequence[Case]) -> list[Any]:
-    from gradtool.check.cache import Cache
     from gradtool.check.jobs import outcomes
 
-    cache = Cache(cases[0].folder) if cases else None
     with reporter.bar("planning cases", total=len(cases)) as shown:
-        return list(outcomes(cases, cache=cache, advance=shown.advance))
+        return list(outcomes(cases, cached=True, advance=shown.advance))

@@ -51,7 +51,7 @@ def appended(path: Path, size: int | None = None, *, own: bool = True) -> Binary
     return os.fdopen(found, "ab")
 
 
-def made(path: Path) -> Path:
+def made(path: Path, mode: int = 0o777) -> Path:
     """A folder of a name of ours, made where there is none, through no link.
 
     Raises:
@@ -59,7 +59,7 @@ def made(path: Path) -> Path:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
-        path.mkdir()
+        path.mkdir(mode)
     if path.is_symlink():
         raise OSError(errno.ELOOP, "it is a link, which is not followed", str(path))
     if not path.is_dir():

@@ -325,7 +325,6 @@ def commit(repository, message="a"):
 
 def test_another_revision_stands_for_the_baselines(check, repository):
     git(repository, "init", "-q")
-    (repository / ".gitignore").write_text(".gradtool\n")
     commit(repository)
     assert check("--base", "HEAD").code == 0
     write(repository / "net.onnx", width=32)
@@ -378,7 +377,6 @@ def test_two_branches_record_two_cases_and_merge(check, repository):
     config = CONFIG + '[[case]]\nmodel = "other.onnx"\ndims = { batch = 4 }\n'
     (repository / "gradtool.toml").write_text(config)
     write(repository / "other.onnx")
-    (repository / ".gitignore").write_text(".gradtool\n")
     git(repository, "init", "-q")
     check("--update")
     commit(repository)

@@ -120,15 +120,6 @@ def test_a_model_that_cannot_be_read_is_named_as_the_configuration_does(check, f
     assert str(folder) not in json.dumps(document)
 
 
-def test_a_file_in_the_place_of_the_cache_does_no_harm(check, folder):
-    for path in sorted(folder.glob(".gradtool/**/*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    (folder / ".gradtool").rmdir()
-    (folder / ".gradtool").write_text("")
-
-    assert check().code == 0
-
-
 @pytest.mark.skipif(getattr(os, "geteuid", int)() == 0, reason="root may read and write everything")
 def test_what_may_not_be_read_or_written_is_named(check, folder):
     (folder / BASELINE).chmod(0)

@@ -26,9 +26,9 @@ def test_the_only_one(run):
     assert "model: tiny.onnx (the only one here)" in outcome.err
 
 
-def test_a_graph_that_we_wrote_does_not_count(run, tiny_model):
+def test_a_graph_that_we_wrote_does_not_count(run, tiny_model, home):
     assert run("grad", tiny_model, "-o", "anything.onnx").code == 0
-    shutil.rmtree(".gradtool")
+    shutil.rmtree(home)
 
     assert meant(run("report")) == "tiny.onnx"
 
@@ -61,13 +61,23 @@ def test_the_last_one_has_changed(run, tiny_model, tmp_path):
     assert run("report").code == 2
 
 
-@pytest.mark.usefixtures("tiny_model")
-def test_a_broken_note_is_no_note(run, tmp_path):
-    (tmp_path / ".gradtool").mkdir()
-    for note in ("", "{", "[]", json.dumps({"model": "tiny.onnx"})):
-        (tmp_path / ".gradtool" / "last.json").write_text(note)
+def test_a_note_of_another_folder_or_that_somebody_changed_is_no_note(
+    run, tiny_model, tmp_path, home, monkeypatch
+):
+    shutil.copy(tiny_model, tmp_path / "also.onnx")
+    assert run("grad", "also.onnx").code == 0
+    (note,) = (home / "state/gradtool/last").iterdir()
+    known = note.read_bytes()
+    for changed in (b"", b"{}", known[:-1], known.replace(b"also", b"tiny")):
+        note.write_bytes(changed)
+        assert run("report").code == 2
+    note.write_bytes(known)
+    assert run("report").code == 0
 
-        assert "the only one here" in run("report").err
+    shutil.copytree(tmp_path, tmp_path.with_name("copy"))
+    monkeypatch.setattr("pathlib.Path.cwd", lambda: tmp_path.with_name("copy"))
+
+    assert run("report").code == 2
 
 
 def test_continuous_integration_has_no_memory(run, tiny_model, tmp_path, monkeypatch):
@@ -78,10 +88,10 @@ def test_continuous_integration_has_no_memory(run, tiny_model, tmp_path, monkeyp
     assert run("report").code == 2
 
 
-def test_the_note_is_kept_out_of_version_control(run, tiny_model, tmp_path):
+def test_nothing_is_left_beside_what_was_asked_for(run, tiny_model, tmp_path):
     assert run("grad", tiny_model).code == 0
 
-    assert (tmp_path / ".gradtool" / ".gitignore").read_text() == "*\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tiny.grad.onnx", "tiny.onnx"]
 
 
 HEAD = "head (float[batch, 8] x) => (float[batch, 4] y) { h = MatMul (x, w) y = Tanh (h) }"
