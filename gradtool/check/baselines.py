@@ -7,6 +7,7 @@ line.  There are integers and names in it: no time, no path, nothing measured.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 from gradtool.check.cases import Case
 from gradtool.comparison.metrics import Metrics
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.io import folders
+from gradtool.io import contained, folders
 from gradtool.io.documents import read_document
 from gradtool.workloads.names import current
 
@@ -54,7 +55,7 @@ def read(folder: Path, case: Case) -> Baseline | None:
     try:
         if folder.exists() and not folder.is_dir():
             raise UsageError(f"{folder}: is no folder, so there are no baselines in it")
-        if not path.exists():
+        if not os.path.lexists(path):
             return None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -69,7 +70,7 @@ def read(folder: Path, case: Case) -> Baseline | None:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        return read_document(path, _NUMPYS, SCHEMA_VERSION)
+        return read_document(path, _NUMPYS, SCHEMA_VERSION, own=True)
     except UsageError as error:
         if isinstance(error.__cause__, OSError):
             raise
@@ -107,12 +108,25 @@ def write(folder: Path, found: Iterable[tuple[Case, Metrics]]) -> list[Case]:
         if metrics.cut_short:
             raise GradtoolError(f"case {case.name!r}: {CUT_SHORT}")
         path, data = path_of(folder, case), text(case, metrics).encode("ascii")
-        if not path.is_file() or path.read_bytes() != data:
+        if _bytes(path) != data:
             changed.append(case)
             files[path.name] = data
     if files:
         folders.write(folder, files)
     return changed
+
+
+def is_recorded(folder: Path, case: Case) -> bool:
+    """Whether there is a baseline of a case."""
+    return _bytes(path_of(folder, case)) is not None
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        with contained.opened(path) as file:
+            return file.read()
+    except OSError:
+        return None
 
 
 def orphans(folder: Path, cases: Iterable[Case]) -> list[str]:

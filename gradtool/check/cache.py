@@ -51,6 +51,8 @@ def key_of(case: Case) -> str | None:
         return None
     try:
         files = [_digest(case.path), *(_digest(case.folder / path) for path in case.plan.files)]
+        others = [case.folder / name for name in case.files if name not in case.plan.files]
+        files += [_digest(path) for path in others if path.is_file()]
         files += [_identity(case.path.parent / location) for location in locations(case.path)]
     except OSError:
         return None

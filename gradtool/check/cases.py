@@ -54,6 +54,25 @@ class Case:
         return self.folder / self.model
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """What it depends on beside its model, as paths from `folder`: plan, policy, class weights.
+
+        The last may be names in the model.
+        """
+        from gradtool.losses.settings import file_of
+
+        weights = (file_of(text) for text in self.gradient.get("loss", ()))
+        return (*self.plan.files, *(name for name in weights if name is not None))
+
+    @property
+    def differentiated(self) -> dict[str, Any]:
+        """The arguments of `gradtool.grad`, with the paths of files from here."""
+        given = dict(self.gradient)
+        if "loss" in given:
+            given["loss"] = [_from(self.folder, loss) for loss in given["loss"]]
+        return given
+
+    @property
     def slug(self) -> str:
         """The name in characters that every file system has; other names have other slugs."""
         plain = _UNSAFE.sub("-", self.name).strip("-.")[:80]
@@ -99,3 +118,11 @@ def chosen(cases: Sequence[Case], names: Iterable[str]) -> list[Case]:
             raise UsageError(f"no case {name!r}{hint}")
         found.update(matching)
     return [case for case in cases if not wanted or case.name in found]
+
+
+def _from(folder: Path, loss: str) -> str:
+    """A loss whose class weights, where they lie in a file, are looked for in a folder."""
+    from gradtool.losses.settings import file_of
+
+    name = file_of(loss)
+    return loss if name is None else loss.replace(f"weight={name}", f"weight={folder / name}")

@@ -75,7 +75,7 @@ def _training(case: Case) -> tuple[ir.Model, Choice, list[str]]:
         if case.plan.optimizer != "none":
             require_no_updates(loaded)
         return loaded, case.plan, []
-    made = training_graph(loaded, **case.gradient, optimizer=case.plan.optimizer)
+    made = training_graph(loaded, **case.differentiated, optimizer=case.plan.optimizer)
     return made.model, case.plan.without_optimizer(), list(made.warnings)
 
 

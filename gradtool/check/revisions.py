@@ -65,7 +65,7 @@ class Revision:
             raise UsageError(f"{case.model}: is a Git LFS pointer: fetch it with git lfs first")
         for location in locations(model):
             self._extract(case.path.parent / location, is_data=True)
-        for path in case.plan.files:
+        for path in case.files:
             self._extract(case.folder / path)
         here = self.into / self._inside(case.folder)
         return replace(case, folder=here, model=os.path.relpath(model, here))

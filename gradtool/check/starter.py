@@ -15,6 +15,7 @@ from gradtool.check.config.cases import LONGEST
 from gradtool.check.config.files import SHARED
 from gradtool.check.config.settings import BASELINE
 from gradtool.errors import UsageError
+from gradtool.io import contained
 from gradtool.text import toml
 
 RULE = "peak:1%+1MiB"
@@ -152,7 +153,8 @@ def read(path: Path) -> str:
         UsageError: it cannot be read or is no TOML.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
+        with contained.opened(path, own=False) as file:
+            text = file.read().decode("utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -28,6 +28,7 @@ class Call:
     reporter: Reporter
     config: str | None = None
     no_config: bool = False
+    allow_outside: bool = False
     given: frozenset[str] = frozenset()
     line: tuple[str, ...] = ()
 
@@ -41,6 +42,8 @@ def everywhere(*, hidden: bool = False) -> list[click.Option]:
                      help="The configuration; default: gradtool.toml or pyproject.toml of this "
                           "folder, or above."),
         click.Option(["--no-config"], is_flag=True, help="Take no configuration.", hidden=hidden),
+        click.Option(["--allow-outside"], is_flag=True, hidden=hidden,
+                     help="Let the configuration name files outside its repository."),
         click.Option(["-v", "--verbose"], count=True, hidden=hidden,
                      help="Say more; a bug then shows its traceback."),
         click.Option(["-q", "--quiet"], is_flag=True, hidden=hidden,
@@ -107,7 +110,11 @@ def _call(ctx: click.Context) -> Call:
                 said[name] += place.params[name]
             elif name not in said or _is_given(place, name):
                 said[name] = place.params[name]
-    for first, second in (("config", "no_config"), ("quiet", "verbose")):
+    for first, second in (
+        ("config", "no_config"),
+        ("no_config", "allow_outside"),
+        ("quiet", "verbose"),
+    ):
         if said[first] and said[second]:
             flags = (f"--{name.replace('_', '-')}" for name in (first, second))
             raise UsageError(f"{' and '.join(flags)} do not go together")
@@ -115,7 +122,9 @@ def _call(ctx: click.Context) -> Call:
     given = {p.name for p in ctx.command.params if p.name and _is_given(ctx, p.name)}
     given |= {"config"} if said["config"] is not None else set()
     line = ctx.find_object(tuple) or ()
-    return Call(reporter, said["config"], said["no_config"], frozenset(given), line)
+    return Call(
+        reporter, said["config"], said["no_config"], said["allow_outside"], frozenset(given), line
+    )
 
 
 def _flag(parameter: click.Parameter) -> str:

@@ -60,13 +60,13 @@ def command(call: Call, /, *, names: tuple[str, ...], **flags: Any) -> int:  # f
 
 
 def _list(reporter: Reporter, folder: Any, cases: Any, outputs: dict[str, str]) -> None:
-    from gradtool.check.baselines import path_of
+    from gradtool.check.baselines import is_recorded
     from gradtool.reports.gate.tables import case_table
 
     forms = list(outputs) or ["table"]
     if forms not in (["table"], ["json"], ["markdown"]) or set(outputs.values()) - {"-"}:
         raise UsageError("--list is printed as table, json or markdown")
-    recorded = [(case, path_of(folder, case).is_file()) for case in cases]
+    recorded = [(case, is_recorded(folder, case)) for case in cases]
     if forms == ["json"]:
         listed = [
             {"case": case.name, "group": case.group, "model": case.model, **case.made_for,

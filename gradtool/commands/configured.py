@@ -16,14 +16,19 @@ def configuration(call: Call) -> Config | None:
     """The configuration given, or the one found here; None where there is none.
 
     Raises:
-        UsageError: it holds a mistake.
+        UsageError: it holds a mistake, or names files outside of its repository.
     """
     from gradtool.check import config
 
     if call.no_config:
         return None
     path = config.find(Path.cwd()) if call.config is None else Path(call.config)
-    return None if path is None else config.load(_short(path))
+    if path is None:
+        return None
+    read = config.load(_short(path))
+    if not call.allow_outside:
+        config.require(read, found=call.config is None)
+    return read
 
 
 def require(call: Call) -> Config:

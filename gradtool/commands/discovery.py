@@ -146,7 +146,7 @@ def _options(said: frozenset[str], case: Case, known: Mapping[str, Any]) -> dict
     plans = known.get("kernels") == "numpy" and not said & {"kernels", "exact_conv"}
     return {**(case.kernels if plans else {})} | {
         name: _labels(value) if name == "labels" else value
-        for name, value in case.gradient.items()
+        for name, value in case.differentiated.items()
         if name not in given
     }
 

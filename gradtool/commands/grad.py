@@ -115,14 +115,16 @@ def command(
 
 def _targets(source: str, output: str | None, *, split: bool) -> list[str]:
     """The files to write. Raises UsageError if two shall go to standard output."""
-    target = output or ("-" if source == "-" else f"{_stem(source)}.grad.onnx")
+    from gradtool.commands.writing import unlinked
+
+    target = output or ("-" if source == "-" else unlinked(f"{_stem(source)}.grad.onnx"))
     if not split:
         return [target]
     if target == "-":
         raise UsageError("--split writes two files: name them with -o FILE")
     stem = _stem(target if output else source)
     suffix = ".onnxtxt" if target.endswith(".onnxtxt") else ".onnx"
-    return [f"{stem}.forward{suffix}", f"{stem}.backward{suffix}"]
+    return [unlinked(f"{stem}.{half}{suffix}") for half in ("forward", "backward")]
 
 
 def _stem(path: str) -> str:

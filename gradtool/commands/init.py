@@ -57,9 +57,12 @@ def command(
     from gradtool.commands import starting
 
     path = starting.target(call.config, force=force)
+    if not (no_baseline or call.allow_outside):
+        starting.require_baselines(path)
     started = starting.start(
-        call.reporter, path, models or starting.found(), plan, Sizes(dims, values=values)
-    )
+        call.reporter, path, models or starting.found(), plan, Sizes(dims, values=values),
+        allow_outside=call.allow_outside,
+    )  # fmt: skip
     text = starting.text_of(path, started)
     recorded = [] if no_baseline else _recordable(call.reporter, started)
     _record(path, recorded)

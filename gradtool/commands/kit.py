@@ -74,13 +74,14 @@ def command(
     step.onnx is a pure function from batch, state and learning rate to loss and next state,
     eval.onnx the forward model on that state; manifest.json says how they go together.
     """
+    from gradtool.commands.results import beside
     from gradtool.errors import UsageError
     from gradtool.kit.write import require_folder, write_kit
 
     asked = meant(call, [model], Sizes(dims, shapes, batch, values), options)
     if asked.source == "-":
         raise UsageError("a kit is of a model in a file, into which its weights are written back")
-    target = output or f"{asked.source.removesuffix('.onnxtxt').removesuffix('.onnx')}.kit"
+    target = output or beside(asked.source, "kit", "")
     require_folder(target, force=force)
     graph = _planned(call, asked.source, asked.sizes, asked.options, plan)
     kit = write_kit(

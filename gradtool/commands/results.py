@@ -37,6 +37,7 @@ class Results:
         Raises:
             UsageError: naming the path, or what goes with what.
         """
+        from gradtool.commands.writing import unlinked
         from gradtool.io import atomic
         from gradtool.workloads.lora_files import adapter_path
 
@@ -52,7 +53,7 @@ class Results:
             found["ema"] = beside(stem, "ema")
         if options["lora_adapter"]:
             found["lora"] = beside(stem, "lora")
-        adapters = [str(adapter_path(found["lora"]))] if "lora" in found else []
+        adapters = [unlinked(str(adapter_path(found["lora"])))] if "lora" in found else []
         files = {"--trace": options["trace"]} if options["trace"] is not None else {}
         for path in (*found.values(), *adapters, *files.values()):
             atomic.target(path, force=options["force"])
@@ -117,7 +118,13 @@ class Results:
         return f"{which} are kept in {place}"
 
 
-def beside(source: str, what: str, suffix: str = ".onnx") -> str:
-    """`model.onnx` becomes `model.<what>.onnx`."""
+def beside(source: str, what: str, suffix: str = ".onnx", flag: str = "-o") -> str:
+    """`model.onnx` becomes `model.<what>.onnx`.
+
+    Raises:
+        UsageError: a link is there, so that a `flag` has to name it.
+    """
+    from gradtool.commands.writing import unlinked
+
     stem = source.removesuffix(".onnxtxt").removesuffix(".onnx")
-    return f"{stem}.{what}{suffix}"
+    return unlinked(f"{stem}.{what}{suffix}", flag)

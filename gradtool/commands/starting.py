@@ -41,12 +41,26 @@ def target(given: str | None, *, force: bool) -> Path:
     from gradtool.check.starter import has_section
     from gradtool.io import atomic
 
-    there = [Path(name) for name in (OWN, SHARED) if Path(name).exists()]
+    there = [Path(name) for name in (OWN, SHARED) if os.path.lexists(name)]
     path = Path(given) if given is not None else there[0] if there else Path(OWN)
+    if given is None and path.is_symlink():
+        raise UsageError(f"{path}: is a link: to write through it, name it with --config")
     if has_section(path) and not force:
         raise UsageError(f"{path} is a configuration already; pass --force to replace it")
     atomic.target(path, force=True)
     return path
+
+
+def require_baselines(path: Path) -> None:
+    """Refuse baselines that would be written outside the repository of a configuration.
+
+    Raises:
+        UsageError: the folder of their name leads there.
+    """
+    from gradtool.check.config import inside
+    from gradtool.check.config.settings import BASELINE
+
+    inside.require_inside(path.parent / BASELINE, inside.root_of(path.parent), BASELINE)
 
 
 def found() -> list[str]:
@@ -65,9 +79,15 @@ def found() -> list[str]:
 
 
 def start(
-    reporter: Reporter, path: Path, models: Sequence[str], plan: str, sizes: Sizes
+    reporter: Reporter,
+    path: Path,
+    models: Sequence[str],
+    plan: str,
+    sizes: Sizes,
+    *,
+    allow_outside: bool = False,
 ) -> Started:
-    """A case for each model, planned.
+    """A case for each model, planned; those outside the repository where that is allowed.
 
     Raises:
         UsageError: no model can be planned, a size is of no symbol, or a value of no input.
@@ -75,6 +95,8 @@ def start(
     from gradtool.check.verdicts import Rules, judge
 
     tables, left_out = _tables(reporter, path, models, plan, sizes)
+    if not allow_outside:
+        tables = [table for table in tables if _is_inside(table, path, left_out)]
     cases = [_case(table, path) for table in tables]
     outcomes = _outcomes(reporter, cases)
     planned = []
@@ -213,6 +235,19 @@ def _case(table: Mapping[str, Any], path: Path) -> Case:
 
     (case,) = cases_of(table, path, 1, 1, [parse_threshold(RULE)])
     return case
+
+
+def _is_inside(table: Mapping[str, Any], path: Path, left_out: dict[str, str]) -> bool:
+    """Whether the files of a case lie in the repository; why not is noted."""
+    from gradtool.check.config import inside
+
+    case = _case(table, path)
+    try:
+        inside.require_case(case, inside.root_of(path.parent))
+    except UsageError as error:
+        left_out[case.model] = str(error).removeprefix(f"case {case.name!r}: ")
+        return False
+    return True
 
 
 def _outcomes(reporter: Reporter, cases: Sequence[Case]) -> list[Any]:

@@ -111,10 +111,11 @@ def _summarise(reporter: Reporter, gate: GateRun) -> None:
     path = os.environ.get(SUMMARY)
     if not path:
         return
+    from gradtool.io import contained
     from gradtool.reports.gate import RENDERERS
 
     try:
-        with Path(path).open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(f"{RENDERERS['markdown'](gate)}\n")
+        with contained.appended(Path(path), own=False) as file:
+            file.write(f"{RENDERERS['markdown'](gate)}\n".encode("utf-8", "backslashreplace"))
     except OSError as error:
         reporter.say(f"{SUMMARY}: {path}: cannot be written: {error.strerror or error}")

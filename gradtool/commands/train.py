@@ -149,7 +149,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     asked = meant(call, [model], sizes, options, sized=False)
     if asked.source == "-" and group.size > 1:
         raise UsageError("several ranks read the model from a file, not from standard input")
-    folder = options["folder"] or beside(asked.source, "train", "")
+    folder = options["folder"] or beside(asked.source, "train", "", "--run")
     results = Results.of(asked.source, folder, options)
     loaded = open_model(call.reporter, asked.source, asked.sizes)
     require_forward(loaded)

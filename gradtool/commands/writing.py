@@ -87,7 +87,20 @@ def default_target(source: str, kind: str) -> str:
     if source == "-":
         return "-"
     suffix = ".onnxtxt" if source.endswith(".onnxtxt") else ".onnx"
-    return f"{source.removesuffix(suffix).removesuffix('.grad')}.{kind}{suffix}"
+    return unlinked(f"{source.removesuffix(suffix).removesuffix('.grad')}.{kind}{suffix}")
+
+
+def unlinked(path: str, flag: str = "-o") -> str:
+    """A path that nobody has named: only the links of one that somebody names are followed.
+
+    Raises:
+        UsageError: a link is there.
+    """
+    from gradtool.errors import UsageError
+
+    if Path(path).is_symlink():
+        raise UsageError(f"{path}: is a link: name it with {flag} to write where it leads")
+    return path
 
 
 def _show(reporter: Reporter, both: Plans, written: tuple[str, int], form: str) -> None:

@@ -6,7 +6,6 @@ says it holds. It may be absent: the tensor is then known by shape only.
 
 from __future__ import annotations
 
-import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,8 +77,8 @@ class Folder:
 
     def __init__(self, path: Path | None) -> None:
         """Take the model's path as it was given; None for a model without a folder."""
-        self.given = None if path is None else Path(os.path.abspath(path)).parent  # noqa: PTH100
-        self.inside = () if path is None else (self.given.resolve(), path.resolve().parent)  # type: ignore[union-attr]
+        self.given = None if path is None else path.parent.resolve()
+        self.inside = () if path is None else (path.parent.resolve(), path.resolve().parent)
         self._files: dict[str, DataFile | None] = {}
 
     def find(self, location: str, where: str) -> DataFile | None:

@@ -99,13 +99,12 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
     if folder.exists():
         _make(folder)
         for name in files:
-            atomic.target(folder / name, force=True)
+            atomic.target(folder / name, force=True, own=True)
     single = len(files) == 1 and folder.is_dir()
-    linked = any((folder / name).is_symlink() for name in files)
-    if single or linked or not _replaced(folder.resolve(), files):
+    if single or not _replaced(folder.resolve(), files):
         _make(folder)
-        outputs = {atomic.target(folder / name, force=True): files[name] for name in files}
-        atomic.write([_output(path, data) for path, data in outputs.items()])
+        places = {atomic.target(folder / n, force=True, own=True): files[n] for n in files}
+        atomic.write([_output(path, data) for path, data in places.items()])
 
 
 def _make(folder: Path) -> None:

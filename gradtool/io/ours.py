@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from gradtool.graph.metadata import GRADIENTS
+from gradtool.io import contained
 
 
 def is_ours(path: str | os.PathLike[str]) -> bool:
@@ -20,7 +21,7 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
     place = Path(path)
     try:
         with (
-            place.open("rb") as file,
+            contained.opened(place, own=False) as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
             return data.find(written if place.suffix == ".onnxtxt" else entry) >= 0

@@ -18,6 +18,7 @@ from gradtool.graph import locations, lora
 from gradtool.graph.locations import Location
 from gradtool.graph.lora import Adapter
 from gradtool.graph.metadata import DEFAULTS, LOSS, OPTIMIZER, PLAN
+from gradtool.io import contained
 from gradtool.io.documents import is_number, is_text, is_whole, read_document
 from gradtool.kit import state
 from gradtool.kit.parts import Parts
@@ -116,7 +117,7 @@ def digest(path: Path) -> str:
         UsageError: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with contained.opened(path, own=False) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
@@ -131,7 +132,7 @@ def read(folder: Path) -> Manifest:
     if not folder.is_dir():
         raise UsageError(f"{folder}: is no folder; gradtool kit MODEL -o {folder} makes one")
     path = folder / FILE
-    found = read_document(path, SCHEMA_VERSION)
+    found = read_document(path, SCHEMA_VERSION, own=True)
     model, kept = found.get("model"), found.get("state")
     entries = kept.get("tensors") if isinstance(kept, dict) else None
     if not isinstance(model, dict) or not all(is_text(model.get(k)) for k in ("file", "sha256")):

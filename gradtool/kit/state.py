@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import MissingData, UsageError
-from gradtool.io import safetensors
+from gradtool.io import contained, safetensors
 from gradtool.text.words import some, suggest
 
 FOLDER = "state"
@@ -86,7 +86,8 @@ def _from_folder(path: Path, entries: Sequence[Entry]) -> dict[str, np.ndarray[A
 def _binary(path: Path, entry: Entry) -> np.ndarray[Any, Any]:
     dtype, shape = dtype_named(entry["type"]), tuple(entry["shape"])
     try:
-        data = path.read_bytes()
+        with contained.opened(path) as file:
+            data = file.read()
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from error
     wanted = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -47,6 +47,12 @@ def split(text: str) -> tuple[str, str | None]:
     return (text, None) if found is None else (found[1], found[2])
 
 
+def file_of(text: str) -> str | None:
+    """The name in the settings of a loss that a file of class weights may have."""
+    given = (each.partition("=") for each in (split(text)[1] or "").split(","))
+    return next((v for key, _, v in given if key == "weight" and v.endswith(SUFFIXES)), None)
+
+
 def settings(text: str, kind: Kind, output: ir.Value, wanted: str) -> Settings:
     """Settings as they are written behind `@`.
 

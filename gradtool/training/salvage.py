@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ def salvage(
         number = 0
         while True:
             path = folder / f"{name}{f'-{number}' if number else ''}{safetensors.SUFFIX}"
-            if not path.exists():
+            if not os.path.lexists(path):
                 break
             number += 1
         try:

@@ -161,16 +161,18 @@ class Trainer:
             group = Traced(group, timeline)
         self._folder, found = find() if group.rank == 0 else (_folder(run, setup), None)
         found = _shared(group, self._folder, found)
-        records = None
-        if self._folder is not None and group.rank == 0:
-            path, size = self._folder.path / journals.NAME, found.journal if found else 0
-            records = Records(self._folder, journals.Journal(path, size))
         if setup.fit is not None:
             watcher.fitted(setup.fit)
             if self._folder is not None:
                 chosen = setup.fit.chosen
                 path = self._folder.path / PLAN
-                plan_files.save(chosen.work, chosen.planned or keep(chosen.work), path, force=True)
+                plan_files.save(
+                    chosen.work, chosen.planned or keep(chosen.work), path, force=True, own=True
+                )
+        records = None
+        if self._folder is not None and group.rank == 0:
+            path, size = self._folder.path / journals.NAME, found.journal if found else 0
+            records = Records(self._folder, journals.Journal(path, size))
         try:
             return self._run(setup, found, records, watcher, group, timeline)
         finally:

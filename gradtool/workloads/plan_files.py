@@ -57,9 +57,14 @@ class PlanFile:
 
 
 def save(
-    work: Workload, found: Planned, path: str | os.PathLike[str], *, force: bool = False
+    work: Workload,
+    found: Planned,
+    path: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    own: bool = False,
 ) -> int:
-    """Write a plan; returns the bytes of the file.
+    """Write a plan, through no link if its name is our `own`; returns the bytes of the file.
 
     Raises:
         UsageError: the file exists without `force`, or cannot be written.
@@ -80,7 +85,7 @@ def save(
         "turns": [[name, turns] for name, turns in form.turns.items()],
         "order": [name for number in found.schedule.order for name in steps[number].names],
     }
-    return write_document(document, path, force=force)
+    return write_document(document, path, force=force, own=own)
 
 
 def load(path: str | os.PathLike[str]) -> PlanFile:

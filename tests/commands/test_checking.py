@@ -79,7 +79,7 @@ def test_a_folder_in_the_place_of_a_baseline_is_named(check, folder):
     outcome, updated = check(), check("--update")
 
     assert (outcome.code, updated.code) == (2, 2)
-    assert only_line(outcome) == f"net: {BASELINE}: cannot be read: Is a directory"
+    assert only_line(outcome) == f"net: {BASELINE}: cannot be read: it is not a regular file"
     assert updated.err == f"gradtool: {BASELINE}: is a folder; name a file in it\n"
 
 

@@ -1,6 +1,7 @@
 """`gradtool init`: the configuration that it writes, the first baseline, and what it refuses."""
 
 import json
+import os
 import tomllib
 
 import pytest
@@ -140,6 +141,7 @@ def test_models_that_gradtool_wrote_are_left_out(run, tmp_path):
 
 def test_a_configuration_elsewhere_names_models_from_there(run, one, tmp_path):
     (tmp_path / "ci").mkdir()
+    (tmp_path / ".git").mkdir()
 
     assert run("--config", "ci/gradtool.toml", "init", one).code == 0
     assert tomllib.loads((tmp_path / "ci" / "gradtool.toml").read_text("utf-8"))["case"][0][
@@ -175,3 +177,26 @@ def test_a_folder_without_models_is_refused(run, tmp_path):
     assert outcome.code == 2
     assert "there is no .onnx file in this folder or below: name a model" in outcome.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("one")
+@pytest.mark.parametrize("name", ["pyproject.toml", "gradtool.toml"])
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
+def test_what_is_no_file_is_no_configuration_to_write(run, tmp_path, name, kind):
+    (tmp_path / "mine").write_text("[project]\n")
+    match kind:
+        case "link":
+            (tmp_path / name).symlink_to("mine")
+        case "dangling":
+            (tmp_path / name).symlink_to("new")
+        case "pipe":
+            os.mkfifo(tmp_path / name)
+        case "folder":
+            (tmp_path / name).mkdir()
+
+    outcome = run("init", "--force")
+
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"gradtool: {name}: ")
+    assert (tmp_path / "mine").read_text() == "[project]\n"
+    assert not (tmp_path / "new").exists()

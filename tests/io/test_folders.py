@@ -38,14 +38,15 @@ def test_a_link_to_a_folder_stays_one(tmp_path):
     assert content(tmp_path / "real") == FILES
 
 
-def test_a_link_to_a_file_is_followed_and_stays_one(tmp_path):
+def test_a_file_takes_the_place_of_a_link(tmp_path):
     (tmp_path / "y").mkdir()
     (tmp_path / "y" / "a.json").symlink_to("../elsewhere")
     (tmp_path / "elsewhere").touch()
     folders.write(tmp_path / "y", FILES)
 
-    assert (tmp_path / "y" / "a.json").is_symlink()
-    assert (tmp_path / "elsewhere").read_bytes() == b"1"
+    assert not (tmp_path / "y" / "a.json").is_symlink()
+    assert (tmp_path / "y" / "a.json").read_bytes() == b"1"
+    assert (tmp_path / "elsewhere").read_bytes() == b""
 
 
 def test_a_file_in_the_place_of_the_folder_is_not_replaced(tmp_path):

@@ -149,10 +149,11 @@ def test_a_home_that_cannot_be_written_to_has_no_memory(home, which, kind):
     assert not list(home.glob("elsewhere/*"))
 
 
-@pytest.mark.skipif(getattr(os, "geteuid", int)() == 0, reason="root may write everywhere")
 def test_a_read_only_home_has_no_memory(home):
     home.mkdir(parents=True)
     home.chmod(0o500)
+    if os.access(home, os.W_OK):
+        pytest.skip("who runs this may write everywhere")
 
     assert PLANS.key(b"a") is None
     home.chmod(0o700)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradtool.check.config.files import find
+from gradtool.check.config.inside import require
 from gradtool.check.config.settings import Config, load
 
-__all__ = ["Config", "find", "load"]
+__all__ = ["Config", "find", "load", "require"]

@@ -136,9 +136,16 @@ def _options(table: Table, known: Mapping[str, Option]) -> dict[str, Any]:
         if key not in table:
             continue
         given = _labels(table) if key == "labels" else _READERS[option.kind](table, option)
+        if _names_a_file(given):
+            table.refuse(key, "the names or globs themselves: @FILE is for the command line")
         if option.kind not in ("flag", "globs") or given != option.default:
             found[option.name] = given
     return found
+
+
+def _names_a_file(given: Any) -> bool:
+    texts = given if isinstance(given, list) else [given]
+    return any(isinstance(text, str) and text.startswith("@") for text in texts)
 
 
 def _labels(table: Table) -> str | dict[str, str]:
