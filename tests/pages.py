@@ -1,6 +1,7 @@
 """Plans to make pages of: one of a few steps, hostile ones, and one of very many steps."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -8,12 +9,21 @@ import onnx_ir as ir
 from conftest import TINY, build, tiny_weights
 
 from gradtool import api, shapes
+from gradtool.costs.roofline import Reach
 from gradtool.graph.specs import Spec
+from gradtool.planning.pipeline import Pace, timeline
 from gradtool.planning.plan import Buffer, Plan
 from gradtool.planning.schedule import Schedule
+from gradtool.planning.search.proof import Proof
 from gradtool.program import Program, Step, Value
+from gradtool.reports.html import html_page
+from gradtool.reports.learning import Run
+from gradtool.reports.learning_page import learning_page
 from gradtool.reports.page_data import Page
+from gradtool.reports.pipeline_page import pipeline_page
 from gradtool.reports.plans import Row
+from gradtool.reports.roofline_page import roofline_page
+from gradtool.training.stage_layouts import Interval, Pipeline, StageLayout
 from gradtool.workloads import plans, strategies
 from gradtool.workloads.planned import Arena, Planned
 
@@ -87,3 +97,56 @@ def hostile_page() -> Page:
     plan = chain(len(HOSTILE), HOSTILE.__getitem__)
     row = Row(HOSTILE[0], whole(plan), 1, 0)
     return Page(HOSTILE[0], [row, row], {HOSTILE[1]: 4, HOSTILE[4]: 2}, {HOSTILE[4]: 2})
+
+
+REACH = Reach(1e11, 1e10)
+
+
+def run_page(seconds: float = 1e-5) -> str:
+    """The kernels of a step whose n-th node takes n times so many seconds."""
+    steps = tiny_page().rows[0].plan.program.steps
+    return roofline_page(
+        "tiny.onnx", "drawn", steps, [n * seconds for n in range(len(steps))], REACH
+    )
+
+
+def curves_page(count: int = 500) -> str:
+    """Two trainings whose losses fall."""
+    entries = [{"step": n, "loss": 100 / n, "lr": 1 / n} for n in range(1, count + 1)]
+    return learning_page([Run.of(name, entries[::gap]) for name, gap in (("all", 1), ("few", 50))])
+
+
+def stages_page(micro_batches: int = 4) -> str:
+    """Three stages of two replicas each."""
+    pace = Pace([1e-3] * 3, [2e-3] * 3, [1e-4] * 2, [1e-4] * 2, [0, 0, 1e-3])
+    turns = timeline(pace, micro_batches)
+    end = max(turn.end for turn in turns)
+    stages = tuple(
+        StageLayout(n, "first", "last", 3 - n, 1000, 1000, 2000, 9000, 10, 1e-3, 2e-3, 3e-3)
+        for n in range(3)
+    )
+    beside = [Interval(2, "given", 0, 1e-3)]
+    for n in range(3):
+        own = max(turn.end for turn in turns if turn.stage == n)
+        beside += [Interval(n, "sums", own, end), Interval(n, "update", end, end + 1e-3),
+                   Interval(n, "parts", end + 1e-3, end + 2e-3)]  # fmt: skip
+    found = Pipeline(stages, 2, micro_batches, "optimizer", tuple(turns), tuple(beside), 0.3,
+                     end + 2e-3)  # fmt: skip
+    return pipeline_page("tiny.onnx in 3 stages", found, "a link")
+
+
+def frontier_page() -> Page:
+    """A page with what budgets cost."""
+    plan = tiny_page().rows[0].plan
+    found = [
+        Planned("keep", Arena.of(plan), Schedule.of(()),
+                proof=Proof(n << 20, 0, 40 // n, 20 // n, 40, "cut", "a search"))
+        for n in (1, 2, 4)
+    ]  # fmt: skip
+    return replace(tiny_page(), frontier=found)
+
+
+PAGES = {
+    "report": lambda: html_page(frontier_page()), "run": run_page, "curves": curves_page,
+    "stages": stages_page,
+}  # fmt: skip

@@ -39,7 +39,8 @@ def profile(
 
 def costs(model: ir.Model, arrays: Any, device: str, kernels: Kernels, repeat: int) -> StepCosts:
     """What each step of a run takes."""
-    from gradtool.exec.step_costs import REPEATS, step_costs
+    from gradtool.costs.profile import REPEATS
+    from gradtool.exec.step_costs import step_costs
 
     repeats = max(repeat, REPEATS)
     return step_costs(model, arrays, device=device, kernels=kernels, repeats=repeats)
@@ -47,6 +48,7 @@ def costs(model: ir.Model, arrays: Any, device: str, kernels: Kernels, repeat: i
 
 def drawn(options: Mapping[str, Any]) -> dict[str, Callable[[StepCosts, str, Any], str]]:
     """What is drawn of the steps of a run, by file."""
+    from gradtool.program.native import kernels_of
     from gradtool.reports.roofline_page import roofline_page
     from gradtool.reports.trace import measured_trace
 
@@ -54,7 +56,9 @@ def drawn(options: Mapping[str, Any]) -> dict[str, Callable[[StepCosts, str, Any
         return measured_trace(found, name, result.measurement)
 
     def page(found: StepCosts, name: str, _result: Any) -> str:
-        return roofline_page(name, found.plan.program.steps, found.seconds, found.reach)
+        program = found.plan.program
+        told = f"median of {found.repeats} steps on {kernels_of(program)} kernels, once warm"
+        return roofline_page(name, told, program.steps, found.seconds, found.reach)
 
     ways = {"trace": trace, "html": page}
     return {options[what]: way for what, way in ways.items() if options[what] is not None}

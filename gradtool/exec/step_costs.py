@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from gradtool.costs.profile import REPEATS
 from gradtool.costs.roofline import Reach
 from gradtool.exec import feeds
 from gradtool.exec.beside import beside
@@ -19,10 +18,9 @@ from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.reach import reach
 from gradtool.exec.run import require, sized_and_planned
+from gradtool.exec.warm import warm_seconds
 from gradtool.kernels.native import Kernels
 from gradtool.planning.plan import Plan
-
-REPEATS = 3
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def step_costs(
     kernels: Kernels = "numpy",
     repeats: int = REPEATS,
 ) -> StepCosts:
-    """Run a training graph a few times, after one run to warm up, and measure each step.
+    """Run a training graph a few times, once it is warm, and measure each step.
 
     Raises:
         MissingData: an input or a weight is absent.
@@ -60,26 +58,11 @@ def step_costs(
     executor = Executor(plan, opened, parameters_of(model))
     for name, array in feeds.require(model, arrays, "inputs").items():
         executor.set_input(name, array)
+    seconds = warm_seconds(executor, repeats)
     with np.errstate(all="ignore"):
-        executor.step()
-        runs = [_seconds(executor) for _ in range(max(repeats, 1))]
         outside = _outside(executor)
-    seconds = tuple(statistics.median(each) for each in zip(*runs, strict=True))
     found = reach(kernels) if executor.device.xp is np else None
     return StepCosts(plan, seconds, outside, max(repeats, 1), found)
-
-
-def _seconds(executor: Executor) -> list[float]:
-    """The seconds of each step, waiting for the device after each."""
-    executor.rewind()
-    executor.device.synchronize()
-    taken = []
-    for call in executor.calls:
-        start = time.perf_counter()
-        call()
-        executor.device.synchronize()
-        taken.append(time.perf_counter() - start)
-    return taken
 
 
 def _outside(executor: Executor) -> tuple[int, ...]:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +17,7 @@ from gradtool.exec.device import open_device
 from gradtool.exec.executor import Executor
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.run import home, require
+from gradtool.exec.warm import warm_seconds
 from gradtool.kernels.native import LIBRARY, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.native import natively
@@ -32,7 +31,7 @@ def profile(
     kernels: Kernels = "numpy",
     device: str | None = None,
 ) -> Profile:
-    """Time each node of a training graph, everything kept, after one step to warm up.
+    """Time each node of a training graph, everything kept, once the machine is warm.
 
     That is on `device`: if it is not given, kernels of CuPy run on the first CUDA device, others
     on the CPU.
@@ -49,18 +48,9 @@ def profile(
     executor = Executor(kept, open_device(device or home(kernels)), parameters_of(model))
     for name, array in arrays.items():
         executor.set_input(name, array)
-    taken: list[list[float]] = [[] for _ in executor.calls]
-    with np.errstate(all="ignore"):
-        executor.step()
-        for _ in range(max(repeats, 1)):
-            for call, seconds in zip(executor.calls, taken, strict=True):
-                start = time.perf_counter()
-                call()
-                executor.device.synchronize()
-                seconds.append(time.perf_counter() - start)
+    taken = warm_seconds(executor, repeats)
     nodes = {
-        step.name: Timed(step.op, statistics.median(seconds))
-        for step, seconds in zip(apart.steps, taken, strict=True)
+        step.name: Timed(step.op, seconds) for step, seconds in zip(apart.steps, taken, strict=True)
     }
     return Profile(MappingProxyType(nodes), max(repeats, 1), kernels)
 

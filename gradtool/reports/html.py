@@ -16,15 +16,12 @@ from importlib import resources
 from typing import Any
 
 from gradtool.reports.page_data import Page, page_data
-from gradtool.text.names import escape, shorten
-from gradtool.text.table import Table
 
 STYLE = ("report.css",)
 SCRIPT = (
     "format.js", "data.js", "dom.js", "chart.js", "tensors.js", "frontier.js", "page.js",
 )  # fmt: skip
 
-LONGEST = 400  # characters of a cell
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _MARKUP = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&"})
 
@@ -74,24 +71,3 @@ def joined(names: tuple[str, ...]) -> str:
 
 def _asset(name: str) -> str:
     return (resources.files("gradtool.reports") / "assets" / name).read_text(encoding="utf-8")
-
-
-def table_html(table: Table) -> str:
-    """A table whose looks are those of the page: its policy lets no cell have its own."""
-    kinds = [' class="number"' if column.align == "right" else "" for column in table.columns]
-    head = "".join(
-        f'<th scope="col"{kind}>{_text(column.title)}</th>'
-        for kind, column in zip(kinds, table.columns, strict=True)
-    )
-    rows = "".join(
-        "<tr>"
-        + "".join(f"<td{k}>{_text(c)}</td>" for k, c in zip(kinds, row, strict=True))
-        + "</tr>"
-        for row in table.rows
-    )
-    remarks = "".join(f'<p class="hint">{_text(line)}</p>' for line in table.footer.splitlines())
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{remarks}"
-
-
-def _text(cell: str) -> str:
-    return html.escape(shorten(escape(cell), LONGEST))

@@ -3,79 +3,74 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from html import escape as plain
+from collections.abc import Sequence
 from itertools import pairwise
 
-from gradtool.reports.html import filled, hashed, joined, table_html
 from gradtool.reports.learning import LINEAR, Point, Run, number, runs_table
-from gradtool.text.names import escape, shorten
+from gradtool.reports.pictures import (
+    across,
+    marks_across,
+    marks_up,
+    path,
+    picture,
+    pictures_page,
+    round_numbers,
+    shown,
+)
 from gradtool.text.plot import RATIO
+from gradtool.text.table import Column, Table
+from gradtool.text.words import count
 
-STYLE = ("report.css", "pictures.css")
 TITLE = "Training"
-LONGEST = 400  # characters of a name
-WIDTH, HEIGHT = 1160, 300
-LEFT, RIGHT, TOP, BOTTOM = 70, 12, 10, 28  # margins around the picture
+HEIGHT, TOP, BOTTOM = 300, 10, 28  # of a picture, and its margins
 MOST = 800  # points of a line: of more the means of their shares are drawn
 SMOOTH = 40  # so many means are drawn over a noisy line
 DOTS = 60  # points up to which each is a dot that says its number
 
+Curve = Sequence[tuple[int, float]]
+
 
 def learning_page(runs: Sequence[Run]) -> str:
     """The page as the text of an HTML file: the same journals give the same text."""
-    style = joined(STYLE)
     names = list(dict.fromkeys(name for run in runs for name in run.curves()))
-    sections = [_section(name, {r.name: r.curves().get(name, []) for r in runs}) for name in names]
-    return filled(
-        "pictures.html",
-        {
-            "policy": f"default-src 'none'; style-src {hashed(style)}; base-uri 'none'; "
-            "form-action 'none'",
-            "title": TITLE if len(runs) > 1 else f"{TITLE}: {_shown(runs[0].name)}",
-            "style": style,
-            "legend": _legend(runs) if len(runs) > 1 else "",
-            "table": table_html(runs_table(runs)),
-            "pictures": "\n".join(filter(None, sections)),
-        },
+    return pictures_page(
+        TITLE if len(runs) > 1 else f"{TITLE}: {runs[0].name}",
+        f"{count(sum(run.steps for run in runs), 'step')} in all",
+        ("Runs", runs_table(runs)),
+        [_section(name, [(r.name, r.curves().get(name, [])) for r in runs]) for name in names],
+        [(_style(n), run.name) for n, run in enumerate(runs)] if len(runs) > 1 else (),
     )
 
 
-def _section(name: str, lines: Mapping[str, Sequence[Point]]) -> str:
+def _section(name: str, lines: Sequence[tuple[str, Sequence[Point]]]) -> str:
     """A heading and a picture of the same curve of all runs; nothing where it never changes."""
-    known = {
-        run: [(step, value) for step, value in points if value is not None]
-        for run, points in lines.items()
-    }
-    values = [value for points in known.values() for _, value in points]
+    known = [
+        (run, [(step, value) for step, value in points if value is not None])
+        for run, points in lines
+    ]
+    values = [value for _, points in known for _, value in points]
     if (name != "loss" and len(set(values)) < 2) or not values:
         return ""
-    axis = _Axes(known, linear=name in LINEAR)
-    noisy = name not in LINEAR
+    axis = _Axes([points for _, points in known], linear=name in LINEAR)
     drawn = [
-        _line(axis, index, run, points, noisy=noisy)
-        for index, (run, points) in enumerate(known.items())
+        _line(axis, _style(index), run, points, noisy=name not in LINEAR)
+        for index, (run, points) in enumerate(known)
     ]
     title = f"{name} (logarithmic)" if axis.scaled else name
-    return (
-        f"<section><h2>{_shown(title)}</h2>"
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_shown(title)} by step">'
-        f"{axis.svg()}{''.join(drawn)}</svg></section>"
-    )
+    return picture(title, HEIGHT, axis.svg() + "".join(drawn), numbers=_numbers(known))
 
 
 class _Axes:
     """Where a step and a value lie in the picture."""
 
-    def __init__(self, lines: Mapping[str, Sequence[tuple[int, float]]], *, linear: bool) -> None:
-        points = [point for line in lines.values() for point in line]
+    def __init__(self, lines: Sequence[Curve], *, linear: bool) -> None:
+        points = [point for line in lines for point in line]
         self.first, self.last = min(s for s, _ in points), max(s for s, _ in points)
         self.low, self.high = min(v for _, v in points), max(v for _, v in points)
         self.scaled = not linear and self.low > 0 and self.high / self.low > RATIO
 
     def x(self, step: float) -> float:
-        share = (step - self.first) / max(self.last - self.first, 1)
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
+        return (step - self.first) / max(self.last - self.first, 1)
 
     def y(self, value: float) -> float:
         low, high = self._height(self.low), self._height(self.high)
@@ -84,17 +79,9 @@ class _Axes:
 
     def svg(self) -> str:
         """Lines across with their numbers, and the steps below."""
-        across = "".join(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{self.y(v):.1f}" '
-            f'y2="{self.y(v):.1f}"/><text class="value" x="{LEFT - 8}" y="{self.y(v) + 4:.1f}">'
-            f"{number(v)}</text>"
-            for v in self._values()
-        )
-        below = "".join(
-            f'<text class="step" x="{self.x(s):.1f}" y="{HEIGHT - 8}">{s:,}</text>'
-            for s in _round_steps(self.first, self.last)
-        )
-        return across + below
+        steps = [(self.x(s), f"{s:,}") for s in _round_steps(self.first, self.last)]
+        below = marks_across(steps, HEIGHT - BOTTOM, HEIGHT - BOTTOM)
+        return marks_up((self.y(v), number(v)) for v in self._values()) + below
 
     def _height(self, value: float) -> float:
         return math.log10(value) if self.scaled else value / 2  # a difference of two is finite
@@ -103,66 +90,61 @@ class _Axes:
         if self.scaled:
             tens = range(math.ceil(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
             return [10.0**ten for ten in tens]
-        return _round(self.low, self.high)
-
-
-def _round(low: float, high: float) -> list[float]:
-    """About five round numbers between two."""
-    if not high > low:
-        return [low]
-    aim = high / 5 - low / 5
-    ten = 10.0 ** math.floor(math.log10(aim))
-    gap = next(k * ten for k in (1, 2, 5, 10) if k * ten >= aim)
-    return [n * gap for n in range(math.ceil(low / gap), math.floor(high / gap) + 1)]
+        return round_numbers(self.low, self.high)
 
 
 def _round_steps(first: int, last: int) -> list[int]:
-    return sorted({first, *(int(s) for s in _round(first, last) if s == int(s)), last} - {
-        int(s) for s in _round(first, last) if 0 < min(s - first, last - s) < (last - first) / 20
-    })  # fmt: skip
+    steps = {int(s) for s in round_numbers(first, last) if s == int(s)}
+    near = {s for s in steps if 0 < min(s - first, last - s) < (last - first) / 20}
+    return sorted({first, *steps, last} - near)
 
 
-def _line(
-    axis: _Axes, index: int, run: str, points: Sequence[tuple[int, float]], *, noisy: bool
-) -> str:
+def _style(index: int) -> str:
+    return f"run{index % 6}"
+
+
+def _line(axis: _Axes, style: str, run: str, points: Curve, *, noisy: bool) -> str:
     """A line through the points; a noisy one is drawn lightly, with its means over it."""
     if not points:
         return ""
-    style = f"run{index % 6}"
-    thin = _means(points, MOST)
+    thin = _through(axis, style, _means(points, MOST))
     if len(points) <= DOTS:
-        dots = "".join(
-            f'<circle class="{style}" cx="{axis.x(s):.1f}" cy="{axis.y(v):.1f}" r="3">'
-            f"<title>{_shown(run)}, step {s:,}: {number(v)}</title></circle>"
+        return thin + "".join(
+            f'<circle class="{style}" cx="{across(axis.x(s))}" cy="{axis.y(v):.1f}" r="3">'
+            f"<title>{shown(run)}, step {s:,}: {number(v)}</title></circle>"
             for s, v in points
         )
-        return _polyline(axis, style, thin) + dots
     if not noisy:
-        return _polyline(axis, style, thin)
-    smooth = _means(points, SMOOTH)
-    return _polyline(axis, f"{style} light", thin) + _polyline(axis, style, smooth)
+        return thin
+    light = _through(axis, f"{style} light", _means(points, MOST))
+    return light + _through(axis, style, _means(points, SMOOTH))
 
 
-def _polyline(axis: _Axes, style: str, points: Sequence[tuple[float, float]]) -> str:
-    path = " ".join(f"{axis.x(s):.1f},{axis.y(v):.1f}" for s, v in points)
-    return f'<polyline class="{style}" points="{path}"/>'
+def _through(axis: _Axes, style: str, points: Sequence[tuple[float, float]]) -> str:
+    return path(style, [(axis.x(s), axis.y(v)) for s, v in points], HEIGHT)
 
 
-def _means(points: Sequence[tuple[int, float]], most: int) -> list[tuple[float, float]]:
+def _means(points: Curve, most: int) -> list[tuple[float, float]]:
     """The means of at most so many equal shares of the points; the points where they are few."""
-    count = min(most, len(points))
-    cuts = [n * len(points) // count for n in range(count + 1)]
-    shares = [points[a:b] for a, b in pairwise(cuts)]
     return [
         (sum(s for s, _ in share) / len(share), sum(v / len(share) for _, v in share))
-        for share in shares
+        for share in _shares(points, most)
     ]
 
 
-def _legend(runs: Sequence[Run]) -> str:
-    items = (f'<li class="run{n % 6}">{_shown(r.name)}</li>' for n, r in enumerate(runs))
-    return f'<ul id="legend">{"".join(items)}</ul>'
+def _shares(points: Curve, most: int) -> list[Curve]:
+    count = min(most, len(points))
+    cuts = [n * len(points) // count for n in range(count + 1)]
+    return [points[a:b] for a, b in pairwise(cuts)]
 
 
-def _shown(name: str) -> str:
-    return plain(shorten(escape(name), LONGEST))
+def _numbers(lines: Sequence[tuple[str, Curve]]) -> Table:
+    """Each point where they are few, else the means of their shares."""
+    rows = [
+        (run, f"{share[0][0]:,}" if len(share) == 1 else f"{share[0][0]:,}–{share[-1][0]:,}",
+         number(sum(v / len(share) for _, v in share)))
+        for run, points in lines if points
+        for share in _shares(points, DOTS if len(points) <= DOTS else SMOOTH)
+    ]  # fmt: skip
+    columns = (Column("run", kind="name"), Column("steps", "right"), Column("value", "right"))
+    return Table(columns, tuple(rows))

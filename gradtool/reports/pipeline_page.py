@@ -1,109 +1,119 @@
-"""The turns of a pipeline in time, as a page: a picture without a script."""
+"""A step of a pipeline in time, as a page: pictures without a script."""
 
 from __future__ import annotations
 
-from html import escape as plain
+from collections.abc import Mapping
+from types import MappingProxyType
 
-from gradtool.reports.html import filled, hashed, joined, table_html
-from gradtool.reports.stages import Pipeline, Turn, said, stages_table
-from gradtool.text.names import escape, shorten
+from gradtool.reports.pictures import across, marks_across, picture, pictures_page, shown
+from gradtool.reports.stages import Interval, Pipeline, Turn, said, stages_table
+from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes, format_seconds
 
-STYLE = ("report.css", "pictures.css")
-WIDTH, LEFT, RIGHT, TOP = 1160, 90, 40, 8
-ROW, AXIS = 34, 28  # the height of a stage, and of the seconds below
-BAR, NAMES = 22, 90  # of a stage's memory
-NUMBERED = 16  # the width that a turn has to have for its number
+ROW, BAR = 34, 26  # the heights of a stage and of its memory
+AXIS = 28  # of the seconds below
+WIDE, NARROW = 0.016, 0.05  # shares of a wide and of a narrow picture that hold a number
+LEAST = 0.0005  # of the width, so that it is seen
 MARKS = 8  # of seconds
 HELD = ("parameters", "gradients", "state", "rest")
+BESIDE: Mapping[str, str] = MappingProxyType({
+    "given": "shared parameters from an earlier stage", "sums": "waits for sums of replicas",
+    "update": "update", "parts": "replicas give each other their parts",
+})  # fmt: skip
+KEYS = (
+    ("run0", "forward; parameters"), ("run1", "backward; sums of gradients"),
+    ("run2", "update; state"), ("run3", "between ranks"), ("run4", "all else"),
+)  # fmt: skip
+STYLES: Mapping[str, str] = MappingProxyType(
+    {"forward": "run0", "backward": "run1", "update": "run2", "parameters": "run0",
+     "gradients": "run1", "state": "run2", "rest": "run4"}
+)  # fmt: skip
 
 
 def pipeline_page(title: str, found: Pipeline, footer: str) -> str:
     """The page as the text of an HTML file."""
-    style = joined(STYLE)
-    keys = ((0, "forward, parameters"), (1, "backward, sums of gradients"), (2, "state"),
-            (4, "all else"))  # fmt: skip
-    legend = "".join(f'<li class="run{key}">{text}</li>' for key, text in keys)
-    return filled(
-        "pictures.html",
-        {
-            "policy": f"default-src 'none'; style-src {hashed(style)}; base-uri 'none'; "
-            "form-action 'none'",
-            "title": f"Pipeline: {_shown(title)}",
-            "style": style,
-            "legend": f'<ul id="legend">{legend}</ul>',
-            "table": table_html(stages_table(found, "", footer)),
-            "pictures": f"{_turns(found)}\n{_memory(found)}",
-        },
+    table = stages_table(found, "", footer)
+    return pictures_page(
+        f"Pipeline: {title}", said(found), ("Stages", table), [_step(found), _memory(found)], KEYS
     )
 
 
-def _turns(found: Pipeline) -> str:
-    end = max((turn.end for turn in found.turns), default=0.0) or 1.0
-    room = (WIDTH - LEFT - RIGHT) / end
-    height = TOP + ROW * len(found.stages)
-    names = "".join(
-        f'<text class="value" x="{LEFT - 10}" y="{TOP + ROW * each.stage + 21}">stage '
-        f"{each.stage}</text>"
-        for each in found.stages
-    )
-    marks = "".join(
-        f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{height}"/>'
-        f'<text class="step" x="{x:.1f}" y="{height + 18}">{format_seconds(end * n / MARKS)}</text>'
-        for n in range(MARKS + 1) for x in (LEFT + room * end * n / MARKS,)
-    )  # fmt: skip
-    bars = "".join(_turn(turn, LEFT + room * turn.start, room * (turn.end - turn.start))
-                   for turn in found.turns)  # fmt: skip
+def _step(found: Pipeline) -> str:
+    """All of the step: the turns, and what comes before and after them."""
+    height = ROW * len(found.stages)
+    end = found.step or 1.0
+    marks = [(n / MARKS, format_seconds(end * n / MARKS)) for n in range(MARKS + 1)]
+    boxes = [
+        *(_box(f"{turn.phase} of micro-batch {turn.micro_batch}", turn.phase, turn, end)
+          for turn in found.turns),
+        *(_box(BESIDE[each.what], each.what, each, end) for each in found.beside),
+        *(_number(turn, end) for turn in found.turns),
+    ]  # fmt: skip
     hint = (
-        f"Each row is a stage, each box a turn, with the number of its micro-batch: {said(found)}. "
-        "What is empty is waiting."
+        "Each row is a stage, each box with a number a turn of that micro-batch. What is empty is "
+        f"waiting: {said(found)}."
     )
-    return _picture("One step", height + AXIS, marks + names + bars, hint)
+    drawing = marks_across(marks, height) + _names(found, ROW) + "".join(boxes)
+    numbers = _numbers(found)
+    return picture("One step", height + AXIS, drawing, kind="boxes", hint=hint, numbers=numbers)
 
 
-def _turn(turn: Turn, x: float, width: float) -> str:
-    kind = 0 if turn.phase == "forward" else 1
-    y = TOP + ROW * turn.stage
-    number = (
-        f'<text class="number" x="{x + width / 2:.1f}" y="{y + 21}">{turn.micro_batch}</text>'
-        if width >= NUMBERED else ""
-    )  # fmt: skip
+def _names(found: Pipeline, height: int) -> str:
+    return "".join(
+        f'<text class="value" x="-8" y="{height * n + height / 2 + 4:g}">stage {each.stage}</text>'
+        for n, each in enumerate(found.stages)
+    )
+
+
+def _box(said: str, kind: str, part: Turn | Interval, end: float) -> str:
+    width = max((part.end - part.start) / end, LEAST)
     return (
-        f'<rect class="turn{kind}" x="{x:.1f}" y="{y + 4}" width="{max(width, 0.5):.1f}" '
-        f'height="{ROW - 8}"><title>{turn.phase} of micro-batch {turn.micro_batch}: '
-        f"{format_seconds(turn.start)} to {format_seconds(turn.end)}</title></rect>{number}"
+        f'<rect class="{STYLES.get(kind, "run3")}" x="{across(part.start / end)}" '
+        f'y="{ROW * part.stage + 4}" width="{across(width)}" height="{ROW - 8}"><title>'
+        f"{shown(said)}: {format_seconds(part.start)} to {format_seconds(part.end)}</title></rect>"
     )
+
+
+def _number(turn: Turn, end: float) -> str:
+    width = (turn.end - turn.start) / end
+    if width < WIDE:
+        return ""
+    return (
+        f'<text class="number{" wide" if width < NARROW else ""}" '
+        f'x="{across(turn.start / end + width / 2)}" y="{ROW * turn.stage + 21}">'
+        f"{turn.micro_batch}</text>"
+    )
+
+
+def _numbers(found: Pipeline) -> Table:
+    """What is drawn, stage by stage in time."""
+    parts = [(turn, f"{turn.phase} of micro-batch {turn.micro_batch}") for turn in found.turns]
+    parts += [(each, BESIDE[each.what]) for each in found.beside]
+    rows = [
+        (str(part.stage), said, format_seconds(part.start), format_seconds(part.end))
+        for part, said in sorted(parts, key=lambda each: (each[0].stage, each[0].start))
+    ]
+    numbers = (Column(title, "right") for title in ("from", "to"))
+    return Table((Column("stage", "right"), Column("what"), *numbers), tuple(rows))
 
 
 def _memory(found: Pipeline) -> str:
-    peaks = [sum(getattr(each, name) for name in HELD) for each in found.stages]
-    room = (WIDTH - NAMES - RIGHT - 100) / (max(peaks, default=0) or 1)
+    most = max((each.peak for each in found.stages), default=0) or 1
     drawn = []
-    for each, peak in zip(found.stages, peaks, strict=True):
-        y, x = BAR * each.stage, float(NAMES)
-        drawn.append(
-            f'<text class="value" x="{NAMES - 10}" y="{y + 15}">stage {each.stage}</text>'
-            f'<text x="{NAMES + room * peak + 8:.1f}" y="{y + 15}">{format_bytes(peak)}</text>'
-        )
-        for kind, name in enumerate(HELD):
+    for n, each in enumerate(found.stages):
+        below = 0
+        for name in HELD:
             size = getattr(each, name)
             drawn.append(
-                f'<rect class="held{kind}" x="{x:.1f}" y="{y + 3}" width="{room * size:.1f}" '
-                f'height="{BAR - 6}"><title>{name}: {format_bytes(size)}</title></rect>'
+                f'<rect class="{STYLES[name]}" x="{across(below / most)}" y="{BAR * n + 4}" '
+                f'width="{across(size / most)}" height="{BAR - 8}"><title>{name}: '
+                f"{format_bytes(size)}</title></rect>"
             )
-            x += room * size
-    hint = (
-        "From left to right: parameters, sums of gradients, state, and all else that a rank holds."
-    )
-    return _picture("Memory of a rank", BAR * len(found.stages) + 6, "".join(drawn), hint)
-
-
-def _picture(title: str, height: int, drawing: str, hint: str) -> str:
-    return (
-        f'<section><h2>{title}</h2><p class="hint">{hint}</p><svg viewBox="0 0 {WIDTH} {height}" '
-        f'role="img" aria-label="{title}">{drawing}</svg></section>'
-    )
-
-
-def _shown(name: str) -> str:
-    return plain(shorten(escape(name), 200))
+            below += size
+        drawn.append(
+            f'<text x="{across(below / most)}" dx="8" y="{BAR * n + BAR / 2 + 4:g}">'
+            f"{format_bytes(below)}</text>"
+        )
+    hint = "From left to right: parameters, sums of gradients, state, and all else of a rank."
+    height, drawing = BAR * len(found.stages) + 4, _names(found, BAR) + "".join(drawn)
+    return picture("Memory of a rank", height, drawing, kind="sized boxes", hint=hint)

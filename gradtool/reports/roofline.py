@@ -79,13 +79,31 @@ def roofline_table(
             f"this machine reaches {reach.flops / 1e9:.1f} GFLOP/s in a matrix product and "
             f"{reach.bytes / 1e9:.1f} GB/s in a copy, on these kernels"
         )
-    numbers = ("runs", "time", "share", "GFLOP/s", "GB/s", "of roof")
+    return Table(columns=_columns(), rows=tuple(rows), footer="\n".join(footer))
+
+
+def steps_table(
+    steps: Sequence[Step], seconds: Sequence[float], reach: Reach | None, most: int
+) -> Table:
+    """A row for each step, the longest first, up to `most`."""
+    taken = sorted(zip(steps, seconds, strict=True), key=lambda each: -each[1])[:most]
+    whole = sum(seconds) or 1.0
+    rows = []
+    for step, each in taken:
+        op, _runs, *numbers = _row(_kernel(step.op, [(step, each)], reach), whole, reach)
+        rows.append((step.name, op, *numbers))
+    op_column, _runs_column, *columns = _columns()
     return Table(
-        columns=(Column("operator", kind="name"),
-                 *(Column(title, align="right", kind="number") for title in numbers)),
+        columns=(Column("step", kind="name"), op_column, *columns),
         rows=tuple(rows),
-        footer="\n".join(footer),
-    )  # fmt: skip
+        footer=f"the {most} longest of {len(steps)}" if len(steps) > most else "",
+    )
+
+
+def _columns() -> tuple[Column, ...]:
+    numbers = ("runs", "time", "share", "GFLOP/s", "GB/s", "of roof")
+    return (Column("operator", kind="name"),
+            *(Column(title, align="right", kind="number") for title in numbers))  # fmt: skip
 
 
 def _row(kernel: Kernel, whole: float, reach: Reach | None) -> tuple[str, ...]:

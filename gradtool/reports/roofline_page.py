@@ -4,43 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape as plain
 
 from gradtool.costs.roofline import Reach
 from gradtool.program import Step
-from gradtool.reports.html import filled, hashed, joined, table_html
-from gradtool.reports.roofline import Kernel, by_operator, roofline_table
-from gradtool.text.names import escape, shorten
+from gradtool.reports.pictures import (
+    across,
+    marks_across,
+    marks_up,
+    path,
+    picture,
+    pictures_page,
+    shown,
+)
+from gradtool.reports.roofline import Kernel, by_operator, roofline_table, steps_table
 from gradtool.text.units import format_seconds
 
-STYLE = ("report.css", "pictures.css")
-WIDTH, HEIGHT = 1160, 420
-LEFT, RIGHT, TOP, BOTTOM = 70, 16, 14, 44  # margins around the picture
+HEIGHT, TOP, BOTTOM = 420, 14, 44  # of a picture, and its margins
 LONGEST = 200  # characters of a name
 BARS = 20  # operators
-BAR, NAMES = 22, 300  # the height of a bar, and the width that names have
+STEPS = 100  # in numbers
+BAR = 38  # the height of a bar and of the name above it
 RADIUS = 26  # of a circle that is the whole step
 
 
 def roofline_page(
-    title: str, steps: Sequence[Step], seconds: Sequence[float], reach: Reach | None
+    title: str, told: str, steps: Sequence[Step], seconds: Sequence[float], reach: Reach | None
 ) -> str:
     """The page as the text of an HTML file; `seconds` are those of each step."""
-    style, kernels = joined(STYLE), by_operator(steps, seconds, reach)
-    sections = [_bars(kernels)]
-    if reach is not None:
-        sections.insert(0, _roofs(steps, seconds, reach))
-    return filled(
-        "pictures.html",
-        {
-            "policy": f"default-src 'none'; style-src {hashed(style)}; base-uri 'none'; "
-            "form-action 'none'",
-            "title": f"Kernels: {_shown(title)}",
-            "style": style,
-            "legend": "",
-            "table": table_html(roofline_table(kernels, reach, most=None)),
-            "pictures": "\n".join(sections),
-        },
+    kernels = by_operator(steps, seconds, reach)
+    return pictures_page(
+        f"Kernels: {title}",
+        told,
+        ("Operators", roofline_table(kernels, reach, most=None)),
+        ["" if reach is None else _roofs(steps, seconds, reach), _bars(kernels)],
+        (),
     )
 
 
@@ -53,8 +50,7 @@ class _Axes:
         self.low, self.high = _around([y for _, y in points] + [top])
 
     def x(self, intensity: float) -> float:
-        share = (math.log10(intensity) - self.left) / (self.right - self.left)
-        return LEFT + share * (WIDTH - LEFT - RIGHT)
+        return (math.log10(intensity) - self.left) / (self.right - self.left)
 
     def y(self, speed: float) -> float:
         share = (math.log10(speed) - self.low) / (self.high - self.low)
@@ -62,32 +58,20 @@ class _Axes:
 
     def svg(self) -> str:
         """Lines at powers of ten, with their numbers."""
-        bottom = HEIGHT - BOTTOM
-        across = "".join(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{self.y(10.0**n):.1f}" '
-            f'y2="{self.y(10.0**n):.1f}"/><text class="value" x="{LEFT - 8}" '
-            f'y="{self.y(10.0**n) + 4:.1f}">{10.0**n:g}</text>'
-            for n in range(self.low, self.high + 1)
-        )
-        up = "".join(
-            f'<line class="grid" y1="{TOP}" y2="{bottom}" x1="{self.x(10.0**n):.1f}" '
-            f'x2="{self.x(10.0**n):.1f}"/><text class="step" x="{self.x(10.0**n):.1f}" '
-            f'y="{bottom + 18}">{10.0**n:g}</text>'
-            for n in range(self.left, self.right + 1)
-        )
+        up = marks_up((self.y(10.0**n), f"{10.0**n:g}") for n in range(self.low, self.high + 1))
+        tens = [(self.x(10.0**n), f"{10.0**n:g}") for n in range(self.left, self.right + 1)]
         names = (
-            f'<text class="step" x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 6}">operations a byte'
-            f'</text><text x="{LEFT + 6}" y="{TOP + 12}">GFLOP/s</text>'
+            f'<text class="step" x="50%" y="{HEIGHT - 6}">operations a byte</text>'
+            f'<text x="6" y="{TOP + 12}">GFLOP/s</text>'
         )
-        return across + up + names
+        return up + marks_across(tens, HEIGHT - BOTTOM, TOP) + names
 
     def roofs(self, reach: Reach) -> str:
         """What a copy allows, then what a matrix product does."""
         top, ridge = reach.flops / 1e9, reach.flops / reach.bytes
         first = max(10.0**self.left, 10.0**self.low * 1e9 / reach.bytes)
         points = [(first, first * reach.bytes / 1e9), (ridge, top), (10.0**self.right, top)]
-        path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
-        return f'<polyline class="run1" points="{path}"/>'
+        return path("run1", [(self.x(x), self.y(y)) for x, y in points], HEIGHT)
 
 
 def _around(values: Sequence[float]) -> tuple[int, int]:
@@ -106,9 +90,9 @@ def _roofs(steps: Sequence[Step], seconds: Sequence[float], reach: Reach) -> str
     ]
     axes = _Axes([(x, y) for _, _, x, y in drawn], reach)
     circles = "".join(
-        f'<circle class="run0 dim" cx="{axes.x(x):.1f}" cy="{axes.y(y):.1f}" '
-        f'r="{2 + RADIUS * math.sqrt(taken / whole):.1f}"><title>{_shown(step.name)} '
-        f"({_shown(step.op)}): {format_seconds(taken)}, {y:.1f} GFLOP/s, "
+        f'<circle class="run0 dim" cx="{across(axes.x(x))}" cy="{axes.y(y):.1f}" '
+        f'r="{2 + RADIUS * math.sqrt(taken / whole):.1f}"><title>{shown(step.name, LONGEST)} '
+        f"({shown(step.op, LONGEST)}): {format_seconds(taken)}, {y:.1f} GFLOP/s, "
         f"{step.moved / taken / 1e9:.1f} GB/s</title></circle>"
         for step, taken, x, y in sorted(drawn, key=lambda each: -each[1])
     )
@@ -118,33 +102,27 @@ def _roofs(steps: Sequence[Step], seconds: Sequence[float], reach: Reach) -> str
         "in a cache may lie above, and so may Winograd's convolutions, which have fewer "
         "operations than are counted."
     )
-    return _picture("Roofline", HEIGHT, axes.svg() + axes.roofs(reach) + circles, hint)
+    numbers = steps_table(steps, seconds, reach, STEPS)
+    drawing = axes.svg() + axes.roofs(reach) + circles
+    return picture("Roofline", HEIGHT, drawing, hint=hint, numbers=numbers)
 
 
 def _bars(kernels: Sequence[Kernel]) -> str:
     """The time of each operator, and the part of it that the roofs ask for."""
     most = max((kernel.seconds for kernel in kernels), default=0.0) or 1.0
-    room = WIDTH - NAMES - RIGHT - 90
     bars = "".join(
-        f'<text class="value" x="{NAMES - 8}" y="{n * BAR + 15}">{_shown(kernel.op, 40)}</text>'
-        f'<rect class="bar0" x="{NAMES}" y="{n * BAR + 3}" height="{BAR - 6}" '
-        f'width="{room * kernel.seconds / most:.1f}"/>'
-        f'<rect class="bar1" x="{NAMES}" y="{n * BAR + 3}" height="{BAR - 6}" '
-        f'width="{room * min(kernel.least, kernel.seconds) / most:.1f}"/>'
-        f'<text x="{NAMES + room * kernel.seconds / most + 8:.1f}" y="{n * BAR + 15}">'
+        f'<text class="name" x="0" y="{n * BAR + 14}">{shown(kernel.op, 48)}</text>'
+        + _bar("run0 light", kernel.seconds / most, n)
+        + _bar("run0", min(kernel.least, kernel.seconds) / most, n)
+        + f'<text x="{across(kernel.seconds / most)}" dx="8" y="{n * BAR + 31}">'
         f"{format_seconds(kernel.seconds)}</text>"
         for n, kernel in enumerate(kernels[:BARS])
     )
     hint = "The dark part is the least time at the roofs above its steps; the light part is lost."
-    return _picture("Time by operator", BAR * min(len(kernels), BARS) + 6, bars, hint)
+    height = BAR * min(len(kernels), BARS) + 4
+    return picture("Time by operator", height, bars, hint=hint, kind="bars")
 
 
-def _picture(title: str, height: int, drawing: str, hint: str) -> str:
-    return (
-        f'<section><h2>{title}</h2><p class="hint">{hint}</p><svg viewBox="0 0 {WIDTH} {height}" '
-        f'role="img" aria-label="{title}">{drawing}</svg></section>'
-    )
-
-
-def _shown(name: str, longest: int = LONGEST) -> str:
-    return plain(shorten(escape(name), longest))
+def _bar(style: str, share: float, number: int) -> str:
+    top, width = number * BAR + 19, across(share)
+    return f'<rect class="{style}" x="0" y="{top}" height="16" width="{width}"/>'

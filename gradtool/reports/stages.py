@@ -30,6 +30,19 @@ class Turn(Protocol):
     def end(self) -> float: ...
 
 
+class Interval(Protocol):
+    """What a stage does beside its turns; see `gradtool.training.stage_layouts.Interval`."""
+
+    @property
+    def stage(self) -> int: ...
+    @property
+    def what(self) -> str: ...
+    @property
+    def start(self) -> float: ...
+    @property
+    def end(self) -> float: ...
+
+
 class Stage(Protocol):
     """What a rank of a stage takes; see `gradtool.training.stage_layouts.StageLayout`."""
 
@@ -41,6 +54,8 @@ class Stage(Protocol):
     def last(self) -> str: ...
     @property
     def in_flight(self) -> int: ...
+    @property
+    def peak(self) -> int: ...
 
 
 class Pipeline(Protocol):
@@ -56,6 +71,8 @@ class Pipeline(Protocol):
     def shard(self) -> str: ...
     @property
     def turns(self) -> Sequence[Turn]: ...
+    @property
+    def beside(self) -> Sequence[Interval]: ...
     @property
     def bubble(self) -> float: ...
     @property
@@ -124,5 +141,12 @@ def stages_json(
                 "start_seconds": turn.start, "end_seconds": turn.end,
             }
             for turn in found.turns
+        ],
+        "beside": [
+            {
+                "stage": each.stage, "what": each.what,
+                "start_seconds": each.start, "end_seconds": each.end,
+            }
+            for each in found.beside
         ],
     }  # fmt: skip

@@ -55,10 +55,25 @@ class StageLayout:
 
 
 @dataclass(frozen=True)
-class Pipeline:
-    """A training in stages: what each takes, the turns of a step in time, and its seconds.
+class Interval:
+    """What a stage does in a step beside its turns: from `start` to `end`, in seconds.
 
-    `bubble` is the share of the turns' time in which stages wait for each other.
+    `what` is `given`, shared parameters that come from an earlier stage; `sums`, the wait for
+    gradients of the other replicas; `update`; or `parts`, which replicas give each other.
+    """
+
+    stage: int
+    what: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A training in stages: what each takes, a step in time, and its seconds.
+
+    `bubble` is the share of the turns' time in which stages wait for each other; `beside` is what
+    of the step is no turn.
     """
 
     stages: tuple[StageLayout, ...]
@@ -66,6 +81,7 @@ class Pipeline:
     micro_batches: int
     shard: str
     turns: tuple[Drawn, ...]
+    beside: tuple[Interval, ...]
     bubble: float
     step: float
 
@@ -108,10 +124,12 @@ def pipeline(
     drawn = timeline(pace, micro_batches)
     end = max(turn.end for turn in drawn)
     busy = sum(turn.end - turn.start for turn in drawn)
-    step = max(s.ended(drawn, link, replicas) for s in each)
+    beside = [Interval(s, "given", 0.0, takes) for s, takes in enumerate(first)]
+    beside += [interval for s in each for interval in s.closing(drawn, link, replicas)]
     return Pipeline(
         tuple(s.layout(cut, micro_batches, replicas) for s in each), replicas, micro_batches,
-        shard, tuple(drawn), 1 - busy / (stages * end) if end else 0.0, step,
+        shard, tuple(drawn), tuple(part for part in beside if part.end > part.start),
+        1 - busy / (stages * end) if end else 0.0, max(part.end for part in beside),
     )  # fmt: skip
 
 
@@ -161,21 +179,26 @@ class _Stage:
             (whole - forward) / micro_batches, seconds,
         )  # fmt: skip
 
-    def ended(self, turns: Sequence[Drawn], link: Link, replicas: int) -> float:
-        """When the step of this stage ends: its sums are those of all replicas, and it updates.
+    def closing(self, turns: Sequence[Drawn], link: Link, replicas: int) -> list[Interval]:
+        """What follows the turns: its sums are those of all replicas, and it updates.
 
         What these have parts of, they give each other in the end.
         """
         end = max(turn.end for turn in turns if turn.stage == self.number)
-        arrived = end
+        arrived = 0.0
         if replicas > 1:
             whole, ready = running(self.train.program, self.seconds)
-            arrived = 0.0
             for names, size in self._buckets():
                 final = end - whole + max(ready.get(name, whole) for name in names)
                 arrived = max(arrived, final) + link.all_reduce(size, replicas)
+        arrived = max(end, arrived)
+        updated = arrived + sum(map(self.seconds, self.update.program.steps))
         spread = sum(link.all_gather(size, replicas) for size in spread_of(self.part))
-        return max(end, arrived) + sum(map(self.seconds, self.update.program.steps)) + spread
+        return [
+            Interval(self.number, "sums", end, arrived),
+            Interval(self.number, "update", arrived, updated),
+            Interval(self.number, "parts", updated, updated + spread),
+        ]
 
     def layout(self, cut: Cut, micro_batches: int, replicas: int) -> StageLayout:
         """What a rank of this stage takes."""

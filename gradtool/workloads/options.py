@@ -326,8 +326,8 @@ class RunOptions:
         "choice", "arena", "Our executor, or stock onnxruntime.", choices=("arena", "ort")
     )
     repeat: int = option(
-        "whole", 1, "Steps to run; the time is their median.  --profile times at least 5, --trace "
-        "at least 3.", least=1, metavar="N")  # fmt: skip
+        "whole", 1, "Steps to run; the time is their median.  --profile, --trace and --html "
+        "time at least 5, once warm.", least=1, metavar="N")  # fmt: skip
     measure: bool = option(
         "flag", False, "Measure the peak against the plan, in onnxruntime also what is allocated "
         "at once.")  # fmt: skip

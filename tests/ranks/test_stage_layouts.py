@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from itertools import pairwise
 
 import jsonschema
 import pytest
@@ -81,6 +82,21 @@ def test_a_slow_link_takes_longer_and_replicas_send_their_sums():
     assert all(a.sent > b.sent for a, b in zip(fast.stages, alone.stages, strict=True))
 
 
+@pytest.mark.parametrize(("ranks", "stages", "shard"), [
+    (2, 2, "none"), (4, 2, "none"), (4, 2, "optimizer"),
+])  # fmt: skip
+def test_turns_and_what_lies_beside_them_are_the_whole_step(ranks, stages, shard):
+    found = on_paper(ranks, stages, 1, shard=shard)
+    for stage in range(stages):
+        parts = [each for each in (*found.turns, *found.beside) if each.stage == stage]
+        parts.sort(key=lambda each: each.start)
+
+        assert all(a.end <= b.start + 1e-12 for a, b in pairwise(parts))
+    kinds = {each.what for each in found.beside} - {"given"}
+    assert kinds == {"update", *(["sums"] * (ranks > stages)), *(["parts"] * (shard != "none"))}
+    assert max(each.end for each in found.beside) == found.step
+
+
 def test_replicas_have_parts_of_the_state_of_a_stage_and_send_parameters():
     slow = Link(1e3, 0)
     whole, parts = (on_paper(4, 2, 1, slow, shard=shard) for shard in ("none", "optimizer"))
@@ -117,7 +133,9 @@ def test_the_command_shows_stages_and_draws_their_turns(path, report, tmp_path):
     assert len(document["stages"]) == 2
     assert len(document["turns"]) == 2 * 2 * 2
     text = page.read_text()
-    assert text.count('class="turn0"') == text.count('class="turn1"') == 4
+    for phase in ("forward", "backward"):
+        assert text.count(f"<title>{phase} of micro-batch ") == 4
+    assert text.count("<title>update: ") == 2
     assert "<script" not in text
     assert document["shard"] == "none"
     sharded = json.loads(report(*given, "--shard", "optimizer", "--format", "json").out)

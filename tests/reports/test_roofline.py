@@ -56,14 +56,14 @@ def test_others_are_put_together_and_no_machine_means_no_roof(steps):
 @pytest.mark.parametrize("seconds", [0.0, 1e-4])
 def test_the_page_is_well_formed_and_has_no_script(steps, reach, seconds):
     named = [replace(step, name="</title><script>alert(1)</script>") for step in steps]
-    page = roofline_page("a<b", named, [seconds] * len(named), reach)
+    page = roofline_page("a<b", "told", named, [seconds] * len(named), reach)
 
-    for picture in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+    for picture in re.findall(r'<div class="picture.*?</div>', page, re.DOTALL):
         minidom.parseString(picture)  # noqa: S318 - we have just written it
     assert "<script" not in page
     assert "a&lt;b" in page
     assert ("Roofline" in page) is (reach is not None)
-    assert page == roofline_page("a<b", named, [seconds] * len(named), reach)
+    assert page == roofline_page("a<b", "told", named, [seconds] * len(named), reach)
 
 
 def test_the_command_writes_the_page_and_shows_the_profile(run, tmp_path):

@@ -103,6 +103,6 @@ def _within(ladder: Ladder, budget: int, context: SearchContext) -> Answer:
             strongest = max(strongest, certificate, key=lambda c: c.bound)
         if found.extra <= strongest.bound:
             break
-    bound, how = min(strongest.bound, found.extra), "ladder" if found.extra else "order"
+    bound, how = min(strongest.bound, found.extra), "search" if found.extra else "order"
     schedule = work.schedule(found.places)
     return Answer(schedule, budget, found.peak, found.extra, bound, work.total, strongest.how, how)

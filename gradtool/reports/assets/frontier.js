@@ -11,11 +11,12 @@ const showFrontier = (frontier, peaks) => {
     row.append(...numbers.map((text) => make("td", "number", text)), make("td", "wide", how));
     body.append(row);
   }
-  drawCurve($("curve"), frontier, peaks);
+  new ResizeObserver(() => drawCurve($("curve"), frontier, peaks)).observe($("curve"));
 };
 
 const drawCurve = (holder, frontier, peaks) => {
-  const width = Math.min(Math.max(holder.clientWidth, 280), 720);
+  const width = Math.max(holder.clientWidth, 280);
+  holder.replaceChildren();
   const [height, left, bottom] = [260, 64, 220];
   const svg = draw(holder, "svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" });
   const ceiling = Math.max(...frontier.map(({ extra }) => extra), 0.01) * 1.1;

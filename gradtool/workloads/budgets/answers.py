@@ -151,7 +151,7 @@ class Answers:
         return self._planned(state).peak
 
     def _planned(self, state: State) -> Planned:
-        how = "the ladder" if state.extra else "the order"
+        how = "the search" if state.extra else "the order"
         return self._plan([self.order[p] for p in state.places], how)
 
     def _plan(self, steps: Sequence[int], how: str) -> Planned:
