@@ -132,7 +132,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "latency": ["--latency", "1ms"], "cost": ["--cost", "times.json"],
          **KERNELS,
          "by": ["--by", "tensor"], "top": ["--top", "2"], "html": ["--html", "b.html"],
-         "trace": ["--trace", "b.json"], "plan": ["--plan", "segments"],
+         "trace": ["--trace", "b.json"], "svg": ["--svg", "s.svg"], "plan": ["--plan", "segments"],
          "frontier": ["--frontier"],
          "force": ["--force"], **SIZES, **GRADIENT, **UPDATE, **JSON},
     ),

@@ -281,7 +281,7 @@ def test_a_device_that_is_missing(refused, tiny_model, tiny_inputs, monkeypatch)
     message = refused(4, "run", tiny_model, "--inputs", tiny_inputs, "--device", "cuda")
 
     assert "CuPy is not installed" in message
-    assert "pip install 'gradtool[cuda12]'" in message
+    assert "pip install 'cupy-cuda12x>=14'" in message
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:-1", ""])

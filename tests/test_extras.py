@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import sampled
 
+from gradtool.text.extras import REQUIREMENTS
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 INSTALLED = {"onnxruntime", "cupy", "xdist", "PIL"}  # by `dev`; CuPy has the marker `gpu`
@@ -85,3 +87,18 @@ def test_development_needs_no_extra():
     names = {each.partition(">")[0] for each in extras["dev"]}
 
     assert names.isdisjoint({"torch", "numba"})
+
+
+def test_what_messages_say_to_install_is_what_the_extras_ask_for():
+    asked = PROJECT["optional-dependencies"]
+
+    for extra, requirements in REQUIREMENTS.items():
+        assert list(requirements) == [each.partition(";")[0] for each in asked[extra]]
+
+
+def test_nothing_is_said_to_come_from_an_index_that_has_no_gradtool():
+    written = list((ROOT / "gradtool").rglob("*.py"))
+    written += [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+
+    for path in written:
+        assert not re.search(r"install '?gradtool\b", path.read_text(encoding="utf-8")), path

@@ -1,8 +1,9 @@
-"""Reports to look at in a browser: `report --html` and `report --trace`."""
+"""Reports to look at: `report --html`, `--svg` and `--trace`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradtool.commands.plan_names import strategy_named
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from gradtool.workloads.planned import Planned
 
 USUAL = ("mirror", "sqrt")
-FILES = ("html", "trace")
+FILES = ("html", "svg", "trace")
 
 
 def asked(options: Mapping[str, Any]) -> bool:
@@ -37,15 +38,18 @@ def write(reporter: Reporter, opened: Opened, form: str, options: Mapping[str, A
     """Plan a model in every way that is asked for, write the files, and print the plans."""
     from gradtool.reports.html import html_page
     from gradtool.reports.page_data import Page
+    from gradtool.reports.plans_svg import plans_svg
     from gradtool.reports.trace import planned_trace
 
     names = dict.fromkeys((KEEP, *(options["plan"] or USUAL)))
     plans = plan(reporter, opened, [strategy_named(name) for name in names])
     texts = {}
+    page = Page(opened.name, plans.rows, opened.dims, opened.assumed)
     if options["html"] is not None:
         curve = _frontier(reporter, opened) if options["frontier"] else ()
-        page = Page(opened.name, plans.rows, opened.dims, opened.assumed, curve)
-        texts[options["html"]] = html_page(page)
+        texts[options["html"]] = html_page(replace(page, frontier=curve))
+    if options["svg"] is not None:
+        texts[options["svg"]] = plans_svg(page)
     if options["trace"] is not None:
         drawn = [each.plan for each in plans.found]
         texts[options["trace"]] = planned_trace(drawn, opened.name)

@@ -19,7 +19,7 @@ COMMANDS = {
     "mirror": "Drop cheap activations, compute them again in backward.",
     "recompute": "Compute segments of forward again in backward.",
     "run": "Run forward and backward once on a device.",
-    "kit": "Write what trains a model on a stock runtime, in any language.",
+    "kit": "Write what trains a model with onnxruntime alone.",
     "kit merge": "Write the weights that a kit trained into its model.",
     "report": "Show the memory that a training step is planned to take.",
     "check": "Fail if a model here takes more memory than before.",
@@ -87,7 +87,7 @@ def group(ctx: click.Context, /, **_options: Any) -> None:  # fmt: skip
     """The gradient compiler for ONNX files.
 
     \b
-    gradtool grad model.onnx     writes model.grad.onnx, which any ONNX runtime runs
+    gradtool grad model.onnx     writes model.grad.onnx, which onnxruntime runs
     gradtool report model.onnx   shows what a training step takes, and what holds it
     gradtool run model.onnx      runs one step, and measures it against the plan
     """  # noqa: D301 - \b keeps click from joining the lines

@@ -69,7 +69,7 @@ def command(
     form: str,
     **options: Any,
 ) -> None:  # fmt: skip
-    """Write what trains MODEL on a stock runtime, in any language, as a folder.
+    """Write what trains MODEL with onnxruntime alone, as a folder.
 
     step.onnx is a pure function from batch, state and learning rate to loss and next state,
     eval.onnx the forward model on that state; manifest.json says how they go together.

@@ -32,7 +32,7 @@ def report(call: Call, paths: Sequence[str], options: Mapping[str, Any], form: s
     from gradtool.reports import learning
 
     _refuse(call, paths)
-    drawing.asked({"html": options["html"], "trace": None, "force": options["force"]})
+    drawing.asked({**dict.fromkeys(drawing.FILES), **{k: options[k] for k in ("html", "force")}})
     runs = [_read(path) for path in paths]
     written: dict[str, int] = {}
     if options["html"] is not None:

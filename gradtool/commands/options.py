@@ -163,7 +163,6 @@ write_options = together(
                  default="auto", show_default=True, help="Write weights to a file of their own."),
     click.option("--functions", is_flag=True, help="Write fused operators as local functions."),
     click.option("--barrier/--no-barrier", default=True, show_default=True,
-                 help="Make other runtimes compute again what the plan does, whatever their "
-                      "options."),
+                 help="Make onnxruntime compute again what the plan does, whatever its options."),
     portable_option,
 )  # fmt: skip

@@ -51,6 +51,12 @@ WIDTH = 78  # columns of the timeline
     "a RUN its curves.",
 )
 @click.option(
+    "--svg",
+    metavar="FILE.svg",
+    type=PATH,
+    help="Write a picture: what is alive over the step, by plan.",
+)
+@click.option(
     "--trace",
     metavar="FILE.json",
     type=PATH,
@@ -61,7 +67,7 @@ WIDTH = 78  # columns of the timeline
     multiple=True,
     callback=plan_names.plan_names,
     metavar=plan_names.METAVAR,
-    help="With --html and --trace: a plan beside keeping everything, or the one in a file.  "
+    help="With --html, --svg and --trace: a plan beside keeping everything, or the one in a file.  "
     f"[default: {', '.join(drawing.USUAL)}]",
 )
 @click.option(
@@ -93,7 +99,7 @@ def command(
     """Show the memory that a training step of MODEL is planned to take, and what holds it.
 
     Several models are shown side by side. A forward model is differentiated first. Nothing is
-    written but what --html and --trace name, and no weights are read.
+    written but what --html, --svg and --trace name, and no weights are read.
 
     RUN is a folder that gradtool train wrote: the curves of one training, or of several.
     """

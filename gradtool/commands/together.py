@@ -162,7 +162,7 @@ _WRITTEN = (
     Without(PLAN_ALONE, "is the plan alone", MODEL_FILE),
 )
 _NO_CONFIG = Without(When("this command", lambda _: True), "reads no configuration", "config")
-_DRAWN = (given("html"), given("trace"))
+_DRAWN = (given("html"), given("trace"), given("svg"))
 _TABLE = When("{ranks}", lambda said: "ranks" in said.given and "stages" not in said.given)
 
 
@@ -222,7 +222,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
     ),
     "report": (
         _named("models"), *_GRADIENT, _updated("update"), _KERNELS,
-        Without(several("models"), "are shown side by side", "html trace by top"),
+        Without(several("models"), "are shown side by side", "html svg trace by top"),
         Of("plan force", _DRAWN),
         Of("frontier", _DRAWN[:1]),
         Of("shard shard_tables stages sync_batchnorm micro_batches link latency cost",
@@ -232,7 +232,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Apart((given("shard_tables"), given("stages"))),
         Without(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
         Without(_TABLE, "is a table of its own", "html"),
-        Without(given("ranks"), "is a table of its own", "trace by top plan frontier"),
+        Without(given("ranks"), "is a table of its own", "svg trace by top plan frontier"),
         Apart((several("models"), given("ranks"))),
         *(Without(each, "is of plans", "by top") for each in _DRAWN),
         Without(JSON, "has everything in it", "by top"),

@@ -13,12 +13,11 @@ from gradtool.errors import DeviceError, UsageError
 from gradtool.exec import room
 from gradtool.exec.given import as_numpy, put
 from gradtool.exec.strided import OnDevice
+from gradtool.text.extras import install
 
 _APART = itertools.count(1)  # bytes before an array where its memory is said to begin
 
-INSTALL_CUPY = (
-    "install the extra that fits the driver: pip install 'gradtool[cuda12]' or '[cuda13]'"
-)
+INSTALL_CUPY = f"install the one that fits the driver: {install('cuda12')}, or {install('cuda13')}"
 
 
 @dataclass(frozen=True)

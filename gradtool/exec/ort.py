@@ -34,6 +34,7 @@ from gradtool.graph.metadata import GRADIENTS, LOSS
 from gradtool.passes.barrier import barrier
 from gradtool.passes.plain_casts import plain_casts
 from gradtool.passes.refuse_labels import refuse_labels
+from gradtool.text.extras import install
 from gradtool.workloads import ort_options
 
 # What is resident is what is live, where no arena holds memory and malloc gives all back at once.
@@ -103,7 +104,7 @@ def _measured(place: Path, repeat: int, options: Mapping[str, Any]) -> dict[str,
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         reason = lines[-1][:300] if lines else f"it died (exit {done.returncode})"
         if "No module named 'onnxruntime'" in reason:
-            raise GradtoolError("onnxruntime is not installed: pip install 'gradtool[ort]'")
+            raise GradtoolError(f"onnxruntime is not installed: {install('ort')}")
         raise DeviceError(f"onnxruntime: {reason}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found

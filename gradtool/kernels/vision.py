@@ -12,6 +12,7 @@ from gradtool.graph.specs import Spec
 from gradtool.kernels import kernel
 from gradtool.kernels._sums import accumulator
 from gradtool.kernels.types import Array, Specs
+from gradtool.text.extras import install
 
 
 def axis_positions(size: int, align_corners: int) -> Array:
@@ -39,7 +40,7 @@ def image_decoder(xp: Any, encoded: Array, *, pixel_format: str = "RGB") -> Arra
     try:
         from PIL import Image
     except ImportError as error:
-        raise UsageError("ImageDecoder needs Pillow: pip install 'gradtool[image]'") from error
+        raise UsageError(f"ImageDecoder needs Pillow: {install('image')}") from error
     data = encoded if xp is np else encoded.get()
     image = Image.open(io.BytesIO(data.tobytes()))
     if pixel_format == "Grayscale":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 
+from gradtool.text.extras import install
+
 STARTED = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK")  # set for a rank by what started it
 MISSING = (
-    "{what} takes MPI: pip install 'gradtool[mpi]' brings mpi4py and an MPI; where a system has "
-    "one, pip install mpi4py"
+    f"{{what}} takes MPI: {install('mpi')} brings mpi4py and an MPI; where a system has one, "
+    "pip install mpi4py"
 )
 
 

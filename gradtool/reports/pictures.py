@@ -14,7 +14,7 @@ from gradtool.reports.html import filled, hashed, joined
 from gradtool.text.names import escape, shorten
 from gradtool.text.table import Table
 
-STYLE = ("report.css", "pictures.css")
+STYLE = ("report.css", "colours.css", "pictures.css")
 LONGEST = 400  # characters of a name
 ROOM = 1000  # units across of what is drawn as a path
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gradtool.exec import room
+from gradtool.text.extras import install
 from gradtool.text.table import Column, Table
 from gradtool.text.units import format_bytes
 
@@ -80,7 +81,7 @@ def _required(name: str) -> Fact:
 
 def _onnxruntime() -> Fact:
     version = _version(*ONNXRUNTIMES)
-    note = "for --engine ort and --verify ort" if version else "pip install 'gradtool[ort]'"
+    note = "for --engine ort and --verify ort" if version else install("ort")
     return Fact("onnxruntime", version, note)
 
 
@@ -149,10 +150,10 @@ def _driver() -> int | None:
 
 def _advice(driver: int | None) -> str:
     if driver is None:
-        return "no CUDA driver here; with one: pip install 'gradtool[cuda12]' or '[cuda13]'"
+        return f"no CUDA driver here; with one: {install('cuda12')}, or {install('cuda13')}"
     major, minor = driver // 1000, driver % 1000 // 10
     extra = "cuda13" if major >= 13 else "cuda12"
-    return f"the driver takes CUDA {major}.{minor}: pip install 'gradtool[{extra}]'"
+    return f"the driver takes CUDA {major}.{minor}: {install(extra)}"
 
 
 def _memory() -> Fact:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradtool.errors import UsageError
+from gradtool.text.extras import install
 
 Array = np.ndarray[Any, Any]
 
@@ -24,9 +25,7 @@ def columns(path: Path) -> dict[str, Array]:
         import pyarrow as pa
         from pyarrow import feather, parquet
     except ImportError as error:
-        raise UsageError(
-            f"{path}: to read it takes pyarrow: pip install 'gradtool[data]'"
-        ) from error
+        raise UsageError(f"{path}: to read it takes pyarrow: {install('data')}") from error
     try:
         if path.suffix == ".parquet":
             table = parquet.read_table(path)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradtool.errors import UsageError
+from gradtool.text.extras import install
 from gradtool.training.watching import Begun, Watcher
 
-MISSING = "TensorBoard events need the extra tensorboard: pip install 'gradtool[tensorboard]'"
+MISSING = f"TensorBoard events need tensorboardX: {install('tensorboard')}"
 
 
 class TensorBoard(Watcher):

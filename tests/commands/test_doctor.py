@@ -28,8 +28,8 @@ def test_what_is_absent_comes_with_the_way_to_install_it(run, monkeypatch):
 
     assert outcome.code == 0
     lines = [" ".join(line.split()) for line in outcome.out.splitlines()]
-    assert "onnxruntime absent pip install 'gradtool[ort]'" in lines
-    assert any(line.startswith("cupy absent ") and "gradtool[cuda1" in line for line in lines)
+    assert "onnxruntime absent pip install 'onnxruntime>=1.23'" in lines
+    assert any(line.startswith("cupy absent ") and "cupy-cuda1" in line for line in lines)
 
 
 def test_native_kernels_come_with_their_instructions_or_with_the_reason_why_not(run, monkeypatch):
@@ -55,9 +55,9 @@ def test_a_requirement_that_is_missing_is_exit_1(run, monkeypatch):
 
 
 def test_the_driver_decides_the_advice():
-    assert "gradtool[cuda12]" in system._advice(12080)
+    assert "cupy-cuda12x" in system._advice(12080)
     assert "CUDA 12.8" in system._advice(12080)
-    assert "gradtool[cuda13]" in system._advice(13000)
+    assert "cupy-cuda13x" in system._advice(13000)
     assert "no CUDA driver" in system._advice(None)
 
 

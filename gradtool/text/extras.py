@@ -1,0 +1,18 @@
+"""How what gradtool can do without is installed: the requirements of its extras, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+# As in pyproject.toml, whose extras have names that work in a clone alone.
+REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    "ort": ("onnxruntime>=1.23",), "cuda12": ("cupy-cuda12x>=14",),
+    "cuda13": ("cupy-cuda13x>=14",), "image": ("pillow>=10",), "data": ("pyarrow>=15",),
+    "mpi": ("mpi4py>=4", "mpich>=4.3"), "tensorboard": ("tensorboardX>=2.6",),
+})  # fmt: skip
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra: `pip install 'onnxruntime>=1.23'`."""
+    return " ".join(("pip install", *(f"'{each}'" for each in REQUIREMENTS[extra])))
