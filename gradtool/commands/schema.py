@@ -23,7 +23,7 @@ SCHEMAS = {
     "max-batch": "recompute --max-batch --format json",
     "ops": "ops --format json",
     "plan": "a file that recompute -o FILE.json writes",
-    "plans": "mirror and recompute --format json; report too with --html or --trace",
+    "plans": "mirror and recompute --format json; report too with --html, --svg or --trace",
     "profile": "a file that run --profile writes",
     "ranks": "report --ranks N --format json",
     "report": "report --format json",

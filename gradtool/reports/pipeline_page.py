@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from gradtool.reports.pictures import across, marks_across, picture, pictures_page, shown
@@ -32,10 +33,9 @@ STYLES: Mapping[str, str] = MappingProxyType(
 
 def pipeline_page(title: str, found: Pipeline, footer: str) -> str:
     """The page as the text of an HTML file."""
-    table = stages_table(found, "", footer)
-    return pictures_page(
-        f"Pipeline: {title}", said(found), ("Stages", table), [_step(found), _memory(found)], KEYS
-    )
+    table = replace(stages_table(found, "", ""), footer="")
+    pictures = [_step(found), _memory(found)]
+    return pictures_page(f"Pipeline: {title}", footer, ("Stages", table), pictures, KEYS)
 
 
 def _step(found: Pipeline) -> str:
@@ -87,11 +87,13 @@ def _number(turn: Turn, end: float) -> str:
 
 def _numbers(found: Pipeline) -> Table:
     """What is drawn, stage by stage in time."""
-    parts = [(turn, f"{turn.phase} of micro-batch {turn.micro_batch}") for turn in found.turns]
+    parts: list[tuple[Turn | Interval, str]] = [
+        (turn, f"{turn.phase} of micro-batch {turn.micro_batch}") for turn in found.turns
+    ]
     parts += [(each, BESIDE[each.what]) for each in found.beside]
     rows = [
-        (str(part.stage), said, format_seconds(part.start), format_seconds(part.end))
-        for part, said in sorted(parts, key=lambda each: (each[0].stage, each[0].start))
+        (str(part.stage), what, format_seconds(part.start), format_seconds(part.end))
+        for part, what in sorted(parts, key=lambda each: (each[0].stage, each[0].start))
     ]
     numbers = (Column(title, "right") for title in ("from", "to"))
     return Table((Column("stage", "right"), Column("what"), *numbers), tuple(rows))
