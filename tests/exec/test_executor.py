@@ -382,7 +382,7 @@ def test_without_cupy_the_error_says_what_to_install():
     try:
         import cupy
     except ImportError:
-        match = r"cuda:1: CuPy is not installed; install the extra .*gradtool\[cuda12\]"
+        match = r"cuda:1: CuPy is not installed; install the one .*cupy-cuda12x"
     else:
         if cupy.cuda.is_available():
             pytest.skip("a CUDA device is there")
