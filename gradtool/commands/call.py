@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -14,6 +15,8 @@ from gradtool.commands.together import Said, refuse
 from gradtool.errors import UsageError
 
 WIDEST = 100  # columns of a page of help
+OUTPUTS = ("output", "save_grads", "save_outputs", "profile", "trace", "html")
+REPLACING = "train"  # the command whose -o may be the model that it reads
 EPILOG = "-v, -q, --color, --config and --no-config go here too: see gradtool --help."
 
 
@@ -22,7 +25,8 @@ class Call:
     """What a command line says beside the options of its command.
 
     `given` are the parameters that are there, by name, whatever their value; `line` is all that
-    follows `gradtool`, as it was written.
+    follows `gradtool`, as it was written.  `outputs` are files to write by flag, of which the one
+    called `replaces` may be the model that is read.
     """
 
     reporter: Reporter
@@ -31,6 +35,19 @@ class Call:
     allow_outside: bool = False
     given: frozenset[str] = frozenset()
     line: tuple[str, ...] = ()
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    replaces: str | None = None
+
+    def require_apart(self, inputs: Iterable[str]) -> None:
+        """Refuse to write over what is read.
+
+        Raises:
+            UsageError: an output is one of the inputs, however its path is written.
+        """
+        from gradtool.io.sources import require_apart
+
+        if any(map(os.path.exists, self.outputs.values())):
+            require_apart(self.outputs, inputs, replaced=self.replaces)
 
 
 def everywhere(*, hidden: bool = False) -> list[click.Option]:
@@ -83,13 +100,15 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         assert self.callback is not None  # noqa: S101 - click calls it optional
-        call = _call(ctx)
+        call = _call(ctx, self)
         options = {n: value for n, value in ctx.params.items() if n not in _EVERYWHERE}
         refuse(
             self.name or "",
             Said(options, call.given),
             {p.name or "": _flag(p) for p in self.params},
         )
+        read = (value for name, value in options.items() if name not in OUTPUTS)
+        call.require_apart([text for value in read for text in _texts(value)])
         return ctx.invoke(self.callback, call, **options)
 
 
@@ -101,7 +120,13 @@ def as_command(name: str) -> Callable[[Callable[..., Any]], Command]:
     return click.command(name, cls=Command)
 
 
-def _call(ctx: click.Context) -> Call:
+def _texts(value: Any) -> list[str]:
+    """The texts that a parameter has, each of which may be a path."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return [text.removeprefix("@") for text in values if isinstance(text, str) and text != "-"]
+
+
+def _call(ctx: click.Context, command: Command) -> Call:
     """What was said before and after the command; of two values the later one."""
     said: dict[str, Any] = {"verbose": 0}
     for place in filter(None, (ctx.parent, ctx)):
@@ -122,8 +147,18 @@ def _call(ctx: click.Context) -> Call:
     given = {p.name for p in ctx.command.params if p.name and _is_given(ctx, p.name)}
     given |= {"config"} if said["config"] is not None else set()
     line = ctx.find_object(tuple) or ()
+    outputs = {_flag(p): path for p in command.params if p.name in OUTPUTS
+               for path in _texts(ctx.params[p.name])}  # fmt: skip
+    replaces = "-o" if command.name == REPLACING else None
     return Call(
-        reporter, said["config"], said["no_config"], said["allow_outside"], frozenset(given), line
+        reporter,
+        said["config"],
+        said["no_config"],
+        said["allow_outside"],
+        frozenset(given),
+        line,
+        outputs,
+        replaces,
     )
 
 

@@ -73,7 +73,10 @@ def meant(
         return Meant(sources, sizes, dict(options))
     cases = _cases(call)
     if not cases:
-        return Meant((_found(call.reporter),), sizes, dict(options))
+        found = _found(call.reporter)
+        call.require_apart([found])
+        return Meant((found,), sizes, dict(options))
+    call.require_apart([str(cases[0].path)])
     taken = _sizes(cases[0], sizes, sized=sized)
     chosen = _options(call.given, cases[0], options)
     _say_case(call.reporter, cases, taken, chosen)

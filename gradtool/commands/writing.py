@@ -72,7 +72,10 @@ def require_models(
     from gradtool.io import atomic
     from gradtool.io.ours import is_replaceable
     from gradtool.io.save import STDOUT, require_stdout
+    from gradtool.io.sources import require_apart
 
+    for target in targets:
+        require_apart({"output": target}, [source])
     force = force or all(is_replaceable(each, source) for each in targets if Path(each).exists())
     for target in targets:
         if target == STDOUT:

@@ -1,0 +1,64 @@
+"""Files that are read, which nothing that is written may replace."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from gradtool.errors import ModelError, UsageError
+from gradtool.io import external, read, walk
+from gradtool.io.atomic import MODELS
+
+Identity = tuple[int, int]  # device and inode
+
+
+def require_apart(
+    outputs: Mapping[str, str], inputs: Iterable[str], *, replaced: str | None = None
+) -> None:
+    """Refuse an output that is an input, one of its `.npy` files, or the data of an input model.
+
+    Outputs are by their flag.  Files are compared, not names: symbolic and hard links lead to the
+    same one.  The output called `replaced` may be a model that is read.
+
+    Raises:
+        UsageError: naming both.
+    """
+    there = {flag: found for flag, path in outputs.items() if (found := _identity(path))}
+    if not there:
+        return
+    for path in inputs:
+        for file, what in _files(path):
+            found = _identity(file)
+            for flag, identity in there.items():
+                is_model = file == path and Path(path).suffix in MODELS
+                if identity == found and not (flag == replaced and is_model):
+                    raise UsageError(
+                        f"{flag} {outputs[flag]}: is {what}, which is read: name another file"
+                    )
+
+
+def _identity(path: str) -> Identity | None:
+    """What a path leads to; None where there is no regular file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a path may be any text
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino) if Path(path).is_file() else None
+
+
+def _files(path: str) -> Iterator[tuple[str, str]]:
+    """The files that are read with a path, and what each is."""
+    if Path(path).is_dir():
+        yield from ((str(file), f"one of the files of {path}") for file in Path(path).glob("*.npy"))
+        return
+    yield path, f"the file {path}"
+    if Path(path).suffix not in MODELS or not Path(path).is_file():
+        return
+    try:
+        tensors = list(walk.tensors(read.from_file(Path(path))))
+        locations = [external.reference(t, w).location for t, w in tensors if t.external_data]
+    except ModelError:
+        return  # whoever opens it says what is wrong
+    for location in dict.fromkeys(locations):
+        yield str(Path(path).absolute().parent / location), f"the data of {path}"
