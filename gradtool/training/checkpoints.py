@@ -41,7 +41,8 @@ class Progress:
     """Where training stands.
 
     `stale` are evaluations since the best one, `skipped` the steps that updated nothing; `scale`
-    and `steady` are the dynamic loss scale, and how many steps it has held.
+    and `steady` are the dynamic loss scale, and how many steps it has held.  With `due`, the
+    weights of this step are to be evaluated yet.
     """
 
     step: int = 0
@@ -51,6 +52,7 @@ class Progress:
     skipped: int = 0
     scale: float = 1.0
     steady: int = 0
+    due: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,16 +73,21 @@ class Folder:
     of: Mapping[str, Any]
 
     def save(
-        self, progress: Progress, arrays: Mapping[str, Array], journal: int, keep: int
+        self, progress: Progress, arrays: Mapping[str, Array] | None, journal: int, keep: int
     ) -> Path:
         """Write a checkpoint; of those before, the `keep` newest stay, and the best.
+
+        Without `arrays`, those that the checkpoint of this step has stay.
 
         Raises:
             UsageError: the disk is full, or the folder cannot be written.
         """
         stem = self._stem(progress.step)
         tensors = stem.with_suffix(safetensors.SUFFIX)
-        digest = _written(tensors, arrays)
+        if arrays is None:
+            digest = read_document(stem.with_suffix(SUFFIX), SCHEMA_VERSION)["sha256"]
+        else:
+            digest = _written(tensors, arrays)
         document = {
             "schema_version": SCHEMA_VERSION,
             **asdict(progress),
@@ -202,9 +209,10 @@ def _digest(path: Path) -> str:
 def _progress(path: Path, document: Mapping[str, Any]) -> Progress:
     """What a document says, if it says all of it."""
     place, best = document.get("place"), document.get("best")
-    whole = ("step", "stale", "skipped", "steady")
+    whole, due = ("step", "stale", "skipped", "steady"), document.get("due", False)
     if not (
-        all(is_whole(document.get(key)) for key in whole)
+        isinstance(due, bool)
+        and all(is_whole(document.get(key)) for key in whole)
         and is_number(document.get("scale"))
         and isinstance(place, dict)
         and all(is_whole(place.get(key)) for key in ("epoch", "batch"))
@@ -215,6 +223,7 @@ def _progress(path: Path, document: Mapping[str, Any]) -> Progress:
         place=Place(place["epoch"], place["batch"]),
         best=None if best is None else Best(best["step"], float(best["value"])),
         scale=float(document["scale"]),
+        due=due,
         **{key: document[key] for key in whole},
     )
 

@@ -78,7 +78,7 @@ class Loop:
     losses: array[float] = field(default_factory=lambda: array("d"))
     evaluations: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     begun: int = 0
-    _saved: int = -1
+    _saved: Progress | None = None
 
     def __post_init__(self) -> None:
         apart = set[str]()
@@ -96,7 +96,9 @@ class Loop:
             GradtoolError: the loss is no number any more.
             UsageError: data cannot be used, or a file cannot be written.
         """
-        self._saved = self.begun = self.progress.step
+        self._saved, self.begun = self.progress, self.progress.step
+        if self.progress.due:
+            self._evaluate()
         if not self._is_done():
             with Prefetched(self._batches(self.progress.place)) as batches:
                 for batch, is_last in batches:
@@ -264,18 +266,20 @@ class Loop:
         ended |= self.epochs is not None and self.progress.place.epoch >= self.epochs
         due = is_last if options.every is None else not step % options.every
         evaluated = self.evaluator is not None and (due or ended)
-        if evaluated:
-            self._evaluate()
         every = options.checkpoint_every
-        keeps = is_last or evaluated if every is None else not step % every
-        best = self.progress.best is not None and self.progress.best.step == step
-        saves = keeps or best or ended or interrupted or self._is_done()
+        keeps = is_last if every is None else not step % every
+        saves = evaluated or keeps or ended or interrupted
         if saves or not step % COMPARED:
             require_same(self.group, self._everywhere(), step)
+        if evaluated:
+            self.progress = replace(self.progress, due=True)
         if saves:
             self.save()
+        if evaluated:
+            self._evaluate()
 
     def _evaluate(self) -> None:
+        """Evaluate the weights of now, of which there is a checkpoint, and note in it how good."""
         assert self.evaluator is not None  # noqa: S101 - asked only with one
         with self._drawn("nodes", "evaluate"):
             found, step = self.evaluator(), self.progress.step
@@ -284,19 +288,20 @@ class Loop:
         sign = -1 if metric.higher else 1
         improved = math.isfinite(value) and (best is None or sign * value < sign * best.value)
         if improved:
-            self.progress = replace(self.progress, best=Best(step, value), stale=0)
+            self.progress = replace(self.progress, best=Best(step, value), stale=0, due=False)
         else:
-            self.progress = replace(self.progress, stale=self.progress.stale + 1)
+            self.progress = replace(self.progress, stale=self.progress.stale + 1, due=False)
         self.evaluations.append((step, found))
         if self.records is not None:
             epoch = self.progress.place.epoch
             self.records.journal.write({"step": step, "epoch": epoch, "eval": found})
         self.watcher.evaluated(step, found, best=improved)
+        self.save()
 
     @property
     def is_saved(self) -> bool:
-        """Whether a checkpoint of now was written."""
-        return self.recorded and self._saved == self.progress.step
+        """Whether a checkpoint has the weights of now."""
+        return self.recorded and self._saved is not None and self._saved.step == self.progress.step
 
     def save(self) -> None:
         """Write a checkpoint of now, where training is recorded and there is none yet.
@@ -304,21 +309,22 @@ class Loop:
         Raises:
             GradtoolError: what was trained has a NaN: the checkpoints before stay the newest.
         """
-        if not self.recorded or self.is_saved:
+        if not self.recorded or self._saved == self.progress:
             return
         with self._drawn("nodes", "checkpoint"):
             self._save()
 
     def _save(self) -> None:
-        kept = self.kept()
-        for name, value in kept.items():
+        kept = None if self.is_saved else self.kept()
+        for name, value in (kept or {}).items():
             if value.dtype.kind in "fV" and has_nan(value):
                 raise GradtoolError(self._no_number(f"{name!r} has a NaN after"))
         if self.records is not None:
             size = self.records.journal.settle()
             path = self.records.folder.save(self.progress, kept, size, self.options.keep)
-            self.watcher.saved(self.progress.step, Path(path))
-        self._saved = self.progress.step
+            if kept is not None:
+                self.watcher.saved(self.progress.step, Path(path))
+        self._saved = self.progress
 
     def kept(self) -> Arrays:
         """All that is trained, and state, of all ranks together, which ask for it together."""
@@ -349,8 +355,9 @@ class Loop:
         return self.options.patience is not None and self.progress.stale >= self.options.patience
 
     def _no_number(self, what: str, step: int | None = None, why: str = "") -> str:
-        after = f"; the checkpoint of step {self._saved} is the last good one" if (
-            self.records is not None and self._saved > 0
+        saved = 0 if self._saved is None else self._saved.step
+        after = f"; the checkpoint of step {saved} is the last good one" if (
+            self.records is not None and saved
         ) else ""  # fmt: skip
         step = self.progress.step if step is None else step
         return f"{what} step {step}: {why or 'try a lower learning rate, or a warm-up'}{after}"
