@@ -26,8 +26,17 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
-# Completed by the shell; checked by whoever opens it.
-PATH = click.Path(allow_dash=True, readable=False)
+
+class NamedPath(click.Path):
+    """A path that is no empty text; completed by the shell, checked by whoever opens it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the path is empty", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = NamedPath(allow_dash=True, readable=False)
 
 model_argument = click.argument("model", required=False, type=PATH)
 

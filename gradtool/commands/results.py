@@ -39,10 +39,13 @@ class Results:
         """
         from gradtool.commands.writing import unlinked
         from gradtool.io import atomic
+        from gradtool.io.sources import require_apart
         from gradtool.workloads.lora_files import adapter_path
 
         if source == "-" and options["output"] is None:
             raise UsageError("the model is read from standard input: name the output with -o FILE")
+        if options["output"] == "-":
+            raise UsageError("-o -: standard output tells how training went; name a file")
         if options["result"] == "best" and options["evaluate"] is None:
             raise UsageError(
                 "--result best takes --eval DATA: nothing tells which weights are best"
@@ -55,8 +58,11 @@ class Results:
             found["lora"] = beside(stem, "lora")
         adapters = [unlinked(str(adapter_path(found["lora"])))] if "lora" in found else []
         files = {"--trace": options["trace"]} if options["trace"] is not None else {}
-        for path in (*found.values(), *adapters, *files.values()):
+        for path in (*found.values(), *adapters):
             atomic.target(path, force=options["force"])
+            if path != found["trained"]:
+                require_apart({"output": path}, [source])
+        atomic.require_targets(files, force=options["force"])
         return cls(found, files, folder, options["force"], options["result"] != "last")
 
     def rehearse(self, training: ir.Model) -> None:

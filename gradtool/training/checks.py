@@ -28,17 +28,17 @@ class Range:
     ignored: int | None = None
 
 
-def checks_of(inputs: Mapping[str, ir.Value], source: str) -> list[Check]:
+def checks_of(inputs: Mapping[str, ir.Value], source: str) -> dict[str, Check]:
     """What is looked at in each batch, by input; each raises UsageError and names the example."""
-    made: list[Check] = []
+    made: dict[str, Check] = {}
     for name, value in inputs.items():
         if value.dtype is None:
             continue
         if value.dtype.is_floating_point():
-            made.append(partial(_no_nan, name, source))
+            made[name] = partial(_no_nan, name, source)
         found = range_of(value) if np.dtype(value.dtype.numpy()).kind in "iu" else None
         if found is not None:
-            made.append(partial(_in_range, name, found, source))
+            made[name] = partial(_in_range, name, found, source)
     return made
 
 

@@ -20,6 +20,8 @@ from gradtool.training.order import Indices
 from gradtool.training.sources import Array, Batch, Examples, Source, Stream
 
 COMPARED = 64  # examples whose labels are held against other inputs
+LOOKED_AT = 1 << 30  # bytes of an array that is looked through before the first step
+_AT_ONCE = 1 << 24  # bytes of it
 Arrays = dict[str, Array]
 
 
@@ -117,7 +119,7 @@ class Fitted:
             hint = suggest(unknown, takes.inputs) or f"; it takes {some(takes.inputs)}"
             raise UsageError(f"--map {unknown}={names[unknown]}: the model has no such input{hint}")
         self._names = {name: names.get(name, name) for name in takes.inputs}
-        self._checks: list[Check] = []
+        self._checks: dict[str, Check] = {}
         self.examples: int | None = None
         if isinstance(source, Examples):
             self._require_names(source.arrays)
@@ -162,6 +164,27 @@ class Fitted:
             name: f"{arrays[of].dtype}{list(arrays[of].shape)}" for name, of in self._names.items()
         }
 
+    def look_through(self) -> None:
+        """Check the numbers of all examples, but for arrays of more than `LOOKED_AT` bytes.
+
+        These, and streams, are checked batch by batch as they come.
+
+        Raises:
+            UsageError: a number is none that the model takes; the example is named.
+        """
+        if not isinstance(self.source, Examples) or self.examples is None:
+            return
+        for name, of in self._names.items():
+            array, axis = self.source.arrays[of], self.takes.axes[name]
+            check, size = self._checks.get(name), array.nbytes
+            if check is None or size > LOOKED_AT:
+                continue
+            step = max(self.examples * _AT_ONCE // max(size, 1), 1)
+            step = self.examples if axis is None else step
+            for start in range(0, self.examples, step):
+                indices = np.arange(start, min(start + step, self.examples))
+                check(self._converted({name: self._taken(array, axis, indices)}), indices)
+
     # ------------------------------------------------------------------- batches
 
     def batch(self, indices: Indices) -> Arrays:
@@ -177,7 +200,7 @@ class Fitted:
             for name, of in self._names.items()
         }
         made = self._converted(made)
-        for check in self._checks:
+        for check in self._checks.values():
             check(made, indices)
         return made
 
@@ -193,7 +216,7 @@ class Fitted:
             made = self._of_stream(batch) if index >= first else None
             if made is not None:
                 start = np.arange(counted, counted + self.size_of(made))
-                for check in self._checks:
+                for check in self._checks.values():
                     check(made, start)
                 yield made
                 counted += len(start)

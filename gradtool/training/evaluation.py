@@ -60,6 +60,22 @@ class Evaluator:
                 counts[metric.name] += number
         return {metric.name: self._finished(metric, sums, counts) for metric in self.metrics}
 
+    def rehearse(self) -> None:
+        """Evaluate the first batch, to find out whether all metrics can be had.
+
+        Raises:
+            UsageError: there is none, it cannot be used, or a metric fails on it.
+        """
+        batch = next(self._batches(), None)
+        if batch is None:
+            if self.group.size == 1:
+                raise UsageError(f"{self.data.source.source}: yields no batch to evaluate")
+            return
+        count = self.data.size_of(batch)
+        loss, outputs = self._run(batch, count, None)
+        for metric in self.metrics if self.tells else ():
+            metric.of_batch(loss, outputs, batch, count)
+
     def _batches(self) -> Iterator[Arrays]:
         rank, ranks = self.group.rank, self.group.size
         if self.data.examples is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,8 +48,14 @@ class Metric:
         """
         if self.function is not None:
             with theirs(f"--metric {self.name}"):
-                mean = float(self.function(outputs, batch))
-            return mean * count, count
+                mean = self.function(outputs, batch)
+            try:
+                return float(mean) * count, count
+            except (TypeError, ValueError):
+                raise UsageError(
+                    f"--metric {self.name}: returned {mean!r:.60}, which is no number: a mean over "
+                    "the examples is needed"
+                ) from None
         if self.measure is None:
             if loss is None:
                 raise UsageError(f"--metric {self.name}: the data have no labels")
@@ -125,10 +132,25 @@ def _metric(text: str, labels: str, targets: Targets) -> Metric:
         return Metric(name, _top(int(name[4:]), target), output=output, labels=labels, higher=True)
     if ":" in text:
         function = imported(text)
+        _require_two(text, function)
         higher = bool(getattr(function, "higher_is_better", False))
         return Metric(text, function=function, higher=higher)
     hint = suggest(text, NAMES) or f"; there are {', '.join(NAMES)}"
     raise UsageError(f"no metric {text!r}{hint}")
+
+
+def _require_two(text: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that cannot be called with outputs and a batch."""
+    try:
+        takes = inspect.signature(function)
+    except ValueError:
+        return  # one in C, which says nothing
+    try:
+        takes.bind({}, {})
+    except TypeError as error:
+        raise UsageError(
+            f"--metric {text}: takes {takes}; it is called with outputs and batch ({error})"
+        ) from error
 
 
 def _exp(mean: float) -> float:

@@ -19,8 +19,9 @@ class TrainOptions:
     """How to train; see `gradtool.Trainer`."""
 
     batch: int | None = option(
-        "whole", None, "Examples of a step; the model's own number where it has one.", least=1,
-        metavar="N", shown=str(BATCH))  # fmt: skip
+        "whole", None, "Examples of a step; the model's own number where it has one.  A file that "
+        "is fixed at 1 is opened.", least=1, metavar="N",
+        shown=f"{BATCH}, or all where the data have less")  # fmt: skip
     epochs: int | None = option(
         "whole", None, "Go through the data so often.", least=1, metavar="N", shown="1"
     )

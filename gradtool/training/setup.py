@@ -23,7 +23,7 @@ from gradtool.training.examples import fixed_inside
 from gradtool.training.fit import Fit, fitted, parts_of
 from gradtool.training.graphs import Graphs, Recipe, evaluated_in_parts, graphs_of
 from gradtool.training.metrics import Metric, metrics
-from gradtool.training.options import TrainOptions
+from gradtool.training.options import BATCH, TrainOptions
 from gradtool.training.order import Order
 from gradtool.training.schedules import Schedule, schedule
 from gradtool.training.sizing import kernels_for, sized
@@ -148,14 +148,19 @@ def prepared(
         raise UsageError("a memory to keep to is of one process: leave it out on several ranks")
     sources = [opened(each, options.seed) for each in (data, evaluate) if each is not None]
     graphs = graphs_of(recipe, options, in_two=options.in_two or ranks > 1)
+    is_default = options.batch is None
     read, options = _read(graphs, sources, names, options, ranks)
     takes = read[0].takes
     is_odd = graphs.update is not None and graphs.parts.kind is None and takes.size is not None
     if (options.in_two and graphs.update is None) or is_odd:
         graphs = graphs_of(recipe, options, in_two=True, takes=takes)
     by_rows = options.shard_tables and ranks > 1  # updates are made anew, and tell again
+    for each in read:
+        each.look_through()
     _say(replace(graphs, said=()) if by_rows else graphs, read, watcher)
     order = _order(read[0], options)
+    if is_default and takes.size is None and order is not None and order.size < BATCH:
+        watcher.said(f"{sources[0].source}: {order.examples} examples: a batch is of {order.size}")
     if options.sync_batchnorm and ranks > 1:
         graphs = graphs.planned(synchronized(graphs.model, ranks))
     if evaluate is not None and graphs.update is None:
@@ -193,8 +198,8 @@ def _read(
 ) -> tuple[list[Fitted], TrainOptions]:  # fmt: skip
     """Data held against what a step takes, and the options with the examples of a step."""
     takes = Takes.of(graphs.training.model, graphs.inner, graphs.training.labels)
-    found = sized(options, takes.size, ranks)
     read = [Fitted(source, takes, names) for source in sources]
+    found = sized(options, takes.size, ranks, read[0].examples)
     if takes.size is not None:
         return read, found
     fixed = _fixed_inside(graphs, read, found, ranks)
@@ -242,7 +247,7 @@ def _order(data: Fitted, options: TrainOptions) -> Order | None:
     if data.examples < options.batch:
         raise UsageError(
             f"{data.source.source}: {data.examples} examples are less than a batch of "
-            f"{options.batch}: give a smaller batch"
+            f"{options.batch}: give --batch {data.examples} or less"
         )
     return Order(data.examples, options.batch, options.seed, options.shuffle)
 

@@ -28,12 +28,22 @@ def kernels_for(options: TrainOptions, ranks: int) -> Kernels:
     return "exact" if asked == "native" and options.exact_conv else asked
 
 
-def sized(options: TrainOptions, fixed: int | None, ranks: int) -> TrainOptions:
-    """The options with the examples of a step, and in how many parts a rank takes them."""
+def sized(
+    options: TrainOptions, fixed: int | None, ranks: int, examples: int | None = None
+) -> TrainOptions:
+    """The options with the examples of a step, and in how many parts a rank takes them.
+
+    The default is at most the number of `examples` of the data, where that is known.
+
+    Raises:
+        UsageError: parts, ranks and what the model fixes do not divide the batch.
+    """
     parts, batch = options.micro_batches, options.batch
     on_ranks = f" on {ranks} ranks" if ranks > 1 else ""
     if fixed is None:
-        batch = BATCH if batch is None else batch
+        if batch is None:
+            most = min(BATCH, BATCH if examples is None else examples)
+            batch = most - most % (parts * ranks) or most
         if batch % (parts * ranks):
             divides = " times ranks" if ranks > 1 else ""
             raise UsageError(

@@ -214,6 +214,8 @@ class Trainer:
             server=opened.server,
             timeline=timeline,
         )
+        if loop.evaluator is not None:
+            loop.evaluator.rehearse()
         watcher.begun(_begun(setup, opened.progress))
         with together(group):
             ended = loop.run()
