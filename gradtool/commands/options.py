@@ -26,7 +26,6 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
-
 class NamedPath(click.Path):
     """A path that is no empty text; completed by the shell, checked by whoever opens it."""
 

@@ -141,6 +141,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     from gradtool.errors import UsageError
     from gradtool.training.data import parse_map
     from gradtool.training.graphs import require_forward
+    from gradtool.training.sizing import opened_for
     from gradtool.training.timeline import Timeline
     from gradtool.training.trainer import Trainer
     from gradtool.training.watching import Watchers
@@ -158,7 +159,8 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
         given["kernels"] = "numpy"
     chosen = TrainOptions(**given)
     told = {"optimizer": chosen.optimizer, "lora_seed": chosen.seed}
-    recipe = recipe_of(call.reporter, loaded, {**asked.options, **told})
+    loaded, said = opened_for(loaded, chosen)
+    recipe = replace(recipe_of(call.reporter, loaded, {**asked.options, **told}), said=said)
     follower = Follower(call.reporter)
     watcher = Watchers(follower, *_events(options["tensorboard"], group))
     timeline = None if options["trace"] is None else Timeline(group)

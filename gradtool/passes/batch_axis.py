@@ -242,6 +242,11 @@ class Batch:
             return Total("sum")
         raise MixesError("it takes the number of examples")
 
+    def choose(self, node: ir.Node, found: Sequence[Rows]) -> Rows:
+        """Where a Reshape has its examples: of one example there may be several answers."""
+        del node
+        return found[0]
+
     def is_count(self, state: Sized) -> bool:
         """Whether a number is proportional to that of the examples."""
         if state.first is None or state.second is None or state.first.size != 1:

@@ -43,17 +43,19 @@ def reshape(batch: Batch, node: ir.Node, states: list[State]) -> State:
     old, new, count = batch.dims(value), batch.dims(node.outputs[0]), batch.count
     outer = math.prod(old[: state.axis]) * state.outer
     inner = math.prod(old[state.axis + 1 :]) * state.inner
-    before = 1
+    before, found = 1, []
     for axis, size in enumerate(new):
         rest = math.prod(new[axis + 1 :])
         if outer % before == 0 and inner % rest == 0:
             o, i = outer // before, inner // rest
             if o * count * i == size:
                 last = axis == len(new) - 1
-                return replace(state, axis=axis, outer=o, inner=i, own=state.own and (
-                    not last or i == 1))  # fmt: skip
+                found.append(replace(state, axis=axis, outer=o, inner=i, own=state.own and (
+                    not last or i == 1)))  # fmt: skip
         before *= size
-    raise MixesError("it cuts the axis of examples in other pieces")
+    if not found:
+        raise MixesError("it cuts the axis of examples in other pieces")
+    return batch.choose(node, found)
 
 
 @rule_for("Transpose")

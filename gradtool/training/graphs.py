@@ -218,10 +218,14 @@ def evaluated_in_parts(graphs: Graphs, takes: Takes) -> Graphs:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes training graphs of a model, given options of `gradtool.grad`; and the updates."""
+    """What makes training graphs of a model, given options of `gradtool.grad`; and the updates.
+
+    `said` are lines for people about the model.
+    """
 
     differentiate: Differentiate
     updates: Updates
+    said: tuple[str, ...] = ()
 
 
 def graphs_of(

@@ -157,6 +157,8 @@ def prepared(
     by_rows = options.shard_tables and ranks > 1  # updates are made anew, and tell again
     for each in read:
         each.look_through()
+    for line in recipe.said:
+        watcher.said(line)
     _say(replace(graphs, said=()) if by_rows else graphs, read, watcher)
     order = _order(read[0], options)
     if is_default and takes.size is None and order is not None and order.size < BATCH:

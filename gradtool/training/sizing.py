@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import onnx_ir as ir
+
 from gradtool.errors import UsageError
 from gradtool.exec.device import open_device
 from gradtool.kernels.native import Kernels
 from gradtool.native import library
+from gradtool.passes.open_batch import is_fixed_at_one, open_batch
 from gradtool.training.options import BATCH, TrainOptions
 
 
@@ -26,6 +29,26 @@ def kernels_for(options: TrainOptions, ranks: int) -> Kernels:
     if asked == "auto":
         return "exact" if library.is_available() else "numpy"
     return "exact" if asked == "native" and options.exact_conv else asked
+
+
+def opened_for(model: ir.Model, options: TrainOptions) -> tuple[ir.Model, tuple[str, ...]]:
+    """A model that takes the batch that is asked for, and what to tell people of that.
+
+    A file that is fixed at one example is opened where that is possible.
+    """
+    batch = options.batch
+    if not is_fixed_at_one(model):
+        return model, ()
+    if batch in (None, 1):
+        said = "a step is of 1 example" + ("" if batch else "; --batch N opens it")
+        return model, (f"the file is fixed at batch 1: {said}",)
+    opened = model.clone()
+    opened.meta.update(model.meta)
+    try:
+        open_batch(opened)
+    except UsageError as error:
+        return model, (f"{error}; {batch} examples are computed one after the other",)
+    return opened, (f"the file is fixed at batch 1: opened to {batch}",)
 
 
 def sized(

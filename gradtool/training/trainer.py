@@ -35,6 +35,7 @@ from gradtool.training.loop import End, Loop, Records
 from gradtool.training.opening import open_rank
 from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup, prepared
+from gradtool.training.sizing import opened_for
 from gradtool.training.sources import Given
 from gradtool.training.staged import StagedLoop
 from gradtool.training.stages import require_ranks
@@ -96,8 +97,9 @@ class Trainer:
         chosen = TrainOptions(**{name: options[name] for name in options if name in own})
         updates = Updates.of(options | {"optimizer": chosen.optimizer})
         rest = {n: v for n, v in options.items() if n not in own and n not in updates.options}
+        loaded, said = opened_for(loaded, chosen)
         differentiate = partial(api.grad, loaded, lora_seed=chosen.seed, **rest)
-        self._set(Recipe(differentiate, updates), chosen)
+        self._set(Recipe(differentiate, updates, said), chosen)
 
     @classmethod
     def of(cls, recipe: Recipe, options: TrainOptions) -> Self:

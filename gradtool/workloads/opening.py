@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import onnx
 import onnx_ir as ir
@@ -19,6 +20,7 @@ from gradtool.io.definitions import expand_definitions
 from gradtool.io.read import Held
 from gradtool.passes.lower_contrib import is_contrib, lower_contrib
 from gradtool.passes.lower_gradient import is_gradient, lower_gradients, publish_gradients
+from gradtool.passes.open_batch import is_fixed_at_one, open_batch
 from gradtool.passes.strip_barriers import strip_barriers
 from gradtool.shapes import infer
 from gradtool.shapes.inference import register_shapes
@@ -39,9 +41,9 @@ def load(
     it is.
 
     `dims` gives sizes to symbols, `shapes` to whole inputs, `batch` to the leading symbol of the
-    first input; an input with one of `values` is a constant from then on, and what never runs
-    then is left out.  An older model is raised to `opset`, to 18 at least.  Weights stay on disk
-    until they are needed.
+    first input, which may be fixed at 1; an input with one of `values` is a constant from then on,
+    and what never runs then is left out.  An older model is raised to `opset`, to 18 at least.
+    Weights stay on disk until they are needed.
 
     Raises:
         ModelError: the file is missing, damaged or not a valid model.
@@ -63,8 +65,19 @@ def load(
         values=values,
         opset=opset,
         keep_function=_has_rule,
-        rewrite=_fold,
+        rewrite=partial(_rewrite, batch=batch),
     )
+
+
+def _rewrite(model: ir.Model, batch: int | None) -> None:
+    """Bring a model into our form, and open a batch that it fixes at one where another is given.
+
+    Raises:
+        UsageError: what keeps it from being opened.
+    """
+    _fold(model)
+    if batch not in (None, 1) and is_fixed_at_one(model):
+        open_batch(model)
 
 
 def _fold(model: ir.Model) -> None:
