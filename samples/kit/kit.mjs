@@ -10,7 +10,36 @@ const TYPES = {
   U32: "uint32", I32: "int32", F32: "float32", U64: "uint64", I64: "int64", F64: "float64",
 };
 const NAMES = Object.fromEntries(Object.entries(TYPES).map(([name, type]) => [type, name]));
+const HALF = { unit: 2 ** 24, least: 2 ** -14, most: 65520, bias: 112 << 23, bits: 13 };
 const LENGTH = 8; // bytes of the length of a safetensors header, little-endian
+
+/** The bits of a number in float16: the nearest, of two the even one. */
+function half(value) {
+  const [bits] = new Uint32Array(Float32Array.of(value).buffer);
+  const sign = (bits >>> 16) & 0x8000;
+  const size = Math.abs(value);
+  if (Number.isNaN(value)) return 0x7e00;
+  if (size >= HALF.most) return sign | 0x7c00;
+  if (size < HALF.least) {
+    const below = Math.floor(size * HALF.unit);
+    const rest = size * HALF.unit - below;
+    return sign | (rest > 0.5 || (rest === 0.5 && below % 2) ? below + 1 : below);
+  }
+  const magnitude = (bits & 0x7fffffff) - HALF.bias;
+  return sign | ((magnitude + 0xfff + ((magnitude >>> HALF.bits) & 1)) >>> HALF.bits);
+}
+
+/** Numbers as the data of a tensor: 64 bits are BigInt, float16 is its bits. */
+function numbers(type, values) {
+  const Data = arrayOf(type);
+  if (Data === BigInt64Array || Data === BigUint64Array) return Data.from(values, BigInt);
+  return Data.from(values, type === "float16" ? half : Number);
+}
+
+function arrayOf(type) {
+  if (!(type in ARRAYS)) throw new TypeError(`onnxruntime has no tensors of ${type} in JavaScript`);
+  return ARRAYS[type];
+}
 
 /** The tensors of a safetensors file (an ArrayBuffer), by name. */
 export function readTensors(ort, file) {
@@ -20,7 +49,8 @@ export function readTensors(ort, file) {
   const start = LENGTH + length;
   return Object.fromEntries(Object.entries(header).map(([name, { dtype, shape, data_offsets }]) => {
     const bytes = file.slice(start + data_offsets[0], start + data_offsets[1]);
-    return [name, new ort.Tensor(TYPES[dtype], new ARRAYS[TYPES[dtype]](bytes), shape)];
+    const type = TYPES[dtype] ?? dtype;
+    return [name, new ort.Tensor(type, new (arrayOf(type))(bytes), shape)];
   }));
 }
 
@@ -79,8 +109,16 @@ export class Kit {
   defaults({ inputs }) {
     const given = inputs.filter((input) => input.default !== undefined);
     return Object.fromEntries(given.map(({ name, type, default: value }) => (
-      [name, new this.ort.Tensor(type, ARRAYS[type].of(value), [])]
+      [name, new this.ort.Tensor(type, numbers(type, [value]), [])]
     )));
+  }
+
+  /** Numbers, in the order of the elements, as a tensor of the type of an input. */
+  tensor(name, values, dims) {
+    const { step, eval: evaluation } = this.manifest;
+    const input = [...step.inputs, ...evaluation.inputs].find((each) => each.name === name);
+    if (input === undefined) throw new TypeError(`the kit has no input ${name}`);
+    return new this.ort.Tensor(input.type, numbers(input.type, values), dims);
   }
 
   chosen({ state }) {

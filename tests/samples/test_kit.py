@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import http.server
+import json
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import Browser, found
+from trainings import examples, proto
 
 import gradtool as gt
 from gradtool.io import safetensors
@@ -166,3 +168,62 @@ def test_a_page_trains_as_python_does(run, place, address, tmp_path_factory):
     np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
     assert [c["params"] for c in complaints] == []
     assert all(url.startswith((address, f"blob:{address}")) for url in requests)
+
+
+TYPES = ("bool", "uint8", "int8", "uint16", "int16", "float16", "uint32", "int32", "float32",
+         "uint64", "int64", "float64")  # fmt: skip
+NUMBERS = {"bool": [0, 1], "u": [0, 1, 200], "i": [0, 1, -100],
+           "f": [0, 1, -2.5, 1e-3, 65504, 6e-8, 1e-5, 0.1]}  # fmt: skip
+SWEEP = """
+import { readFile, writeFile } from "node:fs/promises";
+import { Kit, readTensors, writeTensors } from "./kit.mjs";
+class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
+const manifest = JSON.parse(await readFile("manifest.json"));
+const ort = { Tensor };
+const kit = Object.assign(new Kit(), { ort, manifest });
+const made = { ...kit.defaults(manifest.step) };
+for (const [name, values] of Object.entries(JSON.parse(await readFile("numbers.json")))) {
+  made[name] = kit.tensor(name, values, [values.length]);
+}
+const file = writeTensors(made);
+await writeFile("made.safetensors", writeTensors(readTensors(ort, file.buffer)));
+"""
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no Node on this machine")
+def test_node_makes_tensors_of_every_type(tmp_path):
+    """As an input, as labels and as a default, such as a learning rate or a seed; bit for bit."""
+    kinds = {t: NUMBERS.get(t) or NUMBERS[np.dtype(t).kind] for t in TYPES}
+    inputs = [{"name": f"default_{t}", "type": t, "default": n[-1]} for t, n in kinds.items()]
+    inputs += [{"name": t, "type": t} for t in TYPES]
+    manifest = {"step": {"inputs": inputs}, "eval": {"inputs": []}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "numbers.json").write_text(json.dumps(kinds))
+    (tmp_path / "sweep.mjs").write_text(SWEEP)
+    shutil.copy(SAMPLES / "kit" / "kit.mjs", tmp_path)
+    program("sweep.mjs", folder=tmp_path, of=shutil.which("node"))
+
+    made = safetensors.load(tmp_path / "made.safetensors").arrays
+    assert len(made) == 2 * len(TYPES)
+    for kind, numbers in kinds.items():
+        expected = np.array(numbers, np.float64 if kind[0] == "f" else np.int64).astype(kind)
+        assert made[kind].dtype == made[f"default_{kind}"].dtype == expected.dtype
+        np.testing.assert_array_equal(made[kind], expected)
+        np.testing.assert_array_equal(made[f"default_{kind}"], expected[-1])
+
+
+@pytest.mark.extra
+@needs_modules
+@pytest.mark.skipif(shutil.which("node") is None, reason="no Node on this machine")
+def test_node_trains_a_kit_that_takes_whole_numbers(run, tmp_path, model):
+    """Dropout's seed, step and part are int64 inputs with a default, labels are int64 as well."""
+    model(proto("normed"), "net.onnx")
+    for path in (SAMPLES / "kit").glob("*.mjs"):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "node_modules").symlink_to(MODULES)
+    assert run("kit", "net.onnx", "--train-mode").code == 0
+    safetensors.save(tmp_path / "batch.safetensors", examples(8))
+    lines = program("train.mjs", "net.kit", "batch.safetensors", "node.safetensors",
+                    folder=tmp_path, of=shutil.which("node"))  # fmt: skip
+
+    assert np.isfinite(numbers(lines)).all()
