@@ -19,8 +19,9 @@ import onnx_ir as ir
 
 import gradtool as gt
 from gradtool import api
+from gradtool.exec.differences import results
 from gradtool.exec.feeds import defaults, sizes
-from gradtool.exec.verify import ORT_TOLERANCE, _results
+from gradtool.exec.ort_agreement import TOLERANCE
 from gradtool.passes import _waiting
 from gradtool.passes.barrier import is_clone
 from gradtool.passes.widen import widen
@@ -182,7 +183,7 @@ def _is_float(array: Any) -> bool:
 def _arrays(model: ir.Model, result: gt.Result) -> Arrays:
     """What is compared, by the names of outputs."""
     names = json.loads(model.metadata_props.get("gradtool.gradients", "{}"))
-    found = {names.get(n, n): a for n, a in _results(result)[1].items()}
+    found = {names.get(n, n): a for n, a in results(result)[1].items()}
     return {n: a for n, a in found.items() if a.dtype.kind in "fiu"}
 
 
@@ -218,14 +219,14 @@ def _difference(theirs: Mapping[str, Any], expected: Expected) -> str:
     if missing:
         return f"no output {missing[0]}"
     worst, where = _worst(theirs, expected.arrays)
-    if worst <= ORT_TOLERANCE:
+    if worst <= TOLERANCE:
         return ""
     exact = expected.exact()
     rounding, _ = _worst(expected.arrays, exact)
-    if _worst(theirs, exact)[0] <= ORT_TOLERANCE + 30 * rounding:
+    if _worst(theirs, exact)[0] <= TOLERANCE + 30 * rounding:
         return ""
     kinks = max(_worst(expected.beside(seed), expected.arrays)[0] for seed in range(DRAWS))
-    if worst <= ORT_TOLERANCE + 3 * kinks:
+    if worst <= TOLERANCE + 3 * kinks:
         return ""
     return f"{where} is off by {worst:.1e} (our rounding: {rounding:.1e}, at kinks: {kinks:.1e})"
 

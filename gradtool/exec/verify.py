@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.exec import feeds
+from gradtool.exec import differences, feeds
 from gradtool.exec.device import open_device
+from gradtool.exec.differences import Arrays
 from gradtool.exec.executor import Executor
+from gradtool.exec.ort_agreement import stock_onnxruntime
 from gradtool.exec.parameters import parameters_of
 from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
@@ -19,14 +21,12 @@ from gradtool.graph.metadata import LOSS
 from gradtool.kernels.native import Kernels
 from gradtool.passes.train_mode import at_random
 from gradtool.passes.widen import widen
-from gradtool.text.words import count, suggest
+from gradtool.text.words import suggest
 
-Arrays = Mapping[str, np.ndarray[Any, Any]]
 LEAVES = ("parameter", "constant", "input")  # what can be moved: no interior values
 STEPS = (1e-4, 1e-5, 1e-6)  # a long step is exact where the loss is smooth, a short one at kinks
 SLOPE_TOLERANCE = 1e-5
 FLOAT32_TOLERANCE = 1e-2
-ORT_TOLERANCE = 3e-4
 
 
 def finite_differences(model: ir.Model, arrays: Arrays, result: Result) -> str:
@@ -60,13 +60,13 @@ def finite_differences(model: ir.Model, arrays: Arrays, result: Result) -> str:
         raise GradtoolError(
             f"the gradient of {where!r} disagrees with finite differences (relative {worst:.1e})"
         )
-    rounding, where = _worst(result.gradients, exact)
+    rounding, where = differences.worst(result.gradients, exact)
     if not rounding <= FLOAT32_TOLERANCE:
         raise GradtoolError(
             f"the gradient of {where!r} is off from float64 by {rounding:.1e} (relative)"
         )
     return (
-        f"{_agree(len(exact), 'gradient')} with finite differences in float64 "
+        f"{differences.agree(len(exact), 'gradient')} with finite differences in float64 "
         f"(worst {worst:.1e}); rounding {rounding:.1e}"
     )
 
@@ -109,64 +109,6 @@ def _slope(executor: Executor, leaf: int, direction: np.ndarray[Any, Any], h: fl
     slope = (8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h)
     np.copyto(array, start)
     return slope
-
-
-def _worst(mine: Arrays, other: Arrays) -> tuple[float, str]:
-    """The largest relative difference in norm over the gradients, and where it is."""
-    total = np.sqrt(sum(float(np.vdot(g, g)) for g in map(_wide, other.values()))) or 1.0
-    worst, where = 0.0, ""
-    for name, reference in other.items():
-        wide = _wide(reference)
-        error = np.linalg.norm((_wide(mine[name]) - wide).reshape(-1))
-        relative = float(error / (np.linalg.norm(wide.reshape(-1)) + 1e-4 * total))
-        if not relative <= worst:
-            worst, where = relative, name
-    return worst, where
-
-
-def _agree(number: int, noun: str) -> str:
-    return f"{count(number, noun)} {'agrees' if number == 1 else 'agree'}"
-
-
-def _wide(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array.astype(np.float64)
-
-
-def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
-    """The same graph in stock onnxruntime.
-
-    Raises:
-        GradtoolError: a gradient, or an output where there is none, disagrees; the worst is named.
-    """
-    from gradtool.exec import ort
-    from gradtool.program.bound import bound
-
-    theirs = ort.execute(bound(model, feeds.sizes(model, arrays)), arrays)
-    what, mine = _results(result)
-    everything = {**theirs.outputs, **theirs.gradients}
-    worst, where = _worst(mine, {name: everything[name] for name in mine})
-    if not worst <= ORT_TOLERANCE:
-        named = f"the gradient of {where!r}" if what == "gradients" else repr(where)
-        raise GradtoolError(f"{named} differs from onnxruntime's by {worst:.1e} (relative)")
-    agree = _agree(len(mine), what.removesuffix("s"))
-    return f"{agree} with stock onnxruntime (worst {worst:.1e})"
-
-
-def _results(result: Result) -> tuple[str, Arrays]:
-    """The gradients; of a model that updates its parameters instead, its outputs.
-
-    Next values of parameters are left out where an optimizer keeps state, which is compared: where
-    a gradient is zero but for rounding, Adam divides rounding by itself.
-    """
-    if result.gradients:
-        return "gradients", result.gradients
-    values = result.plan.program.values if result.plan else ()
-    state = result.plan.program.state if result.plan else {}
-    stateful = any(values[old].kind == "state" for old in state)
-    left_out = {values[new].name for old, new in state.items()
-                if stateful and values[old].kind == "parameter"}  # fmt: skip
-    numbers = {n: a for n, a in result.outputs.items() if a.dtype.kind in "fiu"}
-    return "outputs", {n: a for n, a in numbers.items() if n not in left_out}
 
 
 def every_plan(model: ir.Model, arrays: Arrays, result: Result) -> str:
