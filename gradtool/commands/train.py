@@ -139,9 +139,9 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     from gradtool.commands.kernels import available
     from gradtool.commands.results import Results, beside
     from gradtool.errors import UsageError
-    from gradtool.training.data import parse_map
     from gradtool.training.graphs import require_forward
     from gradtool.training.sizing import opened_for
+    from gradtool.training.sources import parse_map
     from gradtool.training.timeline import Timeline
     from gradtool.training.trainer import Trainer
     from gradtool.training.watching import Watchers

@@ -89,16 +89,17 @@ def moved(
     """A model and inputs near by: floats among the inputs, and parameters that have a result."""
     rng = np.random.default_rng(seed)
 
-    def near(found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def beside(found: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         scale = max(float(np.sqrt(np.mean(np.square(found, dtype=np.float64)))), _LEAST)
         made = found.astype(np.float64) + by * scale * rng.standard_normal(found.shape)
-        return made.astype(found.dtype)
+        near: np.ndarray[Any, Any] = made.astype(found.dtype)
+        return near
 
     held = model.graph.initializers
     weights = {n: array(v.const_value) for n in trained
                if (v := held.get(n)) is not None and v.const_value is not None}  # fmt: skip
-    beside = feeds.with_values(model, {n: near(a) for n, a in weights.items() if _is_float(a)})
-    return beside, {n: near(a) if _is_float(a) and a.size else a for n, a in arrays.items()}
+    made = feeds.with_values(model, {n: beside(a) for n, a in weights.items() if _is_float(a)})
+    return made, {n: beside(a) if _is_float(a) and a.size else a for n, a in arrays.items()}
 
 
 def _is_float(found: np.ndarray[Any, Any]) -> bool:

@@ -200,10 +200,11 @@ def _open_target(op: Builder, node: ir.Node, state: object, made: Rows) -> None:
     target, shape = constants.integers(node.inputs[1]), node.outputs[0].shape
     if target is None or shape is None or target[made.axis] in (-1, 0):
         return
-    rest = [d for axis, d in enumerate(shape) if axis != made.axis]
     same = isinstance(state, Rows) and state == made
-    if all(isinstance(d, int) for d in rest):
-        sizes = [-1 if a == made.axis else int(d) for a, d in enumerate(shape)]  # type: ignore[call-overload]
+    known = [d if isinstance(d, int) else None for d in shape]
+    known[made.axis] = -1
+    if None not in known:
+        sizes = known
     elif same and not node.attributes.get_int("allowzero", 0):
         sizes = [0 if a == made.axis else size for a, size in enumerate(target)]
     else:

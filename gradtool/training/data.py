@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,12 +176,11 @@ class Fitted:
             return
         for name, of in self._names.items():
             array, axis = self.source.arrays[of], self.takes.axes[name]
-            check, size = self._checks.get(name), array.nbytes
-            if check is None or size > LOOKED_AT:
+            check = self._checks.get(name)
+            if check is None or array.nbytes > LOOKED_AT:
                 continue
-            step = max(self.examples * _AT_ONCE // max(size, 1), 1)
-            step = self.examples if axis is None else step
-            for start in range(0, self.examples, step):
+            step = None if axis is None else self.examples * _AT_ONCE // array.nbytes
+            for start in range(0, self.examples, max(step or self.examples, 1)):
                 indices = np.arange(start, min(start + step, self.examples))
                 check(self._converted({name: self._taken(array, axis, indices)}), indices)
 
@@ -350,17 +349,3 @@ class Fitted:
             return array
         found: Array = array[indices] if axis == 0 else np.take(array, indices, axis)
         return found
-
-
-def parse_map(texts: Sequence[str]) -> dict[str, str]:
-    """`image=x` as `{"image": "x"}`: by input, the name in the data.
-
-    Raises:
-        UsageError: it has another form, or an input has two names.
-    """
-    found: dict[str, str] = {}
-    for text in texts:
-        name, _, of = text.partition("=")
-        if not name or not of or found.setdefault(name, of) != of:
-            raise UsageError(f"--map {text}: write INPUT=NAME, once per input")
-    return found

@@ -32,6 +32,9 @@ from gradtool.workloads.plans import Workload, workload, write
 KEEP, SEARCHED = "keep", "optimal"
 _TRIES = 6  # of budgets, as what is written takes more or less than was planned
 _CLOSE = 0.02  # of the memory: near enough to it
+BATCHES = 3  # that are held beside the arena: one in use, one ready, one being read
+OWN = 2 << 20  # bytes that Python and libraries allocate while steps run,
+OWN_FROM = 8 * OWN  # of memories of so many bytes: smaller ones are of the arena alone
 
 OnCandidate = Callable[[int, int], object]
 Dims = Mapping[str, int]
@@ -69,8 +72,17 @@ def parts_of(batch: int) -> list[int]:
     return [parts for parts in range(1, batch + 1) if not batch % parts]
 
 
+def beside_arena(memory: int, batch_bytes: int) -> int:
+    """The bytes of a memory that are left for batches and for what a process allocates meanwhile.
+
+    The interpreter, its libraries and what it holds before the first step are not counted.
+    """
+    return BATCHES * batch_bytes + OWN if memory >= OWN_FROM else 0
+
+
 def fitted(
     memory: int,
+    batch_bytes: int,
     batch: int,
     parts: Iterable[int],
     graphs_in: Callable[[int], Graphs],
@@ -81,27 +93,30 @@ def fitted(
 ) -> Fit:
     """What takes the least predicted time of all that fits into `memory` bytes.
 
-    `graphs_in` has the graphs of a step in so many parts, `dims_of` the sizes of so many examples;
-    `evaluated_at` has the sizes at which steps of so many examples are evaluated.
+    A batch takes `batch_bytes` (see `beside_arena`).  `graphs_in` has the graphs of a step in so
+    many parts, `dims_of` the sizes of so many examples; `evaluated_at` has the sizes at which steps
+    of so many examples are evaluated.
 
     Raises:
         UsageError: nothing fits; what was found to need least is named.
     """
     tried: list[Candidate] = []
+    beside = beside_arena(memory, batch_bytes)
     for count in parts:
         graphs, examples = graphs_in(count), batch // count
         on_candidate(count, examples)
         dims = dims_of(graphs, examples)
         arena = _Arena(graphs, dims, evaluated_at(graphs, examples), kernels)
-        tried.append(_tried(memory, count, examples, graphs, dims, arena))
+        tried.append(_tried(max(memory - beside, 0), count, examples, graphs, dims, arena))
         if tried[-1].plan == KEEP and tried[-1].time is not None:
             break
     fitting = [(each.time, each) for each in tried if each.time is not None]
     if not fitting:
         least = min(tried, key=lambda each: each.peak)
+        needed = least.peak + beside
         raise UsageError(
             f"--memory {format_bytes(memory)}: no step of {batch} examples fits: the least that "
-            f"was found takes {format_bytes(least.peak)} ({least.peak} bytes), in "
+            f"was found takes {format_bytes(needed)} ({needed} bytes), in "
             f"{least.micro_batches} micro-batches of {least.examples}"
         )
     return Fit(memory, tuple(tried), min(fitting, key=lambda each: each[0])[1])

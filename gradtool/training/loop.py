@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.kernels.chance import repeatable
-from gradtool.ranks.group import ALONE, Group, anywhere, share, total
+from gradtool.ranks.group import ALONE, Group, anywhere, total
 from gradtool.session import Session
 from gradtool.training import failing, scaling
+from gradtool.training.batches import Batches
 from gradtool.training.checkpoints import Best, Folder, Progress
 from gradtool.training.checks import has_nan
 from gradtool.training.counting import Counter
@@ -100,7 +99,8 @@ class Loop:
         if self.progress.due:
             self._evaluate()
         if not self._is_done():
-            with Prefetched(self._batches(self.progress.place)) as batches:
+            made = Batches(self.data, self.order, self.options.micro_batches, self.group)
+            with Prefetched(made.beginning(self.progress.place)) as batches:
                 for batch, is_last in batches:
                     with self._drawn("steps", f"step {self.progress.step + 1}", begins=True):
                         self._step(batch)
@@ -217,46 +217,6 @@ class Loop:
         place = self.progress.place
         following = Place(place.epoch + 1) if is_last else replace(place, batch=place.batch + 1)
         self.progress = replace(self.progress, step=self.progress.step + 1, place=following)
-
-    def _batches(self, first: Place) -> Iterator[tuple[Arrays, bool]]:
-        """Batches from a place on, for ever; with each, whether it is the last of its epoch."""
-        number, start = first.epoch, first.batch
-        while True:
-            if self.order is None:
-                yield from self._streamed(number, start)
-            else:
-                last = self.order.batches - 1
-                for place, indices in enumerate(self.order.epoch(number, start), start):
-                    yield self.data.batch(indices[self._own(len(indices))]), place == last
-            number, start = number + 1, 0
-
-    def _streamed(self, number: int, start: int) -> Iterator[tuple[Arrays, bool]]:
-        """The batches of an epoch of a stream, which only ends when there is none left."""
-        before: Arrays | None = None
-        for batch in map(self._own_part, self.data.epoch(number, start)):
-            if before is not None:
-                yield before, False
-            before = batch
-        if before is None:
-            raise UsageError(f"{self.data.source.source}: has no batch in epoch {number}")
-        yield before, True
-
-    def _own(self, count: int) -> np.ndarray[Any, Any]:
-        """Which of a batch of `count` examples this rank computes: its share of each part.
-
-        Raises:
-            UsageError: parts and ranks do not divide it.
-        """
-        parts, ranks = self.options.micro_batches, self.group.size
-        if count % (parts * ranks):
-            raise UsageError(f"a batch of {count} has no {parts * ranks} parts of the same size")
-        own = share(count // parts, self.group.rank, ranks)
-        return np.arange(count).reshape(parts, -1)[:, own].ravel()
-
-    def _own_part(self, batch: Arrays) -> Arrays:
-        if self.group.size == 1:
-            return batch
-        return self.data.chosen(batch, self._own(self.data.size_of(batch)))
 
     # --------------------------------------------------------------- between steps
 

@@ -53,8 +53,10 @@ class TrainOptions:
         "whole", 1, "Compute a step in N parts, one after the other.", least=1, metavar="N"
     )
     memory: int | None = option(
-        "bytes", None, "Fit a step into this much memory, all that it takes: in as many parts and "
-        "by the plan that are predicted to take the least time.", metavar="SIZE")  # fmt: skip
+        "bytes", None, "Fit a step into this much memory: parameters, state, gradients, what a "
+        "step computes and, from 16MiB on, batches that are read; the process needs its own 150 MB "
+        "besides.  In as many parts and by the plan that are predicted to take the least time.",
+        metavar="SIZE")  # fmt: skip
     plan: str = option(
         "text", "keep", "What to compute again in backward: a strategy of gradtool recompute, or "
         "the plan in a file.", metavar="NAME|FILE.json")  # fmt: skip

@@ -155,14 +155,11 @@ def prepared(
     if (options.in_two and graphs.update is None) or is_odd:
         graphs = graphs_of(recipe, options, in_two=True, takes=takes)
     by_rows = options.shard_tables and ranks > 1  # updates are made anew, and tell again
-    for each in read:
-        each.look_through()
-    for line in recipe.said:
-        watcher.said(line)
+    _look_through(read, recipe, watcher)
     _say(replace(graphs, said=()) if by_rows else graphs, read, watcher)
     order = _order(read[0], options)
-    if is_default and takes.size is None and order is not None and order.size < BATCH:
-        watcher.said(f"{sources[0].source}: {order.examples} examples: a batch is of {order.size}")
+    if is_default:
+        _say_default(read[0], order, watcher)
     if options.sync_batchnorm and ranks > 1:
         graphs = graphs.planned(synchronized(graphs.model, ranks))
     if evaluate is not None and graphs.update is None:
@@ -224,6 +221,20 @@ def _say(graphs: Graphs, read: Sequence[Fitted], watcher: Watcher) -> None:
         watcher.said(f"warning: {line}")
     for line in graphs.said:
         watcher.said(f"warning: {line}")
+
+
+def _look_through(read: Sequence[Fitted], recipe: Recipe, watcher: Watcher) -> None:
+    """Check the numbers of all data, and tell people of the model."""
+    for each in read:
+        each.look_through()
+    for line in recipe.said:
+        watcher.said(line)
+
+
+def _say_default(data: Fitted, order: Order | None, watcher: Watcher) -> None:
+    """Tell people of a default batch that is smaller because there are fewer examples."""
+    if order is not None and data.takes.size is None and order.size < BATCH:
+        watcher.said(f"{data.source.source}: {order.examples} examples: a batch is of {order.size}")
 
 
 def _fixed_inside(
@@ -320,6 +331,7 @@ def _fitted(
         counts = [1]
     return fitted(
         memory,
+        sum(array.nbytes for array in _sample(data[0], batch).values()),
         batch,
         counts,
         lambda parts: graphs_in(in_two=parts > 1 or options.loss_scale is not None),

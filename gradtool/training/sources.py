@@ -9,7 +9,7 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -199,3 +199,17 @@ def _called(function: Callable[..., Any], source: str, epoch: int, seed: int) ->
     if not isinstance(made, Iterable):
         raise UsageError(f"{source}: yields no batches, but returns {type(made).__name__}")
     return made
+
+
+def parse_map(texts: Sequence[str]) -> dict[str, str]:
+    """`image=x` as `{"image": "x"}`: by input, the name in the data.
+
+    Raises:
+        UsageError: it has another form, or an input has two names.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, of = text.partition("=")
+        if not name or not of or found.setdefault(name, of) != of:
+            raise UsageError(f"--map {text}: write INPUT=NAME, once per input")
+    return found

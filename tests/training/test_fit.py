@@ -2,11 +2,14 @@
 
 import json
 import re
+import subprocess
+import sys
 from functools import cache
 
 import numpy as np
+import onnx
 import pytest
-from conftest import sampled
+from conftest import build, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trainings import examples, load
@@ -147,3 +150,35 @@ def test_the_plan_that_was_written_takes_the_same_steps(tmp_path, memory):
 def test_what_a_memory_chooses_is_not_given(other):
     with pytest.raises(UsageError, match="memory chooses the plan and the micro-batches"):
         gt.Trainer(load(), memory=1 << 20, **other)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("memory", [24, 48])
+@pytest.mark.parametrize("batch", [64, 256])
+def test_what_is_measured_is_no_more_than_was_asked_for(tmp_path, memory, batch):
+    """In a process of its own, whose growth from the first step on is what its line says."""
+    rng = np.random.default_rng(0)
+    onnx.save(build(WIDE, a=normal(rng, 256, 2048), b=normal(rng, 2048, 8)), tmp_path / "w.onnx")
+    labels = rng.integers(0, 8, 2 * batch)
+    np.savez(tmp_path / "d.npz", x=normal(rng, 2 * batch, 256), labels=labels)
+    words = ("train", "w.onnx", "--data", "d.npz", "--batch", batch, "--memory", f"{memory}MiB")
+    done = subprocess.run(
+        [sys.executable, "-m", "gradtool", *map(str, words), "--optimizer", "sgd"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    measured = re.findall(r"([\d.]+) MiB measured", done.stderr)
+    assert measured
+    assert all(float(each) <= memory for each in measured)
+
+
+WIDE = """w (float[batch, 256] x) => (float[batch, 8] y) {
+    h = MatMul (x, a)
+    t = Tanh (h)
+    u = Exp (t)
+    v = Sin (u)
+    y = MatMul (v, b)
+}"""
+
+
+def normal(rng, *shape):
+    return (0.05 * rng.standard_normal(shape)).astype(np.float32)
