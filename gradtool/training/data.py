@@ -20,8 +20,7 @@ from gradtool.training.order import Indices
 from gradtool.training.sources import Array, Batch, Examples, Source, Stream
 
 COMPARED = 64  # examples whose labels are held against other inputs
-LOOKED_AT = 1 << 30  # bytes of an array that is looked through before the first step
-_AT_ONCE = 1 << 24  # bytes of it
+LOOKED_AT, _AT_ONCE = 1 << 30, 1 << 24  # bytes of an array that is looked through, and how
 Arrays = dict[str, Array]
 
 
@@ -179,8 +178,8 @@ class Fitted:
             check = self._checks.get(name)
             if check is None or array.nbytes > LOOKED_AT:
                 continue
-            step = None if axis is None else self.examples * _AT_ONCE // array.nbytes
-            for start in range(0, self.examples, max(step or self.examples, 1)):
+            step = max(self.examples * _AT_ONCE // max(array.nbytes, 1), 1)
+            for start in range(0, 1 if axis is None else self.examples, step):
                 indices = np.arange(start, min(start + step, self.examples))
                 check(self._converted({name: self._taken(array, axis, indices)}), indices)
 

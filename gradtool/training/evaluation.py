@@ -46,7 +46,7 @@ class Evaluator:
         """
         own: list[list[tuple[float, int]]] = []
         counted = self._count()
-        with Prefetched(self._batches()) as batches:
+        with Prefetched(self._batches(self.group.rank, self.group.size)) as batches:
             for batch in batches:
                 count = self.data.size_of(batch)
                 loss, outputs = self._run(batch, count, counted)
@@ -61,23 +61,21 @@ class Evaluator:
         return {metric.name: self._finished(metric, sums, counts) for metric in self.metrics}
 
     def rehearse(self) -> None:
-        """Evaluate the first batch, to find out whether all metrics can be had.
+        """Evaluate the first batch, on each rank, to find out whether all metrics can be had.
 
         Raises:
             UsageError: there is none, it cannot be used, or a metric fails on it.
         """
-        batch = next(self._batches(), None)
+        batch = next(self._batches(0, 1), None)
         if batch is None:
-            if self.group.size == 1:
-                raise UsageError(f"{self.data.source.source}: yields no batch to evaluate")
-            return
+            raise UsageError(f"{self.data.source.source}: yields no batch to evaluate")
         count = self.data.size_of(batch)
         loss, outputs = self._run(batch, count, None)
         for metric in self.metrics if self.tells else ():
             metric.of_batch(loss, outputs, batch, count)
 
-    def _batches(self) -> Iterator[Arrays]:
-        rank, ranks = self.group.rank, self.group.size
+    def _batches(self, rank: int, ranks: int) -> Iterator[Arrays]:
+        """Those that a rank computes."""
         if self.data.examples is None:
             return islice(self.data.epoch(0), rank, None, ranks)
         order = in_order(self.data.examples, self.size)
@@ -103,7 +101,7 @@ class Evaluator:
         if self.counter is None:
             return None
         if not self._counted:
-            with Prefetched(self._batches()) as batches:
+            with Prefetched(self._batches(self.group.rank, self.group.size)) as batches:
                 self._counted.append(self.counter.whole(batches, self.group))
         found = self._counted[0]
         if self.data.examples is None:

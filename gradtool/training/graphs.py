@@ -164,7 +164,8 @@ class Graphs:
 
     def put(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Begin with the parameters and the state of a checkpoint."""
-        for model in self.models:
+        forward = () if self.forward is None else (self.forward,)
+        for model in (*self.models, *forward):
             for name, value in model.graph.initializers.items():
                 if name in arrays:
                     value.const_value = ir.Tensor(arrays[name], dtype=value.dtype, name=name)

@@ -216,10 +216,10 @@ class Trainer:
             server=opened.server,
             timeline=timeline,
         )
-        if loop.evaluator is not None:
-            loop.evaluator.rehearse()
         watcher.begun(_begun(setup, opened.progress))
         with together(group):
+            if loop.evaluator is not None:
+                loop.evaluator.rehearse()
             ended = loop.run()
         loop.save()
         averages = setup.options.ema is not None
