@@ -124,8 +124,9 @@ def _known(value: ir.Value, arrays: Given) -> Iterable[Known]:
         if isinstance(dim, ir.SymbolicDim):
             yield Known(f"input {value.name!r}", axis, dim, size)
         elif dim != size:
+            opens = f": --batch {size} opens it" if (axis, dim) == (0, 1) else ""
             raise UsageError(
-                f"input {value.name!r} has size {size} on axis {axis}, the model takes {dim}"
+                f"input {value.name!r} has size {size} on axis {axis}, the model takes {dim}{opens}"
             )
 
 

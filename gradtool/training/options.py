@@ -21,7 +21,7 @@ class TrainOptions:
     batch: int | None = option(
         "whole", None, "Examples of a step; the model's own number where it has one.  A file that "
         "is fixed at 1 is opened.", least=1, metavar="N",
-        shown=f"{BATCH}, or all where the data have less")  # fmt: skip
+        shown=f"{BATCH}, or all where there are fewer")  # fmt: skip
     epochs: int | None = option(
         "whole", None, "Go through the data so often.", least=1, metavar="N", shown="1"
     )
@@ -75,7 +75,7 @@ class TrainOptions:
         least=0, most=1, metavar="DECAY")  # fmt: skip
     checkpoint_every: int | None = option(
         "whole", None, "Write a checkpoint after every N steps.", least=1, metavar="N",
-        shown="after each epoch and evaluation")  # fmt: skip
+        shown="after each epoch; one precedes each evaluation")  # fmt: skip
     keep: int = option("whole", 2, "Keep the N newest checkpoints, and the best.", least=1,
                        metavar="N")  # fmt: skip
     shard: Literal["none", "optimizer", "gradients"] = option(
