@@ -124,7 +124,7 @@ def _known(value: ir.Value, arrays: Given) -> Iterable[Known]:
         if isinstance(dim, ir.SymbolicDim):
             yield Known(f"input {value.name!r}", axis, dim, size)
         elif dim != size:
-            opens = f": --batch {size} opens it" if (axis, dim) == (0, 1) else ""
+            opens = f"; a forward file is opened by --batch {size}" if (axis, dim) == (0, 1) else ""
             raise UsageError(
                 f"input {value.name!r} has size {size} on axis {axis}, the model takes {dim}{opens}"
             )
