@@ -23,6 +23,7 @@ from gradtool.passes.batch_axis import (
 )  # fmt: skip
 
 TABLE: dict[str, Rule] = {}
+COUNTED = "it is the mean of the labels that count"
 
 
 def rule_for(*names: str) -> Callable[[Rule], Rule]:
@@ -339,7 +340,7 @@ def class_loss(batch: Batch, node: ir.Node, states: list[State]) -> list[State]:
         raise MixesError("examples lie along the axis of classes")
     how = node.attributes.get_string("reduction", "mean")
     if how == "mean" and is_counted(node):
-        raise MixesError("it is the mean of the labels that count")
+        raise MixesError(COUNTED)
     loss: State = labels if how == "none" else Total("sum" if how == "sum" else "mean")
     return [loss, scores][: len(node.outputs)]
 

@@ -21,16 +21,15 @@ from gradtool.errors import ModelError, UsageError
 from gradtool.graph import constants, walk
 from gradtool.graph.metadata import GRADIENTS
 from gradtool.passes.batch_axis import Batch, Fixed, Mixed, Rows
-from gradtool.passes.loss_parts import LOSSES
+from gradtool.passes.batch_rules import COUNTED
 from gradtool.shapes import infer
 
 SYMBOL = "batch"
 RECURRENT = ("RNN", "LSTM", "GRU")
 ALIGNED = ("Concat", "GatherElements", "ScatterElements")  # whose operands are not broadcast
-_MIXING = (*LOSSES, "BatchNormalization", "BatchNormalizationTraining")
 
 Axes = dict[str, int | None]
-MOST_TRIES = 64  # of ways to follow examples
+MOST_TRIES, MOST_STEPS = 64, 40_000  # of ways to follow examples, and through so many nodes in all
 
 
 def is_fixed_at_one(model: ir.Model) -> bool:
@@ -122,7 +121,8 @@ def _followed(model: ir.Model, given: Sequence[ir.Value]) -> _One:
     examples.
     """
     leads = {v.name or "": 0 if v.shape is not None and v.shape[0] == 1 else None for v in given}
-    best, chosen, tries = _One(model, leads, {}), dict[Choice, int](), iter(range(MOST_TRIES))
+    best, chosen = _One(model, leads, {}), dict[Choice, int]()
+    tries = iter(range(min(MOST_TRIES, MOST_STEPS // max(best.reached, 1))))
     is_better = True
     while is_better and not best.is_whole:
         is_better = False
@@ -146,8 +146,12 @@ def _ones(value: ir.Value) -> list[int]:
 
 
 def _mixes(batch: Batch, node: ir.Node) -> bool:
-    """Whether examples are mixed first by this node, and by no loss or normalization."""
-    if node.op_type in _MIXING or not any(isinstance(batch.of(v), Mixed) for v in node.outputs):
+    """Whether examples are mixed first by this node.
+
+    A loss that counts labels may, and statistics of a normalization, which are no first output.
+    """
+    made = batch.of(node.outputs[0]) if node.outputs else None
+    if not isinstance(made, Mixed) or made.why.endswith(COUNTED):
         return False
     return not any(isinstance(batch.of(v), Mixed) for v in node.inputs)
 
@@ -236,6 +240,7 @@ def _in_the_way(model: ir.Model, axes: Axes) -> str | None:
     batch = Batch(model.graph, axes, SYMBOL, None, ())
     for node in walk.nodes(model.graph):
         if _mixes(batch, node):
-            state = next(s for v in node.outputs if isinstance(s := batch.of(v), Mixed))
+            state = batch.of(node.outputs[0])
+            assert isinstance(state, Mixed)  # noqa: S101 - it mixes
             return state.why
     return None

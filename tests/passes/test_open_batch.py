@@ -161,6 +161,24 @@ KINDS = [mlp, flattened, normed, attention, folded_heads, class_token, recurrent
          recurrent("GRU", 3), recurrent("RNN", 1), given_state, resized, turns]  # fmt: skip
 
 
+def counted(e):
+    """The file has its loss, of labels that may be ignored."""
+    x = e.reshape(e.input("x", e.batch, 2, 3), e.batch, 6)
+    y = e("MatMul", x, e.weight(6, 3))
+    return e("SoftmaxCrossEntropyLoss", y, e.input("t", e.batch, kind=INT64), ignore_index=1)
+
+
+def test_a_loss_of_the_file_is_of_all_examples():
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.standard_normal((BATCH, 2, 3)).astype(np.float32), "t": np.arange(BATCH) % 3}
+    expected, found = (
+        gt.run(gt.grad(model), arrays) for model in (load(export(counted, BATCH)), one(counted))
+    )
+
+    assert found.loss == pytest.approx(expected.loss)
+    require_same(found.gradients, expected.gradients)
+
+
 def export(build, batch):
     made = Export(batch)
     return made.model(build(made))
@@ -244,6 +262,13 @@ def softmaxed(e):
     return e("MatMul", e("Softmax", e.input("x", e.batch, 6), axis=0), e.weight(6, 2))
 
 
+def normed_positions(e):
+    """A norm whose first axis is that of positions."""
+    x = e("Transpose", e.input("x", e.batch, 4, 3), perm=[1, 0, 2])
+    one = e.const(np.ones(1, np.float32))
+    return e("BatchNormalization", x, one, one, one, one)
+
+
 def merged(e):
     """Examples and positions are one axis that a product sums over."""
     return e("MatMul", e.weight(2, 4), e.reshape(e.input("x", e.batch, 4, 3), 4, 3))
@@ -251,8 +276,8 @@ def merged(e):
 
 @pytest.mark.parametrize(
     ("build", "named"),
-    [(picked, "Gather"), (squeezed, "Squeeze"), (sliced, "Slice"), (softmaxed, "Softmax"),
-     (merged, "MatMul")],
+    [(normed_positions, "BatchNormalization"), (picked, "Gather"), (squeezed, "Squeeze"),
+     (sliced, "Slice"), (softmaxed, "Softmax"), (merged, "MatMul")],
 )  # fmt: skip
 def test_what_keeps_a_batch_at_one_is_named(build, named):
     with pytest.raises(UsageError, match=f"'x' is fixed at batch 1 in the model, by .*{named}"):
