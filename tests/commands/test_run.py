@@ -133,7 +133,7 @@ def test_a_random_model_is_not_compared_with_itself(run, model, tiny_inputs):
 
 def test_a_file_named_twice_or_like_a_model_is_refused_before_the_step_runs(run, tiny_model):
     twice = run("run", tiny_model, "--save-grads", "a.npz", "--save-outputs", "a.npz", "--force")
-    model = run("run", tiny_model, "--profile", tiny_model, "--force")
+    model = run("run", tiny_model, "--profile", "other.onnx", "--force")
 
     assert (twice.code, twice.out) == (model.code, model.out) == (2, "")
     assert twice.err == "gradtool: --save-grads and --save-outputs name the same file\n"
