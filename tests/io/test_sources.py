@@ -59,7 +59,7 @@ def test_what_is_read_is_not_written_over(run, folder, command, name, way):
 
 
 def test_a_default_name_that_leads_to_the_source_is_refused(run, folder):
-    (folder / "net.grad.onnx").symlink_to("net.onnx")
+    (folder / "net.grad.onnx").hardlink_to(folder / "net.onnx")
 
     assert "is the file net.onnx, which is read" in run("grad", "net.onnx", "--force").err
 
