@@ -4,7 +4,16 @@ The public names are those of `gradtool.api`, loaded when first used, and the ex
 `gradtool.errors`.
 """
 
-from __future__ import annotations
+import sys
+
+# `python -m` puts the current folder first into the path, before any line of ours: out it goes
+# before anything is imported that may lie there.
+if (
+    sys.argv[:1] == ["-m"]
+    and not sys.flags.safe_path
+    and sys.orig_argv[-len(sys.argv)].partition(".")[0] in ("gradtool", "-mgradtool")
+):
+    del sys.path[0]
 
 from gradtool.errors import (
     DeviceError,
@@ -100,7 +109,7 @@ provide("rules", "gradtool.gradients:rules")
 provide("timing", "gradtool.exec.timing:at_random")
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOMES:
         raise AttributeError(f"module 'gradtool' has no attribute {name!r}")
     from importlib import import_module

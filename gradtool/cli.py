@@ -22,6 +22,9 @@ def main(arguments: list[str] | None = None) -> None:
         _leave(_help())
     import gc
 
+    from gradtool import child
+
+    child.leave_out_current_folder()
     from gradtool.commands import threads
 
     threads.fix()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, MutableMapping
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import Any
 
@@ -51,34 +52,84 @@ def _say(message: str) -> None:
         sys.stderr.write(f"gradtool: {escape(message)}\n")
 
 
+class _Beside:
+    """The finder of modules that are named to gradtool, in folders that Python's path lacks.
+
+    What such a module imports is found in its folder as well, last of all.  Nobody else finds
+    anything there: a `cupy.py` beside a model stays unread.
+    """
+
+    def __init__(self) -> None:
+        self.folders: dict[str, str] = {}
+        self.more: list[str] = []
+
+    def find_spec(self, name: str, path: object = None, _target: object = None) -> Any:
+        """The spec of a named module, or of one that such a module imports."""
+        folder = None if path is not None else self.folders.get(name) or self._of_importer()
+        if folder is None:
+            return None
+        spec = PathFinder.find_spec(name, [*sys.path, folder])
+        if spec is not None:
+            self.folders.setdefault(name, folder)
+        return spec
+
+    def _of_importer(self) -> str | None:
+        frame = sys._getframe(2)  # noqa: SLF001 - nothing else tells who imports
+        while frame.f_back and frame.f_globals.get("__name__", "").startswith("importlib"):
+            frame = frame.f_back
+        return self.folders.get(str(frame.f_globals.get("__name__")).partition(".")[0])
+
+    def has(self, name: str) -> bool:
+        """Whether there is a top-level module, perhaps in one of the folders."""
+        if self not in sys.meta_path:
+            sys.meta_path.insert(sys.meta_path.index(PathFinder), self)  # type: ignore[arg-type]
+        if name not in sys.modules:
+            self.folders.pop(name, None)
+            for folder in (os.getcwd(), *self.more):  # noqa: PTH109 - as it is in Python's path
+                if PathFinder.find_spec(name, [folder]) is not None:
+                    self.folders.setdefault(name, folder)
+        return find_spec(name) is not None
+
+
+_BESIDE = _Beside()
+
+
+def search_folders() -> list[str]:
+    """Where named modules are looked for after the current folder; a list to add to."""
+    return _BESIDE.more
+
+
+def code_in(path: str) -> tuple[str, str] | None:
+    """The module and the function that `pkg.mod:name` means; None if it cannot mean any."""
+    module, _, name = path.partition(":")
+    names = (*module.split("."), name)
+    return (module, name) if all(map(str.isidentifier, names)) else None
+
+
 def function_at(path: str) -> Callable[..., Any] | None:
     """The function that `pkg.mod:name` stands for; None if there is no such module.
 
-    Modules of the working folder are found, as by `python -m`.
+    A module that Python's path does not have is looked for in the current folder.
 
     Raises:
         UsageError: the module cannot be imported, or has no such function.
     """
-    module, _, name = path.partition(":")
-    with _working_folder():
-        try:
-            if not name.isidentifier() or find_spec(module) is None:
-                return None
-        except (ImportError, ValueError):
-            return None
-        try:
-            found = getattr(import_module(module), name, None)
-        except Exception as error:
-            raise UsageError(f"{module} cannot be imported: {_reason(error)}") from error
-    if not callable(found):
-        raise UsageError(f"{module} has no function {name!r}")
-    return found  # type: ignore[no-any-return]
-
-
-@contextmanager
-def _working_folder() -> Iterator[None]:
-    sys.path.insert(0, "")
+    asked = code_in(path)
+    if asked is None:
+        return None
+    module, name = asked
     try:
-        yield
-    finally:
-        sys.path.remove("")
+        if not _BESIDE.has(module.partition(".")[0]):
+            return None
+        loaded = import_module(module)
+    except ModuleNotFoundError as error:
+        if f"{module}.".startswith(f"{error.name}."):
+            return None
+        raise UsageError(f"{module} cannot be imported: {_reason(error)}") from error
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{module} cannot be imported: {_reason(error)}") from error
+    found = getattr(loaded, name, None)
+    if not callable(found):
+        where = f" ({loaded.__file__})" if getattr(loaded, "__file__", None) else ""
+        raise UsageError(f"{module} has no function {name!r}{where}")
+    return found  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -70,10 +71,12 @@ ce = acme_losses:cubes
 
 
 @pytest.fixture
-def acme(tmp_path):
-    """A distribution on the path: two modules and their entry points."""
+def acme(tmp_path, monkeypatch):
+    """A distribution on the path, which is named: two modules and their entry points."""
 
     def install(points=POINTS):
+        path = f"{os.environ.get('PYTHONPATH', '')}{os.pathsep}{tmp_path}"
+        monkeypatch.setenv("PYTHONPATH", path.lstrip(os.pathsep))
         (tmp_path / "acme_operators.py").write_text(OPERATORS)
         (tmp_path / "acme_losses.py").write_text(LOSSES)
         folder = tmp_path / "acme-1.0.dist-info"

@@ -11,12 +11,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 
+from gradtool import child
 from gradtool.check import cache
 from gradtool.check.cache import key_of
 from gradtool.check.cases import Case
 from gradtool.check.measuring import measure
 from gradtool.check.verdicts import Outcome
 from gradtool.errors import GradtoolError
+from gradtool.plugins import search_folders
 
 DIED = "the process that planned it died, perhaps for want of memory"
 
@@ -101,24 +103,28 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     is killed.
     """
     context = multiprocessing.get_context("spawn")
-    others = {child.pid for child in multiprocessing.active_children()}
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_follow_parent)
+    others = {process.pid for process in multiprocessing.active_children()}
+    pool = ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_begin, initargs=(search_folders(),)
+    )
     try:
-        yield pool
+        with child.safe_environment():
+            yield pool
     except BaseException:
-        for child in multiprocessing.active_children():
-            if child.pid not in others:
-                child.terminate()
+        for process in multiprocessing.active_children():
+            if process.pid not in others:
+                process.terminate()
         raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _follow_parent() -> None:
-    """Leave interrupts to the parent, and do not outlive it.
+def _begin(folders: Sequence[str]) -> None:
+    """Look for named modules where the parent does, leave interrupts to it, do not outlive it.
 
     A worker holds both ends of the pipe that it waits on, so that it would wait for ever.
     """
+    search_folders().extend(folders)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

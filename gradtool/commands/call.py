@@ -17,7 +17,7 @@ from gradtool.errors import UsageError
 WIDEST = 100  # columns of a page of help
 OUTPUTS = ("output", "save_grads", "save_outputs", "profile", "trace", "html")
 REPLACING = "train"  # the command whose -o may be the model that it reads
-EPILOG = "-v, -q, --color, --config and --no-config go here too: see gradtool --help."
+EPILOG = "-v, -q, --color, --config, --no-config and --allow-code go here too: see gradtool --help."
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Call:
     config: str | None = None
     no_config: bool = False
     allow_outside: bool = False
+    allow_code: bool = False
     given: frozenset[str] = frozenset()
     line: tuple[str, ...] = ()
     outputs: Mapping[str, str] = field(default_factory=dict)
@@ -61,6 +62,9 @@ def everywhere(*, hidden: bool = False) -> list[click.Option]:
         click.Option(["--no-config"], is_flag=True, help="Take no configuration.", hidden=hidden),
         click.Option(["--allow-outside"], is_flag=True, hidden=hidden,
                      help="Let the configuration name files outside its repository."),
+        click.Option(["--allow-code"], is_flag=True, hidden=hidden,
+                     help="Import the code that a configuration names, as in loss = "
+                          "'pkg.mod:f'."),
         click.Option(["-v", "--verbose"], count=True, hidden=hidden,
                      help="Say more; a bug then shows its traceback."),
         click.Option(["-q", "--quiet"], is_flag=True, hidden=hidden,
@@ -138,6 +142,7 @@ def _call(ctx: click.Context, command: Command) -> Call:
     for first, second in (
         ("config", "no_config"),
         ("no_config", "allow_outside"),
+        ("no_config", "allow_code"),
         ("quiet", "verbose"),
     ):
         if said[first] and said[second]:
@@ -145,21 +150,15 @@ def _call(ctx: click.Context, command: Command) -> Call:
             raise UsageError(f"{' and '.join(flags)} do not go together")
     reporter = Reporter(said["color"], said["quiet"], said["verbose"])
     given = {p.name for p in ctx.command.params if p.name and _is_given(ctx, p.name)}
-    given |= {"config"} if said["config"] is not None else set()
+    given |= {name for name in ("config", "allow_code") if said[name] not in (None, False)}
     line = ctx.find_object(tuple) or ()
     outputs = {_flag(p): path for p in command.params if p.name in OUTPUTS
                for path in _texts(ctx.params[p.name])}  # fmt: skip
     replaces = "-o" if command.name == REPLACING else None
-    return Call(
-        reporter,
-        said["config"],
-        said["no_config"],
-        said["allow_outside"],
-        frozenset(given),
-        line,
-        outputs,
-        replaces,
-    )
+    configured = (
+        said["config"], said["no_config"], said["allow_outside"], said["allow_code"],
+    )  # fmt: skip
+    return Call(reporter, *configured, frozenset(given), line, outputs, replaces)
 
 
 def _flag(parameter: click.Parameter) -> str:

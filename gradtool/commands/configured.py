@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 def configuration(call: Call) -> Config | None:
     """The configuration given, or the one found here; None where there is none.
 
+    Code that it names is looked for in its folder too, with `--allow-code`.
+
     Raises:
-        UsageError: it holds a mistake, or names files outside of its repository.
+        UsageError: it holds a mistake, or names files outside of its repository or code, and
+            nobody allowed that.
     """
+    from gradtool import plugins
     from gradtool.check import config
 
     if call.no_config:
@@ -28,6 +32,10 @@ def configuration(call: Call) -> Config | None:
     read = config.load(_short(path))
     if not call.allow_outside:
         config.require(read, found=call.config is None)
+    if call.allow_code:
+        plugins.search_folders().append(str(read.folder.absolute()))
+    else:
+        config.require_no_code(read)
     return read
 
 

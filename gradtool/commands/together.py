@@ -161,7 +161,9 @@ _WRITTEN = (
     Without(STDOUT, "is for the model alone", "force form"),
     Without(PLAN_ALONE, "is the plan alone", MODEL_FILE),
 )
-_NO_CONFIG = Without(When("this command", lambda _: True), "reads no configuration", "config")
+_NO_CONFIG = Without(
+    When("this command", lambda _: True), "reads no configuration", "config allow_code"
+)
 _DRAWN = (given("html"), given("trace"), given("svg"))
 _TABLE = When("{ranks}", lambda said: "ranks" in said.given and "stages" not in said.given)
 
@@ -172,7 +174,7 @@ def _verifies(way: str) -> When:
 
 
 def _named(argument: str) -> Without:
-    return Without(given(argument), "is named, so no configuration is read", "config")
+    return Without(given(argument), "is named, so no configuration is read", "config allow_code")
 
 
 _NO_OUTPUTS = Without(given("stages"), "returns the loss alone", "only_loss")
@@ -293,6 +295,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         Without(given("template"), "prints a rule", f"model missing form {SIZES}"),
         Of(SIZES, (given("model"),)),
     ),
+    "init": (Without(When("this command", lambda _: True), "imports no code", "allow_code"),),
     "doctor": (_NO_CONFIG,),
     "schema": (_NO_CONFIG,),
     "completion": (_NO_CONFIG,),

@@ -8,7 +8,6 @@ for, in another process, the bytes that were live at once.  Options are those th
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from gradtool import io
+from gradtool import child, io
 from gradtool.errors import DeviceError, GradtoolError
 from gradtool.exec import ort_memory
 from gradtool.exec.feeds import require
@@ -95,10 +94,10 @@ def _finish(model: ir.Model) -> None:
 
 def _measured(place: Path, repeat: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """What a process that runs the files in a folder says of time and memory."""
-    command = [sys.executable, "-m", __name__, str(place), str(repeat), json.dumps(dict(options))]
+    command = child.running(__name__, str(place), str(repeat), json.dumps(dict(options)))
     malloc = {} if options.get("enable_cpu_mem_arena", True) else {"MALLOC_MMAP_THRESHOLD_": MMAP}
     done = subprocess.run(  # noqa: S603
-        command, capture_output=True, text=True, check=False, env={**os.environ, **malloc}
+        command, capture_output=True, text=True, check=False, env=child.environment(**malloc)
     )
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
 import onnx
 import onnx.version_converter
 import onnx_ir as ir
 
+from gradtool import child
 from gradtool.errors import ModelError
 from gradtool.io import adapters, legacy, walk
 from gradtool.io.functions import inline_functions
@@ -119,7 +119,8 @@ def _without_initializers(model: onnx.ModelProto) -> onnx.ModelProto:
 def _convert(skeleton: onnx.ModelProto, before: int, version: int) -> onnx.ModelProto:
     try:
         done = subprocess.run(  # noqa: S603 - our own interpreter and script
-            [sys.executable, "-c", _CONVERT, str(version)],
+            child.python("-c", _CONVERT, str(version)),
+            env=child.environment(),
             input=skeleton.SerializeToString(),
             capture_output=True,
             check=False,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 import json
 import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
+
+from gradtool import child
 
 Level = Literal["ORT_ENABLE_ALL", "ORT_DISABLE_ALL"]
 
@@ -49,10 +50,10 @@ class Session:
     """
 
     def __init__(self, level: Level = "ORT_ENABLE_ALL") -> None:
-        command = [sys.executable, "-P", "-c", _CHILD, level]
+        command = child.python("-c", _CHILD, level)
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(  # noqa: S603 - this interpreter, with the text above
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=child.environment()
         )
 
     def close(self) -> None:

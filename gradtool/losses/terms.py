@@ -14,7 +14,7 @@ from gradtool.errors import UsageError
 from gradtool.graph.predicates import is_float
 from gradtool.losses.kinds import Kind, kind_of, kinds
 from gradtool.losses.settings import Settings, settings, split
-from gradtool.plugins import function_at
+from gradtool.plugins import code_in, function_at
 from gradtool.text.words import suggest
 
 Wanted = str | Callable[..., Any]
@@ -70,6 +70,17 @@ def term(graph: ir.Graph, wanted: Wanted) -> Term:
     output = _output(graph, name, rest.partition(":")[0])
     said = Settings() if given is None else settings(given, kind, output, wanted)
     return Term(weight, kind, output, output.name or "", wanted, said)
+
+
+def code_of(wanted: str) -> str | None:
+    """The `pkg.mod:function` that a loss in words may import; None where it names none.
+
+    Only a value of the model that has the whole name is not told apart.
+    """
+    weighted = _WEIGHTED.fullmatch(wanted)
+    name, _, rest = (weighted[2] if weighted else wanted).partition(":")
+    path = f"{name}:{re.split('[:@]', rest, maxsplit=1)[0]}"
+    return None if code_in(path) is None or name in kinds() else path
 
 
 def _kind(graph: ir.Graph, text: str, wanted: str) -> tuple[Kind, str]:

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gradtool import child
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.ranks.started import MISSING
 
@@ -48,7 +49,7 @@ def run(arguments: Sequence[str], ranks: int, out: Callable[[bytes], object]) ->
         GradtoolError: ranks ended before they were done.
         KeyboardInterrupt: somebody asked for the end.
     """
-    command = [*starter(ranks), sys.executable, "-m", "gradtool", *arguments]
+    command = [*starter(ranks), *child.running("gradtool", *arguments)]
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
         results = Path(folder, "stdout")
         _Launched(command, ranks, results).run()
@@ -76,7 +77,11 @@ def _needs() -> list[str]:
     """
     code = "from mpi4py import MPI; print(MPI.get_vendor()[0])"
     found = subprocess.run(  # noqa: S603 - our own interpreter
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        child.python("-c", code),
+        env=child.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if found.returncode:
         raise UsageError(MISSING.format(what="--ranks"))
@@ -102,7 +107,7 @@ class _Launched:
     def run(self) -> None:
         """Start it and wait until nothing of it is left."""
         self.results.touch()
-        environment = {**os.environ, MARKED: str(self.results)}
+        environment = child.environment(**{MARKED: str(self.results)})
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         environment.setdefault("OMP_NUM_THREADS", str(max(cores // self.ranks, 1)))
         process = subprocess.Popen(  # noqa: S603 - ourselves, by the MPI that is installed

@@ -5,10 +5,8 @@ Nothing is unpickled.  Folders and safetensors files are mapped: what a batch ne
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from gradtool.errors import GradtoolError, UsageError
 from gradtool.exec import inputs
 from gradtool.exec.given import array_of, as_numpy
 from gradtool.io import safetensors
+from gradtool.plugins import function_at
 
 Array = np.ndarray[Any, Any]
 Batch = Mapping[str, Any]
@@ -133,26 +132,20 @@ def _array(name: str, given: Any) -> Array:
 
 
 def imported(text: str) -> Callable[..., Any]:
-    """The function that `module:function` names, looked for in this folder as well."""
-    module, _, name = text.partition(":")
-    here = os.getcwd()  # noqa: PTH109 - as Python itself has it in its path
-    sys.path.insert(0, here)
-    try:
-        with theirs(text, ImportError, ValueError):
-            found = getattr(importlib.import_module(module), name, None)
-    except (ImportError, ValueError) as error:
-        raise UsageError(f"{text}: no such file, and no module {module!r}: {error}") from error
-    finally:
-        sys.path.remove(here)
-    if not callable(found):
-        raise UsageError(f"{text}: the module has no function {name!r}")
-    function: Callable[..., Any] = found
+    """The function that `module:function` names.
+
+    Raises:
+        UsageError: there is no such module or function.
+    """
+    function = function_at(text)
+    if function is None:
+        raise UsageError(f"{text}: no such file, and no module {text.partition(':')[0]!r}")
     return function
 
 
 @contextmanager
-def theirs(source: str, *passed: type[Exception]) -> Iterator[None]:
-    """Run what somebody else wrote: what it raises is no failure of ours; some is `passed` on.
+def theirs(source: str) -> Iterator[None]:
+    """Run what somebody else wrote: what it raises is no failure of ours.
 
     Raises:
         UsageError: in place of what was raised, with its kind.
@@ -160,7 +153,7 @@ def theirs(source: str, *passed: type[Exception]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, (GradtoolError, *passed)):
+        if isinstance(error, GradtoolError):
             raise
         said = " ".join(str(error).split())
         kind = type(error).__name__

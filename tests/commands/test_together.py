@@ -10,7 +10,7 @@ from pairs import COMMANDS, SIZES, Walk, pairs, parameters
 from gradtool.commands.group import group
 from gradtool.commands.together import RULES
 
-GLOBAL = {"color", "config", "no_config", "allow_outside", "verbose", "quiet"}
+GLOBAL = {"color", "config", "no_config", "allow_outside", "allow_code", "verbose", "quiet"}
 ALL = [(command, tuple(base), first, second) for command, base, first, second in pairs()]
 
 

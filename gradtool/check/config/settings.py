@@ -70,6 +70,24 @@ def load(path: Path) -> Config:
     return Config(path, tuple(cases), path.parent / _baseline(check))
 
 
+def require_no_code(config: Config) -> None:
+    """Refuse a configuration that has code imported: whoever wrote it may be anybody.
+
+    Raises:
+        UsageError: naming file, case and key.
+    """
+    from gradtool.losses.terms import code_of
+
+    for case in config.cases:
+        for text in case.gradient.get("loss", ()):
+            code = code_of(text)
+            if code is not None:
+                raise UsageError(
+                    f"{config.path}: case {case.group!r}: loss = {text!r} would run code, {code}: "
+                    "pass --allow-code if you trust it"
+                )
+
+
 def _baseline(check: Table) -> str:
     """The folder of baselines: inside that of the configuration."""
     given = check.text("baseline", BASELINE)
