@@ -82,7 +82,7 @@ class _Beside:
     def has(self, name: str) -> bool:
         """Whether there is a top-level module, perhaps in one of the folders."""
         if self not in sys.meta_path:
-            sys.meta_path.insert(sys.meta_path.index(PathFinder), self)  # type: ignore[arg-type]
+            sys.meta_path.insert(sys.meta_path.index(PathFinder), self)
         if name not in sys.modules:
             self.folders.pop(name, None)
             for folder in (os.getcwd(), *self.more):  # noqa: PTH109 - as it is in Python's path

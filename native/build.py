@@ -143,7 +143,7 @@ def _object(target: Platform, work: Path, path: Path, name: str, flags: tuple[st
 
 
 def _zig(target: Platform, *arguments: str) -> None:
-    command = [sys.executable, "-m", "ziglang", "cc", "-target", target.target, *arguments]
+    command = [sys.executable, "-P", "-m", "ziglang", "cc", "-target", target.target, *arguments]
     _run(command)
 
 

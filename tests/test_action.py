@@ -8,17 +8,24 @@ from pathlib import Path
 import pytest
 from action import Annotation, Runner
 from repository import Repository, network
+from shadows import Shadows
 from standards import junit_mistakes, sarif_mistakes
 
 ROOT = Path(__file__).parents[1]
 MISSING = [name for name in ("bash", "git") if shutil.which(name) is None]
+# Runs each module with the flags and in the folder that the action gives it, but installs nothing.
 PYTHON = """#!/bin/sh
-if [ "$2" = venv ]; then
-    mkdir -p "$3/bin"
-    cp "$0" "$3/bin/python"
-    printf '#!/bin/sh\\nexec "{python}" -m gradtool "$@"\\n' > "$3/bin/gradtool"
-    chmod +x "$3/bin/gradtool"
+if [ "$2" = -c ]; then
+    "{python}" "$@" > /dev/null && echo "$0"
+elif [ "$3" = venv ]; then
+    "{python}" "$1" "$2" "$3" --help > /dev/null
+    mkdir -p "$4/bin"
+    cp "$0" "$4/bin/python"
+    printf '#!/bin/sh\\nexport PYTHONPATH="{root}"\\n' > "$4/bin/gradtool"
+    printf 'exec "{python}" -P -m gradtool "$@"\\n' >> "$4/bin/gradtool"
+    chmod +x "$4/bin/gradtool"
 else
+    "{python}" "$1" "$2" "$3" --version > /dev/null || true
     for argument; do echo "$argument" >> "{log}"; done
 fi
 """
@@ -56,7 +63,7 @@ def runner(tmp_path) -> Runner:
 def action(runner):
     """Runs the action in a folder; `python` makes an environment of nothing."""
     python, log = runner.temporary / "python", runner.temporary / "installed"
-    python.write_text(PYTHON.format(python=sys.executable, log=log), encoding="utf-8")
+    python.write_text(PYTHON.format(python=sys.executable, root=ROOT, log=log), encoding="utf-8")
     python.chmod(0o755)
 
     def run(folder: Path, **inputs: str):
@@ -108,6 +115,29 @@ def test_flags_are_passed_on(repository, action):
 
     assert action(repository.path, cases="small").code == 1
     assert action(repository.path, cases="small", allow_new="true").code == 0
+
+
+def test_no_file_of_the_checkout_is_imported(repository, action, tmp_path, monkeypatch):
+    shadows = Shadows.made(repository.path, tmp_path / "imported", ("encodings",))
+    monkeypatch.setenv("PYTHONPATH", str(repository.path))
+
+    job = action(repository.path)
+
+    assert shadows.imported == []
+    assert job.code == 0, job.err
+
+
+def test_code_that_the_configuration_names_is_run_where_that_is_allowed(repository, action):
+    path = repository.path / "gradtool.toml"
+    path.write_text(path.read_text().replace("[[case]]", "[[case]]\nloss = 'theirs:loss'", 1))
+    text = "open('imported', 'w')\ndef loss(op, y):\n    return op.ReduceMean(y, keepdims=0)\n"
+    (repository.path / "theirs.py").write_text(text)
+
+    job = action(repository.path, allow_new="true")
+    assert (job.code, (repository.path / "imported").exists()) == (2, False)
+    assert "gradtool.toml" in job.err
+    action(repository.path, allow_new="true", allow_code="true")
+    assert (repository.path / "imported").exists()
 
 
 def test_the_base_is_fetched_into_a_shallow_clone(repository, action, tmp_path):

@@ -104,19 +104,19 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """
     context = multiprocessing.get_context("spawn")
     others = {process.pid for process in multiprocessing.active_children()}
-    pool = ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_begin, initargs=(search_folders(),)
-    )
-    try:
-        with child.safe_environment():
+    with child.safe_environment():  # the pool starts processes of its own as it is made
+        pool = ProcessPoolExecutor(
+            workers, mp_context=context, initializer=_begin, initargs=(search_folders(),)
+        )
+        try:
             yield pool
-    except BaseException:
-        for process in multiprocessing.active_children():
-            if process.pid not in others:
-                process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+        except BaseException:
+            for process in multiprocessing.active_children():
+                if process.pid not in others:
+                    process.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _begin(folders: Sequence[str]) -> None:

@@ -155,9 +155,8 @@ def _call(ctx: click.Context, command: Command) -> Call:
     outputs = {_flag(p): path for p in command.params if p.name in OUTPUTS
                for path in _texts(ctx.params[p.name])}  # fmt: skip
     replaces = "-o" if command.name == REPLACING else None
-    configured = (
-        said["config"], said["no_config"], said["allow_outside"], said["allow_code"],
-    )  # fmt: skip
+    names = ("config", "no_config", "allow_outside", "allow_code")
+    configured = map(said.__getitem__, names)
     return Call(reporter, *configured, frozenset(given), line, outputs, replaces)
 
 
