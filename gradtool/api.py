@@ -21,6 +21,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
+from gradtool.arguments import checked
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.exec import inputs as sources
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 Inputs = Mapping[str, np.ndarray[Any, Any]] | str | os.PathLike[str]
 
 
+@checked
 def grad(
     model: Graph,
     *,
@@ -163,6 +165,7 @@ def grad(
     )
 
 
+@checked
 def plan(
     graph: Graph, *, dims: Mapping[str, int] | None = None, kernels: Kernels = "numpy"
 ) -> Plan:
@@ -177,6 +180,7 @@ def plan(
     return planned(model_of(graph), dims or {}, kernels)
 
 
+@checked
 def run(
     graph: Graph,
     inputs: Inputs = "random",
@@ -307,6 +311,7 @@ def fetched(graph: Graph, patterns: Sequence[str]) -> ir.Model:
     return fetch(model, patterns) if patterns else model
 
 
+@checked
 def split(graph: Graph) -> Split:
     """A training graph as a forward model that also returns what is saved, and a backward one.
 
@@ -316,6 +321,7 @@ def split(graph: Graph) -> Split:
     return split_model(model_of(graph))
 
 
+@checked
 def report(
     graphs: Sequence[Graph | Plan],
     names: Sequence[str] | None = None,
@@ -337,6 +343,7 @@ def report(
     return Report.of(plans, names or [p.name for p in plans])
 
 
+@checked
 def frontier(graph: Graph, points: int = POINTS, **options: Any) -> Frontier:
     """The cheapest plans within several budgets, from the least peak found to keeping everything.
 
@@ -352,6 +359,7 @@ def frontier(graph: Graph, points: int = POINTS, **options: Any) -> Frontier:
     return Frontier(found.found, found.kept, found.state)
 
 
+@checked
 def max_batch(
     graph: Graph,
     memory: str | int,
@@ -376,6 +384,7 @@ def max_batch(
     )
 
 
+@checked
 def explain(
     graph: Graph,
     value: str,
@@ -404,6 +413,7 @@ def explain(
     return Explained(explain_of(program, value, decision=decision, schedule=schedule))
 
 
+@checked
 def compare(
     before: Side,
     now: Side,
@@ -427,6 +437,7 @@ def compare(
     return Compared(moved(*sides))
 
 
+@checked
 def verify(
     graph: Graph,
     inputs: Inputs = "random",
@@ -450,6 +461,7 @@ def verify(
     return checked(*fed(model_of(graph), inputs, seed), by, kernels)
 
 
+@checked
 def save_plan(rewritten: Rewritten, path: str | os.PathLike[str], *, force: bool = False) -> int:
     """Write the plan of what `mirror` or `recompute` returned; the bytes of the file.
 
@@ -459,6 +471,7 @@ def save_plan(rewritten: Rewritten, path: str | os.PathLike[str], *, force: bool
     return plan_files.save(rewritten.work, rewritten.planned, path, force=force)
 
 
+@checked
 def load_plan(path: str | os.PathLike[str]) -> PlanFile:
     """A plan that was written, which `recompute` takes as its goal.
 

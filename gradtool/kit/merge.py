@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from gradtool.arguments import checked
 from gradtool.errors import UsageError
 from gradtool.io import original
 from gradtool.kit import manifest, state
@@ -12,6 +13,7 @@ from gradtool.text.words import some
 from gradtool.workloads import lora_files
 
 
+@checked
 def merge_kit(
     folder: str | os.PathLike[str],
     trained: str | os.PathLike[str],

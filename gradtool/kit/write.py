@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gradtool.arguments import checked
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import LOAD
 from gradtool.graph.tensors import array
@@ -27,6 +28,7 @@ class Kit:
     size: int
 
 
+@checked
 def write_kit(
     graph: Graph,
     folder: str | os.PathLike[str],

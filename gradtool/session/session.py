@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
+from gradtool.arguments import checked
 from gradtool.errors import UsageError
 from gradtool.exec import feeds
 from gradtool.exec.binding import Binding
@@ -49,6 +50,7 @@ class Session(Holding, Hooking):
     Not for several threads at once.
     """
 
+    @checked
     def __init__(
         self,
         graph: Graph,

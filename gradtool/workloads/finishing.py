@@ -10,6 +10,7 @@ from typing import Literal
 import onnx_ir as ir
 
 from gradtool import io
+from gradtool.arguments import checked
 from gradtool.emit.builder import Builder
 from gradtool.functions.calls import inline, inputs_of_call
 from gradtool.functions.unread import drop_unread
@@ -30,6 +31,7 @@ from gradtool.workloads import ort_options
 from gradtool.workloads.rewriting import Graph, model_of
 
 
+@checked
 def save(
     graph: Graph,
     path: str | os.PathLike[str],

@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from gradtool import gradients, io, kernels
+from gradtool.arguments import checked
 from gradtool.errors import UsageError
 from gradtool.functions.calls import is_inlined
 from gradtool.functions.outline import outline
@@ -26,6 +27,7 @@ from gradtool.shapes import infer
 from gradtool.shapes.inference import register_shapes
 
 
+@checked
 def load(
     source: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
     *,

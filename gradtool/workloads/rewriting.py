@@ -8,6 +8,7 @@ from functools import partial
 
 import onnx_ir as ir
 
+from gradtool.arguments import checked
 from gradtool.errors import UsageError
 from gradtool.graph.stages import require_no_updates
 from gradtool.kernels.native import Kernels
@@ -61,6 +62,7 @@ def model_of(graph: Graph) -> ir.Model:
     return graph if isinstance(graph, ir.Model) else graph.model
 
 
+@checked
 def mirror(
     graph: Graph,
     *,
@@ -87,6 +89,7 @@ def mirror(
     return _rewritten(graph, strategy, dims, kernels)
 
 
+@checked
 def recompute(
     graph: Graph,
     goal: Goal,
@@ -139,6 +142,7 @@ class Points:
     state: int
 
 
+@checked
 def frontier(
     graph: Graph,
     points: int = POINTS,

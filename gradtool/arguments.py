@@ -1,0 +1,136 @@
+"""Arguments of public functions, held to their annotations: a wrong kind is one line, not a trace."""
+
+from __future__ import annotations
+
+import inspect
+import numbers
+import os
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, wraps
+from typing import Any, Literal, ParamSpec, TypeVar
+
+from gradtool.errors import UsageError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_WORDS = {
+    str: "a text", int: "a whole number", float: "a number", bool: "True or False",
+    bytes: "bytes", type(None): "None", Callable: "a function",
+}  # fmt: skip
+_LONGEST = 60  # characters of a value in a message
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """A function whose arguments are held to its annotations before it runs.
+
+    Numbers of numpy count as numbers, a text as no list of texts, True as no number.
+
+    Raises:
+        UsageError: an argument is of another kind, unknown or absent; in place of a TypeError.
+    """
+    name = function.__qualname__.removesuffix(".__init__")
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            bound = signature.bind(*given, **named)
+        except TypeError as error:
+            raise UsageError(f"{name}: {error}") from None
+        hints = _hints(function)
+        for parameter, value in bound.arguments.items():
+            hint = hints.get(parameter, Any)
+            if not _fits(value, hint):
+                raise UsageError(
+                    f"{name}: {parameter} is {_said(value)}, and has to be {_words(hint)}"
+                    f"{_advice(value, hint)}"
+                )
+        return function(*given, **named)
+
+    return call
+
+
+@cache
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations that can be resolved now; others hold nothing."""
+    found = {}
+    for name, annotation in function.__annotations__.items():
+        alone = types.SimpleNamespace(__annotations__={name: annotation})
+        try:
+            found |= typing.get_type_hints(alone, globalns=getattr(function, "__globals__", {}))
+        except NameError:  # imported for type checkers alone
+            continue
+    return found
+
+
+def _fits(value: object, hint: Any) -> bool:  # noqa: C901, PLR0912 - a table of kinds
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or isinstance(hint, TypeVar):
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return isinstance(value, str) and value in parts
+    if hint is None or hint is type(None):
+        return value is None
+    if hint is bool:
+        return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
+    if hint is int:
+        return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if hint is float:
+        return isinstance(value, numbers.Real) and not isinstance(value, bool)
+    kind = origin or hint
+    if kind is Callable:
+        return callable(value)
+    if not isinstance(kind, type) or kind.__module__ == "numpy":  # lists and numbers become arrays
+        return True
+    if issubclass(kind, Mapping):
+        return isinstance(value, Mapping) and (
+            not parts or all(_fits(k, parts[0]) and _fits(v, parts[1]) for k, v in value.items())
+        )
+    if kind in (Sequence, Iterable):
+        listed = isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
+        several = value if listed and isinstance(value, Sequence | set | frozenset) else ()
+        return listed and all(_fits(each, part) for part in parts for each in several)
+    if kind is tuple and parts:
+        return isinstance(value, tuple | list) and all(
+            _fits(each, part) for each, part in zip(value, parts, strict=False)
+        )
+    return isinstance(value, kind)
+
+
+def _words(hint: Any) -> str:
+    """What an annotation asks for."""
+    origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        listed = list(dict.fromkeys(_words(part) for part in parts))
+        return f"{', '.join(listed[:-1])} or {listed[-1]}"
+    if origin is Literal:
+        return " or ".join(map(repr, parts))
+    kind = hint if hint in _WORDS else origin or hint
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if kind in (Sequence, Iterable):
+        return f"a list, each {_words(parts[0])}" if parts else "a list"
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return f"a dict of {_words(parts[0])} to {_words(parts[1])}" if parts else "a dict"
+    if isinstance(kind, type) and issubclass(kind, os.PathLike):
+        return "a path"
+    return "anything" if hint is Any else f"a {getattr(kind, '__name__', kind)}"
+
+
+def _said(value: object) -> str:
+    """A value as a message shows it: short, and of one line."""
+    if isinstance(value, str | int | float | type(None)):
+        text = ascii(value)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return f"of the kind {type(value).__name__}"
+
+
+def _advice(value: object, hint: Any) -> str:
+    models = any(getattr(part, "__name__", "") == "TrainingGraph" for part in typing.get_args(hint))
+    is_file = isinstance(value, str | bytes | os.PathLike)
+    return ": gradtool.load reads a file" if models and is_file else ""
