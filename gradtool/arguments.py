@@ -66,7 +66,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     return found
 
 
-def _fits(value: object, hint: Any) -> bool:  # noqa: C901, PLR0912 - a table of kinds
+def _fits(value: object, hint: Any) -> bool:  # noqa: C901 - a table of kinds
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or isinstance(hint, TypeVar):
         return True

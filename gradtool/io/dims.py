@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import onnx
@@ -12,9 +13,11 @@ import onnx_ir as ir
 
 from gradtool.errors import OpenSizes, UsageError
 from gradtool.graph import deciding
+from gradtool.graph import walk as graphs
 from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.io import expressions, walk
 from gradtool.io.solving import Known, solve
+from gradtool.shapes import is_declared
 
 _LETTER = re.compile(r"[^\W\d]")
 _NAME = re.compile(r"[^\W\d][\w.]*")
@@ -101,7 +104,8 @@ def bind(
     if batch is not None:
         _bind_batch(model, batch, bindings)
     if bindings:
-        for value in _inputs(model):
+        declared = (node.outputs for node in graphs.nodes(model.graph) if is_declared(node))
+        for value in chain(_inputs(model), *declared):
             if value.shape is not None:
                 value.shape = ir.Shape(_evaluate(dim, bindings, value) for dim in value.shape)
     for name, sizes in shapes.items():

@@ -31,7 +31,8 @@ def widen(model: ir.Model) -> ir.Model:
     """A copy of a model in which every narrower float is a float64. Weights stay lazy."""
     copy = model.clone()
     for graph in copy.graphs():
-        for value in (*graph.inputs, *graph.initializers.values()):
+        made = (value for node in graph for value in node.outputs)
+        for value in (*graph.inputs, *graph.initializers.values(), *made):
             if value.type is not None and value.dtype in NARROW:
                 value.type = _wide(value.type)
         for value in graph.initializers.values():

@@ -1,6 +1,7 @@
 """Types and shapes of every value, by symbolic inference.
 
-What a file declares about its intermediate values is discarded first: it may lie. Sizes are
+What a file declares about its intermediate values is discarded first: it may lie.  Results of
+operators that nobody has a rule of are the exception: there is nothing else to go by.  Sizes are
 integers or expressions in the symbols of the graph's inputs (`4*batch`); a size that depends on
 data gets a symbol of its own.
 """
@@ -52,6 +53,13 @@ def infer(model: ir.Model) -> tuple[Unknown, ...]:
             body_inputs.refresh(model)
     _read_constants(model)
     return _unknown(model)
+
+
+def is_declared(node: ir.Node) -> bool:
+    """Whether only the file says what a node makes: nobody has a shape rule of its operator."""
+    from onnx_shape_inference import registry
+
+    return node.domain not in STANDARD and not registry.has(node.domain, node.op_type)
 
 
 def _settled(model: ir.Model, hidden: Mapping[ir.Value, ir.TensorProtocol]) -> bool:
@@ -141,6 +149,8 @@ def _one_line(error: BaseException) -> str:
 
 def _erase_outputs(model: ir.Model) -> None:
     for node in walk.nodes(model.graph):
+        if is_declared(node):
+            continue
         for output in node.outputs:
             output.shape = None
             output.type = None
