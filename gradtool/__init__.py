@@ -18,6 +18,7 @@ if (
 from gradtool.errors import (
     DeviceError,
     GradtoolError,
+    GradtoolWarning,
     InvalidResult,
     MissingData,
     ModelError,
@@ -117,6 +118,10 @@ def __getattr__(name: str) -> "Any":
     return getattr(import_module(_HOMES[name]), name)
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"]
+
+
 __all__ = [
     "Budget",
     "Checkpoints",
@@ -125,6 +130,7 @@ __all__ = [
     "Explained",
     "Frontier",
     "GradtoolError",
+    "GradtoolWarning",
     "History",
     "InvalidResult",
     "MissingData",

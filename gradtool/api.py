@@ -14,6 +14,7 @@ Nothing prints.  Sizes are bytes, as integers.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,8 +22,8 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool.arguments import checked
-from gradtool.errors import UsageError
+from gradtool.arguments import Many, Rank, Seed, checked
+from gradtool.errors import GradtoolWarning, UsageError
 from gradtool.exec import feeds
 from gradtool.exec import inputs as sources
 from gradtool.exec.initial import initial_values
@@ -80,10 +81,10 @@ def grad(
     grad_buffers: bool = False,
     loss_seed: bool = False,
     optimizer: str = "none",
-    lora: int | None = None,
+    lora: Rank | None = None,
     lora_target: Sequence[str] = (),
     lora_alpha: float | None = None,
-    lora_seed: int = 0,
+    lora_seed: Seed = 0,
     optimizer_option: Given = (),
     clip_norm: float | None = None,
     clip_value: float | None = None,
@@ -128,11 +129,13 @@ def grad(
     the forward graph before backward is made, and returns the loss; `on_node` is called with every
     node that a rule emits.
 
+    Each of `warnings` is also a `GradtoolWarning`.
+
     Raises:
         UsageError: a name that does not exist.
         NotDifferentiable: operators without a gradient, or values the loss does not depend on.
     """
-    return training_graph(
+    made = training_graph(
         model_of(model),
         loss=loss,
         labels=labels,
@@ -163,6 +166,9 @@ def grad(
         on_node=on_node,
         own=own,
     )
+    for line in made.warnings:
+        warnings.warn(line, GradtoolWarning, stacklevel=3)  # behind what holds the arguments
+    return made
 
 
 @checked
@@ -188,8 +194,8 @@ def run(
     device: str = "cpu",
     engine: Literal["arena", "ort"] = "arena",
     kernels: Kernels = "numpy",
-    seed: int = 0,
-    repeat: int = 1,
+    seed: Seed = 0,
+    repeat: Many = 1,
     measure: bool = False,
     check_nan: bool = False,
     check_arena: bool = False,
@@ -433,6 +439,8 @@ def compare(
     from gradtool.comparison.sides import snapshot_of
     from gradtool.reports.shown import Compared
 
+    if len(names) != 2:
+        raise UsageError(f"compare: {len(names)} names for two sides")
     sides = (snapshot_of(*side, kernels) for side in zip((before, now), names, strict=True))
     return Compared(moved(*sides))
 
@@ -443,7 +451,7 @@ def verify(
     inputs: Inputs = "random",
     by: str = "finite-diff",
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     kernels: Kernels = "numpy",
 ) -> str:
     """Run a training graph and check its gradients; a line that says how well they agree.

@@ -1,20 +1,25 @@
-"""Arguments of public functions, held to their annotations: a wrong kind is one line, not a trace."""
+"""Arguments of public functions, held to their annotations: a wrong kind is one line."""
 
 from __future__ import annotations
 
 import inspect
 import numbers
 import os
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, wraps
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
 from gradtool.errors import UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Seed = Annotated[int, range(2**63)]
+Rank = Annotated[int, range(1, 2**16)]
+Many = Annotated[int, range(1, 2**31)]
 
 _WORDS = {
     str: "a text", int: "a whole number", float: "a number", bool: "True or False",
@@ -40,38 +45,48 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             bound = signature.bind(*given, **named)
         except TypeError as error:
             raise UsageError(f"{name}: {error}") from None
-        hints = _hints(function)
-        for parameter, value in bound.arguments.items():
-            hint = hints.get(parameter, Any)
-            if not _fits(value, hint):
-                raise UsageError(
-                    f"{name}: {parameter} is {_said(value)}, and has to be {_words(hint)}"
-                    f"{_advice(value, hint)}"
-                )
+        hold(name, bound.arguments, function)
         return function(*given, **named)
 
     return call
 
 
+def hold(name: str, values: Mapping[str, object], annotated: Callable[..., Any]) -> None:
+    """Hold values by name to the annotations of a function, or of a record.
+
+    Raises:
+        UsageError: one is of another kind.
+    """
+    hints = _hints(annotated)
+    for parameter, value in values.items():
+        hint = hints.get(parameter, Any)
+        if not _fits(value, hint):
+            raise UsageError(
+                f"{name}: {parameter} is {_said(value)}, and has to be {_words(hint)}"
+                f"{_advice(value, hint)}"
+            )
+
+
 @cache
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
     """The annotations that can be resolved now; others hold nothing."""
     found = {}
-    for name, annotation in function.__annotations__.items():
+    known = vars(sys.modules[annotated.__module__])
+    for name, annotation in annotated.__annotations__.items():
         alone = types.SimpleNamespace(__annotations__={name: annotation})
-        try:
-            found |= typing.get_type_hints(alone, globalns=getattr(function, "__globals__", {}))
-        except NameError:  # imported for type checkers alone
-            continue
+        with suppress(NameError):  # what is imported for type checkers alone
+            found |= typing.get_type_hints(alone, globalns=known, include_extras=True)
     return found
 
 
-def _fits(value: object, hint: Any) -> bool:  # noqa: C901 - a table of kinds
+def _fits(value: object, hint: Any) -> bool:  # noqa: C901, PLR0912 - a table of kinds
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or isinstance(hint, TypeVar):
         return True
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, part) for part in parts)
+    if origin is Annotated:
+        return _fits(value, parts[0]) and value in parts[1]
     if origin is Literal:
         return isinstance(value, str) and value in parts
     if hint is None or hint is type(None):
@@ -108,6 +123,8 @@ def _words(hint: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         listed = list(dict.fromkeys(_words(part) for part in parts))
         return f"{', '.join(listed[:-1])} or {listed[-1]}"
+    if origin is Annotated:
+        return f"{_words(parts[0])} from {parts[1].start} to {parts[1].stop - 1}"
     if origin is Literal:
         return " or ".join(map(repr, parts))
     kind = hint if hint in _WORDS else origin or hint

@@ -34,6 +34,10 @@ class GradtoolError(Exception):
         return _again, (type(self), self.args, vars(self))
 
 
+class GradtoolWarning(UserWarning):
+    """What people should hear of a result that is right as far as anybody knows: one line."""
+
+
 class UsageError(GradtoolError):
     """A flag, a name or a configuration that cannot be used."""
 

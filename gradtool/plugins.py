@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, MutableMapping
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from typing import Any
 
-from gradtool.errors import UsageError
+from gradtool.errors import GradtoolWarning, UsageError
 
 RULES = "gradtool.rules"
 KERNELS = "gradtool.kernels"
@@ -24,10 +25,12 @@ def load_plugins(
 ) -> None:
     """Import the entry points of `group`, by name; `use` gets the name and what it stands for.
 
-    What is registered while a plug-in loads stays; a plug-in that raises is named in one line on
-    stderr, and what it registered before is taken back.
+    What is registered while a plug-in loads stays; a plug-in that raises is named in a
+    warning, and what it registered before is taken back.
     """
     from importlib.metadata import entry_points
+
+    from gradtool.text.names import escape
 
     for entry in sorted(entry_points(group=group), key=lambda e: (e.name, e.value)):
         before = {key: list(versions) for key, versions in registry.items()}
@@ -37,19 +40,13 @@ def load_plugins(
             registry.clear()
             registry.update(before)
             owner = f" of {entry.dist.name}" if entry.dist is not None else ""
-            _say(f"plug-in {entry.name!r}{owner} ({group}) is skipped: {_reason(error)}")
+            told = f"plug-in {entry.name!r}{owner} ({group}) is skipped: {_reason(error)}"
+            warnings.warn(escape(told), GradtoolWarning, stacklevel=2)
 
 
 def _reason(error: BaseException) -> str:
     detail = " ".join(str(error).split())[:200]
     return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
-
-
-def _say(message: str) -> None:
-    from gradtool.text.names import escape
-
-    if sys.stderr is not None:
-        sys.stderr.write(f"gradtool: {escape(message)}\n")
 
 
 class _Beside:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from gradtool import child
 from gradtool.check import cache
@@ -19,7 +19,9 @@ from gradtool.check.measuring import measure
 from gradtool.check.verdicts import Outcome
 from gradtool.errors import GradtoolError
 from gradtool.plugins import search_folders
+from gradtool.text.warned import one_line_warnings
 
+_WARNED = ExitStack()  # of a worker, for good
 DIED = "the process that planned it died, perhaps for want of memory"
 
 
@@ -125,6 +127,7 @@ def _begin(folders: Sequence[str]) -> None:
     A worker holds both ends of the pipe that it waits on, so that it would wait for ever.
     """
     search_folders().extend(folders)
+    _WARNED.enter_context(one_line_warnings())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

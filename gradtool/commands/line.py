@@ -13,12 +13,13 @@ import click
 from gradtool.commands.group import Passed, group
 from gradtool.errors import GradtoolError
 from gradtool.graph.blame import NodeFailed
+from gradtool.text.warned import one_line_warnings
 
 
 def run(given: list[str]) -> int:
     """The exit code of one command; see `gradtool.errors` for the table."""
     try:
-        with _no_collector():
+        with _no_collector(), one_line_warnings():
             outcome = group.main(
                 given, prog_name="gradtool", standalone_mode=False, obj=tuple(given)
             )

@@ -28,5 +28,8 @@ def snapshot_of(side: Side, name: str, kernels: Kernels = "numpy") -> Snapshot:
         return found[0]
     if isinstance(side, Rewritten):
         return of_plan(name, side.plan, side.kept)
+    if not isinstance(side, Graph | Plan):
+        kind = type(side).__name__
+        raise UsageError(f"compare takes a graph, a Plan or the path of a file, not {kind}")
     plan = side if isinstance(side, Plan) else planned(model_of(side), {}, kernels)
     return of_plan(name, plan, plan)

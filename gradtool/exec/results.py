@@ -39,6 +39,22 @@ class Result:
     ort_live_bytes: int | None = None
     ort_planned_bytes: int | None = None
 
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name} {value}" for name, value in self._facts().items())
+        return f"Result({said})"
+
+    def _repr_html_(self) -> str:
+        from gradtool.text.table import facts
+
+        return facts("result of a step", self._facts())
+
+    def _facts(self) -> dict[str, object]:
+        """What it has, in numbers: no array is printed."""
+        found: dict[str, object] = {} if self.loss is None else {"loss": f"{self.loss:.6g}"}
+        found |= {"gradients": len(self.gradients), "outputs": len(self.outputs)}
+        found["seconds"] = f"{self.seconds:.3g}"
+        return found if self.plan is None else found | {"peak bytes": self.plan.peak}
+
 
 def counted(result: Result) -> str:
     """How many gradients there are; outputs where a model updates its parameters instead."""

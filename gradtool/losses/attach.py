@@ -9,12 +9,13 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.errors import NotDifferentiable, UsageError
+from gradtool.errors import GradtoolError, NotDifferentiable, UsageError
 from gradtool.graph import deciding
 from gradtool.graph.known import as_tensor
 from gradtool.graph.predicates import HALVES, is_float, is_scalar
 from gradtool.losses import labels as label
 from gradtool.losses.choice import choose
+from gradtool.losses.kinds import Kind
 from gradtool.losses.labels import LabelNames
 from gradtool.losses.settings import class_weights
 from gradtool.losses.terms import Term, Wanted, term
@@ -152,7 +153,7 @@ def _append(
                 target = op.cast(as_tensor(target), output.dtype or ir.DataType.FLOAT)
             value = _of_labels(op, replace(term, output=output), target, axis, soft=soft)
         else:
-            value = kind.formula(op, output)
+            value = _made(kind, op, output)
     if not isinstance(value, ir.Value) or not is_float(value) or not is_scalar(value):
         shape = value.shape if isinstance(value, ir.Value) else type(value).__name__
         raise UsageError(f"--loss {kind.name}: it returned {shape}, a loss is one float")
@@ -168,7 +169,7 @@ def _of_labels(
     kind, output, said = term.kind, term.output, term.settings
     assert kind is not None  # noqa: S101 - it has labels
     if axis is None:
-        return kind.formula(op, output, target)
+        return _made(kind, op, output, target)
     how: dict[str, Any] = {}
     if said.ignore is not None:
         how["ignore"] = said.ignore
@@ -181,6 +182,22 @@ def _of_labels(
     if said.shift:
         output, target = label.shifted(op, term, target, axis, soft=soft)
     if kind.takes_axis:
-        return kind.formula(op, output, target, axis, **how)
+        return _made(kind, op, output, target, axis, **how)
     rest = [i for i in range(len(output.shape or ())) if i != axis]
-    return kind.formula(op, op.transpose(as_tensor(output), [*rest, axis]), target, **how)
+    return _made(kind, op, op.transpose(as_tensor(output), [*rest, axis]), target, **how)
+
+
+def _made(kind: Kind, *arguments: Any, **settings: Any) -> Any:
+    """What a formula returns; what one that is not ours raises is no failure of ours.
+
+    Raises:
+        UsageError: in place of what was raised, with its kind.
+    """
+    try:
+        return kind.formula(*arguments, **settings)
+    except Exception as error:
+        ours = (getattr(kind.formula, "__module__", None) or "").startswith("gradtool.")
+        if ours or isinstance(error, GradtoolError):
+            raise
+        said = " ".join(str(error).split())[:200]
+        raise UsageError(f"--loss {kind.name}: raised {type(error).__name__}: {said}") from error

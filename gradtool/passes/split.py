@@ -45,6 +45,19 @@ class Split:
     backward: ir.Model
     saved: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        parts = (f"{len(each.graph)} nodes" for each in (self.forward, self.backward))
+        return f"Split({', '.join(parts)}, {len(self.saved)} values saved)"
+
+    def _repr_html_(self) -> str:
+        from gradtool.text.table import facts
+
+        nodes = {
+            "forward nodes": len(self.forward.graph),
+            "backward nodes": len(self.backward.graph),
+        }
+        return facts("forward and backward", nodes | {"values saved": len(self.saved)})
+
 
 def split(model: ir.Model) -> Split:
     """Cut a training graph in two. The model given is left as it is.

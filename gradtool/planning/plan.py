@@ -93,6 +93,16 @@ class Plan:
         dims = "".join(f", {name}={size}" for name, size in sorted(self.program.dims.items()))
         return f"Plan({self.name!r}, peak {self.peak} bytes, {len(self.program.steps)} steps{dims})"
 
+    def _repr_html_(self) -> str:
+        from gradtool.text.table import facts
+        from gradtool.text.units import format_bytes
+
+        sizes = {"peak": self.peak, "load": self.peak_live, "outside": self.scratch}
+        found = {name: format_bytes(size) for name, size in sizes.items()}
+        dims = ", ".join(f"{name}={size}" for name, size in sorted(self.program.dims.items()))
+        found |= {"steps": str(len(self.program.steps))} | ({"sizes": dims} if dims else {})
+        return facts(f"plan {self.name}", found)
+
     @property
     def total(self) -> int:
         """Bytes that a step is planned to take: the arena and what adapted kernels add to it."""

@@ -144,6 +144,9 @@ class Program:
     is_grouped: bool = False
     grain: int = CACHE
 
+    def __repr__(self) -> str:
+        return f"Program({len(self.steps)} steps, {len(self.values)} values)"
+
     def aligned(self, size: int) -> int:
         """`size` rounded up to the alignment of buffers."""
         return -(-size // self.alignment) * self.alignment

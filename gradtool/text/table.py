@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from csv import writer
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -111,6 +111,12 @@ def html(table: Table) -> str:
     title = f"<caption>{escape(table.title, 'html')}</caption>\n" if table.title else ""
     below = "".join(f"<div>{escape(line, 'html')}</div>\n" for line in table.footer.splitlines())
     return f"<table>\n{title}<thead><tr>{head}</tr></thead>\n{rows}</table>\n{below}"
+
+
+def facts(title: str, rows: Mapping[str, object]) -> str:
+    """What an object is, as HTML: a row a fact, names escaped; what is None is left out."""
+    cells = tuple((name, str(value)) for name, value in rows.items() if value is not None)
+    return html(Table((Column("fact"), Column("value")), cells, title=title))
 
 
 def csv(table: Table) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+from gradtool.arguments import hold
 from gradtool.errors import UsageError
 from gradtool.graph.optimizers import UPDATING
-from gradtool.workloads.options import option
+from gradtool.text.units import parse_bytes
+from gradtool.workloads.options import option, options_of
 
 BATCH = 32  # examples, where neither the model nor anybody says
 
@@ -115,6 +117,25 @@ class TrainOptions:
     def in_two(self) -> bool:
         """Whether a step updates only after somebody has looked at all gradients."""
         return self.micro_batches > 1 or self.loss_scale is not None or self.stages > 1
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Options by name, as a program gives them: sizes are bytes, or texts as in a command.
+
+        Raises:
+            UsageError: one is of another kind, or beyond its bounds.
+        """
+        known = options_of(cls)
+        read = {
+            name: parse_bytes(value)
+            if known[name].kind == "bytes" and isinstance(value, str)
+            else value
+            for name, value in given.items()
+        }
+        hold("Trainer", read, cls)
+        for name, value in read.items():
+            known[name].require_bounds(value)
+        return cls(**read)
 
     def require(self) -> None:
         """Refuse what does not go together.

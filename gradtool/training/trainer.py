@@ -20,6 +20,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool import api
+from gradtool.arguments import checked, hold
 from gradtool.errors import UsageError
 from gradtool.kernels.ranks import together
 from gradtool.passes.update_groups import Updates
@@ -70,6 +71,18 @@ class History:
         last = f", loss {self.losses[-1]:.4g}" if self.losses else ""
         return f"History({self.step} steps{last}, {len(self.evaluations)} evaluations)"
 
+    def _repr_html_(self) -> str:
+        from gradtool.text.table import facts
+
+        found = {
+            "steps": self.step, "last loss": f"{self.losses[-1]:.6g}" if self.losses else None,
+            "evaluations": len(self.evaluations), "skipped": self.skipped, "ended": self.ended,
+        }  # fmt: skip
+        if self.evaluations:
+            step, last = self.evaluations[-1]
+            found |= {f"{name} at {step}": f"{value:.6g}" for name, value in last.items()}
+        return facts("training", found)
+
 
 Rehearse = Callable[[ir.Model], object]
 
@@ -80,6 +93,7 @@ _OWN_CHOICE = {"model", "own", "grad_buffers", "loss_seed", "lora_seed", "on_los
 class Trainer:
     """Trains a forward model; options are those of `TrainOptions` and of `gradtool.grad`."""
 
+    @checked
     def __init__(self, model: Graph | str | os.PathLike[str], **options: Any) -> None:
         """Take a model, or the path of one.
 
@@ -94,7 +108,8 @@ class Trainer:
             raise UsageError(f"Trainer takes no {unknown!r}{suggest(unknown, known)}")
         loaded = api.load(model) if isinstance(model, str | os.PathLike) else model_of(model)
         require_forward(loaded)
-        chosen = TrainOptions(**{name: options[name] for name in options if name in own})
+        chosen = TrainOptions.of({name: options[name] for name in options if name in own})
+        hold("Trainer", {n: v for n, v in options.items() if n not in own}, api.grad)
         updates = Updates.of(options | {"optimizer": chosen.optimizer})
         rest = {n: v for n, v in options.items() if n not in own and n not in updates.options}
         loaded, said = opened_for(loaded, chosen)
@@ -118,6 +133,7 @@ class Trainer:
 
     # --------------------------------------------------------------------- fitting
 
+    @checked
     def fit(
         self,
         data: Given,

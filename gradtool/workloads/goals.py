@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradtool.arguments import hold
 from gradtool.errors import UsageError
 from gradtool.workloads.options import RecomputeOptions
 from gradtool.workloads.plan_files import PlanFile
@@ -21,12 +22,18 @@ class Budget:
 
     size: str | int
 
+    def __post_init__(self) -> None:
+        hold("Budget", vars(self), Budget)
+
 
 @dataclass(frozen=True)
 class Slowdown:
     """The extra work that a step may do, for the least memory: a share of one step, or `20%`."""
 
     share: str | float
+
+    def __post_init__(self) -> None:
+        hold("Slowdown", vars(self), Slowdown)
 
 
 @dataclass(frozen=True)
@@ -35,16 +42,15 @@ class Checkpoints:
 
     names: Sequence[str]
 
+    def __post_init__(self) -> None:
+        hold("Checkpoints", vars(self), Checkpoints)
+
 
 Goal = str | Budget | Slowdown | Checkpoints | PlanFile
 
 
 def options_of(goal: Goal, strategy: str | None = None, **options: Any) -> RecomputeOptions:
-    """The options that ask for a goal, which may be the name of a strategy.
-
-    Raises:
-        UsageError: it is no goal.
-    """
+    """The options that ask for a goal, which may be the name of a strategy."""
     if isinstance(goal, str):
         if strategy is not None:
             raise UsageError(f"the strategies {goal!r} and {strategy!r} do not go together")
@@ -55,9 +61,4 @@ def options_of(goal: Goal, strategy: str | None = None, **options: Any) -> Recom
         return RecomputeOptions(strategy=strategy, max_slowdown=goal.share, **options)
     if isinstance(goal, Checkpoints):
         return RecomputeOptions(strategy=strategy, checkpoints=goal.names, **options)
-    if isinstance(goal, PlanFile):
-        return RecomputeOptions(strategy=strategy, plan=goal, **options)
-    raise UsageError(
-        f"{goal!r} is no goal: give a strategy by its name, Budget, Slowdown, Checkpoints, or what "
-        "load_plan returns"
-    )
+    return RecomputeOptions(strategy=strategy, plan=goal, **options)

@@ -11,7 +11,6 @@ import onnx_ir as ir
 
 from gradtool import gradients, io, kernels
 from gradtool.arguments import checked
-from gradtool.errors import UsageError
 from gradtool.functions.calls import is_inlined
 from gradtool.functions.outline import outline
 from gradtool.graph import walk
@@ -54,11 +53,8 @@ def load(
     register_shapes()
     if isinstance(source, bytes | onnx.ModelProto | ir.Model):
         found: Held | str = Held(source)
-    elif isinstance(source, str | os.PathLike):
-        found = os.fspath(source)
     else:
-        kind = type(source).__name__
-        raise UsageError(f"load takes a path, bytes, an onnx.ModelProto or an ir.Model, not {kind}")
+        found = os.fspath(source)
     return io.load(
         found,
         dims=dims,

@@ -66,6 +66,22 @@ class Option:
             return f"--{self.key}/--no-{self.key}"
         return f"--no-{self.key}" if self.default is True else f"--{self.key}"
 
+    def require_bounds(self, value: Any) -> None:
+        """Refuse a number that is out of bounds, and a word that is no choice.
+
+        Raises:
+            UsageError: naming the option.
+        """
+        if self.choices and value not in self.choices:
+            hint = suggest(str(value), self.choices)
+            raise UsageError(f"{self.name} is {value!r}{hint}: one of {', '.join(self.choices)}")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            low, high = self.least, self.most
+            if value != value or (low is not None and value < low):  # noqa: PLR0124 - a NaN
+                raise UsageError(f"{self.name} is {value}, and has to be at least {low or 0}")
+            if high is not None and value > high:
+                raise UsageError(f"{self.name} is {value}, and may be {high} at most")
+
 
 def option(kind: Kind, default: Any, help: str, **how: Any) -> Any:  # noqa: A002 - as click has it
     return field(default=default, metadata={"kind": kind, "help": help, **how})

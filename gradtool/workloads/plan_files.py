@@ -55,6 +55,9 @@ class PlanFile:
     turns: tuple[tuple[str, int], ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"PlanFile({self.source!r}, {self.name!r}, peak {self.peak} bytes)"
+
 
 def save(
     work: Workload,

@@ -61,6 +61,9 @@ class Planned:
     details: tuple[str, ...] = ()
     form: Workload | None = field(default=None, compare=False, repr=False)
 
+    def __repr__(self) -> str:
+        return f"Planned({self.name!r}, peak {self.peak} bytes)"
+
     @property
     def plan(self) -> Plan:
         """The plan, under its name."""

@@ -68,6 +68,9 @@ class Workload:
         default_factory=dict, compare=False, repr=False
     )
 
+    def __repr__(self) -> str:
+        return f"Workload({self.model.graph.name!r}, {self.program!r})"
+
     @property
     def apart(self) -> Program:
         """The program whose steps are nodes: itself, unless native kernels run some as one."""

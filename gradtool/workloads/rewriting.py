@@ -8,7 +8,7 @@ from functools import partial
 
 import onnx_ir as ir
 
-from gradtool.arguments import checked
+from gradtool.arguments import Seed, checked
 from gradtool.errors import UsageError
 from gradtool.graph.stages import require_no_updates
 from gradtool.kernels.native import Kernels
@@ -50,6 +50,18 @@ class Rewritten:
             f"Rewritten({self.model.graph.name!r}, plan {self.plan.name!r}, "
             f"peak {self.plan.peak} bytes, {saved:.1%} saved)"
         )
+
+    def _repr_html_(self) -> str:
+        from gradtool.text.table import facts
+        from gradtool.text.units import format_bytes
+
+        found = {
+            "plan": self.plan.name,
+            "peak": format_bytes(self.plan.peak),
+            "keeping everything": format_bytes(self.kept.peak),
+            "extra FLOPs": self.extra_flops,
+        }
+        return facts(f"{self.model.graph.name} rewritten", found)
 
 
 LEAST_POINTS = 2
@@ -97,7 +109,7 @@ def recompute(
     strategy: str | None = None,
     optimizer: str = "none",
     cost: str = "flops",
-    seed: int = 0,
+    seed: Seed = 0,
     time_limit: float | None = None,
     prove: bool = False,
     dims: Mapping[str, int] | None = None,
@@ -150,7 +162,7 @@ def frontier(
     strategy: str | None = None,
     optimizer: str = "none",
     cost: str = "flops",
-    seed: int = 0,
+    seed: Seed = 0,
     time_limit: float | None = None,
     dims: Mapping[str, int] | None = None,
     kernels: Kernels = "numpy",

@@ -93,6 +93,17 @@ class TrainingGraph:
             f"{differentiated} gradients, {counted} nodes)"
         )
 
+    def _repr_html_(self) -> str:
+        from gradtool.text.table import facts
+
+        nodes = self.forward_nodes + self.loss_nodes + self.backward_nodes + self.update_nodes
+        found = {
+            "loss": self.loss_said, "labels": ", ".join(self.labels) or None,
+            "gradients": len(self.gradients), "updates": len(self.updates) or None,
+            "nodes": nodes, "backward": self.backward_nodes, "warnings": len(self.warnings),
+        }  # fmt: skip
+        return facts(f"training graph of {self.model.graph.name}", found)
+
 
 def training_graph(
     model: ir.Model,
