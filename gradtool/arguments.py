@@ -70,7 +70,7 @@ def hold(name: str, values: Mapping[str, object], annotated: Callable[..., Any])
 @cache
 def _hints(annotated: Callable[..., Any]) -> dict[str, Any]:
     """The annotations that can be resolved now; others hold nothing."""
-    found = {}
+    found: dict[str, Any] = {}
     known = vars(sys.modules[annotated.__module__])
     for name, annotation in annotated.__annotations__.items():
         alone = types.SimpleNamespace(__annotations__={name: annotation})

@@ -142,7 +142,7 @@ def test_a_budget_that_nothing_fits_says_what_can_be_reached(training):
 @pytest.mark.parametrize("goal", [None, 3, ["c"], Limit(1)])
 def test_what_is_no_goal_is_told(training, goal):
     with pytest.raises(
-        UsageError, match="recompute: goal is .*, and has to be a text, a Budget, a Slow"
+        UsageError, match=r"recompute: goal is .*, and has to be a text, a Budget, a Slow"
     ):
         gt.recompute(training, goal)
 

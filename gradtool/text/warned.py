@@ -24,6 +24,6 @@ def one_line_warnings() -> Iterator[None]:
             elif sys.stderr is not None:
                 sys.stderr.write(f"gradtool: {escape(' '.join(str(message).split()))}\n")
 
-        warnings.showwarning = show
+        warnings.showwarning = show  # type: ignore[assignment]
         warnings.simplefilter("always", GradtoolWarning)
         yield

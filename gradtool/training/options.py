@@ -126,7 +126,7 @@ class TrainOptions:
             UsageError: one is of another kind, or beyond its bounds.
         """
         known = options_of(cls)
-        read = {
+        read: dict[str, Any] = {
             name: parse_bytes(value)
             if known[name].kind == "bytes" and isinstance(value, str)
             else value
