@@ -105,7 +105,7 @@ def test_an_unknown_argument_and_none_are_one_line(function, made):
         (lambda _: gt.load(b""), "is empty"),
         (lambda m: gt.Trainer(m, memory="2 horses"), "'2 horses' has an unknown unit"),
         (lambda m: gt.Trainer(m, batch=0), "batch is 0, and has to be at least 1"),
-        (lambda m: gt.Trainer(m, optimizer="adamm"), "optimizer is 'adamm'"),
+        (lambda m: gt.Trainer(m, optimizer="adamm"), "no optimizer 'adamm'"),
         (lambda m: gt.Trainer(m, clip_norm="x"), "Trainer: clip_norm is 'x'"),
         (lambda m: gt.Trainer(m).fit(3), "Trainer.fit: data is 3"),
     ],

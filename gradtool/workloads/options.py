@@ -74,7 +74,7 @@ class Option:
         """
         if self.choices and value not in self.choices:
             hint = suggest(str(value), self.choices)
-            raise UsageError(f"{self.name} is {value!r}{hint}: one of {', '.join(self.choices)}")
+            raise UsageError(f"no {self.name} {value!r}{hint}; there are {', '.join(self.choices)}")
         if isinstance(value, int | float) and not isinstance(value, bool):
             low, high = self.least, self.most
             if value != value or (low is not None and value < low):  # noqa: PLR0124 - a NaN
