@@ -305,7 +305,7 @@ def test_what_cannot_be_asked_for_is_one_line(options, said):
     ],
 )
 def test_what_does_not_fit_the_data_is_one_line(options, said):
-    with gt.Trainer(load(), **options) as trainer, pytest.raises(UsageError) as error:
+    with pytest.raises(UsageError) as error, gt.Trainer(load(), **options) as trainer:
         trainer.fit(DATA)
 
     assert said in str(error.value)
