@@ -156,8 +156,10 @@ def _call(ctx: click.Context, command: Command) -> Call:
                for path in _texts(ctx.params[p.name])}  # fmt: skip
     replaces = "-o" if command.name == REPLACING else None
     names = ("config", "no_config", "allow_outside", "allow_code")
-    configured = map(said.__getitem__, names)
-    return Call(reporter, *configured, frozenset(given), line, outputs, replaces)
+    return Call(
+        reporter, **{n: said[n] for n in names}, given=frozenset(given), line=line,
+        outputs=outputs, replaces=replaces,
+    )  # fmt: skip
 
 
 def _flag(parameter: click.Parameter) -> str:
