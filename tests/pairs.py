@@ -184,7 +184,7 @@ COMMANDS: dict[str, tuple[list[list[str]], dict[str, list[str]]]] = {
          "fail_on_stale": ["--fail-on-stale"], "fail_on": ["--fail-on", "nodes:0%"],
          "base": ["--base", "HEAD"], "run": ["--run"], "listing": ["--list"],
          "exit_zero": ["--exit-zero"], "outputs": ["--output", "markdown"], "jobs": ["-j", "1"],
-         "no_cache": ["--no-cache"]},
+         "no_cache": ["--no-cache"], "form": ["--format", "json"]},
     ),
     "compare": (
         [[*MODEL, "two.onnx"], [*MODEL, "--plan", "optimal"], ["one.json", "two.json"],

@@ -110,7 +110,7 @@ def test_an_unknown_symbol_gets_the_list(refused, model):
 
     message = refused(2, "grad", path, "--dim", "bacth=2")
 
-    assert "--dim bacth: no such symbol; symbols: batch, steps (did you mean batch?)" in message
+    assert "--dim bacth: no such symbol; symbols: batch, steps; did you mean 'batch'?" in message
 
 
 @pytest.mark.parametrize("size", ["batch", "batch=", "batch=-1", "batch=x", "=3"])

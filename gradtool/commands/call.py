@@ -10,9 +10,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from gradtool.commands.help_page import grouped
 from gradtool.commands.output import Reporter
 from gradtool.commands.together import Said, refuse
 from gradtool.errors import UsageError
+from gradtool.text.words import suggest
 
 WIDEST = 100  # columns of a page of help
 OUTPUTS = ("output", "save_grads", "save_outputs", "profile", "trace", "html")
@@ -54,7 +56,7 @@ class Call:
 def everywhere(*, hidden: bool = False) -> list[click.Option]:
     """The flags that go before a command and after it."""
     return [
-        click.Option(["--color"], type=click.Choice(["auto", "always", "never"]), default="auto",
+        click.Option(["--color"], type=Choice(["auto", "always", "never"]), default="auto",
                      show_default=True, help="When to colour the output.", hidden=hidden),
         click.Option(["--config"], metavar="FILE", type=click.Path(readable=False), hidden=hidden,
                      help="The configuration; default: gradtool.toml or pyproject.toml of this "
@@ -70,6 +72,17 @@ def everywhere(*, hidden: bool = False) -> list[click.Option]:
         click.Option(["-q", "--quiet"], is_flag=True, hidden=hidden,
                      help="Print results and errors only."),
     ]  # fmt: skip
+
+
+class Choice(click.Choice[str]):
+    """One of some names; a wrong one is told which is near."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as error:
+            message = error.message.rstrip(".") + suggest(str(value), self.choices)
+            self.fail(message, param, ctx)
 
 
 class Globs(click.Option):
@@ -101,6 +114,14 @@ class Command(click.Command):
         end = args.index("--") if "--" in args else len(args)
         alone = [f"{each}=" if each in flags else each for each in args[:end]]
         return super().parse_args(ctx, [*alone, *args[end:]])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, many of them in groups."""
+        options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
+        records = {p: record for p in options if (record := p.get_help_record(ctx))}
+        for title, shown in grouped(self.name or "", list(records)).items():
+            with formatter.section(title):
+                formatter.write_dl([records[p] for p in shown])
 
     def invoke(self, ctx: click.Context) -> Any:
         assert self.callback is not None  # noqa: S101 - click calls it optional

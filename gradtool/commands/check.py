@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from gradtool.commands.call import Call, as_command
+from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.options import together
 from gradtool.commands.output import Reporter
+from gradtool.commands.telling import FORMATS
 from gradtool.errors import UsageError
 
 _FLAGS = together(
@@ -29,6 +30,8 @@ _FLAGS = together(
     click.option("--exit-zero", is_flag=True, help="Exit 0 where cases fail, but not on errors."),
     click.option("--output", "outputs", multiple=True, metavar="FORMAT[:PATH]",
                  help="Write table, json, markdown, github, junit or sarif; several at once."),
+    click.option("--format", "form", type=Choice(FORMATS),
+                 help="Print this alone: the same as --output FORMAT.  [default: table]"),
     click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N",
                  help="Plan N cases at once.  [default: as many as there are processors]"),
     click.option("--no-cache", is_flag=True, help="Plan everything anew."),
@@ -50,7 +53,8 @@ def command(call: Call, /, *, names: tuple[str, ...], **flags: Any) -> int:  # f
 
     config = require(call)
     cases = chosen(config.cases, names)
-    outputs = telling.parse_outputs(flags["outputs"])
+    printed = () if flags["form"] is None else (flags["form"],)
+    outputs = telling.parse_outputs((*flags["outputs"], *printed))
     if flags["listing"]:
         _list(call.reporter, config.baseline, cases, outputs)
         return 0

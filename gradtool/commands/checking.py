@@ -175,13 +175,15 @@ def _remarks(
 ) -> None:
     """What is to be said beside the verdicts."""
     from gradtool.check import baselines
+    from gradtool.text.words import some
 
+    cases: dict[str, list[str]] = {}
     for each in told:
-        for note in each.metrics.notes if each.metrics else ():
-            reporter.say(f"{each.case.name}: {note}")
-        if not each.failed:
-            for reason in each.reasons:
-                reporter.say(f"{each.case.name}: {reason}")
+        passed = () if each.failed else each.reasons
+        for line in (*(each.metrics.notes if each.metrics else ()), *passed):
+            cases.setdefault(line, []).append(each.case.name)
+    for line, names in cases.items():
+        reporter.say(f"{some(names, 4)}: {line}")
     if flags["base"] is None:
         for name in baselines.orphans(config.baseline, config.cases):
             reporter.say(f"{config.baseline / name}: is of no case; delete it")

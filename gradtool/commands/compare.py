@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradtool.commands.call import Call, as_command
+from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.options import (
     PATH,
     grad_options,
@@ -37,7 +37,7 @@ SCHEMA_VERSION = 1
 @click.option("--model", metavar="MODEL", type=PATH, help="The model that plans in files are of.")
 @click.option(
     "--by",
-    type=click.Choice(["region", "operator", "tensor", "node"]),
+    type=Choice(["region", "operator", "tensor", "node"]),
     help="Show one table: where bytes of the peak moved, or which nodes run again.",
 )
 @click.option(

@@ -29,12 +29,16 @@ def report(
     elif options["by"] != "plan":
         _print_parts(reporter, rows, options)
     else:
+        from gradtool.reports.plans import nothing_saved
+
         whose = "{}: {}" if len(opened) > 1 else "{1}"
-        notes = [
-            whose.format(each.opened.name, line)
-            for each in found
-            for line in (*each.notes(verbose=reporter.verbose > 0), *_formulas(reporter, each))
-        ]
+        notes = []
+        for each, of_model in zip(found, rows, strict=True):
+            nothing, verbose = nothing_saved(of_model, each.opened.assumed), reporter.verbose > 0
+            told = [nothing] if nothing and not verbose else each.notes(verbose=verbose)
+            notes += [
+                whose.format(each.opened.name, t) for t in (*told, *_formulas(reporter, each))
+            ]
         _print_plans(reporter, rows, notes, options)
 
 
@@ -87,7 +91,8 @@ def _print_plans(
     from gradtool.reports import plans as reports
 
     form = options["form"]
-    table = reports.plans_table(rows, options["memory"])
+    shown = rows if form == "csv" or reporter.verbose else [reports.folded(each) for each in rows]
+    table = reports.plans_table(shown, options["memory"])
     lines = [*notes, *reports.closing_lines(rows, unicode=reporter.draws())]
     if form == "markdown":
         table = replace(table, footer="\n".join(lines))

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradtool.reports.fitting import Now, fit_table, line, numbers
-from gradtool.reports.live import Line
+from gradtool.reports import live
+from gradtool.reports.fitting import LIVE, Now, clauses, fit_table, numbers
 from gradtool.training.watching import Begun, Watcher
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Follower(Watcher):
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._line = Line()
+        self._line = live.Line(reporter.color, quiet=reporter.quiet)
         self._asked = threading.Event()
         self._begun = Begun(None, 0, None, None, 1)
         self._every = 1
@@ -44,10 +44,9 @@ class Follower(Watcher):
         self._before, self._last = resident(), time.perf_counter()
 
     def tries(self, micro_batches: int, examples: int) -> None:
-        self._line.show(f"planning {micro_batches} × {examples} examples")
+        self._line.show([f"planning {micro_batches} × {examples} examples"])
 
     def fitted(self, fit: Fit) -> None:
-        self._line.clear()
         if not self._reporter.quiet:
             self._reporter.explain(fit_table(fit.memory, fit.candidates, fit.chosen))
 
@@ -62,13 +61,13 @@ class Follower(Watcher):
             return
         held = resident()
         measured = max(held - self._before, 0) if held else None
-        told = line(
-            Now(step, self._begun.steps, epoch, loss, rate, self._seconds, planned, measured)
-        )
+        steps = self._begun.steps
+        left = None if steps is None or self._steps == 1 else (steps - step) * self._seconds
+        told = Now(step, steps, epoch, loss, rate, self._seconds, left, planned, measured)
         if is_plain:
-            self._reporter.say(told)
+            self._reporter.say("  ".join(clauses(told)))
         else:
-            self._line.show(told)
+            self._line.show(clauses(told, LIVE), None if steps is None else step / steps)
 
     def skipped(self, step: int, scale: float) -> None:
         self.said(f"step {step}: skipped: a gradient is infinite at a loss scale of {scale:g}")
@@ -83,7 +82,6 @@ class Follower(Watcher):
         self._last = time.perf_counter()
 
     def said(self, line: str) -> None:
-        self._line.clear()
         self._reporter.say(line)
 
     def stops(self) -> bool:
@@ -107,7 +105,7 @@ class Follower(Watcher):
                 signal.signal(number, ask)
             yield
         finally:
-            self._line.clear()
+            live.clear()
             for number, handler in before.items():
                 signal.signal(number, handler)
 

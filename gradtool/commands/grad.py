@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from gradtool.commands.call import Call, as_command
+from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Sizes, meant, remember
 from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="Overwrite the output.")
 @click.option(
     "--external-data",
-    type=click.Choice(["auto", "always", "never"]),
+    type=Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
     help="Write weights to a file of their own.",

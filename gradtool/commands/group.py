@@ -87,9 +87,9 @@ def group(ctx: click.Context, /, **_options: Any) -> None:  # fmt: skip
     """The gradient compiler for ONNX files.
 
     \b
-    gradtool grad model.onnx     writes model.grad.onnx, which onnxruntime runs
-    gradtool report model.onnx   shows what a training step takes, and what holds it
-    gradtool run model.onnx      runs one step, and measures it against the plan
+    gradtool grad model.onnx     writes model.grad.onnx
+    gradtool report model.onnx   shows what a step takes
+    gradtool run model.onnx      runs a step, measures it
     """  # noqa: D301 - \b keeps click from joining the lines
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)

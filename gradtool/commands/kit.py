@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradtool.commands import plan_names
-from gradtool.commands.call import Call, as_command
+from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import (
     PATH,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @click.option(
     "--optimizer",
     "update",
-    type=click.Choice(UPDATING),
+    type=Choice(UPDATING),
     default="adamw",
     show_default=True,
     metavar="NAME",

@@ -14,6 +14,7 @@ from gradtool.commands.group import Passed, group
 from gradtool.errors import GradtoolError
 from gradtool.graph.blame import NodeFailed
 from gradtool.text.warned import one_line_warnings
+from gradtool.text.words import suggest
 
 
 def run(given: list[str]) -> int:
@@ -63,7 +64,7 @@ def explain(error: BaseException, given: list[str], where: str = "") -> int:
         case click.ClickException():
             context = getattr(error, "ctx", None)
             hint = f" (see {context.command_path} --help)" if context else ""
-            _say(f"{error.format_message().rstrip('.')}{hint}")
+            _say(f"{_said(error, given)}{hint}")
             return 2
         case BrokenPipeError():
             _drop_stdout()
@@ -77,6 +78,19 @@ def explain(error: BaseException, given: list[str], where: str = "") -> int:
             _say(f"{where}out of memory")
             return 4
     return _bug(error, given, where)
+
+
+def _said(error: click.ClickException, given: list[str]) -> str:
+    """What click says, with our suggestion for a flag that is not there."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error.format_message().rstrip(".")
+    wrong = error.option_name
+    if not wrong.startswith("--"):  # click took -lr for -l -r
+        wrong = next((each.partition("=")[0] for each in given if each.startswith(wrong)), wrong)
+    flags = [
+        f for p in error.ctx.command.params for f in (*p.opts, *p.secondary_opts) if f[:1] == "-"
+    ]
+    return f"no such option: {wrong}{suggest(wrong, flags)}"
 
 
 def _trace(error: BaseException | None, given: list[str]) -> None:
@@ -100,9 +114,9 @@ def _bug(error: BaseException, given: list[str], where: str) -> int:
 
 def _say(message: str) -> None:
     """One line on stderr; names from files cannot reach the terminal as control sequences."""
-    from gradtool.text.names import escape
+    from gradtool.commands.output import write_line
 
-    click.echo(f"gradtool: {escape(' '.join(message.split()))}", err=True)
+    write_line(f"gradtool: {' '.join(message.split())}", sys.stderr)
 
 
 def _drop_stdout() -> None:

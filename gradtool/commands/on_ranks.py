@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gradtool.commands.call import Choice
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import PATH
 from gradtool.errors import UsageError
@@ -36,7 +37,7 @@ def options(function: F) -> F:
         click.option("--ranks", type=click.IntRange(min=2), metavar="N",
                      help="Show what each of N ranks of gradtool train takes, on paper: its "
                           "memory, and the time of a step.  --batch is that of all together."),
-        click.option("--shard", type=click.Choice(["none", "optimizer", "gradients"]),
+        click.option("--shard", type=Choice(["none", "optimizer", "gradients"]),
                      help="With --ranks: what they have parts of.  [default: all in a table]"),
         click.option("--shard-tables", multiple=True, metavar="GLOB",
                      help="With --ranks and --sparse: they have blocks of the rows of tables that "

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gradtool.commands.call import Globs
+from gradtool.commands.call import Choice, Globs
 from gradtool.graph.optimizers import OPTIMIZERS, UPDATING
 from gradtool.workloads.names import current
 from gradtool.workloads.options import GradOptions, KernelOptions, Option, options_of
@@ -76,7 +76,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, given: str | None) ->
     return parse_seconds(given)
 
 
-class Named(click.Choice[str]):
+class Named(Choice):
     """A choice of names, of which an earlier one is taken too."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
@@ -105,7 +105,7 @@ def flag(option: Option, *more: str) -> Decorator:
 
 
 _TYPES: Mapping[str, Callable[[Option], click.ParamType[Any]]] = {
-    "choice": lambda option: click.Choice(option.choices),
+    "choice": lambda option: Choice(option.choices),
     "plan": lambda option: Named(option.choices),
     "whole": lambda option: click.IntRange(option.least, option.most),
     "number": lambda option: click.FloatRange(
@@ -129,7 +129,7 @@ kernel_options = flags(KernelOptions)
 
 optimizer_option = click.option(
     "--optimizer", "update",
-    type=click.Choice(OPTIMIZERS), default="none", show_default=True, metavar="NAME",
+    type=Choice(OPTIMIZERS), default="none", show_default=True, metavar="NAME",
     help=f"Update the parameters in place of returning their gradients: {', '.join(UPDATING)}. "
          "The learning rate is an "
          "input, lr, and so are betas, momentum and weight decay; defaults and formulas are those "
@@ -143,12 +143,12 @@ portable_option = click.option(
 )  # fmt: skip
 
 format_option = click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True,
+    "--format", "form", type=Choice(["table", "json"]), default="table", show_default=True,
     help="For people or for machines.",
 )  # fmt: skip
 
 table_format_option = click.option(
-    "--format", "form", type=click.Choice(["table", "json", "csv", "markdown"]), default="table",
+    "--format", "form", type=Choice(["table", "json", "csv", "markdown"]), default="table",
     show_default=True, help="For people, for machines, for a spreadsheet, for a page.",
 )  # fmt: skip
 
@@ -156,7 +156,7 @@ table_format_option = click.option(
 plan_table_options = together(
     click.option("--memory", metavar="SIZE", callback=memory_size,
                  help="Show the largest batch that fits in this memory, as in 8GiB."),
-    click.option("--by", type=click.Choice(["plan", "op", "phase", "tensor", "module"]),
+    click.option("--by", type=Choice(["plan", "op", "phase", "tensor", "module"]),
                  default="plan", show_default=True,
                  help="Show what is held at the peak of each plan."),
     click.option("--top", type=click.IntRange(min=1), default=12, show_default=True, metavar="N",
@@ -167,7 +167,7 @@ write_options = together(
     click.option("-o", "--output", metavar="FILE", type=PATH,
                  help="Where to write; - is stdout."),
     click.option("--force", is_flag=True, help="Overwrite the output."),
-    click.option("--external-data", type=click.Choice(["auto", "always", "never"]),
+    click.option("--external-data", type=Choice(["auto", "always", "never"]),
                  default="auto", show_default=True, help="Write weights to a file of their own."),
     click.option("--functions", is_flag=True, help="Write fused operators as local functions."),
     click.option("--barrier/--no-barrier", default=True, show_default=True,

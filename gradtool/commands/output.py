@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -23,15 +22,17 @@ class Reporter:
     color: Color = "auto"
     quiet: bool = False
     verbose: int = 0
+    _said: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def say(self, message: str) -> None:
-        """A remark."""
-        if not self.quiet:
-            _write_line(message, sys.stderr)
+        """A remark, which a command makes once."""
+        if not self.quiet and message not in self._said:
+            self._said.add(message)
+            write_line(message, sys.stderr)
 
     def line(self, text: str) -> None:
         """A line of a result; names in it cannot command the terminal."""
-        _write_line(text, sys.stdout)
+        write_line(text, sys.stdout)
 
     def remark(self, text: str, form: str = "table") -> None:
         """A line of a result for people: beside a result for machines it is a remark."""
@@ -42,9 +43,11 @@ class Reporter:
 
     def json(self, document: dict[str, Any]) -> None:
         """A result for machines."""
+        from gradtool.reports.live import away
         from gradtool.text.names import json_text
 
-        click.echo(json_text(document))
+        with away():
+            click.echo(json_text(document))
 
     def table(self, table: Table, form: str = "table") -> None:
         """A table of a result, as `table`, `csv` or `markdown`."""
@@ -52,29 +55,35 @@ class Reporter:
 
         if form == "table":
             from gradtool.reports.console import stdout_console
+            from gradtool.reports.live import away
 
-            tables.render(table, stdout_console(self.color))
+            with away():
+                tables.render(table, stdout_console(self.color))
             return
         self.text(tables.csv(table) if form == "csv" else tables.markdown(table))
 
     def text(self, text: str) -> None:
         """A result that is a text of its own, with its line ends."""
+        from gradtool.reports.live import away
         from gradtool.text.names import fit
 
-        click.echo(fit(text, _encoding(sys.stdout)), nl=False)
+        with away():
+            click.echo(fit(text, _encoding(sys.stdout)), nl=False)
 
     def explain(self, table: Table) -> None:
         """A table that explains an error, on stderr."""
         from gradtool.reports.console import stderr_console
+        from gradtool.reports.live import away
         from gradtool.text.table import render
 
-        render(table, stderr_console(self.color))
+        with away():
+            render(table, stderr_console(self.color))
 
     def bar(self, description: str, total: int | None = None) -> AbstractContextManager[Bar]:
         """How far a task is, on terminals."""
         from gradtool.reports.progress import bar
 
-        return bar(description, total, color=self.color)
+        return bar(description, total, color=self.color, quiet=self.quiet)
 
     def draws(self) -> bool:
         """Whether stdout has the characters of timelines."""
@@ -86,20 +95,16 @@ class Reporter:
 SILENT = Reporter(quiet=True)
 
 
-def _write_line(text: str, stream: TextIO | None) -> None:
+def write_line(text: str, stream: TextIO | None) -> None:
     """Write a line, on a terminal in as many as it takes."""
+    from gradtool.reports.console import columns
+    from gradtool.reports.live import away
     from gradtool.text.names import escape, fit, wrapped
 
     line = fit(escape(text), _encoding(stream))
-    for part in wrapped(line, _width(stream)):
-        click.echo(part, file=stream, err=stream is sys.stderr)
-
-
-def _width(stream: TextIO | None) -> int:
-    """Columns of the terminal that a stream is, else more than any line has."""
-    from gradtool.reports.console import UNBOUNDED, is_terminal
-
-    return shutil.get_terminal_size().columns if is_terminal(stream) else UNBOUNDED
+    with away():
+        for part in wrapped(line, columns(stream)):
+            click.echo(part, file=stream, err=stream is sys.stderr)
 
 
 def _encoding(stream: TextIO | None) -> str:

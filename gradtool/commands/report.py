@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradtool.commands import drawing, learned, on_ranks, plan_names
-from gradtool.commands.call import Call, as_command
+from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Sizes
 from gradtool.commands.options import (
     PATH,
@@ -32,7 +32,7 @@ WIDTH = 78  # columns of the timeline
 @click.argument("models", metavar="[MODEL|RUN]...", nargs=-1, type=PATH)
 @click.option(
     "--by",
-    type=click.Choice(["region", "tensor", "op", "phase", "module"]),
+    type=Choice(["region", "tensor", "op", "phase", "module"]),
     help="Show one table of what is held at the peak.",
 )
 @click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradtool.commands import drawing, plan_names, threads, timed
-from gradtool.commands.call import Call, as_command
+from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Meant, Sizes, meant
 from gradtool.commands.models import (
     expand,
@@ -64,7 +64,7 @@ FILES = ("save_grads", "save_outputs", "profile", "trace", "html")
 @threads.option
 @click.option(
     "--verify",
-    type=click.Choice(["finite-diff", "ort", "plans"]),
+    type=Choice(["finite-diff", "ort", "plans"]),
     multiple=True,
     help="Check the gradients: by differences, in onnxruntime, or the bits of every plan; exit 1 "
     "if they disagree.",

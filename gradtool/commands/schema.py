@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from gradtool.commands.call import Call, as_command
+from gradtool.commands.call import Call, Choice, as_command
 
 FOLDER = Path(__file__).parents[1] / "schemas"
 SCHEMAS = {
     "baseline": "a file that check --update writes",
-    "cases": "check --list --output json",
-    "check": "check --output json",
+    "cases": "check --list --format json",
+    "check": "check --format json",
     "compare": "compare --format json",
     "doctor": "doctor --format json",
     "explain": "mirror --explain TENSOR --format json",
@@ -35,7 +35,7 @@ SCHEMAS = {
 
 
 @as_command("schema")
-@click.argument("name", metavar="[NAME]", type=click.Choice(list(SCHEMAS)), required=False)
+@click.argument("name", metavar="[NAME]", type=Choice(list(SCHEMAS)), required=False)
 def command(call: Call, /, *, name: str | None) -> None:
     """Print the JSON Schema of what a command writes; without NAME, list them."""
     if name is not None:

@@ -36,11 +36,13 @@ def parse_outputs(given: Sequence[str]) -> dict[str, str]:
             hint = suggest(form, FORMATS) or f"; there are {', '.join(FORMATS)}"
             raise UsageError(f"--output {text}: there is no format {form!r}{hint}")
         if form in found:
-            raise UsageError(f"--output {form} is given twice")
+            raise UsageError(f"the format {form} is given twice")
         found[form] = path or "-"
     printed = [form for form, path in found.items() if path == "-"]
     if len(printed) > 1 and set(printed) & set(ALONE):
-        raise UsageError(f"--output {printed[0]} and {printed[1]} both go to stdout: name a file")
+        raise UsageError(
+            f"{printed[0]} and {printed[1]} both go to stdout: name a file, as --output FORMAT:PATH"
+        )
     files = {f"--output {form}": path for form, path in found.items() if path != "-"}
     atomic.require_targets(files, force=True)
     return found

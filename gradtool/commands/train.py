@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradtool.commands import ranks, threads
-from gradtool.commands.call import Call, as_command
+from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.models import differentiate, expand, open_model
 from gradtool.commands.options import (
@@ -97,7 +97,7 @@ NOT_HERE: dict[str, Any] = {"head_grads": False, "grad_buffers": False, "input_g
 @click.option("--resume", is_flag=True, help="Go on from the newest checkpoint of --run.")
 @click.option(
     "--result",
-    type=click.Choice(["best", "last"]),
+    type=Choice(["best", "last"]),
     help="Which weights to write.  [default: best with --eval, else last]",
 )
 @click.option(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
@@ -18,6 +17,7 @@ from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.io import expressions, walk
 from gradtool.io.solving import Known, solve
 from gradtool.shapes import is_declared
+from gradtool.text.words import suggest
 
 _LETTER = re.compile(r"[^\W\d]")
 _NAME = re.compile(r"[^\W\d][\w.]*")
@@ -144,9 +144,7 @@ def _input(model: ir.Model, name: str) -> ir.Value:
 def _choices(what: str, name: str, known: Sequence[str]) -> str:
     if not known:
         return f"the model has no {what}"
-    close = difflib.get_close_matches(name, known, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    return f"{what}: {', '.join(known)}{hint}"
+    return f"{what}: {', '.join(known)}{suggest(name, known)}"
 
 
 def _known(value: ir.Value, sizes: Sequence[int]) -> Iterator[Known]:

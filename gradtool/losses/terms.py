@@ -97,7 +97,7 @@ def _kind(graph: ir.Graph, text: str, wanted: str) -> tuple[Kind, str]:
         names = [*kinds(), *(v.name or "" for v in graph.outputs)]
         raise UsageError(
             f"--loss {wanted}: neither a value of the model nor a loss "
-            f"({', '.join(kinds())}){suggest(text, names)}"
+            f"({', '.join(kinds())}){suggest(name, names)}"
         )
     return kind_of(formula), output
 

@@ -1,6 +1,6 @@
 """The two streams: results on stdout, everything else on stderr.
 
-On a terminal, rich finds the width. Elsewhere a line is as long as it needs to be, so that
+On a terminal, a line is as wide as that is. Elsewhere a line is as long as it needs to be, so that
 `grep` and a file see whole numbers.
 """
 
@@ -19,6 +19,7 @@ Color = Literal["auto", "always", "never"]
 
 DRAWING = "…─│└•▁▂▃▄▅▆▇█"
 UNBOUNDED = 100_000  # columns: what rich must be told to leave lines alone
+USUAL = 80  # columns of a terminal that does not tell
 HEIGHT = 25  # lines: rich asks the terminal for both sizes unless both are given
 
 
@@ -40,6 +41,22 @@ def draws(console: Console) -> bool:
 def is_terminal(stream: TextIO | None) -> bool:
     """Whether somebody looks at `stream`, which is None or closed in some hosts."""
     return stream is not None and not stream.closed and stream.isatty()
+
+
+def columns(stream: TextIO | None) -> int:
+    """Columns of the terminal that `stream` is, else more than any line has.
+
+    COLUMNS says it where it is set; what tells no width is as wide as terminals once were.
+    """
+    if not is_terminal(stream):
+        return UNBOUNDED
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or USUAL  # type: ignore[union-attr]
+    except (AttributeError, OSError, ValueError):
+        return USUAL
 
 
 def wants_color(color: Color, stream: TextIO | None) -> bool:
@@ -71,8 +88,8 @@ def _console(stream: TextIO, color: Color) -> Console:
         force_terminal=terminal,
         color_system="standard" if wants_color(color, stream) else None,
         no_color=False,
-        width=None if terminal else UNBOUNDED,
-        height=None if terminal else HEIGHT,
+        width=columns(stream),
+        height=HEIGHT,
         markup=False,
         highlight=False,
         emoji=False,

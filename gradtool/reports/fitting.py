@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gradtool.text.table import Column, Table
-from gradtool.text.units import format_bytes, format_seconds
+from gradtool.text.units import format_bytes, format_seconds, format_wait
 
 SCHEMA_VERSION = 1
 
@@ -73,8 +73,9 @@ class Summary(Protocol):
 class Now:
     """Where a training stands: `step` of `steps`, None where only the data know.
 
-    `seconds` are those of a step, `planned` and `measured` bytes; what is measured is what the
-    process has taken since before the first step, None where the system does not tell.
+    `seconds` are those of a step, `left` those to the end, None where nobody can tell yet;
+    `planned` and `measured` are bytes; what is measured is what the process has taken since before
+    the first step, None where the system does not tell.
     """
 
     step: int
@@ -83,22 +84,29 @@ class Now:
     loss: float
     rate: float
     seconds: float
+    left: float | None
     planned: int
     measured: int | None
 
 
-def line(now: Now) -> str:
-    """One line about a step."""
+LIVE = ("step", "left", "loss", "time", "epoch", "lr", "memory")  # the most important one first
+LOGGED = ("step", "epoch", "loss", "lr", "time", "left", "memory")
+
+
+def clauses(now: Now, order: Sequence[str] = LOGGED) -> list[str]:
+    """What there is to say about a step, in an order."""
     of = "" if now.steps is None else f"/{now.steps}"
-    left = "" if now.steps is None or now.steps == now.step else (
-        f"  left {format_seconds((now.steps - now.step) * now.seconds)}"
-    )  # fmt: skip
     measured = "" if now.measured is None else f", {format_bytes(now.measured)} measured"
-    return (
-        f"step {now.step}{of}  epoch {now.epoch + 1}  loss {now.loss:.5g}  lr {now.rate:.3g}"
-        f"  {format_seconds(now.seconds)} a step{left}  memory {format_bytes(now.planned)} planned"
-        f"{measured}"
-    )
+    said = {
+        "step": f"step {now.step}{of}",
+        "epoch": f"epoch {now.epoch + 1}",
+        "loss": f"loss {now.loss:.5g}",
+        "lr": f"lr {now.rate:.3g}",
+        "time": f"{format_seconds(now.seconds)} a step",
+        "left": f"left {format_wait(now.left)}" if now.left else "",
+        "memory": f"memory {format_bytes(now.planned)} planned{measured}",
+    }
+    return [said[name] for name in order if said[name]]
 
 
 _WRITTEN = {

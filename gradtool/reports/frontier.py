@@ -26,10 +26,18 @@ def frontier_table(
 
     With `verbose`, how each plan was found.
     """
+    pairs = _pairs(found)
     footer = "every plan was packed: its peak is that of the arena"
     if state:
         footer += f"; optimizer state of {format_bytes(state)} is included"
-    if any(proof.cut_short for _, proof in _pairs(found)):
+    if len({plan.peak for plan, _ in pairs}) == 1 and not any(proof.extra for _, proof in pairs):
+        pairs = pairs[:1]
+        plan = pairs[0][0]
+        less = "" if plan.peak < kept.peak else ", which keeping everything takes"
+        footer += (
+            f"\nnothing to trade: no plan was found below {format_bytes(plan.peak + state)}{less}"
+        )
+    if any(proof.cut_short for _, proof in pairs):
         footer += "\ncut short: the search had further to go; more time may find better plans"
     return Table(
         columns=(
@@ -51,7 +59,7 @@ def frontier_table(
                 points(proof),
                 *((proof.how,) if verbose else ()),
             )
-            for plan, proof in _pairs(found)
+            for plan, proof in pairs
         ),
         footer=footer,
     )

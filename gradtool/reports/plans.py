@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +113,29 @@ def plans_table(models: Sequence[Sequence[Row]], memory: int | None = None) -> T
         if lower := min((row.proof.least for row in model if row.proof), default=0):
             rows.append(_lower_bound(lower, model[0], len(columns), several=several))
     return Table(columns=tuple(columns), rows=tuple(rows))
+
+
+def folded(rows: Sequence[Row]) -> list[Row]:
+    """The rows of a model as people read them: the first alone where no other differs from it."""
+    kept, *others = rows
+    return list(rows) if any(map(_differs(kept), others)) else [kept]
+
+
+def nothing_saved(rows: Sequence[Row], assumed: Mapping[str, int]) -> str:
+    """Why a model has one row, where `folded` leaves one of several; else nothing."""
+    kept, *others = rows
+    if not others or any(map(_differs(kept), others)):
+        return ""
+    names = ", ".join(row.title for row in others)
+    least = min((row.proof.least for row in others if row.proof), default=0)
+    proven = f", and no plan takes less than {format_bytes(least)}" if least else ""
+    sizes = ", ".join(f"{name}={size}" for name, size in assumed.items())
+    at = f" at {sizes}, which is assumed" if sizes else ""
+    return f"nothing is saved{at}: {names} take no less than keeping everything{proven}"
+
+
+def _differs(kept: Row) -> Callable[[Row], bool]:
+    return lambda row: row.peak < kept.peak or row.max_batch is not None
 
 
 def _lower_bound(least: int, kept: Row, columns: int, *, several: bool) -> tuple[str, ...]:

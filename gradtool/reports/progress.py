@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-from gradtool.reports.console import Color, draws, is_dumb, is_terminal, stderr_console
-from gradtool.text.names import escape, fit, shorten
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from gradtool.reports import live
+from gradtool.reports.console import Color
+from gradtool.text.names import shorten
+from gradtool.text.units import format_wait
 
 DELAY = 0.5  # seconds before the bar appears
+AGAIN = 0.25  # seconds between two versions
 WIDEST = 40  # cells of its description
+SURE = 0.02  # of the task: from then on what is left can be told
 
 
 class Bar:
@@ -32,85 +32,60 @@ class Bar:
 
 
 @contextmanager
-def bar(description: str, total: int | None = None, *, color: Color = "auto") -> Iterator[Bar]:
+def bar(
+    description: str, total: int | None = None, *, color: Color = "auto", quiet: bool = False
+) -> Iterator[Bar]:
     """A bar for the task in the block, of unknown length without `total`; it leaves no trace."""
-    if not is_terminal(sys.stderr) or is_dumb():
+    line = live.Line(color, quiet=quiet)
+    if not line.shows:
         yield Bar()
         return
-    shown = _Shown(description, total, color)
-    timer = threading.Timer(DELAY, shown.start)
-    timer.daemon = True
-    timer.start()
+    shown = _Shown(description, total, line)
+    thread = threading.Thread(target=shown.draw, daemon=True)
+    thread.start()
     try:
         yield shown
     finally:
-        timer.cancel()
-        shown.stop()
+        shown.ended.set()
+        thread.join()
+        live.clear()
 
 
 class _Shown(Bar):
-    """Counts from the start, and draws from `start` to `stop`, which come from two threads."""
+    """Counts in the thread of the task, and is drawn by another one until it has ended."""
 
-    def __init__(self, description: str, total: int | None, color: Color) -> None:
-        self._description = description
+    def __init__(self, description: str, total: int | None, line: live.Line) -> None:
+        self.ended = threading.Event()
+        self._description = shorten(description, WIDEST)
         self._total = total
-        self._color = color
+        self._line = line
         self._done = 0
         self._part = 0.0
         self._round = 0, 0.0  # how far it is, and where it began
-        self._ended = False
-        self._lock = threading.Lock()
-        self._drawn: tuple[Progress, TaskID] | None = None
+        self._began = time.monotonic()
 
     def advance(self, amount: int = 1) -> None:
-        with self._lock:
-            self._done += amount
-            self._part, self._round = 0.0, (0, 0.0)
-            self._draw()
+        self._done += amount
+        self._part, self._round = 0.0, (0, 0.0)
 
     def reach(self, done: int, total: int) -> None:
-        with self._lock:
-            self._part = done / max(total, 1)
-            self._draw()
+        self._part = done / max(total, 1)
 
     def approach(self, done: int, total: int) -> None:
-        with self._lock:
-            before, start = self._round
-            start = self._part if done < before else start
-            self._round = done, start
-            self._part = start + (1 - start) / 2 * done / max(total, 1)
-            self._draw()
+        before, start = self._round
+        start = self._part if done < before else start
+        self._round = done, start
+        self._part = start + (1 - start) / 2 * done / max(total, 1)
 
-    def _draw(self) -> None:
-        if self._drawn is not None:
-            progress, task = self._drawn
-            progress.update(task, completed=self._done + self._part, done=self._done)
-
-    def start(self) -> None:
-        """Show the bar, unless the work has ended already."""
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        with self._lock:
-            if self._ended:
-                return
-            console = stderr_console(self._color)
-            text = fit(escape(self._description), console.encoding)
-            progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                TextColumn("" if self._total is None else "{task.fields[done]}/{task.total}"),
-                TimeElapsedColumn(),
-                console=console,
-                transient=True,
-                redirect_stdout=False,  # results must not end up on stderr
-            )
-            short = shorten(text, WIDEST, ellipsis="…" if draws(console) else "...")
-            self._drawn = progress, progress.add_task(short, total=self._total, done=self._done)
-            self._draw()
-            progress.start()
-
-    def stop(self) -> None:
-        with self._lock:
-            self._ended = True
-            if self._drawn is not None:
-                self._drawn[0].stop()
+    def draw(self) -> None:
+        """Show the bar again and again, unless the task has ended before it is worth it."""
+        wait = DELAY
+        while not self.ended.wait(wait):
+            seconds, share, clauses = time.monotonic() - self._began, None, [self._description]
+            if self._total is not None:
+                share = (self._done + self._part) / max(self._total, 1)
+                clauses.append(f"{self._done}/{self._total}")
+                if SURE < share < 1:
+                    clauses.append(f"left {format_wait(seconds * (1 / share - 1))}")
+            self._line.show([*clauses, format_wait(seconds)], share)
+            wait = AGAIN

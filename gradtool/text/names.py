@@ -18,7 +18,18 @@ Medium = Literal["terminal", "markdown", "csv", "json", "html"]
 # Control, format (bidirectional and zero-width), surrogate, private, unassigned, line separators.
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 PLAIN = str.maketrans(
-    {"…": "...", "×": "x", "·": "*", "µ": "u", "–": "-", "─": "-", "→": "->", "²": "^2", "³": "^3"}
+    {
+        "…": "...",
+        "×": "x",
+        "·": "*",
+        "µ": "u",
+        "–": "-",
+        "─": "-",
+        "━": "=",
+        "→": "->",
+        "²": "^2",
+        "³": "^3",
+    }
 )
 
 _RUNNER = re.compile(r"(?:(?<=\s)|^):(?=:)|(?<=#)#(?=\w*\[)")

@@ -8,7 +8,8 @@ from csv import writer
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from gradtool.text.names import Medium, escape, fit, shorten, wrapped
+from gradtool.text.layout import INDENT, blocks
+from gradtool.text.names import Medium, escape, fit, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,17 +17,12 @@ if TYPE_CHECKING:
 Align = Literal["left", "right"]
 Kind = Literal["name", "number", "text"]
 
-INDENT = 1  # cells before the first column
-GAP = 3  # cells between columns
-SHORTEST = 12  # cells that a name keeps, however narrow the terminal
-LONGEST = 200  # cells of a name in any table; CSV, Markdown and JSON have all of it
-
 
 @dataclass(frozen=True)
 class Column:
-    """A heading. Names may be shortened in the middle; numbers and text never are.
+    """A heading. Names may be shortened in the middle, numbers never.
 
-    Text in the last column continues on further lines where a terminal is narrow.
+    Text continues on further lines where a terminal is narrow; only a long word is shortened.
     """
 
     title: str
@@ -52,8 +48,7 @@ class Table:
 def render(table: Table, console: Console) -> None:
     """Print the table: header, one rule, rows.
 
-    Where it is wider than the console, names are shortened and text in the last column is wrapped,
-    the widest first. What then still sticks out is left to the terminal to wrap.
+    Where it is wider than the console, see `blocks`; numbers are never cut.
     """
     from rich.text import Text
 
@@ -61,21 +56,19 @@ def render(table: Table, console: Console) -> None:
     rule, ellipsis = fit("─", encoding), fit("…", encoding)
     titles = tuple(column.title for column in table.columns)
     rows = [[fit(escape(cell), encoding) for cell in row] for row in (titles, *table.rows)]
-    widths = _widths(table.columns, rows, console.width)
 
     if table.title:
-        console.print(Text(fit(escape(table.title), encoding), style="bold"))
-    for number, row in enumerate(rows):
-        first, *further = _wrapped(row, widths, table.columns)
-        cells = (_cell(*each, ellipsis) for each in zip(first, widths, table.columns, strict=True))
-        line = " " * INDENT + (" " * GAP).join(cells)
-        console.print(Text(line.rstrip(), style="" if number else "bold"), soft_wrap=True)
-        before = " " * (INDENT + sum(widths[:-1]) + GAP * (len(widths) - 1))
-        for rest in further:
-            console.print(Text(before + rest), soft_wrap=True)
-        if number == 0:
-            length = sum(widths) + GAP * (len(widths) - 1)
-            console.print(Text(" " * INDENT + rule * length, style="dim"), soft_wrap=True)
+        for line in wrapped(fit(escape(table.title), encoding), console.width):
+            console.print(Text(line, style="bold"), soft_wrap=True)
+    for index, block in enumerate(blocks(table.columns, rows, console.width)):
+        if index:
+            console.print()
+        for number in range(len(rows)):
+            for line in block.lines(number, ellipsis):
+                console.print(Text(line, style="" if number else "bold"), soft_wrap=True)
+            if number == 0:
+                line = " " * INDENT + rule * block.width
+                console.print(Text(line, style="dim"), soft_wrap=True)
     for part in table.footer.splitlines():
         for line in wrapped(fit(escape(part), encoding), console.width):
             console.print(Text(line, style="dim"), soft_wrap=True)
@@ -130,47 +123,6 @@ def csv(table: Table) -> str:
             for cell, column in zip(row, table.columns, strict=True)
         )
     return out.getvalue()
-
-
-def _widths(columns: tuple[Column, ...], rows: list[list[str]], available: int) -> list[int]:
-    """Cells of each column: the longest cell, less what names and wrapped text have to give."""
-    from rich.cells import cell_len
-
-    widths = [max(map(cell_len, cells)) for cells in zip(*rows, strict=True)]
-    least = list(widths)
-    for index, column in enumerate(columns):
-        if column.kind == "name":
-            widths[index] = min(widths[index], LONGEST)
-            least[index] = max(SHORTEST, cell_len(rows[0][index]))
-    if columns[-1].kind == "text":
-        least[-1] = max(cell_len(line) for row in rows for line in wrapped(row[-1], 1))
-    room = available - INDENT - GAP * (len(columns) - 1)
-    while sum(widths) > room:
-        spare = [index for index, width in enumerate(widths) if width > least[index]]
-        if not spare:
-            break
-        widths[max(spare, key=widths.__getitem__)] -= 1
-    return widths
-
-
-def _wrapped(
-    row: list[str], widths: list[int], columns: tuple[Column, ...]
-) -> tuple[list[str], *tuple[str, ...]]:
-    """The first line of a row, then what else there is of text in its last column."""
-    if columns[-1].kind != "text":
-        return (row,)
-    first, *further = wrapped(row[-1], widths[-1])
-    return ([*row[:-1], first], *further)
-
-
-def _cell(cell: str, width: int, column: Column, ellipsis: str) -> str:
-    """`cell` in `width` cells, or in more where it is no name and longer."""
-    from rich.cells import cell_len
-
-    if column.kind == "name":
-        cell = shorten(cell, width, ellipsis=ellipsis)
-    blank = " " * (width - cell_len(cell))
-    return blank + cell if column.align == "right" else cell + blank
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -73,6 +73,11 @@ def format_seconds(s: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
+def format_wait(s: float) -> str:
+    """A duration that somebody waits for, in whole seconds: `7 s`, `4 min 05 s`."""
+    return f"{round(s)} s" if round(s) < 60 else format_seconds(s)
+
+
 def format_percent(x: float, *, signed: bool = False) -> str:
     """The fraction `x` as a percentage: `0.408` is `40.8 %`, or `+40.8 %` when `signed`."""
     if not math.isfinite(x):

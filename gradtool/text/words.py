@@ -5,11 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from gradtool.text.synonyms import MEANT, plain
+
 
 def suggest(wrong: str, names: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` if a name comes close, else nothing."""
-    close = get_close_matches(wrong, [n for n in names if n], n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    """`"; did you mean 'x'?"` if a name comes close, else nothing; flags are not quoted."""
+    found = meant(wrong, names)
+    return f"; did you mean {found if found.startswith('-') else repr(found)}?" if found else ""
+
+
+def meant(wrong: str, names: Iterable[str]) -> str:
+    """The name that somebody has misspelt, or has from another tool; empty if none comes close.
+
+    It is the same but for case and signs, else what `NAMES` says, else the only name that begins
+    like this, else the one with the most letters in common (`difflib`).
+    """
+    known: dict[str, str] = {}
+    for name in names:
+        known.setdefault(plain(name), name)
+    known.pop("", None)
+    word = plain(wrong)
+    if word in known:
+        return known[word]
+    synonyms = [known[plain(name)] for name in MEANT.get(word, ()) if plain(name) in known]
+    longer = [name for key, name in known.items() if len(word) > 2 and key.startswith(word)]
+    close = [known[key] for key in get_close_matches(word, known, n=1)]
+    return (synonyms or (longer if len(longer) == 1 else close) or [""])[0]
 
 
 def count(number: int, noun: str) -> str:

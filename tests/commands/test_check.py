@@ -392,7 +392,18 @@ def test_two_branches_record_two_cases_and_merge(check, repository):
     assert check().code == 0
 
 
+@pytest.mark.parametrize("form", ["json", "markdown", "junit", "sarif"])
+def test_a_format_is_an_output_to_stdout(check, form):
+    printed, named = check("--format", form), check("--output", form)
+
+    assert printed.out == named.out
+    assert (printed.code, printed.out.startswith(" case")) == (named.code, False)
+    assert check("--list", "--format", "json").out == check("--list", "--output", "json").out
+
+
 REFUSED = {
+    "two formats": (("--format", "json", "--output", "sarif"), "both go to stdout"),
+    "a format as an output too": (("--format", "json", "--output", "json"), "is given twice"),
     "no repository": (("--base", "HEAD"), "lies in no git repository"),
     "a flag as a revision": (("--base=--help",), "is no name of a revision"),
     "a base and an update": (("--base", "HEAD", "--update"), "do not go together"),

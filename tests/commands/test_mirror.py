@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import onnx
 import pytest
 from deep import deep, document, report
@@ -10,7 +11,7 @@ from deep import deep, document, report
 def test_typed_as_it_is_after_grad(run, net):
     assert "next: gradtool mirror --report\n" in run("grad", net).err
 
-    outcome = run("mirror", "--report")
+    outcome = run("mirror", "--report", "--batch", 64)
 
     assert outcome.code == 0
     assert outcome.err.startswith(f"model: {net} (the last 'gradtool grad' here)\n")
@@ -230,3 +231,41 @@ def test_fused_operators_as_functions(run, model, tmp_path):
 
     assert run("mirror", path, "--functions", "-o", "f.onnx").code == 0
     assert onnx.load(tmp_path / "f.onnx").functions
+
+
+LINEAR = "lin (float[4, 8] x) => (float[4, 3] y) { y = MatMul (x, w) }"
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_a_step_of_which_nothing_can_be_saved_has_one_row_and_a_sentence(run, model, form):
+    path = model(LINEAR, w=np.ones((8, 3), np.float32))
+    outcome = run("mirror", "--report", path, "--format", form)
+
+    assert outcome.out.count("keep everything  ") + outcome.out.count("keep everything |") == 1
+    assert "recompute sqrt  " not in outcome.out
+    assert "nothing is saved: reorder only, mirror, recompute sqrt, " in outcome.out
+    assert " take no less than keeping everything" in outcome.out
+
+
+def test_machines_get_all_rows_of_such_a_step(run, model):
+    path = model(LINEAR, w=np.ones((8, 3), np.float32))
+
+    assert run("mirror", "--report", path, "--format", "csv").out.count("\n") > 6
+    document = json.loads(run("mirror", "--report", path, "--format", "json").out)
+    assert len({plan["peak_bytes"] for plan in document["plans"]}) == 1
+    assert len(document["plans"]) == 6
+
+
+def test_a_frontier_of_one_point_says_so(run, model):
+    path = model(LINEAR, w=np.ones((8, 3), np.float32))
+    outcome = run("recompute", "--frontier", path)
+
+    assert outcome.out.count("nothing to trade: no plan was found below ") == 1
+    assert outcome.out.count("+0.000 %") == 2
+
+
+def test_sizes_that_are_assumed_are_named_where_nothing_is_saved(run, net):
+    assert (
+        "nothing is saved at batch=1, which is assumed: reorder"
+        in run("mirror", "--report", net).out
+    )

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from gradtool.commands.output import Reporter
 from gradtool.reports.memory import FOOTER
 
 COMMANDS = [
@@ -162,3 +163,12 @@ def test_no_model_goes_to_a_terminal_and_none_is_made_first(run, tiny_model, mon
     assert outcome.code == 2
     assert outcome.err.endswith("standard output is a terminal: name a file with -o, or redirect\n")
     assert "no_such_loss" not in outcome.err
+
+
+def test_a_remark_is_made_once_a_command(capsys):
+    reporter = Reporter()
+    for _ in range(2):
+        reporter.say("warning: x")
+        Reporter().say("y")
+
+    assert capsys.readouterr().err.splitlines() == ["warning: x", "y", "y"]

@@ -5,7 +5,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from gradtool.text.table import LONGEST, Column, Table, csv, markdown, render
+from gradtool.text.layout import LONGEST
+from gradtool.text.table import Column, Table, csv, markdown, render
 
 COLUMNS = (
     Column("tensor", kind="name"),
@@ -92,10 +93,36 @@ def test_two_name_columns_share_what_there_is():
     assert cell_len(shown[2]) == 80
 
 
-def test_numbers_are_never_cut_however_narrow_the_console():
-    shown = lines(Table(COLUMNS, (("x" * 50, "activations", "123.4 GiB"),)), width=20)
+WIDE = Table(
+    (Column("model", kind="name"), *(Column(f"bytes of {c}", "right", "number") for c in "abcdef")),
+    (("head" + "x" * 40 + "tail", *["123.4 GiB"] * 6), ("y", *[f"{n} B" for n in range(6)])),
+)
 
-    assert shown[2] == " xxxxxx…xxxxx   activations   123.4 GiB"
+
+def test_columns_move_together_and_titles_wrap_before_columns_are_parted():
+    shown = lines(WIDE, width=79)
+
+    assert shown[0].split() == ["bytes", "of"] * 6
+    assert shown[1].split() == ["model", *"abcdef"]
+    assert shown[3].count("123.4 GiB") == 6
+
+
+def test_columns_without_room_follow_below_beside_the_first():
+    shown = "\n".join(lines(WIDE, width=40)).split("\n\n")
+
+    assert [block.split("\n")[-1].split() for block in shown] == [
+        ["y", "0", "B", "1", "B"],
+        ["y", "2", "B", "3", "B"],
+        ["y", "4", "B", "5", "B"],
+    ]
+
+
+@pytest.mark.parametrize("width", range(26, 130))
+def test_numbers_are_never_cut_however_narrow_the_console(width):
+    shown = lines(WIDE, width=width)
+
+    assert max(map(cell_len, shown)) <= width
+    assert "\n".join(shown).count("123.4 GiB") == 6
 
 
 REASONS = Table(
