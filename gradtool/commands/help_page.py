@@ -28,7 +28,7 @@ GROUPS = {
     "profile explain_kernels",
     "Form of the file": "split params_as_inputs functions barrier portable opset external_data",
     "Results": "model report output force folder resume checkpoint_every train.keep lora_adapter "
-    "tensorboard save_grads save_outputs by top html trace form help",
+    "tensorboard save_grads save_outputs by top html svg trace form help",
 }
 PLACES = {name: title for title, names in GROUPS.items() for name in names.split()}
 
