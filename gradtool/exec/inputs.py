@@ -15,6 +15,7 @@ from gradtool.exec import room
 from gradtool.exec.feeds import buffers, defaults, inputs_of, require_tensor
 from gradtool.graph import constants
 from gradtool.graph.specs import spec_of
+from gradtool.io import npy
 from gradtool.operators.losses import NO_CLASS
 
 BLOCK = 2**13  # numbers drawn at once
@@ -33,26 +34,10 @@ def read(source: str) -> Arrays:
         files = sorted(path.glob("*.npy"))
         if not files:
             raise UsageError(f"{source}: the folder holds no .npy file")
-        return {f.stem: _load(f) for f in files}
+        return {f.stem: array for f in files for array in npy.read(f, room.free()).values()}
     if not path.exists():
         raise UsageError(f"{source}: no such file")
-    loaded = _load(path)
-    return loaded if isinstance(loaded, dict) else {path.stem: loaded}
-
-
-def _load(path: Path) -> Any:
-    try:
-        with path.open("rb") as file:
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return loaded
-            return {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError, EOFError, KeyError, MemoryError) as error:
-        raise UsageError(f"{path}: not a readable .npy or .npz file ({error})") from error
-    except Exception as error:
-        if type(error).__name__ != "BadZipFile":
-            raise
-        raise UsageError(f"{path}: not a readable .npz file ({error})") from error
+    return npy.read(path, room.free())
 
 
 def random(model: ir.Model, seed: int) -> Arrays:

@@ -20,9 +20,15 @@ def require(size: int, what: str) -> None:
     """
     if size < CHECKED:
         return
-    found = [free for free in (memory()[0], _addresses()) if free is not None]
-    if found and size > min(found):
-        raise DeviceError(f"cpu: no room for {what} of {size} bytes; {min(found)} are free")
+    found = free()
+    if found is not None and size > found:
+        raise DeviceError(f"cpu: no room for {what} of {size} bytes; {found} are free")
+
+
+def free() -> int | None:
+    """The bytes that this process may still take; None where nobody tells."""
+    found = [each for each in (memory()[0], _addresses()) if each is not None]
+    return min(found, default=None)
 
 
 def memory() -> tuple[int | None, int | None]:

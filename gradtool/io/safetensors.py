@@ -21,12 +21,15 @@ import ml_dtypes
 import numpy as np
 
 from gradtool.errors import UsageError
-from gradtool.io import atomic, contained
+from gradtool.io import atomic
 from gradtool.io.documents import is_text, is_whole
+from gradtool.io.stored import Stored, StoredFile, opened
 
 SUFFIX = ".safetensors"
 _LENGTH = struct.Struct("<Q")
 _MOST_HEADER = 100_000_000  # bytes, that of the format's own reader
+_MOST_AXES = 32
+_MOST_ELEMENTS = 1 << 59
 _METADATA = "__metadata__"
 _TYPES: Mapping[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -112,32 +115,65 @@ def load(path: str | os.PathLike[str], *, own: bool = False) -> Tensors:
     Raises:
         UsageError: the file cannot be read, or does not hold what its header says.
     """
+    entries, metadata = _described(Path(path), own=own)
     view = _mapped(Path(path), own=own)
-    try:
-        return _parsed(view)
-    except ValueError as error:
-        raise UsageError(f"{path}: is no safetensors file: {error}") from error
+    arrays = {}
+    for name, each in entries.items():
+        data = view[each.start : each.start + each.nbytes]
+        if len(data) != each.nbytes:
+            raise UsageError(f"{path}: has shrunk while it was read")
+        arrays[name] = np.frombuffer(data, each.dtype).reshape(each.shape)
+    return Tensors(arrays, metadata)
+
+
+def stored(path: str | os.PathLike[str]) -> dict[str, Stored]:
+    """The arrays of a file by name, of which is read what is asked for.
+
+    Raises:
+        UsageError: the file cannot be read, or does not hold what its header says.
+    """
+    file = StoredFile(Path(path))
+    entries, _ = _described(Path(path), own=False)
+    return {n: Stored(file, each.dtype, each.shape, each.start) for n, each in entries.items()}
 
 
 def _mapped(path: Path, *, own: bool) -> memoryview:
     try:
-        with contained.opened(path, own=own) as file:
-            if not os.fstat(file.fileno()).st_size:
-                return memoryview(b"")
+        with opened(path, own=own) as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"{path}: cannot be read: {reason}") from error
 
 
-def _parsed(view: memoryview) -> Tensors:
-    if len(view) < _LENGTH.size:
+@dataclass(frozen=True)
+class _Entry:
+    """A tensor and where its bytes start in the file."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    nbytes: int
+
+
+def _described(path: Path, *, own: bool) -> tuple[dict[str, _Entry], dict[str, str]]:
+    """The tensors of a file, and the texts about them."""
+    with opened(path, own=own) as file:
+        try:
+            return _parsed(file, os.fstat(file.fileno()).st_size)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"{path}: is no safetensors file: {reason}") from error
+
+
+def _parsed(file: BinaryIO, size: int) -> tuple[dict[str, _Entry], dict[str, str]]:
+    if size < _LENGTH.size:
         raise ValueError("it is too short")
-    (length,) = _LENGTH.unpack(view[: _LENGTH.size])
-    if length > min(_MOST_HEADER, len(view) - _LENGTH.size):
+    (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+    if length > min(_MOST_HEADER, size - _LENGTH.size):
         raise ValueError("its header does not end in it")
     try:
-        header = json.loads(bytes(view[_LENGTH.size : _LENGTH.size + length]))
+        header = json.loads(file.read(length), object_pairs_hook=_once)
     except RecursionError as error:
         raise ValueError("its header is nested too deeply") from error
     if not isinstance(header, dict):
@@ -145,14 +181,24 @@ def _parsed(view: memoryview) -> Tensors:
     metadata = header.pop(_METADATA, {})
     if not isinstance(metadata, dict) or not all(map(is_text, metadata.values())):
         raise ValueError(f"its {_METADATA} are no texts")
-    data = view[_LENGTH.size + length :]
-    arrays = {name: _array(name, entry, data) for name, entry in header.items()}
+    begin = _LENGTH.size + length
+    entries = {name: _entry(name, entry, begin, size) for name, entry in header.items()}
     ends = sorted(_spans(header))
     if any(end != start for (_, end), (start, _) in pairwise(ends)):
         raise ValueError("its tensors overlap, or leave gaps")
-    if (ends[0][0] if ends else 0) or (ends[-1][1] if ends else 0) != len(data):
+    if (ends[0][0] if ends else 0) or (ends[-1][1] if ends else 0) != size - begin:
         raise ValueError("its tensors are not all of its bytes")
-    return Tensors(arrays, metadata)
+    return entries, metadata
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object whose names are each said once."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"its header says {name!r} twice")
+        found[name] = value
+    return found
 
 
 def _spans(header: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
@@ -161,21 +207,23 @@ def _spans(header: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _array(name: str, entry: Any, data: memoryview) -> np.ndarray[Any, Any]:
+def _entry(name: str, entry: Any, begin: int, size: int) -> _Entry:
     if not isinstance(entry, dict):
         raise ValueError(f"{name!r} is not described")  # noqa: TRY004 - one kind of failure
-    dtype = _TYPES.get(entry.get("dtype", ""))
-    shape, span = entry.get("shape"), entry.get("data_offsets")
+    kind, shape, span = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+    dtype = _TYPES.get(kind) if is_text(kind) else None
     if dtype is None:
-        raise ValueError(f"{name!r} is of the unknown type {entry.get('dtype')!r}")
+        raise ValueError(f"{name!r} is of the unknown type {kind!r}")
     if not _are_sizes(shape):
         raise ValueError(f"{name!r} has no shape")
-    if not _are_sizes(span) or len(span) != 2 or not span[0] <= span[1] <= len(data):
+    if not _are_sizes(span) or len(span) != 2 or not span[0] <= span[1] <= size - begin:
         raise ValueError(f"{name!r} does not lie in it")
-    if span[1] - span[0] != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{name!r} has {span[1] - span[0]} bytes, which is not {dtype}{shape}")
-    stored = dtype.newbyteorder("<")
-    return np.frombuffer(data[span[0] : span[1]], stored).reshape(shape)
+    nbytes = span[1] - span[0]
+    if nbytes != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{name!r} has {nbytes} bytes, which is not {dtype}{shape}")
+    if len(shape) > _MOST_AXES or math.prod(max(each, 1) for each in shape) > _MOST_ELEMENTS:
+        raise ValueError(f"{name!r} has a shape that no array has")
+    return _Entry(dtype.newbyteorder("<"), tuple(shape), begin + span[0], nbytes)
 
 
 def _are_sizes(found: object) -> TypeGuard[list[int]]:

@@ -15,12 +15,14 @@ import onnx_ir as ir
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
 from gradtool.graph.predicates import is_float
+from gradtool.io import npy
 from gradtool.losses.kinds import Kind
 from gradtool.text.words import suggest
 
 CLASS_WEIGHTS = "gradtool.class_weights"  # in `ir.Value.meta`: nothing but a loss reads it
 KEYS = ("axis", "ignore", "smoothing", "weight", "shift", "soft")
 SUFFIXES = (".npy", ".npz")
+_MOST_WEIGHTS = 1 << 28  # bytes: one number a class
 _GIVEN = re.compile(rf"(.*)@((?:{'|'.join(KEYS)}|[a-z-]+)=[^@]*)", re.DOTALL)
 
 
@@ -183,15 +185,10 @@ def _require(name: str, sizes: list[Any], classes: Any, wanted: str, *, is_numbe
 def _read(name: str, wanted: str) -> np.ndarray[Any, Any]:
     """The one array of a file."""
     try:
-        with Path(name).open("rb") as file:
-            found = np.load(file, allow_pickle=False)
-            if isinstance(found, np.ndarray):
-                return found
-            arrays = [found[each] for each in found.files]
-    except Exception as error:  # numpy raises what it likes of a file that is none of its own
-        why = getattr(error, "strerror", None) or "not a readable .npy or .npz file"
-        raise UsageError(f"--loss {wanted}: {name}: {why}") from error
+        arrays = npy.read(Path(name), _MOST_WEIGHTS)
+    except UsageError as error:
+        raise UsageError(f"--loss {wanted}: {error}") from error
     if len(arrays) != 1:
         raise UsageError(f"--loss {wanted}: {name} has {len(arrays)} arrays, weight needs one")
-    (array,) = arrays
-    return np.asarray(array)
+    (array,) = arrays.values()
+    return array

@@ -84,6 +84,23 @@ def _in_range(
         )
 
 
+def converted(
+    array: Array, dtype: np.dtype[Any], what: str, indices: Indices | None = None
+) -> Array:
+    """An array in another type of the same kind of number; `what` names it.
+
+    Raises:
+        UsageError: the type has not one of its whole numbers.
+    """
+    made = array.astype(dtype)
+    if dtype.kind in "iu":
+        wrong = (made.astype(array.dtype) != array) | ((made < 0) != (array < 0))
+        if wrong.any():
+            where = "" if indices is None else _where(wrong, indices)
+            raise UsageError(f"{what} has {array[wrong][0]}{where}, the model takes {dtype}")
+    return made
+
+
 def has_nan(array: Array) -> bool:
     """Whether floats hold a NaN, which is found without an array of answers."""
     with np.errstate(invalid="ignore"):

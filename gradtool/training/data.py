@@ -12,9 +12,10 @@ import onnx_ir as ir
 from gradtool.errors import MissingData, UsageError
 from gradtool.exec import feeds
 from gradtool.exec.given import array_of, as_numpy
+from gradtool.io.stored import Stored
 from gradtool.losses.labels import COPIED
 from gradtool.text.words import some, suggest
-from gradtool.training.checks import Check, checks_of, range_of
+from gradtool.training.checks import Check, checks_of, converted, range_of
 from gradtool.training.metrics import Target
 from gradtool.training.order import Indices
 from gradtool.training.sources import Array, Batch, Examples, Source, Stream
@@ -197,7 +198,7 @@ class Fitted:
             name: self._taken(self.source.arrays[of], self.takes.axes[name], indices)
             for name, of in self._names.items()
         }
-        made = self._converted(made)
+        made = self._converted(made, indices)
         for check in self._checks.values():
             check(made, indices)
         return made
@@ -250,7 +251,7 @@ class Fitted:
                     f"name it with --map {name}=NAME"
                 )
 
-    def _counted(self, arrays: Mapping[str, Array]) -> int:
+    def _counted(self, arrays: Mapping[str, Array | Stored]) -> int:
         """How many examples there are."""
         counts: dict[str, int] = {}
         for name, of in self._names.items():
@@ -286,7 +287,7 @@ class Fitted:
         }
         for name, array in made.items():
             self._say_type(name, array)
-        self._require_shapes(self._converted(made))
+        self._require_shapes(self._converted(made, np.arange(count)))
 
     def _say_type(self, name: str, array: Array) -> None:
         dtype = self._dtype(name)
@@ -323,7 +324,7 @@ class Fitted:
         dtype = self.takes.inputs[name].dtype
         return None if dtype is None else np.dtype(dtype.numpy())
 
-    def _converted(self, arrays: Arrays) -> Arrays:
+    def _converted(self, arrays: Arrays, indices: Indices | None = None) -> Arrays:
         """Arrays in the types of the inputs, where no other kind of number is meant."""
         made: Arrays = {}
         for name, array in arrays.items():
@@ -331,7 +332,8 @@ class Fitted:
             if dtype is None or array.dtype == dtype:
                 made[name] = array
             elif np.can_cast(array.dtype, dtype, "same_kind"):
-                made[name] = array.astype(dtype)
+                what = f"{self.source.source}: {self._names[name]!r}"
+                made[name] = converted(array, dtype, what, indices)
             else:
                 try:
                     made[name] = feeds.in_type_of(self.takes.inputs[name], array, "")
@@ -343,8 +345,5 @@ class Fitted:
         return made
 
     @staticmethod
-    def _taken(array: Array, axis: int | None, indices: Indices) -> Array:
-        if axis is None:
-            return array
-        found: Array = array[indices] if axis == 0 else np.take(array, indices, axis)
-        return found
+    def _taken(array: Array | Stored, axis: int | None, indices: Indices) -> Array:
+        return np.asarray(array) if axis is None else array.take(indices, axis)

@@ -1,6 +1,6 @@
 """Where data come from: files of arrays that hold all examples, or a function that yields batches.
 
-Nothing is unpickled.  Folders and safetensors files are mapped: what a batch needs is read.
+Nothing is unpickled.  Folders and safetensors files stay on the disk: what a batch needs is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy as np
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.exec import inputs
 from gradtool.exec.given import array_of, as_numpy
-from gradtool.io import safetensors
+from gradtool.io import npy, safetensors
+from gradtool.io.stored import Stored
 from gradtool.plugins import function_at
 
 Array = np.ndarray[Any, Any]
@@ -29,7 +30,7 @@ TABLES = (".parquet", ".arrow", ".feather")
 
 @dataclass(frozen=True)
 class Watched:
-    """A file that is mapped, as it was when it was opened."""
+    """A file that is read from, as it was when it was opened."""
 
     path: Path
     bytes: int
@@ -42,7 +43,7 @@ class Watched:
         return cls(path, found.st_size, found.st_mtime_ns)
 
     def require_same(self) -> None:
-        """Raise UsageError if the file is another one now: to read behind its end kills."""
+        """Raise UsageError if the file is another one now."""
         try:
             now = Watched.of(self.path)
         except OSError as error:
@@ -59,7 +60,7 @@ class Examples:
     """Arrays by name that hold all examples, one after the other along an axis."""
 
     source: str
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, Array | Stored]
     files: tuple[Watched, ...] = ()
 
     def require_same(self) -> None:
@@ -99,8 +100,7 @@ def opened(given: Given, seed: int = 0) -> Source:
     if path.is_dir():
         return _folder(path)
     if path.suffix == safetensors.SUFFIX:
-        arrays: Mapping[str, Array] = safetensors.load(path).arrays
-        return Examples(text, arrays, (Watched.of(path),))
+        return Examples(text, safetensors.stored(path), (Watched.of(path),))
     if path.suffix in TABLES:
         from gradtool.training.tables import columns
 
@@ -109,19 +109,12 @@ def opened(given: Given, seed: int = 0) -> Source:
 
 
 def _folder(folder: Path) -> Examples:
-    """A folder of `.npy` files, mapped."""
+    """A folder of `.npy` files, which stay there."""
     files = sorted(folder.glob("*.npy"))
     if not files:
         raise UsageError(f"{folder}: the folder holds no .npy file")
-    return Examples(str(folder), {f.stem: _mapped(f) for f in files}, tuple(map(Watched.of, files)))
-
-
-def _mapped(path: Path) -> Array:
-    try:
-        found: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UsageError(f"{path}: not a readable .npy file ({error})") from error
-    return found
+    arrays = {f.stem: npy.stored(f) for f in files}
+    return Examples(str(folder), arrays, tuple(map(Watched.of, files)))
 
 
 def _array(name: str, given: Any) -> Array:

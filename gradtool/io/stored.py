@@ -1,0 +1,160 @@
+"""Arrays that stay in their file: what is asked for is read, and never looked at through a mapping.
+
+Who reads a mapped file behind an end that has moved is killed (SIGBUS); here a read comes up short.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from threading import Lock
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from gradtool.errors import UsageError
+from gradtool.io import contained
+
+Array = np.ndarray[Any, Any]
+GAP = 4096  # bytes between two places that are read along
+
+
+def opened(path: Path, *, own: bool = False) -> BinaryIO:
+    """A regular file to read; nobody waits for a pipe, or takes a device for data.
+
+    Its name may be our `own`: no link is followed there.
+
+    Raises:
+        UsageError: there is none, it cannot be read, or something else is in its place.
+    """
+    try:
+        return contained.opened(path, own=own)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path}: cannot be read: {why}") from error
+
+
+class StoredFile:
+    """An open file that is read at any place, by several threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it.
+
+        Raises:
+            UsageError: there is no such regular file.
+        """
+        self.path = path
+        with opened(path) as file:
+            self._descriptor = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._descriptor)
+        self._lock = Lock()
+
+    @property
+    def size(self) -> int:
+        """The bytes that it has now."""
+        return os.fstat(self._descriptor).st_size
+
+    def read_into(self, view: memoryview, start: int) -> None:
+        """Fill a view with the bytes from `start` on.
+
+        Raises:
+            UsageError: the file ends before, or cannot be read.
+        """
+        done = 0
+        try:
+            while done < len(view):
+                count = self._read(view[done:], start + done)
+                if not count:
+                    raise UsageError(
+                        f"{self.path}: has shrunk while it was read: to {self.size} bytes"
+                    )
+                done += count
+        except OSError as error:
+            raise UsageError(f"{self.path}: cannot be read: {error.strerror or error}") from error
+
+    def _read(self, view: memoryview, start: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self._descriptor, [view], start)
+        with self._lock:  # Windows
+            os.lseek(self._descriptor, start, os.SEEK_SET)
+            piece = os.read(self._descriptor, len(view))
+        view[: len(piece)] = piece
+        return len(piece)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array in a file, from byte `start` on, in C order; in that of Fortran if it is `turned`."""
+
+    file: StoredFile
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    turned: bool = False
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the whole array."""
+        return prod(self.shape) * self.dtype.itemsize
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001
+        """All of it."""
+        flat = np.empty(prod(self.shape), self.dtype)
+        self._fill(flat.view(np.uint8), 0)
+        made = flat.reshape(self.shape, order="F" if self.turned else "C")
+        return made if dtype is None else made.astype(dtype, copy=False)
+
+    def take(self, indices: Array, axis: int = 0) -> Array:
+        """What lies at some indices of an axis, as `numpy.take` has it.
+
+        Raises:
+            IndexError: the axis has no such index.
+            UsageError: the file has shrunk, or cannot be read.
+        """
+        if self.turned:
+            plain = Stored(self.file, self.dtype, self.shape[::-1], self.start)
+            return plain.take(indices, self.ndim - 1 - axis).T
+        size, before, after = self.shape[axis], self.shape[:axis], self.shape[axis + 1 :]
+        wanted = np.asarray(indices, np.int64)
+        if wanted.size and not (0 <= wanted.min() and wanted.max() < size):
+            raise IndexError(f"an index is out of bounds for an axis of size {size}")
+        inner = prod(after) * self.dtype.itemsize
+        made = np.empty((prod(before), wanted.size, inner), np.uint8)
+        if made.size:
+            order = np.argsort(wanted, kind="stable")
+            for first, last in _spans(wanted[order], inner):
+                self._take(made, order[first:last], wanted[order[first:last]], size)
+        return made.reshape(-1).view(self.dtype).reshape(*before, wanted.size, *after)
+
+    def _take(self, made: Array, places: Array, rows: Array, size: int) -> None:
+        """Put rows that lie close to each other into their places, in each block of rows."""
+        low, inner = int(rows[0]), made.shape[2]
+        height = int(rows[-1]) + 1 - low
+        if height == 1 and len(places) == 1:
+            for block, rest in enumerate(made):
+                self._fill(rest[places[0]], (block * size + low) * inner)
+            return
+        read = np.empty((height, inner), np.uint8)
+        for block, rest in enumerate(made):
+            self._fill(read.reshape(-1), (block * size + low) * inner)
+            rest[places] = read[rows - low]
+
+    def _fill(self, target: Array, start: int) -> None:
+        if target.size:
+            self.file.read_into(memoryview(target), self.start + start)  # type: ignore[arg-type]
+
+
+def _spans(rows: Array, inner: int) -> Iterator[tuple[int, int]]:
+    """Where sorted rows of so many bytes are cut, for what lies between them is not worth reading."""
+    cuts = np.flatnonzero((np.diff(rows) - 1) * inner > GAP) + 1
+    edges = [0, *cuts.tolist(), len(rows)]
+    return zip(edges[:-1], edges[1:], strict=True)
