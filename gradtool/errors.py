@@ -135,6 +135,14 @@ class InvalidResult(GradtoolError):
         )
 
 
+class Interrupted(KeyboardInterrupt):
+    """The end that somebody asked for by a signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.exit_code = 128 + number
+
+
 def _again(
     kind: type[GradtoolError], args: tuple[object, ...], state: dict[str, object]
 ) -> GradtoolError:

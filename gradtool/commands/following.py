@@ -1,14 +1,11 @@
-"""Who follows a training on the command line: lines as it goes on, and Ctrl-C."""
+"""Who follows a training on the command line: lines as it goes on."""
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradtool.reports import live
 from gradtool.reports.fitting import LIVE, Now, clauses, fit_table, numbers
@@ -20,7 +17,6 @@ if TYPE_CHECKING:
 
 PLAIN = 10  # lines about steps, where nobody looks
 WEIGHT = 0.1  # of the latest step in the time of one; the first one is planned as well
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Follower(Watcher):
@@ -29,7 +25,6 @@ class Follower(Watcher):
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._line = live.Line(reporter.color, quiet=reporter.quiet)
-        self._asked = threading.Event()
         self._begun = Begun(None, 0, None, None, 1)
         self._every = 1
         self._seconds = 0.0
@@ -84,30 +79,8 @@ class Follower(Watcher):
     def said(self, line: str) -> None:
         self._reporter.say(line)
 
-    def stops(self) -> bool:
-        return self._asked.is_set()
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Stop after the step that runs when somebody asks; at once when asked twice."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.getsignal(number) for number in SIGNALS}
-
-        def ask(_number: int, _frame: Any) -> None:
-            if self._asked.is_set():
-                raise KeyboardInterrupt
-            self._asked.set()
-
-        try:
-            for number in SIGNALS:
-                signal.signal(number, ask)
-            yield
-        finally:
-            live.clear()
-            for number, handler in before.items():
-                signal.signal(number, handler)
+    def ended(self) -> None:
+        live.clear()
 
 
 def resident() -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import click
 
 from gradtool.commands.group import Passed, group
-from gradtool.errors import GradtoolError
+from gradtool.errors import GradtoolError, Interrupted
 from gradtool.graph.blame import NodeFailed
 from gradtool.text.warned import one_line_warnings
 from gradtool.text.words import suggest
@@ -60,7 +60,7 @@ def explain(error: BaseException, given: list[str], where: str = "") -> int:
             return error.exit_code
         case KeyboardInterrupt() | click.exceptions.Abort():
             _say("interrupted")
-            return 130
+            return error.exit_code if isinstance(error, Interrupted) else 130
         case click.ClickException():
             context = getattr(error, "ctx", None)
             hint = f" (see {context.command_path} --help)" if context else ""
@@ -116,7 +116,8 @@ def _say(message: str) -> None:
     """One line on stderr; names from files cannot reach the terminal as control sequences."""
     from gradtool.commands.output import write_line
 
-    write_line(f"gradtool: {' '.join(message.split())}", sys.stderr)
+    with suppress(OSError):  # of a terminal that is closed
+        write_line(f"gradtool: {' '.join(message.split())}", sys.stderr)
 
 
 def _drop_stdout() -> None:

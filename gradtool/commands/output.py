@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -28,7 +28,8 @@ class Reporter:
         """A remark, which a command makes once."""
         if not self.quiet and message not in self._said:
             self._said.add(message)
-            write_line(message, sys.stderr)
+            with suppress(OSError):  # of a terminal that is closed: what is done goes on
+                write_line(message, sys.stderr)
 
     def line(self, text: str) -> None:
         """A line of a result; names in it cannot command the terminal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,10 +38,7 @@ class Results:
         Raises:
             UsageError: naming the path, or what goes with what.
         """
-        from gradtool.commands.writing import unlinked
-        from gradtool.io import atomic
         from gradtool.io.sources import require_apart
-        from gradtool.workloads.lora_files import adapter_path
 
         if source == "-" and options["output"] is None:
             raise UsageError("the model is read from standard input: name the output with -o FILE")
@@ -56,36 +54,66 @@ class Results:
             found["ema"] = beside(stem, "ema")
         if options["lora_adapter"]:
             found["lora"] = beside(stem, "lora")
-        adapters = [unlinked(str(adapter_path(found["lora"])))] if "lora" in found else []
         files = {"--trace": options["trace"]} if options["trace"] is not None else {}
-        for path in (*found.values(), *adapters):
-            atomic.target(path, force=options["force"])
-            if path != found["trained"]:
-                require_apart({"output": path}, [source])
-        atomic.require_targets(files, force=options["force"])
-        return cls(found, files, folder, options["force"], options["result"] != "last")
+        made = cls(found, files, folder, options["force"], options["result"] != "last")
+        beside_it = [path for path in found.values() if path != found["trained"]]
+        for path in (*beside_it, *made.adapters):
+            require_apart({"output": path}, [source])
+        made.require(force=options["force"] or options["resume"])
+        return made
 
-    def rehearse(self, training: ir.Model) -> None:
+    def require(self, *, force: bool) -> None:
+        """Refuse paths that cannot be written, or where something is already unless by `force`.
+
+        Raises:
+            UsageError: naming the path.
+        """
+        from gradtool.io import atomic
+
+        for path in (*self.models.values(), *self.adapters):
+            atomic.target(path, force=force)
+        atomic.require_targets(self.files, force=force)
+
+    @property
+    def adapters(self) -> list[str]:
+        """The files that are written beside a model that has adapters."""
+        from gradtool.commands.writing import unlinked
+        from gradtool.workloads.lora_files import adapter_path
+
+        if "lora" not in self.models:
+            return []
+        return [unlinked(str(adapter_path(self.models["lora"])))]
+
+    def rehearse(self, training: ir.Model, finished: bool) -> None:  # noqa: FBT001 - a callback
         """Refuse before the first step what would fail after the last.
+
+        Results of a training that is `finished` may be there.
 
         Raises:
             GradtoolError: see `gradtool.training.rehearsal`.
         """
         from gradtool.training.rehearsal import rehearse
 
+        self.require(force=self.force or finished)
         rehearse(training, self.models, files=self.files)
 
-    def write(self, trainer: Trainer, history: History) -> tuple[Written, list[str]]:
+    def write(
+        self, trainer: Trainer, history: History, *, resumed: bool = False
+    ) -> tuple[Written, list[str]]:
         """Write all models: path, bytes and step of each that is there, and why others are not.
 
-        The weights of a model that cannot be written are kept as safetensors.
+        The weights of a model that cannot be written are kept as safetensors.  Where a training
+        that is `resumed` was finished, what is there already stays.
         """
+        stays = resumed and not history.losses and not self.force
         best = history.best if self.best else None
         step = history.step if best is None else best.step
         written: Written = {}
         failed: list[str] = []
         for what, path in self.models.items():
-            how: Any = {"best": best is not None, "force": self.force}
+            if stays and all(map(os.path.lexists, self._files_of(what))):
+                continue
+            how: Any = {"best": best is not None, "force": self.force or stays}
             try:
                 if what == "lora":
                     pairs = trainer.save_adapter(path, **how)
@@ -97,6 +125,9 @@ class Results:
                 names = (what, "adapter") if what == "lora" else (what,)
                 written |= {n: (str(p), s, step) for n, (p, s) in zip(names, pairs, strict=True)}
         return written, failed
+
+    def _files_of(self, what: str) -> list[str]:
+        return [self.models[what], *(self.adapters if what == "lora" else ())]
 
     def kept(self, trainer: Trainer, error: Exception) -> str:
         """What has ended a training, and where the weights are that no checkpoint has."""

@@ -134,14 +134,16 @@ def command(call: Call, /, *, model: str | None, **options: Any) -> None:  # fmt
 
 def _train(call: Call, model: str | None, options: dict[str, Any], group: Group) -> None:
     import gc
+    import signal
 
     from gradtool.commands.following import Follower
     from gradtool.commands.kernels import available
     from gradtool.commands.results import Results, beside
-    from gradtool.errors import UsageError
+    from gradtool.errors import Interrupted, UsageError
     from gradtool.training.graphs import require_forward
     from gradtool.training.sizing import opened_for
     from gradtool.training.sources import parse_map
+    from gradtool.training.stopping import listening
     from gradtool.training.timeline import Timeline
     from gradtool.training.trainer import Trainer
     from gradtool.training.watching import Watchers
@@ -166,7 +168,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     timeline = None if options["trace"] is None else Timeline(group)
     gc.freeze()
     gc.enable()
-    with Trainer.of(recipe, chosen) as trainer, follower.listening():
+    with Trainer.of(recipe, chosen) as trainer, listening() as heard:
         try:
             history = trainer.fit(
                 options["data"],
@@ -190,7 +192,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
                 f"stopped after step {history.step}, whose checkpoint is in {folder}: go on by the "
                 "same command with --resume"
             )
-            raise KeyboardInterrupt
+            raise Interrupted(heard.number or signal.SIGINT)
 
 
 def _finish(
@@ -213,7 +215,11 @@ def _finish(
     spans = None if timeline is None else timeline.gathered(group)
     failed: list[str] = []
     if group.rank == 0 and history.ended != "interrupted":
-        written, failed = results.write(trainer, history)
+        written, failed = results.write(trainer, history, resumed=options["resume"])
+        if not written and not failed:
+            call.reporter.say(
+                f"{results.folder}: is finished, and its results are there: nothing to do"
+            )
         _show(call.reporter, history, written, options["form"], source)
     if failed:
         again = "the same command with --resume writes what is missing, where it can be written"

@@ -75,7 +75,7 @@ def read(path: Path, most: int | None = None) -> dict[str, Array]:
             begin = file.read(len(MAGIC))
             file.seek(0)
             if begin.startswith(_ARCHIVE):
-                return dict(_members(path, file, most))
+                return dict(_members(file, most))
             size = file.seek(0, 2)
             file.seek(0)
             header = _header(file, size)
@@ -105,7 +105,7 @@ def _refused(path: Path, error: Exception) -> UsageError:
     return UsageError(f"{path}: not a readable .npy or .npz file: {why}")
 
 
-def _members(path: Path, file: IO[bytes], most: int | None) -> Iterator[tuple[str, Array]]:
+def _members(file: IO[bytes], most: int | None) -> Iterator[tuple[str, Array]]:
     """The arrays of an archive, whose members are all looked at before the first is read."""
     with zipfile.ZipFile(file) as archive:
         found: dict[str, tuple[zipfile.ZipInfo, Header]] = {}

@@ -9,6 +9,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from threading import Lock
@@ -88,7 +89,7 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class Stored:
-    """An array in a file, from byte `start` on, in C order; in that of Fortran if it is `turned`."""
+    """An array in a file, from byte `start` on, in C order, or if `turned` in that of Fortran."""
 
     file: StoredFile
     dtype: np.dtype[Any]
@@ -125,7 +126,7 @@ class Stored:
             return plain.take(indices, self.ndim - 1 - axis).T
         size, before, after = self.shape[axis], self.shape[:axis], self.shape[axis + 1 :]
         wanted = np.asarray(indices, np.int64)
-        if wanted.size and not (0 <= wanted.min() and wanted.max() < size):
+        if wanted.size and not (wanted.min() >= 0 and wanted.max() < size):
             raise IndexError(f"an index is out of bounds for an axis of size {size}")
         inner = prod(after) * self.dtype.itemsize
         made = np.empty((prod(before), wanted.size, inner), np.uint8)
@@ -154,7 +155,7 @@ class Stored:
 
 
 def _spans(rows: Array, inner: int) -> Iterator[tuple[int, int]]:
-    """Where sorted rows of so many bytes are cut, for what lies between them is not worth reading."""
+    """Where sorted rows of so many bytes are cut: what lies between is not worth reading."""
     cuts = np.flatnonzero((np.diff(rows) - 1) * inner > GAP) + 1
     edges = [0, *cuts.tolist(), len(rows)]
-    return zip(edges[:-1], edges[1:], strict=True)
+    return pairwise(edges)

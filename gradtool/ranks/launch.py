@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from gradtool import child
-from gradtool.errors import GradtoolError, UsageError
+from gradtool.errors import GradtoolError, Interrupted, UsageError
+from gradtool.ranks.signals import heard
 from gradtool.ranks.started import MISSING
 
 ENDED = "ended"  # the file with the last line
@@ -47,7 +48,7 @@ def run(arguments: Sequence[str], ranks: int, out: Callable[[bytes], object]) ->
     Raises:
         UsageError: there is no MPI.
         GradtoolError: ranks ended before they were done.
-        KeyboardInterrupt: somebody asked for the end.
+        Interrupted: somebody asked for the end.
     """
     command = [*starter(ranks), *child.running("gradtool", *arguments)]
     with tempfile.TemporaryDirectory(prefix="gradtool-") as folder:
@@ -131,7 +132,7 @@ class _Launched:
                 _show(line)
             raise Said(int(number))
         if code and self.asked:
-            raise KeyboardInterrupt
+            raise Interrupted(self.asked)
         if code:
             raise GradtoolError(self._death())
 
@@ -182,15 +183,14 @@ class _Launched:
             return
 
         def ask(number: int, _frame: Any) -> None:
-            self.asked += 1
-            if self.asked > 1:
-                raise KeyboardInterrupt
+            if self.asked:
+                raise Interrupted(number)
+            self.asked = number
             for pid in self.pids.values():
                 with suppress(OSError):
                     os.kill(pid, number)
 
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, ask) for number in numbers}
+        before = {number: signal.signal(number, ask) for number in heard()}
         try:
             yield
         finally:

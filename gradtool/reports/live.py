@@ -57,8 +57,7 @@ class Line:
         room = min(width - _cells(text) - 1, MOST)
         bar = "" if share is None or room < LEAST else f"{self._bar(share, room, encoding)} "
         with _lock:
-            sys.stderr.write(f"\r{bar}{text}\x1b[K")
-            sys.stderr.flush()
+            _write(f"\r{bar}{text}\x1b[K")
             _is_there = True
         self._next = time.monotonic() + EVERY
 
@@ -76,8 +75,7 @@ def away() -> Iterator[None]:
     global _is_there  # noqa: PLW0603 - a terminal has one last line
     with _lock:
         if _is_there:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            _write("\r\x1b[K")
             _is_there = False
         yield
 
@@ -102,3 +100,9 @@ def _cells(text: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(text)
+
+
+def _write(text: str) -> None:
+    with suppress(OSError):  # of a terminal that is closed
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -19,7 +19,8 @@ import numpy as np
 
 from gradtool.errors import UsageError
 from gradtool.io import atomic, contained, safetensors
-from gradtool.io.documents import is_number, is_whole, read_document, write_document
+from gradtool.io.documents import is_number, is_text, is_whole, read_document, write_document
+from gradtool.training.journal import Journal, Mark
 from gradtool.training.order import Place
 
 SCHEMA_VERSION = 1
@@ -54,15 +55,27 @@ class Progress:
     steady: int = 0
     due: bool = False
 
+    def is_done(self, steps: int | None, epochs: int | None, patience: int | None) -> bool:
+        """Whether a training of so many steps or epochs has none left."""
+        return (
+            (steps is not None and self.step >= steps)
+            or (epochs is not None and self.place.epoch >= epochs)
+            or self.is_stale(patience)
+        )
+
+    def is_stale(self, patience: int | None) -> bool:
+        """Whether the best evaluation is too long ago."""
+        return patience is not None and self.stale >= patience
+
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was read: `progress`, `arrays` by name, and the bytes of the journal until then."""
+    """What was read: `progress`, `arrays` by name, and how far the journal went."""
 
     path: Path
     progress: Progress
     arrays: Mapping[str, Array]
-    journal: int
+    journal: Mark
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,7 @@ class Folder:
     of: Mapping[str, Any]
 
     def save(
-        self, progress: Progress, arrays: Mapping[str, Array] | None, journal: int, keep: int
+        self, progress: Progress, arrays: Mapping[str, Array] | None, journal: Mark, keep: int
     ) -> Path:
         """Write a checkpoint; of those before, the `keep` newest stay, and the best.
 
@@ -85,13 +98,14 @@ class Folder:
         stem = self._stem(progress.step)
         tensors = stem.with_suffix(safetensors.SUFFIX)
         if arrays is None:
-            digest = read_document(stem.with_suffix(SUFFIX), SCHEMA_VERSION)["sha256"]
+            digest = read_document(stem.with_suffix(SUFFIX), SCHEMA_VERSION, own=True)["sha256"]
         else:
             digest = _written(tensors, arrays)
         document = {
             "schema_version": SCHEMA_VERSION,
             **asdict(progress),
-            "journal": journal,
+            "journal": journal.bytes,
+            "journal_sha256": journal.sha256,
             "sha256": digest,
             "of": dict(self.of),
         }
@@ -121,10 +135,11 @@ class Folder:
         if _digest(tensors) != document.get("sha256"):
             raise UsageError(f"{tensors}: is damaged: its bytes are not those that were written")
         found = safetensors.load(tensors, own=True)
-        progress, journal = _progress(path, document), document.get("journal")
-        if not is_whole(journal):
-            raise UsageError(f"{path}: is damaged: journal is {journal!r}")
-        return Checkpoint(path, progress, found.arrays, journal)
+        progress, size = _progress(path, document), document.get("journal")
+        hashed = document.get("journal_sha256")
+        if not is_whole(size) or size < 0 or not (hashed is None or is_text(hashed)):
+            raise UsageError(f"{path}: is damaged: it does not say how far the journal went")
+        return Checkpoint(path, progress, found.arrays, Mark(size, hashed))
 
     def clear(self) -> None:
         """Remove all checkpoints.
@@ -157,6 +172,14 @@ class Folder:
         for path in self.path.glob(f"{PREFIX}*{safetensors.SUFFIX}"):
             if path.stem not in names:
                 remove(path)
+
+
+@dataclass(frozen=True)
+class Records:
+    """Where a training writes what happened."""
+
+    folder: Folder
+    journal: Journal
 
 
 def remove(path: Path) -> None:

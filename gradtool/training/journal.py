@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from gradtool.errors import UsageError
 from gradtool.io import contained
 
 NAME = "metrics.jsonl"
+_PIECE = 1 << 20
 _MOST_LINE = 1 << 20  # bytes: more is none of ours
 
 
@@ -21,31 +25,59 @@ def has_entries(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
+@dataclass(frozen=True)
+class Mark:
+    """How far a journal went: its bytes, and their hash; None where an old checkpoint has none."""
+
+    bytes: int = 0
+    sha256: str | None = None
+
+
 class Journal:
     """A file of lines that is added to; what is not finished when a process dies is cut off."""
 
-    def __init__(self, path: Path, size: int = 0) -> None:
-        """Go on after the first `size` bytes of what is there.
+    def __init__(self, path: Path, mark: Mark | None = None) -> None:
+        """Go on after a mark in what is there, or begin.
 
         Raises:
-            UsageError: the file cannot be written.
+            UsageError: what is there is not what was written up to the mark, and stays as it is;
+                or the file cannot be written.
         """
         self.path = path
+        self._bytes = mark.bytes if mark is not None else 0
         try:
-            self._file = contained.appended(path, size)
+            self._hashed = hashlib.sha256() if mark is None else self._held_against(mark)
+            self._file = contained.appended(path, self._bytes)
         except OSError as error:
-            raise UsageError(f"{path}: cannot be written: {error.strerror or error}") from error
+            raise self._failed(error) from error
+
+    def _held_against(self, mark: Mark) -> hashlib._Hash:
+        found, left = hashlib.sha256(), mark.bytes
+        with contained.opened(self.path) if left else BytesIO() as file:
+            while piece := file.read(min(left, _PIECE)):
+                found.update(piece)
+                left -= len(piece)
+        why = f"it has {mark.bytes - left} of the {mark.bytes} bytes" if left else "not the bytes"
+        if left or mark.sha256 not in (None, found.hexdigest()):
+            raise UsageError(
+                f"{self.path}: is damaged: {why} that the checkpoint knows of: put back what was "
+                "there, or move it away, and a new one begins"
+            )
+        return found
 
     def write(self, entry: Mapping[str, Any]) -> None:
         """Add a line; numbers that are not finite are null."""
         line = json.dumps(_finite(entry), separators=(", ", ": "), allow_nan=False)
+        data = f"{line}\n".encode()
         try:
-            self._file.write(f"{line}\n".encode())
+            self._file.write(data)
         except OSError as error:
             raise self._failed(error) from error
+        self._hashed.update(data)
+        self._bytes += len(data)
 
-    def settle(self) -> int:
-        """Bring all lines to the disk; returns the bytes of the file.
+    def settle(self) -> Mark:
+        """Bring all lines to the disk; returns how far it goes.
 
         Raises:
             UsageError: the disk is full.
@@ -55,7 +87,7 @@ class Journal:
             os.fsync(self._file.fileno())
         except OSError as error:
             raise self._failed(error) from error
-        return self._file.tell()
+        return Mark(self._bytes, self._hashed.hexdigest())
 
     def close(self) -> None:
         """Write what is left."""

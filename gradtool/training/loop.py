@@ -16,13 +16,12 @@ from gradtool.ranks.group import ALONE, Group, anywhere, total
 from gradtool.session import Session
 from gradtool.training import failing, scaling
 from gradtool.training.batches import Batches
-from gradtool.training.checkpoints import Best, Folder, Progress
+from gradtool.training.checkpoints import Best, Progress, Records
 from gradtool.training.checks import has_nan
 from gradtool.training.counting import Counter
 from gradtool.training.data import Arrays, Fitted
 from gradtool.training.evaluation import Evaluator
 from gradtool.training.graphs import Graphs
-from gradtool.training.journal import Journal
 from gradtool.training.metrics import Metric
 from gradtool.training.options import TrainOptions
 from gradtool.training.order import Order, Place
@@ -37,14 +36,6 @@ from gradtool.training.watching import Watcher
 End = Literal["steps", "patience", "interrupted"]
 SEEDS = 1 << 32  # steps that have draws of their own
 COMPARED = 100  # steps after which ranks compare what they have, at the latest
-
-
-@dataclass(frozen=True)
-class Records:
-    """Where a training writes what happened."""
-
-    folder: Folder
-    journal: Journal
 
 
 @dataclass
@@ -111,7 +102,7 @@ class Loop:
                         break
                     if interrupted:
                         return "interrupted"
-        return "patience" if self._is_stale() else "steps"
+        return "patience" if self.progress.is_stale(self.options.patience) else "steps"
 
     # -------------------------------------------------------------------- stepping
 
@@ -280,8 +271,8 @@ class Loop:
             if value.dtype.kind in "fV" and has_nan(value):
                 raise GradtoolError(self._no_number(f"{name!r} has a NaN after"))
         if self.records is not None:
-            size = self.records.journal.settle()
-            path = self.records.folder.save(self.progress, kept, size, self.options.keep)
+            mark = self.records.journal.settle()
+            path = self.records.folder.save(self.progress, kept, mark, self.options.keep)
             if kept is not None:
                 self.watcher.saved(self.progress.step, Path(path))
         self._saved = self.progress
@@ -304,15 +295,7 @@ class Loop:
         return {n: v for n, v in self.session.values(copy=False).items() if n not in apart}
 
     def _is_done(self) -> bool:
-        place, step = self.progress.place, self.progress.step
-        return (
-            (self.steps is not None and step >= self.steps)
-            or (self.epochs is not None and place.epoch >= self.epochs)
-            or self._is_stale()
-        )
-
-    def _is_stale(self) -> bool:
-        return self.options.patience is not None and self.progress.stale >= self.options.patience
+        return self.progress.is_done(self.steps, self.epochs, self.options.patience)
 
     def _no_number(self, what: str, step: int | None = None, why: str = "") -> str:
         saved = 0 if self._saved is None else self._saved.step

@@ -8,7 +8,7 @@ with gt.Trainer("model.onnx", optimizer="adamw", lr=3e-4, epochs=3) as trainer:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from inspect import signature
@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-import onnx_ir as ir
 
 from gradtool import api
 from gradtool.arguments import checked, hold
@@ -27,12 +26,12 @@ from gradtool.passes.update_groups import Updates
 from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
-from gradtool.training import journal as journals
-from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress, remove
-from gradtool.training.evaluating import counter_for, evaluator_for, require_parts
+from gradtool.training import runs, stopping
+from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress, Records
+from gradtool.training.evaluating import counter_for, evaluator_for
 from gradtool.training.fit import Fit
 from gradtool.training.graphs import Recipe, require_forward
-from gradtool.training.loop import End, Loop, Records
+from gradtool.training.loop import End, Loop
 from gradtool.training.opening import open_rank
 from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup, prepared
@@ -41,13 +40,10 @@ from gradtool.training.sources import Given
 from gradtool.training.staged import StagedLoop
 from gradtool.training.stages import require_ranks
 from gradtool.training.timeline import Timeline, Traced
-from gradtool.training.watching import Begun, Watcher
-from gradtool.workloads import plan_files
+from gradtool.training.watching import Begun, Watcher, Watchers
 from gradtool.workloads.rewriting import Graph, model_of
-from gradtool.workloads.strategies import keep
 
 Array = np.ndarray[Any, Any]
-PLAN = "plan.json"  # what was chosen for a memory, beside the checkpoints
 
 
 @dataclass(frozen=True)
@@ -83,8 +79,6 @@ class History:
             found |= {f"{name} at {step}": f"{value:.6g}" for name, value in last.items()}
         return facts("training", found)
 
-
-Rehearse = Callable[[ir.Model], object]
 
 # Options of `gradtool.grad` that training chooses itself.
 _OWN_CHOICE = {"model", "own", "grad_buffers", "loss_seed", "lora_seed", "on_loss", "on_node"}
@@ -146,7 +140,7 @@ class Trainer:
         watcher: Watcher | None = None,
         group: Group = ALONE,
         timeline: Timeline | None = None,
-        rehearse: Rehearse | None = None,
+        rehearse: runs.Rehearse | None = None,
     ) -> History:
         """Train on data, from the weights of the model or from the newest checkpoint of `run`.
 
@@ -155,8 +149,12 @@ class Trainer:
         `run` is a folder for checkpoints and the journal; what it holds is removed if the training
         shall be a `fresh` one.  The ranks of a `group` do it together: each computes its share of
         every batch, and the first one writes.  A `timeline` notes what is done when.  `rehearse` is
-        given the training graph before anything is begun, to find out whether results can be
-        written (see `gradtool.training.rehearsal`).
+        given the training graph before anything is begun, and whether no step is left, to find out
+        whether results can be written (see `gradtool.training.rehearsal`).
+
+        One training at a time writes into `run`.  A signal that asks for the end (Ctrl-C, SIGTERM,
+        SIGHUP) is heard after the step that runs, and once a checkpoint is written does what it
+        would have done.
 
         Raises:
             UsageError: data do not fit the model, a file cannot be read or written, `run` holds
@@ -164,39 +162,34 @@ class Trainer:
             GradtoolError: the loss is no number any more.
         """
         self.close()
-        watcher = watcher or Watcher()
+        writes = run if group.rank == 0 else None
+        with stopping.listening() as asked, runs.held(writes):
+            watcher = Watchers(watcher or Watcher(), asked)
+            setup = self._prepared(data, evaluate, names or {}, watcher, group)
+            begun = runs.begun(run, setup, watcher, group, rehearse, resume=resume, fresh=fresh)
+            self._folder = begun.folder
+            if timeline is not None:
+                group = Traced(group, timeline)
+            try:
+                history = self._run(setup, begun.found, begun.records, watcher, group, timeline)
+            finally:
+                watcher.ended()
+                if begun.records is not None:
+                    begun.records.journal.close()
+        asked.pass_on()
+        return history
+
+    def _prepared(
+        self,
+        data: Given,
+        evaluate: Given | None,
+        names: Mapping[str, str],
+        watcher: Watcher,
+        group: Group,
+    ) -> Setup:
         options, stages = self._options, self._options.stages
         require_ranks(group.size, stages, options.shard, sync_batchnorm=options.sync_batchnorm)
-        setup = prepared(
-            self._recipe, options, data, evaluate, names or {}, watcher,
-            group.size // stages,
-        )  # fmt: skip
-        if rehearse is not None and group.rank == 0:
-            rehearse(setup.graphs.training.model)
-        require_parts(setup)
-        find = partial(_found, run, setup, watcher, resume=resume, fresh=fresh)
-        if timeline is not None:
-            group = Traced(group, timeline)
-        self._folder, found = find() if group.rank == 0 else (_folder(run, setup), None)
-        found = _shared(group, self._folder, found)
-        if setup.fit is not None:
-            watcher.fitted(setup.fit)
-            if self._folder is not None:
-                chosen = setup.fit.chosen
-                path = self._folder.path / PLAN
-                plan_files.save(
-                    chosen.work, chosen.planned or keep(chosen.work), path, force=True, own=True
-                )
-        records = None
-        if self._folder is not None and group.rank == 0:
-            path, size = self._folder.path / journals.NAME, found.journal if found else 0
-            records = Records(self._folder, journals.Journal(path, size))
-        try:
-            return self._run(setup, found, records, watcher, group, timeline)
-        finally:
-            watcher.ended()
-            if records is not None:
-                records.journal.close()
+        return prepared(self._recipe, options, data, evaluate, names, watcher, group.size // stages)
 
     def _run(
         self,
@@ -340,53 +333,6 @@ class Trainer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _found(
-    run: str | os.PathLike[str] | None,
-    setup: Setup,
-    watcher: Watcher,
-    *,
-    resume: bool,
-    fresh: bool,
-) -> tuple[Folder | None, Checkpoint | None]:
-    """The folder of a training, and its newest checkpoint where that is gone on with."""
-    if run is None:
-        if resume:
-            raise UsageError("to resume takes the folder of a run")
-        return None, None
-    path = Path(run)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be made: {error.strerror or error}") from error
-    folder = Folder(path, setup.described())
-    if fresh and not resume:
-        folder.clear()
-        remove(path / journals.NAME)
-    steps = folder.steps()
-    if not resume and (steps or journals.has_entries(path / journals.NAME)):
-        raise UsageError(f"{path}: holds a training: go on with it by resume, or name another")
-    if not resume:
-        return folder, None
-    if not steps:
-        watcher.said(f"{path}: no checkpoint yet: from the beginning")
-        return folder, None
-    found = folder.load(steps[-1])
-    watcher.said(f"going on from step {found.progress.step}: {found.path}")
-    return folder, found
-
-
-def _folder(run: str | os.PathLike[str] | None, setup: Setup) -> Folder | None:
-    return None if run is None else Folder(Path(run), setup.described())
-
-
-def _shared(group: Group, folder: Folder | None, found: Checkpoint | None) -> Checkpoint | None:
-    """The checkpoint that the first rank has found, on every rank."""
-    step = int(group.gather(np.array(-1 if found is None else found.progress.step))[0])
-    if group.rank == 0 or folder is None or step < 0:
-        return found
-    return folder.load(step)
 
 
 def _begun(setup: Setup, progress: Progress) -> Begun:

@@ -1,0 +1,176 @@
+"""The folder of a run: one training at a time writes there, and goes on from where one stands."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import onnx_ir as ir
+
+from gradtool.errors import UsageError
+from gradtool.io import contained
+from gradtool.ranks.group import Group
+from gradtool.training import journal as journals
+from gradtool.training.checkpoints import Checkpoint, Folder, Records, remove
+from gradtool.training.evaluating import require_parts
+from gradtool.training.journal import Journal
+from gradtool.training.setup import Setup
+from gradtool.training.watching import Watcher
+from gradtool.workloads import plan_files
+from gradtool.workloads.strategies import keep
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = ".lock"
+PLAN = "plan.json"  # what was chosen for a memory, beside the checkpoints
+
+
+Rehearse = Callable[[ir.Model, bool], object]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a training goes on from, and where it writes: each None where there is no such thing."""
+
+    folder: Folder | None = None
+    found: Checkpoint | None = None
+    records: Records | None = None
+
+
+@contextmanager
+def held(path: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Keep other trainings out of a folder, which is made where there is none.
+
+    The lock ends with the process that has it.  Not every file system has such.
+
+    Raises:
+        UsageError: another training writes there, or the folder cannot be written.
+    """
+    if path is None:
+        yield
+        return
+    folder = Path(path)
+    is_new = not folder.exists()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = _locked(folder)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot be written: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            (folder / LOCK).unlink()
+        file.close()
+        if is_new:
+            with suppress(OSError):
+                folder.rmdir()  # unless something was written
+
+
+def _locked(folder: Path) -> BinaryIO:
+    """The file of the lock, open and locked; who held it before may have removed it meanwhile."""
+    while True:
+        file = contained.appended(folder / LOCK)
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.close()
+            raise UsageError(
+                f"{folder}: another training writes there: wait for its end, or name another folder"
+            ) from error
+        except OSError:  # a file system without locks
+            return file
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(file.fileno()), os.lstat(folder / LOCK)):
+                return file
+        file.close()
+
+
+def begun(
+    path: str | os.PathLike[str] | None,
+    setup: Setup,
+    watcher: Watcher,
+    group: Group,
+    rehearse: Rehearse | None = None,
+    *,
+    resume: bool,
+    fresh: bool,
+) -> Begun:
+    """Find where a training goes on, or make room for it; nothing is written before all is found.
+
+    `rehearse` is told whether the training has no step left.
+
+    Raises:
+        UsageError: the folder holds another training, or a damaged one, or one that is neither
+            gone on with nor made anew.
+    """
+    if path is None and resume:
+        raise UsageError("to resume takes the folder of a run")
+    folder = None if path is None else Folder(Path(path), setup.described())
+    first, found, records = group.rank == 0, None, None
+    if first and folder is not None and resume:
+        found = _newest(folder, watcher)
+    if first and rehearse is not None:
+        limits = setup.steps, setup.epochs, setup.options.patience
+        rehearse(setup.graphs.training.model, found is not None and found.progress.is_done(*limits))
+    require_parts(setup)
+    if first and folder is not None:
+        if not resume:
+            _clear(folder, fresh=fresh)
+        records = Records(folder, _journal(folder, found, watcher))
+    if setup.fit is not None:
+        watcher.fitted(setup.fit)
+        if records is not None:
+            chosen = setup.fit.chosen
+            plan = chosen.planned or keep(chosen.work)
+            plan_files.save(chosen.work, plan, records.folder.path / PLAN, force=True, own=True)
+    step = int(group.gather(np.array(-1 if found is None else found.progress.step))[0])
+    if not first and folder is not None and step >= 0:
+        found = folder.load(step)
+    return Begun(folder, found, records)
+
+
+def _newest(folder: Folder, watcher: Watcher) -> Checkpoint | None:
+    """The newest checkpoint, to go on from; None where there is none yet."""
+    steps = folder.steps()
+    if steps:
+        found = folder.load(steps[-1])
+        watcher.said(f"going on from step {found.progress.step}: {found.path}")
+        return found
+    path = folder.path / journals.NAME
+    if journals.has_entries(path):
+        for entry in journals.read(path):
+            if "step" not in entry:
+                raise UsageError(f"{path}: is no journal of a training: move it away")
+    watcher.said(f"{folder.path}: no checkpoint yet: from the beginning")
+    return None
+
+
+def _journal(folder: Folder, found: Checkpoint | None, watcher: Watcher) -> Journal:
+    """The journal that is added to: where it is gone, work goes on without what it said."""
+    path, mark = folder.path / journals.NAME, None if found is None else found.journal
+    if mark is not None and mark.bytes and not os.path.lexists(path):
+        watcher.said(f"warning: {path}: is gone: a new one begins with the next step")
+        mark = None
+    return Journal(path, mark)
+
+
+def _clear(folder: Folder, *, fresh: bool) -> None:
+    """Make room for a new training: one that is there goes only if the new one shall be `fresh`."""
+    path = folder.path / journals.NAME
+    if fresh:
+        folder.clear()
+        remove(path)
+    if folder.steps() or journals.has_entries(path):
+        raise UsageError(
+            f"{folder.path}: holds a training: go on with it by resume, or name another"
+        )
