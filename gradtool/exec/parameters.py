@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import MissingData
+from gradtool.io.mapped import MappedTensor
 
 Parameters = Callable[[str], np.ndarray[Any, Any]]
 
@@ -21,6 +22,6 @@ def parameters_of(model: ir.Model) -> Parameters:
         tensor = model.graph.initializers[name].const_value
         if tensor is None:
             raise MissingData(f"initializer {name!r} has no data; run needs the weights")
-        return io.array(tensor)
+        return tensor.read() if isinstance(tensor, MappedTensor) else io.array(tensor)
 
     return look_up

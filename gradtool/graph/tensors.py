@@ -39,3 +39,16 @@ def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
         texts = [t.decode() if isinstance(t, bytes) else str(t) for t in stored.ravel()]
         return np.array([*texts, None], dtype=object)[:-1].reshape(stored.shape)
     return tensor.numpy()
+
+
+def leading(tensor: ir.TensorProtocol, count: int) -> np.ndarray[Any, Any]:
+    """The first elements of a tensor, in one row; of a file, they alone are read.
+
+    Raises:
+        MissingData: its data file is absent.
+    """
+    of_file = getattr(tensor, "leading", None)
+    found: np.ndarray[Any, Any] = (
+        array(tensor).reshape(-1)[:count] if of_file is None else of_file(count)
+    )
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,10 @@ from typing import BinaryIO
 import onnx_ir as ir
 
 from gradtool.io.atomic import MODELS
-from gradtool.io.mapped import MappedTensor
+from gradtool.io.mapped import CHUNK, MappedTensor
 from gradtool.io.staging import alone
 from gradtool.io.zeros import Zeros
 
-_CHUNK = 1 << 26
 _DIGEST = 8  # bytes
 
 
@@ -60,9 +59,7 @@ class DataFile:
             if isinstance(placed.tensor, Zeros):
                 continue
             file.seek(placed.offset)
-            memory = _memory(placed.tensor)
-            starts = range(0, len(memory), _CHUNK)
-            file.writelines(memory[start : start + _CHUNK] for start in starts)
+            file.writelines(_pieces(placed.tensor))
         file.truncate(self.size)
 
 
@@ -119,11 +116,12 @@ def _digest(tensors: Sequence[Placed]) -> str:
     for placed in tensors:
         found.update(f"{placed.offset} {placed.tensor.nbytes}\n".encode())
         if not isinstance(placed.tensor, Zeros):
-            found.update(_memory(placed.tensor))
+            for piece in _pieces(placed.tensor):
+                found.update(piece)
     return found.hexdigest()
 
 
-def _memory(tensor: ir.TensorProtocol) -> memoryview:
+def _pieces(tensor: ir.TensorProtocol) -> Iterator[memoryview]:
     if isinstance(tensor, MappedTensor):
-        return tensor.memory()
-    return memoryview(tensor.tobytes())
+        return tensor.pieces(CHUNK)
+    return iter((memoryview(tensor.tobytes()),))

@@ -1,11 +1,16 @@
-"""Tensors whose bytes are mapped from a file: each file once, when the first of them is read."""
+"""Tensors whose bytes lie in a file, which is mapped once, when the first large one is looked at.
+
+Small ones are read, and so is whatever is copied: a file that shrinks meanwhile comes up short,
+where a mapping would have the process killed.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,6 +24,8 @@ from gradtool.graph import walk
 
 # A mapping keeps a file descriptor; past this many files, the rest are read instead.
 MOST_DESCRIPTORS = 128
+SMALL = 1 << 16  # bytes of a tensor that is read where others are mapped
+CHUNK = 1 << 26  # bytes that are copied at once
 
 
 @dataclass
@@ -49,18 +56,40 @@ class DataFile:
         """
         if self._view is None:
             self._view = self._map()
+        elif not self.unchanged():  # who reads behind the end of a mapped file is killed
+            raise self._changed()
         return self._view
 
+    def pieces(self, start: int, size: int, most: int) -> Iterator[memoryview]:
+        """Bytes of the file, read and not mapped, at most so many at once.
+
+        Raises:
+            MissingData: the file has gone, or changed or shrunk since the model was loaded.
+        """
+        with self._opened() as file:
+            file.seek(start)
+            for place in range(0, size, most):
+                piece = memoryview(np.empty(min(most, size - place), np.uint8))  # type: ignore[arg-type]
+                if file.readinto(piece) != len(piece):  # type: ignore[attr-defined]
+                    raise self._changed()
+                yield piece.toreadonly()
+
     def _map(self) -> memoryview:
+        with self._opened() as file:
+            return _view(file, self.size)
+
+    @contextmanager
+    def _opened(self) -> Iterator[BinaryIO]:
         try:
             with self.path.open("rb") as file:
                 if identity(os.fstat(file.fileno())) != self.identity:
-                    raise MissingData(
-                        f"{self.path}: changed since the model was loaded; load the model again"
-                    )
-                return _view(file, self.size)
+                    raise self._changed()
+                yield file
         except OSError as error:
             raise MissingData(f"{self.path}: {error.strerror}") from error
+
+    def _changed(self) -> MissingData:
+        return MissingData(f"{self.path}: changed since the model was loaded; load the model again")
 
 
 _live: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
@@ -113,31 +142,54 @@ class MappedTensor(ir.ExternalTensor):
         Raises:
             MissingData: the file is absent.
         """
+        if self.nbytes <= SMALL:
+            return next(self.pieces(), memoryview(b""))
+        start = self.offset or 0
+        return self._file().view()[start : start + self.nbytes]
+
+    def pieces(self, most: int = 1 << 62) -> Iterator[memoryview]:
+        """The bytes, read and not mapped, at most so many at once.
+
+        Raises:
+            MissingData: the file is absent, or has changed.
+        """
         if self.size == 0:
-            return memoryview(b"")
+            return iter(())
+        return self._file().pieces(self.offset or 0, self.nbytes, most)
+
+    def _file(self) -> DataFile:
         if self.file is None:
             raise MissingData(
                 f"tensor {self.name!r}: its data file {os.fspath(self.location)!r} is not in the "
                 "model's folder, or a Git LFS pointer; put it there and load the model again"
             )
-        start = self.offset or 0
-        return self.file.view()[start : start + self.nbytes]
+        return self.file
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """The value, read-only and without a copy where numpy has the element type."""
         if self._array is None:
-            self._array = self._decode()
+            self._array = self._decode(self.memory())
         return self._array
 
-    def _decode(self) -> np.ndarray[Any, Any]:
+    def read(self) -> np.ndarray[Any, Any]:
+        """The value, read and not mapped, and not kept."""
+        return self._decode(next(self.pieces(), memoryview(b"")))
+
+    def leading(self, count: int) -> np.ndarray[Any, Any]:
+        """The first elements, in one row, read and not mapped."""
+        if self.dtype.bitwidth % 8 or self.size <= count:
+            return self.read().reshape(-1)[:count]
+        size = count * self.dtype.bitwidth // 8
+        data = next(self._file().pieces(self.offset or 0, size, size))
+        return np.frombuffer(data, np.dtype(self.dtype.numpy()).newbyteorder("<"))
+
+    def _decode(self, data: memoryview) -> np.ndarray[Any, Any]:
         shape = tuple(self.shape.numpy())
         if self.dtype.bitwidth % 8:
-            proto = onnx.TensorProto(
-                data_type=self.dtype.value, dims=shape, raw_data=bytes(self.memory())
-            )
+            proto = onnx.TensorProto(data_type=self.dtype.value, dims=shape, raw_data=bytes(data))
             return ir.serde.deserialize_tensor(proto).numpy()
         dtype = np.dtype(self.dtype.numpy()).newbyteorder("<")
-        return np.frombuffer(self.memory(), dtype=dtype).reshape(shape)
+        return np.frombuffer(data, dtype=dtype).reshape(shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:  # noqa: FBT001
         array = self.numpy()
@@ -147,7 +199,7 @@ class MappedTensor(ir.ExternalTensor):
 
     def tofile(self, file: Any) -> None:
         """Write the bytes to an open binary file."""
-        file.write(self.memory())
+        file.writelines(self.pieces(CHUNK))
 
     def release(self) -> None:
         """Forget the decoded value; the mapping belongs to the file and stays."""

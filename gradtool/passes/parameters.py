@@ -14,9 +14,9 @@ from enum import Enum
 import numpy as np
 import onnx_ir as ir
 
-from gradtool import io
 from gradtool.graph.metadata import LITERAL, notes
 from gradtool.graph.predicates import is_float, is_scalar, is_tensor
+from gradtool.graph.tensors import leading
 from gradtool.losses.endings import LAYOUTS, PRODUCTS
 from gradtool.passes.provenance import KIND, role
 from gradtool.text.words import some
@@ -135,11 +135,11 @@ def _is_mask(value: ir.Value) -> bool:
     tensor, shape = value.const_value, value.shape
     if tensor is None or shape is None or len(shape) < 2 or getattr(tensor, "absent", False):
         return False
-    sizes = [size for size in io.array(tensor).shape if size != 1] or [1]
-    rows = io.array(tensor).reshape(-1, sizes[-1]) if 0 not in sizes else None
-    if rows is None:
+    sizes = [size for size in tensor.shape.numpy() if size != 1] or [1]
+    if 0 in sizes:
         return False
-    first = rows[: max(_LOOKED_AT // sizes[-1], _ROWS), :: -(-sizes[-1] // _LOOKED_AT)]
+    rows = leading(tensor, max(_LOOKED_AT // sizes[-1], _ROWS) * sizes[-1]).reshape(-1, sizes[-1])
+    first = rows[:, :: -(-sizes[-1] // _LOOKED_AT)]
     first = first if first.dtype.kind == "f" else first.astype(np.float32)  # bfloat16 and smaller
     masked = first <= max(_MASKED, float(np.finfo(first.dtype).min))
     if not masked.any() or _is_weight(value):

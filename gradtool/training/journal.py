@@ -57,7 +57,11 @@ class Journal:
             while piece := file.read(min(left, _PIECE)):
                 found.update(piece)
                 left -= len(piece)
-        why = f"it has {mark.bytes - left} of the {mark.bytes} bytes" if left else "not the bytes"
+        why = (
+            f"it has {mark.bytes - left} of the {mark.bytes} bytes"
+            if left
+            else "these are not the bytes"
+        )
         if left or mark.sha256 not in (None, found.hexdigest()):
             raise UsageError(
                 f"{self.path}: is damaged: {why} that the checkpoint knows of: put back what was "

@@ -28,7 +28,10 @@ def tensor(model, name):
     return model.graph.initializers[name].const_value
 
 
-def test_the_bytes_are_mapped_and_not_copied(write, external, tmp_path):
+def test_the_bytes_of_large_tensors_are_mapped_and_not_copied(
+    write, external, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("gradtool.io.mapped.SMALL", 0)
     values = data(tmp_path / "w.bin", 6)
     model = io.load(write(external([2], [2], [2])))
     first, last = io.array(tensor(model, "w0")), io.array(tensor(model, "w2"))
@@ -189,3 +192,25 @@ def test_a_bare_file_name_is_resolved_against_the_working_folder(
     os.chdir("/")
 
     np.testing.assert_array_equal(io.array(tensor(model, "w0")), values)
+
+
+LOOKS = {
+    "all of it": lambda tensor: tensor.read(),
+    "its beginning": lambda tensor: tensor.leading(3),
+    "a copy": lambda tensor: tensor.tobytes(),
+    "a small one": lambda tensor: tensor.numpy(),
+}
+
+
+@pytest.mark.parametrize("how", LOOKS)
+@pytest.mark.parametrize("size", [0, 4, 4000])
+def test_a_file_that_shrinks_is_one_line(how, size, write, external, tmp_path):
+    """Who reads a mapping behind the end of its file is killed."""
+    data(tmp_path / "w.bin", 1024)
+    held = tensor(io.load(write(external([1024]))), "w0")
+    expected = held.read().tobytes()
+    os.truncate(tmp_path / "w.bin", size)
+
+    assert len(expected) == 4096
+    with pytest.raises(MissingData, match=r"w\.bin: changed since the model was loaded"):
+        LOOKS[how](held)
