@@ -9,6 +9,7 @@ The tensors are written first: a checkpoint is there when its JSON is.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -25,6 +26,7 @@ from gradtool.training.order import Place
 
 SCHEMA_VERSION = 1
 PREFIX = "step-"
+_HASH = "document_sha256"
 SUFFIX = ".json"
 Array = np.ndarray[Any, Any]
 
@@ -109,6 +111,7 @@ class Folder:
             "sha256": digest,
             "of": dict(self.of),
         }
+        document[_HASH] = _hash_of(document)
         write_document(document, stem.with_suffix(SUFFIX), force=True, own=True)
         self._tidy(progress, keep)
         return stem.with_suffix(SUFFIX)
@@ -128,6 +131,8 @@ class Folder:
         stem = self._stem(step)
         path, tensors = stem.with_suffix(SUFFIX), stem.with_suffix(safetensors.SUFFIX)
         document = read_document(path, SCHEMA_VERSION, own=True)
+        if document.get(_HASH, _hash_of(document)) != _hash_of(document):
+            raise UsageError(f"{path}: is damaged: it does not say what was written")
         of = document.get("of")
         if not isinstance(of, dict):
             raise UsageError(f"{path}: does not say what it is of")
@@ -219,6 +224,12 @@ class _Hashing:
     def writelines(self, lines: Any) -> None:
         for line in lines:
             self.write(line)
+
+
+def _hash_of(document: Mapping[str, Any]) -> str:
+    """The hash of what a document says beside it."""
+    said = {key: value for key, value in document.items() if key != _HASH}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(path: Path) -> str:

@@ -123,16 +123,16 @@ def begun(
         limits = setup.steps, setup.epochs, setup.options.patience
         rehearse(setup.graphs.training.model, found is not None and found.progress.is_done(*limits))
     require_parts(setup)
-    if first and folder is not None:
-        if not resume:
-            _clear(folder, fresh=fresh)
-        records = Records(folder, _journal(folder, found, watcher))
+    if first and folder is not None and not resume:
+        _clear(folder, fresh=fresh)
     if setup.fit is not None:
         watcher.fitted(setup.fit)
-        if records is not None:
+        if first and folder is not None:
             chosen = setup.fit.chosen
             plan = chosen.planned or keep(chosen.work)
-            plan_files.save(chosen.work, plan, records.folder.path / PLAN, force=True, own=True)
+            plan_files.save(chosen.work, plan, folder.path / PLAN, force=True, own=True)
+    if first and folder is not None:
+        records = Records(folder, _journal(folder, found, watcher))
     step = int(group.gather(np.array(-1 if found is None else found.progress.step))[0])
     if not first and folder is not None and step >= 0:
         found = folder.load(step)
