@@ -182,7 +182,8 @@ class Fitted:
             step = max(self.examples * _AT_ONCE // max(array.nbytes, 1), 1)
             for start in range(0, 1 if axis is None else self.examples, step):
                 indices = np.arange(start, min(start + step, self.examples))
-                check(self._converted({name: self._taken(array, axis, indices)}), indices)
+                taken = {name: self._taken(array, axis, indices)}
+                check(self._converted(taken, indices), indices)
 
     # ------------------------------------------------------------------- batches
 
