@@ -27,6 +27,7 @@ from gradtool.graph.composites import DOMAIN
 from gradtool.graph.predicates import NO_DATA
 from gradtool.graph.randomness import may_draw
 from gradtool.graph.reads import dependent
+from gradtool.graph.summarized import evaluated
 
 Kind = Literal["sum", "mean", "mixed"]
 Array = np.ndarray[Any, Any]
@@ -105,6 +106,7 @@ class Batch:
         self.count = size if size is not None else FIRST
         self.counts = (FIRST, SECOND) if size is None else (size, size)
         self._bindings: dict[str, int] = {}
+        self._symbols: dict[int, dict[str, int]] = {}
         self._sizes: dict[tuple[str, int], int] = {}
         drawn = [v for n in walk.nodes(graph) if may_draw(n) for v in n.outputs]
         self._changing = dependent(graph, [*trained, *drawn])
@@ -137,13 +139,15 @@ class Batch:
         known = self._sizes.get((str(dim.value), count))
         if known is not None:
             return known
-        names = dim.free_symbols()
-        for name in sorted(names):
-            self._bindings.setdefault(name, _SYMBOLS + 2 * len(self._bindings))
-        found = dim.evaluate({**{n: self._bindings[n] for n in names}, self._name or "": count})
-        size = found if isinstance(found, int) and found > 0 else 1
+        known = self._symbols.setdefault(count, {self._name or "": count})
+        found = evaluated(dim, known, self._another)
+        size = found if found is not None and found > 0 else 1
         self._sizes[str(dim.value), count] = size
         return size
+
+    def _another(self, symbol: str) -> int:
+        """A size of its own for an open one."""
+        return self._bindings.setdefault(symbol, _SYMBOLS + 2 * len(self._bindings))
 
     def varying(self, value: ir.Value) -> list[int]:
         """The axes whose size the number of examples decides; none where that is fixed."""

@@ -11,6 +11,7 @@ import onnx_ir as ir
 from gradtool.graph.predicates import is_tensor
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import is_backward
+from gradtool.graph.summarized import evaluated
 from gradtool.passes.layouts import is_layout, is_returned, storage
 
 ASSUMED = 8  # the size of a dimension that is open and that nobody gave a size
@@ -61,6 +62,7 @@ class Sizes:
     def __init__(self, dims: Mapping[str, int] | None = None) -> None:
         self._dims = dict(dims or {})
         self._known: dict[str, int] = {}
+        self._symbols = dict(self._dims)
 
     def kept_bytes(self, value: ir.Value) -> int | None:
         """What it takes to keep a value: 0 for a result of the model or a known value."""
@@ -90,7 +92,6 @@ class Sizes:
         if dim.value is None:
             return ASSUMED
         if dim.value not in self._known:
-            named = {name: self._dims.get(name, ASSUMED) for name in dim.free_symbols()}
-            found = dim.evaluate(named)
-            self._known[dim.value] = max(found, 0) if isinstance(found, int) else ASSUMED
+            found = evaluated(dim, self._symbols, lambda _name: ASSUMED)
+            self._known[dim.value] = ASSUMED if found is None else max(found, 0)
         return self._known[dim.value]

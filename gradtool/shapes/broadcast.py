@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.graph.summarized import summarized
 from gradtool.shapes import contents
 
 Dim = Any  # int | ir.SymbolicDim: the library has no types
@@ -64,8 +66,6 @@ def _expand(library: Any, ctx: Any, node: ir.Node) -> None:
 
 def _joined(shape: ir.Shape, shapes: Sequence[Iterable[Dim]]) -> ir.Shape:
     """The shape that the library found, where symbols differ the largest of them."""
-    import sympy
-
     rank = len(shape)
     dims = list(shape)
     for axis, size in enumerate(dims):
@@ -74,9 +74,18 @@ def _joined(shape: ir.Shape, shapes: Sequence[Iterable[Dim]]) -> ir.Shape:
         met = [s[axis - rank] for s in map(list, shapes) if len(s) >= rank - axis]
         symbols = {d.value: d for d in met if isinstance(d, ir.SymbolicDim) and d.value}
         if len(symbols) > 1:
-            largest = sympy.Max(*(d._expr for d in symbols.values()))  # noqa: SLF001 - as in sizing
-            dims[axis] = ir.SymbolicDim(largest)
+            dims[axis] = _largest(tuple(symbols.values()))
     return ir.Shape(dims)
+
+
+@functools.lru_cache(maxsize=4096)
+def _largest(sizes: tuple[ir.SymbolicDim, ...]) -> Dim:
+    import sympy
+
+    def larger(a: Dim, b: Dim) -> Dim:
+        return summarized(ir.SymbolicDim(sympy.Max(a._expr, b._expr)))  # noqa: SLF001 - as in sizing
+
+    return functools.reduce(larger, sizes)
 
 
 RULES = {

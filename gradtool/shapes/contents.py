@@ -7,17 +7,18 @@ decided is a number of its own, of which nothing is known.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.graph.predicates import is_integer
+from gradtool.graph.summarized import UNSURE
 
 Dim = Any  # int | ir.SymbolicDim: the library has no types
 
 MOST = 64  # elements that are reckoned with
-_UNSURE = "_v"  # what begins the symbol of an element that may be any number
 
 
 def propagate(ctx: Any, node: ir.Node) -> None:
@@ -78,9 +79,10 @@ def _elements(ctx: Any, value: ir.Value | None) -> list[Dim] | None:
 
 def _unsure(ctx: Any) -> ir.SymbolicDim:
     fresh = ctx.new_symbolic_dim()
-    return ir.SymbolicDim(f"{_UNSURE}{fresh.value}")
+    return ir.SymbolicDim(f"{UNSURE}{fresh.value}")
 
 
+@functools.lru_cache(maxsize=4096)
 def expression(number: Dim) -> Any:
     """A number in sympy, its symbols sizes that may be 0; None where anything may be below 0."""
     import sympy
@@ -88,12 +90,13 @@ def expression(number: Dim) -> Any:
     if isinstance(number, int):
         return sympy.Integer(number)
     found = None if number.value is None else number._expr  # noqa: SLF001 - as in sizing
-    if found is None or any(str(s).startswith(_UNSURE) for s in found.free_symbols):
+    if found is None or any(str(s).startswith(UNSURE) for s in found.free_symbols):
         return None
     sizes = {s: sympy.Symbol(str(s), integer=True, nonnegative=True) for s in found.free_symbols}
     return found.subs(sizes)
 
 
+@functools.lru_cache(maxsize=4096)
 def _compare(a: Dim, b: Dim, holds: str, fails: str) -> int | None:
     """1 if the difference of two numbers has the property `holds`, 0 if it has the other one."""
     import sympy
@@ -175,6 +178,7 @@ def _extreme(name: str) -> Callable[..., Dim]:
     return extreme
 
 
+@functools.lru_cache(maxsize=4096)
 def _least(formula: Callable[..., Any], *numbers: Dim) -> Dim:
     """A formula of numbers; None where sizes of 0 would make it another one.
 
@@ -192,12 +196,13 @@ def _least(formula: Callable[..., Any], *numbers: Dim) -> Dim:
 
 def extent(size: Dim, start: Dim, end: Dim) -> Dim:
     """How many of `range(start, end)` an axis has, none of these below 0; None if unknown."""
+    return _least(_counted, size, start, end)
+
+
+def _counted(size: Any, start: Any, end: Any) -> Any:
     import sympy
 
-    def counted(size: Any, start: Any, end: Any) -> Any:
-        return sympy.Max(0, sympy.Min(sympy.expand(end - start), sympy.expand(size - start)))
-
-    return _least(counted, size, start, end)
+    return sympy.Max(0, sympy.Min(sympy.expand(end - start), sympy.expand(size - start)))
 
 
 RULES: dict[str, Callable[..., Dim]] = {

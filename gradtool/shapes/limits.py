@@ -20,6 +20,9 @@ from gradtool.errors import ModelError
 from gradtool.graph.blame import COMPLAINTS
 from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.graph.names import label
+from gradtool.graph.predicates import is_float
+from gradtool.graph.summarized import is_long, summarized
+from gradtool.shapes import contents
 
 Rule = Callable[[Any, ir.Node], None]
 
@@ -72,9 +75,22 @@ def guarded(rule: Rule, context: Any, node: ir.Node) -> None:
         reason = reason or f"its shape cannot be inferred ({type(error).__name__})"
         raise ModelError(f"{label(node)}: {reason}") from error
     for value in node.outputs:
+        _summarize(context, value)
         problem = broken(value, limits)
         if problem is not None:
             raise ImpossibleShape(f"{label(node)}: output {value.name!r} {problem}")
+
+
+def _summarize(context: Any, value: ir.Value) -> None:
+    """Call the sizes and the elements of a value by their names where they are long."""
+    if value.shape is not None and not value.shape.is_static():
+        dims = [summarized(size) for size in value.shape]
+        if dims != list(value.shape):
+            value.shape = ir.Shape(dims)
+    known = None if is_float(value) else context.get_symbolic_value(value)
+    if known is not None and any(map(is_long, known)):
+        named = [summarized(each, sure=contents.is_nonnegative(each)) for each in known]
+        context.set_symbolic_value(value, named)
 
 
 def broken(value: ir.Value, limits: Limits) -> str | None:

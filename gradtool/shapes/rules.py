@@ -11,6 +11,7 @@ from gradtool.graph.branches import taken
 from gradtool.graph.families import split_name
 from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.predicates import may_be_tensor
+from gradtool.graph.summarized import MOST_SYMBOLS, summarized
 from gradtool.operators import pools as pool_rules
 from gradtool.operators import resize as resize_rules
 from gradtool.shapes import (
@@ -95,38 +96,42 @@ def _constant_of_shape(_library: Any, ctx: Any, node: ir.Node) -> None:
 
 
 def _concat(library: Any, ctx: Any, node: ir.Node) -> None:
-    """The library's writes out every element of a vector, and believes that other axes agree."""
+    """The library's writes out every element and every sum, and believes that other axes agree."""
     shapes = [value.shape for value in node.inputs if value is not None]
     known = [shape for shape in shapes if shape is not None]
-    if len(known) == len(node.inputs) and all(len(shape) == 1 for shape in known):
-        total = sum(shape[0] for shape in known if isinstance(shape[0], int))
-        if total > MOST_ELEMENTS:
-            joined = functools.reduce(lambda a, b: a + b, (shape[0] for shape in known))
-            first = node.inputs[0]
-            dtype = None if first is None else first.dtype
-            ctx.set_shape_and_dtype(node.outputs[0], ir.Shape([joined]), dtype)
-            return
-    library(ctx, node)
-    joined_shape = node.outputs[0].shape
-    if joined_shape is None or len(known) < len(node.inputs):
+    ranks = {len(shape) for shape in known}
+    if len(known) < len(node.inputs) or len(ranks) != 1:
+        library(ctx, node)
         return
-    axis = node.attributes.get_int("axis", 0) % len(joined_shape)
+    rank, axis = ranks.pop(), node.attributes["axis"].as_int()
+    sizes = [shape[axis] for shape in known] if -rank <= axis < rank else []
+    long = rank == 1 and sum(size for size in sizes if isinstance(size, int)) > MOST_ELEMENTS
+    if long or sum(not isinstance(size, int) for size in sizes) > MOST_SYMBOLS:
+        dims = list(known[0])
+        dims[axis] = functools.reduce(lambda a, b: summarized(a + b), sizes)
+        first = node.inputs[0]
+        ctx.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), first and first.dtype)
+    else:
+        library(ctx, node)
     for shape in known:
         for index, (size, other) in enumerate(zip(shape, known[0], strict=True)):
-            if index != axis and isinstance(size, int) and isinstance(other, int) and size != other:
+            apart = isinstance(size, int) and isinstance(other, int) and size != other
+            if index != axis % rank and apart:
                 ctx.record_error(node, f"shapes {known[0]} and {shape} cannot be joined")
 
 
 def _split(library: Any, ctx: Any, node: ir.Node) -> None:
     """The library's takes computed sizes to be equal, and loses those of a symbolic axis."""
-    library(ctx, node)
     x = node.inputs[0]
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    sizes = _known(ctx, given)
+    if sizes is None and given is not None:
+        sizes = [ctx.new_symbolic_dim() for _ in node.outputs]
+    if x is None or x.shape is None or sizes is None or all(isinstance(n, int) for n in sizes):
+        library(ctx, node)
     if x is None or x.shape is None:
         return
     axis = node.attributes.get_int("axis", 0) % max(len(x.shape), 1)
-    sizes = _known(ctx, node.inputs[1]) if len(node.inputs) > 1 else None
-    if sizes is None and len(node.inputs) > 1 and node.inputs[1] is not None:
-        sizes = [ctx.new_symbolic_dim() for _ in node.outputs]
     if sizes is None and isinstance(x.shape[axis], ir.SymbolicDim):
         sizes = _equal_parts(x.shape[axis], node)
     if sizes is None or all(isinstance(size, int) for size in sizes):

@@ -1,0 +1,101 @@
+"""Sizes that are long expressions: from some length on, such a size is a symbol of its own.
+
+A concatenation of a hundred open sizes has a size of a hundred terms, the next node one of a
+hundred and one, and each of them would be written out again. So a size that is too long has the
+digest of its text for a name: like expressions have one name, wherever they are met.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import operator
+import re
+from collections.abc import Callable, MutableMapping
+from fractions import Fraction
+from typing import Any
+
+import onnx_ir as ir
+
+Dim = int | ir.SymbolicDim
+
+MOST_SYMBOLS = 8
+MOST_COMPARED = 2  # symbols under Max or Min: each is compared with each other
+LONGEST = 400  # characters
+UNSURE = "_v"  # what begins the symbol of a number that may be negative
+
+_NAME = re.compile(r"[^\W\d][\w.]*+(?!\()")
+_COMPARING = re.compile(r"\b(?:Max|Min|max|min)\(")
+_DEFINED: dict[str, str] = {}
+
+
+def summarized(size: Dim, *, sure: bool = True) -> Dim:
+    """A size, or its name where it is long; what is not `sure` may be negative."""
+    if isinstance(size, int) or size.value is None or not is_long(size):
+        return size
+    begin = "_" if sure and not size.value.startswith(UNSURE) else f"{UNSURE}_"
+    name = f"{begin}s{hashlib.sha256(size.value.encode()).hexdigest()[:16]}"
+    _DEFINED[name] = size.value
+    return ir.SymbolicDim(name)
+
+
+def is_long(size: Dim) -> bool:
+    """Whether a size has a name of its own: by its text, which every size has at hand."""
+    text = "" if isinstance(size, int) else size.value or ""
+    if len(text) <= 2 * MOST_COMPARED:  # one letter and one operator each
+        return False
+    most = MOST_COMPARED if _COMPARING.search(text) else MOST_SYMBOLS
+    return len(text) > LONGEST or len(set(_NAME.findall(text))) > most
+
+
+def evaluated(
+    size: Dim, known: MutableMapping[str, int], other: Callable[[str], int]
+) -> int | None:
+    """A size where symbols are `known`, those with a definition by that, the rest as `other` says.
+
+    What is found on the way is `known` from then on. None where it is no whole number.
+    """
+    if isinstance(size, int):
+        return size
+    waiting = sorted(size.free_symbols() - known.keys())
+    while waiting:
+        name = waiting[-1]
+        of = ir.SymbolicDim(_DEFINED[name]) if name in _DEFINED else None
+        behind = set() if of is None or name in known else of.free_symbols() - known.keys()
+        if behind:
+            waiting += sorted(behind)
+            continue
+        waiting.pop()
+        if name not in known:
+            found = None if of is None else _number(of, known)
+            known[name] = other(name) if found is None else found
+    return _number(size, known)
+
+
+def _number(size: ir.SymbolicDim, known: MutableMapping[str, int]) -> int | None:
+    """The whole number that an expression is where symbols have these sizes, if it is one."""
+    import sympy
+
+    rules: dict[Any, Callable[..., Any]] = {
+        sympy.Add: lambda *terms: sum(terms),
+        sympy.Mul: lambda *factors: math.prod(factors),
+        sympy.Max: max,
+        sympy.Min: min,
+        sympy.Mod: operator.mod,
+        sympy.floor: math.floor,
+        sympy.ceiling: math.ceil,
+        sympy.Pow: lambda base, power: Fraction(base) ** power,
+    }
+
+    def value(expr: Any) -> Any:
+        if expr.is_Symbol:
+            return known[str(expr)]
+        if expr.is_Rational:
+            return Fraction(int(expr.p), int(expr.q))
+        return rules[expr.func](*map(value, expr.args))
+
+    try:
+        found = value(size._expr)  # noqa: SLF001 - onnx-ir offers no public expression
+    except (AttributeError, KeyError, ArithmeticError, ValueError):
+        return None
+    return int(found) if found == math.floor(found) else None
