@@ -82,6 +82,7 @@ class Builder(Idioms):
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = {}
         self._said: dict[Hashable, Tensor] = {}  # by the integers that were asked for
         self._symbols: dict[str, tuple[ir.Value, int]] = {}
+        self._defined: dict[str, Tensor] = {}
         self.enclosing: list[ir.Graph] = []
         self.near: tuple[ir.Value, ...] = ()
         self.active: AbstractSet[ir.Value] = frozenset()

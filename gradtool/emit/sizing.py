@@ -6,7 +6,7 @@ folded into constants, and the rest is arithmetic on what `Shape` gives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from gradtool.errors import ModelError
 from gradtool.graph import deciding
 from gradtool.graph.known import Dim, Dims, Emit, Tensor
 from gradtool.graph.predicates import is_tensor
+from gradtool.graph.summarized import definition
 
 
 class Sizing:
@@ -28,6 +29,7 @@ class Sizing:
     near: Sequence[ir.Value]
     context: Any
     _symbols: dict[str, tuple[ir.Value, int]]
+    _defined: dict[str, Tensor]
 
     def __getattr__(self, op_type: str) -> Emit:
         raise AttributeError(op_type)
@@ -106,9 +108,13 @@ class Sizing:
 
     def _symbol(self, name: str, dim: ir.SymbolicDim) -> Tensor:
         """Emit the size that a symbol stands for, which may follow from a multiple of it."""
+        if name in self._defined:
+            return self._defined[name]
         try:
             value, axis = self.find_symbol(name)
         except ModelError:
+            if definition(name) is not None:
+                return self._by_definition(name, dim)
             multiple = _multiple_of(name, self.root)
             if multiple is None:
                 raise
@@ -116,6 +122,29 @@ class Sizing:
             whole = self.Shape(value, start=axis, end=axis + 1)
             return self.Div(self.Sub(whole, self._evaluate(rest, dim)), self.constant([factor]))
         return self.Shape(value, start=axis, end=axis + 1)
+
+    def _by_definition(self, name: str, dim: ir.SymbolicDim) -> Tensor:
+        """Emit what a symbol is the name of, and first what those in there are that no axis has."""
+        waiting, behind = [name], dict[str, Any]()
+        while waiting:
+            each = waiting.pop()
+            of = definition(each)
+            if of is not None and (each == name or not self._has_axis(each)):
+                behind.pop(each, None)
+                behind[each] = of._expr  # noqa: SLF001
+                waiting += sorted(of.free_symbols())
+        for each, expr in reversed(behind.items()):
+            self._defined[each] = self._evaluate(expr, dim)
+        found = self._defined[name]
+        self._defined.clear()
+        return found
+
+    def _has_axis(self, symbol: str) -> bool:
+        try:
+            self.find_symbol(symbol)
+        except ModelError:
+            return False
+        return True
 
     def _rounded(self, expr: Any, dim: ir.SymbolicDim) -> Tensor:
         """Emit a quotient that is rounded down or up; the operator Div rounds towards zero."""
@@ -150,25 +179,36 @@ class Sizing:
         if own is not None:
             return own
         if symbol not in self._symbols:
-            found = _axis_of(symbol, self.root)
-            if found is None:
-                why = deciding.of_symbol(self.root, symbol)
-                raise ModelError(f"the size {symbol!r} isn't that of a whole axis: {why}")
-            self._symbols[symbol] = found
+            for name, value, axis in _open_axes(_values(self.root)):
+                self._symbols.setdefault(name, (value, axis))
+        if symbol not in self._symbols:
+            why = deciding.of_symbol(self.root, symbol)
+            raise ModelError(f"the size {symbol!r} isn't that of a whole axis: {why}")
         return self._symbols[symbol]
+
+
+def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """The inputs of a graph, then what its nodes produce."""
+    yield from graph.inputs
+    for node in graph:
+        yield from node.outputs
 
 
 def _axis_of(symbol: str, graph: ir.Graph) -> tuple[ir.Value, int] | None:
     """The first value of a graph with an axis of size `symbol`, and that axis."""
-    return _axis_among(symbol, (*graph.inputs, *(v for n in graph for v in n.outputs)))
+    return _axis_among(symbol, _values(graph))
 
 
 def _axis_among(symbol: str, values: Iterable[ir.Value]) -> tuple[ir.Value, int] | None:
+    return next(((v, axis) for name, v, axis in _open_axes(values) if name == symbol), None)
+
+
+def _open_axes(values: Iterable[ir.Value]) -> Iterator[tuple[str, ir.Value, int]]:
+    """The open sizes of values, each with its value and axis."""
     for value in filter(is_tensor, values):  # the shape of a sequence is that of its elements
         for axis, dim in enumerate(value.shape or ()):
-            if isinstance(dim, ir.SymbolicDim) and dim.value == symbol:
-                return value, axis
-    return None
+            if isinstance(dim, ir.SymbolicDim) and dim.value is not None:
+                yield dim.value, value, axis
 
 
 def _multiple_of(symbol: str, graph: ir.Graph) -> tuple[ir.Value, int, int, Any] | None:

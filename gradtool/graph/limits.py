@@ -30,6 +30,7 @@ class Limits:
     nesting: int = 32
     rank: int = 64
     symbol_length: int = 200
+    symbols: int = 1_000
     turns: int = 20_000
     dynamic_bytes: int = 2**29
 

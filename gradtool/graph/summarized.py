@@ -48,6 +48,11 @@ def is_long(size: Dim) -> bool:
     return len(text) > LONGEST or len(set(_NAME.findall(text))) > most
 
 
+def definition(symbol: str) -> ir.SymbolicDim | None:
+    """The expression that a symbol is the name of; None of other symbols."""
+    return ir.SymbolicDim(_DEFINED[symbol]) if symbol in _DEFINED else None
+
+
 def evaluated(
     size: Dim, known: MutableMapping[str, int], other: Callable[[str], int]
 ) -> int | None:
@@ -60,7 +65,7 @@ def evaluated(
     waiting = sorted(size.free_symbols() - known.keys())
     while waiting:
         name = waiting[-1]
-        of = ir.SymbolicDim(_DEFINED[name]) if name in _DEFINED else None
+        of = definition(name)
         behind = set() if of is None or name in known else of.free_symbols() - known.keys()
         if behind:
             waiting += sorted(behind)

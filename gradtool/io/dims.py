@@ -10,14 +10,14 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from gradtool.errors import OpenSizes, UsageError
+from gradtool.errors import ModelError, OpenSizes, UsageError
 from gradtool.graph import deciding
 from gradtool.graph import walk as graphs
 from gradtool.graph.limits import DEFAULT, Limits
 from gradtool.io import expressions, walk
 from gradtool.io.solving import Known, solve
 from gradtool.shapes import is_declared
-from gradtool.text.words import suggest
+from gradtool.text.words import some, suggest
 
 _LETTER = re.compile(r"[^\W\d]")
 _NAME = re.compile(r"[^\W\d][\w.]*")
@@ -25,6 +25,7 @@ _NAME = re.compile(r"[^\W\d][\w.]*")
 _TERM = r"(?:[^\W\d][\w.]*|\d{1,9})"
 _USABLE = re.compile(rf"{_TERM}(?: ?[-+*] ?{_TERM}){{0,7}}")
 _MOST_EXPRESSIONS = 256
+MOST_SAID = 20  # names of symbols and inputs
 _SIZE = re.compile(r"[0-9]{1,18}")
 
 
@@ -79,6 +80,20 @@ def require_sizes(model: ir.Model, known: Collection[str] = ()) -> None:
     if missing:
         decided = {name: deciding.of_symbol(model.graph, name) for name in inferred}
         raise OpenSizes(missing, decided)
+
+
+def check_count(model: ir.Model, limits: Limits) -> None:
+    """Refuse a model that leaves more sizes open than can be reckoned with.
+
+    Raises:
+        ModelError: with some of them.
+    """
+    found = symbols(model)
+    if len(found) > limits.symbols:
+        raise ModelError(
+            f"its inputs have {len(found)} open sizes ({some(found, 3)}); the limit is "
+            f"{limits.symbols}: give others with --dim {found[0]}=N"
+        )
 
 
 def bind(
@@ -144,7 +159,7 @@ def _input(model: ir.Model, name: str) -> ir.Value:
 def _choices(what: str, name: str, known: Sequence[str]) -> str:
     if not known:
         return f"the model has no {what}"
-    return f"{what}: {', '.join(known)}{suggest(name, known)}"
+    return f"{what}: {some(known, MOST_SAID)}{suggest(name, known)}"
 
 
 def _known(value: ir.Value, sizes: Sequence[int]) -> Iterator[Known]:

@@ -96,6 +96,7 @@ def load(
         if rewrite is not None:
             rewrite(model)
         dimensions.bind(model, dims or {}, shapes or {}, batch, told)
+        dimensions.check_count(model, limits)
         with shape_limits.within(limits):
             infer(model)
             hints += equations.settle(model)

@@ -83,7 +83,7 @@ def _symbols(training: TrainingGraph) -> str:
     from gradtool.io import symbols
 
     open_sizes = symbols(training.model)
-    return f"  {', '.join(open_sizes)} (symbolic)" if open_sizes else ""
+    return f"  {some(open_sizes)} (symbolic)" if open_sizes else ""
 
 
 def training_json(
