@@ -2,9 +2,9 @@
 
     python benchmarks/bounded_time.py [KIND…] [--sizes 20,200] [--files FILE…] [--limit SECONDS]
 
-Without files: graphs that join, add, cut and pad tensors whose sizes are all open (`tests/many_sizes.py`
-makes them), and graphs of many small, deep or wide nodes. Each command runs in a process of its
-own, at its default options; where a file's sizes of 1 are too small, all that it assumes are 64.
+Without files: graphs that join, add, cut and pad tensors whose sizes are all open, and graphs of
+many small, deep or wide nodes (`tests/many_sizes.py`). Each command runs in a process of its own,
+at its default options; where a file's sizes of 1 are too small, all that it assumes are 64.
 `!` is an exit code other than 0, `>` a command that was stopped at the limit.
 """
 

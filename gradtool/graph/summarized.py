@@ -26,7 +26,7 @@ UNSURE = "_v"  # what begins the symbol of a number that may be negative
 
 _NAME = re.compile(r"[^\W\d][\w.]*+(?!\()")
 _COMPARING = re.compile(r"\b(?:Max|Min|max|min)\(")
-_DEFINED: dict[str, str] = {}
+_DEFINED: dict[str, ir.SymbolicDim] = {}
 
 
 def summarized(size: Dim, *, sure: bool = True) -> Dim:
@@ -35,7 +35,7 @@ def summarized(size: Dim, *, sure: bool = True) -> Dim:
         return size
     begin = "_" if sure and not size.value.startswith(UNSURE) else f"{UNSURE}_"
     name = f"{begin}s{hashlib.sha256(size.value.encode()).hexdigest()[:16]}"
-    _DEFINED[name] = size.value
+    _DEFINED.setdefault(name, size)
     return ir.SymbolicDim(name)
 
 
@@ -50,7 +50,7 @@ def is_long(size: Dim) -> bool:
 
 def definition(symbol: str) -> ir.SymbolicDim | None:
     """The expression that a symbol is the name of; None of other symbols."""
-    return ir.SymbolicDim(_DEFINED[symbol]) if symbol in _DEFINED else None
+    return _DEFINED.get(symbol)
 
 
 def evaluated(

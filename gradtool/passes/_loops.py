@@ -79,12 +79,13 @@ class Pair:
         return reach(self.forward.body, rows, {*self.drawn})
 
 
-def pairs(model: ir.Model) -> list[Pair]:
-    """The loops whose turns can be taken again, those in bodies as well."""
+def pairs(model: ir.Model, name: str | None = None) -> list[Pair]:
+    """The loops whose turns can be taken again, those in bodies as well; or the one of a name."""
     found = []
     for graph, nodes in walk.by_graph(model.graph):
         for node in nodes:
-            if _is_loop(node) and stage(node) == "backward":
+            asked = name is None or node.name == name
+            if asked and _is_loop(node) and stage(node) == "backward":
                 makers = dict.fromkeys(v.producer() for v in reads(node))
                 made = (_pair(n, node) for n in makers if n is not None and n.graph is graph)
                 found += [pair for pair in made if pair is not None][:1]

@@ -45,7 +45,7 @@ def take_again(model: ir.Model, turns: Mapping[str, int]) -> None:
     op = Builder(model)
     lift_initializers(op)
     for name, length in turns.items():
-        pair = next((each for each in pairs(model) if each.name == name), None)
+        pair = next(iter(pairs(model, name)), None)
         if pair is None or not 1 <= length <= pair.most:
             raise ValueError(f"no loop {name!r} has {length} turns to take again")
         if length == 1:

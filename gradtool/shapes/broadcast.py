@@ -83,7 +83,9 @@ def _largest(sizes: tuple[ir.SymbolicDim, ...]) -> Dim:
     import sympy
 
     def larger(a: Dim, b: Dim) -> Dim:
-        return summarized(ir.SymbolicDim(sympy.Max(a._expr, b._expr)))  # noqa: SLF001 - as in sizing
+        first, second = a._expr, b._expr  # noqa: SLF001 - as in sizing
+        alike = not (first.is_Symbol and second.is_Symbol)  # of which nothing more is known
+        return summarized(ir.SymbolicDim(sympy.Max(first, second, evaluate=alike)))
 
     return functools.reduce(larger, sizes)
 

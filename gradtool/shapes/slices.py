@@ -6,6 +6,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.graph.predicates import is_float
 from gradtool.operators.slicing import extent
 from gradtool.shapes import contents
 
@@ -17,10 +18,27 @@ FAR = 2**31 - 1
 
 def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
     """The library's bounds are not those of the standard, nor does it doubt that `x[:5]` has 5."""
-    library(ctx, node)
     x, y = node.inputs[0], node.outputs[0]
-    if x is None or x.shape is None or y.shape is None:
+    found = None if x is None or x.shape is None else _sizes(ctx, node, x.shape)
+    if x is not None and found and None not in found.values() and is_float(x):
+        y.type = x.type
+    else:  # what integers are cut to is a vector of sizes, perhaps
+        library(ctx, node)
+    if (
+        x is None
+        or x.shape is None
+        or found is None
+        or (y.shape is None and None in found.values())
+    ):
         return
+    dims = list(x.shape)
+    for axis, size in found.items():
+        dims[axis] = y.shape[axis] if size is None and y.shape is not None else size
+    ctx.set_shape(y, ir.Shape(dims))
+
+
+def _sizes(ctx: Any, node: ir.Node, shape: ir.Shape) -> dict[int, Dim | None] | None:
+    """What is left of the axes that are cut, None where unknown; None where the axes are."""
     optional = [*node.inputs[3:], None, None]
     starts, ends, axes, steps = (
         None if v is None else ctx.get_symbolic_value(v) for v in (*node.inputs[1:3], *optional[:2])
@@ -28,15 +46,14 @@ def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
     if axes is None and optional[0] is None and starts is not None:
         axes = list(range(len(starts)))
     if axes is None or not all(isinstance(axis, int) for axis in axes):
-        return
-    dims = list(x.shape)
+        return None
+    found: dict[int, Dim | None] = {}
     for place, axis in enumerate(axes):
-        dims[axis] = y.shape[axis]
         step = 1 if optional[1] is None else None if steps is None else steps[place]
+        found[axis] = None
         if starts is not None and ends is not None and isinstance(step, int) and step != 0:
-            found = _cut(x.shape[axis], starts[place], ends[place], step)
-            dims[axis] = y.shape[axis] if found is None else found
-    ctx.set_shape(y, ir.Shape(dims))
+            found[axis] = _cut(shape[axis], starts[place], ends[place], step)
+    return found
 
 
 def _cut(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:

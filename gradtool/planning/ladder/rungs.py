@@ -35,6 +35,11 @@ _MISSED = 1  # rungs in a row that are passed over
 _UPWARD = 0.5  # of the effort of a rung, on the way up
 
 
+def most_entries(steps: int) -> int:
+    """Entries that the ladder of a program of so many steps looks at, at effort 1."""
+    return min(max(_LIMIT, _LIMIT_OF_MANY * steps), _PER_STEP * steps)
+
+
 class Rungs:
     """The schedules of a program at many budgets.
 
@@ -55,8 +60,7 @@ class Rungs:
         self._seed = context.seed
         self._stop = context.stop
         steps = len(work.reads)
-        limit = min(max(_LIMIT, _LIMIT_OF_MANY * steps), _PER_STEP * steps)
-        self._limit = int(context.effort * limit)
+        self._limit = int(context.effort * most_entries(steps))
         self._on_rung = on_rung
         self.count, self._loosens = RUNGS, _LOOSENED
         if steps > _MANY:

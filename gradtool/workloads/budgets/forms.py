@@ -34,10 +34,13 @@ class Form:
 
 
 class Forms:
-    """The plans of all forms of a training graph, the first of which is the graph itself."""
+    """The plans of all forms of a training graph, the first of which is the graph itself.
 
-    def __init__(self, answers: Sequence[Answers]) -> None:
-        first = answers[0]
+    The others have a `share` of the effort of one that is alone.
+    """
+
+    def __init__(self, answers: Sequence[Answers], share: float = 1.0) -> None:
+        first, self.share = answers[0], share
         self.total, self.kept = first.total, first.kept
         self.forms = [Form(each, max(each.total - self.total, 0)) for each in answers]
 

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import TypeAlias, cast
 
 from gradtool.errors import OverBudget
+from gradtool.planning.ladder.rungs import most_entries
 from gradtool.planning.search.context import SearchContext
 from gradtool.text.units import format_bytes
 from gradtool.workloads.budgets.answers import Answers, work_of
@@ -31,6 +32,8 @@ CUTS = 0.05  # of the effort: hardly more is done than the cuts say
 PROOF = 0.1  # of the effort that proves a bound
 PROVING = 120.0  # seconds for a thorough proof
 _GROWTH = 4
+_OF_FORMS = 12_000_000  # entries that the ladders of all forms look at together
+_DEEPER = "--time-limit 60s of recompute searches further"
 
 Found: TypeAlias = Answers | Forms
 Question = Callable[[Found], Planned | None]
@@ -62,9 +65,14 @@ class Search:
 
     def _of_forms(self, work: Workload, context: SearchContext) -> Found:
         """The answers of a graph, or of the forms that its loops give it where they are priced."""
+        first = Answers(work, self.prices, context)
         forms = loops_of(work).forms if self.prices == FLOPS else ()
-        found = [Answers(each, self.prices, context) for each in (work, *forms)]
-        return Forms(found) if forms else found[0]
+        if not forms:
+            return first
+        asked = sum(most_entries(len(each.program.steps)) for each in forms)
+        share = min(_OF_FORMS / max(asked, 1), 1.0)
+        each_of = replace(context, effort=context.effort * share)
+        return Forms([first, *(Answers(f, self.prices, each_of) for f in forms)], share)
 
     def deeper(self, work: Workload) -> Iterator[tuple[Found, float]]:
         """Ladders of growing effort and the seconds left, while they are enough for another one."""
@@ -100,7 +108,7 @@ def within(
         if asked is None:
             raise _unreachable(search.answers(work), arena, budget.state(work), scope(work))
         found = _settled(work, search, asked, arena)
-    return _told(found, name, budget, work)
+    return _told(found, name, budget, work, search)
 
 
 def at_most(
@@ -119,7 +127,7 @@ def at_most(
     forward = search.prices.forward(work.program)
     allowed = forward if share is None else int(share * search.prices.total(work.program))
     found = _least_peak(work, allowed, search)
-    return _told(found, name, Budget(optimizer=optimizer), work)
+    return _told(found, name, Budget(optimizer=optimizer), work, search)
 
 
 def _least_peak(work: Workload, allowed: int | None, search: Search) -> Planned:
@@ -231,7 +239,7 @@ def _unreachable(answers: Found, arena: int, state: int, scope: Sequence[str]) -
     return OverBudget(max(arena + state, 0), reached, least, proven=proven, said=said)
 
 
-def _told(found: Planned, name: str, budget: Budget, work: Workload) -> Planned:
+def _told(found: Planned, name: str, budget: Budget, work: Workload, search: Search) -> Planned:
     """A plan under its name, with what people are told of it."""
     found = replace(found, name=name)
     state = budget.state(work)
@@ -239,5 +247,9 @@ def _told(found: Planned, name: str, budget: Budget, work: Workload) -> Planned:
     if state:
         whole, of_state = format_bytes(found.peak + state), format_bytes(state)
         said.append(f"with the state of {budget.optimizer}: {whole} ({of_state} of state)")
+    answers = search.answers(work)
+    open_ended = found.proof is not None and found.proof.gap and search.seconds is None
+    if isinstance(answers, Forms) and answers.share < 1 and open_ended:
+        said.append(f"forms of loops had {answers.share:.0%} of the effort each: {_DEEPER}")
     said += [*scope(work), *taken(found)]
     return replace(found, notes=(*found.notes, *said), details=details(found))
