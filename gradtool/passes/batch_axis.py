@@ -139,8 +139,8 @@ class Batch:
         known = self._sizes.get((str(dim.value), count))
         if known is not None:
             return known
-        known = self._symbols.setdefault(count, {self._name or "": count})
-        found = evaluated(dim, known, self._another)
+        symbols = self._symbols.setdefault(count, {self._name or "": count})
+        found = evaluated(dim, symbols, self._another)
         size = found if found is not None and found > 0 else 1
         self._sizes[str(dim.value), count] = size
         return size

@@ -31,7 +31,7 @@ def _slice(library: Any, ctx: Any, node: ir.Node) -> None:
         or (y.shape is None and None in found.values())
     ):
         return
-    dims = list(x.shape)
+    dims: list[Dim] = list(x.shape)
     for axis, size in found.items():
         dims[axis] = y.shape[axis] if size is None and y.shape is not None else size
     ctx.set_shape(y, ir.Shape(dims))
