@@ -60,6 +60,10 @@ def _formulas(reporter: Reporter, plans: Plans) -> Iterator[str]:
     from gradtool.workloads.plans import form_of
 
     symbols = tuple(opened.assumed)
+    if len(symbols) > formulas.MOST_OPEN:
+        most = formulas.MOST_OPEN
+        yield f"no formulas: {len(symbols)} sizes are open, more than {most} (give --dim NAME=N)"
+        return
     with reporter.bar("looking for formulas", total=len(plans.found)) as shown:
         for planned in plans.found:
             made = formulas.peak_formula(form_of(opened.work, planned), planned.schedule, symbols)

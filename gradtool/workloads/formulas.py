@@ -14,6 +14,7 @@ from gradtool.workloads.plans import Workload
 
 DEGREE = 2  # in each symbol: attention is quadratic in the sequence
 MOST_SYMBOLS = 2  # that a formula has: each further one takes three times the programs
+MOST_OPEN = 8  # open sizes of a graph, beyond which two of them say little
 SIZES = (16, 32, 48)  # of each symbol: one more than the degree
 LARGE = 64  # the formula is that of the step which has the peak where every symbol is this
 ODD = 99  # a formula also has to hold where every symbol is this

@@ -50,3 +50,21 @@ def test_a_further_step_that_nobody_reads_runs_in_the_end():
     after = program("a = Exp x", "v = Tanh a", "b = Sin a", outputs="b v")
 
     assert names(after, translated(before, after, [0, 1])) == ["a", "b", "v"]
+
+
+def test_further_steps_that_read_the_one_before_twice_run_once_each():
+    """As many ways lead through them as there are numbers of 40 bits."""
+    count = 40
+    further = [f"v{i + 1} = Add v{i} v{i}" for i in range(count)]
+    views = {f"v{i + 1}": "v0" for i in range(count)}
+    before = program("v0 = Exp x", f"b = Sin v{count}", outputs="b", views=views)
+    after = program("v0 = Exp x", *further, f"b = Sin v{count}", outputs="b")
+
+    assert translated(before, after, [0, 1]) == list(range(count + 2))
+
+
+def test_what_is_read_with_these_sizes_alone_runs_early_and_once():
+    before = program("a = Exp x", "b = Sin x", "c = Cos b", outputs="a c")
+    after = program("a = Exp x", "b = Sin a", "c = Cos b", outputs="a c")
+
+    assert names(after, translated(before, after, [1, 0, 2])) == ["a", "b", "c"]
