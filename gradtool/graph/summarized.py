@@ -19,7 +19,7 @@ import onnx_ir as ir
 
 Dim = int | ir.SymbolicDim
 
-MOST_SYMBOLS = 8
+MOST_SYMBOLS = 4
 MOST_COMPARED = 2  # symbols under Max or Min: each is compared with each other
 LONGEST = 400  # characters
 UNSURE = "_v"  # what begins the symbol of a number that may be negative
