@@ -5,6 +5,8 @@ import os
 import pickle
 import shutil
 import socket
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,7 +131,7 @@ def appended(at):
     for make in (journal.hardlink_to, lambda _: journal.mkdir(), journal.symlink_to):
         journal.unlink()
         make(at.folder.parent / "mine")
-        refused(at.run(*again), "metrics.jsonl: cannot be")
+        refused(at.run(*again), "metrics.jsonl: ")
         journal.rmdir() if journal.is_dir() and not journal.is_symlink() else None
         journal.touch()
     assert mine(at.folder) == "mine"
@@ -166,6 +168,32 @@ def tensors(at):
 class Evil:
     def __reduce__(self):
         return open, ("ran", "w")
+
+
+@holds(
+    "No module that lies in the current folder or beside a model is imported, unless the command "
+    "line names it."
+)
+def modules(at):
+    for name in ("numpy", "onnxruntime", "onnx", "json", "mine"):
+        (at.folder / f"{name}.py").write_text(f"open('ran_{name}', 'w'); raise SystemExit(9)")
+    command = [sys.executable, "-m", "gradtool", "run", "net.onnx", "--batch", "4"]
+    for more in (["--verify", "ort"], ["--loss", "mine:loss"]):
+        subprocess.run([*command, *more], cwd=at.folder, capture_output=True, check=False)
+        assert (at.folder / "ran_mine").exists() is ("mine:loss" in more)
+
+    assert [path.name for path in at.folder.glob("ran_*")] == ["ran_mine"]
+
+
+@holds("A configuration that names code is refused, unless `--allow-code` is given.")
+def code(at):
+    (at.folder / "mine.py").write_text("def loss(*values): open('ran', 'w')")
+    (at.folder / "gradtool.toml").write_text(f'{CONFIG}loss = ["mine:loss:loss"]\n')
+
+    refused(at.run("check", "--allow-new"), "would run code", "--allow-code")
+    assert not (at.folder / "ran").exists()
+    allowed = at.run("check", "--allow-new", "--allow-code")
+    assert (at.folder / "ran").exists(), allowed
 
 
 @holds("Nothing is unpickled.")
