@@ -187,7 +187,8 @@ def modules(at):
 
 @holds("A configuration that names code is refused, unless `--allow-code` is given.")
 def code(at):
-    (at.folder / "mine.py").write_text("import pathlib\ndef loss(*values): pathlib.Path('ran').touch()")
+    text = "import pathlib\ndef loss(*values): pathlib.Path('ran').touch()"
+    (at.folder / "mine.py").write_text(text)
     (at.folder / "gradtool.toml").write_text(f'{CONFIG}loss = ["mine:loss:loss"]\n')
 
     refused(at.run("check", "--allow-new"), "would run code", "--allow-code")
