@@ -20,6 +20,7 @@ STEPS, RATE = 20, 1e-3
 sys.path.append(str(ROOT / "benchmarks"))
 
 
+@pytest.mark.exhaustive
 def test_the_commands_of_the_tour_print_and_draw_what_it_shows():
     """Else: scripts/examples."""
     done = subprocess.run(

@@ -376,7 +376,7 @@ def test_results_are_copies_unless_views_are_asked_for(step):
         ({"label": np.ones(3)}, "batch: no input or parameter 'label'; did you mean 'labels'"),
         (
             {"X": np.ones(3)},
-            "batch: no input or parameter 'X'; the model takes x, dropout_seed, dropout_step",
+            "batch: no input or parameter 'X'; did you mean 'x'",
         ),
         ({"x": np.ones((4, 6))}, "batch: input 'x' is float64, the model takes float32"),
         ({"x": np.ones((4, 5), "f")}, "input 'x' has size 5 on axis 1, the model takes 6"),

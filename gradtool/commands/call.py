@@ -47,9 +47,9 @@ class Call:
         Raises:
             UsageError: an output is one of the inputs, however its path is written.
         """
-        from gradtool.io.sources import require_apart
-
         if any(map(os.path.exists, self.outputs.values())):
+            from gradtool.io.sources import require_apart
+
             require_apart(self.outputs, inputs, replaced=self.replaces)
 
 

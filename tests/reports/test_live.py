@@ -121,6 +121,7 @@ def test_a_training_ends_its_line_and_stays_in_the_terminal(training, columns):
     assert not any("step 1/40" in line or "━" in line for line in seen.lines)
 
 
+@pytest.mark.exhaustive
 def test_a_training_on_a_terminal_that_is_resized(training):
     seen = training(120, "--steps", 1500, resizes=[(3, 44), (5, 100), (7, 61)])
 

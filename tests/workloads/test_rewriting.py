@@ -73,7 +73,7 @@ def test_a_model_is_its_own_model(training):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda g: gt.recompute(g, None), "None is no goal: give a strategy by its name"),
+        (lambda g: gt.recompute(g, None), "goal is None, and has to be a text"),
         (lambda g: gt.recompute(g, gt.Checkpoints(["c"]), strategy="sqrt"), "say what to compute"),
         (lambda g: gt.recompute(g, gt.Checkpoints(["c"]), strategy="sqrt"), "do not go together"),
         (lambda g: gt.recompute(g, "sqrt", strategy="optimal"), "do not go together"),
