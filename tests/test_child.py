@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import TINY, build, tiny_weights
+from conftest import TINY, build, sampled, tiny_weights
 from shadows import PYTHONS_OWN, ROOT, Shadows
 
 from gradtool import child
