@@ -82,6 +82,7 @@ class Builder(Idioms):
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Tensor] = {}
         self._said: dict[Hashable, Tensor] = {}  # by the integers that were asked for
         self._symbols: dict[str, tuple[ir.Value, int]] = {}
+        self._indexed = -1
         self._defined: dict[str, Tensor] = {}
         self.enclosing: list[ir.Graph] = []
         self.near: tuple[ir.Value, ...] = ()
@@ -160,7 +161,8 @@ class Builder(Idioms):
         return node
 
     def tell(self, node: ir.Node) -> None:
-        """Tell who asked for it of a node that was emitted."""
+        """Tell who asked for it of a node that was emitted, and find its sizes."""
+        self.index(node)
         if self.on_node is not None:
             self.on_node(node)
 
@@ -294,6 +296,7 @@ class Builder(Idioms):
     def forget_sizes(self) -> None:
         """Look for open sizes anew: values they were read from have left the graph."""
         self._symbols.clear()
+        self._indexed = -1
 
     def all_outputs(self, node: ir.Node, count: int) -> tuple[Tensor, ...]:
         """The first `count` outputs of forward node `node`, absent optional ones added to it."""

@@ -16,7 +16,6 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
-from gradtool.errors import ModelError
 from gradtool.graph.predicates import is_float
 from gradtool.graph.tensors import elements
 
@@ -199,10 +198,10 @@ def answers(op: Builder, given: Values, questions: Sequence[Question]) -> tuple[
 
 def _symbol(op: Builder, given: Values, symbol: str) -> Hashable:
     """The place and axis where a size is found, or the value itself where it is not given."""
-    try:
-        value, axis = op.find_symbol(symbol)
-    except ModelError:
+    found = op.find_symbol(symbol)
+    if found is None:
         return None
+    value, axis = found
     return next((place for place, v in enumerate(given) if v is value), value), axis
 
 

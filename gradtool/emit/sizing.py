@@ -17,7 +17,7 @@ from gradtool.errors import ModelError
 from gradtool.graph import deciding
 from gradtool.graph.known import Dim, Dims, Emit, Tensor
 from gradtool.graph.predicates import is_tensor
-from gradtool.graph.summarized import definition
+from gradtool.graph.summarized import MORE, definition
 
 
 class Sizing:
@@ -29,6 +29,7 @@ class Sizing:
     near: Sequence[ir.Value]
     context: Any
     _symbols: dict[str, tuple[ir.Value, int]]
+    _indexed: int  # nodes of the graph whose sizes are among these symbols
     _defined: dict[str, Tensor]
 
     def __getattr__(self, op_type: str) -> Emit:
@@ -110,26 +111,29 @@ class Sizing:
         """Emit the size that a symbol stands for, which may follow from a multiple of it."""
         if name in self._defined:
             return self._defined[name]
-        try:
-            value, axis = self.find_symbol(name)
-        except ModelError:
-            if definition(name) is not None:
-                return self._by_definition(name, dim)
-            multiple = _multiple_of(name, self.root)
-            if multiple is None:
-                raise
-            value, axis, factor, rest = multiple
-            whole = self.Shape(value, start=axis, end=axis + 1)
-            return self.Div(self.Sub(whole, self._evaluate(rest, dim)), self.constant([factor]))
-        return self.Shape(value, start=axis, end=axis + 1)
+        found = self.find_symbol(name)
+        if found is not None:
+            return self.Shape(found[0], start=found[1], end=found[1] + 1)
+        if definition(name) is not None:
+            return self._by_definition(name, dim)
+        multiple = _multiple_of(name, self.root)
+        if multiple is None:
+            why = deciding.of_symbol(self.root, name)
+            raise ModelError(f"the size {name!r} isn't that of a whole axis: {why}")
+        value, axis, factor, rest = multiple
+        whole = self.Shape(value, start=axis, end=axis + 1)
+        return self.Div(self.Sub(whole, self._evaluate(rest, dim)), self.constant([factor]))
 
     def _by_definition(self, name: str, dim: ir.SymbolicDim) -> Tensor:
         """Emit what a symbol is the name of, and first what those in there are that no axis has."""
+        less = self.find_symbol(f"{name} - 1") if name.startswith(MORE) else None
+        if less is not None:
+            return self.Add(self.Shape(less[0], start=less[1], end=less[1] + 1), self.constant([1]))
         waiting, behind = [name], dict[str, Any]()
         while waiting:
             each = waiting.pop()
             of = definition(each)
-            if of is not None and (each == name or not self._has_axis(each)):
+            if of is not None and (each == name or self.find_symbol(_axis_of_name(each)) is None):
                 behind.pop(each, None)
                 behind[each] = of._expr  # noqa: SLF001
                 waiting += sorted(of.free_symbols())
@@ -138,13 +142,6 @@ class Sizing:
         found = self._defined[name]
         self._defined.clear()
         return found
-
-    def _has_axis(self, symbol: str) -> bool:
-        try:
-            self.find_symbol(symbol)
-        except ModelError:
-            return False
-        return True
 
     def _rounded(self, expr: Any, dim: ir.SymbolicDim) -> Tensor:
         """Emit a quotient that is rounded down or up; the operator Div rounds towards zero."""
@@ -166,9 +163,10 @@ class Sizing:
             result = getattr(self, operator)(result, value)
         return result
 
-    def find_symbol(self, symbol: str) -> tuple[ir.Value, int]:
+    def find_symbol(self, symbol: str) -> tuple[ir.Value, int] | None:
         """A value and an axis whose size is `symbol`: inputs first, then what nodes produce.
 
+        None where no value has one.
         The body of a composite looks at what it is called with before it looks elsewhere.
         """
         for graph in (self.graph, *reversed(self.enclosing)):
@@ -178,13 +176,24 @@ class Sizing:
         own = _axis_among(symbol, self.near)
         if own is not None:
             return own
-        if symbol not in self._symbols:
-            for name, value, axis in _open_axes(_values(self.root)):
-                self._symbols.setdefault(name, (value, axis))
-        if symbol not in self._symbols:
-            why = deciding.of_symbol(self.root, symbol)
-            raise ModelError(f"the size {symbol!r} isn't that of a whole axis: {why}")
-        return self._symbols[symbol]
+        if symbol not in self._symbols and self._indexed != len(self.root):
+            self._learn(_values(self.root))
+        return self._symbols.get(symbol)
+
+    def index(self, node: ir.Node) -> None:
+        """Note the open sizes of a node that was emitted last, where those of all others are."""
+        if node.graph is self.root and self._indexed == len(self.root) - 1:
+            self._learn(node.outputs)
+
+    def _learn(self, values: Iterable[ir.Value]) -> None:
+        for name, value, axis in _open_axes(values):
+            self._symbols.setdefault(name, (value, axis))
+        self._indexed = len(self.root)
+
+
+def _axis_of_name(name: str) -> str:
+    """The size that an axis may have of which a symbol is the name."""
+    return f"{name} - 1" if name.startswith(MORE) else name
 
 
 def _values(graph: ir.Graph) -> Iterator[ir.Value]:

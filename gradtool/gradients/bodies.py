@@ -13,7 +13,6 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.emit.clones import clone
-from gradtool.errors import ModelError
 from gradtool.gradients.driver import differentiate
 from gradtool.graph.metadata import SOURCE, STAGE
 from gradtool.graph.prune import drop, inner_nodes
@@ -167,9 +166,9 @@ def is_known_outside(op: Builder, dims: Sequence[int | ir.SymbolicDim]) -> bool:
         if dim.value is None:
             return False
         try:
-            for symbol in dim.free_symbols():
-                op.find_symbol(symbol)
-        except (ModelError, ValueError):
+            if not all(map(op.find_symbol, sorted(dim.free_symbols()))):
+                return False
+        except ValueError:
             return False
     return True
 

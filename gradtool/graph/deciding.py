@@ -15,7 +15,7 @@ from gradtool.graph.predicates import NO_DATA, may_be_float
 from gradtool.text.words import some
 
 SHAPE, CONTENT = "shape", "content"
-_INFERRED = re.compile(r"_(v_)?(d\d+|s[0-9a-f]{16})")
+_INFERRED = re.compile(r"_(v_)?(d\d+|[sz][0-9a-f]{16})")
 _NAME = re.compile(r"[^\W\d][\w.]*")
 _FUNCTIONS = {"Max", "Min", "Mod", "floor", "ceiling", "max", "min"}
 # Operators whose first input's numbers decide how large the result is.

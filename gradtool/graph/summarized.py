@@ -7,6 +7,7 @@ digest of its text for a name: like expressions have one name, wherever they are
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import operator
@@ -22,6 +23,7 @@ Dim = int | ir.SymbolicDim
 MOST_SYMBOLS = 4
 MOST_COMPARED = 2  # symbols under Max or Min: each is compared with each other
 LONGEST = 400  # characters
+MORE = "_z"  # what begins the name of one more than a size that may be 0
 UNSURE = "_v"  # what begins the symbol of a number that may be negative
 
 _NAME = re.compile(r"[^\W\d][\w.]*+(?!\()")
@@ -30,13 +32,31 @@ _DEFINED: dict[str, ir.SymbolicDim] = {}
 
 
 def summarized(size: Dim, *, sure: bool = True) -> Dim:
-    """A size, or its name where it is long; what is not `sure` may be negative."""
-    if isinstance(size, int) or size.value is None or not is_long(size):
+    """A size, or its name where it is long; what is not `sure` may be negative.
+
+    Shape inference takes every symbol for positive: a size that may be 0 is one less than a name.
+    """
+    if isinstance(size, int) or not is_long(size):
         return size
-    begin = "_" if sure and not size.value.startswith(UNSURE) else f"{UNSURE}_"
-    name = f"{begin}s{hashlib.sha256(size.value.encode()).hexdigest()[:16]}"
+    return _shortened(size, sure and not any(map(_may_be_negative, size.free_symbols())))
+
+
+@functools.lru_cache(maxsize=4096)
+def _shortened(size: ir.SymbolicDim, sure: bool) -> ir.SymbolicDim:  # noqa: FBT001
+    expr: Any = size._expr  # noqa: SLF001 - onnx-ir offers no public expression
+    if not sure:
+        return _named(size, f"{UNSURE}_s")
+    return _named(size, "_s") if expr.is_positive else _named(size + 1, MORE) - 1
+
+
+def _named(size: ir.SymbolicDim, begin: str) -> ir.SymbolicDim:
+    name = f"{begin}{hashlib.sha256(str(size.value).encode()).hexdigest()[:16]}"
     _DEFINED.setdefault(name, size)
     return ir.SymbolicDim(name)
+
+
+def _may_be_negative(symbol: str) -> bool:
+    return symbol.startswith(UNSURE)
 
 
 def is_long(size: Dim) -> bool:

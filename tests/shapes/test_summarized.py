@@ -82,9 +82,20 @@ def test_backward_grows_as_forward_does(kind) -> None:
     assert many < 4 * few
 
 
-@pytest.mark.parametrize("kind", sorted(SIZES.keys() - {"branched"}))
-def test_gradients_of_open_sizes_are_those_of_given_ones(kind, tmp_path) -> None:
-    sizes = {f"n{i}": 2 if kind in ("added", "chosen") else 1 + i % 3 for i in range(N)}
+def test_a_long_size_that_may_be_0_is_one_less_than_its_name() -> None:
+    """Else what is left of it without its first element would be taken for -1."""
+    size = summarized(total(MOST_SYMBOLS + 1) - MOST_SYMBOLS - 1)
+
+    assert str(size).endswith(" - 1")
+    assert evaluated(size, {}, lambda _name: 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "turns"),
+    [*((kind, 3) for kind in sorted(SIZES.keys() - {"branched"})), ("sliced", 1)],
+)
+def test_gradients_of_open_sizes_are_those_of_given_ones(kind, turns, tmp_path) -> None:
+    sizes = {f"n{i}": 2 if kind in ("added", "chosen") else 1 + i % turns for i in range(N)}
     file = tmp_path / "open.onnx"
     gt.save(gt.grad(made(kind, N)), file)
     fixed = gt.grad(made(kind, N, dims=sizes))
