@@ -162,7 +162,7 @@ class Builder(Idioms):
 
     def tell(self, node: ir.Node) -> None:
         """Tell who asked for it of a node that was emitted, and find its sizes."""
-        self.index(node)
+        self._index(node)
         if self.on_node is not None:
             self.on_node(node)
 

@@ -180,7 +180,7 @@ class Sizing:
             self._learn(_values(self.root))
         return self._symbols.get(symbol)
 
-    def index(self, node: ir.Node) -> None:
+    def _index(self, node: ir.Node) -> None:
         """Note the open sizes of a node that was emitted last, where those of all others are."""
         if node.graph is self.root and self._indexed == len(self.root) - 1:
             self._learn(node.outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import onnx_ir as ir
@@ -67,11 +68,20 @@ def _cut(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
         return extent(size, start, end, step)[2]
     if 0 <= start < end < FAR and step > 0:
         return _clamped(size, start, end, step)
+    if step == 1 and start >= 0 and end >= FAR:
+        return _rest(size, start)
     if step > 0 and end <= -FAR:
         return 0
     return ir.SymbolicDim(f"min(1, {size.value})") if step < 0 and start <= -FAR else None
 
 
+@functools.lru_cache(maxsize=4096)
+def _rest(size: ir.SymbolicDim, start: int) -> Dim:
+    """How many are left of an axis from a place on."""
+    return ir.SymbolicDim(f"max(0, {size.value} - {start})").evaluate({}) if start else size
+
+
+@functools.lru_cache(maxsize=4096)
 def _clamped(size: ir.SymbolicDim, first: int, last: int, step: int) -> Dim:
     """How many of `range(first, last, step)` are below `size`."""
     reach = f"min({size.value}, {last}) - {first}"
