@@ -1,7 +1,8 @@
 """gradtool: the gradient compiler for ONNX files.
 
 The public names are those of `gradtool.api`, loaded when first used, and the exceptions of
-`gradtool.errors`.
+`gradtool.errors`.  Examples of their docstrings run in a folder with `samples/`, after
+`import gradtool as gt` and `import numpy as np`.
 """
 
 import sys

@@ -100,40 +100,53 @@ def grad(
 ) -> TrainingGraph:
     """The training graph of a forward model, which is left as it is.
 
-    With `own` it may be used up instead, which spares a copy.
-
     Given a training graph, its second order: `loss` then names one of its gradients, as in
-    `sum:w_grad`, and the earlier gradients stay outputs.
+    `sum:w_grad`, and the earlier gradients stay outputs.  Each of `warnings` is also a
+    `GradtoolWarning`.
 
-    `loss` is `auto`, the name of a value, `KIND[:OUTPUT][@SETTINGS]` (see `gradtool.losses`), a
-    function `f(op, y[, labels])` or the path of one, perhaps with `WEIGHT*` before it; several are
-    added.  `labels` names their input, or one per output.  `wrt`, `no_grad` and `input_grad` are
-    names or globs.  With `head_grads` there is no loss: an input per output carries its gradient;
-    with `loss_seed` an input carries that of the loss.  `train_mode` turns BatchNormalization and
-    Dropout to training, but norms whose parameters `wrt` or `no_grad` freezes; names or globs in
-    its place are of the norms that train, by node, module or tensor.  `ste` lets gradients straight
-    through quantisation, `grad_buffers` adds each gradient to an input of its shape.  With an
-    `optimizer` (see
-    docs/optimizers.md) the graph is a whole training step: next values of parameters and state are
-    outputs in place of the parameters' gradients.  Of it, `optimizer_option` sets numbers and
-    switches (`{"momentum": 0.9, "nesterov": True}`); gradients are clipped one by one to
-    `clip_value`, then all together to the norm `clip_norm`; parameters that match `no_decay` have
-    no weight decay, `lr_scale` (`{"backbone.*": 0.1}`) multiplies the learning rate of those that
-    match; with `sparse`, tables that Gather alone reads have rows for a gradient.  With a rank
-    `lora`, adapters beside weights of MatMul, Gemm and Conv (those that match `lora_target`, scaled
-    by `lora_alpha` over the rank, drawn by `lora_seed`) are trained in place of the parameters, and
-    what `wrt` names is as well.  With `save_less`, backward keeps as few bytes of forward as it can
-    without computing anything twice; with `fuse_attention` it keeps one number per row of attention
-    and computes the probabilities again.  With `only_loss` the graph returns the loss and
-    gradients, not what the model returns, which dies where it was last read.  `on_loss` may rewrite
-    the forward graph before backward is made, and returns the loss; `on_node` is called with every
-    node that a rule emits.
-
-    Each of `warnings` is also a `GradtoolWarning`.
+    Args:
+        model: a forward model, or a training graph.
+        loss: `auto`, the name of a value, `KIND[:OUTPUT][@SETTINGS]` (see `gradtool.losses`), a
+            function `f(op, y[, labels])` or the path of one, perhaps with `WEIGHT*` before it;
+            several are added.
+        labels: the name of the input of labels, or one per output.
+        wrt: parameters to differentiate by, names or globs; by default all that are floating-point.
+        no_grad: parameters left out, names or globs.
+        input_grad: inputs to differentiate by, names or globs.
+        head_grads: no loss: an input per output, of its shape, carries its gradient.
+        accumulate: how several gradients of a value are added: a `chain`, or one `sum`.
+        train_mode: BatchNormalization and Dropout train, but norms whose parameters are frozen;
+            names or globs (node, module or tensor) are of the norms that train.
+        ste: gradients pass straight through quantisation.
+        grad_buffers: each gradient is added to an input of its shape.
+        loss_seed: an input carries the gradient of the loss (a loss scale) in place of 1.
+        optimizer: makes a whole training step (see docs/optimizers.md): next values of parameters
+            and state are outputs in place of the parameters' gradients.
+        lora: the rank of adapters beside weights of MatMul, Gemm and Conv, which train in place of
+            the parameters; what `wrt` names trains as well.
+        lora_target: weights with adapters, names or globs; all by default.
+        lora_alpha: adapters are scaled by this over the rank.
+        lora_seed: the seed that adapters are drawn with.
+        optimizer_option: numbers and switches of it, `{"momentum": 0.9, "nesterov": True}`.
+        clip_norm: the largest norm of all gradients together, after `clip_value`.
+        clip_value: the largest magnitude of an element of a gradient.
+        no_decay: parameters without weight decay, names or globs.
+        lr_scale: factors of the learning rate by name or glob, `{"backbone.*": 0.1}`.
+        sparse: tables that Gather alone reads have rows for a gradient.
+        save_less: backward keeps as few bytes of forward as it can without computing twice.
+        fuse_attention: attention keeps one number per row, and computes probabilities again.
+        only_loss: return the loss and gradients, not the outputs of the model.
+        on_loss: may rewrite the forward graph before backward is made, and returns the loss.
+        on_node: is called with every node that a rule emits.
+        own: the model may be used up, which spares a copy.
 
     Raises:
         UsageError: a name that does not exist.
         NotDifferentiable: operators without a gradient, or values the loss does not depend on.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx"), loss="auto")
+        training.gradients["head.weight"]  # the name of the output that holds it
     """
     made = training_graph(
         model_of(model),
@@ -177,11 +190,19 @@ def plan(
 ) -> Plan:
     """The memory plan of a training graph (or of a forward model alone), nothing recomputed.
 
-    `kernels` are those that it is for, as in `run`: a plan for native ones is the same on every
-    machine, whether or not their library is there.
+    A plan for native kernels is the same on every machine, whether or not their library is there.
+
+    Args:
+        graph: a training graph, what `mirror` or `recompute` returned, or a model.
+        dims: sizes of open symbols to plan for, by name; none by default.
+        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
 
     Raises:
         UsageError: sizes are open, or an operator has no kernel.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        gt.plan(training).peak  # bytes
     """
     return planned(model_of(graph), dims or {}, kernels)
 
@@ -206,15 +227,24 @@ def run(
 ) -> Result:
     """Run forward and backward once (or `repeat` times) and return all results.
 
-    `inputs` are arrays by name, a file or folder that holds them, or `random` (drawn with `seed`).
-    An array that has the name of an initializer takes its place: that of a parameter, or of state.
-    Gradient buffers that are not given are zero.  With `fetch`, names or globs of any values, only
-    those are computed and returned.  A step stops after `max_turns` turns of loops, and before
-    values whose sizes depend on data take more than `max_dynamic` bytes; `docs/limits.md` has the
-    defaults.  With `native` kernels the library computes what it can, with `exact` ones without
-    Winograd's convolutions (docs/running.md).  Results
-    are copies; with `copy=False` those of our executor on the CPU are views of
-    the arena, which lives as long as one of them.
+    Args:
+        graph: a training graph, what `mirror` or `recompute` returned, or a model.
+        inputs: arrays by name, a file or folder that holds them, or `random`; one with the name of
+            an initializer (a parameter, state) takes its place; gradient buffers not given are
+            zero.
+        device: `cpu`, `cuda`, `cuda:N` or `auto`.
+        engine: `arena`, our executor, or `ort`, stock onnxruntime.
+        kernels: `numpy`; `native`: the library computes what it can; `exact`: without Winograd's
+            convolutions (docs/running.md).
+        seed: of what is drawn at random.
+        repeat: how many times the step runs; `seconds` is the median.
+        measure: measure the memory, in bytes.
+        check_nan: end at the first node with a NaN.
+        check_arena: check that no kernel writes outside of its place.
+        copy: results are copies; False: views of the arena, which lives as long as one of them.
+        fetch: names or globs of any values: those alone are computed and returned.
+        max_turns: the most turns of loops; docs/limits.md has the default.
+        max_dynamic: the most bytes of values whose sizes depend on data; see there.
 
     Raises:
         MissingData: an input or a weight is absent.
@@ -222,6 +252,11 @@ def run(
             stock onnxruntime is asked for what only our executor does.
         DeviceError: the device is missing or out of memory.
         Exhausted: a step goes on beyond `max_turns` or `max_dynamic`.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        result = gt.run(training, "samples/cnn.npz")
+        result.loss, result.gradients["head.weight"].shape
     """
     if engine == "ort":
         ignored = {
@@ -321,8 +356,15 @@ def fetched(graph: Graph, patterns: Sequence[str]) -> ir.Model:
 def split(graph: Graph) -> Split:
     """A training graph as a forward model that also returns what is saved, and a backward one.
 
+    Args:
+        graph: a training graph, or what `mirror` or `recompute` returned.
+
     Raises:
         UsageError: the graph holds no gradients.
+
+    Example:
+        halves = gt.split(gt.grad(gt.load("samples/cnn.onnx")))
+        halves.saved  # names of the values that go from one to the other
     """
     return split_model(model_of(graph))
 
@@ -336,10 +378,17 @@ def report(
 ) -> Report:
     """Planned memory of several graphs or plans side by side: rows of numbers, printed as a table.
 
-    Graphs are planned for `kernels`; plans are what they are.
+    Args:
+        graphs: graphs, which are planned, or plans.
+        names: one per graph; by default their own.
+        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
 
     Raises:
         UsageError: sizes of a graph are open, or there are more or fewer names than graphs.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        print(gt.report([training, gt.mirror(training)], ["keep", "mirror"]))
     """
     from gradtool.reports.shown import Report
 
@@ -353,11 +402,23 @@ def report(
 def frontier(graph: Graph, points: int = POINTS, **options: Any) -> Frontier:
     """The cheapest plans within several budgets, from the least peak found to keeping everything.
 
-    `options` are those of `recompute`, without a goal.  Each point has a `plan` and a `proof` with
-    its budget, extra work and bound; work never rises with the budget.
+    Args:
+        graph: a training graph, what `mirror` or `recompute` returned, or a model.
+        points: how many budgets, at least 2.
+        options: those of `recompute`, without a goal: `strategy`, `optimizer`, `cost`,
+            `time_limit`, `dims`, `kernels` and so on.
+
+    Returns:
+        Points with a `plan` and a `proof`: budget (bytes), extra work and bound.  Work never rises
+        with the budget.
 
     Raises:
         UsageError: sizes are open that `dims` does not give, or there is no such strategy.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        for point in gt.frontier(training, points=2, strategy="min-cut"):
+            point.proof.budget, point.plan.peak  # bytes
     """
     from gradtool.reports.shown import Frontier
 
@@ -377,11 +438,20 @@ def max_batch(
 ) -> dict[str, int]:
     """By plan, the largest batch of a training graph whose step fits into a memory; 0 if none does.
 
-    `memory` is bytes or `8GiB`, the state of `optimizer` included; `plans` are strategies, for
-    `kernels`.
+    Args:
+        graph: a training graph whose batch is open.
+        memory: bytes, or `8GiB`; the state of `optimizer` is part of it.
+        plans: names of strategies.
+        optimizer: whose state is counted; `none` where the graph holds its updates.
+        dims: sizes of symbols other than the batch, by name.
+        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
 
     Raises:
         UsageError: the batch is fixed, there is no such plan, or other sizes are open.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx"))
+        gt.max_batch(training, "64MiB", plans=["keep"])["keep"]
     """
     if optimizer != "none":
         require_no_updates(model_of(graph))
@@ -403,11 +473,22 @@ def explain(
 ) -> Explained:
     """Why mirroring keeps a value or computes it again, and what the latter would cost.
 
-    Options are those of `mirror`.
+    Args:
+        graph: a training graph, what `mirror` or `recompute` returned, or a model.
+        value: the name of a value of forward.
+        policy: what may run twice, a name or a TOML file, as in `mirror`.
+        keep: globs of nodes that never run twice.
+        drop: globs of nodes that may, whatever the policy.
+        dims: sizes of open symbols to plan for, by name; none by default.
+        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
 
     Raises:
         UsageError: the graph has no such value, native kernels never write it, or sizes are open
             that `dims` does not give.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        print(gt.explain(training, "stem.relu.out"))
     """
     from gradtool.planning.recompute.explain import explain as explain_of
     from gradtool.reports.shown import Explained
@@ -429,11 +510,22 @@ def compare(
 ) -> Compared:
     """What moved between two graphs, plans, or files that hold a plan, a report or a baseline.
 
-    Graphs are planned for `kernels`.  `compare(…)["peak"]` is how many bytes the peak grew;
-    printed, it is the tables of `gradtool compare`.
+    Args:
+        before: a graph, which is planned, a plan, or the path of a file.
+        now: the other one.
+        names: what the two are called.
+        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
+
+    Returns:
+        `compare(…)["peak"]` is how many bytes the peak grew; printed, it is the tables of
+        `gradtool compare`.
 
     Raises:
         UsageError: sizes of a graph are open, or a file cannot be read.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        gt.compare(training, gt.mirror(training))["peak"]  # bytes, negative: less
     """
     from gradtool.comparison import compare as moved
     from gradtool.comparison.sides import snapshot_of
@@ -456,13 +548,22 @@ def verify(
 ) -> str:
     """Run a training graph and check its gradients; a line that says how well they agree.
 
-    `by` is `finite-diff` (differences in float64), `ort` (stock onnxruntime) or `plans` (every
-    memory plan gives the same bits).  `kernels` are what computes.
+    Args:
+        graph: a training graph, or what `mirror` or `recompute` returned.
+        inputs: arrays by name, a file or folder that holds them, or `random`.
+        by: `finite-diff` (differences in float64), `ort` (stock onnxruntime) or `plans` (every
+            memory plan gives the same bits).
+        seed: of what is drawn at random.
+        kernels: those that compute: `"numpy"`, `"native"` or `"exact"`.
 
     Raises:
         GradtoolError: they disagree; the worst is named.
         UsageError: there is no such check, or the graph draws at random.
         DeviceError: the kernels are native, and cannot be called here.
+
+    Example:
+        training = gt.grad(gt.load("samples/lstm.onnx", dims={"batch": 8}))
+        print(gt.verify(training, "samples/lstm.npz"))
     """
     from gradtool.exec.verify import checked
 
@@ -473,8 +574,17 @@ def verify(
 def save_plan(rewritten: Rewritten, path: str | os.PathLike[str], *, force: bool = False) -> int:
     """Write the plan of what `mirror` or `recompute` returned; the bytes of the file.
 
+    Args:
+        rewritten: what one of them returned.
+        path: the file, JSON.
+        force: replace a file that is there.
+
     Raises:
         UsageError: the file exists without `force`, or cannot be written.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        gt.save_plan(gt.mirror(training), "saved.json")
     """
     return plan_files.save(rewritten.work, rewritten.planned, path, force=force)
 
@@ -483,8 +593,16 @@ def save_plan(rewritten: Rewritten, path: str | os.PathLike[str], *, force: bool
 def load_plan(path: str | os.PathLike[str]) -> PlanFile:
     """A plan that was written, which `recompute` takes as its goal.
 
+    Args:
+        path: the file that `save_plan` or `gradtool recompute -o` wrote.
+
     Raises:
         UsageError: the file cannot be read or is no plan.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        gt.save_plan(gt.mirror(training), "plan.json")
+        gt.recompute(training, gt.load_plan("plan.json")).plan.peak  # bytes
     """
     return plan_files.load(path)
 

@@ -19,13 +19,27 @@ Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 @dataclass(frozen=True)
 class Result:
-    """What a step computed; `seconds` is the median of the repeated steps.
+    """What a step computed.
 
     Arrays are copies, or with `copy=False` views of the arena, which lives as long as one of them.
 
-    `ort_peak_bytes` is what stock onnxruntime took beside inputs and weights, where that was run
-    and could be measured; `ort_live_bytes` and `ort_planned_bytes` are beside it where that was
-    asked for: the most that was allocated at once, and the same of the plan.
+    Attributes:
+        loss: its value; None where the graph has none.
+        outputs: arrays by name, of the shapes that the graph declares.
+        gradients: arrays by the name of what they are of, in its shape.
+        plan: the memory plan of the step, where our executor ran it.
+        seconds: the median of the repeated steps.
+        measurement: measured bytes, where that was asked for.
+        device: where it ran.
+        ort_peak_bytes: what stock onnxruntime took beside inputs and weights, where it was run and
+            could be measured.
+        ort_live_bytes: the most that was allocated at once, where that was asked for.
+        ort_planned_bytes: the same of the plan.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        result = gt.run(training, "samples/cnn.npz", measure=True)
+        result.measurement.peak, result.plan.total  # bytes
     """
 
     loss: float | None

@@ -53,7 +53,20 @@ RULES = Registry[Gradient]("gradtool.gradients", group=plugins.RULES)
 
 
 def gradient(name: str, *, since: int = 1, broadcasts: bool = False) -> Callable[[R], R]:
-    """Register the decorated function as the rule of operator `name` from opset `since` on."""
+    """Register the decorated function as the rule of operator `name` from opset `since` on.
+
+    `rule(op, node, *dys)` gets the gradients of the outputs and returns one gradient per input.
+
+    Args:
+        name: `Op`, or `domain::Op` outside the standard domain.
+        since: the first opset version that the rule is for.
+        broadcasts: inputs are broadcast: their gradients are summed to their shapes.
+
+    Example:
+        @gt.gradient("com.acme::Twice")
+        def twice(op, node, dy):
+            return dy * 2.0
+    """
 
     def register(rule: R) -> R:
         RULES.add(Gradient(*split_name(name), since, rule, broadcasts))

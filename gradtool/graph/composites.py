@@ -62,8 +62,19 @@ def composite(
 ) -> Callable[[B], B]:
     """Register the decorated function as the body of composite `name`.
 
-    Output i has shape and type of input `like[i]`, unless `shapes` says otherwise; with `shapes`,
-    `outputs` gives their number.
+    `body(op, *inputs, **attributes)` emits standard operators and returns the outputs.
+
+    Args:
+        name: the operator that a call is.
+        like: by output, the input whose shape and type it has.
+        shapes: `f(*inputs, **attributes)`, the shape and type of each output, in place of `like`.
+        outputs: their number, where `shapes` gives what they are.
+        counted: the cost of a call is counted off the body.
+
+    Example:
+        @gt.composite("Twice", counted=True)
+        def twice(op, x):
+            return op.Add(x, x)
     """
     sources = (like,) if isinstance(like, int) else like
 

@@ -133,7 +133,20 @@ class Declared(TypedDict, total=False):
 
 
 def kernel(name: str, *, since: int = 1, **declared: Unpack[Declared]) -> Callable[[F], F]:
-    """Register the decorated function as the kernel of operator `name` from opset `since` on."""
+    """Register the decorated function as the kernel of operator `name` from opset `since` on.
+
+    `function(xp, *inputs, out, work)` writes into the arrays `out`; `xp` is the library of arrays.
+
+    Args:
+        name: `Op`, or `domain::Op` outside the standard domain.
+        since: the first opset version that the kernel is for.
+        declared: fields of `gradtool.kernels.Kernel`, as `may_inplace` and `on_device`.
+
+    Example:
+        @gt.kernel("com.acme::Twice", may_inplace=(0,))
+        def twice(xp, x, *, out, work):
+            xp.add(x, x, out=out[0])
+    """
 
     def register(function: F) -> F:
         KERNELS.add(Kernel(*split_name(name), since, function, **declared))

@@ -25,15 +25,25 @@ def merge_kit(
 ) -> list[tuple[Path, int]]:
     """Write the original model with the weights of a state; the paths and bytes of files.
 
-    `trained` is a safetensors file or a folder of binaries, named as those of the kit.  `model`
-    says where the original file is now; by default where it was.  Nodes, opset, names and metadata
-    of the file stay, running statistics are weights as well, and adapters go into theirs; with
-    `adapter` they become a file of their own (see `gradtool.workloads.lora_files`).
+    Nodes, opset, names and metadata of the file stay, running statistics are weights as well, and
+    adapters go into theirs.
+
+    Args:
+        folder: the kit.
+        trained: a state: a safetensors file or a folder of binaries, named as those of the kit.
+        path: the file to write.
+        model: where the original file is now; by default where it was.
+        adapter: write adapters as a file of their own (see `gradtool.workloads.lora_files`).
+        force: replace a file that is there.
 
     Raises:
         MissingData: the state lacks a weight.
         UsageError: the folder is no kit, the original is gone or another one, the state is not of
             this kit, or the output exists without `force` or cannot be written.
+
+    Example:
+        kit = gt.write_kit(gt.grad(gt.load("samples/cnn.onnx"), optimizer="sgd"), "cnn.kit")
+        gt.merge_kit(kit.folder, kit.folder / "state.safetensors", "cnn.merged.onnx")
     """
     told = manifest.read(Path(folder))
     source = Path(model) if model is not None else told.original

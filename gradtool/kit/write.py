@@ -40,14 +40,27 @@ def write_kit(
 ) -> Kit:
     """Write what a stock runtime trains a model with: a step, an evaluation, the state.
 
-    The graph is a whole training step, made with an optimizer, perhaps planned by `recompute` or
-    `mirror`.  With `force` a kit that is there is replaced; other files in its folder stay.
+    Args:
+        graph: a whole training step, made with an optimizer, perhaps planned by `recompute` or
+            `mirror`.
+        folder: where the kit lies.
+        force: replace a kit that is there; other files in its folder stay.
+        portable: plain operators for places of maxima, as in `save`.
+        stock: check by onnxruntime as well where it is installed.
+        say: is told of what a runtime does not do.
+
+    Returns:
+        The kit: `folder`, `manifest`, and `size` in bytes.
 
     Raises:
         UsageError: the graph updates nothing or was not loaded from a file, there is a folder
             already, or it cannot be written.
         MissingData: a weight is absent.
         InvalidResult: a model of the kit is not valid, and nothing was written.
+
+    Example:
+        step = gt.grad(gt.load("samples/cnn.onnx"), optimizer="sgd", train_mode=True)
+        gt.write_kit(step, "kit").size  # bytes
     """
     target = require_folder(folder, force=force)
     parts = parts_of(model_of(graph))

@@ -45,7 +45,21 @@ _REGISTRY: dict[str, list[Kind]] = {}
 def loss(
     name: str, *, labels: Labels | None = None, said: str = ""
 ) -> Callable[[Formula], Formula]:
-    """Register the decorated function as the loss `name`."""
+    """Register the decorated function as the loss `name`.
+
+    `formula(op, y)` or `formula(op, y, labels)` emits standard operators and returns one number.
+
+    Args:
+        name: what `gradtool.grad(loss=…)` calls it.
+        labels: `classes` (integers, without the axis of classes), `like` (the shape and type of the
+            output), or None: it takes none.
+        said: what people read of it; by default the name.
+
+    Example:
+        @gt.loss("energy", said="mean square of the output")
+        def energy(op, y):
+            return op.ReduceMean(y * y, keepdims=0)
+    """
 
     def register(formula: Formula) -> Formula:
         _REGISTRY[name] = [Kind(name, said or name, labels, formula)]

@@ -33,12 +33,17 @@ from gradtool.passes.second_order import is_training_graph
 
 @dataclass(frozen=True)
 class Split:
-    """Two models that compute what the whole did; `saved` names what goes from one to the other.
+    """Two models that compute what the whole did; each holds the weights that it reads.
 
-    `forward` has the outputs of the model, the loss, new running statistics and `saved`;
-    `backward` takes `saved`, the inputs and labels it reads, and gradients of the loss or of the
-    outputs, and has the gradients as outputs, or with an optimizer the next values of parameters.
-    Each holds the weights that it reads.
+    Attributes:
+        forward: has the outputs of the model, the loss, new running statistics and `saved`.
+        backward: takes `saved`, the inputs and labels it reads, and gradients of the loss or of the
+            outputs; has the gradients as outputs, or with an optimizer next values of parameters.
+        saved: names of what goes from one to the other.
+
+    Example:
+        halves = gt.split(gt.grad(gt.load("samples/cnn.onnx")))
+        gt.save(halves.forward, "forward.onnx"), gt.save(halves.backward, "backward.onnx")
     """
 
     forward: ir.Model

@@ -76,9 +76,20 @@ class Buffer:
 class Plan:
     """A step order with arena offsets. All sizes in bytes.
 
-    `peak` is the size of the arena that `run` allocates. `load` is the largest number of bytes
-    live at once, a lower bound of `peak` for this order. `scratch` is the largest temporary that a
-    kernel in the simple style takes outside the arena, also counted by `total`.
+    Attributes:
+        name: that of the graph or of the strategy.
+        program: the steps, and the sizes (`program.dims`) that they were planned for.
+        buffers: where values lie in the arena, and from which step to which.
+        peak: the size of the arena that `run` allocates.
+        peak_live: the most that is live at once, a lower bound of `peak` for this order.
+        scratch: the largest temporary that a kernel in the simple style takes outside the arena,
+            also counted by `total`.
+        peak_step: the number of the step at which `peak_live` is.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        plan = gt.plan(training)
+        plan.peak, plan.total  # bytes
     """
 
     name: str

@@ -70,7 +70,16 @@ class ReportRow:
 
 @dataclass(frozen=True, repr=False)
 class Report(Shown):
-    """The planned memory of several graphs side by side."""
+    """The planned memory of several graphs side by side.
+
+    Attributes:
+        rows: numbers of a graph each, bytes at the peak step.
+        plans: the plans that they are of.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        gt.report([training]).rows[0].activations  # bytes
+    """
 
     rows: tuple[ReportRow, ...]
     plans: tuple[Plan, ...]
@@ -99,7 +108,16 @@ class Report(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Compared(Shown):
-    """What moved between two planned steps; `found` has the numbers."""
+    """What moved between two planned steps.
+
+    Attributes:
+        found: the numbers.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        moved = gt.compare(training, gt.mirror(training))
+        [(row.name, row.delta) for row in moved.found.totals]  # bytes
+    """
 
     found: Comparison
 
@@ -121,7 +139,15 @@ class Compared(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Explained(Shown):
-    """Why a value is kept or computed again; `facts` has the numbers."""
+    """Why a value is kept or computed again.
+
+    Attributes:
+        facts: the numbers.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        gt.explain(training, "stem.relu.out").facts.value
+    """
 
     facts: Facts
 
@@ -139,10 +165,20 @@ class Explained(Shown):
 
 @dataclass(frozen=True, repr=False)
 class Frontier(Shown):
-    """The cheapest plans within several budgets; `state` are the bytes of an optimizer's state.
+    """The cheapest plans within several budgets.
 
-    `kept` keeps everything.  Budgets of the points' proofs and peaks of their plans are those of
-    the arena: the state comes on top of both.
+    Budgets of the points' proofs and peaks of their plans are those of the arena: the state comes
+    on top of both.
+
+    Attributes:
+        points: each with its `plan` and `proof`.
+        kept: the plan that keeps everything.
+        state: bytes of the state of an optimizer.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        for point in gt.frontier(training, points=2, strategy="min-cut"):
+            point.proof.budget, point.plan.peak  # bytes
     """
 
     points: tuple[Planned, ...]

@@ -48,6 +48,11 @@ class Session(Holding, Hooking):
     """The steps of a training graph, one after the other, in one arena.
 
     Not for several threads at once.
+
+    Example:
+        step = gt.grad(gt.load("samples/cnn.onnx"), optimizer="sgd", train_mode=True)
+        with gt.Session(step) as session:
+            session.step({**np.load("samples/cnn.npz"), "lr": 0.1}).loss
     """
 
     @checked
@@ -69,18 +74,24 @@ class Session(Holding, Hooking):
     ) -> None:
         """Bind a graph to a device; planned now if its sizes are known, else by the first step.
 
-        `update` is what a graph that adds up gradients leaves to `Session.update` (see
-        `gradtool.passes.accumulation`), whose `parts` lie inside of parameters and sums: by name,
-        that of the whole, and bytes from its start.  `forward` is what evaluates, where that is not
-        the forward model inside of the graph (see `gradtool.passes.evaluation`), and `ahead` gives
-        what a loss needs to know of a batch (see `gradtool.passes.loss_parts`).  `device` is `cpu`,
-        `cuda`, `cuda:N` or `auto`.  With `native` kernels the library computes what it can on the
-        CPU, with `exact` ones without Winograd's convolutions; those of CUDA are CuPy's.
-        `keep_gradients` are names or globs of values inside of the graph, and of parameters that it
-        updates, whose gradients are results as well.  With `check_nan` (an attribute, too) a step
-        ends at the first node with a NaN.  Of the plans for different sizes the latest `most_plans`
-        are kept.  A step stops after `max_turns` turns of loops, and before values whose sizes
-        depend on data take more than `max_dynamic` bytes.
+        Args:
+            graph: a training graph, with updates if it was made with an optimizer.
+            update: what a graph that adds up gradients leaves to `Session.update` (see
+                `gradtool.passes.accumulation`).
+            forward: what evaluates, where that is not the forward model inside of the graph (see
+                `gradtool.passes.evaluation`).
+            ahead: gives what a loss needs to know of a batch (see `gradtool.passes.loss_parts`).
+            parts: those of parameters and sums in `update`: by name, that of the whole, and bytes
+                from its start.
+            device: `cpu`, `cuda`, `cuda:N` or `auto`.
+            kernels: `numpy`; `native`: the library computes what it can on the CPU; `exact`:
+                without Winograd's convolutions; those of CUDA are CuPy's.
+            keep_gradients: values inside of the graph, and parameters that it updates, whose
+                gradients are results as well; names or globs.
+            check_nan: a step ends at the first node with a NaN (an attribute, too).
+            most_plans: how many plans, for different sizes, are kept: the latest.
+            max_turns: the most turns of loops in a step; docs/limits.md has the default.
+            max_dynamic: the most bytes of values whose sizes depend on data; see there.
 
         Raises:
             MissingData: a weight is absent.

@@ -28,6 +28,14 @@ def shape(name: str) -> Callable[[Shapes], Shapes]:
     """Register the decorated function as the shapes of operator `name`, one of a plug-in.
 
     `f(*inputs, **attributes)` gets values and gives `(shape, type)` of each output.
+
+    Args:
+        name: `domain::Op`.
+
+    Example:
+        @gt.shape("com.acme::Twice")
+        def twice(x):
+            return [(x.shape, x.dtype)]
     """
 
     def register(shapes: Shapes) -> Shapes:

@@ -50,9 +50,19 @@ Array = np.ndarray[Any, Any]
 class History:
     """What a training came to.
 
-    `losses` are those of the steps that were taken now, `evaluations` pairs of a step and its
-    numbers; `ended` says why it did: `steps`, `patience` or `interrupted`; `fit` is how a memory
-    was kept to, where one was.
+    Attributes:
+        step: the last step that was taken, counted from 1 and over runs that were resumed.
+        losses: those of the steps that were taken now.
+        evaluations: pairs of a step and its numbers by name.
+        best: the step of the best evaluation, where there was one.
+        skipped: how many steps were left out, for gradients that are not finite.
+        ended: why it did: `steps`, `patience` or `interrupted`.
+        fit: how a memory was kept to, where one was.
+
+    Example:
+        with gt.Trainer("samples/cnn.onnx", steps=2, batch=4) as trainer:
+            history = trainer.fit("samples/cnn.npz")
+        history.losses, history.ended
     """
 
     step: int
@@ -85,11 +95,22 @@ _OWN_CHOICE = {"model", "own", "grad_buffers", "loss_seed", "lora_seed", "on_los
 
 
 class Trainer:
-    """Trains a forward model; options are those of `TrainOptions` and of `gradtool.grad`."""
+    """Trains a forward model on data.
+
+    Example:
+        with gt.Trainer("samples/cnn.onnx", optimizer="adamw", lr=3e-4, steps=2) as trainer:
+            trainer.fit("samples/cnn.npz")
+            trainer.save("cnn.adamw.onnx")
+    """
 
     @checked
     def __init__(self, model: Graph | str | os.PathLike[str], **options: Any) -> None:
-        """Take a model, or the path of one.
+        """Take a model and options.
+
+        Args:
+            model: a forward model, or the path of one.
+            options: fields of `gradtool.training.options.TrainOptions`, and arguments of
+                `gradtool.grad` but those that training chooses itself.
 
         Raises:
             UsageError: there is no such option, or some do not go together; the model holds its

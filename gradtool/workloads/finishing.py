@@ -49,21 +49,33 @@ def save(
 ) -> tuple[Path, int]:
     """Write a graph in standard operators, whole or not at all; returns path and bytes.
 
-    With `functions`, composites are calls of local functions instead of their bodies.  With
-    `barrier`, other runtimes compute again what is recomputed whatever their options, and `say` is
-    told of what they do not; else the file's metadata holds those that stock onnxruntime needs.
-    With `portable`, places of maxima are computed by plain operators, for runtimes whose MaxPool
-    has one output.  Without `marks` nothing says which nodes are the body of which composite: the
-    file is smaller, and gradtool itself runs it node by node.  Without `defaults` the file holds
-    none of its inputs: onnxruntime's build for the web takes nothing for what has one.
-    The graph is left as it is, unless it is the caller's `own` and of no more use: then no copy of
-    it is made.
-    What is written was checked: by ONNX's checker, and with `stock`, as the command line does, by
-    onnxruntime where it is installed.
+    What is written was checked by ONNX's checker.
+
+    Args:
+        graph: a training graph, what `mirror` or `recompute` returned, or a model; left as it is.
+        path: the file.
+        force: replace a file that is there.
+        external_data: whether weights lie in a file beside it; `auto`: where they are too large.
+        functions: composites are calls of local functions instead of their bodies.
+        barrier: other runtimes compute again what is recomputed whatever their options; else the
+            file's metadata holds those that stock onnxruntime needs.
+        portable: places of maxima are computed by plain operators, for runtimes whose MaxPool has
+            one output.
+        marks: say which nodes are the body of which composite; without, the file is smaller, and
+            gradtool itself runs it node by node.
+        defaults: the file holds those of its inputs; onnxruntime's build for the web takes nothing
+            for what has one.
+        stock: check by onnxruntime as well where it is installed, as the command line does.
+        say: is told of what a `barrier` does not reach.
+        own: the graph is of no more use to the caller: no copy of it is made.
 
     Raises:
         UsageError: the output exists and `force` is not given, or cannot be written.
         InvalidResult: the graph is not valid, and was not written.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx"))
+        path, size = gt.save(training, "cnn.grad.onnx")  # size in bytes
     """
     return io.save(
         model_of(graph), path, force=force, external_data=external_data,

@@ -16,8 +16,17 @@ from gradtool.workloads.plan_files import PlanFile
 class Budget:
     """The memory that a step may take, for the least extra work.
 
-    In bytes, as `8GiB`, as a share (`60%`) of what keeping everything takes, or as little as can be
-    reached (`min`).
+    Args:
+        size: bytes, `8GiB`, a share (`60%`) of what keeping everything takes, or `min`: as little
+            as can be reached.
+
+    Raises:
+        UsageError: it is of another kind.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        less = gt.recompute(training, gt.Budget("80%"), strategy="min-cut")
+        less.plan.peak, less.proof.extra  # bytes, FLOPs
     """
 
     size: str | int
@@ -28,7 +37,18 @@ class Budget:
 
 @dataclass(frozen=True)
 class Slowdown:
-    """The extra work that a step may do, for the least memory: a share of one step, or `20%`."""
+    """The extra work that a step may do, for the least memory.
+
+    Args:
+        share: a share of the work of one step, `0.2` or `20%`.
+
+    Raises:
+        UsageError: it is of another kind.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        gt.recompute(training, gt.Slowdown(0.2), strategy="min-cut").plan.peak  # bytes
+    """
 
     share: str | float
 
@@ -38,7 +58,18 @@ class Slowdown:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The values, by name, between which everything is computed again."""
+    """The values between which everything is computed again.
+
+    Args:
+        names: their names.
+
+    Raises:
+        UsageError: it is of another kind.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        gt.recompute(training, gt.Checkpoints(["stem.relu.out"])).plan.peak  # bytes
+    """
 
     names: Sequence[str]
 

@@ -36,19 +36,30 @@ def load(
     values: Mapping[str, object] | None = None,
     opset: int | None = None,
 ) -> ir.Model:
-    """A model from a file (`-`: standard input) or from memory, checked, typed and shaped.
+    """A model from a file or from memory, checked, typed and shaped; weights stay on disk.
 
-    What is in memory is the bytes of a file, an `onnx.ModelProto` or an `ir.Model`, and is left as
-    it is.
+    An older model is raised to `opset`, to 18 at least; what never runs once `values` are set is
+    left out.
 
-    `dims` gives sizes to symbols, `shapes` to whole inputs, `batch` to the leading symbol of the
-    first input, which may be fixed at 1; an input with one of `values` is a constant from then on,
-    and what never runs then is left out.  An older model is raised to `opset`, to 18 at least.
-    Weights stay on disk until they are needed.
+    Args:
+        source: a path (`-`: standard input), the bytes of a file, an `onnx.ModelProto` or an
+            `ir.Model`; what is in memory is left as it is.
+        dims: sizes of symbols, by name.
+        shapes: shapes of whole inputs, by name.
+        batch: the size of the leading symbol of the first input, which may be fixed at 1.
+        values: values of inputs that are constants from then on, by name.
+        opset: the version of the standard operators; by default that of the file, at least 18.
+
+    Returns:
+        The model of onnx-ir.
 
     Raises:
         ModelError: the file is missing, damaged or not a valid model.
         UsageError: a symbol or an input does not exist, or a size, value or opset contradicts it.
+
+    Example:
+        model = gt.load("samples/cnn.onnx", dims={"batch": 8})
+        model.graph.inputs[0].shape  # [8, 3, 32, 32]
     """
     register_shapes()
     if isinstance(source, bytes | onnx.ModelProto | ir.Model):

@@ -36,12 +36,24 @@ _MOST_RUNS = 64  # times that a node may run, on average
 
 @dataclass(frozen=True)
 class PlanFile:
-    """A plan that was written: `order` names nodes, once for each time they run.
+    """A plan that was written.
 
-    `kernels` are those that it was made for: nodes that native ones run as one follow each other.
-    `proof` is what the search for it proved, and says whether the clock ended that search.  `turns`
-    are those of loops that it takes again, in the order in which the graph is rewritten for that.
-    `values` are those of inputs that were set, null for inputs that went with them.
+    Attributes:
+        source: the path of the file.
+        name: that of the plan.
+        model: the fingerprint of the graph that it was made for.
+        dims: the sizes that it was made for, by symbol.
+        order: names of nodes, once for each time they run.
+        peak: bytes of the arena.
+        proof: what the search proved, and whether the clock ended it.
+        kernels: those that it was made for: nodes that native ones run as one follow each other.
+        turns: those of loops that it takes again, in the order in which the graph is rewritten.
+        values: those of inputs that were set, null for inputs that went with them.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        gt.save_plan(gt.mirror(training), "mirror.json")
+        gt.load_plan("mirror.json").peak  # bytes
     """
 
     source: str

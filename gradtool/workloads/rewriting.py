@@ -25,10 +25,21 @@ from gradtool.workloads.training import TrainingGraph
 class Rewritten:
     """A training graph in the order of a plan, with clones of what is computed again.
 
-    `plan` and `kept` are planned for the sizes in `plan.program.dims`; `extra_flops` is what is
-    computed beyond keeping everything, None if an operator of unknown cost runs again; `notes` are
-    lines for people.  `proof` has the extra work, bound and gap of a plan within a budget.  `work`
-    is the graph that was planned, and `planned` its plan with the schedule.
+    `proof` has the extra work, bound and gap of a plan within a budget.
+
+    Attributes:
+        model: the graph, whose sizes are as open as they were.
+        plan: its plan, for the sizes in `plan.program.dims`.
+        kept: the plan that keeps everything, for the same sizes.
+        extra_flops: what is computed beyond that; None if an operator of unknown cost runs again.
+        notes: lines for people.
+        work: the graph that was planned.
+        planned: its plan with the schedule.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        less = gt.recompute(training, "sqrt")
+        less.plan.peak, less.kept.peak, less.extra_flops  # bytes, bytes, FLOPs
     """
 
     model: ir.Model
@@ -86,12 +97,23 @@ def mirror(
 ) -> Rewritten:
     """A training graph in which backward computes cheap activations again; see `recompute`.
 
-    `policy` names what may run twice, or is a TOML file; `keep` and `drop` are globs of nodes that
-    never do, or may whatever the policy.  `kernels` are those that it is planned for; what native
-    ones run as one is decided on as a whole.
+    What native kernels run as one is decided on as a whole.
+
+    Args:
+        graph: a training graph, which is left as it is.
+        policy: what may run twice, the name of a policy or a TOML file.
+        keep: globs of nodes that never run twice.
+        drop: globs of nodes that may, whatever the policy.
+        dims: sizes of open symbols to plan for, by name; none by default.
+        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
 
     Raises:
         UsageError: sizes are open that `dims` does not give, or a name matches nothing.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        less = gt.mirror(training, keep=["block2.*"])
+        less.plan.peak, less.kept.peak  # bytes
     """
     from gradtool.planning.recompute.policy import policy_named
     from gradtool.workloads import strategies
@@ -117,19 +139,31 @@ def recompute(
 ) -> Rewritten:
     """A training graph that computes parts of forward again: the same bits in less memory.
 
-    The goal is the name of a strategy (of `strategies.STRATEGIES`), `Budget`, `Slowdown`,
-    `Checkpoints`, or a plan that `load_plan` read.  What a budget or a slowdown asks for is found
-    by the `strategy` `optimal`, or by `min-cut`.  The state of `optimizer` is part of a budget (a
-    graph that holds its updates has it in it).  `cost` says what extra work is: `flops`, `time`
-    measured now, or a file of measured times.  A search goes deeper for `time_limit`
-    seconds; without, the same question has the same answer everywhere.  With `prove`, those seconds
-    (or two minutes) go into the bound, and a plan that reaches it.  The graph given is left as
-    it is; sizes that it leaves open stay open, `dims` and `kernels` are those to plan for.
+    The graph given is left as it is; sizes that it leaves open stay open.
+
+    Args:
+        graph: a training graph.
+        goal: the name of a strategy (of `strategies.STRATEGIES`), `Budget`, `Slowdown`,
+            `Checkpoints`, or a plan that `load_plan` read.
+        strategy: what finds a budget or a slowdown: `optimal`, the default, or `min-cut`.
+        optimizer: whose state is part of a budget (a graph that holds its updates has it in it).
+        cost: what extra work is: `flops`, `time` measured now, or a file of measured times.
+        seed: that of the search.
+        time_limit: seconds in which a search goes deeper; without, the same question has the same
+            answer everywhere.
+        prove: those seconds (or two minutes) go into the bound, and a plan that reaches it.
+        dims: sizes of open symbols to plan for, by name; none by default.
+        kernels: those to plan for: `"numpy"`, `"native"` or `"exact"`.
 
     Raises:
         UsageError: there is no such strategy or checkpoint, sizes are open, or the graph has an
             optimizer and one is named.
         OverBudget: no plan within the budget was found, with what can be reached.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx", dims={"batch": 8}))
+        less = gt.recompute(training, gt.Budget("80%"), strategy="min-cut")
+        less.plan.peak, less.proof.extra  # bytes, FLOPs
     """
     if optimizer != "none":
         require_no_updates(model_of(graph))

@@ -57,11 +57,28 @@ OnLoss = Callable[[Builder, ir.Value, Sequence[ir.Value]], ir.Value]
 class TrainingGraph:
     """A model that computes forward, loss and gradients.
 
-    `gradients` maps the name of a value to the name of the output that holds its gradient,
-    `updates` that of a parameter to the output with its next value, where there is an optimizer;
-    `shifts` by how many places labels are ahead.  `guessed`: nothing said which loss is meant.
-    `warnings` are lines for people; `rules` the
-    gradient rules used; the counts are nodes.
+    Attributes:
+        model: the model of onnx-ir.
+        loss: the name of its output; None with `head_grads`.
+        loss_said: what people read of the loss.
+        guessed: nothing said which loss is meant.
+        labels: names of the inputs of labels.
+        shifts: by how many places labels are ahead, by name.
+        gradients: by the name of a value, that of the output that holds its gradient.
+        updates: by the name of a parameter, that of the output with its next value, where there is
+            an optimizer.
+        zeros: names of those whose gradient is zero.
+        candidates: how many parameters could have a gradient.
+        rules: the gradient rules used.
+        warnings: lines for people.
+        forward_nodes: how many nodes of forward there are.
+        loss_nodes: of the loss.
+        backward_nodes: of the gradients.
+        update_nodes: of the updates.
+
+    Example:
+        training = gt.grad(gt.load("samples/cnn.onnx"))
+        training.loss, training.gradients["head.weight"], training.backward_nodes
     """
 
     model: ir.Model
