@@ -68,6 +68,7 @@ def test_an_error_says_what_it_is(name):
     assert vars(getattr(gt, name)).get("__doc__")
 
 
+@pytest.mark.exhaustive
 def test_examples_of_docstrings_run_beside_the_samples(tmp_path):
     (tmp_path / "samples").symlink_to(ROOT / "samples")
     examples = {sections(name)["Example"]: name for name in NAMES}
