@@ -136,11 +136,12 @@ class InvalidResult(GradtoolError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """The end that somebody asked for by a signal."""
+    """The end that somebody asked for by a signal; `together` if all ranks come to it alike."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, *, together: bool = False) -> None:
         super().__init__()
         self.exit_code = 128 + number
+        self.together = together
 
 
 def _again(

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gradtool.errors import UsageError
+from gradtool.errors import Interrupted, UsageError
 from gradtool.ranks.started import is_rank
 
 if TYPE_CHECKING:
     from gradtool.ranks.group import Group
+    from gradtool.ranks.launch import Marks
 
 TIMEOUT = 600.0  # seconds
 FIRST = 1.0  # seconds that rank 0 has to say what went wrong, before another says it
@@ -60,7 +61,8 @@ def start(arguments: list[str], ranks: int) -> None:
 def joined(given: dict[str, Any]) -> Iterator[Group]:
     """The group of this rank; a process that nobody started as one is alone.
 
-    What goes wrong on a rank ends all of them, and is said once.
+    What goes wrong on a rank ends all of them, and is said once.  From an end that all come to
+    alike they leave together: the first one may still write a checkpoint.
     """
     from gradtool.ranks.group import ALONE
 
@@ -70,14 +72,19 @@ def joined(given: dict[str, Any]) -> Iterator[Group]:
     from gradtool.ranks.launch import marks
     from gradtool.ranks.mpi import Ranks
 
-    marked = marks()
+    marked, left = marks(), None
     group = Ranks(timeout=given["timeout"] or TIMEOUT, ordered=given["deterministic"])
     try:
         _require(given["ranks"], group.size)
         if marked is not None:
             marked.tell_all("begun", group.rank, os.getpid())
             group.told = lambda step: marked.tell_all("step", group.rank, step)
-        yield group
+        try:
+            yield group
+        except Interrupted as error:
+            if not error.together:
+                raise
+            left = _explained(error, group.rank, marked)
         group.close()
     except BaseException as error:  # the other ranks wait for this one
         if group.size == 1:
@@ -90,6 +97,23 @@ def joined(given: dict[str, Any]) -> Iterator[Group]:
         if marked is not None:
             marked.end_all(code)
         group.abort(code)
+    if left is not None:
+        sys.exit(left)
+
+
+def _explained(error: Interrupted, rank: int, marked: Marks | None) -> int:
+    """Say once why all ranks end; the exit code of this one.
+
+    An MPI kills the others of a rank that fails, and loses what they said: where somebody reads
+    marks, the code is told by these.
+    """
+    if rank == 0:
+        from gradtool.commands.line import explain
+
+        code = explain(error, sys.argv[1:])
+        if marked is not None:
+            marked.end_all(code)
+    return 0 if marked is not None else error.exit_code
 
 
 def _require(asked: int | None, found: int) -> None:

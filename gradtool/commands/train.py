@@ -192,7 +192,7 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
                 f"stopped after step {history.step}, whose checkpoint is in {folder}: go on by the "
                 "same command with --resume"
             )
-            raise Interrupted(heard.number or signal.SIGINT)
+            raise Interrupted(heard.number or signal.SIGINT, together=True)
 
 
 def _finish(
