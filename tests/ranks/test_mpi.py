@@ -295,3 +295,33 @@ def test_one_that_was_killed_twenty_times_is(net):
     killed, whole = killed_and_whole(net, 20, seed=1)
 
     assert killed == whole
+
+
+SLOW_DISK = """import os, time
+fsync = os.fsync
+os.fsync = lambda file: (time.sleep(0.7), fsync(file))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_ranks_once_the_checkpoint_is_written(net, number, monkeypatch):
+    """However long that takes."""
+    (net / "slow").mkdir()
+    (net / "slow" / "sitecustomize.py").write_text(SLOW_DISK)
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", f"{net / 'slow'}{os.pathsep}{TESTS.parent}")
+    process = gradtool(net, "train", "net.onnx", "--data", "data.npz", "--batch", "8", "--ranks",
+                       "2", "--steps", "100000", "--run", "run", "-o", "out.onnx")  # fmt: skip
+    end = time.monotonic() + PATIENCE
+    while not steps_of(net / "run"):
+        assert time.monotonic() < end, process.communicate(timeout=1)
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode == 128 + number
+    *_, told, last = err.splitlines()
+    last_step = lines(net / "run" / "metrics.jsonl")[-1]["step"]
+    assert told.startswith(f"stopped after step {last_step}, whose checkpoint is in run")
+    assert last == "gradtool: interrupted"
+    assert (net / "run" / f"step-{last_step:08}.json").exists()
+    assert not ranks_in(net)
