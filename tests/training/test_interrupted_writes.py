@@ -39,7 +39,7 @@ DEEDS = {
     "lost": loses,
 }  # fmt: skip
 KEPT = re.compile(r"are kept in (\S+\.safetensors)")
-EVERY = [False, pytest.param(True, marks=pytest.mark.exhaustive)]
+EVERY = [False, pytest.param(True, marks=pytest.mark.slow)]
 
 
 class Subject:
