@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
@@ -130,3 +130,13 @@ def function_at(path: str) -> Callable[..., Any] | None:
         where = f" ({loaded.__file__})" if getattr(loaded, "__file__", None) else ""
         raise UsageError(f"{module} has no function {name!r}{where}")
     return found  # type: ignore[no-any-return]
+
+
+def parameters_of(function: Callable[..., Any]) -> Collection[str]:
+    """The names of a function's parameters; none of one in C that does not say."""
+    from inspect import signature
+
+    try:
+        return signature(function).parameters
+    except ValueError:
+        return ()

@@ -88,7 +88,7 @@ def kind_of(formula: Formula, name: str = "") -> Kind:
         if kind.formula is formula:
             return kind
     name = name or getattr(formula, "__name__", "loss")
-    takes = len(inspect.signature(formula).parameters)
+    takes = len(plugins.parameters_of(formula))
     return Kind(name, name, "like" if takes > 2 else None, formula)
 
 

@@ -103,6 +103,8 @@ class Session(Holding, Hooking):
         self._forward = None if forward is None else model_of(forward)
         self._ahead = ahead
         self._limits = max_turns, max_dynamic
+        if most_plans < 1:
+            raise UsageError(f"most_plans is {most_plans}, and has to be 1 or more")
         self._most_plans = most_plans
         self._shared = frozenset(self._model.graph.initializers)
         self._store = Store(open_device(device))

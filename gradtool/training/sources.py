@@ -5,7 +5,6 @@ Nothing is unpickled.  Folders and safetensors files stay on the disk: what a ba
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from gradtool.exec import inputs
 from gradtool.exec.given import array_of, as_numpy
 from gradtool.io import npy, safetensors
 from gradtool.io.stored import Stored
-from gradtool.plugins import function_at
+from gradtool.plugins import function_at, parameters_of
 
 Array = np.ndarray[Any, Any]
 Batch = Mapping[str, Any]
@@ -179,7 +178,7 @@ def _of_function(function: Callable[..., Any], source: str, seed: int) -> Source
 
 def _called(function: Callable[..., Any], source: str, epoch: int, seed: int) -> Any:
     known = {"epoch": epoch, "seed": seed}
-    takes = inspect.signature(function).parameters
+    takes = parameters_of(function)
     with theirs(source):
         made = function(**{name: value for name, value in known.items() if name in takes})
     if not isinstance(made, Iterable):

