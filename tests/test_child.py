@@ -79,7 +79,7 @@ def test_no_rank_imports_what_lies_in_the_folder(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.exhaustive
+@pytest.mark.slow
 @pytest.mark.parametrize("what", COMMANDS)
 def test_neither_does_a_module_that_python_runs(what, tmp_path):
     """`python -m` puts the folder into the path: of it, Python finds gradtool itself alone."""
