@@ -285,7 +285,8 @@ def test_what_keeps_a_batch_at_one_is_named(build, named):
 
 
 @pytest.mark.extra
-@pytest.mark.parametrize(("kind", "dynamo"), sampled(TORCH, 4, by=lambda case: case[1]))
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "dynamo"), TORCH)
 @pytest.mark.filterwarnings("ignore")
 def test_files_of_torch_are_opened(kind, dynamo, tmp_path):
     torch = pytest.importorskip("torch")
