@@ -139,6 +139,16 @@ def home(tmp_path_factory, monkeypatch) -> Path:
     return _at_home(monkeypatch.setenv, tmp_path_factory.getbasetemp())
 
 
+@pytest.fixture(autouse=True)
+def no_module_of_another_test(tmp_path_factory) -> Iterator[None]:
+    """Modules that a test writes and imports are forgotten: another may call its own the same."""
+    known, written = set(sys.modules), str(tmp_path_factory.getbasetemp())
+    yield
+    for name in sys.modules.keys() - known:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(written):
+            del sys.modules[name]
+
+
 @pytest.fixture
 def model(tmp_path) -> Model:
     """Writes a model given as ONNX text (or a message) and returns its path."""

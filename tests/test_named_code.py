@@ -131,17 +131,14 @@ def test_a_flag_that_allows_nothing_is_refused(line, said, run):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Writes modules into the current folder; what is imported of them is forgotten again."""
+    """Writes modules into the current folder."""
     monkeypatch.chdir(tmp_path)
-    known = set(sys.modules)
 
     def write(**modules: str) -> None:
         for name, text in modules.items():
             (tmp_path / f"{name}.py").write_text(text)
 
-    yield write
-    for name in set(sys.modules) - known:
-        del sys.modules[name]
+    return write
 
 
 def test_a_named_module_and_what_it_imports_are_found(here):

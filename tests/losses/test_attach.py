@@ -480,11 +480,8 @@ def module(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_losses.py").write_text(MODULE)
     yield "my_losses"
-    import sys
-
     from gradtool.losses import kinds as losses
 
-    sys.modules.pop("my_losses", None)
     losses._REGISTRY.pop("hinge", None)
 
 
