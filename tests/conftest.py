@@ -57,8 +57,18 @@ Model = Callable[..., Path]
 Command = Callable[..., Outcome]
 
 
+@pytest.hookimpl(tryfirst=True)  # before cases are chosen by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with the marker `shared` are skipped where what they open does not lie there."""
+    """Cases that `sample` leaves out are exhaustive; `shared` is skipped where nothing lies."""
+    cases: Counter[tuple[Path, str]] = Counter()
+    for item in items:
+        if (sample := item.get_closest_marker("sample")) is None:
+            continue
+        test = item.path, item.name.partition("[")[0]
+        if item.get_closest_marker("exhaustive") is None:
+            if cases[test] and not _is_drawn(cases[test], *sample.args):
+                item.add_marker(pytest.mark.exhaustive)
+            cases[test] += 1
     if shared.is_there():
         return
     skip = pytest.mark.skip(reason=f"needs {shared.SHARED}, which is no part of the repository")
@@ -76,6 +86,11 @@ def build(body: str, header: str = HEADER, **weights: np.ndarray) -> onnx.ModelP
     return model
 
 
+def _is_drawn(number: int, every: int) -> bool:
+    """Whether one of so many is this one, in step with no period of theirs."""
+    return number * GOLDEN % 1 < 1 / every
+
+
 def sampled(values: Iterable[Any], every: int = 5, by: Callable[[Any], Any] = type) -> list[Any]:
     """Parameters of a sweep: of each kind the first, of all one in so many; others are exhaustive.
 
@@ -85,8 +100,8 @@ def sampled(values: Iterable[Any], every: int = 5, by: Callable[[Any], Any] = ty
     found = []
     for value in values:
         several = value if isinstance(value, tuple) else (value,)
-        is_drawn = seen[by(value)] * GOLDEN % 1 < 1 / every  # in step with no period of theirs
-        found.append(pytest.param(*several, marks=() if is_drawn else pytest.mark.exhaustive))
+        marks = () if _is_drawn(seen[by(value)], every) else pytest.mark.exhaustive
+        found.append(pytest.param(*several, marks=marks))
         seen[by(value)] += 1
     return found
 

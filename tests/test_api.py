@@ -114,6 +114,7 @@ def test_what_is_no_model_is_told(source, kind, message):
 # ------------------------------------------------------------------------ goals
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "goal", [gt.Budget("80%"), gt.Budget("min"), gt.Slowdown(0.5), gt.Slowdown("50%"),
              gt.Checkpoints(["c"]), "sqrt"],

@@ -50,6 +50,7 @@ def _one_line(text: str) -> str:
     return last
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", sampled(REFUSED))
 def test_a_file_that_cannot_run_is_refused_in_one_line(outcome, name):
     for command in ("grad", "run"):

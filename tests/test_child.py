@@ -90,6 +90,7 @@ def test_neither_does_a_module_that_python_runs(what, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("entries", sampled(["{root}:", ":{root}", "{root}::{root}"], 3))
 def test_an_empty_entry_of_the_path_names_no_folder(entries, tmp_path):
     folder = hostile(tmp_path, (*PYTHONS_OWN, "gradtool"))

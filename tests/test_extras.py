@@ -49,6 +49,7 @@ def unmarked(source: str) -> Iterator[str]:
             yield function.name
 
 
+@pytest.mark.exhaustive
 def test_what_needs_an_extra_is_marked():
     found = {path: list(unmarked(path.read_text(encoding="utf-8"))) for path in TESTS}
 

@@ -100,6 +100,7 @@ def test_a_loss_of_ours_or_a_value_is_no_code(loss, cloned, run, monkeypatch):
     assert run("check", "--list").code == 0
 
 
+@pytest.mark.exhaustive
 def test_code_is_found_beside_the_configuration_from_a_folder_below(cloned):
     folder = cloned()
     (folder.folder / ".git").mkdir()

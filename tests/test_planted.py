@@ -79,6 +79,7 @@ def drawn(scene, number, among):
     return among[zlib.crc32(f"{scene} {number}".encode()) % len(among)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("scene", "number"), STEPS)
 def test_what_is_planted_is_left_alone(stage, scene, number):
     stage.restore(scene, number)

@@ -153,6 +153,7 @@ def test_a_loss_that_cannot_be_is_one_line(operation, made):
         gt.grad(made["grad"]["model"], loss=wrong, wrt=["w"])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dims", [["N", 3], [5, 3]])
 def test_an_operator_without_a_shape_has_the_one_that_the_file_declares(dims):
     code = f"""

@@ -88,6 +88,7 @@ def check(subject: Subject, folder: Path) -> None:
     assert [f"{r.file}, {r.level}: {r.problem}" for r in found if r.problem] == []
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", TEXTS)
 def test_idioms_of_exporters_survive_the_optimiser(name, tmp_path):
     text, weights, shape = TEXTS[name]
@@ -100,6 +101,7 @@ def _some(kind: str, every: int) -> list[str]:
     return list(subjects([kind], Path()))[every // 2 :: every]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", sampled([*CASES, *_some("cases", 150), *_some("transposed", 100)]))
 def test_files_of_operators_run_at_every_level(name, tmp_path):
     try:
@@ -115,6 +117,7 @@ def test_files_of_a_sample_run_at_every_level(tmp_path):
     check(subjects(["samples"], Path())["samples/cnn"](), tmp_path)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=3, derandomize=True, database=None, deadline=None,
           phases=[Phase.generate], suppress_health_check=list(HealthCheck))  # fmt: skip
 @given(recipe=recipes(most=20))

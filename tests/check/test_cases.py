@@ -21,6 +21,7 @@ def test_plain_names_are_plain_files(name, slug):
     assert case(name).slug == slug
 
 
+@pytest.mark.exhaustive
 @given(name=st.text(min_size=1))
 def test_every_name_is_a_file_that_every_system_has(name):
     slug = case(name.encode("utf-8", "replace").decode()).slug

@@ -150,6 +150,7 @@ def without(words, flag):
     return (*words[:at], *words[at + 2 :])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("flag", "value"), sampled(CASES, 8, by=lambda case: case[0]))
 def test_a_bad_value_is_refused_before_the_first_step(run, folder, flag, value):
     words = (*without(TRAIN, flag), flag, *([] if value is True else [value]))

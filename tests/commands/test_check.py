@@ -309,6 +309,7 @@ def test_the_cache_knows_a_model_by_its_content(check, repository, monkeypatch):
     assert only(check, "--allow-new")["metrics"] != first["metrics"]
 
 
+@pytest.mark.exhaustive
 def test_processes_find_what_one_finds(run, repository):
     (repository / "gradtool.toml").write_text(CONFIG.replace("= 4", "= [2, 4]"))
 

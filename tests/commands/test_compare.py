@@ -178,6 +178,7 @@ def test_reports_of_several_models_are_matched_by_name(run, tmp_path, net, more)
     assert "new.onnx: only now, not compared\n" in outcome.err
 
 
+@pytest.mark.exhaustive
 def test_tables_of_plans(run, tmp_path, net):
     before = written(run, tmp_path, "before.json", "mirror", "--report", net)
     now = written(run, tmp_path, "now.json", "mirror", "--report", net)

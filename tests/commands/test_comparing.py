@@ -35,6 +35,7 @@ def test_mirroring_pays_here(run, fixed):
     assert mirror["peak_bytes"] < 0.8 * keep["peak_bytes"]
 
 
+@pytest.mark.exhaustive
 def test_several_models_are_a_list(run, net, fixed):
     outcome = run("mirror", "--report", net, fixed)
 
@@ -47,6 +48,7 @@ def test_several_models_are_a_list(run, net, fixed):
     assert [each["model"] for each in listed] == [str(net), str(fixed)]
 
 
+@pytest.mark.exhaustive
 def test_checkpoints_are_a_row_of_the_report(run, fixed, tmp_path):
     (tmp_path / "names").write_text("s1\ns0\n")
     listed = report(run, fixed, "--checkpoints", "s0, s1")["plans"]
@@ -131,6 +133,7 @@ def test_top_limits_the_parts(run, fixed):
     assert " more," in rows.splitlines()[3]
 
 
+@pytest.mark.exhaustive
 def test_spreadsheets_and_pages(run, fixed):
     sheet = run("mirror", "--report", fixed, "--format", "csv").out.splitlines()
     page = run("mirror", "--report", fixed, "--format", "markdown").out

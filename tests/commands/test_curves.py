@@ -22,6 +22,7 @@ def test_the_frontier_is_a_table_and_a_plot(run, net, tmp_path):
     assert not list(tmp_path.glob("*recompute*"))
 
 
+@pytest.mark.exhaustive
 def test_the_frontier_for_machines(run, net):
     assert run("grad", net, "--batch", "256").code == 0
     flags = ("--frontier", "--points", "4", "--optimizer", "adam")

@@ -138,6 +138,7 @@ def test_what_is_timed_are_the_kernels_that_run(run, tiny_model, monkeypatch, fl
     assert bound.count("MatMul") == 2  # for the step itself, and for what is timed
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("kernels", "model"), sampled(product(ASKED, NAMES), 9))
 def test_what_is_reported_is_what_a_run_takes(run, model, kernels):
     sample, flags = SAMPLES / f"{model}.onnx", ["--batch", "2", *ASKED[kernels]]
@@ -234,6 +235,7 @@ def test_kernels_of_cupy_want_a_device(run, tiny_model, more, monkeypatch):
     assert not done.out
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(NAMES))
 def test_every_command_plans_for_cupy(run, name, tmp_path):
     model = SAMPLES / f"{name}.onnx"

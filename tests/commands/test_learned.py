@@ -82,6 +82,7 @@ def test_a_page_is_the_same_each_time_and_never_written_over(run, trained):
     assert " style=" not in text
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -71,6 +71,7 @@ def test_the_decision_stands_on_the_nodes(run, fixed, tmp_path):
     assert (marks["s0"], marks["s1"]) == ("0", "1")
 
 
+@pytest.mark.exhaustive
 def test_keep_and_drop_change_the_decision(run, fixed):
     def mirrored(*options):
         """What is said of the mirror plan, and its peak."""
@@ -167,6 +168,7 @@ def test_it_is_written_beside_the_model(run, net, tmp_path, source, written):
     assert (tmp_path / written).exists()
 
 
+@pytest.mark.exhaustive
 def test_streams(shell, net, tmp_path):
     done = shell("mirror", "-", "--batch", "64", stdin=net.read_bytes())
 

@@ -89,6 +89,7 @@ def test_tables_fit_eighty_columns(tmp_path):
         assert max(map(len, table)) <= 80
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("tiny_model")
 def test_a_terminal_gets_colours_and_a_pipe_none(tmp_path):
     command = ("report", "tiny.onnx", "--batch", "4")
@@ -111,6 +112,7 @@ def test_an_ascii_stdout_gets_ascii(tmp_path):
         assert b"\\x" not in printed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("tiny_model")
 def test_json_is_one_document_on_stdout(tmp_path):
     for printed in into_pipes(tmp_path, *((*words, "--format", "json") for words in COMMANDS)):

@@ -136,6 +136,7 @@ def test_an_existing_file_is_kept_without_force(run, net, tmp_path):
     assert run("recompute", net, "--strategy", "sqrt", "-o", "r.onnx", "--force").code == 0
 
 
+@pytest.mark.exhaustive
 def test_streams(shell, net):
     done = shell("recompute", "-", "--strategy", "sqrt", stdin=net.read_bytes())
 

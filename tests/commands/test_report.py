@@ -131,6 +131,7 @@ def test_standard_input_is_read_once(run):
     assert outcome.err == "gradtool: standard input can be read once: give - once\n"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["cnn", "transformer", "lstm"])
 def test_a_written_graph_is_planned_as_the_one_in_memory(run, name):
     sample = Path(__file__).parents[2] / "samples" / f"{name}.onnx"

@@ -26,6 +26,7 @@ def drawn():
     return [pair for pair in ALL if hashlib.sha256(repr(pair).encode()).digest()[0] == 0]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("command", "base", "first", "second"), sampled(drawn(), 8))
 def test_a_pair_of_options_changes_something_or_is_refused(walk, command, base, first, second):
     assert walk.fault(command, list(base), first, second) is None
@@ -51,6 +52,7 @@ def test_the_walk_knows_every_option(command):
     assert set(parameters(command)) - GLOBAL - left == set(COMMANDS[command][1]) - left
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_order_of_two_options_does_not_matter(run, tmp_path, command):
     """Nor is any pair a bug: what is refused before work begins is one line, exit 2."""

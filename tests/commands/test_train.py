@@ -94,6 +94,7 @@ def test_adapters_are_merged_and_written_for_themselves(run, tmp_path, more):
     assert (tmp_path / "b.lora.onnx_adapter").read_bytes() != before
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("more", [(), ("--micro-batches", "2"), ("--memory", "1MiB")])
 @pytest.mark.usefixtures("net")
 def test_a_step_that_returns_the_loss_alone_trains_alike(run, tmp_path, more):
@@ -136,6 +137,7 @@ def test_kernels_are_those_that_are_asked_for(run, net, tmp_path, kernels):
         np.testing.assert_array_equal(array, expected[name])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("asked", "found"),
     [

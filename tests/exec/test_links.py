@@ -52,6 +52,7 @@ def one_by_one(executor):
         executor.call(index)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("most", [0, 2**16, links.MOST])
 def test_linked_steps_compute_what_they_do_one_by_one(executor, most, monkeypatch):
     monkeypatch.setattr(links, "MOST", most)

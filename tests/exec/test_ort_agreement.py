@@ -48,6 +48,7 @@ def model(op, count=6, inner=256):
     return proto, {"x": x.astype(np.float32)}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("op", sampled(KINKS, 5))
 def test_right_gradients_pass_at_kinks(op):
     proto, arrays = model(op)
@@ -94,6 +95,7 @@ def rough(dtype, count):
 SUMS = [("float", 200_000), ("float16", 64)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("dtype", "count"), SUMS)
 def test_rounding_of_sums_and_of_16_bits_is_none_of_a_formula(dtype, count):
     proto, arrays = rough(dtype, count)

@@ -201,10 +201,12 @@ def calls() -> dict[str, list[Call]]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_all_kernels_of_several_outputs_are_here(calls):
     assert sorted(calls) == sorted(KERNELS)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", sampled(KERNELS))
 def test_the_bits_of_an_output_do_not_depend_on_the_others(calls, name):
     with np.errstate(all="ignore"):
@@ -212,6 +214,7 @@ def test_the_bits_of_an_output_do_not_depend_on_the_others(calls, name):
             call.check()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", sampled([np.float32, np.float16]))
 @pytest.mark.parametrize("case", LARGE, ids=lambda c: c.id)
 def test_arrays_of_many_blocks_are_no_exception(case, dtype):

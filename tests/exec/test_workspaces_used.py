@@ -188,6 +188,7 @@ def _training(case: Case, dtype: Any) -> tuple[ir.Model, Feeds]:
     return differentiated(case, dtype)[:2] if case.gradient else build(case, dtype)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("op", sampled(sorted({case.op for case in cases.CASES})))
 def test_small_workspaces_are_used_to_the_end(op):
     with np.errstate(all="ignore"):
@@ -197,6 +198,7 @@ def test_small_workspaces_are_used_to_the_end(op):
                     call.check()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", sampled([np.float32, np.float16, np.float64]))
 @pytest.mark.parametrize("case", LARGE, ids=lambda c: c.id)
 def test_workspaces_of_many_blocks_are_used_to_the_end(case, dtype):

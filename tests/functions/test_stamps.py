@@ -85,6 +85,7 @@ TEMPLATES = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", TEMPLATES)
 @settings(max_examples=4, deadline=None)
 @given(

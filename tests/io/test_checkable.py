@@ -37,6 +37,7 @@ def both(model: ir.Model) -> tuple[str | None, str | None]:
     return said(model, checkable.InParts(model)), said(model, checkable.AtOnce())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda p: p.stem)
 def test_training_graphs_of_samples_are_valid_part_by_part(path):
     model = gt.grad(gt.load(path)).model

@@ -59,6 +59,7 @@ def save(source: str, target: str, external_data: str) -> None:
     io.save(io.load(source), target, force=True, external_data=external_data)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("there", sampled(["nothing", "always", "never"]))
 @pytest.mark.parametrize("external_data", ["always", "never"])
 def test_a_model_and_its_data_are_the_old_pair_or_the_new_one(

@@ -70,6 +70,7 @@ def same(found, expected):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("version", "body"), list(forms()))
 def test_an_old_form_computes_what_onnxruntime_computes_of_it(write, text, tmp_path, version, body):
     model = text(f"g {body}", opset=version, ir_version=6 if version < 11 else 8)

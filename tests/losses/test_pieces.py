@@ -67,6 +67,7 @@ def gradient(built, place):
     return training.loss_said, found["w"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("shift", "end"), sampled(itertools.product(SHIFTS, ENDS)))
 def test_softmax_in_pieces_has_the_loss_and_gradients_of_the_operator(shift, end):
     ways = [*itertools.product(POWERS, SUMS, PLACES)]

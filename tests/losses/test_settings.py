@@ -65,6 +65,7 @@ def by_torch(scores, labels, axis, theirs):
     return loss.item(), x.grad.numpy()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.extra
 @pytest.mark.parametrize("seed", range(24))
 def test_drawn_settings_are_those_of_pytorch_here_and_in_stock_onnxruntime(seed):

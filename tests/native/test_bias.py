@@ -28,6 +28,7 @@ def drawn(seed):
     return rng, shape, normal(rng, *shape), normal(rng, shape[-1])
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", sampled(range(20)))
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_an_activation_of_a_sum_is_that_of_float64(instructions, name, seed):
@@ -40,6 +41,7 @@ def test_an_activation_of_a_sum_is_that_of_float64(instructions, name, seed):
     assert relative_error(y, FUNCTIONS[name](x.astype(float) + b)) < 1e-6
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", sampled(range(20)))
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_its_gradients_are_differences_of_it_in_float64(instructions, name, seed):

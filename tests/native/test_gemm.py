@@ -51,6 +51,7 @@ def test_batches_are_those_of_float64(instructions, seed):
     check(instructions, rng, tuple(rng.integers(1, 4, rng.integers(1, 3)).tolist()), m, n, k)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("m", "n", "k"),
     [

@@ -93,6 +93,7 @@ def grain(request, monkeypatch):
     monkeypatch.setattr(gradtool.native, "GRAIN", request.param)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.usefixtures("grain")
 @pytest.mark.parametrize("seed", sampled(range(12), 9))
 @pytest.mark.parametrize("kind", KINDS)
@@ -104,6 +105,7 @@ def test_they_are_those_of_float64(instructions, kind, seed):
         assert made is None or case.error(made, right) < 1e-5
 
 
+@pytest.mark.sample(4)
 @pytest.mark.usefixtures("grain")
 @pytest.mark.parametrize("seed", sampled(range(30)))
 def test_whatever_else_is_wanted_each_has_the_same_bits(instructions, seed):

@@ -39,6 +39,7 @@ def test_gradients_are_those_of_numpy(seed):
         np.testing.assert_allclose(found / scale, theirs[name] / scale, atol=2e-3, err_msg=name)
 
 
+@pytest.mark.sample(2)
 @needs_library
 @pytest.mark.parametrize("seed", swept(NETWORKS, 8))
 def test_bits_depend_on_no_plan_and_on_no_threads(seed, tmp_path):
@@ -74,6 +75,7 @@ def test_a_step_updates_parameters_as_numpy_does(seed):
         np.testing.assert_allclose(found, theirs[name], rtol=1e-3, atol=1e-3, err_msg=name)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", [25, *swept(25, 3)])  # 25: a plan computes the last image again
 def test_images_lie_alike_under_every_plan_also_where_a_view_looks_at_one(seed):
     """A view holds the instance that it looks at in rows, and so all others of that value."""

@@ -142,6 +142,7 @@ def test_every_operator_with_zero_gradient_has_a_case():
     assert sorted({r.name for r in RULES if r.zero} - TESTED - set(ELSEWHERE)) == []
 
 
+@pytest.mark.exhaustive
 def test_every_kernel_has_a_case(emitted):
     calls, plain = emitted
     seen = TESTED | {full_name(d, op) for d, op, _ in (*calls, *plain)}
@@ -149,20 +150,24 @@ def test_every_kernel_has_a_case(emitted):
     assert sorted({k.name for k in kernel.kernels()} - seen - set(ELSEWHERE)) == []
 
 
+@pytest.mark.exhaustive
 def test_every_composite_is_emitted_by_a_rule(emitted):
     used = {full_name(*key[:2]) for key in emitted[0]} | set(ELSEWHERE)
 
     assert sorted({full_name(DOMAIN, name) for name in composites()} - used) == []
 
 
+@pytest.mark.exhaustive
 def test_every_operator_that_a_rule_emits_has_a_kernel(emitted):
     assert _missing(emitted[0], lambda *key: kernel.find(*key) is not None) == {}
 
 
+@pytest.mark.exhaustive
 def test_every_operator_that_a_body_emits_has_a_kernel(emitted):
     assert _missing(emitted[1], lambda *key: kernel.find(*key) is not None) == {}
 
 
+@pytest.mark.exhaustive
 def test_every_operator_that_is_emitted_has_a_shape_function(emitted):
     register_shapes()
     shape_rules.register()
@@ -174,6 +179,7 @@ def test_every_operator_that_is_emitted_has_a_shape_function(emitted):
     assert _missing(emitted[0] | emitted[1], has) == {}
 
 
+@pytest.mark.exhaustive
 def test_bodies_hold_standard_operators_only(emitted):
     assert sorted({f"{d}::{op}" for d, op, _ in emitted[1] if d} - TESTED) == []
 

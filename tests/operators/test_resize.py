@@ -87,6 +87,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("open_", [False, True], ids=["known", "open"])
 @pytest.mark.parametrize("name", CASES)
 def test_forward_and_both_gradients_are_right(tmp_path, name, open_):
@@ -107,6 +108,7 @@ def test_a_region_that_a_run_computes_keeps_the_aspect_ratio_or_says_why_not(tmp
     assert (verdict.excluded == UNKNOWN) == antialias
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", [*range(12), 3214])
 def test_any_resize_is_right(tmp_path, seed):
     pytest.importorskip("onnxruntime")

@@ -50,6 +50,7 @@ def test_recurrent_kernels(op, options):
     check_memory(f"ai.gradtool::{op}Grad", [*inputs, y, *dys], results, hidden_size=64, **options)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("length", [96, 1024])
 @pytest.mark.parametrize("options", [{}, {"is_causal": 1}, {"softcap": 2.0}], ids=str)
 @pytest.mark.parametrize("mask", [None, bool, np.float32], ids=str)

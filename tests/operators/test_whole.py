@@ -19,6 +19,7 @@ def run(case: cases.Whole) -> dict[str, np.ndarray]:
     return check(case.text, case.weights, wrt=case.wrt.split(), **case.feeds)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "case", sampled(cases.WHOLE, by=lambda w: frozenset(w.ops)), ids=lambda w: w.name
 )
@@ -27,6 +28,7 @@ def test_gradients_agree_with_finite_differences_and_onnxruntime(case):
     run(case)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", SEQUENCES, ids=lambda w: w.name)
 def test_sequences_that_are_differentiated_as_such(case, monkeypatch):
     """Without their replacement by tensors, where their structure is known."""

@@ -23,6 +23,7 @@ def halves(kind="dense", optimizer="sgd", **options):
     return first, updating(first, Updates(optimizer)).model, made
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("kind", "optimizer"), [*itertools.product(["dense", "normed"], OPTIMIZERS[1:])]
 )

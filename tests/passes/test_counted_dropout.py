@@ -102,6 +102,7 @@ def test_masks_keep_their_share_and_differ_between_steps_seeds_and_nodes():
             assert abs((one != other).mean() - 0.42) < 5 * spread
 
 
+@pytest.mark.exhaustive
 def test_the_same_step_draws_the_same_under_every_plan():
     text = """g (float[512, 64] x, float[64, 64] a, float[64, 64] b) => (z) {
         h = MatMul (x, a) d = Dropout (h) t = Tanh (d) e = Dropout (t) k = MatMul (e, b)
@@ -293,6 +294,7 @@ def test_a_dropout_in_a_branch_is_said_to_be_drawn_by_the_runtime():
     assert "gradtool.draws" not in training.model.metadata_props
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("opset", [7, 10, 12, 13, 17, 18, 21])
 def test_files_of_old_opsets_draw_too(opset):
     ratio = "d = Dropout <ratio = 0.25> (x)" if opset < 12 else "d = Dropout (x, r)"

@@ -195,6 +195,7 @@ def test_state_takes_no_memory_until_it_is_read():
     assert state.shape == [3, 4]
 
 
+@pytest.mark.sample(3)
 @every
 def test_a_written_step_runs_in_stock_onnxruntime(optimizer, tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
@@ -290,6 +291,7 @@ def test_the_halves_of_a_step_compute_its_bits():
         np.testing.assert_array_equal({**first, **second}[name], array)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "optimizer"),
     [
@@ -335,6 +337,7 @@ def roles(model: ir.Model) -> list[tuple[str, str]]:
     return [(v.name, v.kind) for v in values if v.kind in ("input", "parameter", "state")]
 
 
+@pytest.mark.sample(4)
 @every
 def test_parameters_and_state_are_inputs_that_have_a_default(optimizer, tmp_path):
     """A loaded step has the regions, the peak and the halves that it was written with."""

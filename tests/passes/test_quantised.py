@@ -68,6 +68,7 @@ def test_an_operator_on_integers_is_onnxruntime_s_own_to_a_step(op):
     assert np.abs(ours.astype(int) - theirs.astype(int)).max() <= 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("op", ["DynamicQuantizeMatMul", "MatMulIntegerToFloat"])
 def test_a_product_of_integers_passes_gradients_by_what_its_weight_stands_for(op):
     dynamic = op == "DynamicQuantizeMatMul"
@@ -92,6 +93,7 @@ def test_a_product_of_integers_passes_gradients_by_what_its_weight_stands_for(op
         np.testing.assert_allclose(found.gradients["x"], [weight.sum(1)] * 2, rtol=1e-5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("scales", [(2,), (2, 12)])
 @pytest.mark.parametrize("kind", sampled([np.int8, np.uint8]))
 def test_an_lstm_of_integers_has_the_gradients_of_what_they_stand_for(scales, kind):

@@ -68,6 +68,7 @@ def held_against(net, name, mode):
 KINDS = list(network(0).kinds)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_is_taken_by_what_may_mean_it(name):
     number = KINDS.index(name)
@@ -83,6 +84,7 @@ def test_each_kind_in_each_mode(seed, mode):
         held_against(net, name, mode)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", KINDS)
 def test_groups_of_an_optimizer_tell_what_they_match(name):
     net = network(KINDS.index(name))
@@ -100,6 +102,7 @@ def test_groups_of_an_optimizer_tell_what_they_match(name):
     assert told == "--no-decay body.*: nothing of what it matches is updated: body.w (not trained)"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", KINDS)
 def test_adapters_stand_beside_weights_that_are_trained(name):
     net = network(KINDS.index(name))

@@ -112,6 +112,7 @@ def ours(model: ir.Model, given: dict) -> dict[str, np.ndarray]:
     return {**result.outputs, **{names[v]: g for v, g in result.gradients.items()}}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("engine", [ours, stock])
 def test_the_halves_compute_the_bits_of_the_whole(training, engine):
     halves = split(training.model)

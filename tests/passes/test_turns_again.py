@@ -46,6 +46,7 @@ def stock(model, path, feeds):
     return dict(zip(names, session.run(names, feeds), strict=True))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", swept(200, 5))
 def test_turns_of_random_loops_are_taken_again_with_the_same_bits(seed, tmp_path):
     pytest.importorskip("onnxruntime")

@@ -93,6 +93,7 @@ def disagreements(work, random, tries):
     return found, told
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("optimizer", sampled(["adamw", "none", "momentum"]))
 @pytest.mark.parametrize("kernels", ["numpy", "native", "exact"])
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)

@@ -265,6 +265,7 @@ def test_no_two_live_buffers_overlap(drawn):
             assert apart or not together, (a, b)
 
 
+@pytest.mark.exhaustive
 @given(programs())
 @settings(max_examples=trials(80), **EXAMPLES)
 def test_a_plan_holds_everything_at_every_step(drawn):

@@ -44,6 +44,7 @@ def as_laid(x, is_turned):
     return x.T if is_turned else x
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kernels", KERNELS)
 @given(SIZES, SIZES, SIZES, st.booleans(), st.booleans(), st.sampled_from([1.0, 0.5, -2.0]))
 def test_the_gradient_through_a_gemm_is_one_product(kernels, m, n, k, flip_a, flip_b, alpha):
@@ -105,6 +106,7 @@ BODIES = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kernels", KERNELS)
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("wrt", [["w"], ["w", "t"], ["t", "w"]])

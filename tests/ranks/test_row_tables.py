@@ -172,6 +172,7 @@ LARGE = """net (int64[batch, 4] i) => (double[batch, 3] y) {
 }"""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_a_rank_has_its_rows_alone(staleness):
     rng = np.random.default_rng(0)
@@ -191,6 +192,7 @@ def test_a_rank_has_its_rows_alone(staleness):
     assert max(found) < whole + staleness * half
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("change", "said"), [
     ({"sparse": False}, "--shard-tables takes --sparse"),
     ({"shard_tables": ["none"]}, "--shard-tables none: no such parameter (there are"),
@@ -253,6 +255,7 @@ def test_a_tied_table_is_whole_and_a_line_says_why():
         ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", sampled(range(5)))
 def test_each_rank_has_the_arena_that_is_planned_on_paper(case):
     model, data, options, several = drawn(case, seed=5)

@@ -41,6 +41,7 @@ def require_close(folder, expected):
         np.testing.assert_allclose(found[name], array, rtol=1e-6, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("optimizer", [
     *sampled(FEW), *(pytest.param(n, marks=pytest.mark.slow) for n in UPDATING if n not in FEW)
 ])  # fmt: skip
@@ -57,6 +58,7 @@ def test_every_optimizer_comes_to_what_it_does_without_parts(optimizer, tmp_path
     require_close(tmp_path / "parts", tmp_path / "whole")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", sampled(range(2)))
 def test_whatever_is_drawn_comes_to_what_one_process_does(case, tmp_path):
     model, _, alone = stage_cases.drawn(RANKS, STAGES, case)

@@ -32,6 +32,7 @@ def newest(folder):
     return safetensors.load(max(folder.glob("step-*.safetensors"))).arrays
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("shard", WAYS)
 @pytest.mark.parametrize("ranks", sampled([2, 4]))
 @pytest.mark.parametrize("optimizer", sampled(UPDATING))
@@ -79,6 +80,7 @@ def test_a_checkpoint_is_gone_on_with_on_other_ranks_sharded_or_not(tmp_path):
         np.testing.assert_allclose(several[name], array, rtol=1e-6, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shard", WAYS)
 def test_what_is_written_in_the_end_has_the_parameters_and_the_means_of_all(shard, tmp_path):
     how = {"optimizer": "adamw", "ema": 0.9, "steps": 6}
@@ -115,6 +117,7 @@ def held(model, options, *group):
         return sum(a.size for n, a in values.items() if "exp_avg" in n or "momentum" in n)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("shard", WAYS)
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_rank_holds_its_share_of_the_state(optimizer, shard):

@@ -28,6 +28,7 @@ def together(ranks, stages, case, options=None, seed=0, **how):
     return found, (*found[0][:2], whole)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("ranks", "stages", "case"),
     sampled([(2, 2, 0), (2, 2, 3), (4, 4, 0), (4, 2, 1), (4, 2, 2)], 3),
@@ -123,6 +124,7 @@ def test_a_checkpoint_is_gone_on_with_in_other_stages_and_in_none(tmp_path):
         np.testing.assert_allclose(found[2][name], array, rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("more", sampled([{}, {"lora": 2, "ema": None}]))
 def test_the_first_rank_writes_the_whole_model(tmp_path, more):
     options = {"steps": 6, "ema": 0.9, "every": 3, "clip_norm": None, **more}
@@ -163,6 +165,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("ranks", "options", "said"), REFUSED)
 def test_what_does_not_go_with_stages_is_refused_in_a_line(ranks, options, said):
     model, _, _ = stage_cases.drawn(4, 4, 0)

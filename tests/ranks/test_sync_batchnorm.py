@@ -26,6 +26,7 @@ def test_statistics_are_those_of_one_process(seed, ranks, shard):
             assert array.tobytes() == found[0][2][name].tobytes(), name
 
 
+@pytest.mark.exhaustive
 def test_without_it_they_are_those_of_a_rank():
     apart = on_ranks(2, lambda group: trained(1, group))
 

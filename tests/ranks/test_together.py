@@ -28,6 +28,7 @@ def together(ranks, case, seed=0, options=None, **how):
     return on_ranks(ranks, work)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ranks", sampled([2, 4]))
 @pytest.mark.parametrize("case", swept(6, 2))
 def test_ranks_train_as_one_process_does(ranks, case, tmp_path):
@@ -78,6 +79,7 @@ def test_running_statistics_are_the_mean_of_those_of_ranks():
             np.testing.assert_allclose(each[name], expected, rtol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_checkpoint_is_gone_on_with_on_another_number_of_ranks(tmp_path):
     every = {"checkpoint_every": 10, "micro_batches": 1, "batch": 8}
     model, _, alone = drawn(4, OPEN, 3)

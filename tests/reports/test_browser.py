@@ -214,6 +214,7 @@ def test_dark_is_dark_and_print_is_light(shown, browser):
     assert paper == "rgb(255, 255, 255)"
 
 
+@pytest.mark.exhaustive
 def test_many_steps_are_drawn_in_as_many_columns_as_fit(shown):
     page = chain_page(20_000)
     browser = shown(page)

@@ -100,6 +100,7 @@ def test_assumed_sizes_are_marked():
     assert "=4," in data["sizes"]
 
 
+@pytest.mark.exhaustive
 def test_the_same_plans_give_the_same_bytes(shell, tiny_model):
     for seed in ("1", "2"):
         outcome = shell("report", tiny_model, "--batch", "4", "--html", f"{seed}.html",

@@ -110,6 +110,7 @@ def training(tmp_path, model):
     return train
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_a_training_ends_its_line_and_stays_in_the_terminal(training, columns):
     seen = training(columns)
@@ -130,6 +131,7 @@ def test_a_training_on_a_terminal_that_is_resized(training):
     assert {columns for columns, _ in seen.pieces} == {120, 44, 100, 61}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "environment",
     [

@@ -28,6 +28,7 @@ def test_the_page_is_the_one_that_is_shipped():
     assert PAGE.read_text(encoding="utf-8") == operators.page()
 
 
+@pytest.mark.exhaustive
 def test_what_is_kept_is_what_the_rules_keep():
     """Else: PYTHONPATH=tests python tests/kept.py, and the page again."""
     assert facts.KEPT.read_text(encoding="utf-8") == kept.text()
@@ -37,6 +38,7 @@ def entries():
     return {e.op: e for e in operators.registered()}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("op", "names"),
     [

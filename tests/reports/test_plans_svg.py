@@ -23,6 +23,7 @@ def texts(picture):
     return ["".join(n.data for n in e.childNodes) for e in root.getElementsByTagName("text")]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_picture_is_well_formed_and_the_same_each_time(name):
     picture = plans_svg(PAGES[name]())

@@ -75,6 +75,7 @@ def test_a_long_task_shows_its_escaped_name_and_keeps_results_on_stdout():
     assert results == "result\n" * 10
 
 
+@pytest.mark.exhaustive
 def test_an_ascii_terminal_gets_ascii():
     shown, _ = on_a_terminal(1.2, PYTHONIOENCODING="ascii")
 
@@ -82,6 +83,7 @@ def test_an_ascii_terminal_gets_ascii():
     assert "count" in shown
 
 
+@pytest.mark.exhaustive
 def test_a_dumb_terminal_gets_nothing():
     shown, _ = on_a_terminal(1.2, TERM="dumb")
 

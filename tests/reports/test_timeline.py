@@ -32,6 +32,7 @@ def train(model, data, options, group, timeline):
         trainer.fit(data, group=group, timeline=timeline)
 
 
+@pytest.mark.sample(4)
 @supported
 @pytest.mark.parametrize("case", range(4))
 def test_each_rank_has_its_nodes_its_sums_and_its_waiting(case):

@@ -67,6 +67,7 @@ def test_a_chain_and_one_joint_have_the_same_size() -> None:
     assert len(sizes) == 1
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", SIZES)
 def test_no_size_is_written_out_at_length(kind) -> None:
     graph = gt.grad(made(kind, N))
@@ -74,6 +75,7 @@ def test_no_size_is_written_out_at_length(kind) -> None:
     assert max(map(len, texts(graph.model)), default=0) <= LONGEST
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["chain", "added", "padded"])
 def test_backward_grows_as_forward_does(kind) -> None:
     """Three times as many sizes are about three times as many nodes, not nine."""
@@ -90,6 +92,7 @@ def test_a_long_size_that_may_be_0_is_one_less_than_its_name() -> None:
     assert evaluated(size, {}, lambda _name: 1) == 0
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("kind", "turns"),
     [*((kind, 3) for kind in sorted(SIZES.keys() - {"branched"})), ("sliced", 1)],

@@ -41,6 +41,7 @@ def fitted(data, run, **how):
         return {n: v.tobytes() for n, v in trainer.session.values().items()}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("what", "seed", "kind"), sampled(CASES, 3, by=lambda c: c[0]))
 def test_mended_data_end_in_the_bits_of_good_ones(what, seed, kind, tmp_path):
     """One example is bad; steps before the batch that has it are kept, and gone on from."""

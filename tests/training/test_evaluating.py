@@ -44,6 +44,7 @@ def fit(folder, metric, monkeypatch, *, resume=False, **options):
         return trainer.session.values(), trainer.weights(best=True)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("options", sampled(WAYS, 4, by=lambda _: None))
 def test_an_evaluation_that_fails_loses_no_step(tmp_path, monkeypatch, options):
     whole = Calls()

@@ -128,6 +128,7 @@ def test_statistics_of_parts_are_said():
     assert sum("statistics of each micro-batch" in line for line in parts) == 1
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("memory", sampled(["less", "kept", "least"], 3))
 def test_the_plan_that_was_written_takes_the_same_steps(tmp_path, memory):
     heard, kept = Listening(), peaks(optimizer="sgd")

@@ -115,6 +115,7 @@ def held_against_float32(kind, net, options, folder):
             )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("case", sampled(range(3), 3))
 def test_it_learns_what_its_copy_in_float32_does(case, kind, tmp_path):
@@ -132,6 +133,7 @@ def test_it_does_so_for_many_options(case, kind, tmp_path):
     held_against_float32(kind, net, options, tmp_path)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(
     "options",

@@ -52,6 +52,7 @@ def trained(names, path, **options):
     return found, {each.name: numpy_helper.to_array(each) for each in held}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("parts", "plan", "kernels", "ema"),
     sampled(itertools.product([1, 2], ["keep", "mirror"], ["numpy", NATIVE], [None, 0.9])),

@@ -50,6 +50,7 @@ def trained(kind, options, folder, stops=()):
         )  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", sampled(range(6), 3))
 def test_it_ends_in_the_same_bits_whatever_its_options(case, tmp_path):
     kind, options = drawn(6)[case]
@@ -102,6 +103,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("said", OTHERS)
 def test_a_checkpoint_of_something_else_is_refused_with_what_differs(said, tmp_path):
     options = {"batch": 8, "steps": 5, "lr": 0.1}

@@ -25,6 +25,7 @@ def fitted(kind="dense", data=DATA, evaluate=None, run=None, **options):
     return trainer, trainer.fit(data, evaluate=evaluate, run=run)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", range(8))
 def test_steps_are_those_of_a_session(case):
     """The same batches, rates and draws fed one by one."""
@@ -53,6 +54,7 @@ def test_steps_are_those_of_a_session(case):
     trainer.close()
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("optimizer", "parts", "scale"),
     [*itertools.product(["sgd", "adamw"], [2, 4, 8], [None, 1024.0, "dynamic"])],
@@ -256,6 +258,7 @@ def test_it_stops_where_nothing_gets_better(patience):
     assert history.step == 1 + patience
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("plan", ["keep", "mirror", "sqrt", "optimal", "reorder"])
 def test_every_plan_trains_to_the_same_bits(plan):
     trainer, history = fitted("normed", steps=9, plan=plan, train_mode=True)

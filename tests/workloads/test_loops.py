@@ -93,6 +93,7 @@ def test_a_budget_that_no_form_reaches_says_of_which_that_is_proven(work):
         within(work, Budget.of("20KB"), QUICK)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", sampled(["segments", "mirror", "sqrt", "min-cut", "optimal"], 3))
 @pytest.mark.parametrize("text", [scan(12), two()])
 def test_every_plan_gives_the_same_bits_in_the_memory_planned(text, name):

@@ -89,6 +89,7 @@ def shape_of(program) -> list:
     ]  # fmt: skip
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_written_model_is_the_replayed_program(name, seed, tmp_path):
@@ -105,6 +106,7 @@ def test_the_written_model_is_the_replayed_program(name, seed, tmp_path):
     assert no_recompute(again).peak == no_recompute(expected).peak
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", GRAPHS)
 def test_no_bit_changes(name, seed):

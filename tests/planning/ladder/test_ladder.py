@@ -86,6 +86,7 @@ def test_more_work_never_costs_more_memory(size, data):
     assert peaks == sorted(peaks, reverse=True)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=trials(25), **EXAMPLES)
 @given(mountains(least=3, most=4), st.integers(0, 100))
 def test_no_schedule_is_better_than_the_optimum_and_each_is_as_it_says(drawn, percent):

@@ -82,6 +82,7 @@ def test_markdown_keeps_its_tables_and_has_no_markup_of_others(name):
     assert not re.search(r"(?<!&#91;)\]\(", text)
 
 
+@pytest.mark.exhaustive
 def test_a_summary_is_no_longer_than_a_job_may_have():
     judged = [failing(f"case{n}", "h" * 10_000, "y" * 10_000) for n in range(3000)]
 

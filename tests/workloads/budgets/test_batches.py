@@ -59,6 +59,7 @@ def test_more_memory_never_gives_a_smaller_batch(grown):
     assert min(before.values()) > 8
 
 
+@pytest.mark.exhaustive
 def test_no_plan_fits_less_than_keeping_everything(found):
     assert 0 < found["keep"] <= min(found.values())
     assert found["optimal"] > found["keep"]
@@ -115,6 +116,7 @@ def test_where_nothing_fits_the_batch_is_none(grown):
     assert len(done) == len(CHOSEN)
 
 
+@pytest.mark.exhaustive
 def test_a_search_says_how_far_it_is(grown):
     heard = []
     work = grown(2)
