@@ -356,6 +356,7 @@ def test_stock_onnxruntime_refuses_what_only_our_executor_does(training, options
         gt.run(training, engine="ort", **options)
 
 
+@pytest.mark.exhaustive
 def test_stock_onnxruntime_runs_what_is_left(training):
     pytest.importorskip("onnxruntime")
     found, expected = gt.run(training, engine="ort"), gt.run(training)

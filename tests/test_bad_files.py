@@ -61,6 +61,7 @@ def test_a_file_that_cannot_run_is_refused_in_one_line(outcome, name):
         assert _one_line(found.err)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", sampled(VALID))
 def test_a_valid_file_is_read_and_runs_where_there_is_room_and_an_end(outcome, name):
     found = outcome(VALID[name], "grad")
@@ -86,6 +87,7 @@ def test_no_command_fails_on_any_of_them(outcome, command):
     assert defects == {}
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_ends_well_on_a_good_file(outcome, command):
     found = outcome(lambda: GOOD, command)

@@ -57,6 +57,7 @@ def hostile(tmp_path: Path, without: tuple[str, ...] = ()) -> Shadows:
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "what",
     [pytest.param(c, marks=() if c in STARTS else pytest.mark.exhaustive) for c in COMMANDS],
@@ -101,6 +102,7 @@ def test_an_empty_entry_of_the_path_names_no_folder(entries, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.exhaustive
 def test_a_folder_that_the_path_names_is_searched(tmp_path):
     (tmp_path / "here.py").write_text("def f(op, y):\n    return op.ReduceSum(y, keepdims=0)\n")
     folder = Shadows(tmp_path, tmp_path / "imported")

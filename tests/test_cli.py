@@ -25,6 +25,7 @@ def imported_by(*arguments):
     return done.stderr.splitlines()[-1]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("command", [None, *group.COMMANDS])
 def test_help_imports_nothing_heavy(command):
     arguments = [command, "--help"] if command else ["--help"]
@@ -54,6 +55,7 @@ def test_help_fits_eighty_columns(shell):
         assert max(map(len, page.splitlines())) <= 80
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("columns", ["", "80", "100", "200", "60"])
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_the_page_of_help_is_what_click_prints(shell, flag, columns):
@@ -184,6 +186,7 @@ def test_a_reader_that_leaves_is_no_error():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.exhaustive
 def test_a_reader_that_leaves_a_model_is_no_error(model, tmp_path):
     path = model(gates.net(width=256), "wide.onnx")  # a megabyte: more than a pipe holds
     program = f"{sys.executable} -m gradtool -q recompute {path} --batch 4 --strategy sqrt -o -"

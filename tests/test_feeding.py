@@ -25,6 +25,7 @@ def check(seed, folder):
     assert list(refused(graph, batches[0])) == [], made.name
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", sampled(QUICK))
 def test_files_of_every_kind_run_with_any_sizes(seed, tmp_path):
     check(seed, tmp_path)

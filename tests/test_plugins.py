@@ -109,6 +109,7 @@ def test_an_operator_of_a_plug_in_is_differentiated_and_run(acme, swish, shell, 
         np.testing.assert_allclose(found["x"], s + x * s * (1 - s), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.exhaustive
 def test_a_written_graph_holds_the_operator_and_standard_ones(acme, swish, shell, tmp_path):
     import onnx
 
@@ -135,6 +136,7 @@ def test_a_loss_of_a_plug_in_has_a_name(acme, swish, shell, loss, labels):
     assert len(json.loads(done.stdout)["labels"]) == labels
 
 
+@pytest.mark.exhaustive
 def test_a_plug_in_takes_no_name_of_ours(acme, swish, shell):
     acme()
     done = shell("grad", swish, "--loss", "ce", "--format", "json")

@@ -19,7 +19,7 @@ def test_the_gradient_of_random_control_flow_is_valid_and_right(seed, tmp_path):
     check(proto, tmp_path, draw.feeds())
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", sampled(range(12)))
 def test_the_gradient_of_a_recurrent_network_as_a_loop_is_valid_and_right(seed, tmp_path):
     network = Cells(seed)

@@ -505,6 +505,7 @@ def test_names_of_a_model_are_inert_from_end_to_end(check, repository):
         assert "<script" not in outcome.out or form in ("table", "json", "github", "sarif")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("encoding", sampled(["ascii", "utf-8"]))
 def test_the_table_in_a_pipe_is_in_characters_that_the_stream_has(shell, repository, encoding):
     (repository / "gradtool.toml").write_text(CONFIG.replace("= 4", "= 256"))

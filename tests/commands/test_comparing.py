@@ -116,6 +116,7 @@ def test_open_sizes_give_formulas(run, net):
     assert "·batch" not in run("mirror", "--report", net, "--batch", "8").out
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("by", sampled(["op", "phase", "tensor", "module"]))
 def test_parts_at_the_peak_add_up(run, fixed, by):
     plans = report(run, fixed, "--by", by)["plans"]

@@ -138,6 +138,7 @@ def test_what_is_timed_are_the_kernels_that_run(run, tiny_model, monkeypatch, fl
     assert bound.count("MatMul") == 2  # for the step itself, and for what is timed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("kernels", "model"), sampled(product(ASKED, NAMES), 9))
 def test_what_is_reported_is_what_a_run_takes(run, model, kernels):

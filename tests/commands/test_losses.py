@@ -1,5 +1,6 @@
 """What commands say of losses and parameters."""
 
+import pytest
 import numpy as np
 
 FLAT = """flat (float[N, 3] x) => (float[N, 2] y) { h = MatMul (x, w) y = Mul (h, zero) }"""
@@ -8,6 +9,7 @@ STEPS = (
 )
 
 
+@pytest.mark.exhaustive
 def test_a_run_says_when_all_gradients_are_zero(run, model):
     weights = {"w": np.ones((3, 2), np.float32), "zero": np.zeros((1, 2), np.float32)}
     path = model(FLAT, "flat.onnx", **weights)

@@ -119,6 +119,7 @@ def test_json_is_one_document_on_stdout(tmp_path):
         assert json.loads(printed)["schema_version"] == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("tiny_model")
 def test_numbers_are_whole_in_a_pipe(shell):
     lines = shell("report", "tiny.onnx", "--batch", "4", COLUMNS="20").stdout.decode().splitlines()

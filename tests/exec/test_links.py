@@ -82,6 +82,7 @@ def test_a_number_is_read_whenever_steps_run(executor):
         assert results(executor) == together
 
 
+@pytest.mark.sample(3)
 def test_native_steps_take_one_call_unless_they_take_long(executor, monkeypatch):
     steps = executor.program.steps
     monkeypatch.setattr(links, "MOST", 10**15)

@@ -62,6 +62,7 @@ def bound_to(training, kernels):
     return executor
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", LARGE)
 def test_gradients_are_those_of_small_pieces(name):
     weights = "w b c" if name == "images" else "w b" if name == "norms" else "w"

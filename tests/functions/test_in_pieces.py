@@ -74,6 +74,7 @@ def held(model, tmp_path, **feeds):
     return found
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", BODIES)
 def test_elementwise_gradients_are_computed_piece_by_piece(name, tmp_path):
     op = BODIES[name].split(" ", 1)[0]

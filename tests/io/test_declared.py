@@ -33,7 +33,7 @@ def test_shapes_that_are_declared_change_nothing(seed, tmp_path):
     assert written(lies, tmp_path) == written(undeclared(model), tmp_path)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", sampled(KINDS, 4))
 def test_an_old_file_is_raised_whatever_it_declares(kind, tmp_path):
     model = weighted(

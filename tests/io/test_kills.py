@@ -105,6 +105,7 @@ def test_files_of_a_folder_are_all_old_or_all_new(tmp_path, before, there):
         assert again == new, when
 
 
+@pytest.mark.exhaustive
 def test_of_files_written_together_none_is_new_beside_an_old_one(tmp_path, before):
     work = tmp_path / "work"
     for name in "ab":

@@ -17,6 +17,7 @@ OLD = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("version", OLD)
 def test_an_old_model_is_raised_and_computes_the_same(write, text, tmp_path, version):
     ort = pytest.importorskip("onnxruntime")
@@ -98,6 +99,7 @@ def test_what_an_exporter_notes_of_values_and_nodes_stays(text, version):
     ]  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize("version", [12, 17])
 def test_a_window_that_begins_behind_the_image_is_not_counted(text, tmp_path, op, version):

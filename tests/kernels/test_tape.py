@@ -43,6 +43,7 @@ def call(name, update, inputs, options, wanted, over):
     return out
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", UPDATES)
 @given(data=st.data())
 def test_every_block_is_that_of_the_whole(name, data):

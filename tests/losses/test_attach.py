@@ -77,6 +77,7 @@ def test_every_kind_of_loss_has_an_expected_value():
     assert set(VALUES) == set(kinds())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_loss_has_the_value_and_the_gradient_that_its_formula_says(kind):
     target, value, gradient = VALUES[kind]

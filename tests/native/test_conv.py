@@ -79,6 +79,7 @@ def test_dw_is_that_of_float64(instructions, seed):
     assert relative_error(found, made.dw(x, dy)) < tolerance(dy[..., 0].size)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("channels", "outputs", "width", "kernel", "stride"),
     [

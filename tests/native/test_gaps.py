@@ -62,6 +62,7 @@ def test_a_skyline_is_that_of_numpy(instructions, seed):
     assert np.array_equal(found, skyline_by_numpy(part, order))
 
 
+@pytest.mark.sample(4)
 @SEEDS
 def test_packing_again_and_again_is_that_of_numpy(instructions, seed, monkeypatch):
     """The same lowest packing and the same blame, also where the turns come in several parts."""

@@ -38,6 +38,7 @@ def result(op, dtype):
     return Spec(SHAPE, np.dtype(bool) if op in TRUTH else np.dtype(dtype))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
 @pytest.mark.parametrize("op", UNARY)
 def test_unary_kernels_take_no_memory(op, dtype):

@@ -16,6 +16,7 @@ def sizes(attributes: str, image: object) -> str:
     return parse(text).graph.outputs[0].shape[2]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("ceil", [0, 1])
 def test_an_open_image_has_as_many_windows_as_a_known_one(ceil):
     for kernel, stride, dilation in itertools.product((1, 2, 3), (1, 2, 4), (1, 2)):

@@ -37,6 +37,7 @@ def test_elements_repeat_as_often_as_there_are_places_for_each(size, times):
     assert [step.repeats for step in plan] == ([] if times == 1 else [times])
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mode", [m for m in COORDINATES if m != "tf_crop_and_resize"])
 @pytest.mark.parametrize("rounding", ROUNDINGS)
 def test_what_repeats_at_the_size_of_the_sample_repeats_at_every_size(mode, rounding):

@@ -291,6 +291,7 @@ def test_the_halves_of_a_step_compute_its_bits():
         np.testing.assert_array_equal({**first, **second}[name], array)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("name", "optimizer"),

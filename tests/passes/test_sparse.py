@@ -117,6 +117,7 @@ def test_a_hundred_steps_are_those_of_torch(optimizer, options, seed, clip):
     assert apart(in_stock(training, batches(seed)), found) < BOUND
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_have_the_bits_of_the_whole_gradient(optimizer, seed):

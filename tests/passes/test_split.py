@@ -210,6 +210,7 @@ def test_the_seed_scales_every_gradient():
         np.testing.assert_array_equal(many[name], 1024 * gradient)
 
 
+@pytest.mark.sample(3)
 def test_halves_survive_a_file(training, tmp_path):
     halves = split(training.model)
     gt.save(halves.forward, tmp_path / "f.onnx")

@@ -81,6 +81,7 @@ def test_a_limit_is_an_input():
     assert apart(found, ours(fixed, gradients(sizes, 3, "float64"))) < 1e-12
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("limits", sampled([{"clip_norm": 0.3}, {}, {"clip_value": 0.1}]), ids=str)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_next_values_lie_over_the_old_and_blocks_are_all_there_is(optimizer, limits):

@@ -72,6 +72,7 @@ def test_gradients_do_not_pile_up():
     assert gt.plan(at_the_end(early)).peak == 2048
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("name", ["cnn", "lstm"])
 def test_a_sample_takes_less_memory(name, optimizer):

@@ -22,6 +22,7 @@ WINDOWS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_what_is_written_loads_and_computes_the_same(kind, window):

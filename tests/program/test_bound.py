@@ -37,6 +37,7 @@ def recurrent(rng):
     return gt.load(build(text, **weights)), held, (times, inputs, layout)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("case", range(20))
 def test_a_state_for_another_batch_is_refused_before_a_kernel_reads_it(case):
     rng = np.random.default_rng(case)

@@ -180,6 +180,7 @@ def test_a_written_file_transposes_as_soon_as_there_is_something_to(name):
         assert nodes[nodes.index(node) - 1] is node.inputs[0].producer()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", ["optimal", "sqrt", "mirror"])
 @pytest.mark.parametrize("kernels", ["numpy", *KERNELS[2:]])
 def test_a_file_of_tied_words_takes_what_was_planned(kernels, name, tmp_path):

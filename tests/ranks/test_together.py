@@ -116,6 +116,7 @@ def test_a_batch_that_ranks_do_not_divide_is_refused():
         together(3, OPEN, options={"micro_batches": 1})
 
 
+@pytest.mark.exhaustive
 def test_only_the_first_rank_writes(tmp_path):
     model, options, alone = drawn(2, 0)
     together(2, 0, run=tmp_path / "run")

@@ -131,7 +131,7 @@ def test_a_training_on_a_terminal_that_is_resized(training):
     assert {columns for columns, _ in seen.pieces} == {120, 44, 100, 61}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     "environment",
     [
@@ -157,6 +157,7 @@ def test_a_training_in_an_environment(training, environment):
     assert b"done after step 40" in text
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("training")
 def test_in_a_pipe_there_are_plain_lines(shell, tmp_path):
     done = shell("train", "net.onnx", "--data", "net.npz", "--batch", 8, "--steps", 40)

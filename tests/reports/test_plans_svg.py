@@ -60,6 +60,7 @@ def test_it_says_what_the_table_says_and_draws_each_peak_where_it_is():
         assert highest == pytest.approx(CHART * (1 - most / ceiling), abs=0.06)
 
 
+@pytest.mark.exhaustive
 def test_of_many_steps_the_largest_of_their_shares_are_drawn():
     page = chain_page(20_000)
     drawn = re.findall(r'<polyline class="run0" points="([^"]*)"', plans_svg(page))[0]

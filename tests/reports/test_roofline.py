@@ -66,6 +66,7 @@ def test_the_page_is_well_formed_and_has_no_script(steps, reach, seconds):
     assert page == roofline_page("a<b", "told", named, [seconds] * len(named), reach)
 
 
+@pytest.mark.exhaustive
 def test_the_command_writes_the_page_and_shows_the_profile(run, tmp_path):
     page, profile = tmp_path / "k.html", tmp_path / "p.json"
     done = run("run", SAMPLE, "--batch", "2", "--html", page, "--profile", profile)

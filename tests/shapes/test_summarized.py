@@ -75,6 +75,7 @@ def test_no_size_is_written_out_at_length(kind) -> None:
     assert max(map(len, texts(graph.model)), default=0) <= LONGEST
 
 
+@pytest.mark.exhaustive
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["chain", "added", "padded"])
 def test_backward_grows_as_forward_does(kind) -> None:

@@ -276,6 +276,7 @@ def test_a_file_that_changes_under_way_is_one_line(how, tmp_path):
     assert "x.npy: is gone" in str(error.value) or "x.npy: has changed" in str(error.value)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("sample", ["cnn", "transformer", "lstm"])
 def test_the_axis_of_the_examples_is_found_wherever_it_is(sample):
     """That of `lstm` is the second: time goes first."""

@@ -57,6 +57,7 @@ def trained(model, heard=None, **options):
         return history.losses, history.evaluations, it.session.values()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", sampled(range(12), 4))
 def test_a_number_in_nodes_is_as_good_as_one_in_inputs(case):
     """As many steps of parts, evaluations filled up, no smaller parts, the same bits."""

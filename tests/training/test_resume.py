@@ -50,7 +50,7 @@ def trained(kind, options, folder, stops=()):
         )  # fmt: skip
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("case", sampled(range(6), 3))
 def test_it_ends_in_the_same_bits_whatever_its_options(case, tmp_path):
     kind, options = drawn(6)[case]

@@ -129,6 +129,7 @@ def test_a_loop_that_is_to_be_kept_is():
     assert strategies.mirror(sized, keep=[name]).form is None
 
 
+@pytest.mark.exhaustive
 def test_an_open_number_of_turns_stays_open():
     text = two().replace("[16, 4, 8]", "[time, 4, 8]")
     training = graph(text, "w")

@@ -50,6 +50,7 @@ def test_every_strategy_has_its_name(training, strategy):
         s.stage == "recompute" for s in found.plan.program.steps))  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_the_result_may_be_rewritten_again_saved_and_reported(training, tmp_path):
     first = gt.mirror(training, dims={"N": 256})
     second = gt.recompute(first, "keep", dims={"N": 256})
