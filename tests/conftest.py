@@ -21,8 +21,8 @@ ALL_TRIALS = "GRADTOOL_ALL_TRIALS"  # in the environment: `scripts/test --all`, 
 
 
 def trials(count: int) -> int:
-    """Examples of a property: a quarter of those that `scripts/test --all` draws."""
-    return count if os.environ.get(ALL_TRIALS) else max(count // 4, min(count, 5))
+    """Examples of a property: a fifth of those that `scripts/test --all` draws."""
+    return count if os.environ.get(ALL_TRIALS) else max(count // 5, min(count, 5))
 
 
 # How long drawing takes says something about the machine, nothing about gradtool.

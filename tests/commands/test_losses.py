@@ -1,7 +1,7 @@
 """What commands say of losses and parameters."""
 
-import pytest
 import numpy as np
+import pytest
 
 FLAT = """flat (float[N, 3] x) => (float[N, 2] y) { h = MatMul (x, w) y = Mul (h, zero) }"""
 STEPS = (
