@@ -17,7 +17,7 @@ START = "import sys\nfrom gradtool.cli import main\nif __name__ == '__main__':\n
 PYTHONS_OWN = ("__future__", "encodings", "sitecustomize", "usercustomize")
 MODULES = (
     "numpy", "onnx", "onnx_ir", "onnxruntime", "onnx_shape_inference", "ml_dtypes", "google",
-    "scipy", "sympy", "click", "rich", "mpi4py", "cupy", "numba", "PIL", "pyarrow", "tensorboardX",
+    "scipy", "sympy", "click", "rich", "mpi4py", "cupy", "PIL", "pyarrow", "tensorboardX",
     "torch", "pip", "venv", "ensurepip", "json", "subprocess", "multiprocessing", "concurrent",
     "pickle", "socket", "tempfile", "runpy", "pkgutil", "logging", "random", "hashlib", "platform",
     "threading", "signal", "typing", "dataclasses", "tomllib", "importlib_metadata", "gc", "ctypes",

@@ -21,7 +21,7 @@ from gradtool.io.remembered import PLANS
 from gradtool.plugins import KERNELS, LOSSES, RULES
 from gradtool.text.version import VERSION
 
-_LIBRARIES = ("numpy", "scipy", "onnx", "onnx-ir", "onnx-shape-inference", "numba")
+_LIBRARIES = ("numpy", "scipy", "onnx", "onnx-ir", "onnx-shape-inference")
 
 
 def get(key: str | None) -> Metrics | None:

@@ -1,12 +1,10 @@
 """Addresses for buffers of known size and lifetime, so that no two live ones overlap.
 
 The largest load is the least that an arena can take, and real training graphs reach it.
-`place`, which planning uses, is numpy and Python alone and stops on counted work, so a plan does
-not depend on the machine or on what is installed; `pack` with `SEARCH` goes further, compiled by
-numba where the extra `solver` has it.
+Packing stops on counted work, so a plan does not depend on the machine or on what is installed.
 """
 
-from gradtool.planning.packing.pack import PLAN, SEARCH, Effort, Packing, pack, place
+from gradtool.planning.packing.pack import PLAN, Effort, Packing, pack, place
 from gradtool.planning.packing.profile import load_profile, overlap
 
-__all__ = ["PLAN", "SEARCH", "Effort", "Packing", "load_profile", "overlap", "pack", "place"]
+__all__ = ["PLAN", "Effort", "Packing", "load_profile", "overlap", "pack", "place"]

@@ -8,8 +8,7 @@ sizes exceed the capacity, and where a buffer could fall below what would be pla
 no buffer spans a boundary any more, both sides are solved alone, and the failure of one goes
 straight back to the placement that separated them.
 
-These functions are in the subset of Python that numba compiles, and answer the same when they
-are interpreted: how far a search goes is counted in the buffers and sections it looks at.
+How far a search goes is counted in the buffers and sections it looks at.
 
 Source: Moffitt, MiniMalloc, ASPLOS 2023; unlike it, a buffer that was tried at an offset is
 lifted to the lowest top that can still come under it (there it is only skipped).
@@ -19,8 +18,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradtool.planning.packing.problem import Problem
+
 FOUND, IMPOSSIBLE, STOPPED = 1, 0, -1
 FAR = 1 << 62
+
+
+def fit(
+    problem: Problem, ranks: list[int], capacity: int, limit: int
+) -> tuple[int, int, list[int]]:
+    """`search` of a problem; not begun where `limit` is less than its buffers' sections."""
+    if int((problem.stop - problem.start).sum()) >= limit:
+        return STOPPED, limit, []
+    columns = problem.start.tolist(), problem.stop.tolist(), problem.size.tolist()
+    return search(*columns, ranks, len(problem.profile), capacity, limit)
 
 
 def search(
@@ -38,7 +49,7 @@ def search(
     which goes first of those that may lie equally low.
     """
     count = len(start)
-    low, offset, items = [0] * count, [0] * count, [i for i in range(count)]  # noqa: C416 - numba
+    low, offset, items = [0] * count, [0] * count, list(range(count))
     total, spans, floor = [0] * sections, [0] * sections, [0] * sections
     for i in range(count):
         count_in(start[i], stop[i], size[i], total, spans)

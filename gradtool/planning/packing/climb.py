@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gradtool.planning.packing.canonical import FOUND, IMPOSSIBLE
-from gradtool.planning.packing.compiled import search
+from gradtool.planning.packing.canonical import FOUND, IMPOSSIBLE, fit
 from gradtool.planning.packing.problem import RANKS, Numbers, Problem
 
 FIRST_PIECE = 250_000
@@ -26,7 +25,6 @@ class Climb:
     offsets: Numbers
     bound: int
     work: int
-    fast: bool
     how: str
     size: int = field(init=False)
 
@@ -62,7 +60,7 @@ class Climb:
             if limit <= 0:
                 return
             order = ranks(self.problem, keys)
-            verdict, used, offsets = search(self.problem, order, capacity, limit, fast=self.fast)
+            verdict, used, offsets = fit(self.problem, order, capacity, limit)
             self.work -= used
             if verdict == FOUND:
                 self.improved(np.array(offsets, dtype=np.int64), f"search {keys}")

@@ -21,20 +21,15 @@ class Effort:
     """How far to go where placing each buffer once doesn't reach the load.
 
     `filling` is the pairs of buffers that packing outwards looks at, `repeating` those that packing
-    again and again does, `work` the buffers and sections that the search does.  `extras` uses what
-    is installed from the extra `solver`: numba, which changes nothing but the seconds.  `work` is
-    divided by `INTERPRETED` if numba is missing.
+    again and again does, `work` the buffers and sections that the search does.
     """
 
     work: int
     filling: int = 0
     repeating: int = 0
-    extras: bool = False
 
 
 PLAN = Effort(work=60_000, filling=10_000_000, repeating=100_000_000)
-SEARCH = Effort(4_000_000_000, filling=175_000_000, repeating=400_000_000, extras=True)
-INTERPRETED = 100
 HALVINGS = 2
 
 
@@ -110,7 +105,7 @@ def _tight(
         again = squeaky(part, least, effort.repeating)
         if again is not None and height(part, again) < height(part, best[0]):
             best = again, "squeaky"
-    climb = Climb(part, best[0], least, _work(effort), effort.extras, best[1])
+    climb = Climb(part, best[0], least, effort.work, best[1])
     climb.run(None if capacity is None else capacity // part.unit)
     bound = climb.bound if climb.bound > least else part.peak_live
     return climb.offsets, bound, climb.how
@@ -135,10 +130,3 @@ def _outward(
         else:
             best = found, "outward"
     return best
-
-
-def _work(effort: Effort) -> int:
-    from gradtool.planning.packing import compiled
-
-    slow = effort.extras and not compiled.available()
-    return effort.work // INTERPRETED if slow else effort.work

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 import sys
 from typing import ClassVar
 
@@ -14,7 +13,7 @@ from packings import ONLY_SEARCHED, SEARCHED, SMALL, columns, lasting, least, lo
 
 from gradtool.errors import UsageError
 from gradtool.planning.liveness import Lifetime
-from gradtool.planning.packing import PLAN, SEARCH, Effort, compiled, load_profile, pack, place
+from gradtool.planning.packing import PLAN, Effort, load_profile, pack, place
 from gradtool.planning.packing.climb import Climb, height
 from gradtool.planning.packing.greedy import greedy
 from gradtool.planning.packing.problem import RANKS
@@ -168,7 +167,7 @@ class Told(Climb):
     asked: ClassVar[list[object]] = []
 
     def run(self, hint):
-        self.asked += [self.bound, self.work, self.fast, hint]
+        self.asked += [self.bound, self.work, hint]
         self.bound += self.more
 
 
@@ -176,7 +175,6 @@ class Told(Climb):
 def told(monkeypatch):
     monkeypatch.setattr(module, "Climb", Told)
     monkeypatch.setattr(module, "outward", lambda *_: None)
-    monkeypatch.setattr(compiled, "available", lambda: True)
     monkeypatch.setattr(Told, "asked", [])
     return Told
 
@@ -195,27 +193,13 @@ def test_the_first_of_the_best_orders_counts(told):
 
     assert packing.how == min(heights, key=heights.__getitem__)
     assert packing.size == min(heights.values())
-    assert len(told.asked) == 4
+    assert len(told.asked) == 3
 
 
 def test_the_search_is_told_bounds_and_hints_in_units_of_the_part(told):
     pack(*columns([(64 * s, a, b) for s, a, b in SEARCHED]), capacity=64 * 9, effort=Effort(work=5))
 
-    assert told.asked == [7, 5, False, 9]
-
-
-def test_the_search_is_compiled_where_extras_are_asked_for(told):
-    pack(*columns(SEARCHED), effort=Effort(work=500, extras=True))
-
-    assert told.asked == [7, 500, True, None]
-
-
-def test_less_is_searched_where_the_search_is_not_compiled(told, monkeypatch):
-    monkeypatch.setattr(compiled, "available", lambda: False)
-    for extras in (True, False):
-        pack(*columns(SEARCHED), effort=Effort(work=500, extras=extras))
-
-    assert (told.asked[1], told.asked[5]) == (5, 500)
+    assert told.asked == [7, 5, 9]
 
 
 @pytest.mark.parametrize(
@@ -240,7 +224,7 @@ def test_what_other_parts_need_anyway_is_no_bound(told, monkeypatch):
     assert module._tight(part, 9, None, Effort(work=0))[1] == 7
     assert told.asked[0] == 9
     assert module._tight(part, 14, None, Effort(work=0))[2] == "stacked"
-    assert len(told.asked) == 4
+    assert len(told.asked) == 3
 
 
 def test_a_part_is_packed_only_as_tightly_as_those_before_it_need(monkeypatch):
@@ -290,24 +274,5 @@ def test_packing_outwards_halves_what_is_above_the_load(
     assert (height(part, found), name) == (reached, how)
 
 
-# ------------------------------------------------------------------------ what is installed
-
-
-def test_planning_imports_nothing_of_the_extra():
-    code = f"""
-import sys
-from gradtool.planning.packing import PLAN, Effort, pack
-assert pack(*{columns(ONLY_SEARCHED)}, effort=Effort(PLAN.work)).how.startswith("search")
-print([name for name in ("numba",) if name in sys.modules])
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "[]"
-
-
-def test_without_the_extra_the_search_still_runs(monkeypatch):
-    monkeypatch.setattr("gradtool.planning.packing.compiled.available", lambda: False)
-    packing = pack(*columns(SEARCHED), effort=SEARCH)
-
-    check(SEARCHED, packing)
-    assert packing.size == 7
+def test_what_no_order_and_no_repetition_places_is_searched():
+    assert pack(*columns(ONLY_SEARCHED), effort=Effort(PLAN.work)).how.startswith("search")

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packings import OUT_OF_REACH, SEARCHED, SMALL, lasting, least, problem, problems
 
-from gradtool.planning.packing.canonical import FOUND, IMPOSSIBLE, STOPPED, search
+from gradtool.planning.packing.canonical import FOUND, IMPOSSIBLE, STOPPED, fit, search
 from gradtool.planning.packing.climb import Climb, height, ranks
-from gradtool.planning.packing.compiled import search as search_problem
 from gradtool.planning.packing.problem import RANKS
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
@@ -26,17 +24,17 @@ def test_the_search_finds_what_fits_and_refutes_what_does_not(spans, keys):
         members = [spans[i] for i in part.members]
         best = least(members) // part.unit
         order = ranks(part, keys)
-        verdict, _, offsets = search_problem(part, order, best, PLENTY, fast=False)
+        verdict, _, offsets = fit(part, order, best, PLENTY)
 
         assert verdict == FOUND
         assert height(part, np.array(offsets)) == best
-        assert search_problem(part, order, best - 1, PLENTY, fast=False)[0] == IMPOSSIBLE
+        assert fit(part, order, best - 1, PLENTY)[0] == IMPOSSIBLE
 
 
 def test_a_search_stops_where_its_work_is_spent():
     part = problem(SEARCHED)
-    needed = search_problem(part, ranks(part, "TLA"), 7, PLENTY, fast=False)[1]
-    verdict, work, _ = search_problem(part, ranks(part, "TLA"), 7, needed // 2, fast=False)
+    needed = fit(part, ranks(part, "TLA"), 7, PLENTY)[1]
+    verdict, work, _ = fit(part, ranks(part, "TLA"), 7, needed // 2)
 
     assert verdict == STOPPED
     assert needed // 2 <= work < needed
@@ -55,26 +53,13 @@ def test_two_sides_of_a_boundary_are_solved_alone():
     assert work < 1000
 
 
-@pytest.mark.extra
-def test_the_compiled_search_answers_as_the_interpreted_one():
-    pytest.importorskip("numba")
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        first = rng.integers(0, 12, 20)
-        spans = zip(rng.integers(1, 9, 20), first, first + rng.integers(0, 6, 20), strict=True)
-        for part in problems([tuple(map(int, span)) for span in spans]):
-            given_ = part, ranks(part, "TLA"), part.peak_live, 20_000
-
-            assert search_problem(*given_, fast=True) == search_problem(*given_, fast=False)
-
-
 # ---------------------------------------------------------------------------- the ladder
 
 
 def climbed(spans, work):
     part = problem(spans)
     tall = np.cumsum(part.size) - part.size
-    climb = Climb(part, tall, part.peak_live, work, fast=False, how="stacked")
+    climb = Climb(part, tall, part.peak_live, work, how="stacked")
     climb.run(None)
     return climb
 
