@@ -72,7 +72,8 @@ if TYPE_CHECKING:
     from gradtool.reports.shown import Compared, Explained, Frontier, Report
     from gradtool.session import Session
     from gradtool.shapes.inference import shape
-    from gradtool.training.trainer import History, Trainer
+    from gradtool.training.history import History
+    from gradtool.training.trainer import Trainer
 
 __version__ = VERSION
 
@@ -91,7 +92,7 @@ _HOMES = dict.fromkeys(
     "Explained": "gradtool.reports.shown",
     "Frontier": "gradtool.reports.shown",
     "Report": "gradtool.reports.shown",
-    "History": "gradtool.training.trainer",
+    "History": "gradtool.training.history",
     "Session": "gradtool.session",
     "Trainer": "gradtool.training.trainer",
     "kernel": "gradtool.kernels",

@@ -13,7 +13,8 @@ from gradtool.errors import GradtoolError, UsageError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from gradtool.training.trainer import History, Trainer
+    from gradtool.training.history import History
+    from gradtool.training.trainer import Trainer
 
 Written = dict[str, tuple[str, int, int]]
 

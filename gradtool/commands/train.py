@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from gradtool.commands.results import Results
     from gradtool.ranks.group import Group
     from gradtool.training.graphs import Recipe
+    from gradtool.training.history import History
     from gradtool.training.timeline import Timeline
-    from gradtool.training.trainer import History, Trainer
+    from gradtool.training.trainer import Trainer
     from gradtool.training.watching import Watcher
     from gradtool.workloads.training import TrainingGraph
 

@@ -62,8 +62,9 @@ class Moved:
 class Comparison:
     """Two sides: every total that both have, and of each part what moved, the most first.
 
-    `parts` has what both sides know, `unknown` names the rest with the side that lacks it.
-    `renamed` counts the tensors that only have another name now.
+    `before` and `now` are the sides, `totals` numbers of the whole step.  `parts` has what both
+    sides know, `unknown` names the rest with the side that lacks it.  `renamed` counts the tensors
+    that only have another name now.
     """
 
     before: Snapshot

@@ -27,11 +27,11 @@ BLOCK = 2**16
 class Measurement:
     """One step, measured. Bytes, but for `seconds` (the median of the repeats).
 
-    `high_water` is where the last byte that a step changed lies, `outside` the most that Python
-    and numpy, on a CUDA device CuPy there, held beside the arena from the first kernel until the
-    results were handed over, `retained` what they still held after the last kernel.  Part of
-    `outside` are `dynamic`, the most that values of data-dependent shape took, and `results`, what
-    handing them over took: the copies, where there are any.
+    `planned` is the total of the plan.  `high_water` is where the last byte that a step changed
+    lies, `outside` the most that Python and numpy, on a CUDA device CuPy there, held beside the
+    arena from the first kernel until the results were handed over, `retained` what they still held
+    after the last kernel.  Part of `outside` are `dynamic`, the most that values of data-dependent
+    shape took, and `results`, what handing them over took: the copies, where there are any.
     """
 
     planned: int

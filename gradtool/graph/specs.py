@@ -14,7 +14,7 @@ from gradtool.graph.predicates import is_tensor
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Shape and element type of an array."""
+    """The `shape` of an array and the `dtype` of its elements."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]

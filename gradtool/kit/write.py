@@ -21,7 +21,7 @@ from gradtool.workloads.rewriting import Graph, model_of
 
 @dataclass(frozen=True)
 class Kit:
-    """A kit that was written: its folder, its manifest, and the bytes of all its files."""
+    """A kit that was written: its `folder`, its `manifest`, and the bytes of all files (`size`)."""
 
     folder: Path
     manifest: manifest.Document

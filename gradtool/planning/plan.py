@@ -27,7 +27,7 @@ TEMPORARIES: Region = "backward temporaries"
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`bytes` that are of a region from step `first` to step `last`, both included."""
+    """`bytes` that are of a `region` from step `first` to step `last`, both included."""
 
     region: Region
     bytes: int
@@ -40,7 +40,7 @@ class Buffer:
     """`bytes` of the arena from `offset`, held from step `first` to step `last`, both included.
 
     `values` are the values that lie in it, one after the other where operators write in place; it
-    has the name and the region of the one that does at the peak step (`planning/tenants.py`), which
+    has the `name` and `region` of the one that does at the peak step (`planning/tenants.py`), which
     is number `called` of them.  A workspace holds none.  Where backward writes over what forward
     left, it is of another region from step `turn` on: of the second of `regions`, before of the
     first.  Always-live buffers have `first = 0` and `last = len(steps) - 1`.
@@ -68,7 +68,7 @@ class Buffer:
 
     @property
     def value(self) -> int | None:
-        """The value that it is called by; None of a workspace."""
+        """The number of the value that it is called by; None of a workspace."""
         return self.values[self.called] if self.values else None
 
 
@@ -121,34 +121,54 @@ class Plan:
 
     @property
     def beside_given(self) -> int:
-        """Of these, what is beside weights, state and inputs, which are there before a step."""
+        """Bytes of `total` beside weights, state and inputs, which are there before a step."""
         return self.total - sum(b.bytes for b in self.buffers if b.region in ALWAYS_LIVE)
 
     @cached_property
     def makers(self) -> Mapping[int, Step]:
-        """By value, the step that computes it."""
+        """By the number of a value, the step that computes it."""
         return {value: step for step in self.program.steps for value in step.writes}
 
     def maker(self, buffer: Buffer) -> Step | None:
-        """The step that computes what a buffer is called by; None where no step does."""
+        """The step that computes the value that a buffer is called by; None where no step does.
+
+        Args:
+            buffer: one of `buffers`; the step of a workspace is the one that takes it.
+        """
         if buffer.value is not None:
             return self.makers.get(buffer.value)
         return self.program.steps[buffer.first] if buffer.region == "workspace" else None
 
     def spec(self, buffer: Buffer) -> Spec | None:
-        """Shape and type of what a buffer is called by; None of a workspace."""
+        """The shape and type of the value that a buffer is called by; None of a workspace.
+
+        Args:
+            buffer: one of `buffers`.
+        """
         return None if buffer.value is None else self.program.values[buffer.value].spec
 
     def also(self, buffer: Buffer) -> tuple[int, ...]:
-        """The other values that lie in a buffer, before or after the one that it is called by."""
+        """The other values that lie in a buffer, before or after the one that it is called by.
+
+        Args:
+            buffer: one of `buffers`.
+        """
         return tuple(v for v in buffer.values if v != buffer.value)
 
     def live(self, step: int) -> tuple[Buffer, ...]:
-        """The buffers held while `step` runs."""
+        """The buffers held while a step runs.
+
+        Args:
+            step: its number.
+        """
         return tuple(b for b in self.buffers if b.first <= step <= b.last)
 
     def regions(self, step: int) -> dict[Region, int]:
-        """Bytes live at `step`, by region, in the order of first appearance."""
+        """Bytes live at a step, by region, in the order of first appearance.
+
+        Args:
+            step: its number.
+        """
         sizes: dict[Region, int] = {}
         for span in self.spans:
             if span.first <= step <= span.last:

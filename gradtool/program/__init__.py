@@ -73,6 +73,11 @@ class Value:
 class Step:
     """One kernel call: reads `inputs`, writes `outputs` (numbers of values, None where absent).
 
+    `op` is the operator, of `version` of its opset, with its `attributes`; `name` is that of the
+    node, `source` the forward node that a gradient node came from, `stage` its part of the training
+    graph.  The kernel gets arrays of `workspace` from the arena, and takes `scratch_bytes` outside
+    of it; `may_inplace` and `over` are the inputs that it may write over, the latter by output.
+
     A step that is not `recomputable` draws at random, so that it would give something else if it
     ran again, or its sizes depend on data.  `flops` are its floating-point operations, None where
     they are not known, and `moved` the bytes that it reads and writes.  `module` is the part of the
@@ -108,12 +113,12 @@ class Step:
 
     @property
     def reads(self) -> Iterator[int]:
-        """The values read, absent ones left out."""
+        """The numbers of the values read, absent ones left out."""
         return (i for i in self.inputs if i is not None)
 
     @property
     def writes(self) -> Iterator[int]:
-        """The values written, absent ones left out."""
+        """The numbers of the values written, absent ones left out."""
         return (o for o in self.outputs if o is not None)
 
 
@@ -121,6 +126,8 @@ class Step:
 class Program:
     """Steps in order over numbered values, with every size known but the data-dependent ones.
 
+    Values are known by their places in `values`: `inputs`, `outputs`, `loss`, and in `gradients` by
+    the name of what they are of.  `steps` run in order; `dims` are the sizes of symbols.
     `constants` holds the data of values of kind `constant` and `host` (sizes, axes and other
     numbers that stay on the host); parameters are looked up by name when the program is bound.
     Of a subgraph's inputs the first `formal` are its own, the others are captured values.
@@ -148,11 +155,19 @@ class Program:
         return f"Program({len(self.steps)} steps, {len(self.values)} values)"
 
     def aligned(self, size: int) -> int:
-        """`size` rounded up to the alignment of buffers."""
+        """Bytes rounded up to the alignment of buffers.
+
+        Args:
+            size: in bytes.
+        """
         return -(-size // self.alignment) * self.alignment
 
     def storage(self, value: int) -> int:
-        """The value whose storage `value` lies in: itself unless it is a view."""
+        """The number of the value whose storage a value lies in: itself unless it is a view.
+
+        Args:
+            value: its number.
+        """
         return self._roots[value]
 
     @cached_property
@@ -172,11 +187,22 @@ class Program:
         return any(step.is_native for step in self.steps)
 
     def is_dynamic(self, step: Step) -> bool:
-        """Whether a step reads or writes a value whose shape depends on data."""
+        """Whether a step reads or writes a value whose shape depends on data.
+
+        Args:
+            step: one of `steps`.
+        """
         return any(self.values[v].spec is None for v in (*step.reads, *step.writes))
 
     def strides(self, value: int) -> tuple[int, ...]:
-        """Byte strides of a value of known shape."""
+        """Bytes from an element of a value to the next one, by axis.
+
+        Args:
+            value: its number.
+
+        Raises:
+            ValueError: its shape depends on data.
+        """
         datum = self.values[value]
         if datum.spec is None:
             raise ValueError(f"{datum.name}: its shape depends on data")

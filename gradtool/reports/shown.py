@@ -30,7 +30,7 @@ class Shown(ABC):
         """The tables, in order."""
 
     def lines(self) -> list[str]:
-        """What stands below them."""
+        """The lines below the tables."""
         return []
 
     def __str__(self) -> str:
@@ -56,7 +56,8 @@ class Shown(ABC):
 class ReportRow:
     """A plan in numbers. Bytes, but for `steps`; all but `peak` are those at the peak step.
 
-    `temporaries` are what backward computes beside gradients of parameters.
+    `model` is the name of the graph.  `activations`, `parameters` and `gradients` are regions of
+    the plan; `temporaries` are what backward computes beside gradients of parameters.
     """
 
     model: str
@@ -86,7 +87,12 @@ class Report(Shown):
 
     @classmethod
     def of(cls, plans: Sequence[Plan], names: Sequence[str]) -> Report:
-        """The report of plans under these names."""
+        """The report of plans.
+
+        Args:
+            plans: one for each row.
+            names: of the rows.
+        """
         return cls(tuple(map(_row, plans, names)), tuple(plans))
 
     def __iter__(self) -> Iterator[ReportRow]:
@@ -102,7 +108,7 @@ class Report(Shown):
         return f"Report({', '.join(f'{row.model!r}: {row.peak} bytes' for row in self.rows)})"
 
     def tables(self) -> list[Table]:
-        """One row a plan."""
+        """A table of bytes with a row a plan."""
         return [memory.plans_table(self.plans, [row.model for row in self.rows])]
 
 
@@ -129,11 +135,11 @@ class Compared(Shown):
         return {row.name: row.delta for row in self.found.totals}[name]
 
     def tables(self) -> list[Table]:
-        """The whole step, then the parts of which something moved."""
+        """The whole step, then the parts of which something moved: tables of bytes and counts."""
         return list(comparison.tables(self.found, TOP))
 
     def lines(self) -> list[str]:
-        """What did not move, and what cannot be told."""
+        """The parts that did not move, and those that cannot be told."""
         return comparison.closing_lines(self.found)
 
 
@@ -155,7 +161,7 @@ class Explained(Shown):
         return f"Explained({self.facts.value!r})"
 
     def tables(self) -> list[Table]:
-        """None: it is said in words."""
+        """An empty list: it is said in words."""
         return []
 
     def lines(self) -> list[str]:
@@ -199,7 +205,7 @@ class Frontier(Shown):
         return f"Frontier({len(peaks)} plans, {min(peaks)} to {max(peaks)} bytes)"
 
     def tables(self) -> list[Table]:
-        """A row a budget."""
+        """A table with a row a budget: bytes, and extra work in FLOPs or time."""
         return [frontier.frontier_table(self.points, self.kept, self.state)]
 
     def lines(self) -> list[str]:

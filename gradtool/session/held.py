@@ -40,11 +40,13 @@ class Holding:
         return self._model
 
     def values(self, *patterns: str, copy: bool = True) -> dict[str, np.ndarray[Any, Any]]:
-        """What is trained as it is now, and state, by name; that which matches a name or glob.
+        """The parameters and the state as they are now, by name.
 
-        A pattern that matches none of these is of the other tensors of the graph, which stay as
-        they are: frozen weights, running statistics in inference form.  Results are copies, or with
-        `copy=False` on the CPU views of the arena.
+        Args:
+            patterns: names or globs; all that is trained, and state, by default.  One that matches
+                none of these is of the tensors that stay as they are: frozen weights, running
+                statistics in inference form.
+            copy: the arrays are copies; False: on the CPU, views of the arena.
 
         Raises:
             UsageError: a pattern matches nothing, or the session is closed.
@@ -74,13 +76,19 @@ class Holding:
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
-        """Where parameters and state lie in the arena, in order: their offsets and bytes."""
+        """Where parameters and state lie in the arena, in order: offsets and sizes in bytes."""
         return {name: (b.offset, b.bytes) for name, b in self._store.layout.items()}
 
     def span(self, names: Sequence[str]) -> Any:
-        """State of one type that lies one after the other (`spans`), flat, where it lies.
+        """A flat array over parameters or state of one type, where they lie.
 
         There may be a few bytes between the values, of no meaning.
+
+        Args:
+            names: neighbours among `spans`, in order.
+
+        Raises:
+            KeyError: a name is none of `spans`.
         """
         return self._store.span(names)
 
@@ -98,16 +106,26 @@ class Holding:
         force: bool = False,
         external_data: Literal["auto", "always", "never"] = "auto",
     ) -> tuple[Path, int]:
-        """Write the model that was loaded with the weights as they are now; path and bytes.
+        """Write the model that was loaded with the weights as they are now.
 
         Its nodes, opset, names and metadata are those of the file; running statistics are weights
         as well, and adapters go into theirs.  What only training needs, the state of an optimizer,
-        is not part of it.  With `averages`, the means that the graph keeps take the places of their
-        parameters; `values` are taken for parameters and state as they are now.
+        is not part of it.
+
+        Args:
+            path: the file.
+            averages: write the means that the graph keeps in place of their parameters.
+            values: arrays in place of parameters and state as they are now, by name.
+            force: replace a file that is there.
+            external_data: `always` or `never`: weights lie in a file beside the model, or inside of
+                it; `auto`: as in the file that was loaded.
+
+        Returns:
+            The path, and the bytes that were written.
 
         Raises:
-            UsageError: the output exists and `force` is not given, or cannot be written; a weight
-                that was trained is no tensor of the model; or the session is closed.
+            UsageError: the output exists without `force`, or cannot be written; a weight that was
+                trained is no tensor of the model; there are no averages; or the session is closed.
         """
         source = original.source_of(self._whole.meta)
         held = values or {}
@@ -126,7 +144,15 @@ class Holding:
     def weights(
         self, values: Mapping[str, np.ndarray[Any, Any]] | None = None, *, averages: bool = False
     ) -> dict[str, np.ndarray[Any, Any]]:
-        """What `save` would write, by name, adapters beside their weights."""
+        """The arrays that `save` would write, by name, adapters beside their weights.
+
+        Args:
+            values: arrays in place of parameters and state as they are now, by name.
+            averages: the means that the graph keeps, in place of their parameters.
+
+        Raises:
+            UsageError: there are no averages, or the session is closed.
+        """
         names = changing_weights(self._whole)
         found = self._arrays(values or {}, averages=averages)
         return {name: array for name, array in found.items() if name in names}
@@ -162,15 +188,22 @@ class Holding:
         values: Mapping[str, np.ndarray[Any, Any]] | None = None,
         force: bool = False,
     ) -> list[tuple[Path, int]]:
-        """Write the adapters that were trained for themselves; paths and bytes of two files.
+        """Write the adapters that were trained for themselves, in two files.
 
         The model that was loaded goes to `path`, with a place for them that is zero by default,
         and they to a file for onnxruntime's `LoraAdapter`, whose name ends in `.onnx_adapter`.
-        `values` are taken for what is trained as it is now.
+
+        Args:
+            path: the file of the model.
+            values: arrays in place of what is trained as it is now, by name.
+            force: replace files that are there.
+
+        Returns:
+            The path and the bytes of each file, the model's first.
 
         Raises:
-            UsageError: there are none, an output exists and `force` is not given, or cannot be
-                written; or the session is closed.
+            UsageError: there are none, an output exists without `force`, or cannot be written; or
+                the session is closed.
         """
         from gradtool.workloads import lora_files
 

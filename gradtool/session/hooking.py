@@ -22,29 +22,57 @@ class Hooking:
     _train: Resident
 
     def before_step(self, call: OnStart) -> Remove:
-        """Call a function with the inputs, by name, where they lie in the arena."""
+        """Call a function before each step.
+
+        Args:
+            call: is given the inputs by name, in the shapes of the step, where they lie in the
+                arena.
+
+        Returns:
+            A function that takes the hook back.
+        """
         return _added(self._hooks.before, call)
 
     def after_step(self, call: OnEnd) -> Remove:
-        """Call a function with the result of each step."""
+        """Call a function after each step.
+
+        Args:
+            call: is given the `Result`.
+
+        Returns:
+            A function that takes the hook back.
+        """
         return _added(self._hooks.after, call)
 
     def before_node(self, call: OnNode, *patterns: str) -> Remove:
-        """Call a function with each backward node, or those that match, before it runs.
+        """Call a function before backward nodes run.
 
-        It is given the node's `name`, `op`, `inputs` and `outputs`: arrays by name.
+        Args:
+            call: is given the node's `name`, `op`, `inputs` and `outputs`: arrays by name.
+            patterns: names or globs of nodes; all backward nodes by default.
+
+        Returns:
+            A function that takes the hook back.
+
+        Raises:
+            UsageError: a pattern matches nothing.
         """
         return _added(self._hooks.nodes, ("before", self._nodes(patterns), call))
 
     def after_node(self, call: OnNode, *patterns: str) -> Remove:
-        """Call a function with each backward node, or those that match, when it has run."""
+        """Call a function after backward nodes have run; see `gradtool.Session.before_node`."""
         return _added(self._hooks.nodes, ("after", self._nodes(patterns), call))
 
     def on_gradient(self, call: OnGradient, *patterns: str) -> Remove:
-        """Call a function with the name and the array of each final gradient, or those that match.
+        """Call a function with each gradient that is final.
 
-        It may change the array in place: updates and results are made of what it leaves there.
-        Names are those of the values that the gradients are of.
+        Args:
+            call: is given a name and the array of its gradient, in the shape of that value.  It may
+                change the array in place: updates and results are made of what it leaves there.
+            patterns: names or globs of the values that gradients are of; all by default.
+
+        Returns:
+            A function that takes the hook back.
 
         Raises:
             UsageError: a pattern matches nothing.

@@ -34,20 +34,23 @@ from gradtool.passes.kept_gradients import keep_gradients, separate_gradients
 from gradtool.planning.plan import Plan
 from gradtool.planning.sharing import NO_PARTS, Parts
 from gradtool.session.feeding import Batch, counted, scaled
-from gradtool.session.held import Holding
 from gradtool.session.hooking import Hooking
 from gradtool.session.matching import matching
-from gradtool.session.sums import Sums
+from gradtool.session.sums import Sums, Updating
 from gradtool.workloads.rewriting import Graph, model_of
 
 MOST_PLANS = 4
 Ahead = Callable[[Batch], Batch]
 
 
-class Session(Holding, Hooking):
+class Session(Updating, Hooking):
     """The steps of a training graph, one after the other, in one arena.
 
     Not for several threads at once.
+
+    Attributes:
+        steps: how many steps were taken.
+        check_nan: a step ends at the first node with a NaN; may be changed between steps.
 
     Example:
         step = gt.grad(gt.load("samples/cnn.onnx"), optimizer="sgd", train_mode=True)
@@ -88,14 +91,14 @@ class Session(Holding, Hooking):
                 without Winograd's convolutions; those of CUDA are CuPy's.
             keep_gradients: values inside of the graph, and parameters that it updates, whose
                 gradients are results as well; names or globs.
-            check_nan: a step ends at the first node with a NaN (an attribute, too).
+            check_nan: a step ends at the first node with a NaN.
             most_plans: how many plans, for different sizes, are kept: the latest.
             max_turns: the most turns of loops in a step; docs/limits.md has the default.
             max_dynamic: the most bytes of values whose sizes depend on data; see there.
 
         Raises:
             MissingData: a weight is absent.
-            UsageError: an operator has no kernel, or there is no such gradient.
+            UsageError: an operator has no kernel, there is no such gradient, or most_plans < 1.
             DeviceError: the device is missing or out of memory, or has no native kernels.
         """
         updates = None if update is None else model_of(update)
@@ -153,20 +156,25 @@ class Session(Holding, Hooking):
     ) -> Result:
         """Run forward and backward once; parameters and state keep what the step made of them.
 
-        `batch` has arrays by name: of numpy, of anything with `__dlpack__`, CuPy's on a device,
-        sparse ones of SciPy; numbers and lists take the type of their input.  What has the name of
-        a parameter or of state takes its place from now on.  The outputs are those of the graph
-        without next values of parameters and state, which stay in the arena.  With a `loss_scale`
-        the gradient of the loss is that instead of 1 (the graph needs an input for it: `loss_seed`
-        of `gradtool.grad`), and each gradient is divided by it when it is final, before hooks see
-        it and before its update; where gradients are added up, that is left to `update`.  Results
-        are copies, or with `copy=False` views of the arena until the next call.  `settling` is told
-        of parameters and state whose next values are final, in an order that is always the same.
+        Args:
+            batch: arrays by name: of numpy, of anything with `__dlpack__`, CuPy's on a device,
+                sparse ones of SciPy; numbers and lists take the type of their input.  One with the
+                name of a parameter or of state takes its place from now on.
+            loss_scale: the gradient of the loss in place of 1, which needs an input (`loss_seed` of
+                `gradtool.grad`).  Each gradient is divided by it when it is final, before hooks see
+                it and before its update; where gradients are added up, that is left to `update`.
+            copy: results are copies; False: views of the arena until the next call.
+            settling: is told of parameters and state whose next values are final, in an order that
+                is always the same.
+
+        Returns:
+            The loss, gradients, and outputs but next values of parameters and state, which stay in
+            the arena.
 
         Raises:
             MissingData: an input is absent.
-            UsageError: nothing has a name that is given, an array has another type or shape, or
-                the session is closed.
+            UsageError: nothing has a name that is given, an array has another type or shape, the
+                graph has no input for a loss scale, or the session is closed.
             Exhausted: the step goes on beyond `max_turns` or `max_dynamic`.
             GradtoolError: a node has a NaN, and `check_nan` is set.
         """
@@ -198,33 +206,15 @@ class Session(Holding, Hooking):
             end(result)
         return result
 
-    def update(self, batch: Batch | None = None, *, scale: float = 1.0) -> None:
-        """Update by the sums of gradients, each times `scale`; the sums are zero afterwards.
-
-        `batch` has what else the updates take, a learning rate.
-
-        Raises:
-            UsageError: the session was opened without updates, or is closed.
-        """
-        binding = self._require_sums().feed(batch or {}, scale)
-        self._run(binding.enter().step)
-        binding.outlets.carry()
-        self.forget_gradients()
-
-    def forget_gradients(self) -> None:
-        """Set the sums of gradients to zero, whatever they are."""
-        self._require_sums().forget()
-
-    def gradients_are_finite(self) -> bool:
-        """Whether no sum of gradients has an infinity or a NaN."""
-        return self._require_sums().are_finite()
-
     def make_ready(self, batch: Batch) -> None:
         """Bind steps for the sizes of a batch, and updates: what is trained lies in the arena then.
 
+        Args:
+            batch: arrays by name, as of `step`.
+
         Raises:
             MissingData: an input is absent.
-            UsageError: see `step`.
+            UsageError: as `step`.
         """
         self._require_open()
         seed = seed_of(self._model)
@@ -244,17 +234,24 @@ class Session(Holding, Hooking):
         if self._sums is not None:
             self._sums.expect()
 
-    def _require_sums(self) -> Sums:
-        self._require_open()
-        if self._sums is None:
-            raise UsageError("the steps of this session update as they go: there are no sums")
-        return self._sums
-
     def evaluate(self, batch: Batch, *, copy: bool = True) -> Result:
         """Run the forward model on the parameters as they are, in its form for inference.
 
-        BatchNormalization takes running statistics and Dropout drops nothing.  The loss is
-        computed if its labels are given.  Nothing but the results changes; see `step`.
+        BatchNormalization takes running statistics and Dropout drops nothing.  Nothing but the
+        results changes.
+
+        Args:
+            batch: arrays by name, as of `step`; the loss is computed if its labels are given.
+            copy: results are copies; False: views of the arena until the next call.
+
+        Returns:
+            The outputs of the model, and its loss.
+
+        Raises:
+            MissingData: an input is absent.
+            UsageError: nothing has a name that is given, an array has another type or shape, or
+                the session is closed.
+            Exhausted: the run goes on beyond `max_turns` or `max_dynamic`.
         """
         self._require_open()
         batch = self._known_ahead(batch)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from gradtool.errors import UsageError
 from gradtool.exec.binding import Binding
 from gradtool.exec.resident import Resident
 from gradtool.exec.store import Store
 from gradtool.graph.metadata import GRADIENTS, ROWS, SCALE
+from gradtool.session.feeding import Batch
+from gradtool.session.held import Holding
 
 
 class Sums:
@@ -51,3 +54,48 @@ class Sums:
         names |= {rows: rows for rows in json.loads(props.get(ROWS, "{}")).values()}
         found = {name: self._store.value(total) for name, total in names.items()}
         return {name: held for name, held in found.items() if held is not None}
+
+
+class Updating(Holding):
+    """Updates by the sums of gradients that the steps of a session add to."""
+
+    _sums: Sums | None
+    _run: Callable[[Callable[[], None]], float]
+
+    def update(self, batch: Batch | None = None, *, scale: float = 1.0) -> None:
+        """Update by the sums of gradients; they are zero afterwards.
+
+        Args:
+            batch: the other inputs of the updates, by name: a learning rate.
+            scale: a factor of each sum.
+
+        Raises:
+            MissingData: an input of the updates is absent.
+            UsageError: the session was opened without updates, or is closed.
+        """
+        binding = self._require_sums().feed(batch or {}, scale)
+        self._run(binding.enter().step)
+        binding.outlets.carry()
+        self.forget_gradients()
+
+    def forget_gradients(self) -> None:
+        """Set the sums of gradients to zero, whatever they are.
+
+        Raises:
+            UsageError: the session was opened without updates, or is closed.
+        """
+        self._require_sums().forget()
+
+    def gradients_are_finite(self) -> bool:
+        """Whether no sum of gradients has an infinity or a NaN.
+
+        Raises:
+            UsageError: the session was opened without updates, or is closed.
+        """
+        return self._require_sums().are_finite()
+
+    def _require_sums(self) -> Sums:
+        self._require_open()
+        if self._sums is None:
+            raise UsageError("the steps of this session update as they go: there are no sums")
+        return self._sums

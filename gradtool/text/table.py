@@ -32,7 +32,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of raw text, one cell a column: escaping is left to whoever writes the table."""
+    """The `rows` of a table, one cell for each of `columns`, below its `title`, above its `footer`.
+
+    The text is raw: escaping is left to whoever writes the table.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]

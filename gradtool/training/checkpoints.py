@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Best:
-    """The evaluation that was best so far."""
+    """The evaluation that was best so far: its `step`, and the `value` of the first metric."""
 
     step: int
     value: float

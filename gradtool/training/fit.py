@@ -60,7 +60,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Fit:
-    """What was tried for a memory, fewest parts first, and what was chosen."""
+    """The `candidates` for a `memory` in bytes, fewest parts first, and the `chosen` one."""
 
     memory: int
     candidates: tuple[Candidate, ...]

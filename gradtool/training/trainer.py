@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -27,11 +27,11 @@ from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
 from gradtool.training import runs, stopping
-from gradtool.training.checkpoints import Best, Checkpoint, Folder, Progress, Records
+from gradtool.training.checkpoints import Checkpoint, Folder, Progress, Records
 from gradtool.training.evaluating import counter_for, evaluator_for
-from gradtool.training.fit import Fit
 from gradtool.training.graphs import Recipe, require_forward
-from gradtool.training.loop import End, Loop
+from gradtool.training.history import History
+from gradtool.training.loop import Loop
 from gradtool.training.opening import open_rank
 from gradtool.training.options import TrainOptions
 from gradtool.training.setup import Setup, prepared
@@ -44,50 +44,6 @@ from gradtool.training.watching import Begun, Watcher, Watchers
 from gradtool.workloads.rewriting import Graph, model_of
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class History:
-    """What a training came to.
-
-    Attributes:
-        step: the last step that was taken, counted from 1 and over runs that were resumed.
-        losses: those of the steps that were taken now.
-        evaluations: pairs of a step and its numbers by name.
-        best: the step of the best evaluation, where there was one.
-        skipped: how many steps were left out, for gradients that are not finite.
-        ended: why it did: `steps`, `patience` or `interrupted`.
-        fit: how a memory was kept to, where one was.
-
-    Example:
-        with gt.Trainer("samples/cnn.onnx", steps=2, batch=4) as trainer:
-            history = trainer.fit("samples/cnn.npz")
-        history.losses, history.ended
-    """
-
-    step: int
-    losses: tuple[float, ...]
-    evaluations: tuple[tuple[int, dict[str, float]], ...]
-    best: Best | None
-    skipped: int
-    ended: End
-    fit: Fit | None = None
-
-    def __repr__(self) -> str:
-        last = f", loss {self.losses[-1]:.4g}" if self.losses else ""
-        return f"History({self.step} steps{last}, {len(self.evaluations)} evaluations)"
-
-    def _repr_html_(self) -> str:
-        from gradtool.text.table import facts
-
-        found = {
-            "steps": self.step, "last loss": f"{self.losses[-1]:.6g}" if self.losses else None,
-            "evaluations": len(self.evaluations), "skipped": self.skipped, "ended": self.ended,
-        }  # fmt: skip
-        if self.evaluations:
-            step, last = self.evaluations[-1]
-            found |= {f"{name} at {step}": f"{value:.6g}" for name, value in last.items()}
-        return facts("training", found)
 
 
 # Options of `gradtool.grad` that training chooses itself.
@@ -133,7 +89,15 @@ class Trainer:
 
     @classmethod
     def of(cls, recipe: Recipe, options: TrainOptions) -> Self:
-        """A trainer of what a recipe makes training graphs of."""
+        """A trainer of the model that a recipe makes training graphs of.
+
+        Args:
+            recipe: makes them.
+            options: how to train.
+
+        Raises:
+            UsageError: some options do not go together.
+        """
         made = cls.__new__(cls)
         made._set(recipe, options)  # noqa: SLF001 - it is one of this class
         return made
@@ -165,17 +129,24 @@ class Trainer:
     ) -> History:
         """Train on data, from the weights of the model or from the newest checkpoint of `run`.
 
-        Data are a path, `module:function`, arrays by name, or a function that yields batches (see
-        `gradtool.training.sources`); `names` has what the data call an input, where that differs.
-        `run` is a folder for checkpoints and the journal; what it holds is removed if the training
-        shall be a `fresh` one.  The ranks of a `group` do it together: each computes its share of
-        every batch, and the first one writes.  A `timeline` notes what is done when.  `rehearse` is
-        given the training graph before anything is begun, and whether no step is left, to find out
-        whether results can be written (see `gradtool.training.rehearsal`).
+        A signal that asks for the end (Ctrl-C, SIGTERM, SIGHUP) is heard after the step that runs,
+        and once a checkpoint is written does what it would have done.
 
-        One training at a time writes into `run`.  A signal that asks for the end (Ctrl-C, SIGTERM,
-        SIGHUP) is heard after the step that runs, and once a checkpoint is written does what it
-        would have done.
+        Args:
+            data: a path, `module:function`, arrays by name that hold all examples, or a function
+                that yields batches (see `gradtool.training.sources`).
+            evaluate: data of evaluations, in the same forms; none by default.
+            names: by input, its name in the data, where that differs.
+            run: a folder for checkpoints and the journal, of one training at a time.
+            resume: go on from the newest checkpoint of `run`.
+            fresh: remove a training that `run` holds.
+            watcher: hears of each step, evaluation and checkpoint.
+            group: the ranks that train together, each on its share of a batch; the first writes.
+            timeline: keeps the spans of the latest steps.
+            rehearse: is given the training graph, and whether no step is left, before any begins.
+
+        Returns:
+            The losses and evaluations, and why the training ended.
 
         Raises:
             UsageError: data do not fit the model, a file cannot be read or written, `run` holds
@@ -288,10 +259,13 @@ class Trainer:
         averages: bool = False,
         force: bool = False,
     ) -> tuple[Path, int]:
-        """Write the model with the weights of the last step, or of the best; path and bytes.
+        """Write the model with the weights of the last step; see `gradtool.Session.save`.
 
-        Everything else is as in its file; see `gradtool.Session.save`.  With `averages`, the
-        exponential means are written.
+        Args:
+            path: the file.
+            best: write the weights of the best evaluation.
+            averages: write the means that the graph keeps in place of their parameters.
+            force: replace a file that is there.
 
         Raises:
             UsageError: nothing is trained, the best weights are not kept, or the output exists.
@@ -300,16 +274,20 @@ class Trainer:
         return session.save(path, averages=averages, values=self._values(best=best), force=force)
 
     def weights(self, *, best: bool = False, averages: bool = False) -> dict[str, Array]:
-        """What `save` would write, by name: parameters, running statistics and adapters.
+        """The arrays that `save` would write, by name: parameters, statistics and adapters.
+
+        Args:
+            best: those of the best evaluation.
+            averages: the means that the graph keeps, in place of their parameters.
 
         Raises:
-            UsageError: nothing is trained, or the best weights are not kept.
+            UsageError: nothing is trained, the best weights are not kept, or there are no averages.
         """
         return self.session.weights(self._values(best=best), averages=averages)
 
     @property
     def lost(self) -> int | None:
-        """The step whose weights are in no checkpoint; None where there is none such."""
+        """The number of the last step, if its weights are in no checkpoint; else None."""
         loop = self._loop
         if loop is None or loop.progress.step == loop.begun or loop.is_saved:
             return None
@@ -319,6 +297,11 @@ class Trainer:
         self, path: str | os.PathLike[str], *, best: bool = False, force: bool = False
     ) -> list[tuple[Path, int]]:
         """Write the adapters for themselves; see `gradtool.Session.save_adapter`.
+
+        Args:
+            path: the file of the model.
+            best: write those of the best evaluation.
+            force: replace files that are there.
 
         Raises:
             UsageError: there are none, nothing is trained, the best weights are not kept, or an

@@ -44,12 +44,13 @@ class Arena:
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan and the schedule it is of.
+    """A plan and the `schedule` it is of.
 
-    `notes` are lines for people, `details` those for people who ask how it was found; `decision` is
-    what mirroring decided, also where the plan does not apply it; `proof` says how good a plan
-    within a budget is.  `form` is the training graph that the schedule is of, where loops of the
-    one that was asked about take turns again.
+    `name` is that of the strategy, `arena` makes the plan when it is looked at.  `notes` are lines
+    for people, `details` those for people who ask how it was found; `decision` is what mirroring
+    decided, also where the plan does not apply it; `proof` says how good a plan within a budget is.
+    `form` is the training graph that the schedule is of, where loops of the one that was asked
+    about take turns again.
     """
 
     name: str

@@ -42,7 +42,7 @@ class Listener:
 
 @dataclass(frozen=True)
 class Workload:
-    """A training graph ready to be planned: its nodes have names, its program known sizes.
+    """A training graph (`model`) ready to be planned: named nodes, and a program of known sizes.
 
     `dims` are the sizes given to what the model leaves open; the model itself keeps that open.
     `program` is made for `kernels`, and its steps are what a plan puts in order; where they are
@@ -77,7 +77,11 @@ class Workload:
         return self.of_nodes or self.program
 
     def resized(self, sizes: Mapping[str, int]) -> Program:
-        """The program where some symbols have other sizes."""
+        """The program where some symbols have other sizes.
+
+        Args:
+            sizes: by symbol; the others stay.
+        """
         dims = {**self.dims, **sizes}
         key = tuple(sorted(dims.items()))
         if key not in self._programs:
@@ -86,7 +90,11 @@ class Workload:
         return self._programs[key]
 
     def unaligned(self, sizes: Mapping[str, int]) -> Simulator:
-        """What weighs schedules where some symbols have other sizes, padding left out."""
+        """The simulator where some symbols have other sizes, padding left out.
+
+        Args:
+            sizes: by symbol; the others stay.
+        """
         key = tuple(sorted({**self.dims, **sizes}.items()))
         if key not in self._unaligned:
             self._unaligned[key] = Simulator(replace(self.resized(sizes), alignment=1))
@@ -94,12 +102,12 @@ class Workload:
 
     @cached_property
     def simulator(self) -> Simulator:
-        """What weighs schedules of the program."""
+        """The simulator of the program, which tells the load of a schedule in bytes."""
         return Simulator.of(self.program)
 
     @cached_property
     def arenas(self) -> Arenas:
-        """What tells how large the arenas of schedules are."""
+        """The sizes of arenas of schedules, in bytes, told by their orders."""
         return Arenas(self.simulator)
 
     @cached_property

@@ -53,12 +53,13 @@ class Place:
 class Facts:
     """What is to be said of one value.  Indices are places in the order of the file.
 
-    `storage` is the value whose bytes these are: itself, unless it is a view.  `instance_of` is the
-    value that a plan computes again under this name, None if that is none's.  `region` is the one
-    that it counts to, None where it is in no plan; `kind` is None for the workspace of a step.
-    `born` and `last` are None where no step computes it (parameters and inputs are always alive).
-    `at_peak` says whether it is alive at the busiest step when everything is kept, `peak_step`
-    which one that is.
+    `value` is its name; step `producer`, of operator `op` and `stage`, computes it, and `readers`
+    read it.  `bytes` are those of `storage`: the value itself, unless it is a view.  `instance_of`
+    is the value that a plan computes again under this name, None if that is none's.  `region` is
+    the one that it counts to, None where it is in no plan; `kind` is None for the workspace of a
+    step.  `born` and `last` are None where no step computes it (parameters and inputs are always
+    alive).  `at_peak` says whether it is alive at the busiest step when everything is kept,
+    `peak_step` which one that is.
 
     `mirrored` and `why` are the decision about its producer, None where none was taken; `applied`
     whether the schedule runs the producer again.  `through` is what backward reads where it does

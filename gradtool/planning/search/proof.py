@@ -31,9 +31,13 @@ class Proof:
 
     @property
     def gap(self) -> int:
-        """Work between the plan and the bound; 0 if the plan is proven optimal."""
+        """Work between the plan and the bound, in `unit` (FLOPs); 0 if proven optimal."""
         return self.extra - self.bound
 
     def share(self, work: int) -> float:
-        """Work as a share of one step without recompute."""
+        """The share of work in that of one step without recompute.
+
+        Args:
+            work: in `unit`, such as `extra`.
+        """
         return work / self.total if self.total else 0.0
