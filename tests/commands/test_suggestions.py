@@ -4,7 +4,7 @@ import click
 import pytest
 
 from gradtool.commands.group import COMMANDS
-from gradtool.text.synonyms import MEANT, NAMES, plain
+from gradtool.text.synonyms import NAMES, plain
 from gradtool.text.words import meant, suggest
 
 # What people type, by the flag, value or command that they mean.
@@ -131,7 +131,12 @@ def test_every_name_that_others_have_for_ours_is_of_something():
     known |= {plain(name) for names in (kinds(), POLICIES, METRICS, SHAPES) for name in names}
 
     assert {name for name in NAMES if plain(name) not in known} <= {"top-5", "labels"}
-    assert all(name for names in MEANT.values() for name in names)
+
+
+def test_no_name_that_others_have_is_there_twice():
+    said = {name: [plain(word) for word in (name, *words)] for name, words in NAMES.items()}
+
+    assert not {name for name, words in said.items() if len(words) > len(set(words))}
 
 
 def test_nothing_near_says_nothing():
