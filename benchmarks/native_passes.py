@@ -19,7 +19,7 @@ import torch
 from native_kernels import Case, best, normal, work
 from torch.nn import functional
 
-from gradtool.native import bias, cross_entropy, elementwise, library, softmax
+from gradtool.native import cross_entropy, elementwise, library, softmax
 
 Aten = torch.ops.aten
 Families = tuple[Callable[[str | None], Iterator[Case]], ...]
@@ -51,19 +51,6 @@ def activations(isa: str | None) -> Iterator[Case]:
         native = elementwise.binary(name, x, dy, y, instructions=isa)
         runs = {"native": native, "torch": lambda other=other: other(g, u)}
         yield Case(name, runs, arrays=(x, dy, y))
-    b, db = normal(2048), np.empty(2048, np.float32)
-    room, t = work(max(bias.work(x.shape), bias.grad_work(x.shape))), tensor(b)
-    native = bias.bias("gelu", x, b, y, room, instructions=isa)
-    keep = (x, b, y, dy, db, room)
-    yield Case(
-        "bias + gelu", {"native": native, "torch": lambda: functional.gelu(u + t)}, arrays=keep
-    )
-    native = bias.bias_grad("gelu", x, b, dy, y, db, room, instructions=isa)
-
-    def other() -> None:
-        Aten.gelu_backward(g, u).sum(0)  # PyTorch has kept the sum with the bias
-
-    yield Case("bias + gelu grad", {"native": native, "torch": other}, arrays=keep)
 
 
 def softmaxes(isa: str | None) -> Iterator[Case]:

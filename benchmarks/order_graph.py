@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from gradtool.planning.instances import read
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from instances import read
+
 from gradtool.planning.orders.best import best_order
 from gradtool.planning.simulate import Simulator
 

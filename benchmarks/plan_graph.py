@@ -17,9 +17,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import instances
+from cheapest import cheapest
+
 from gradtool.errors import OverBudget
-from gradtool.planning import instances
-from gradtool.planning.ladder.planner import cheapest
 from gradtool.planning.search.context import SearchContext
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program

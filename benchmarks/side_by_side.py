@@ -23,10 +23,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import instances
+from cheapest import cheapest
+
 import gradtool as gt
 from gradtool.errors import OverBudget
-from gradtool.planning import instances
-from gradtool.planning.ladder.planner import cheapest
 from gradtool.planning.recompute.late import late
 from gradtool.planning.recompute.mirror import decide
 from gradtool.planning.recompute.mirrored import mirrored

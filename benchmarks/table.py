@@ -24,10 +24,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import instances
+from cheapest import cheapest
+
 import gradtool as gt
 from gradtool.errors import OverBudget
-from gradtool.planning import instances
-from gradtool.planning.ladder.planner import cheapest
 from gradtool.planning.simulate import Simulator
 from gradtool.program import Program
 from gradtool.workloads import plans

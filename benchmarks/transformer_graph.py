@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
-from gradtool.planning.instances import program_of
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from instances import program_of
+
 from gradtool.planning.simulate import Simulator
 
 

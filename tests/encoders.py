@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradtool.planning.instances import program_of
+from instances import program_of
 
 
 def encoder_decoder():

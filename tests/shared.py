@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gradtool.planning import instances
+import instances
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 # `small/NAME` holds `model.onnx`, `inputs.npz`, `loss.npy`, `grads.npz` (float64, by PyTorch) and

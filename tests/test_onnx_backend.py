@@ -6,11 +6,10 @@ import re
 import unittest
 import warnings
 
+import backend
 import onnx.backend.test
 import pytest
 from onnx_backend_exclusions import EXCLUSIONS
-
-import gradtool.backend
 
 # How many tests of each part run; making those of nodes takes seconds.
 LEAST = {"NodeModel": 1870, "SimpleModel": 23, "PyTorchConvertedModel": 82,
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.exhaustive
 def suite():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some tests of the suite divide by zero to make their data
-        suite = onnx.backend.test.BackendTest(gradtool.backend, __name__)
+        suite = onnx.backend.test.BackendTest(backend, __name__)
     for pattern in EXCLUSIONS:
         suite.exclude(pattern)
     return suite

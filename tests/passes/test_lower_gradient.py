@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import backend
 import numpy as np
 import onnx
 import pytest
 from graphs import floats
 
 import gradtool as gt
-from gradtool import backend
 from gradtool.errors import ModelError, Unreachable
 
 HEADER = '<ir_version: 10, opset_import: ["" : 20, "ai.onnx.preview.training" : 1]>\n'

@@ -7,10 +7,10 @@ import pytest
 from conftest import trials
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from instances import program_of
 from programs import program
 from random_programs import programs
 
-from gradtool.planning.instances import program_of
 from gradtool.planning.orders.best import best_order
 from gradtool.planning.orders.bounds import least_during, order_bound, working_set
 from gradtool.planning.orders.graph import StepGraph

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from cheapest import cheapest
 from conftest import trials
 from encoders import encoder_decoder
 from exhaustive import least_extra
@@ -8,7 +9,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tight_cases import case
 
-from gradtool.planning.ladder.planner import cheapest
 from gradtool.planning.search.cost_model import CostModel
 from gradtool.planning.search.prove import rounds
 from gradtool.planning.search.stages import Stages, Watched

@@ -6,7 +6,7 @@ computes again (`certificate`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gradtool.errors import OverBudget
@@ -63,26 +63,6 @@ def cheapest(
         OverBudget: no schedule was found, or it is proven that there is none.
     """
     return _within(_ladder(program, context, order), budget, context)
-
-
-def frontier(
-    program: Program,
-    budgets: Iterable[int],
-    context: SearchContext = SearchContext(),  # noqa: B008 - frozen
-    *,
-    order: Sequence[int] | None = None,
-) -> list[Answer]:
-    """The cheapest schedules for several budgets, in increasing order; unreached ones are left out.
-
-    Work never rises with the budget: all answers are of one ladder.
-    """
-    ladder, found = _ladder(program, context, order), []
-    for budget in sorted(set(budgets)):
-        try:
-            found.append(_within(ladder, budget, context))
-        except OverBudget:
-            continue
-    return found
 
 
 def _ladder(program: Program, context: SearchContext, order: Sequence[int] | None) -> Ladder:

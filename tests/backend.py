@@ -1,8 +1,8 @@
 """The interface that ONNX defines for runtimes: `onnx.backend.base.Backend` over our kernels.
 
-    import gradtool.backend
+    import backend
 
-    prepared = gradtool.backend.prepare(model)
+    prepared = backend.prepare(model)
     outputs = prepared.run(inputs)
 
 Models may hold what files for training may not: strings, sequences, sizes that depend on data.
