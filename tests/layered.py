@@ -8,7 +8,7 @@ from functools import cache
 import onnx_ir as ir
 from training_programs import chain
 
-from gradtool.workloads.plans import Workload
+from gradtool.workloads.workload import Workload
 
 
 def workload_of(program):

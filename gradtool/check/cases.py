@@ -14,7 +14,7 @@ from gradtool.check.choice import Choice
 from gradtool.check.thresholds import Threshold
 from gradtool.errors import UsageError
 from gradtool.text.words import suggest
-from gradtool.workloads.options import kernels_of
+from gradtool.workloads.names import kernels_of
 
 if TYPE_CHECKING:
     from gradtool.kernels.native import Kernels

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.workloads.planned import Planned
-    from gradtool.workloads.plans import Workload
+    from gradtool.workloads.workload import Workload
 
 
 def measure(case: Case, *, run: bool = False) -> Metrics:

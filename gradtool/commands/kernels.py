@@ -31,7 +31,7 @@ def say_both(
     """What a step takes on the kernels that it is planned for, and on those found to run it."""
     from gradtool.exec.run import planned
     from gradtool.text.units import format_bytes
-    from gradtool.workloads.options import KERNELS
+    from gradtool.workloads.names import KERNELS
 
     there, here = (planned(model, dims, kernels).peak for kernels in (asked, found))
     reporter.say(

@@ -12,7 +12,7 @@ from gradtool.commands.call import Choice
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import PATH
 from gradtool.errors import UsageError
-from gradtool.workloads.options import KERNELS, kernels_of
+from gradtool.workloads.names import KERNELS, kernels_of
 
 if TYPE_CHECKING:
     from gradtool.commands.call import Call
@@ -77,7 +77,6 @@ def report(
             batch.
     """
     from gradtool import io
-    from gradtool.commands import on_stages
     from gradtool.commands.models import open_model
     from gradtool.commands.train import recipe_of
     from gradtool.costs.links import Link, parse_rate, parse_time
@@ -86,7 +85,7 @@ def report(
     from gradtool.training.options import TrainOptions
 
     ranks, parts = options["ranks"], options["micro_batches"] or 1
-    replicas = on_stages.replicas(ranks, options)
+    replicas = _replicas(ranks, options)
     link = Link(parse_rate(options["link"] or LINK), parse_time(options["latency"] or LATENCY))
     kernels = kernels_of(options) if "kernels" in call.given else TRAINS_ON
     priced = _prices(options["cost"], kernels, call.reporter)
@@ -109,7 +108,7 @@ def report(
             f"link {options['link'] or LINK}, latency {options['latency'] or LATENCY}; "
             f"time of nodes: {priced.name}",
         )  # fmt: skip
-        show = _sharded(given, options) if options["stages"] is None else on_stages.staged(
+        show = _sharded(given, options) if options["stages"] is None else _staged(
             given, options
         )  # fmt: skip
     if known:
@@ -169,6 +168,38 @@ def _sharded(asked: Asked, options: dict[str, Any]) -> Show:
     return show
 
 
+def _staged(asked: Asked, options: dict[str, Any]) -> Show:
+    """Lay a model out in stages."""
+    from gradtool.commands.drawing import save
+    from gradtool.reports.pipeline_page import pipeline_page
+    from gradtool.reports.stages import stages_json, stages_table
+    from gradtool.text.units import format_bytes
+    from gradtool.training.stage_layouts import pipeline
+
+    stages, shard = options["stages"], options["shard"] or "none"
+    found = pipeline(
+        asked.graphs, asked.updates, asked.dims, asked.link, stages=stages,
+        replicas=asked.ranks // stages, micro_batches=asked.micro_batches, shard=shard,
+        kernels=asked.kernels, seconds=asked.priced.seconds,
+    )  # fmt: skip
+    title = f"{asked.source} in {stages} stages on {asked.ranks} ranks, {asked.optimizer}"
+    title += "" if shard == "none" else " sharded"
+
+    def show(reporter: Reporter, form: str) -> None:
+        path = options["html"]
+        texts = {} if path is None else {path: pipeline_page(title, found, asked.told)}
+        sizes = save(texts, force=options["force"])
+        if form == "json":
+            document = stages_json(found, asked.source, asked.ranks, asked.dims, asked.how)
+            reporter.json({**document, "written": sizes})
+            return
+        reporter.table(stages_table(found, title, asked.told), form)
+        for written, size in sizes.items():
+            reporter.remark(f"wrote {written} ({format_bytes(size)})", form)
+
+    return show
+
+
 @dataclass(frozen=True)
 class Prices:
     """The seconds of steps, and what they are of."""
@@ -197,6 +228,24 @@ def _prices(path: str | None, kernels: Kernels, reporter: Reporter) -> Prices:
         return step_seconds(step) if timed is None else timed.seconds
 
     return Prices(path, seconds)
+
+
+def _replicas(ranks: int, options: dict[str, Any]) -> int:
+    """How many ranks have the same stage; all have the whole model where there are none.
+
+    Raises:
+        UsageError: stages do not divide the ranks, or a file cannot be written.
+    """
+    from gradtool.io import atomic
+    from gradtool.training.stages import require_ranks
+
+    stages = options["stages"] or 1
+    require_ranks(
+        ranks, stages, options["shard"] or "none", sync_batchnorm=options["sync_batchnorm"]
+    )
+    if options["html"] is not None:
+        atomic.require_targets({"--html": options["html"]}, force=options["force"])
+    return ranks // stages
 
 
 def _share(batch: int | None, ranks: int, parts: int) -> int | None:

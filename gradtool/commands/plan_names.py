@@ -12,7 +12,8 @@ from gradtool.workloads.names import PLANS, current
 
 if TYPE_CHECKING:
     from gradtool.workloads.planned import Planned
-    from gradtool.workloads.plans import Strategy, Workload
+    from gradtool.workloads.plans import Strategy
+    from gradtool.workloads.workload import Workload
 
 SUFFIX = ".json"
 METAVAR = "|".join((*PLANS, f"FILE{SUFFIX}"))

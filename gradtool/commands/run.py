@@ -32,7 +32,8 @@ from gradtool.commands.options import (
 )
 from gradtool.commands.output import SILENT
 from gradtool.errors import UsageError
-from gradtool.workloads.options import RunOptions, kernels_of
+from gradtool.workloads.names import kernels_of
+from gradtool.workloads.options import RunOptions
 
 if TYPE_CHECKING:
     import numpy as np

@@ -41,7 +41,8 @@ def command(call: Call, /, *, name: str | None) -> None:
     if name is not None:
         click.echo((FOLDER / f"{name}.json").read_text(encoding="utf-8"), nl=False)
         return
-    from gradtool.text.table import Column, Table
+    from gradtool.text.layout import Column
+    from gradtool.text.table import Table
 
     columns = (Column("schema", kind="name"), Column("of"))
     call.reporter.table(Table(columns=columns, rows=tuple(SCHEMAS.items())))

@@ -17,7 +17,7 @@ from gradtool.commands.models import (
 )
 from gradtool.commands.output import SILENT
 from gradtool.errors import GradtoolError, UsageError
-from gradtool.workloads.options import kernels_of
+from gradtool.workloads.names import kernels_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gradtool.commands.call import Call
     from gradtool.commands.output import Reporter
     from gradtool.kernels.native import Kernels
-    from gradtool.workloads.plans import Workload
+    from gradtool.workloads.workload import Workload
 
 
 @dataclass(frozen=True)

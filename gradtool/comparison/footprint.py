@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gradtool.planning.plan import Buffer, Plan, Region
     from gradtool.program import Step
     from gradtool.workloads.planned import Planned
-    from gradtool.workloads.plans import Workload
+    from gradtool.workloads.workload import Workload
 
 MOST_TENSORS = 128
 MOST_OPERATORS = 96

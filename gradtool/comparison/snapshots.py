@@ -17,8 +17,7 @@ from gradtool.kernels.native import LIBRARY, Kernels
 from gradtool.planning.breakdown import FRAGMENTATION, held
 from gradtool.planning.plan import Plan
 from gradtool.program.native import kernels_of
-from gradtool.workloads.names import current
-from gradtool.workloads.options import KERNELS
+from gradtool.workloads.names import KERNELS, current
 from gradtool.workloads.plans import extra_flops, total_flops
 
 SCHEMA_VERSIONS = (2, 1)  # of baselines; of all others, and of earlier baselines

@@ -17,8 +17,9 @@ from gradtool.kernels.native import LIBRARY
 from gradtool.program.native import kernels_of
 from gradtool.workloads.names import KEEP
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import Workload, workload, write
+from gradtool.workloads.plans import workload, write
 from gradtool.workloads.strategies import STRATEGIES
+from gradtool.workloads.workload import Workload
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 

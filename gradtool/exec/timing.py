@@ -21,7 +21,7 @@ from gradtool.exec.warm import warm_seconds
 from gradtool.kernels.native import LIBRARY, Kernels
 from gradtool.planning.no_recompute import no_recompute
 from gradtool.program.native import natively
-from gradtool.workloads.plans import Workload, sized
+from gradtool.workloads.workload import Workload, sized
 
 
 def profile(

@@ -10,7 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.graph import walk
-from gradtool.passes.batch_axis import (
+from gradtool.passes.batch_rules import TABLE, linear, only_first, rank_of, rows_of, rule_for
+from gradtool.passes.batch_states import (
     FIXED,
     Batch,
     Fixed,
@@ -21,7 +22,6 @@ from gradtool.passes.batch_axis import (
     Total,
     is_standard,
 )  # fmt: skip
-from gradtool.passes.batch_rules import TABLE, linear, only_first, rank_of, rows_of, rule_for
 
 MOST_TURNS = 8  # of a body, until what it hands on is settled
 

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from gradtool.graph import constants
 from gradtool.operators.equations import parse
-from gradtool.passes.batch_axis import (
+from gradtool.passes.batch_states import (
     Batch,
     Fixed,
     Kind,

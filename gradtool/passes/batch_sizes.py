@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.graph import constants, walk
-from gradtool.passes.batch_axis import (
+from gradtool.passes.batch_states import (
     Batch,
     Fixed,
     MixesError,

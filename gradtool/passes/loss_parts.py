@@ -24,8 +24,9 @@ from gradtool.graph.metadata import DEFAULTS
 from gradtool.graph.prune import prune
 from gradtool.graph.reads import needed
 from gradtool.operators.losses import OF_CLASSES
-from gradtool.passes.batch_axis import Batch, Kind, Mixed, Rows, Total
+from gradtool.passes.batch_axis import BatchAxis
 from gradtool.passes.batch_rules import is_counted
+from gradtool.passes.batch_states import Batch, Kind, Mixed, Rows, Total
 from gradtool.passes.training_forms import stand_in
 
 ADDING = ("Add", "Sub", "Sum", "Mean", "Concat", "Where")
@@ -68,7 +69,7 @@ def in_parts(
     """
     graph = op.graph
     loss = _quotients(op, loss)
-    batch = Batch(graph, axes, symbol, size, trained)
+    batch = BatchAxis(graph, axes, symbol, size, trained)
     state = batch.of(loss)
     if isinstance(state, Mixed):
         return loss, LossParts(None, state.why)

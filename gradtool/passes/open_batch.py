@@ -20,8 +20,9 @@ from gradtool.emit.builder import Builder
 from gradtool.errors import ModelError, UsageError
 from gradtool.graph import constants, walk
 from gradtool.graph.metadata import GRADIENTS
-from gradtool.passes.batch_axis import Batch, Fixed, Mixed, Rows
+from gradtool.passes.batch_axis import BatchAxis
 from gradtool.passes.batch_rules import COUNTED
+from gradtool.passes.batch_states import Batch, Fixed, Mixed, Rows
 from gradtool.shapes import infer
 
 SYMBOL = "batch"
@@ -78,7 +79,7 @@ def _inputs(model: ir.Model) -> list[ir.Value]:
 Choice = tuple[tuple[int, ...], tuple[int, ...], Rows]  # of a Reshape: its sizes, and its examples
 
 
-class _One(Batch):
+class _One(BatchAxis):
     """A graph of one example, whose axis is followed by what is `chosen` where several may be it.
 
     `choices` are those there are, by how many answers they have.
@@ -237,7 +238,7 @@ def _in_the_way(model: ir.Model, axes: Axes) -> str | None:
         infer(model)
     except ModelError as error:
         return f"what no other batch fits: {error}"
-    batch = Batch(model.graph, axes, SYMBOL, None, ())
+    batch = BatchAxis(model.graph, axes, SYMBOL, None, ())
     for node in walk.nodes(model.graph):
         if _mixes(batch, node):
             state = batch.of(node.outputs[0])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from gradtool.planning.breakdown import FRAGMENTATION, held, part
 from gradtool.reports.memory import alive_at_peak, by_region, footer
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_percent
 
 if TYPE_CHECKING:

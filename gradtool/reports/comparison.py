@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from gradtool.comparison.metrics import METRICS
 from gradtool.reports.memory import left_out
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_count, format_percent
 from gradtool.text.words import count
-from gradtool.workloads.options import KERNELS
+from gradtool.workloads.names import KERNELS
 
 if TYPE_CHECKING:
     from gradtool.comparison import Comparison, Moved

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_seconds, format_wait
 
 SCHEMA_VERSION = 1

@@ -6,7 +6,8 @@ from typing import Any
 
 from gradtool.program import Program
 from gradtool.program.native import Choice, choices
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 
 SCHEMA_VERSION = 1
 

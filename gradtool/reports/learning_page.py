@@ -17,8 +17,9 @@ from gradtool.reports.pictures import (
     round_numbers,
     shown,
 )
+from gradtool.text.layout import Column
 from gradtool.text.plot import RATIO
-from gradtool.text.table import Column, Table
+from gradtool.text.table import Table
 from gradtool.text.words import count
 
 TITLE = "Training"

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from gradtool.planning.breakdown import FRAGMENTATION, module
 from gradtool.planning.plan import TEMPORARIES
 from gradtool.program.native import kernels_of
+from gradtool.text.layout import Column
 from gradtool.text.names import escape
-from gradtool.text.table import Column, Table
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_percent
-from gradtool.workloads.options import FLAGS, KERNELS
+from gradtool.workloads.names import FLAGS, KERNELS
 
 if TYPE_CHECKING:
     from gradtool.kernels.native import Kernels

@@ -12,7 +12,8 @@ from gradtool.graph.families import full_name, split_name
 from gradtool.graph.predicates import may_be_float
 from gradtool.operators import conventions
 from gradtool.reports import facts
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 
 if TYPE_CHECKING:
     import onnx_ir as ir

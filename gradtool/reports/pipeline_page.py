@@ -8,7 +8,8 @@ from types import MappingProxyType
 
 from gradtool.reports.pictures import across, marks_across, picture, pictures_page, shown
 from gradtool.reports.stages import Interval, Pipeline, Turn, said, stages_table
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_seconds
 
 ROW, BAR = 34, 26  # the heights of a stage and of its memory

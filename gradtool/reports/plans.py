@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from gradtool.planning.breakdown import activation_bytes, held
 from gradtool.program.native import kernels_of
 from gradtool.reports.memory import footer, summary, timeline
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_percent
 from gradtool.workloads.names import LIGHT, REORDER
 from gradtool.workloads.proofs import proof_json

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from gradtool.costs.roofline import Reach, rate
 from gradtool.program import Step
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 from gradtool.text.units import format_seconds
 
 MOST = 15  # operators in a table on a terminal

@@ -9,7 +9,8 @@ import numpy as np
 
 from gradtool.exec.results import counted
 from gradtool.reports.memory import summary
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_percent, format_seconds
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
 
 if TYPE_CHECKING:

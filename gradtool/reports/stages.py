@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from gradtool.text.layout import Column
 from gradtool.text.names import escape, shorten
-from gradtool.text.table import Column, Table
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes, format_seconds
 
 SCHEMA_VERSION = 1

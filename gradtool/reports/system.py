@@ -14,7 +14,8 @@ from typing import Any
 
 from gradtool.exec import room
 from gradtool.text.extras import install
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
 
 SCHEMA_VERSION = 1

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gradtool.graph.lora import adapters_of
 from gradtool.graph.metadata import DEFAULTS, OPTIMIZER
-from gradtool.text.table import Column, Table
+from gradtool.text.layout import Column
+from gradtool.text.table import Table
 from gradtool.text.units import format_bytes
 from gradtool.text.words import some
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from gradtool.text.names import shorten, wrapped
-
-if TYPE_CHECKING:
-    from gradtool.text.table import Column
 
 INDENT = 1  # cells before the first column
 WIDE, TIGHT = 3, 2  # cells between columns
@@ -19,6 +16,22 @@ LONGEST = 200  # cells of a name in any table; CSV, Markdown and JSON have all o
 WORD = 20  # cells that a word of a text keeps
 
 Rows = Sequence[Sequence[str]]
+
+
+Align = Literal["left", "right"]
+Kind = Literal["name", "number", "text"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading. Names may be shortened in the middle, numbers never.
+
+    Text continues on further lines where a terminal is narrow; only a long word is shortened.
+    """
+
+    title: str
+    align: Align = "left"
+    kind: Kind = "text"
 
 
 @dataclass(frozen=True)

@@ -6,28 +6,13 @@ import io
 from collections.abc import Iterable, Iterator, Mapping
 from csv import writer
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from gradtool.text.layout import INDENT, blocks
+from gradtool.text.layout import INDENT, Column, blocks
 from gradtool.text.names import Medium, escape, fit, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-Align = Literal["left", "right"]
-Kind = Literal["name", "number", "text"]
-
-
-@dataclass(frozen=True)
-class Column:
-    """A heading. Names may be shortened in the middle, numbers never.
-
-    Text continues on further lines where a terminal is narrow; only a long word is shortened.
-    """
-
-    title: str
-    align: Align = "left"
-    kind: Kind = "text"
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from gradtool.training.nominal import seconds
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.search import within
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import Workload, workload, write
+from gradtool.workloads.plans import workload, write
+from gradtool.workloads.workload import Workload
 
 KEEP, SEARCHED = "keep", "optimal"
 _TRIES = 6  # of budgets, as what is written takes more or less than was planned

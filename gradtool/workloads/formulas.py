@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from gradtool.planning.schedule import Schedule
 from gradtool.planning.translate import translated
-from gradtool.workloads.plans import Workload
+from gradtool.workloads.workload import Workload
 
 DEGREE = 2  # in each symbol: attention is quadratic in the sequence
 MOST_SYMBOLS = 2  # that a formula has: each further one takes three times the programs

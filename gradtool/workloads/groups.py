@@ -16,7 +16,7 @@ from gradtool.planning.schedule import Schedule
 from gradtool.program import Program, Step
 
 if TYPE_CHECKING:
-    from gradtool.workloads.plans import Workload
+    from gradtool.workloads.workload import Workload
 
 Policy = Callable[[Step], bool]
 

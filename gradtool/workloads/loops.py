@@ -23,7 +23,8 @@ from gradtool.passes.turns_again import take_again
 from gradtool.planning.recompute.policy import POLICIES, Policy
 from gradtool.text.words import count
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import Workload, of_form
+from gradtool.workloads.plans import of_form
+from gradtool.workloads.workload import Workload
 
 Turns = Mapping[str, int]  # by the name of a loop's gradient, how many turns it takes again at once
 

@@ -21,11 +21,11 @@ from gradtool.workloads.names import PLANS, SEARCHED, STRATEGIES, current
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from gradtool.kernels.native import Kernels
     from gradtool.workloads.budgets import prices
     from gradtool.workloads.budgets.search import Search
     from gradtool.workloads.plan_files import PlanFile
-    from gradtool.workloads.plans import Strategy, Workload
+    from gradtool.workloads.plans import Strategy
+    from gradtool.workloads.workload import Workload
 
 Kind = Literal[
     "flag", "globs", "switch", "text", "texts", "choice", "plan", "whole", "number", "seconds",
@@ -307,26 +307,6 @@ class KernelOptions:
     exact_conv: bool = option(
         "flag", False, "Convolutions of native kernels are sums of products: none is Winograd's."
     )
-
-
-KERNELS: Mapping[Kernels, str] = {
-    "numpy": "numpy's kernels",
-    "native": "native kernels",
-    "exact": "native kernels with exact convolutions",
-    "cupy": "CuPy's kernels",
-}
-FLAGS: Mapping[Kernels, str] = {
-    "numpy": "--kernels numpy",
-    "native": "--kernels native",
-    "exact": "--kernels native --exact-conv",
-    "cupy": "--kernels cupy",
-}
-
-
-def kernels_of(options: Mapping[str, Any]) -> Kernels:
-    """The kernels that flags or keys ask for."""
-    kernels: Kernels = options["kernels"]
-    return "exact" if kernels == "native" and options["exact_conv"] else kernels
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,12 @@ from gradtool.text.words import suggest
 from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.groups import gathered
 from gradtool.workloads.loops import formed, taken
-from gradtool.workloads.names import current
-from gradtool.workloads.options import FLAGS, KERNELS
+from gradtool.workloads.names import FLAGS, KERNELS, current
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import Workload, all_dims, form_of, planned
+from gradtool.workloads.plans import all_dims, form_of, planned
 from gradtool.workloads.proofs import details, lines, proof_json, proof_of
 from gradtool.workloads.recompute import prepared
+from gradtool.workloads.workload import Workload
 
 SCHEMA_VERSION = 1
 SUFFIX = ".json"

@@ -13,7 +13,7 @@ from gradtool.planning.schedule import Schedule
 from gradtool.planning.search.proof import Proof
 
 if TYPE_CHECKING:
-    from gradtool.workloads.plans import Workload
+    from gradtool.workloads.workload import Workload
 
 
 class Arena:

@@ -17,8 +17,9 @@ from gradtool.planning.search.proof import Proof
 from gradtool.workloads.goals import Budget, Goal, options_of
 from gradtool.workloads.names import POINTS
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import Strategy, Workload, extra_flops, workload, write
+from gradtool.workloads.plans import Strategy, extra_flops, workload, write
 from gradtool.workloads.training import TrainingGraph
+from gradtool.workloads.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from gradtool.workloads.groups import decided, require_written
 from gradtool.workloads.loops import loops_of, taken
 from gradtool.workloads.names import KEEP, LIGHT, REORDER
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import Strategy, Workload, planned
+from gradtool.workloads.plans import Strategy, planned
+from gradtool.workloads.workload import Workload
 
 
 def keep(work: Workload) -> Planned:

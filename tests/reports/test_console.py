@@ -9,7 +9,8 @@ from gradtool.reports.console import draws, stderr_console, stdout_console, want
 
 PROGRAM = """
 from gradtool.reports.console import stdout_console
-from gradtool.text.table import Column, Table, render
+from gradtool.text.table import Table, render
+from gradtool.text.layout import Column
 
 console = stdout_console()
 columns = (Column("tensor", kind="name"), Column("bytes", "right", "number"))

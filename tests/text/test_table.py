@@ -5,8 +5,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from gradtool.text.layout import LONGEST
-from gradtool.text.table import Column, Table, csv, markdown, render
+from gradtool.text.layout import LONGEST, Column
+from gradtool.text.table import Table, csv, markdown, render
 
 COLUMNS = (
     Column("tensor", kind="name"),

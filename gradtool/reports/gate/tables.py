@@ -8,8 +8,9 @@ from gradtool.check.cases import Case
 from gradtool.check.sentences import LONGEST, SHOWN, change, deciding
 from gradtool.check.thresholds import format_amount
 from gradtool.check.verdicts import Judged
+from gradtool.text.layout import Column
 from gradtool.text.names import shorten
-from gradtool.text.table import Column, Table
+from gradtool.text.table import Table
 
 SHOUTED = ("grew", "over limit", "error")  # in capitals: colour is never the only signal
 

@@ -22,7 +22,8 @@ from gradtool.workloads.budgets.known import Known
 from gradtool.workloads.budgets.prices import FLOPS, Prices
 from gradtool.workloads.groups import decided
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import Workload, planned
+from gradtool.workloads.plans import planned
+from gradtool.workloads.workload import Workload
 
 _ORDERED = 4_000  # steps of a program whose order is worth a search
 

@@ -12,15 +12,9 @@ from gradtool.workloads.budgets.prices import FLOPS
 from gradtool.workloads.budgets.search import CUTS, Search
 from gradtool.workloads.names import KEEP, LIGHT
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import (
-    OnRung,
-    Strategy,
-    Workload,
-    extra_of,
-    largest_batch,
-    planned,
-)
+from gradtool.workloads.plans import Strategy, extra_of, largest_batch, planned
 from gradtool.workloads.strategies import keep
+from gradtool.workloads.workload import OnRung, Workload
 
 _MOST = 1 << 30  # a model that takes as much at any batch has no largest
 _DIGITS = 7  # binary, of a batch that is searched: how near to the largest it may come

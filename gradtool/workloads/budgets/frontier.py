@@ -9,7 +9,7 @@ from gradtool.workloads.budgets.answers import work_of
 from gradtool.workloads.budgets.search import PROOF, Search
 from gradtool.workloads.names import POINTS
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import Workload
+from gradtool.workloads.workload import Workload
 
 
 def frontier(work: Workload, points: int = POINTS, search: Search | None = None) -> list[Planned]:

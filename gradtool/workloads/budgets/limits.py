@@ -11,7 +11,7 @@ from gradtool.graph.optimizers import OPTIMIZERS
 from gradtool.planning.optimizer import state_bytes
 from gradtool.text.names import escape, shorten
 from gradtool.text.units import parse_bytes
-from gradtool.workloads.plans import Workload
+from gradtool.workloads.workload import Workload
 
 _SECONDS = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) *(s|min|h)?")
 _UNITS = {None: 1, "s": 1, "min": 60, "h": 3600}

@@ -14,8 +14,8 @@ from gradtool.graph.providers import provided
 from gradtool.program import Program
 from gradtool.text.names import escape, shorten
 from gradtool.text.words import suggest
-from gradtool.workloads.options import FLAGS, KERNELS
-from gradtool.workloads.plans import Workload
+from gradtool.workloads.names import FLAGS, KERNELS
+from gradtool.workloads.workload import Workload
 
 NANOSECONDS = 10**9
 

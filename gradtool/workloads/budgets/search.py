@@ -25,8 +25,8 @@ from gradtool.workloads.budgets.prices import FLOPS, Prices
 from gradtool.workloads.budgets.stopping import TimeIsUp, deadline, time_limit
 from gradtool.workloads.loops import loops_of, scope, taken
 from gradtool.workloads.planned import Planned
-from gradtool.workloads.plans import Workload
 from gradtool.workloads.proofs import details, lines
+from gradtool.workloads.workload import Workload
 
 CUTS = 0.05  # of the effort: hardly more is done than the cuts say
 PROOF = 0.1  # of the effort that proves a bound

@@ -9,7 +9,7 @@ from gradtool.costs import profile
 from gradtool.costs.profile import Profile, Timed
 from gradtool.errors import UsageError
 from gradtool.workloads.budgets import prices
-from gradtool.workloads.plans import Workload
+from gradtool.workloads.workload import Workload
 
 BEFORE = chain(2)
 PROGRAM = dataclasses.replace(
