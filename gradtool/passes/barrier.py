@@ -17,7 +17,7 @@ even where one is the shape that the other reads.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -27,14 +27,83 @@ from gradtool.graph.metadata import BARRIER, STAGE
 from gradtool.graph.predicates import is_float, may_be_tensor
 from gradtool.graph.prune import inner_nodes
 from gradtool.graph.reads import reads
-from gradtool.passes._waiting import LAYOUTS, before, depths_of, passing, zero_of
+from gradtool.passes._waiting import (
+    LAYOUTS,
+    before,
+    behind,
+    bytes_of,
+    depths_of,
+    is_backward,
+    is_large,
+    may_pass,
+    may_wait,
+    passing,
+    zero_of,
+)
 from gradtool.passes.late import hold_constants, hold_forward, hold_gradients
-from gradtool.passes.put_off import hold_back
-from gradtool.passes.twins import keep_twins_apart
 from gradtool.text.words import some
 
 WEIGHTS = "clones that read weights only are constants to other runtimes"
 NOTHING_BEFORE = "clones with nothing before them that could be waited for run when they like"
+
+
+def keep_twins_apart(model: ir.Model) -> None:
+    """Let a small result of backward wait for an equal one before it.
+
+    Two branches that begin at one gradient sum it alike, for their biases.  onnxruntime lets all
+    read the first of the sums; the second is then a result that nobody waits for, runs at the very
+    end, and what it sums is held.
+    """
+    op, depths = Builder(model), depths_of(model.graph)
+    known: dict[Hashable, ir.Node] = {}
+    for node in list(model.graph):
+        key = _key(node) if is_backward(node) and may_wait(node) else None
+        first = node if key is None else known.setdefault(key, node)
+        (value, *_), result = node.inputs or (None,), first.outputs[0]
+        if first is node or value is None or value not in depths or not is_large(value):
+            continue
+        node.replace_input_with(0, behind(op, node, value, [result]))
+
+
+def _key(node: ir.Node) -> Hashable | None:
+    """What nodes of equal results have in common; None of one whose result is no small tensor."""
+    (made, *others) = node.outputs
+    is_small = may_be_tensor(made) and is_float(made) and bytes_of(made) and not is_large(made)
+    if (
+        others
+        or not is_small
+        or any(a.type == ir.AttributeType.GRAPH for a in node.attributes.values())
+    ):
+        return None
+    given = tuple(sorted((name, str(a.value)) for name, a in node.attributes.items()))
+    return node.op_identifier(), tuple(node.inputs), given
+
+
+def hold_back(model: ir.Model) -> None:
+    """Let each node of backward wait for the deepest gradient before it, in place.
+
+    Other runtimes compute what is put off when its operands are there, and hold it.  Nodes that
+    depend on this, or read nothing large, run when they are due whatever happens.
+    """
+    op, depths = Builder(model), depths_of(model.graph)
+    nodes = list(model.graph)
+    places = {value: place for place, node in enumerate(nodes) for value in node.outputs}
+    deepest: ir.Value | None = None
+    zero: ir.Value | None = None
+    for node in nodes:
+        if not is_backward(node) or BARRIER in node.metadata_props:
+            continue
+        able = [v for v in node.inputs if v is not None and v in depths and may_pass(v)]
+        last = max((places.get(v, -1) for v in reads(node) if v in depths), default=-1)
+        if deepest is not None and able and may_wait(node) and last < places[deepest]:
+            with before(op, node, [deepest]):
+                zero = zero_of(op, [deepest]) if zero is None else zero
+                same = passing(op, able[0], zero)
+            node.replace_input_with(node.inputs.index(able[0]), same)
+        for value in node.outputs:
+            is_deeper = deepest is None or depths.get(value, -1) >= depths[deepest]
+            if value in depths and may_pass(value) and is_deeper:
+                deepest, zero = value, None
 
 
 def is_clone(node: ir.Node) -> bool:

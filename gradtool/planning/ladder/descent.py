@@ -25,7 +25,6 @@ from gradtool.planning.flow import Integers
 from gradtool.planning.ladder.line import Line
 from gradtool.planning.ladder.passing import Passing
 from gradtool.planning.ladder.reruns import Reruns
-from gradtool.planning.ladder.trim import could_stay, repeats
 from gradtool.planning.ladder.walk import Descent, Walk
 from gradtool.planning.search.cost_model import CostModel
 
@@ -37,6 +36,26 @@ _EACH = 50  # entries that a trial counts for, and each run that it put in or to
 _CHANGE = 15
 _ALIKE = 1.2
 _READERS = 4  # of a storage that run before another entry
+
+
+def repeats(line: Line) -> Iterator[int]:
+    """The entries that run a step again, the dearest first, while they do."""
+    costs = line.work.costs
+    for entry in sorted(line.repeats(), key=lambda e: (-costs[line.place[e]], e)):
+        if entry in line.place and not line.is_first(entry):
+            yield entry
+
+
+def could_stay(line: Line, entry: int, budget: int) -> bool:
+    """Whether what a repeat makes could have stayed alive."""
+    work = line.work
+    for r in work.fleeting[line.place[entry]]:
+        run = line.run(r, entry)
+        if run is None or line.end(r, entry) == entry:
+            continue
+        if line.most(line.end(r, run), entry) + work.bytes[r] > budget:
+            return False
+    return True
 
 
 class PythonWalk(Walk):

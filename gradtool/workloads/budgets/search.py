@@ -18,7 +18,6 @@ from gradtool.planning.ladder.rungs import most_entries
 from gradtool.planning.search.context import SearchContext
 from gradtool.text.units import format_bytes
 from gradtool.workloads.budgets.answers import Answers, work_of
-from gradtool.workloads.budgets.floor import raise_floor
 from gradtool.workloads.budgets.forms import Forms
 from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.prices import FLOPS, Prices
@@ -38,6 +37,25 @@ _DEEPER = "--time-limit 60s of recompute searches further"
 Found: TypeAlias = Answers | Forms
 Question = Callable[[Found], Planned | None]
 Goal: TypeAlias = "type[LeastWork | LeastPeak]"
+
+
+_ROUNDS = 4
+_FINE = 256  # parts of what keeping everything takes that are told apart
+
+
+def raise_floor(answers: Answers | Forms, allowed: int | None, reached: int, effort: float) -> None:
+    """Halve the range between what no plan of so much work fits into and what one does.
+
+    Each budget on the way is asked what work it takes at least (bound c).
+    """
+    low, high = answers.known.least_of(allowed), reached
+    for _ in range(_ROUNDS):
+        if high - low <= answers.kept.peak // _FINE:
+            break
+        middle = (low + high) // 2
+        answers.prove(middle, effort, allowed)
+        least = answers.known.least_of(allowed)
+        low, high = (least, high) if least > middle else (low, middle)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from programs import program
 from training_programs import backward_from
 
-from gradtool.planning.recompute.forward import ForwardGraph
+from gradtool.planning.recompute.mirror import ForwardGraph
 
 MADE = backward_from(
     program("a = Exp x", "n = Size a", "b = Mul a w", "m = Exp r", "y = Neg b", "g = Mul y a",

@@ -9,7 +9,7 @@ from training_programs import training_programs
 
 from gradtool.planning.search.context import SearchContext
 from gradtool.workloads.budgets.answers import Answers, work_of
-from gradtool.workloads.budgets.floor import raise_floor
+from gradtool.workloads.budgets.search import raise_floor
 
 EFFORT = 0.05
 
