@@ -17,12 +17,12 @@ from onnx import numpy_helper, parser
 
 from gradtool import cli
 
-ALL_TRIALS = "GRADTOOL_ALL_TRIALS"  # in the environment: `scripts/test --all`, .ci/run
+SHARE = float(os.environ.get("GRADTOOL_TRIALS", "0.2"))  # 1: `scripts/test --all`, 0.5: .ci/run
 
 
 def trials(count: int) -> int:
-    """Examples of a property: a fifth of those that `scripts/test --all` draws."""
-    return count if os.environ.get(ALL_TRIALS) else max(count // 5, min(count, 5))
+    """Examples of a property: a share of those that `scripts/test --all` draws."""
+    return max(round(count * SHARE), min(count, 5))
 
 
 # How long drawing takes says something about the machine, nothing about gradtool.
@@ -59,16 +59,19 @@ Command = Callable[..., Outcome]
 
 @pytest.hookimpl(tryfirst=True)  # before cases are chosen by their markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cases that `sample` leaves out are exhaustive; `shared` is skipped where nothing lies."""
-    cases: Counter[tuple[Path, str]] = Counter()
+    """Cases that `sample` leaves out are exhaustive or slow; `shared` skips where nothing lies."""
+    cases: Counter[tuple[Path, str, bool]] = Counter()
     for item in items:
         if (sample := item.get_closest_marker("sample")) is None:
             continue
-        test = item.path, item.name.partition("[")[0]
-        if item.get_closest_marker("exhaustive") is None:
-            if cases[test] and not _is_drawn(cases[test], *sample.args):
-                item.add_marker(pytest.mark.exhaustive)
-            cases[test] += 1
+        every, more = (*sample.args, 1)[:2]
+        is_exhaustive = item.get_closest_marker("exhaustive") is not None
+        alike = item.path, item.name.partition("[")[0], is_exhaustive
+        if not _is_drawn(cases[alike], more):
+            item.add_marker(pytest.mark.slow)
+        elif not (is_exhaustive or _is_drawn(cases[alike], every)):
+            item.add_marker(pytest.mark.exhaustive)
+        cases[alike] += 1
     if shared.is_there():
         return
     skip = pytest.mark.skip(reason=f"needs {shared.SHARED}, which is no part of the repository")

@@ -50,7 +50,7 @@ def _one_line(text: str) -> str:
     return last
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4, 3)
 @pytest.mark.parametrize("name", sampled(REFUSED))
 def test_a_file_that_cannot_run_is_refused_in_one_line(outcome, name):
     for command in ("grad", "run"):
@@ -61,7 +61,7 @@ def test_a_file_that_cannot_run_is_refused_in_one_line(outcome, name):
         assert _one_line(found.err)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(3, 2)
 @pytest.mark.parametrize("name", sampled(VALID))
 def test_a_valid_file_is_read_and_runs_where_there_is_room_and_an_end(outcome, name):
     found = outcome(VALID[name], "grad")

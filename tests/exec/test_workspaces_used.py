@@ -198,7 +198,7 @@ def test_small_workspaces_are_used_to_the_end(op):
                     call.check()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4, 2.5)
 @pytest.mark.parametrize("dtype", sampled([np.float32, np.float16, np.float64]))
 @pytest.mark.parametrize("case", LARGE, ids=lambda c: c.id)
 def test_workspaces_of_many_blocks_are_used_to_the_end(case, dtype):

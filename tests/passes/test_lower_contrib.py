@@ -172,7 +172,7 @@ UNSURE = {  # by the end of the identifier: what can't be told of open sizes
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4, 2)
 @pytest.mark.parametrize("opset", sampled([23, 18]))
 @pytest.mark.parametrize("call", drawn(CALLS), ids=lambda c: c.id)
 def test_gradients_where_every_size_is_open(tmp_path, call, opset):

@@ -37,7 +37,7 @@ def on_paper(optimizer, rank, *, shard, parts=1, link=LINK):
     )  # fmt: skip
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(5, 2)
 @supported
 @pytest.mark.parametrize("shard", ["none", "optimizer", "gradients"])
 @pytest.mark.parametrize("optimizer", sampled(OPTIMIZERS))

@@ -32,7 +32,7 @@ def newest(folder):
     return safetensors.load(max(folder.glob("step-*.safetensors"))).arrays
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6, 2.5)
 @pytest.mark.parametrize("shard", WAYS)
 @pytest.mark.parametrize("ranks", sampled([2, 4]))
 @pytest.mark.parametrize("optimizer", sampled(UPDATING))
@@ -143,6 +143,7 @@ WIDE = """net (float[batch, 64] x) => (float[batch, 8] y) {
 }"""
 
 
+@pytest.mark.sample(4, 2)
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("accumulate", ["chain", "sum"])
 @pytest.mark.parametrize("plan", sampled(["keep", "sqrt"]))
