@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from gradtool import io
 from gradtool.errors import MissingData
-from gradtool.io.mapped import MappedTensor
+from gradtool.io.file_tensors import FileTensor
 
 Parameters = Callable[[str], np.ndarray[Any, Any]]
 
@@ -22,6 +22,6 @@ def parameters_of(model: ir.Model) -> Parameters:
         tensor = model.graph.initializers[name].const_value
         if tensor is None:
             raise MissingData(f"initializer {name!r} has no data; run needs the weights")
-        return tensor.read() if isinstance(tensor, MappedTensor) else io.array(tensor)
+        return tensor.read() if isinstance(tensor, FileTensor) else io.array(tensor)
 
     return look_up

@@ -7,7 +7,7 @@ the weight is, `B` to the result, and their product is scaled by `alpha / rank`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -76,14 +76,16 @@ def from_json(found: list[dict[str, Any]]) -> tuple[Adapter, ...]:
 
 def merge(
     adapters: tuple[Adapter, ...], arrays: Mapping[str, Array], weight_of: Callable[[str], Array]
-) -> dict[str, Array]:
-    """Arrays in which every adapter has gone into its weight.
+) -> Iterator[tuple[str, Array]]:
+    """Arrays by name, one after the other, in which every adapter has gone into its weight.
 
     A weight that is not among `arrays` is the one that `weight_of` finds.
     """
-    found = dict(arrays)
+    merged: dict[str, Array] = {}
     for adapter in adapters:
-        a, b = found.pop(adapter.a), found.pop(adapter.b)
-        weight = found[adapter.weight] if adapter.weight in found else weight_of(adapter.weight)
-        found[adapter.weight] = adapter.merged(weight, a, b)
-    return found
+        known = next((each for each in (merged, arrays) if adapter.weight in each), None)
+        weight = weight_of(adapter.weight) if known is None else known[adapter.weight]
+        merged[adapter.weight] = adapter.merged(weight, arrays[adapter.a], arrays[adapter.b])
+    gone = {name for adapter in adapters for name in adapter.names}
+    yield from ((name, arrays[name]) for name in arrays if name not in gone and name not in merged)
+    yield from merged.items()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
 import onnx_ir as ir
+
+_COMPARED = 1 << 22  # elements at once
 
 
 def elements(tensor: ir.TensorProtocol) -> int:
@@ -29,7 +32,7 @@ def is_external(tensor: object) -> TypeGuard[ir.ExternalTensor]:
 
 
 def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
-    """The value of a tensor, without a copy where it is mapped; strings are Python's.
+    """The value of a tensor; strings are Python's.
 
     Raises:
         MissingData: its data file is absent.
@@ -41,14 +44,54 @@ def array(tensor: ir.TensorProtocol) -> np.ndarray[Any, Any]:
     return tensor.numpy()
 
 
-def leading(tensor: ir.TensorProtocol, count: int) -> np.ndarray[Any, Any]:
-    """The first elements of a tensor, in one row; of a file, they alone are read.
+def flat(tensor: ir.TensorProtocol, start: int, stop: int) -> np.ndarray[Any, Any]:
+    """Elements of a tensor in the order of memory, in one row; of a file, they alone are read.
 
     Raises:
         MissingData: its data file is absent.
     """
-    of_file = getattr(tensor, "leading", None)
+    of_file = getattr(tensor, "flat", None)
     found: np.ndarray[Any, Any] = (
-        array(tensor).reshape(-1)[:count] if of_file is None else of_file(count)
+        array(tensor).reshape(-1)[start:stop] if of_file is None else of_file(start, stop)
     )
     return found
+
+
+def holds(tensor: ir.TensorProtocol, numbers: np.ndarray[Any, Any]) -> bool:
+    """Whether a tensor has the bits of an array of its type and shape; a file is read in pieces.
+
+    Raises:
+        MissingData: its data file is absent.
+    """
+    row = numbers.reshape(-1)
+    step = _COMPARED if is_external(tensor) else max(row.size, 1)
+    return all(
+        flat(tensor, start, start + step).tobytes() == row[start : start + step].tobytes()
+        for start in range(0, row.size, step)
+    )
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A tensor as numpy takes it, which is looked at when that asks for the elements."""
+
+    tensor: ir.TensorProtocol
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of an element."""
+        return np.dtype(self.tensor.dtype.numpy())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
+        return tuple(self.tensor.shape.numpy())
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:  # noqa: FBT001
+        found = array(self.tensor)
+        return found if dtype is None else found.astype(dtype, copy=False)

@@ -22,6 +22,7 @@ SHARED = "it has another name (a hard link): put a copy in its place"
 # A pipe is opened without waiting for its other end, so that it can be refused.
 _PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _OWN = _PLAIN | getattr(os, "O_NOFOLLOW", 0)
+_AT_ONCE = 1 << 20  # bytes
 
 
 def opened(path: Path, *, own: bool = True) -> BufferedReader:
@@ -31,6 +32,17 @@ def opened(path: Path, *, own: bool = True) -> BufferedReader:
         OSError: there is none, or something else in its place.
     """
     return os.fdopen(_descriptor(path, os.O_RDONLY, own=own), "rb")
+
+
+def holds(file: BinaryIO, part: bytes) -> bool:
+    """Whether an open file has some bytes, from where it stands; it is read a piece at a time."""
+    held = b""
+    while piece := file.read(_AT_ONCE):
+        held += piece
+        if part in held:
+            return True
+        held = held[max(len(held) - len(part) + 1, 0) :]
+    return False
 
 
 def appended(path: Path, size: int | None = None, *, own: bool = True) -> BinaryIO:

@@ -7,7 +7,7 @@ model that is replaced finds its own until the last moment.
 from __future__ import annotations
 
 import hashlib
-import mmap
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,8 +17,10 @@ from typing import BinaryIO
 
 import onnx_ir as ir
 
+from gradtool.graph.tensors import is_external
+from gradtool.io import contained
 from gradtool.io.atomic import MODELS
-from gradtool.io.mapped import CHUNK, MappedTensor
+from gradtool.io.file_tensors import identity, of_program
 from gradtool.io.staging import alone
 from gradtool.io.zeros import Zeros
 
@@ -97,15 +99,14 @@ def _content(path: Path, model: Path) -> str | None:
 
 
 def _mentions(model: Path, name: str) -> bool:
-    """Whether a file holds a name, or cannot be looked into."""
+    """Whether a file holds a name, or cannot be looked into, or somebody changes it."""
     try:
-        if not model.is_file() or not model.stat().st_size:
+        if not model.is_file():
             return False
-        with (
-            model.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view,
-        ):
-            return view.find(name.encode()) >= 0
+        with contained.opened(model, own=False) as file:
+            before = identity(os.fstat(file.fileno()))
+            found = contained.holds(file, name.encode())
+            return found or identity(os.fstat(file.fileno())) != before
     except OSError:
         return True
 
@@ -122,6 +123,6 @@ def _digest(tensors: Sequence[Placed]) -> str:
 
 
 def _pieces(tensor: ir.TensorProtocol) -> Iterator[memoryview]:
-    if isinstance(tensor, MappedTensor):
-        return tensor.pieces(CHUNK)
+    if is_external(tensor):
+        return of_program(tensor).pieces()
     return iter((memoryview(tensor.tobytes()),))

@@ -14,7 +14,7 @@ import onnx
 
 from gradtool.errors import ModelError
 from gradtool.io import lfs
-from gradtool.io.mapped import DataFile, identity
+from gradtool.io.file_tensors import DataFile, identity
 
 _KEYS = frozenset({"location", "offset", "length", "checksum"})
 _LARGEST = 2**63 - 1

@@ -15,7 +15,7 @@ from gradtool.errors import UsageError
 from gradtool.graph import walk
 from gradtool.graph.tensors import is_external, nbytes
 from gradtool.io.data_file import DataFile, Placed, is_data_of
-from gradtool.io.mapped import MappedTensor
+from gradtool.io.file_tensors import FileTensor, of_program
 from gradtool.io.zeros import Zeros
 
 Where = Literal["auto", "always", "never"]
@@ -111,19 +111,19 @@ def _unkept(slots: list[Slot], kept: list[Slot]) -> list[Slot]:
 
 
 def _absent(tensor: ir.TensorProtocol) -> bool:
-    return isinstance(tensor, MappedTensor) and tensor.absent
+    return isinstance(tensor, FileTensor) and tensor.absent
 
 
 def _is_replaced(tensor: ir.TensorProtocol, target: Path) -> bool:
     """Whether a tensor lies in the data file of the model that is written over."""
-    file = tensor.file if isinstance(tensor, MappedTensor) else None
+    file = tensor.file if isinstance(tensor, FileTensor) else None
     return file is not None and is_data_of(file.path, target)
 
 
 def _stays(tensor: ir.TensorProtocol, folder: Path) -> bool:
     """Whether a model in `folder` reaches the tensor's bytes by the reference it has."""
-    file = tensor.file if isinstance(tensor, MappedTensor) else None
-    if file is None or not isinstance(tensor, MappedTensor) or not file.unchanged():
+    file = tensor.file if isinstance(tensor, FileTensor) else None
+    if file is None or not isinstance(tensor, FileTensor) or not file.unchanged():
         return False
     reached = (folder / os.fspath(tensor.location)).resolve()
     return reached == file.path and reached.is_relative_to(folder.resolve())
@@ -180,7 +180,7 @@ def _inline(tensor: ir.ExternalTensor) -> ir.TensorProtocol:
         name=tensor.name,
         data_type=tensor.dtype.value,
         dims=tensor.shape.numpy(),
-        raw_data=tensor.tobytes(),
+        raw_data=of_program(tensor).tobytes(),
         doc_string=tensor.doc_string or "",
     )
     return ir.serde.deserialize_tensor(proto)

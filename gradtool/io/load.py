@@ -18,8 +18,8 @@ from gradtool.io import (
     declared,
     equations,
     external,
+    file_tensors,
     lift_constants,
-    mapped,
     maps,
     read,
     rules,
@@ -88,7 +88,7 @@ def load(
         target = max(version, opset or 0, opsets.MINIMUM)
         proto = opsets.settle(proto, version, target)
         model = deserialize(proto)
-        mapped.attach(model, folder.find)
+        file_tensors.attach(model, folder.find)
         inline_functions(model, keep_function, limits)
         said = declared.collect(model)
         with shape_limits.within(limits):

@@ -18,15 +18,15 @@ from gradtool.graph.locations import Location
 from gradtool.graph.lora import Adapter, merge
 from gradtool.graph.metadata import SOURCE
 from gradtool.graph.predicates import HALVES
-from gradtool.graph.tensors import array
+from gradtool.graph.tensors import array, holds
 from gradtool.io import (
     atomic,
     external,
+    file_tensors,
     layout,
     lift_constants,
     literals,
     location,
-    mapped,
     read,
     walk,
 )
@@ -90,7 +90,7 @@ class Original:
                 hold its numbers.
         """
         lacking = []
-        for name, new in merge(adapters, arrays, self._weight).items():
+        for name, new in merge(adapters, arrays, self._weight):
             if name not in self._stored:
                 lacking.append(name)
                 continue
@@ -184,7 +184,7 @@ class Original:
         model = ir.serde.deserialize_model(self._proto)
         if not plain:
             inline_functions(model, lambda _domain, _name: False)
-        mapped.attach(model, self._folder.find)
+        file_tensors.attach(model, self._folder.find)
         model.meta[PATH] = self._path
         return model
 
@@ -205,7 +205,7 @@ class Original:
         if not isinstance(found, ir.ExternalTensor):
             return found
         where = f"tensor {tensor.name!r}"
-        return mapped.MappedTensor(found, self._folder.find(os.fspath(found.location), where))
+        return file_tensors.FileTensor(found, self._folder.find(os.fspath(found.location), where))
 
     def _require_kind(self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
         old = self._tensor(name)
@@ -224,8 +224,8 @@ class Original:
         """
         self._require_kind(name, new.dtype, new.shape)
         old = self._tensor(name)
-        absent = isinstance(old, mapped.MappedTensor) and old.absent
-        return not absent and array(old).tobytes() == new.tobytes()
+        absent = isinstance(old, file_tensors.FileTensor) and old.absent
+        return not absent and holds(old, new)
 
     def _slots(self, *, every: bool) -> list[layout.Slot]:
         """The places of tensors that lie beside, or of `every` initializer too."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from pathlib import Path
 
@@ -20,11 +19,8 @@ def is_ours(path: str | os.PathLike[str]) -> bool:
     written = f'"{GRADIENTS}":'.encode()
     place = Path(path)
     try:
-        with (
-            contained.opened(place, own=False) as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        ):
-            return data.find(written if place.suffix == ".onnxtxt" else entry) >= 0
+        with contained.opened(place, own=False) as file:
+            return contained.holds(file, written if place.suffix == ".onnxtxt" else entry)
     except (OSError, ValueError):
         return False
 

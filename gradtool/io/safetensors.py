@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
 import os
 import struct
 from collections.abc import Iterator, Mapping
@@ -21,9 +20,10 @@ import ml_dtypes
 import numpy as np
 
 from gradtool.errors import UsageError
+from gradtool.graph.tensors import Deferred
 from gradtool.io import atomic
 from gradtool.io.documents import is_text, is_whole
-from gradtool.io.stored import Stored, StoredFile, opened
+from gradtool.io.stored import Reading, Stored, StoredFile
 
 SUFFIX = ".safetensors"
 _LENGTH = struct.Struct("<Q")
@@ -44,15 +44,21 @@ _TYPES: Mapping[str, np.dtype[Any]] = {
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}
 TYPES: Mapping[str, np.dtype[Any]] = {dtype.name: dtype for dtype in _NAMES}
 
-Arrays = Mapping[str, np.ndarray[Any, Any]]
+# Each may be one that is read when its bytes are asked for.
+Arrays = Mapping[str, np.ndarray[Any, Any] | Deferred]
 
 
 @dataclass(frozen=True)
 class Tensors:
-    """What a file holds: arrays by name, mapped and read-only, and texts about them."""
+    """What a file holds: arrays by name, which stay in it, and texts about them."""
 
-    arrays: dict[str, np.ndarray[Any, Any]]
+    stored: dict[str, Stored]
     metadata: dict[str, str]
+
+    @property
+    def arrays(self) -> Reading:
+        """The arrays, each read when it is asked for."""
+        return Reading(self.stored)
 
 
 def save(
@@ -101,49 +107,28 @@ class Writer:
         file.writelines(little_endian(array) for _, array in self._arrays)
 
 
-def little_endian(array: np.ndarray[Any, Any]) -> memoryview:
+def little_endian(array: np.ndarray[Any, Any] | Deferred) -> memoryview:
     """The bytes of an array as every one of our binary files has them: C order, little-endian."""
     plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return memoryview(plain.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
 
 
 def load(path: str | os.PathLike[str], *, own: bool = False) -> Tensors:
-    """What a file holds; its bytes are mapped and read when somebody looks at them.
+    """What a file holds; of its bytes is read what is asked for.
 
     Its name may be our `own`: no link is followed there.
 
     Raises:
         UsageError: the file cannot be read, or does not hold what its header says.
     """
-    entries, metadata = _described(Path(path), own=own)
-    view = _mapped(Path(path), own=own)
-    arrays = {}
-    for name, each in entries.items():
-        data = view[each.start : each.start + each.nbytes]
-        if len(data) != each.nbytes:
-            raise UsageError(f"{path}: has shrunk while it was read")
-        arrays[name] = np.frombuffer(data, each.dtype).reshape(each.shape)
-    return Tensors(arrays, metadata)
-
-
-def stored(path: str | os.PathLike[str]) -> dict[str, Stored]:
-    """The arrays of a file by name, of which is read what is asked for.
-
-    Raises:
-        UsageError: the file cannot be read, or does not hold what its header says.
-    """
-    file = StoredFile(Path(path))
-    entries, _ = _described(Path(path), own=False)
-    return {n: Stored(file, each.dtype, each.shape, each.start) for n, each in entries.items()}
-
-
-def _mapped(path: Path, *, own: bool) -> memoryview:
+    file = StoredFile(Path(path), own=own)
     try:
-        with opened(path, own=own) as file:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path}: cannot be read: {reason}") from error
+        entries, metadata = _parsed(file, file.size)
+    except ValueError as error:
+        raise UsageError(f"{path}: is no safetensors file: {error}") from error
+    return Tensors(
+        {n: Stored(file, e.dtype, e.shape, e.start) for n, e in entries.items()}, metadata
+    )
 
 
 @dataclass(frozen=True)
@@ -153,27 +138,17 @@ class _Entry:
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     start: int
-    nbytes: int
 
 
-def _described(path: Path, *, own: bool) -> tuple[dict[str, _Entry], dict[str, str]]:
+def _parsed(file: StoredFile, size: int) -> tuple[dict[str, _Entry], dict[str, str]]:
     """The tensors of a file, and the texts about them."""
-    with opened(path, own=own) as file:
-        try:
-            return _parsed(file, os.fstat(file.fileno()).st_size)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise UsageError(f"{path}: is no safetensors file: {reason}") from error
-
-
-def _parsed(file: BinaryIO, size: int) -> tuple[dict[str, _Entry], dict[str, str]]:
     if size < _LENGTH.size:
         raise ValueError("it is too short")
-    (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+    (length,) = _LENGTH.unpack(file.read(0, _LENGTH.size))
     if length > min(_MOST_HEADER, size - _LENGTH.size):
         raise ValueError("its header does not end in it")
     try:
-        header = json.loads(file.read(length), object_pairs_hook=_once)
+        header = json.loads(file.read(_LENGTH.size, length), object_pairs_hook=_once)
     except RecursionError as error:
         raise ValueError("its header is nested too deeply") from error
     if not isinstance(header, dict):
@@ -223,7 +198,7 @@ def _entry(name: str, entry: Any, begin: int, size: int) -> _Entry:
         raise ValueError(f"{name!r} has {nbytes} bytes, which is not {dtype}{shape}")
     if len(shape) > _MOST_AXES or math.prod(max(each, 1) for each in shape) > _MOST_ELEMENTS:
         raise ValueError(f"{name!r} has a shape that no array has")
-    return _Entry(dtype.newbyteorder("<"), tuple(shape), begin + span[0], nbytes)
+    return _Entry(dtype.newbyteorder("<"), tuple(shape), begin + span[0])
 
 
 def _are_sizes(found: object) -> TypeGuard[list[int]]:

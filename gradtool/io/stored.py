@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -42,22 +42,37 @@ def opened(path: Path, *, own: bool = False) -> BinaryIO:
 class StoredFile:
     """An open file that is read at any place, by several threads."""
 
-    def __init__(self, path: Path) -> None:
-        """Open it.
+    def __init__(self, path: Path, *, own: bool = False) -> None:
+        """Open it; its name may be our `own`: no link is followed there.
 
         Raises:
             UsageError: there is no such regular file.
         """
         self.path = path
-        with opened(path) as file:
+        with opened(path, own=own) as file:
             self._descriptor = os.dup(file.fileno())
         weakref.finalize(self, os.close, self._descriptor)
         self._lock = Lock()
 
     @property
+    def status(self) -> os.stat_result:
+        """What the system says of it now."""
+        return os.fstat(self._descriptor)
+
+    @property
     def size(self) -> int:
         """The bytes that it has now."""
-        return os.fstat(self._descriptor).st_size
+        return self.status.st_size
+
+    def read(self, start: int, size: int) -> bytes:
+        """So many bytes from `start` on.
+
+        Raises:
+            UsageError: the file ends before, or cannot be read.
+        """
+        made = bytearray(size)
+        self.read_into(memoryview(made), start)
+        return bytes(made)
 
     def read_into(self, view: memoryview, start: int) -> None:
         """Fill a view with the bytes from `start` on.
@@ -109,10 +124,20 @@ class Stored:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:  # noqa: FBT001
         """All of it."""
-        flat = np.empty(prod(self.shape), self.dtype)
-        self._fill(flat.view(np.uint8), 0)
+        flat = self.flat(0, prod(self.shape))
         made = flat.reshape(self.shape, order="F" if self.turned else "C")
         return made if dtype is None else made.astype(dtype, copy=False)
+
+    def flat(self, start: int, stop: int) -> Array:
+        """Elements in the order of the file, in one row."""
+        made = np.empty(stop - start, self.dtype)
+        self._fill(made.view(np.uint8), start * self.dtype.itemsize)
+        return made
+
+    def rows(self, start: int, stop: int) -> Array:
+        """What lies along the first axis from `start` on, of an array in C order."""
+        inner = prod(self.shape[1:])
+        return self.flat(start * inner, stop * inner).reshape(stop - start, *self.shape[1:])
 
     def take(self, indices: Array, axis: int = 0) -> Array:
         """What lies at some indices of an axis, as `numpy.take` has it.
@@ -152,6 +177,22 @@ class Stored:
     def _fill(self, target: Array, start: int) -> None:
         if target.size:
             self.file.read_into(memoryview(target), self.start + start)  # type: ignore[arg-type]
+
+
+class Reading(Mapping[str, Array]):
+    """Arrays by name, each read when it is asked for, and not kept."""
+
+    def __init__(self, stored: Mapping[str, Stored | Array]) -> None:
+        self._stored = stored
+
+    def __getitem__(self, name: str) -> Array:
+        return np.asarray(self._stored[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
+    def __len__(self) -> int:
+        return len(self._stored)
 
 
 def _spans(rows: Array, inner: int) -> Iterator[tuple[int, int]]:

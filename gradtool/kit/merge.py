@@ -52,8 +52,6 @@ def merge_kit(
     if manifest.digest(source) != told.sha256:
         raise UsageError(f"{source}: is another model than the one {folder} was made of")
     arrays = state.read(Path(trained), told.entries)
-    weights = {e["name"] for e in told.entries if e["role"] != "optimizer"}
-    arrays = {name: array for name, array in arrays.items() if name in weights}
     if adapter:
         return lora_files.write(source.resolve(), told.adapters, arrays, path, force=force)
     merged = original.Original(source.resolve())

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradtool.errors import MissingData, UsageError
 from gradtool.io import contained, safetensors
+from gradtool.io.stored import Reading, Stored
 from gradtool.text.words import some, suggest
 
 FOLDER = "state"
@@ -39,25 +40,28 @@ def is_type(name: str) -> bool:
     return name in safetensors.TYPES
 
 
-def read(path: Path, entries: Sequence[Entry]) -> dict[str, np.ndarray[Any, Any]]:
-    """The tensors of a state: from a safetensors file, or a folder like that of the kit.
+def read(path: Path, entries: Sequence[Entry]) -> Reading:
+    """The parameters and statistics of a state, from a safetensors file or a folder as of the kit.
 
-    What an optimizer remembers may be left out: only training needs it.
+    What an optimizer remembers may be there, or be left out: only training needs it.
 
     Raises:
         MissingData: a parameter or a statistic is absent.
         UsageError: a name, a type or a shape is not of this kit, or a file cannot be read.
     """
     known = {entry["name"]: entry for entry in entries}
-    found = _from_folder(path, entries) if path.is_dir() else _from_file(path, known)
-    lacking = [n for n, e in known.items() if n not in found and e["role"] != "optimizer"]
+    found: Mapping[str, np.ndarray[Any, Any] | Stored] = (
+        _from_folder(path, entries) if path.is_dir() else _from_file(path, known)
+    )
+    weights = [n for n, e in known.items() if e["role"] != "optimizer"]
+    lacking = [name for name in weights if name not in found]
     if lacking:
         raise MissingData(f"{path}: lacks {some(lacking)}, which the kit's model is made of")
-    return found
+    return Reading({name: found[name] for name in weights})
 
 
-def _from_file(path: Path, known: Mapping[str, Entry]) -> dict[str, np.ndarray[Any, Any]]:
-    arrays = safetensors.load(path).arrays
+def _from_file(path: Path, known: Mapping[str, Entry]) -> Mapping[str, Stored]:
+    arrays = safetensors.load(path).stored
     for name, array in arrays.items():
         if name not in known:
             raise UsageError(f"{path}: the kit has no state {name!r}{suggest(name, known)}")
@@ -70,7 +74,7 @@ def _from_file(path: Path, known: Mapping[str, Entry]) -> dict[str, np.ndarray[A
     return arrays
 
 
-def _from_folder(path: Path, entries: Sequence[Entry]) -> dict[str, np.ndarray[Any, Any]]:
+def _from_folder(path: Path, entries: Sequence[Entry]) -> Mapping[str, np.ndarray[Any, Any]]:
     expected = {Path(entry["file"]).name: entry for entry in entries}
     there = sorted(each.name for each in path.iterdir() if each.suffix == BINARY)
     unknown = [name for name in there if name not in expected]

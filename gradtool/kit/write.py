@@ -11,7 +11,7 @@ from pathlib import Path
 from gradtool.arguments import checked
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import LOAD
-from gradtool.graph.tensors import array
+from gradtool.graph.tensors import Deferred
 from gradtool.io import folders, read, safetensors
 from gradtool.kit import manifest, state
 from gradtool.kit.parts import Parts, parts_of
@@ -103,7 +103,7 @@ def _is_of_a_kit(name: str) -> bool:
 
 
 def _write_state(parts: Parts, made: Path) -> None:
-    arrays = {tensor.name: array(tensor.first) for tensor in parts.state}
+    arrays = {tensor.name: Deferred(tensor.first) for tensor in parts.state}
     (made / state.FOLDER).mkdir()
     names = state.file_names([tensor.name for tensor in parts.state])
     for each, file in zip(arrays.values(), names, strict=True):

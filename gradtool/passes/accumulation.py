@@ -24,6 +24,7 @@ from gradtool.graph.known import Tensor, as_tensor
 from gradtool.graph.metadata import BUFFERS, DEFAULTS, GRADIENTS, ROWS, SCALE, STAGE, STATE
 from gradtool.graph.names import Names
 from gradtool.graph.stages import ROLES, take_state
+from gradtool.graph.tensors import flat
 from gradtool.io.zeros import Zeros
 from gradtool.passes import sparse
 from gradtool.passes.optimizer import add_updates
@@ -181,7 +182,7 @@ def _held(value: ir.Value, part: slice | None, name: str | None = None) -> ir.Va
 
 def _part(tensor: ir.TensorProtocol, part: slice) -> ir.Tensor[np.ndarray[Any, Any]]:
     """Elements of a tensor in the order of memory; it is read when they are asked for."""
-    return ir.Tensor(tensor.numpy().reshape(-1)[part], dtype=tensor.dtype)
+    return ir.Tensor(flat(tensor, part.start, part.stop), dtype=tensor.dtype)
 
 
 def held_by(update: ir.Model) -> frozenset[str]:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from gradtool.graph.metadata import LITERAL, notes
 from gradtool.graph.predicates import is_float, is_scalar, is_tensor
-from gradtool.graph.tensors import leading
+from gradtool.graph.tensors import flat
 from gradtool.losses.endings import LAYOUTS, PRODUCTS
 from gradtool.passes.provenance import KIND, role
 from gradtool.text.words import some
@@ -138,7 +138,8 @@ def _is_mask(value: ir.Value) -> bool:
     sizes = [size for size in tensor.shape.numpy() if size != 1] or [1]
     if 0 in sizes:
         return False
-    rows = leading(tensor, max(_LOOKED_AT // sizes[-1], _ROWS) * sizes[-1]).reshape(-1, sizes[-1])
+    count = max(_LOOKED_AT // sizes[-1], _ROWS) * sizes[-1]
+    rows = flat(tensor, 0, count).reshape(-1, sizes[-1])
     first = rows[:, :: -(-sizes[-1] // _LOOKED_AT)]
     first = first if first.dtype.kind == "f" else first.astype(np.float32)  # bfloat16 and smaller
     masked = first <= max(_MASKED, float(np.finfo(first.dtype).min))

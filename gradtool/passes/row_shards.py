@@ -16,6 +16,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from gradtool.functions.calls import return_instead, take_over
 from gradtool.graph.known import as_tensor
 from gradtool.graph.metadata import GRADIENTS, ROWS, SOURCE, STAGE, STATE
 from gradtool.graph.prune import drop, prune
+from gradtool.graph.tensors import flat
 from gradtool.io.zeros import Zeros
 from gradtool.passes import sparse
 from gradtool.passes.cut_sums import without
@@ -185,11 +187,13 @@ def _cut(x: ir.Value, bounds: Sequence[int], rank: int) -> None:
 
 
 def _block(tensor: ir.TensorProtocol, start: int, end: int) -> ir.Tensor[np.ndarray[Any, Any]]:
-    return ir.Tensor(block_of(tensor.numpy(), start, end), dtype=tensor.dtype)
+    tail = tuple(tensor.shape.numpy())[1:]
+    rows = flat(tensor, start * prod(tail), end * prod(tail))
+    return ir.Tensor(block_of(rows.reshape(end - start, *tail)), dtype=tensor.dtype)
 
 
-def block_of(whole: np.ndarray[Any, Any], start: int, end: int) -> np.ndarray[Any, Any]:
+def block_of(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Rows of a table, behind one of zeros."""
-    made = np.zeros((end - start + 1, *whole.shape[1:]), whole.dtype)
-    made[1:] = whole[start:end]
+    made = np.zeros((len(rows) + 1, *rows.shape[1:]), rows.dtype)
+    made[1:] = rows
     return made

@@ -28,6 +28,7 @@ from gradtool.graph.names import label
 from gradtool.graph.randomness import draws
 from gradtool.graph.reads import free
 from gradtool.graph.specs import Spec, least_of, spec_of
+from gradtool.io.file_tensors import SMALL, FileTensor
 from gradtool.kernels import Kernel
 from gradtool.kernels.native import Kernels
 from gradtool.operators.grain import CACHE, DEVICE, grain
@@ -244,12 +245,21 @@ class _Flat:
                 self._constant(value, self.kinds.of_initializer(value))
 
     def _constant(self, value: ir.Value, kind: Kind) -> None:
-        """Number a known value; data that is absent is asked for when the program is bound."""
+        """Number a known value, and hold it unless its data comes when the program is bound."""
         index = self._number(value, kind)
-        absent = getattr(value.const_value, "absent", False)
-        if kind == "host" or (kind == "constant" and not absent):
-            assert value.const_value is not None  # noqa: S101 - an initializer or folded value
-            self.constants[index] = io.array(value.const_value)
+        tensor = value.const_value
+        if kind == "host" or (kind == "constant" and not self._comes_later(value)):
+            assert tensor is not None  # noqa: S101 - an initializer or folded value
+            self.constants[index] = io.array(tensor)
+
+    def _comes_later(self, value: ir.Value) -> bool:
+        """Whether data is absent, or large and in a file: then it is read into the arena alone."""
+        tensor = value.const_value
+        if getattr(tensor, "absent", False):
+            return True
+        is_large = isinstance(tensor, FileTensor) and tensor.nbytes > SMALL
+        is_main = self.graph is self.model.graph
+        return is_large and is_main and not self.kinds.is_read_on_host(value)
 
     # --------------------------------------------------------------------- nodes
 

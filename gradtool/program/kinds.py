@@ -76,7 +76,11 @@ class Kinds:
         if not self.is_known(value) or value.name in self.gradients:
             return False
         size = 0 if value.const_value is None else value.const_value.nbytes
-        return size <= KEPT_BYTES or any(self._is_on_host(*use) for use in value.uses())
+        return size <= KEPT_BYTES or self.is_read_on_host(value)
+
+    def is_read_on_host(self, value: ir.Value) -> bool:
+        """Whether a node reads a value there, whatever reads it elsewhere."""
+        return any(self._is_on_host(*use) for use in value.uses())
 
     def _uses(self, value: ir.Value) -> list[tuple[ir.Node, int]]:
         """The nodes that run and read a value; in graphs not looked through, all not folded."""

@@ -165,7 +165,9 @@ class Holding:
         pairs = [(name, of.get(name, name)) for name in self._whole.graph.initializers]
         return {
             name: held[source] if source in held else self._value(source, copy=False)
-            for name, source in pairs if source in held or source in self._store.layout
+            for name, source in pairs
+            if not self._is_only_updated(name)
+            and (source in held or source in self._store.layout)
         }  # fmt: skip
 
     def _averages(self) -> dict[str, str]:
@@ -210,7 +212,7 @@ class Holding:
         self._require_open()
         source = original.source_of(self._whole.meta)
         held = self.values(copy=False) if values is None else values
-        weights = {n: array for n, array in held.items() if not self._is_only_updated(n)}
+        weights = {n: held[n] for n in held if not self._is_only_updated(n)}
         return lora_files.write(source, adapters_of(self._whole), weights, path, force=force)
 
     def _home(self, name: str) -> ir.Model:
@@ -218,9 +220,7 @@ class Holding:
         return next(model for model in self._models if name in model.graph.initializers)
 
     def _is_trained_weight(self, name: str, held: Mapping[str, np.ndarray[Any, Any]]) -> bool:
-        """Whether forward reads an initializer that has other numbers than at first."""
-        if self._is_only_updated(name):
-            return False
+        """Whether an initializer has other numbers than at first."""
         first = parameters_of(self._whole)(name)
         now = held[name] if name in held else self._value(name, copy=False)
         return bool(first.tobytes() != now.tobytes())

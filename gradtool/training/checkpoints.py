@@ -21,6 +21,7 @@ import numpy as np
 from gradtool.errors import UsageError
 from gradtool.io import atomic, contained, safetensors
 from gradtool.io.documents import is_number, is_text, is_whole, read_document, write_document
+from gradtool.io.stored import Stored
 from gradtool.training.journal import Journal, Mark
 from gradtool.training.order import Place
 
@@ -72,11 +73,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was read: `progress`, `arrays` by name, and how far the journal went."""
+    """What was read: `progress`, `arrays` that stay in their file, and how far the journal went."""
 
     path: Path
     progress: Progress
-    arrays: Mapping[str, Array]
+    arrays: Mapping[str, Stored]
     journal: Mark
 
 
@@ -144,7 +145,7 @@ class Folder:
         hashed = document.get("journal_sha256")
         if not is_whole(size) or size < 0 or not (hashed is None or is_text(hashed)):
             raise UsageError(f"{path}: is damaged: it does not say how far the journal went")
-        return Checkpoint(path, progress, found.arrays, Mark(size, hashed))
+        return Checkpoint(path, progress, found.stored, Mark(size, hashed))
 
     def clear(self) -> None:
         """Remove all checkpoints.

@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from gradtool.graph.counted import numbers_of
 from gradtool.graph.metadata import DEFAULTS, GRADIENTS, OPTIMIZER, SET, STATE
 from gradtool.graph.reads import reads
 from gradtool.graph.stages import seed_of
+from gradtool.io.stored import Stored
 from gradtool.passes.accumulation import accumulating, updating
 from gradtool.passes.averages import add_averages
 from gradtool.passes.evaluation import evaluation
@@ -149,7 +151,7 @@ class Graphs:
         """The same with a memory plan in it."""
         return replace(self, model=model)
 
-    def require(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def require(self, arrays: Mapping[str, object]) -> None:
         """Hold what a checkpoint has against what is trained.
 
         Raises:
@@ -162,13 +164,26 @@ class Graphs:
             there = "has" if odd[0] in arrays else "lacks"
             raise UsageError(f"the checkpoint {there} {odd[0]!r}: it is of another training")
 
-    def put(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def put(self, arrays: Mapping[str, np.ndarray[Any, Any] | Stored]) -> None:
         """Begin with the parameters and the state of a checkpoint."""
         forward = () if self.forward is None else (self.forward,)
         for model in (*self.models, *forward):
             for name, value in model.graph.initializers.items():
                 if name in arrays:
-                    value.const_value = ir.Tensor(arrays[name], dtype=value.dtype, name=name)
+                    value.const_value = _tensor(arrays[name], value)
+
+
+def _tensor(array: np.ndarray[Any, Any] | Stored, of: ir.Value) -> ir.TensorProtocol:
+    """An array as a tensor; one in a file is read when it is asked for, and not kept."""
+    assert of.dtype is not None  # noqa: S101 - an initializer has a type
+    if not isinstance(array, Stored):
+        return ir.Tensor(array, dtype=of.dtype, name=of.name)
+    read = partial(_read, array, of.dtype)
+    return ir.LazyTensor(read, dtype=of.dtype, shape=ir.Shape(array.shape), name=of.name)
+
+
+def _read(array: Stored, dtype: ir.DataType) -> ir.TensorProtocol:
+    return ir.Tensor(np.asarray(array), dtype=dtype)
 
 
 @dataclass(frozen=True)

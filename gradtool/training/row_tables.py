@@ -10,6 +10,7 @@ Source: the parameter server of Hetu; with stale rows the cache of HET (Miao et 
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ import onnx_ir as ir
 from gradtool.errors import GradtoolError, UsageError
 from gradtool.graph.metadata import ROWS
 from gradtool.graph.stages import stage
+from gradtool.io.stored import Stored
 from gradtool.passes.accumulation import updating
 from gradtool.passes.averages import add_averages
 from gradtool.passes.optimizer import why_all_move
@@ -58,11 +60,11 @@ class RowTables:
         """All that is not the same on every rank."""
         return frozenset((*self.bounds, *self.apart))
 
-    def cut(self, arrays: Mapping[str, Array], rank: int) -> dict[str, Array]:
-        """Arrays as they are together, cut to what a rank has."""
-        found = dict(arrays)
+    def cut(self, arrays: Mapping[str, Stored], rank: int) -> dict[str, Array | Stored]:
+        """Arrays of a checkpoint, cut to what a rank has."""
+        found: dict[str, Array | Stored] = dict(arrays)
         for name, bounds in self.bounds.items():
-            found[name] = block_of(arrays[name], bounds[rank], bounds[rank + 1])
+            found[name] = block_of(arrays[name].rows(bounds[rank], bounds[rank + 1]))
         return found
 
 
@@ -212,6 +214,7 @@ class RowServer:
         window = self._windows[name]
         own = self._value(name)
         with tempfile.TemporaryFile(dir=self._folder) as file:
+            self._reserve(file.fileno(), bounds[-1] * own[:1].nbytes)
             made = np.memmap(file, own.dtype, "w+", shape=(bounds[-1], *own.shape[1:]))
         step = max(PIECE // max(own[:1].nbytes, 1), 1)
         for rank in range(self._group.size):
@@ -224,6 +227,17 @@ class RowServer:
                 self._group.wait(window.read(rank, rows, piece))
                 made[start : start + len(rows)] = piece
         return made
+
+    def _reserve(self, descriptor: int, size: int) -> None:
+        """Take room on the disk: who writes to a mapping for which there is none is killed."""
+        try:
+            if size and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(descriptor, 0, size)
+        except OSError as error:
+            place = self._folder or tempfile.gettempdir()
+            raise UsageError(
+                f"{place}: no room for a table of {size} bytes: {error.strerror}"
+            ) from error
 
     def _expose(self) -> None:
         """Open windows on where everything lies now."""

@@ -20,6 +20,7 @@ import numpy as np
 import onnx_ir as ir
 
 from gradtool.graph.metadata import AVERAGES, GRADIENTS, OPTIMIZER, ROWS
+from gradtool.io.stored import Stored
 from gradtool.passes.accumulation import updating
 from gradtool.passes.averages import add_averages
 from gradtool.passes.cut_sums import cut_sums
@@ -49,6 +50,13 @@ class Whole:
         return [piece.stop - piece.start for piece in self.pieces]
 
 
+def _part(array: Array | Stored, part: slice) -> Array:
+    """Elements in the order of memory."""
+    if isinstance(array, Stored):
+        return array.flat(part.start, part.stop)
+    return array.reshape(-1)[part]
+
+
 @dataclass(frozen=True)
 class Shard:
     """What this rank updates of what all of them do, and where that lies in the arena.
@@ -64,13 +72,13 @@ class Shard:
     of: Mapping[str, str]
     parts: Parts
 
-    def cut(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    def cut(self, arrays: Mapping[str, Array | Stored]) -> dict[str, Array | Stored]:
         """Arrays as they are together, cut to what this rank has: state is."""
         found = {name: array for name, array in arrays.items() if name not in self.state}
         for name, of in self.of.items():
             if of in self.own:
                 part = self.own[of]
-                found[name] = arrays[name] if part is None else arrays[name].reshape(-1)[part]
+                found[name] = arrays[name] if part is None else _part(arrays[name], part)
         return found
 
     def joined(self, group: Group, values: Mapping[str, Array]) -> dict[str, Array]:

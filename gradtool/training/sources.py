@@ -99,7 +99,7 @@ def opened(given: Given, seed: int = 0) -> Source:
     if path.is_dir():
         return _folder(path)
     if path.suffix == safetensors.SUFFIX:
-        return Examples(text, safetensors.stored(path), (Watched.of(path),))
+        return Examples(text, safetensors.load(path).stored, (Watched.of(path),))
     if path.suffix in TABLES:
         from gradtool.training.tables import columns
 

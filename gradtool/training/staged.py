@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradtool.io.stored import Stored
 from gradtool.planning.sharing import NO_PARTS
 from gradtool.ranks.group import Group
 from gradtool.ranks.line import Line
@@ -27,7 +28,7 @@ HANDS = 0  # the slot of arrays that go to the first stage
 
 
 def opened(
-    setup: Setup, place: Standing, arrays: Mapping[str, Array] | None
+    setup: Setup, place: Standing, arrays: Mapping[str, Stored] | None
 ) -> tuple[StageSession, Graphs, Shard | None]:
     """The session of this rank's stage, its graphs, and what it updates of each parameter of these.
 

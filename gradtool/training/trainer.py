@@ -21,6 +21,7 @@ import numpy as np
 from gradtool import api
 from gradtool.arguments import checked, hold
 from gradtool.errors import UsageError
+from gradtool.io.stored import Reading
 from gradtool.kernels.ranks import together
 from gradtool.passes.update_groups import Updates
 from gradtool.ranks.group import ALONE, Group
@@ -311,7 +312,7 @@ class Trainer:
 
     def _values(self, *, best: bool) -> Mapping[str, np.ndarray[Any, Any]]:
         if best:
-            return self._best().arrays
+            return Reading(self._best().arrays)
         return {**self.session.values(copy=False), **self._means}
 
     def _best(self) -> Checkpoint:

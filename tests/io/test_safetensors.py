@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 
 import ml_dtypes
@@ -131,6 +132,19 @@ def test_a_file_cut_anywhere_is_refused(cut, tmp_path):
 
     with pytest.raises(UsageError, match="is no safetensors file"):
         safetensors.load(tmp_path / "b")
+
+
+@pytest.mark.parametrize("size", [0, 40, -1])
+def test_a_file_that_shrinks_before_it_is_read_is_one_line(size, tmp_path):
+    """Who reads a mapping behind the end of its file is killed."""
+    path, made = tmp_path / "a", np.arange(1 << 16, dtype=np.float32)
+    safetensors.save(path, {"w": made})
+    found = safetensors.load(path).arrays
+    assert (found["w"] == made).all()
+    os.truncate(path, size if size >= 0 else path.stat().st_size + size)
+
+    with pytest.raises(UsageError, match="a: has shrunk while it was read: to "):
+        found["w"]
 
 
 def test_a_missing_file_is_one_line(tmp_path):
