@@ -174,15 +174,18 @@ def test_a_kit_is_the_old_one_or_the_new_one(deed, every, kit):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_run_is_refused_and_stays(resumed):
+@pytest.mark.parametrize("place", ["runs/run", JOURNAL, ".", "out.onnx"])
+def test_what_may_not_be_written_is_refused_and_stays(place, resumed):
+    """All but a file that is replaced: its folder says whether it may be."""
     refill(resumed.work, resumed.before)
-    run = resumed.work / "runs" / "run"
-    run.chmod(0o500)
+    path = resumed.work / place
+    before = path.stat().st_mode
+    path.chmod(before & ~0o222)
     try:
         done = ended(resumed.command, resumed.work)
     finally:
-        run.chmod(0o700)
+        path.chmod(before)
 
-    require_told(done, "read-only")
-    assert done.code == 2
-    assert content(resumed.work) == resumed.old
+    require_told(done, f"read-only {place}")
+    assert done.code == (0 if place == "out.onnx" else 2)
+    assert content(resumed.work) == (resumed.new if place == "out.onnx" else resumed.old)
