@@ -20,7 +20,8 @@ import onnx_ir as ir
 from gradtool.graph.tensors import is_external
 from gradtool.io import contained
 from gradtool.io.atomic import MODELS
-from gradtool.io.file_tensors import identity, of_program
+from gradtool.io.external import of_program
+from gradtool.io.file_tensors import identity
 from gradtool.io.staging import alone
 from gradtool.io.zeros import Zeros
 

@@ -6,15 +6,17 @@ says it holds. It may be absent: the tensor is then known by shape only.
 
 from __future__ import annotations
 
+import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
+import onnx_ir as ir
 
 from gradtool.errors import ModelError
 from gradtool.io import lfs
-from gradtool.io.file_tensors import DataFile, identity
+from gradtool.io.file_tensors import DataFile, FileTensor, identity
 
 _KEYS = frozenset({"location", "offset", "length", "checksum"})
 _LARGEST = 2**63 - 1
@@ -112,6 +114,20 @@ class Folder:
         except (OSError, RuntimeError) as error:
             raise ModelError(f"{where}: external data {location!r}: {error}") from error
         return DataFile(path, identity(status))
+
+
+def of_program(tensor: ir.ExternalTensor) -> FileTensor:
+    """An external tensor of a model that a program holds: one of ours, whoever made it.
+
+    Raises:
+        ModelError: its file lies outside the folder that it names, or is not a regular file.
+    """
+    if isinstance(tensor, FileTensor):
+        return tensor
+    path = Path(tensor.path)
+    location = os.fspath(tensor.location) if tensor.base_dir else path.name
+    folder = Folder(Path(tensor.base_dir or path.parent) / path.name)
+    return FileTensor(tensor, folder.find(location, f"tensor {tensor.name!r}"))
 
 
 def check(tensor: onnx.TensorProto, nbytes: int, folder: Folder, where: str) -> None:

@@ -164,21 +164,6 @@ class FileTensor(ir.ExternalTensor):
         self._held = lambda: None
 
 
-def of_program(tensor: ir.ExternalTensor) -> FileTensor:
-    """An external tensor of a model that a program holds: one of ours, whoever made it.
-
-    Raises:
-        MissingData: its file is not there.
-    """
-    if isinstance(tensor, FileTensor):
-        return tensor
-    path = Path(tensor.path)
-    try:
-        return FileTensor(tensor, DataFile(path, identity(path.stat())))
-    except OSError as error:
-        raise MissingData(f"{path}: {error.strerror}") from error
-
-
 def attach(model: ir.Model, find: Callable[[str, str], DataFile | None]) -> None:
     """Give every external tensor the file that `find(location, where)` finds."""
 

@@ -15,7 +15,8 @@ from gradtool.errors import UsageError
 from gradtool.graph import walk
 from gradtool.graph.tensors import is_external, nbytes
 from gradtool.io.data_file import DataFile, Placed, is_data_of
-from gradtool.io.file_tensors import FileTensor, of_program
+from gradtool.io.external import of_program
+from gradtool.io.file_tensors import FileTensor
 from gradtool.io.zeros import Zeros
 
 Where = Literal["auto", "always", "never"]

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gradtool.errors import ModelError
 from gradtool.graph.limits import DEFAULT, Limits
-from gradtool.io import file_tensors, lfs
+from gradtool.io import external, lfs
 
 TEXT_SUFFIX = ".onnxtxt"
 _DEEPEST_TEXT = 64
@@ -88,7 +88,7 @@ def _message(model: bytes | onnx.ModelProto | ir.Model) -> onnx.ModelProto:
         for graph in copy.graphs():
             for value in graph.initializers.values():
                 if isinstance(value.const_value, ir.ExternalTensor):
-                    held = file_tensors.of_program(value.const_value)
+                    held = external.of_program(value.const_value)
                     value.const_value = ir.Tensor(held.read(), name=value.name)
         proto: onnx.ModelProto = ir.serde.serialize_model(copy)
         return proto

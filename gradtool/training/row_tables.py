@@ -213,9 +213,7 @@ class RowServer:
     def _whole(self, name: str, bounds: Sequence[int]) -> Array:
         window = self._windows[name]
         own = self._value(name)
-        with tempfile.TemporaryFile(dir=self._folder) as file:
-            self._reserve(file.fileno(), bounds[-1] * own[:1].nbytes)
-            made = np.memmap(file, own.dtype, "w+", shape=(bounds[-1], *own.shape[1:]))
+        made = mapped(self._folder, own.dtype, (bounds[-1], *own.shape[1:]))
         step = max(PIECE // max(own[:1].nbytes, 1), 1)
         for rank in range(self._group.size):
             if rank == self._group.rank:
@@ -227,17 +225,6 @@ class RowServer:
                 self._group.wait(window.read(rank, rows, piece))
                 made[start : start + len(rows)] = piece
         return made
-
-    def _reserve(self, descriptor: int, size: int) -> None:
-        """Take room on the disk: who writes to a mapping for which there is none is killed."""
-        try:
-            if size and hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(descriptor, 0, size)
-        except OSError as error:
-            place = self._folder or tempfile.gettempdir()
-            raise UsageError(
-                f"{place}: no room for a table of {size} bytes: {error.strerror}"
-            ) from error
 
     def _expose(self) -> None:
         """Open windows on where everything lies now."""
@@ -256,3 +243,24 @@ class RowServer:
 
     def _value(self, name: str) -> Array:
         return self._session.values(name, copy=False)[name]
+
+
+def mapped(folder: Path | None, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """An array in a file that goes with it, on a disk that has room for all of it.
+
+    Who writes to a mapping of a file that has holes is killed when the disk is full.
+
+    Raises:
+        UsageError: there is no room, or the folder cannot be written.
+    """
+    size = prod(shape) * dtype.itemsize
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            if size and hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            return np.memmap(file, dtype, "w+", shape=shape)
+    except OSError as error:
+        raise UsageError(
+            f"{folder or tempfile.gettempdir()}: no place for a table of {size} bytes: "
+            f"{error.strerror or error}"
+        ) from error

@@ -4,10 +4,12 @@ import resource
 import types
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
 from gradtool import io
 from gradtool.errors import MissingData, ModelError
+from gradtool.io import read
 from gradtool.io.file_tensors import FileTensor
 
 
@@ -220,3 +222,33 @@ def test_a_file_that_shrinks_is_one_line(how, size, write, external, tmp_path):
     assert len(expected) == 4096
     with pytest.raises(MissingData, match=r"w\.bin: changed since the model was loaded"):
         LOOKS[how](held)
+
+
+TAKEN = {
+    "loaded": lambda model, _: io.load(read.Held(model)),
+    "saved": lambda model, path: io.save(model, path, external_data="always"),
+    "saved in one file": lambda model, path: io.save(model, path, external_data="never"),
+}
+
+
+@pytest.mark.parametrize("how", TAKEN)
+def test_data_of_a_program_s_model_is_read_and_not_mapped(how, write, external, tmp_path):
+    data(tmp_path / "w.bin", 1 << 16)
+    model = ir.load(write(external([1 << 16])))
+    (tmp_path / "away").mkdir()
+    TAKEN[how](model, tmp_path / "away" / "whole.onnx")
+    os.truncate(tmp_path / "w.bin", 4096)
+
+    with pytest.raises(MissingData, match=r"w\.bin: has shrunk while it was read: to 4096 bytes"):
+        TAKEN[how](model, tmp_path / "away" / "cut.onnx")
+    assert not (tmp_path / "away" / "cut.onnx").exists()
+
+
+@pytest.mark.parametrize("how", TAKEN)
+def test_data_of_a_program_s_model_lies_in_its_folder(how, write, external, tmp_path):
+    data(tmp_path / "secret.bin", 2)
+    (tmp_path / "model").mkdir()
+    model = ir.load(write(external([2], location="../secret.bin"), "model/model.onnx"))
+
+    with pytest.raises(ModelError, match="leads out of the model's folder"):
+        TAKEN[how](model, tmp_path / "out.onnx")

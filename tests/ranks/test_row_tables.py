@@ -1,6 +1,8 @@
 """Tables by rows on ranks come to what one process comes to, that has them whole."""
 
+import errno
 import json
+import os
 from functools import partial
 
 import numpy as np
@@ -16,6 +18,7 @@ from gradtool.costs.links import Link
 from gradtool.errors import UsageError
 from gradtool.io import safetensors
 from gradtool.passes.update_groups import Updates
+from gradtool.training import row_tables
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import OnPaper, layout
 from gradtool.training.nominal import step_seconds
@@ -226,6 +229,20 @@ TIED = """net (int64[batch, 4] i) => (double[batch, 9] y) {
     t = Transpose <perm = [1, 0]> (table)
     y = MatMul (h, t)
 }"""
+
+
+def test_a_disk_without_room_for_a_whole_table_is_one_line(tmp_path, monkeypatch):
+    """Who writes to a mapping of holes on a full disk is killed."""
+    made = row_tables.mapped(tmp_path, np.dtype(np.float32), (3, 5))
+    made[:] = 1
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(UsageError, match="no place for a table of 60 bytes: No space left"):
+        row_tables.mapped(tmp_path, np.dtype(np.float32), (3, 5))
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_tied_table_is_whole_and_a_line_says_why():
