@@ -102,6 +102,10 @@ SUBJECTS = {
         )
         for suffix in ("npz", "safetensors")
     },
+    "inputs": Subject(
+        "data.npz", ("run", "net.onnx", "--inputs", "data.npz", "--kernels", "numpy", *GRADS[2:]),
+        ("out.npz",),
+    ),
     "data npy": Subject("folder/x.npy", (*_training("folder"), "-o", "out.onnx"), ("out.onnx",)),
 }  # fmt: skip
 

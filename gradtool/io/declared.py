@@ -44,6 +44,36 @@ def _is_zero(dim: onnx.TensorShapeProto.Dimension) -> bool:
     return dim.HasField("dim_value") and dim.dim_value == 0
 
 
+def passed_on(model: onnx.ModelProto) -> tuple[str, ...]:
+    """Give outputs that are inputs the types of these, in place; a line for each of another shape.
+
+    Raises:
+        ModelError: such an output is declared with another type.
+    """
+    inputs = {value.name: value for value in model.graph.input}
+    otherwise = []
+    for output in model.graph.output:
+        value = inputs.get(output.name)
+        if value is None:
+            continue
+        kind, shape = _type(value)
+        said, hint = _type(output)
+        if said not in (None, kind):
+            raise ModelError(f"input {value.name!r} is {kind}, and declared {said} as an output")
+        if None not in (shape, hint) and _contradict(hint, shape):
+            otherwise.append(
+                f"value {value.name!r} is declared {hint} as an output and has shape {shape}"
+            )
+        output.type.CopyFrom(value.type)
+    return tuple(otherwise)
+
+
+def _type(value: onnx.ValueInfoProto) -> tuple[ir.TypeProtocol | None, ir.Shape | None]:
+    serde = ir.serde
+    kind = serde.deserialize_type_proto_for_type(value.type)
+    return kind, serde.deserialize_type_proto_for_shape(value.type)
+
+
 def collect(model: ir.Model) -> Declared:
     """What the file says of the values that nodes write; inference replaces it.
 

@@ -80,6 +80,7 @@ def load(
         left_aside = maps.leave_aside(proto.graph)
         hints = declared.open_sizes(proto)
         structure.check(proto, folder, limits)
+        hints += declared.passed_on(proto)
         lift_constants.lift(proto, keep_function)
         version = structure.opset_version(proto)
         if opset is not None and opset < max(version, opsets.MINIMUM):

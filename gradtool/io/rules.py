@@ -242,10 +242,29 @@ def _rotary(node: ir.Node) -> str | None:
     if x is None or positions is None or len(x) not in (3, 4):
         return None
     wanted = [x[0], x[-2]]
-    same = len(positions) == len(wanted) and all(
-        None in pair or pair[0] == pair[1] for pair in zip(positions, wanted, strict=True)
-    )
+    same = _fits(positions, wanted)
     return None if same else f"its positions have shape {positions}, the sequences {wanted}"
+
+
+def _fits(found: told.Sizes, wanted: told.Sizes) -> bool:
+    return len(found) == len(wanted) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(found, wanted, strict=True)
+    )
+
+
+def _losses(node: ir.Node) -> str | None:
+    """Scores are [N, C, …], labels [N, …] and weights [C]."""
+    scores, labels, weights = (told.sizes(node, slot) for slot in range(3))
+    if scores is None:
+        return None
+    if len(scores) < 2:
+        return f"its scores have shape {scores}; there must be examples and classes"
+    for what, found, wanted in (
+        ("labels", labels, [scores[0], *scores[2:]]), ("weights", weights, scores[1:2])
+    ):  # fmt: skip
+        if found is not None and not _fits(found, wanted):
+            return f"its {what} have shape {found}, scores of {scores} need {wanted}"
+    return None
 
 
 def _n_grams(node: ir.Node) -> str | None:
@@ -281,6 +300,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("Gather", "GatherElements", "ScatterElements"), _gather),
     **dict.fromkeys(("GatherND", "ScatterND"), _gather_nd),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _scales),
+    **dict.fromkeys(("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"), _losses),
     **dict.fromkeys(sequence_rules.GATES, sequence_rules.recurrent),
     "Attention": sequence_rules.attention,
     "Col2Im": _col2im,

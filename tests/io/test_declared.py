@@ -85,6 +85,19 @@ def test_a_type_that_is_declared_otherwise_is_refused(write):
         io.load(write("g (float[2] x) => (int64[2] y) { y = Relu (x) }"))
 
 
+@pytest.mark.parametrize("declared", ["[b]", "[3, 9]", "[m, 8]", "[9, 9, 9]"])
+def test_an_input_that_is_an_output_has_the_shape_of_the_input(write, declared):
+    model = io.load(write(f"g (float[n, 8] x) => (float{declared} x, y) {{ y = Relu (x) }}"))
+
+    assert [str(v.shape) for v in (*model.graph.inputs, *model.graph.outputs)] == ["[n,8]"] * 3
+    assert len(model.meta["gradtool.hints"]) == (declared != "[m, 8]")
+
+
+def test_an_input_is_no_output_of_another_type(write):
+    with pytest.raises(ModelError, match="'x' is FLOAT, and declared DOUBLE as an output"):
+        io.load(write("g (float[2] x) => (double[2] x, y) { y = Relu (x) }"))
+
+
 ZERO = "g (float[0, 4] past, float[b, 4] x) => (y) { y = Concat <axis = 0> (past, x) }"
 
 

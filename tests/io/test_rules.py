@@ -2,6 +2,9 @@
 
 import pytest
 
+from gradtool import io
+from gradtool.errors import ModelError
+
 REFUSED = {
     "y = ReduceSum <keepdims = 4> (x)": "keepdims 4 must be 0 or 1",
     "y = ReduceMax <keepdims = -65> (x)": "keepdims -65 must be 0 or 1",
@@ -34,3 +37,31 @@ def test_a_graph_may_give_integers_of_a_dynamic_quantiser(run, model):
     )
 
     assert run("grad", path).code == 0
+
+
+LOSSES = {  # scores, labels, weights: what is wrong, or nothing
+    ("3", "3", "3"): r"its scores have shape \[3\]; there must be examples and classes",
+    ("", "4", "3"): r"its scores have shape \[\]; there must be",
+    ("4, 3", "5", "3"): r"its labels have shape \[5\], scores of \[4, 3\] need \[4\]",
+    ("4, 3", "4, 1", "3"): r"its labels have shape \[4, 1\]",
+    ("4, 3, 5", "4, 3", "3"): r"its labels have shape \[4, 3\], scores .* need \[4, 5\]",
+    ("4, 3", "4", "4"): r"its weights have shape \[4\], scores of \[4, 3\] need \[3\]",
+    ("4, 3", "4", "1, 3"): r"its weights have shape \[1, 3\]",
+    ("n, 3, m", "n, m", "3"): "",
+    ("n, c", "4", "3"): "",
+}
+OPS = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
+
+
+@pytest.mark.parametrize("sizes", LOSSES)
+@pytest.mark.parametrize("op", OPS)
+def test_labels_and_weights_fit_the_scores(op, sizes, model):
+    scores, labels, weights = (f"[{each}]" if each else "" for each in sizes)
+    path = model(
+        f"g (float{scores} x, int64{labels} t, float{weights} w) => (y) {{ y = {op} (x, t, w) }}"
+    )
+    if not LOSSES[sizes]:
+        io.load(path)
+        return
+    with pytest.raises(ModelError, match=f"{LOSSES[sizes]}|nference"):
+        io.load(path)
