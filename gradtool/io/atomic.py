@@ -95,12 +95,12 @@ def require_targets(paths: Mapping[str, str | os.PathLike[str]], *, force: bool)
         found[real] = flag
 
 
-def write(outputs: Sequence[Output], *, together: bool = False) -> None:
+def write(outputs: Sequence[Output], *, together: int = 1) -> None:
     """Write all outputs to the disk, then let them appear in the order given.
 
     If anything fails before the first appears, nothing has changed; if it fails later, those that
-    appeared are taken back.  Files of which one alone is of no use are written `together`: a
-    process that is killed may leave the first of them alone, but never old beside new.
+    appeared are taken back.  The last ones, so many, are written `together`: a process that is
+    killed may leave the first of these alone, but never old beside new.
 
     Raises:
         UsageError: the system refused, and why.
@@ -108,9 +108,9 @@ def write(outputs: Sequence[Output], *, together: bool = False) -> None:
     try:
         with ExitStack() as stack:
             ready = _ready(outputs, stack)
-            _appear(ready, together=together)
+            _appear(ready, ready[len(ready) - together + 1 :])
     except OSError as error:
-        where = outputs[-1].path
+        where = outputs[-together].path
         raise UsageError(f"{where}: cannot be written: {error.strerror or error}") from error
 
 
@@ -149,8 +149,8 @@ def fill(path: Path, output: Output) -> None:
             path.chmod(stat.S_IMODE(mode))
 
 
-def _appear(ready: Sequence[_Ready], *, together: bool) -> None:
-    """Rename the files into place; what was there is kept until all are."""
+def _appear(ready: Sequence[_Ready], bound: Sequence[_Ready]) -> None:
+    """Rename the files into place; what was there is kept until all are, if `bound` elsewhere."""
     with ExitStack() as stack:
         for folder in sorted({each.place.parent for each in ready}):
             stack.enter_context(alone(folder))
@@ -158,7 +158,7 @@ def _appear(ready: Sequence[_Ready], *, together: bool) -> None:
         moved: list[_Ready] = []
         try:
             for each in reversed(there):
-                _keep(each, away=together and each is not there[0])
+                _keep(each, away=each in bound)
             for each in ready:
                 each.written.replace(each.place)
                 moved.append(each)

@@ -108,16 +108,14 @@ def _judge(model: ir.Model, *, stock: bool, say: valid.Say | None) -> valid.Judg
 
 
 def appear(ready: Sequence[Written], beside: Sequence[atomic.Output] = ()) -> None:
-    """Write models of which one is of no use without the others, their data before them.
+    """Write models and what is `beside` them, of no use without the first, and their data before.
 
     Raises:
         UsageError: the system refused, and why.
     """
     data = [output for each in ready for output in each.outputs[1:]]
-    atomic.write(
-        [*data, *beside, *(output for each in ready for output in each.outputs[:1])],
-        together=len(ready) + len(beside) > 1,
-    )
+    bound = [*(output for each in ready for output in each.outputs[:1]), *beside]
+    atomic.write([*data, *bound], together=len(bound))
     data_file.remove_unused([path for each in ready for path in each.outdated])
 
 

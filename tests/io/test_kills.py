@@ -105,19 +105,42 @@ def test_files_of_a_folder_are_all_old_or_all_new(tmp_path, before, there):
         assert again == new, when
 
 
-@pytest.mark.exhaustive
-def test_of_files_written_together_none_is_new_beside_an_old_one(tmp_path, before):
+@pytest.mark.parametrize("there", sampled(["data a b", "a b", "data b"], 2))
+def test_of_files_written_together_none_is_new_beside_an_old_one(tmp_path, before, there):
+    """What comes before them, as the data of a model, is not of the bundle."""
     work = tmp_path / "work"
-    for name in "ab":
+    for name in there.split():
         (before / name).write_bytes(b"old")
 
     def action() -> None:
-        outputs = [atomic.Output(work / name, lambda file: file.write(b"new")) for name in "ab"]
-        atomic.write(outputs, together=True)
+        names = ("data", "a", "b")
+        outputs = [atomic.Output(work / name, lambda file: file.write(b"new")) for name in names]
+        atomic.write(outputs, together=2)
 
     seen = {(left.get("a"), left.get("b")) for _, left, _ in states(work, before, action)}
+    old = b"old" if "a" in there.split() else None
 
-    assert seen == {(b"old", b"old"), (b"old", None), (b"new", None), (b"new", b"new")}
+    assert seen == {(old, b"old"), (old, None), (b"new", None), (b"new", b"new")}
+
+
+def test_a_model_outlives_what_is_written_beside_it(tmp_path, before):
+    work = tmp_path / "work"
+    save(before / "old.onnx", before / "out.onnx", "always")
+    (before / "beside").write_bytes(b"old")
+
+    def action() -> None:
+        beside = [atomic.Output(work / "beside", lambda file: file.write(b"new"))]
+        model = io.load("old.onnx")
+        model.metadata_props["new"] = "yes"  # of the same data
+        io.save(model, "out.onnx", force=True, external_data="always", beside=beside)
+
+    old, new = content(before), result(work, before, action)
+    assert old.keys() == new.keys()
+    for when, left, again in states(work, before, action):
+        pair = left["out.onnx"], left.get("beside")
+        assert pair[0] in (old["out.onnx"], new["out.onnx"]), when
+        assert pair[1] in (None, b"new" if pair[0] == new["out.onnx"] else b"old"), when
+        assert again == new, when
 
 
 def fill(made, text: bytes) -> None:
