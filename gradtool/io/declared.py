@@ -60,7 +60,7 @@ def passed_on(model: onnx.ModelProto) -> tuple[str, ...]:
         said, hint = _type(output)
         if said not in (None, kind):
             raise ModelError(f"input {value.name!r} is {kind}, and declared {said} as an output")
-        if None not in (shape, hint) and _contradict(hint, shape):
+        if shape is not None and hint is not None and _contradict(hint, shape):
             otherwise.append(
                 f"value {value.name!r} is declared {hint} as an output and has shape {shape}"
             )
