@@ -39,6 +39,10 @@ class Sizing:
 
         def constant(self, value: Any, dtype: ir.DataType | None = None) -> Tensor: ...
         def formal(self, hint: str, shape: Dims, dtype: ir.DataType) -> Tensor: ...
+        def emit(
+            self, op_type: str, inputs: Sequence[Tensor], outputs: int | None,
+            attributes: dict[str, Any], like: Tensor | None = None,
+        ) -> Tensor: ...  # fmt: skip
         def body(self, inputs: Sequence[ir.Value]) -> AbstractContextManager[ir.Graph]: ...
 
     def shape(self, x: Tensor) -> Tensor:
@@ -97,9 +101,9 @@ class Sizing:
         if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
             return self._fold("Mul", [expr.base] * int(expr.exp), dim)
         folds = {sympy.Add: "Add", sympy.Mul: "Mul", sympy.Max: "Max", sympy.Min: "Min"}
-        over, under = sympy.fraction(sympy.together(expr))
-        if under != 1:
-            return self.Div(self._evaluate(over, dim), self._evaluate(under, dim))
+        if _is_quotient(expr):
+            over, under = sympy.fraction(sympy.together(expr))
+            return self._counted("Div", self._evaluate(over, dim), self._evaluate(under, dim))
         if expr.func in folds:
             return self._fold(folds[expr.func], sorted(expr.args, key=str), dim)
         if expr.func is sympy.Mod:
@@ -122,13 +126,15 @@ class Sizing:
             raise ModelError(f"the size {name!r} isn't that of a whole axis: {why}")
         value, axis, factor, rest = multiple
         whole = self.Shape(value, start=axis, end=axis + 1)
-        return self.Div(self.Sub(whole, self._evaluate(rest, dim)), self.constant([factor]))
+        whole = self._counted("Sub", whole, self._evaluate(rest, dim))
+        return self._counted("Div", whole, self.constant([factor]))
 
     def _by_definition(self, name: str, dim: ir.SymbolicDim) -> Tensor:
         """Emit what a symbol is the name of, and first what those in there are that no axis has."""
         less = self.find_symbol(f"{name} - 1") if name.startswith(MORE) else None
         if less is not None:
-            return self.Add(self.Shape(less[0], start=less[1], end=less[1] + 1), self.constant([1]))
+            whole = self.Shape(less[0], start=less[1], end=less[1] + 1)
+            return self._counted("Add", whole, self.constant([1]))
         waiting, behind = [name], dict[str, Any]()
         while waiting:
             each = waiting.pop()
@@ -153,15 +159,19 @@ class Sizing:
         a, b = self._evaluate(over, dim), self._evaluate(under, dim)
         terms = [t for t in sympy.Add.make_args(over) if not t.is_number]
         if over.has(sympy.floor) or any(t.could_extract_minus_sign() for t in terms):
-            a = self.Sub(a, self.Mod(a, b))
-        return self.Div(a, b)
+            a = self._counted("Sub", a, self._counted("Mod", a, b))
+        return self._counted("Div", a, b)
 
     def _fold(self, operator: str, terms: Sequence[Any], dim: ir.SymbolicDim) -> Tensor:
         values = [self._evaluate(t, dim) for t in terms]
         result = values[0]
         for value in values[1:]:
-            result = getattr(self, operator)(result, value)
+            result = self._counted(operator, result, value)
         return result
+
+    def _counted(self, operator: str, a: Tensor, b: Tensor) -> Tensor:
+        """Emit an operation on two sizes, of which the caller knows more than inference finds."""
+        return self.emit(operator, (a, b), None, {}, like=a)
 
     def find_symbol(self, symbol: str) -> tuple[ir.Value, int] | None:
         """A value and an axis whose size is `symbol`: inputs first, then what nodes produce.
@@ -189,6 +199,15 @@ class Sizing:
         for name, value, axis in _open_axes(values):
             self._symbols.setdefault(name, (value, axis))
         self._indexed = len(self.root)
+
+
+def _is_quotient(expr: Any) -> bool:
+    """Whether an expression is one, over a common denominator."""
+    if expr.is_Rational:
+        return not expr.is_Integer
+    if expr.is_Pow:
+        return bool(expr.exp.could_extract_minus_sign()) or _is_quotient(expr.base)
+    return (expr.is_Add or expr.is_Mul) and any(map(_is_quotient, expr.args))
 
 
 def _axis_of_name(name: str) -> str:

@@ -18,15 +18,15 @@ from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.graph.renamed import NAME, UNSURE, whatever_named
+
 Dim = int | ir.SymbolicDim
 
 MOST_SYMBOLS = 4
 MOST_COMPARED = 2  # symbols under Max or Min: each is compared with each other
 LONGEST = 400  # characters
 MORE = "_z"  # what begins the name of one more than a size that may be 0
-UNSURE = "_v"  # what begins the symbol of a number that may be negative
 
-_NAME = re.compile(r"[^\W\d][\w.]*+(?!\()")
 _COMPARING = re.compile(r"\b(?:Max|Min|max|min)\(")
 _DEFINED: dict[str, ir.SymbolicDim] = {}
 
@@ -43,10 +43,15 @@ def summarized(size: Dim, *, sure: bool = True) -> Dim:
 
 @functools.lru_cache(maxsize=4096)
 def _shortened(size: ir.SymbolicDim, sure: bool) -> ir.SymbolicDim:  # noqa: FBT001
-    expr: Any = size._expr  # noqa: SLF001 - onnx-ir offers no public expression
     if not sure:
         return _named(size, f"{UNSURE}_s")
-    return _named(size, "_s") if expr.is_positive else _named(size + 1, MORE) - 1
+    return _named(size, "_s") if _is_positive(size) else _named(size + 1, MORE) - 1
+
+
+@whatever_named
+def _is_positive(size: ir.SymbolicDim) -> bool:
+    expr: Any = size._expr  # noqa: SLF001 - onnx-ir offers no public expression
+    return bool(expr.is_positive)
 
 
 def _named(size: ir.SymbolicDim, begin: str) -> ir.SymbolicDim:
@@ -65,7 +70,7 @@ def is_long(size: Dim) -> bool:
     if len(text) <= 2 * MOST_COMPARED:  # one letter and one operator each
         return False
     most = MOST_COMPARED if _COMPARING.search(text) else MOST_SYMBOLS
-    return len(text) > LONGEST or len(set(_NAME.findall(text))) > most
+    return len(text) > LONGEST or len(set(NAME.findall(text))) > most
 
 
 def definition(symbol: str) -> ir.SymbolicDim | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from gradtool.graph.renamed import whatever_named
 from gradtool.graph.summarized import summarized
 from gradtool.shapes import contents
 
@@ -80,14 +81,16 @@ def _joined(shape: ir.Shape, shapes: Sequence[Iterable[Dim]]) -> ir.Shape:
 
 @functools.lru_cache(maxsize=4096)
 def _largest(sizes: tuple[ir.SymbolicDim, ...]) -> Dim:
+    return functools.reduce(lambda a, b: summarized(_larger(a, b)), sizes)
+
+
+@whatever_named
+def _larger(a: Dim, b: Dim) -> Dim:
     import sympy
 
-    def larger(a: Dim, b: Dim) -> Dim:
-        first, second = a._expr, b._expr  # noqa: SLF001 - as in sizing
-        alike = not (first.is_Symbol and second.is_Symbol)  # of which nothing more is known
-        return summarized(ir.SymbolicDim(sympy.Max(first, second, evaluate=alike)))
-
-    return functools.reduce(larger, sizes)
+    first, second = a._expr, b._expr  # noqa: SLF001 - as in sizing
+    alike = not (first.is_Symbol and second.is_Symbol)  # of which nothing more is known
+    return ir.SymbolicDim(sympy.Max(first, second, evaluate=alike))
 
 
 RULES = {

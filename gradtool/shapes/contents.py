@@ -14,7 +14,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gradtool.graph.predicates import is_integer
-from gradtool.graph.summarized import UNSURE
+from gradtool.graph.renamed import UNSURE, whatever_named
 
 Dim = Any  # int | ir.SymbolicDim: the library has no types
 
@@ -96,7 +96,7 @@ def expression(number: Dim) -> Any:
     return found.subs(sizes)
 
 
-@functools.lru_cache(maxsize=4096)
+@whatever_named
 def _compare(a: Dim, b: Dim, holds: str, fails: str) -> int | None:
     """1 if the difference of two numbers has the property `holds`, 0 if it has the other one."""
     import sympy
@@ -178,7 +178,7 @@ def _extreme(name: str) -> Callable[..., Dim]:
     return extreme
 
 
-@functools.lru_cache(maxsize=4096)
+@whatever_named
 def _least(formula: Callable[..., Any], *numbers: Dim) -> Dim:
     """A formula of numbers; None where sizes of 0 would make it another one.
 

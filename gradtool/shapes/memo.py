@@ -7,11 +7,15 @@ from typing import Any
 
 import onnx_ir as ir
 
-from gradtool.graph.predicates import is_float
+from gradtool.graph.predicates import is_float, is_tensor
+from gradtool.graph.renamed import names_in, renamed, rewritten
+from gradtool.graph.summarized import definition, summarized
 from gradtool.graph.tensors import elements
 
 # Of each output: its type, and the shape that all like it share.
 Found = list[tuple[ir.TypeProtocol, ir.Shape]]
+Look = tuple[Hashable, Any, Any]  # at a value: its type, its sizes, its data
+Key = tuple[Hashable, tuple[Look | None, ...]]  # a call, and what it reads
 
 # Smaller tensors of floats may be data that a shape depends on: scales, limits, a step.
 _MOST_DATA = 8
@@ -21,48 +25,61 @@ _UNLIKE = (ir.AttributeType.GRAPH, ir.AttributeType.TENSOR)
 class Memo:
     """Types and shapes of outputs by everything that they can depend on.
 
-    Only of nodes all of whose outputs are floats: integers may be sizes, of which inference keeps
-    more than type and shape. Nothing is remembered that has a symbol of its own.
+    Only where no more is found than type and shape: of vectors of integers, which may be sizes,
+    inference keeps what they hold as well. Nothing is remembered that has a symbol of its own.
+    Nodes are alike also where the symbols have other names.
     """
 
     def __init__(self, context: Any) -> None:
         self._context = context
         self._found: dict[Hashable, Found] = {}
-        self._seen: dict[ir.Value, tuple[Any, Any, Any, Hashable]] = {}
+        # By the key with usual names, those that symbols had and what was found.
+        self._renamed: dict[Hashable, tuple[list[str], Found]] = {}
+        self._seen: dict[ir.Value, tuple[Any, Any, Any, Look]] = {}
         # Of floats by type and shape, where many have the same.
-        self._shared: dict[tuple[int, int], tuple[Any, Any, Hashable]] = {}
+        self._shared: dict[tuple[int, int], tuple[Any, Any, Look]] = {}
 
     def infer(self, node: ir.Node, by: Callable[[], object]) -> None:
         """Give the outputs of a node what a like one has, else what `by` finds."""
         key = self.key(node)
-        if key is not None and self.recall(node, key):
-            return
-        by()
-        if key is not None:
-            self.learn(node, key)
+        if key is None:
+            by()
+        elif (found := self._found.get(key) or self._of_other_names(key)) is not None:
+            for value, (kind, shape) in zip(node.outputs, found, strict=True):
+                value.type, value.shape = kind, shape
+        else:
+            by()
+            self._learn(node, key)
 
-    def recall(self, node: ir.Node, key: Hashable) -> bool:
-        """Give the outputs of a node what a like one has, if there was one."""
-        found = self._found.get(key)
-        if found is None:
-            return False
-        for value, (kind, shape) in zip(node.outputs, found, strict=True):
-            value.type, value.shape = kind, shape
-        return True
+    def _of_other_names(self, key: Key) -> Found | None:
+        """What was found for a node that differs by the names of symbols, remembered for this."""
+        names = _names(key)
+        known = self._renamed.get(_usual(key, names)) if names else None
+        if known is None:
+            return None
+        now = dict(zip(known[0], names, strict=True))
+        self._found[key] = found = [
+            (kind, ir.Shape([summarized(renamed(size, now)) for size in shape], frozen=True))
+            for kind, shape in known[1]
+        ]
+        return found
 
-    def learn(self, node: ir.Node, key: Hashable) -> None:
+    def _learn(self, node: ir.Node, key: Key) -> None:
         """Remember what was found for a node, unless it is of this node only."""
         known = {s for v in node.inputs if v is not None for s in self._symbols(v)}
         found: Found = []
         for value in node.outputs:
-            if not is_float(value) or value.type is None or value.shape is None:
+            if value.type is None or value.shape is None or self._holds_sizes(value):
                 return
             if not free_symbols(value.shape) <= known:
                 return
             found.append((value.type, ir.Shape(value.shape, frozen=True)))
         self._found[key] = found
+        names = _names(key)
+        if names and not any(_is_made(size, names) for _, shape in found for size in shape):
+            self._renamed[_usual(key, names)] = names, found
 
-    def key(self, node: ir.Node) -> Hashable | None:
+    def key(self, node: ir.Node) -> Key | None:
         """What inference looks at in a node; None where that is more than can be compared."""
         call = self.call(node)
         if call is None:
@@ -82,7 +99,7 @@ class Memo:
         named = tuple([bool(v.name) for v in node.outputs])
         return node.domain, node.op_type, named, tuple(attributes)
 
-    def look(self, value: ir.Value) -> Hashable:
+    def look(self, value: ir.Value) -> Look:
         """What inference looks at in a value: it is looked at once while that cannot change."""
         kind, shape, tensor = value.type, value.shape, value.const_value
         shared = self._shared.get((id(kind), id(shape))) if tensor is None else None
@@ -98,10 +115,10 @@ class Memo:
             self._seen[value] = kind, shape, tensor, found
         return found
 
-    def _looked(self, value: ir.Value) -> Hashable:
+    def _looked(self, value: ir.Value) -> Look:
         """The type, the shape, and the data that shapes can depend on."""
         dims = None if value.shape is None else value.shape.dims
-        data: Hashable = None
+        data: Any = None
         if not is_float(value):
             known = self._context.get_symbolic_value(value)
             data = None if known is None else tuple(known)
@@ -111,11 +128,45 @@ class Memo:
         kind = value.type
         return kind.dtype if type(kind) is ir.TensorType else kind, dims, data
 
+    def _holds_sizes(self, value: ir.Value) -> bool:
+        """Whether more may be known of a value than its type and shape."""
+        if is_float(value):
+            return False
+        vector = not is_tensor(value) or value.shape is None or len(value.shape) < 2
+        return vector or self._context.get_symbolic_value(value) is not None
+
     def _symbols(self, value: ir.Value) -> set[Any]:
         symbols = free_symbols(value.shape or ())
         if value.dtype is not None and not is_float(value):
             symbols |= free_symbols(self._context.get_symbolic_value(value) or ())
         return symbols
+
+
+def _names(key: Key) -> list[str]:
+    """The symbols in what a node reads, in the order of the alphabet."""
+    return names_in(
+        size
+        for look in key[1] if look is not None
+        for sizes in look[1:] if isinstance(sizes, tuple)
+        for size in sizes
+    )  # fmt: skip
+
+
+def _usual(key: Key, names: Iterable[str]) -> Hashable:
+    """A key with numbers for names, and what begins those that we gave."""
+    usual = {n: f"{n[:2] if n[0] == '_' else ''}#{place}" for place, n in enumerate(names)}
+
+    def told(sizes: Any) -> Hashable:
+        return tuple([rewritten(s, usual) for s in sizes]) if isinstance(sizes, tuple) else sizes
+
+    call, looks = key
+    return call, tuple([None if x is None else (x[0], told(x[1]), told(x[2])) for x in looks])
+
+
+def _is_made(size: int | ir.SymbolicDim, names: Iterable[str]) -> bool:
+    """Whether a size may be the name of what was made of symbols, which tells of theirs."""
+    of = (definition(name) for name in names_in([size]))
+    return any(each is not None and each.free_symbols() <= {*names} for each in of)
 
 
 def free_symbols(dims: Iterable[int | ir.SymbolicDim]) -> set[Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import onnx_ir as ir
 
 from gradtool.graph.predicates import is_float
+from gradtool.graph.renamed import whatever_named
 from gradtool.operators.slicing import extent
 from gradtool.shapes import contents
 
@@ -75,13 +75,13 @@ def _cut(size: Dim, start: Dim, end: Dim, step: int) -> Dim | None:
     return ir.SymbolicDim(f"min(1, {size.value})") if step < 0 and start <= -FAR else None
 
 
-@functools.lru_cache(maxsize=4096)
+@whatever_named
 def _rest(size: ir.SymbolicDim, start: int) -> Dim:
     """How many are left of an axis from a place on."""
     return ir.SymbolicDim(f"max(0, {size.value} - {start})").evaluate({}) if start else size
 
 
-@functools.lru_cache(maxsize=4096)
+@whatever_named
 def _clamped(size: ir.SymbolicDim, first: int, last: int, step: int) -> Dim:
     """How many of `range(first, last, step)` are below `size`."""
     reach = f"min({size.value}, {last}) - {first}"
