@@ -14,13 +14,14 @@ from gradtool.planning.orders.graph import StepGraph, bits
 class State(NamedTuple):
     """Steps that have run (as bits), the bytes alive then, what can move next, the moves so far.
 
-    A path is `(path before, step)`, or None.
+    A path is `(path before, step)`, or None.  `tight` are moves that add nothing but do not fit.
     """
 
     run: int
     live: int
     ready: tuple[int, ...]
     path: Any = None
+    tight: frozenset[int] = frozenset()
 
 
 class Moves:

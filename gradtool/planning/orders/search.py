@@ -13,6 +13,7 @@ differ: we commit in any graph, by minimum cuts, and search from the start, the 
 from __future__ import annotations
 
 import heapq
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,18 +51,29 @@ class Search:
             path += steps(state.path)
         return Found(tuple(path), exhausted=False)
 
-    def _settled(self, state: State) -> State:
-        """The state after moves that fit and add nothing: these are valleys at once."""
+    def _settled(self, state: State, fresh: AbstractSet[int] | None = None) -> State:
+        """The state after moves that fit and add nothing: these are valleys at once.
+
+        Of what is ready only `fresh` steps are weighed, where the others are known to add bytes.
+        """
         waiting = list(state.ready)
+        fresh = set(waiting if fresh is None else fresh.intersection(waiting))
         while waiting:
             step = waiting.pop()
+            if step not in fresh:
+                continue
             if not self.moves.can(state.run, step):
+                fresh.discard(step)
                 continue
             most, live = self.moves.weigh(state.run, state.live, step)
-            if most <= self.limit and live <= state.live:
+            if live > state.live:
+                fresh.discard(step)
+            elif most <= self.limit:
                 state = self.moves.make(state, step, live)
-                waiting += [*self.moves.beside(step), *self.moves.freed[step]]
-        return state
+                others = [*self.moves.beside(step), *self.moves.freed[step]]
+                fresh.update(others)
+                waiting += others
+        return state._replace(tight=frozenset(fresh))
 
     def _valley(self, start: State, goal: int) -> State | None:
         """The first state found that holds no more than `start`, or the goal; None if none fits.
@@ -77,7 +89,8 @@ class Search:
                 if most > self.limit or state.run ^ (1 << step) in seen:
                     continue
                 bare = self.moves.make(state, step, live)
-                after = self._settled(bare)
+                fresh = state.tight.union(self.moves.beside(step), self.moves.freed[step])
+                after = self._settled(bare, fresh)
                 known = after.run in seen
                 seen |= {bare.run, after.run}
                 if known:
