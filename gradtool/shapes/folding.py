@@ -12,7 +12,7 @@ subgraphs (of an If whose condition is known, the branch that is taken counts).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from gradtool.graph import walk
 from gradtool.graph.branches import taken
 from gradtool.graph.limits import MOST_ELEMENTS
 from gradtool.graph.metadata import ELEMENTS
-from gradtool.graph.predicates import NO_DATA, is_tensor
+from gradtool.graph.predicates import NO_DATA, is_integer, is_tensor
 from gradtool.graph.providers import provided
 from gradtool.graph.randomness import may_draw
 from gradtool.graph.reads import reads
@@ -34,12 +34,14 @@ from gradtool.graph.specs import Spec, least_of
 from gradtool.graph.specs import spec_of as planned_spec
 from gradtool.graph.stages import trained_or_state
 from gradtool.graph.tensors import array
-from gradtool.shapes.memo import Memo
+from gradtool.shapes.memo import Memo, call_of
 
 # What is computed of one graph may read and write so many bytes, which bounds time and memory.
 FOLDED_BYTES = 2**27
 # One operator gets this part of them.
 SHARE = 32
+# So many integers of an input are compared with those of nodes before.
+_FEW = 8
 # Inference itself knows best what these make.
 KNOWN = NO_DATA | {"Constant"}
 
@@ -52,6 +54,30 @@ class Evaluated:
 
     cost: int
     results: Sequence[Array | None] | None
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What was found of the one output of a node, and the bytes that this counted as."""
+
+    kind: ir.TypeProtocol
+    shape: ir.Shape
+    sizes: list[Any] | None  # as inference keeps them
+    note: str | None
+    tensor: ir.TensorProtocol | None
+    cost: int
+
+    def give(self, context: Any, value: ir.Value) -> None:
+        """Let a value be what the other one is."""
+        value.type, value.shape = self.kind, self.shape
+        if self.sizes is not None:
+            context._symbolic_values[value] = self.sizes  # noqa: SLF001 - as `_unlearn`
+        if self.note is not None:
+            value.metadata_props[ELEMENTS] = self.note
+        if self.tensor is not None:
+            value.const_value = ir.Tensor(
+                self.tensor.numpy(), dtype=self.tensor.dtype, name=value.name
+            )
 
 
 class Folding:
@@ -67,6 +93,7 @@ class Folding:
         self._large: dict[ir.Value, ir.TensorProtocol] = dict(hidden or {})
         self._never: set[ir.Value] = set()
         self._memos: dict[Any, Memo] = {}
+        self._results_of: dict[Hashable, _Result] = {}
         self._graph = model.graph
         self._trained = trained_or_state(model)
 
@@ -107,6 +134,43 @@ class Folding:
             value is None or _lends(node, slot) is not None or self._tensor(value) is not None
             for slot, value in enumerate(node.inputs)
         )
+
+    def repeat(self, context: Any, node: ir.Node, by: Callable[[], object]) -> None:
+        """Give the output of a node of known inputs what a like one has, else what `by` finds."""
+        key, value = self._likeness(context, node), node.outputs[0]
+        known = None if key is None else self._results_of.get(key)
+        if known is not None:
+            self.left -= known.cost
+            known.give(context, value)
+            return
+        before = self.left
+        by()
+        if key is None or value.type is None or value.shape is None or value in self._large:
+            return
+        self._results_of[key] = _Result(
+            value.type, ir.Shape(value.shape, frozen=True),
+            context._symbolic_values.get(value), value.metadata_props.get(ELEMENTS),  # noqa: SLF001
+            value.const_value, before - self.left,
+        )  # fmt: skip
+
+    def _likeness(self, context: Any, node: ir.Node) -> Hashable | None:
+        """All that the output of a node of few integers depends on; None of other nodes."""
+        call = call_of(node) if len(node.outputs) == 1 and not node.domain else None
+        if call is None or not node.inputs or may_draw(node) or self.left <= FOLDED_BYTES // SHARE:
+            return None
+        looks: list[Hashable] = []
+        for slot, value in enumerate(node.inputs):
+            if value is not None and _lends(node, slot) == "shape":
+                looks.append((value.dtype, None if value.shape is None else value.shape.dims))
+                continue
+            tensor = None if value is None else self._tensor(value)
+            if value is None or tensor is None:
+                return None
+            if not is_integer(value) or tensor.size > _FEW or not self._is_fixed(value, tensor):
+                return None
+            sizes = tuple(context.get_symbolic_value(value) or ())
+            looks.append((value.dtype, tuple(tensor.shape), array(tensor).tobytes(), sizes))
+        return context, call, tuple(looks)
 
     def fold(self, context: Any, node: ir.Node) -> None:
         """Compute the outputs of a node whose inputs are known, if that may be done.

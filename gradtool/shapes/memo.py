@@ -90,14 +90,7 @@ class Memo:
         """What is looked at in a node but for what it reads; None as for `key`."""
         if all(v is None or v.const_value is not None for v in node.inputs):  # what it makes counts
             return None
-        attributes = []
-        for name, attr in node.attributes.data.items():
-            if attr.type in _UNLIKE:
-                return None
-            value = attr.value
-            attributes.append((name, tuple(value) if isinstance(value, (list, tuple)) else value))
-        named = tuple([bool(v.name) for v in node.outputs])
-        return node.domain, node.op_type, named, tuple(attributes)
+        return call_of(node)
 
     def look(self, value: ir.Value) -> Look:
         """What inference looks at in a value: it is looked at once while that cannot change."""
@@ -140,6 +133,18 @@ class Memo:
         if value.dtype is not None and not is_float(value):
             symbols |= free_symbols(self._context.get_symbolic_value(value) or ())
         return symbols
+
+
+def call_of(node: ir.Node) -> Hashable | None:
+    """The operator, the attributes and which outputs are wanted; None if they can't be compared."""
+    attributes = []
+    for name, attr in node.attributes.data.items():
+        if attr.type in _UNLIKE:
+            return None
+        value = attr.value
+        attributes.append((name, tuple(value) if isinstance(value, (list, tuple)) else value))
+    named = tuple([bool(v.name) for v in node.outputs])
+    return node.domain, node.op_type, named, tuple(attributes)
 
 
 def _names(key: Key) -> list[str]:

@@ -65,7 +65,7 @@ def _then_folded(rule: Any, ctx: Any, node: ir.Node) -> None:
     elif folding.never_runs(node):
         return
     elif folding.is_known(node):
-        _inferred(rule, ctx, node, folding)
+        folding.repeat(ctx, node, lambda: _inferred(rule, ctx, node, folding))
     else:
         folding.memo(ctx).infer(node, lambda: _inferred(rule, ctx, node, folding))
 
