@@ -108,8 +108,8 @@ def least_live(graph: StepGraph, low: Mask, high: Mask) -> tuple[int, Mask]:
 def sides_of(graph: StepGraph, step: int) -> Integers:
     """Of each step, whether it has run when `step` runs, waits for it, or may do either."""
     sides = np.full(graph.count, FREE)
-    sides[graph.closure([step], backward=False)] = WAITS
-    sides[graph.closure([step], backward=True)] = RUN
+    sides[graph.reach(step, backward=False)] = WAITS
+    sides[graph.reach(step, backward=True)] = RUN
     return sides
 
 

@@ -84,7 +84,7 @@ class StepGraph:
                 after[first] = (*after[first], second)
                 before[second] = (*before[second], first)
         graph.before, graph.after, graph.edges = before, after, _pairs(after)
-        for name in ("before_bits", "after_bits"):
+        for name in ("before_bits", "after_bits", "_reached"):
             graph.__dict__.pop(name, None)
         return graph
 
@@ -123,6 +123,33 @@ class StepGraph:
                     waiting.append(step)
         return found
 
+    def reach(self, step: int, *, backward: bool) -> Mask:
+        """A step and all that must run before it, or after it."""
+        if self._reached is None:
+            return mask(bits(self.closure([step], backward=backward)), self.count)
+        return mask(self._reached[backward][step], self.count)
+
+    @cached_property
+    def _reached(self) -> tuple[list[int], list[int]] | None:
+        """What runs after each step, and before it, with itself; None where steps are in a ring."""
+        missing = [len(steps) for steps in self.before]
+        order = [step for step, count in enumerate(missing) if not count]
+        for step in order:
+            for other in self.after[step]:
+                missing[other] -= 1
+                if not missing[other]:
+                    order.append(other)
+        if len(order) < self.count:
+            return None
+        later, earlier = ([1 << step for step in range(self.count)] for _ in range(2))
+        for step in order:
+            for other in self.before[step]:
+                earlier[step] |= earlier[other]
+        for step in reversed(order):
+            for other in self.after[step]:
+                later[step] |= later[other]
+        return later, earlier
+
     def live(self, run: Mask) -> int:
         """Bytes alive between two steps, once those of a set have run."""
         storage, reader = self.pairs
@@ -158,6 +185,12 @@ def bits(steps: Iterable[int]) -> int:
     for step in steps:
         found |= 1 << step
     return found
+
+
+def mask(bits: int, count: int) -> Mask:
+    """A set of steps, given as an integer, as an array."""
+    raw = np.frombuffer(bits.to_bytes((count + 7) // 8, "little"), dtype=np.uint8)
+    return np.unpackbits(raw, bitorder="little", count=count).astype(bool)
 
 
 def _precedence(program: Program) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:

@@ -59,13 +59,13 @@ class Implied:
                 if sides[other] != FREE or possible[other]:
                     continue
                 tried = sides.copy()
-                tried[self.graph.closure([other], backward=side == RUN)] = side
+                tried[self.graph.reach(other, backward=side == RUN)] = side
                 run = self._fits(tried, step)
                 if self.left < 0:
                     break
                 if run is None:
                     before = side == WAITS
-                    sides[self.graph.closure([other], backward=before)] = RUN if before else WAITS
+                    sides[self.graph.reach(other, backward=before)] = RUN if before else WAITS
                     pairs.append((other, step) if before else (step, other))
                 else:
                     runs.append(run)

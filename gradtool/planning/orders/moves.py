@@ -143,9 +143,3 @@ def depth_first(graph: StepGraph) -> list[int]:
             if not missing:
                 done.setdefault(waiting.pop())
     return list(done)
-
-
-def mask(bits: int, count: int) -> Mask:
-    """A set of steps, given as an integer, as an array."""
-    raw = np.frombuffer(bits.to_bytes((count + 7) // 8, "little"), dtype=np.uint8)
-    return np.unpackbits(raw, bitorder="little", count=count).astype(bool)

@@ -20,8 +20,8 @@ import numpy as np
 
 from gradtool.planning.flow import Mask
 from gradtool.planning.orders.bounds import least_live
-from gradtool.planning.orders.graph import StepGraph, bits
-from gradtool.planning.orders.moves import Moves, State, mask, steps
+from gradtool.planning.orders.graph import StepGraph, bits, mask
+from gradtool.planning.orders.moves import Moves, State, steps
 
 
 @dataclass(frozen=True)
