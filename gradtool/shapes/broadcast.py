@@ -81,7 +81,10 @@ def _joined(shape: ir.Shape, shapes: Sequence[Iterable[Dim]]) -> ir.Shape:
 
 @functools.lru_cache(maxsize=4096)
 def _largest(sizes: tuple[ir.SymbolicDim, ...]) -> Dim:
-    return functools.reduce(lambda a, b: summarized(_larger(a, b)), sizes)
+    def larger(a: Dim, b: Dim) -> Dim:
+        return summarized(_larger(a, b))
+
+    return functools.reduce(larger, sizes)
 
 
 @whatever_named

@@ -14,7 +14,7 @@ from gradtool.graph.tensors import elements
 
 # Of each output: its type, and the shape that all like it share.
 Found = list[tuple[ir.TypeProtocol, ir.Shape]]
-Look = tuple[Hashable, Any, Any]  # at a value: its type, its sizes, its data
+Look = tuple[Any, Any, Any]  # at a value: its type, its sizes, its data
 Key = tuple[Hashable, tuple[Look | None, ...]]  # a call, and what it reads
 
 # Smaller tensors of floats may be data that a shape depends on: scales, limits, a step.

@@ -74,6 +74,19 @@ def test_sizes_that_depend_on_data_are_symbols_of_their_own():
     assert first.shape[0] != second.shape[0]
 
 
+def test_nodes_of_sizes_of_other_names_are_inferred_once():
+    op, v = built()
+    asked = []
+    rule = op._infer
+    op._infer = lambda node: (asked.append(node), rule(node))
+    shapes = [op.Concat(value, v["x"], axis=0).shape for value in (v["v"], v["x"], v["v"])]
+    flat = [op.Reshape(v[name], [-1]).shape for name in "xv"]
+
+    assert [str(s) for s in shapes] == ["[m + n,4]", "[2*n,4]", "[m + n,4]"]
+    assert [str(s) for s in flat] == ["[4*n]", "[4*m]"]
+    assert len(asked) == 3
+
+
 def test_integers_are_inferred_each_time():
     op, v = built()
 

@@ -13,7 +13,6 @@ differ: we commit in any graph, by minimum cuts, and search from the start, the 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,13 +50,13 @@ class Search:
             path += steps(state.path)
         return Found(tuple(path), exhausted=False)
 
-    def _settled(self, state: State, fresh: AbstractSet[int] | None = None) -> State:
+    def _settled(self, state: State, ready: frozenset[int] | None = None) -> State:
         """The state after moves that fit and add nothing: these are valleys at once.
 
-        Of what is ready only `fresh` steps are weighed, where the others are known to add bytes.
+        Of what can move only these `ready` steps are weighed, where all others add bytes.
         """
         waiting = list(state.ready)
-        fresh = set(waiting if fresh is None else fresh.intersection(waiting))
+        fresh = set(waiting if ready is None else ready.intersection(waiting))
         while waiting:
             step = waiting.pop()
             if step not in fresh:
@@ -69,6 +68,7 @@ class Search:
             if live > state.live:
                 fresh.discard(step)
             elif most <= self.limit:
+                fresh.discard(step)
                 state = self.moves.make(state, step, live)
                 others = [*self.moves.beside(step), *self.moves.freed[step]]
                 fresh.update(others)

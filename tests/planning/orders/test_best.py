@@ -16,7 +16,7 @@ from gradtool.planning.orders.bounds import least_during, order_bound, working_s
 from gradtool.planning.orders.graph import StepGraph, mask
 from gradtool.planning.orders.implied import Implied
 from gradtool.planning.orders.moves import Moves, depth_first, greedy
-from gradtool.planning.orders.search import from_start, outwards
+from gradtool.planning.orders.search import Search, from_start, outwards
 from gradtool.planning.simulate import Simulator
 
 EXAMPLES = {"deadline": None, "derandomize": True, "database": None}
@@ -110,6 +110,36 @@ def test_the_graph_weighs_orders_like_the_simulator(before, random):
         ready += [s for s in graph.after[order[-1]] if set(graph.before[s]) <= set(order)]
 
     assert graph.profile(order).tolist() == Simulator(before).profile(order)
+
+
+@settings(max_examples=trials(100), **EXAMPLES)
+@given(programs(), st.booleans(), st.integers(0, 20))
+def test_of_a_valley_only_what_a_move_touches_is_weighed_again(before, backward, slack):
+    graph = StepGraph(before)
+    moves = Moves(graph, backward=backward)
+    search = Search(moves, int(graph.profile(range(graph.count)).max()) - slack, 100)
+    state, goal = moves.ends()
+    state = search._settled(state)
+    while state.run != goal:
+        step = min(state.ready, key=lambda v: moves.weigh(state.run, state.live, v))
+        bare = moves.make(state, step, moves.weigh(state.run, state.live, step)[1])
+        touched = state.tight.union(moves.beside(step), moves.freed[step])
+        state = search._settled(bare, touched)
+
+        assert state == search._settled(bare)
+
+
+@settings(max_examples=trials(100), **EXAMPLES)
+@given(programs(), st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=3))
+def test_what_a_step_reaches_is_its_closure(before, pairs):
+    """Also where more precedence makes the steps wait for each other in a ring."""
+    graph = StepGraph(before)
+    graph = graph.ordered([(a % graph.count, b % graph.count) for a, b in pairs])
+    for step in range(graph.count):
+        for backward in (False, True):
+            reached = np.flatnonzero(graph.reach(step, backward=backward)).tolist()
+
+            assert reached == sorted(graph.closure([step], backward=backward))
 
 
 @settings(max_examples=trials(100), **EXAMPLES)
