@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from gradtool.native import library
-from gradtool.native.call import Call, Layout, Signature
+from gradtool.native import walk as native
+from gradtool.native.call import Call, Signature
 from gradtool.planning.flow import Integers
 from gradtool.planning.ladder.descent import PythonWalk
 from gradtool.planning.ladder.line import room
@@ -21,31 +22,7 @@ _LIMIT = 2**62
 _HEAVIEST = 64  # weights, which grow with each step in vain, stay below: see `rungs`
 _UNLIMITED = 2**63 - 1
 _SLACK = 1_024  # entries that one change puts in, and more
-
-# The layout of native/kernels/line.h.
-LINE = Layout(
-    "line",
-    "reads_at reads writes_at writes fleeting_at fleeting donates_at donates apart_at apart"
-    " targets costs rank links staying beside is_result is_random"
-    " maker bytes stays is_read may_drop drops made"
-    " now entries entries_before"
-    " place alive saved place_before alive_before saved_before"
-    " node next heads tails log dirty dead marks weights over above passed idle seeming",
-    "steps storages room fixed total",
-)
-STAND = (
-    *("count", "extra", "used", "changes", "left", "free", "logged", "dirty", "dead", "begun"),
-    *("deep", "stamp", "same", "count_before", "extra_before", "used_before", "idle", "answer"),
-)
-SAID = ("count", "extra", "left", "answer", "idle")  # what Python looks at
-_COUNT, _EXTRA, _LEFT, _ANSWER, _IDLE = map(STAND.index, SAID)
-ENTRY, ITEM, CHANGE = 2, 7, 4  # words of each
-LOAD = Signature("walk_load", "line", "")
-FIT = Signature("walk_fit", "line", "budget worth patience trials ends")
-TRIM = Signature("walk_trim", "line", "budget")
-RERUN_IDLE = Signature("walk_rerun_idle", "line", "root room")
-IDLE = Signature("walk_idle", "line", "number count")
-LEAVE_OUT = Signature("walk_leave_out", "line", "number count")
+_COUNT, _EXTRA, _LEFT, _ANSWER, _IDLE = map(native.STAND.index, native.SAID)
 
 
 def walk_of(work: CostModel) -> Walk:
@@ -69,7 +46,7 @@ class NativeWalk(Walk):
         self._storages = sorted(work.maker)
         self._number = {r: i for i, r in enumerate(self._storages)}
         self._tables = {**self._of_steps(), **self._of_storages()}
-        self._now = np.zeros(len(STAND), dtype=np.int64)
+        self._now = np.zeros(len(native.STAND), dtype=np.int64)
         self._room = 0
         self._calls: dict[str, tuple[Any, Call]] = {}
         self.load(range(len(work.reads)))
@@ -110,25 +87,25 @@ class NativeWalk(Walk):
         self._line.room = most
         self._now[_COUNT] = len(places)
         self._memory["place"][: len(places)] = places
-        self._call(LOAD)
+        self._call(native.LOAD)
 
     def fit(self, budget: int, how: Descent = Descent()) -> bool:  # noqa: B008 - frozen
         worth = _UNLIMITED if how.worth is None else how.worth
-        self._call(FIT, budget=budget, **how._replace(worth=worth)._asdict())
+        self._call(native.FIT, budget=budget, **how._replace(worth=worth)._asdict())
         return bool(self._now[_ANSWER])
 
     def trim(self, budget: int) -> None:
-        self._call(TRIM, budget=budget)
+        self._call(native.TRIM, budget=budget)
 
     def find_idle(self, number: int) -> int:
-        self._call(IDLE, number=number, count=0)
+        self._call(native.IDLE, number=number, count=0)
         return int(self._now[_IDLE])
 
     def rerun_idle(self, number: int, budget: int) -> None:
-        self._call(RERUN_IDLE, root=number, room=budget)
+        self._call(native.RERUN_IDLE, root=number, room=budget)
 
     def leave_out(self, number: int, count: int) -> None:
-        self._call(LEAVE_OUT, number=number, count=count)
+        self._call(native.LEAVE_OUT, number=number, count=count)
 
     def _call(self, kernel: Signature, **numbers: int) -> None:
         """Call a kernel, which is bound once for each line: searches make many short calls."""
@@ -145,7 +122,7 @@ class NativeWalk(Walk):
     def _grow(self, most: int) -> None:
         """Lay out a line that has room for so many links."""
         self._room, self._memory = most, self._made(most)
-        self._line = LINE.words(
+        self._line = native.LINE.words(
             **{k: v.ctypes.data for k, v in (*self._tables.items(), *self._memory.items())},
             now=self._now.ctypes.data, steps=len(self.work.reads), storages=len(self._storages),
             room=most, fixed=self.work.simulator.fixed, total=self.work.total,
@@ -190,13 +167,13 @@ class NativeWalk(Walk):
         """What a line is kept in that has room for so many links."""
         steps, storages = len(self.work.reads), len(self._storages)
         lists, widest = steps + storages, max(map(len, self.work.fleeting), default=0)
-        entry, item, entries = ENTRY, ITEM, most + _SLACK
+        entry, item, entries = native.ENTRY, native.ITEM, most + _SLACK
         words = {
             "entries": entry * entries, "entries_before": entry * entries,
             "place": entries, "alive": entries, "saved": entries,
             "place_before": entries, "alive_before": entries, "saved_before": entries,
             "node": entry * entries, "next": entries, "heads": lists, "tails": entry * lists,
-            "log": CHANGE * 2 * entries, "dirty": entry * 4 * entries,
+            "log": native.CHANGE * 2 * entries, "dirty": entry * 4 * entries,
             "dead": entry * entries, "weights": steps, "over": entries, "above": entries,
             "passed": entry * 2 * widest, "idle": item * storages,
             "seeming": item * max(storages, entries),
