@@ -150,6 +150,7 @@ def test_a_docstring_has_every_argument_in_order(name):
         assert entries(found, "Raises")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("member", MEMBERS)
 def test_a_member_says_what_it_takes_returns_and_raises(member):
     kind, name, function = MEMBERS[member]
@@ -175,6 +176,7 @@ def attributes(kind: type) -> list[str]:
     return [name for name in names if not name.startswith("_")]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", CLASSES.values(), ids=CLASSES)
 def test_a_class_says_what_its_attributes_are(kind):
     names, docs = attributes(kind), inspect.getdoc(kind)

@@ -101,7 +101,7 @@ def _some(kind: str, every: int) -> list[str]:
     return list(subjects([kind], Path()))[every // 2 :: every]
 
 
-@pytest.mark.sample(6, 2.5)
+@pytest.mark.sample(14, 2.5)
 @pytest.mark.parametrize("name", sampled([*CASES, *_some("cases", 150), *_some("transposed", 100)]))
 def test_files_of_operators_run_at_every_level(name, tmp_path):
     try:

@@ -74,7 +74,7 @@ def wide(run, monkeypatch):
     return command
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(9)
 @pytest.mark.usefixtures("networks")
 @pytest.mark.parametrize("line", LINES)
 def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(wide, line):

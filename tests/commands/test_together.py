@@ -26,7 +26,7 @@ def drawn():
     return [pair for pair in ALL if hashlib.sha256(repr(pair).encode()).digest()[0] == 0]
 
 
-@pytest.mark.sample(3, 2.5)
+@pytest.mark.sample(5, 2.5)
 @pytest.mark.parametrize(("command", "base", "first", "second"), sampled(drawn(), 8))
 def test_a_pair_of_options_changes_something_or_is_refused(walk, command, base, first, second):
     assert walk.fault(command, list(base), first, second) is None

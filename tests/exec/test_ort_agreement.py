@@ -95,7 +95,7 @@ def rough(dtype, count):
 SUMS = [("float", 200_000), ("float16", 64)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("dtype", "count"), SUMS)
 def test_rounding_of_sums_and_of_16_bits_is_none_of_a_formula(dtype, count):
     proto, arrays = rough(dtype, count)

@@ -206,7 +206,7 @@ def test_all_kernels_of_several_outputs_are_here(calls):
     assert sorted(calls) == sorted(KERNELS)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sampled(KERNELS))
 def test_the_bits_of_an_output_do_not_depend_on_the_others(calls, name):
     with np.errstate(all="ignore"):

@@ -105,7 +105,7 @@ def run_cases() -> None:
                 gt.run(training, case.feeds)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", sorted(ALLOCATING))
 def test_a_kernel_that_allocates_its_result_declares_whether_it_uses_the_library(name, uses):
     assert uses[name] == ALLOCATING[name].on_device

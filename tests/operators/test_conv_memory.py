@@ -172,6 +172,7 @@ IN_PLACE = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @TYPES
 @pytest.mark.parametrize(("op", "shapes", "count", "given"), IN_PLACE)
 def test_results_may_take_the_place_of_inputs(op, shapes, count, given, dtype):

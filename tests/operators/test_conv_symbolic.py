@@ -70,6 +70,7 @@ def unknown(case, sizes):
     return model, names
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("case", SPATIAL, ids=lambda c: f"{c.op}{c.attributes}")
 def test_gradients_do_not_need_the_sizes_of_images(case):
     ort = pytest.importorskip("onnxruntime")

@@ -31,6 +31,7 @@ def same(found, expected, rtol):
         )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", sampled(range(120)))
 def test_gradients_are_those_of_the_plain_form_in_float64(seed):
     made, model = draw(seed)

@@ -173,7 +173,7 @@ def test_random_graphs_are_read_back_as_they_were(recipe, tmp_path_factory):
         check_file(model, tmp_path_factory.mktemp("file"), **form)
 
 
-@pytest.mark.sample(4, 2.5)
+@pytest.mark.sample(9, 2.5)
 @pytest.mark.parametrize("form", sampled(FORMS), ids=str)
 @pytest.mark.parametrize("batch", ["3", "batch"])
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def browser(tmp_path_factory):
     opened.close()
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(9)
 @pytest.mark.skipif(found() is None, reason="no Chromium on this machine")
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize(("width", "scheme"), [(420, "light"), (800, "dark"), (1280, "light")])

@@ -51,7 +51,7 @@ def opened(path, batch, *, is_fixed, **options):
     return plans.workload(training, dict.fromkeys(io.symbols(training), batch))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_fixed", sampled([True, False]))
 @pytest.mark.parametrize("batch", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 @pytest.mark.parametrize("name", SAMPLES)

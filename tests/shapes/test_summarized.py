@@ -67,7 +67,7 @@ def test_a_chain_and_one_joint_have_the_same_size() -> None:
     assert len(sizes) == 1
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("kind", SIZES)
 def test_no_size_is_written_out_at_length(kind) -> None:
     graph = gt.grad(made(kind, N))
@@ -93,7 +93,7 @@ def test_a_long_size_that_may_be_0_is_one_less_than_its_name() -> None:
     assert evaluated(size, {}, lambda _name: 1) == 0
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(
     ("kind", "turns"),
     [*((kind, 3) for kind in sorted(SIZES.keys() - {"branched"})), ("sliced", 1)],

@@ -155,7 +155,7 @@ def test_a_training_goes_on_to_the_same_bits(which, deed, every, request):
         assert not hidden(found), when
 
 
-@pytest.mark.sample(6)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("deed", DEEDS)
 def test_a_kit_is_the_old_one_or_the_new_one(deed, every, kit):

@@ -32,6 +32,7 @@ def work():
     return workload(gt.grad(model(), loss="loss").model)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", strategies.STRATEGIES)
 def test_no_strategy_takes_more_than_keeping_everything(work, name):
     found = strategies.STRATEGIES[name](work)
