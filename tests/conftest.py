@@ -17,7 +17,7 @@ from onnx import numpy_helper, parser
 
 from gradtool import cli
 
-SHARE = float(os.environ.get("GRADTOOL_TRIALS", "0.2"))  # 1: `scripts/test --all`, 0.5: .ci/run
+SHARE = float(os.environ.get("GRADTOOL_TRIALS", "0.2"))  # 1: `scripts/test --all`, 0.3: .ci/run
 
 
 def trials(count: int) -> int:
@@ -64,13 +64,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if (sample := item.get_closest_marker("sample")) is None:
             continue
-        every, more = (*sample.args, 1)[:2]
+        every, more = sample.args if len(sample.args) > 1 else (*sample.args, _more(*sample.args))
         is_exhaustive = item.get_closest_marker("exhaustive") is not None
         alike = item.path, item.name.partition("[")[0], is_exhaustive
-        if not _is_drawn(cases[alike], more):
-            item.add_marker(pytest.mark.slow)
-        elif not (is_exhaustive or _is_drawn(cases[alike], every)):
-            item.add_marker(pytest.mark.exhaustive)
+        for mark in _marks(cases[alike], more if is_exhaustive else every, more):
+            item.add_marker(mark)
         cases[alike] += 1
     if shared.is_there():
         return
@@ -89,22 +87,33 @@ def build(body: str, header: str = HEADER, **weights: np.ndarray) -> onnx.ModelP
     return model
 
 
-def _is_drawn(number: int, every: int) -> bool:
+def _is_drawn(number: int, every: float) -> bool:
     """Whether one of so many is this one, in step with no period of theirs."""
     return number * GOLDEN % 1 < 1 / every
 
 
-def sampled(values: Iterable[Any], every: int = 5, by: Callable[[Any], Any] = type) -> list[Any]:
-    """Parameters of a sweep: of each kind the first, of all one in so many; others are exhaustive.
+def _more(every: float) -> float:
+    """So that half of what one in `every` leaves out is exhaustive."""
+    return 2 / (1 / every + 1)
 
-    `by` gives the kind of a value, such as the operator of a case.
+
+def _marks(number: int, every: float, more: float) -> tuple[pytest.MarkDecorator, ...]:
+    """None for a case in `every`, exhaustive for one in `more`, slow for the others."""
+    if not _is_drawn(number, more):
+        return (pytest.mark.slow,)
+    return () if _is_drawn(number, every) else (pytest.mark.exhaustive,)
+
+
+def sampled(values: Iterable[Any], every: int = 5, by: Callable[[Any], Any] = type) -> list[Any]:
+    """Parameters of a sweep: of each kind the first, of all one in so many.
+
+    `by` gives the kind of a value, such as the operator of a case.  Half of the rest is exhaustive.
     """
     seen: Counter[Any] = Counter()
     found = []
     for value in values:
         several = value if isinstance(value, tuple) else (value,)
-        marks = () if _is_drawn(seen[by(value)], every) else pytest.mark.exhaustive
-        found.append(pytest.param(*several, marks=marks))
+        found.append(pytest.param(*several, marks=_marks(seen[by(value)], every, _more(every))))
         seen[by(value)] += 1
     return found
 

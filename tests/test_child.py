@@ -57,7 +57,7 @@ def hostile(tmp_path: Path, without: tuple[str, ...] = ()) -> Shadows:
     return found
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3, 3)
 @pytest.mark.parametrize(
     "what",
     [pytest.param(c, marks=() if c in STARTS else pytest.mark.exhaustive) for c in COMMANDS],
@@ -91,6 +91,7 @@ def test_neither_does_a_module_that_python_runs(what, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.sample(1, 3)
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("entries", sampled(["{root}:", ":{root}", "{root}::{root}"], 3))
 def test_an_empty_entry_of_the_path_names_no_folder(entries, tmp_path):

@@ -31,6 +31,7 @@ ESTIMATORS = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.extra
 @pytest.mark.parametrize(("body", "shape", "activation"), SCRIPTED)
 def test_a_model_scripted_by_pytorch_trains_as_there(body, shape, activation):
@@ -41,6 +42,7 @@ def test_a_model_scripted_by_pytorch_trains_as_there(body, shape, activation):
     exports.check_head(export_heads.Case(body, shape, activation, "script"))
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.extra
 @pytest.mark.parametrize(("body", "shape", "activation", "exporter"), TRACED)
 def test_a_model_traced_by_pytorch_trains_as_there(body, shape, activation, exporter):
@@ -52,6 +54,7 @@ def test_a_model_traced_by_pytorch_trains_as_there(body, shape, activation, expo
     exports.check_head(export_heads.Case(body, shape, activation, exporter))
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.extra
 @pytest.mark.parametrize(("estimator", "target", "scaled", "zipmap"), ESTIMATORS)
 def test_an_estimator_of_scikit_learn_trains(estimator, target, scaled, zipmap):

@@ -29,6 +29,7 @@ def judge(monkeypatch):
     return sys.modules.get("exports") or pytest.importorskip("exports")
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.extra
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "kind", "dynamic", "training", "plans"), SOME)

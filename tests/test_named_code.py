@@ -68,6 +68,7 @@ def test_a_configuration_runs_no_code_unless_that_is_allowed(command, cloned, ru
         assert said in line
 
 
+@pytest.mark.sample(3, 3)
 @pytest.mark.parametrize(
     "command",
     [pytest.param(c, marks=() if c == "check" else pytest.mark.exhaustive) for c in COMMANDS],

@@ -35,6 +35,7 @@ def named(suite, category):
     return case, sorted(name for name in vars(case) if name.endswith("_cpu"))
 
 
+@pytest.mark.sample(1, 2)
 @pytest.mark.parametrize("share", range(SHARES))
 @pytest.mark.parametrize("category", LEAST)
 def test_what_is_not_left_out_passes(suite, category, share):

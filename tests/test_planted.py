@@ -87,6 +87,7 @@ def test_what_is_planted_is_left_alone(stage, scene, number):
     require_untouched(stage, scene, number, *drawn(scene, number, [*plants(stage, scene, number)]))
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("scene", "number"), STEPS)
 def test_whatever_is_planted_is_left_alone(stage, scene, number):
@@ -113,6 +114,7 @@ def test_the_scenes_write_every_file_of_a_fixed_name(stage):
     assert "home/cache/gradtool/plans" in found
 
 
+@pytest.mark.sample(1, 3)
 @pytest.mark.parametrize(("scene", "number"), STEPS)
 @pytest.mark.parametrize("most", [pytest.param(m, marks=pytest.mark.exhaustive) for m in LIMITS])
 def test_a_full_disk_loses_nothing(stage, scene, number, most):

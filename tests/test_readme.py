@@ -159,6 +159,7 @@ def losses_of_pytorch(optimizer, names):
     return losses
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.extra
 @pytest.mark.parametrize(
     "optimizer", ["sgd", "momentum", "adam", "adamw", "adagrad", "rmsprop", "adafactor"]

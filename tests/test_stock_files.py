@@ -112,6 +112,7 @@ def test_files_of_operators_run_at_every_level(name, tmp_path):
     check(subject, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive
 def test_files_of_a_sample_run_at_every_level(tmp_path):
     check(subjects(["samples"], Path())["samples/cnn"](), tmp_path)

@@ -64,6 +64,7 @@ def test_the_samples_have_the_gradients_that_pytorch_finds(name):
     assert error < 1e-10, f"{worst}: {error:.1e}"
 
 
+@pytest.mark.sample(1, 2)
 @pytest.mark.shared
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_of_the_zoo_has_the_gradients_that_pytorch_finds(name):

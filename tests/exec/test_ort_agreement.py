@@ -48,7 +48,7 @@ def model(op, count=6, inner=256):
     return proto, {"x": x.astype(np.float32)}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(2, 2)
 @pytest.mark.parametrize("op", sampled(KINKS, 5))
 def test_right_gradients_pass_at_kinks(op):
     proto, arrays = model(op)

@@ -113,6 +113,7 @@ def test_open_sizes_are_computed_at_once():
     assert _pieces.pieces([0, 8]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive
 @settings(max_examples=trials(8), deadline=None)
 @given(st.integers(1, 2), st.integers(1, 3), st.integers(9, 20), st.integers(5, 9), st.booleans())

@@ -73,6 +73,7 @@ class Model(torch.nn.Module):
         return torch.sin(self.form(q, k, v)).sum()
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.parametrize("how", [("dynamo", 18), ("dynamo", 23), ("script", 17)], ids=str)
 @pytest.mark.parametrize("form", FORMS)
 def test_an_export_is_fused_and_right(form, how, tmp_path):

@@ -94,6 +94,7 @@ def in_torch(path: Path, inputs, names, optimizer: str, dtype) -> dict[str, np.n
     return {n: leaf.detach().numpy() for n, leaf in zip(names, leaves, strict=True)}
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.extra
 @in_pytorch
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 2e-3)])

@@ -21,6 +21,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(1, 2)
 @pytest.mark.extra
 @pytest.mark.parametrize("case", [*CASES, *(draw(np.random.default_rng(s)) for s in range(2))])
 def test_gradients_of_quantised_files_are_those_of_rounding_let_through(case, tmp_path):

@@ -43,6 +43,7 @@ def grouped_in_torch(sizes, steps, seed, kind, limits):
     return {n: p.detach().numpy() for n, p in leaves.items()}
 
 
+@pytest.mark.sample(1, 2)
 @pytest.mark.extra
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("limits", [{}, {"clip_value": 0.05}, {"clip_norm": 0.3},

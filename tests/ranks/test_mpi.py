@@ -66,6 +66,7 @@ def train(folder, name, *given, under=()):
     return out, lines(folder / name / "metrics.jsonl")
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.parametrize("ordered", ["ordered", "as it comes"])
 def test_sums_and_trainings_are_those_of_one_process(mpi, ordered):
     command = [*mpi, sys.executable, str(TESTS / "mpi_program.py"), ordered, "2"]
@@ -103,6 +104,7 @@ def test_the_command_trains_by_itself_and_under_mpirun(net, mpi):
     assert not [p for p in net.iterdir() if p.suffix not in (".npz", ".onnx") and p.is_file()]
 
 
+@pytest.mark.slow
 def test_the_command_trains_a_table_of_which_ranks_have_rows(net):
     model, data, _, _ = table_cases.drawn(0)
     onnx.save(model, net / "net.onnx")
@@ -127,6 +129,7 @@ def test_the_command_trains_a_table_of_which_ranks_have_rows(net):
         np.testing.assert_allclose(to_array(other), to_array(one), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_stages_come_to_what_one_process_does(mpi, ranks):
     engine = [str(ranks) if word == "2" else word for word in mpi]
@@ -141,6 +144,7 @@ def test_stages_come_to_what_one_process_does(mpi, ranks):
     assert found["worst"] < 1e-9
 
 
+@pytest.mark.slow
 def test_the_command_trains_in_stages_and_goes_on_without(net):
     parts = ("--steps", "50", "--micro-batches", "4")
     out, alone = train(net, "one", *parts)
@@ -185,6 +189,7 @@ def test_a_rank_may_end_long_after_the_others(net, mpi):
     assert (net / "ended").exists()
 
 
+@pytest.mark.slow
 def test_replicas_of_stages_have_parts_of_the_state(net):
     parts = ("--steps", "10", "--micro-batches", "2", "--checkpoint-every", "5")
     ranks = ("--ranks", "4", "--stages", "2", "--shard", "optimizer", "--deterministic")
@@ -251,6 +256,7 @@ def trouble(folder, name, kind, rank, after, *more):
     return err, time.monotonic() - began
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.parametrize(("kind", "said"), [
     (signal.SIGKILL, "rank {} died (signal 9) in step "),
     (signal.SIGSTOP, "rank {} did not come within 3 s, in step "),
@@ -303,6 +309,7 @@ os.fsync = lambda file: (time.sleep(0.7), fsync(file))
 """
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_ranks_once_the_checkpoint_is_written(net, number, monkeypatch):
     """However long that takes."""

@@ -144,6 +144,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+@pytest.mark.sample(1, 2.5)
 @pytest.mark.extra
 @needs_modules
 @pytest.mark.skipif(found() is None, reason="no Chromium on this machine")

@@ -13,6 +13,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 BATCH, STEPS = 8, 400
 
 
+@pytest.mark.slow
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("case", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 2))])
 def test_many_steps_hold_what_is_planned(case, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 
+@pytest.mark.sample(1, 2)
 @pytest.mark.extra
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw", "rmsprop"])
 @pytest.mark.parametrize("name", ["cnn", "lstm", "transformer"])
