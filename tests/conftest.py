@@ -17,7 +17,7 @@ from onnx import numpy_helper, parser
 
 from gradtool import cli
 
-SHARE = float(os.environ.get("GRADTOOL_TRIALS", "0.2"))  # 1: `scripts/test --all`, 0.3: .ci/run
+SHARE = float(os.environ.get("GRADTOOL_TRIALS", "0.2"))  # 1: `scripts/test --all`, 0.5: .ci/run
 
 
 def trials(count: int) -> int:
