@@ -20,6 +20,7 @@ from loss_parts_ways import WAYS, tried
 
 
 def main() -> int:
+    """Print the trainings that come to something else, and a closing line; 1 if there is one."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=3)
     seeds = parser.parse_args().seeds

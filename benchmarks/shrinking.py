@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 
 def main() -> int:
+    """Print the cuts that are neither refused nor right, and a closing line; 1 if there is one."""
     from shrinking import SIZES, SUBJECTS, Cutting, made
 
     parser = argparse.ArgumentParser()

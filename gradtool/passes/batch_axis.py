@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -27,18 +27,8 @@ from gradtool.passes.batch_states import (
 class BatchAxis(Batch):
     """The states of all values of a graph, node after node in its order; see `Batch`."""
 
-    def __init__(
-        self,
-        graph: ir.Graph,
-        axes: Mapping[str, int | None],
-        symbol: str | None,
-        size: int | None,
-        trained: Iterable[ir.Value],
-    ) -> None:
-        super().__init__(graph, axes, symbol, size, trained)
-        self._walk(graph)
-
-    def _walk(self, graph: ir.Graph) -> None:
+    def walk(self, graph: ir.Graph) -> None:
+        """Find the states of what the nodes of a graph or a body make, one after the other."""
         for node in graph:
             for value, state in zip(node.outputs, self._outputs(node), strict=True):
                 self.states[value] = state
@@ -138,5 +128,5 @@ class BatchAxis(Batch):
         """The states of what a body returns, whose inputs have those given."""
         for value, state in zip(graph.inputs, given, strict=True):
             self.states[value] = state
-        self._walk(graph)
+        self.walk(graph)
         return [self.of(v) for v in graph.outputs]

@@ -115,6 +115,7 @@ class Batch(ABC):
         for value in graph.inputs:
             axis = axes.get(value.name or "")
             self.states[value] = FIXED if axis is None else Rows(axis)
+        self.walk(graph)
 
     def of(self, value: ir.Value | None) -> State:
         """The state of a value; what is absent or an initializer is the same in every batch."""
@@ -180,6 +181,10 @@ class Batch(ABC):
         found = node.inputs[slot] if len(node.inputs) > slot else None
         array: Array | None = constants.array(found)
         return array
+
+    @abstractmethod
+    def walk(self, graph: ir.Graph) -> None:
+        """Find the states of what the nodes of a graph or a body make."""
 
     @abstractmethod
     def follow(self, graph: ir.Graph, given: Sequence[State]) -> list[State]:
