@@ -26,7 +26,6 @@ from state_bytes import TOKENS, WORDS, gpt2
 
 import gradtool as gt
 from gradtool.costs.links import Link
-from gradtool.passes.update_groups import Updates
 from gradtool.ranks.launch import starter
 from gradtool.ranks.mpi import Ranks
 from gradtool.training.graphs import Recipe, graphs_of
@@ -35,6 +34,8 @@ from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
 from gradtool.training.stage_layouts import StageLayout, pipeline
 from gradtool.training.watching import Watcher
+from gradtool.workloads.grad_options import GradOptions
+from gradtool.workloads.training import training_graph
 
 MIB = 2**20
 WAYS = ("none", "optimizer", "gradients", "stages", "both")
@@ -90,14 +91,14 @@ def line(way: str, group: Ranks) -> tuple[int, str]:
 
 def on_paper(path: str, group: Ranks, way: str) -> RankLayout | StageLayout:
     """What a rank is planned to take."""
-    updates = Updates("adamw")
-    recipe = Recipe(partial(gt.grad, gt.load(path), loss="ce"), updates)
+    wanted = GradOptions(loss="ce", optimizer="adamw")
+    recipe = Recipe(partial(training_graph, gt.load(path)), wanted)
     graphs = graphs_of(recipe, TrainOptions(), in_two=True)
     if way not in LINES:
-        return layout(graphs, updates, {}, group, LINK, shard=way, seconds=step_seconds)
+        return layout(graphs, recipe.updates, {}, group, LINK, shard=way, seconds=step_seconds)
     stages, shard = line(way, group)
     found = pipeline(
-        graphs, updates, {}, LINK, stages=stages, replicas=group.size // stages,
+        graphs, recipe.updates, {}, LINK, stages=stages, replicas=group.size // stages,
         micro_batches=stages, shard=shard, seconds=step_seconds,
     )  # fmt: skip
     return found.stages[group.rank % stages]

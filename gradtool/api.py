@@ -16,47 +16,45 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
 from gradtool import io
-from gradtool.arguments import Many, Rank, Seed, checked
+from gradtool.arguments import Seed, checked, takes
 from gradtool.errors import GradtoolWarning, UsageError
 from gradtool.exec import feeds
 from gradtool.exec import inputs as sources
 from gradtool.exec.initial import initial_values
 from gradtool.exec.results import Result
 from gradtool.exec.run import execute, planned
-from gradtool.gradients.driver import Accumulate
 from gradtool.graph.counted import numbers_of
 from gradtool.graph.stages import require_no_updates
 from gradtool.kernels.allowance import limited
 from gradtool.kernels.native import Kernels
-from gradtool.losses.attach import LabelNames, Wanted
 from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.split import Split
 from gradtool.passes.split import split as split_model
-from gradtool.passes.train_mode import TrainMode
-from gradtool.passes.update_groups import Scales
-from gradtool.passes.update_settings import Given
 from gradtool.planning.plan import Plan
 from gradtool.program.bound import bound
 from gradtool.text.words import some
 from gradtool.workloads import plan_files
 from gradtool.workloads.finishing import save, save_split
 from gradtool.workloads.goals import Budget, Checkpoints, Slowdown
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.groups import require_written
 from gradtool.workloads.growing import PLANS
 from gradtool.workloads.growing import max_batch as max_batch_of
 from gradtool.workloads.names import POINTS
 from gradtool.workloads.opening import load
+from gradtool.workloads.options import documented
 from gradtool.workloads.plan_files import PlanFile
 from gradtool.workloads.plans import form_of
 from gradtool.workloads.rewriting import Graph, Rewritten, mirror, model_of, recompute
 from gradtool.workloads.rewriting import frontier as frontier_of
-from gradtool.workloads.training import OnLoss, OnNode, TrainingGraph, training_graph
+from gradtool.workloads.run_options import RunOptions
+from gradtool.workloads.training import TrainingGraph, training_graph
 
 if TYPE_CHECKING:
     from gradtool.comparison.sides import Side
@@ -65,39 +63,8 @@ if TYPE_CHECKING:
 Inputs = Mapping[str, np.ndarray[Any, Any]] | str | os.PathLike[str]
 
 
-@checked
-def grad(
-    model: Graph,
-    *,
-    loss: Wanted | Sequence[Wanted] = "auto",
-    labels: LabelNames = "labels",
-    wrt: Sequence[str] | None = None,
-    no_grad: Sequence[str] = (),
-    input_grad: Sequence[str] = (),
-    head_grads: bool = False,
-    accumulate: Accumulate = "chain",
-    train_mode: TrainMode = False,
-    ste: bool = False,
-    grad_buffers: bool = False,
-    loss_seed: bool = False,
-    optimizer: str = "none",
-    lora: Rank | None = None,
-    lora_target: Sequence[str] = (),
-    lora_alpha: float | None = None,
-    lora_seed: Seed = 0,
-    optimizer_option: Given = (),
-    clip_norm: float | None = None,
-    clip_value: float | None = None,
-    no_decay: Sequence[str] = (),
-    lr_scale: Scales = (),
-    sparse: bool = False,
-    save_less: bool = True,
-    fuse_attention: bool = True,
-    only_loss: bool = False,
-    on_loss: OnLoss | None = None,
-    on_node: OnNode | None = None,
-    own: bool = False,
-) -> TrainingGraph:
+@takes(GradOptions, documented(GradOptions))
+def grad(model: Graph, options: GradOptions) -> TrainingGraph:  # noqa: D417 - by `takes`
     """The training graph of a forward model, which is left as it is.
 
     Given a training graph, its second order: `loss` then names one of its gradients, as in
@@ -106,39 +73,6 @@ def grad(
 
     Args:
         model: a forward model, or a training graph.
-        loss: `auto`, the name of a value, `KIND[:OUTPUT][@SETTINGS]` (see `gradtool.losses`), a
-            function `f(op, y[, labels])` or the path of one, perhaps with `WEIGHT*` before it;
-            several are added.
-        labels: the name of the input of labels, or one per output.
-        wrt: parameters to differentiate by, names or globs; by default all that are floating-point.
-        no_grad: parameters left out, names or globs.
-        input_grad: inputs to differentiate by, names or globs.
-        head_grads: no loss: an input per output, of its shape, carries its gradient.
-        accumulate: how several gradients of a value are added: a `chain`, or one `sum`.
-        train_mode: BatchNormalization and Dropout train, but norms whose parameters are frozen;
-            names or globs (node, module or tensor) are of the norms that train.
-        ste: gradients pass straight through quantisation.
-        grad_buffers: each gradient is added to an input of its shape.
-        loss_seed: an input carries the gradient of the loss (a loss scale) in place of 1.
-        optimizer: makes a whole training step (see docs/optimizers.md): next values of parameters
-            and state are outputs in place of the parameters' gradients.
-        lora: the rank of adapters beside weights of MatMul, Gemm and Conv, which train in place of
-            the parameters; what `wrt` names trains as well.
-        lora_target: weights with adapters, names or globs; all by default.
-        lora_alpha: adapters are scaled by this over the rank.
-        lora_seed: the seed that adapters are drawn with.
-        optimizer_option: numbers and switches of it, `{"momentum": 0.9, "nesterov": True}`.
-        clip_norm: the largest norm of all gradients together, after `clip_value`.
-        clip_value: the largest magnitude of an element of a gradient.
-        no_decay: parameters without weight decay, names or globs.
-        lr_scale: factors of the learning rate by name or glob, `{"backbone.*": 0.1}`.
-        sparse: tables that Gather alone reads have rows for a gradient.
-        save_less: backward keeps as few bytes of forward as it can without computing twice.
-        fuse_attention: attention keeps one number per row, and computes probabilities again.
-        only_loss: return the loss and gradients, not the outputs of the model.
-        on_loss: may rewrite the forward graph before backward is made, and returns the loss.
-        on_node: is called with every node that a rule emits.
-        own: the model may be used up, which spares a copy.
 
     Raises:
         UsageError: a name that does not exist.
@@ -148,39 +82,14 @@ def grad(
         training = gt.grad(gt.load("samples/cnn.onnx"), loss="auto")
         training.gradients["head.weight"]  # the name of the output that holds it
     """
-    made = training_graph(
-        model_of(model),
-        loss=loss,
-        labels=labels,
-        wrt=wrt,
-        no_grad=no_grad,
-        input_grad=input_grad,
-        head_grads=head_grads,
-        accumulate=accumulate,
-        train_mode=train_mode,
-        ste=ste,
-        grad_buffers=grad_buffers,
-        loss_seed=loss_seed,
-        optimizer=optimizer,
-        lora=lora,
-        lora_target=lora_target,
-        lora_alpha=lora_alpha,
-        lora_seed=lora_seed,
-        optimizer_option=optimizer_option,
-        clip_norm=clip_norm,
-        clip_value=clip_value,
-        no_decay=no_decay,
-        lr_scale=lr_scale,
-        sparse=sparse,
-        save_less=save_less,
-        fuse_attention=fuse_attention,
-        only_loss=only_loss,
-        on_loss=on_loss,
-        on_node=on_node,
-        own=own,
-    )
+    return differentiated(model_of(model), options)
+
+
+def differentiated(model: ir.Model, options: GradOptions) -> TrainingGraph:
+    """The training graph of a model; each of its lines for people is a `GradtoolWarning`."""
+    made = training_graph(model, options)
     for line in made.warnings:
-        warnings.warn(line, GradtoolWarning, stacklevel=3)  # behind what holds the arguments
+        warnings.warn(line, GradtoolWarning, stacklevel=4)  # behind what holds the arguments
     return made
 
 
@@ -207,44 +116,12 @@ def plan(
     return planned(model_of(graph), dims or {}, kernels)
 
 
-@checked
-def run(
-    graph: Graph,
-    inputs: Inputs = "random",
-    *,
-    device: str = "cpu",
-    engine: Literal["arena", "ort"] = "arena",
-    kernels: Kernels = "numpy",
-    seed: Seed = 0,
-    repeat: Many = 1,
-    measure: bool = False,
-    check_nan: bool = False,
-    check_arena: bool = False,
-    copy: bool = True,
-    fetch: Sequence[str] = (),
-    max_turns: int | None = None,
-    max_dynamic: int | None = None,
-) -> Result:
+@takes(RunOptions, documented(RunOptions))
+def run(graph: Graph, options: RunOptions) -> Result:  # noqa: D417 - by `takes`
     """Run forward and backward once (or `repeat` times) and return all results.
 
     Args:
         graph: a training graph, what `mirror` or `recompute` returned, or a model.
-        inputs: arrays by name, a file or folder that holds them, or `random`; one with the name of
-            an initializer (a parameter, state) takes its place; gradient buffers not given are
-            zero.
-        device: `cpu`, `cuda`, `cuda:N` or `auto`.
-        engine: `arena`, our executor, or `ort`, stock onnxruntime.
-        kernels: `numpy`; `native`: the library computes what it can; `exact`: without Winograd's
-            convolutions (docs/running.md).
-        seed: of what is drawn at random.
-        repeat: how many times the step runs; `seconds` is the median.
-        measure: measure the memory, in bytes.
-        check_nan: end at the first node with a NaN.
-        check_arena: check that no kernel writes outside of its place.
-        copy: results are copies; False: views of the arena, which lives as long as one of them.
-        fetch: names or globs of any values: those alone are computed and returned.
-        max_turns: the most turns of loops; docs/limits.md has the default.
-        max_dynamic: the most bytes of values whose sizes depend on data; see there.
 
     Raises:
         MissingData: an input or a weight is absent.
@@ -258,40 +135,24 @@ def run(
         result = gt.run(training, "samples/cnn.npz")
         result.loss, result.gradients["head.weight"].shape
     """
-    if engine == "ort":
+    if options.engine == "ort":
         ignored = {
-            "device": device not in ("cpu", "auto"), "kernels": kernels != "numpy",
-            "check_nan": check_nan,
-            "check_arena": check_arena, "max_turns": max_turns is not None,
-            "max_dynamic": max_dynamic is not None,
+            "device": options.device not in ("cpu", "auto"), "kernels": options.kernels != "numpy",
         }  # fmt: skip
         given = [name for name, is_given in ignored.items() if is_given]
         if given:
             raise UsageError(f"engine='ort' runs on the CPU as it likes: leave out {some(given)}")
-    model, arrays = fed(fetched(graph, fetch), inputs, seed, also=names(graph) if fetch else ())
-    with limited(max_turns, max_dynamic):
-        return step(
-            model,
-            arrays,
-            engine,
-            device=device,
-            kernels=kernels,
-            repeat=repeat,
-            measure=measure,
-            check_nan=check_nan,
-            check_arena=check_arena,
-            copy=copy,
-        )
+    whole = fetched(graph, options.fetch)
+    known = names(graph) if options.fetch else ()
+    model, arrays = fed(whole, options.inputs, options.seed, also=known)
+    with limited(options.max_turns, options.max_dynamic):
+        return step(model, arrays, options)
 
 
 def step(
     model: ir.Model,
     arrays: dict[str, np.ndarray[Any, Any]],
-    engine: Literal["arena", "ort"] = "arena",
-    *,
-    repeat: int = 1,
-    measure: bool = False,
-    **options: Any,
+    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
 ) -> Result:
     """Run what `fed` returned; `arrays` is emptied as they go into the arena.
 
@@ -299,12 +160,12 @@ def step(
         MissingData: a weight is absent.
         DeviceError: the device is missing or out of memory.
     """
-    if engine == "ort":
+    if options.engine == "ort":
         from gradtool.exec import ort
 
         sized = bound(model, feeds.sizes(model, arrays))
-        return ort.execute(sized, arrays, repeat=repeat, measure=measure)
-    return execute(model, arrays, repeat=repeat, measure=measure, release=True, **options)
+        return ort.execute(sized, arrays, repeat=options.repeat, measure=options.measure)
+    return execute(model, arrays, options, release=True)
 
 
 def fed(

@@ -1,4 +1,7 @@
-"""Arguments of public functions, held to their annotations: a wrong kind is one line."""
+"""Arguments of public functions, held to their annotations: a wrong kind is one line.
+
+Those of a record of options become keywords of a function by `takes`.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,20 @@ import inspect
 import numbers
 import os
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, wraps
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from gradtool.errors import UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+M = TypeVar("M")
+Record = TypeVar("Record")
 Seed = Annotated[int, range(2**63)]
 Rank = Annotated[int, range(1, 2**16)]
 Many = Annotated[int, range(1, 2**31)]
@@ -49,6 +55,55 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         return function(*given, **named)
 
     return call
+
+
+def takes(
+    record: Callable[P, Record], documented: Mapping[str, str]
+) -> Callable[[Callable[[M, Record], R]], Callable[Concatenate[M, P], R]]:
+    """A decorator that gives a function the parameters of a record in place of one record.
+
+    The first argument of the function is its own, held to its annotation as by `checked`.
+
+    Args:
+        record: a dataclass, whose parameters follow the first argument.
+        documented: by parameter its line in the section of arguments of the docstring.
+    """
+
+    def decorate(function: Callable[[M, Record], R]) -> Callable[Concatenate[M, P], R]:
+        first, _ = inspect.signature(function).parameters.values()
+        signature = inspect.Signature([first, *inspect.signature(record).parameters.values()])
+
+        @wraps(function)
+        def call(*arguments: Any, **named: Any) -> R:
+            try:
+                values = signature.bind(*arguments, **named).arguments
+            except TypeError as error:
+                raise UsageError(f"{function.__qualname__}: {error}") from None
+            hold(function.__qualname__, {first.name: values[first.name]}, function)
+            model = values.pop(first.name)
+            hold(function.__qualname__, values, record)
+            return function(model, record(**values))  # type: ignore[call-arg]
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__annotations__ = {
+            name: hint for name, hint in function.__annotations__.items()
+            if name in (first.name, "return")
+        }  # fmt: skip
+        call.__doc__ = _with_arguments(function.__doc__ or "", documented)
+        return typing.cast("Callable[Concatenate[M, P], R]", call)
+
+    return decorate
+
+
+def _with_arguments(docs: str, documented: Mapping[str, str]) -> str:
+    """A docstring whose section of arguments has further lines."""
+    lines = [
+        textwrap.fill(text, 100, initial_indent=f"        {name}: ", subsequent_indent=" " * 12)
+        for name, text in documented.items()
+    ]
+    before, heading, after = docs.partition("    Args:\n")
+    own, gap, rest = after.partition("\n\n")
+    return "".join((before, heading, own, "\n", "\n".join(lines), gap, rest))
 
 
 def hold(name: str, values: Mapping[str, object], annotated: Callable[..., Any]) -> None:

@@ -25,6 +25,8 @@ from conftest import build
 from gradtool import cli
 from gradtool.commands.group import group
 from gradtool.commands.train import NOT_HERE
+from gradtool.workloads.grad_options import GradOptions
+from gradtool.workloads.options import options_of
 
 NET = """net (float[batch, 2, 8, 8] x, int64[4] order)
     => (float[batch, 4] y, float[batch, 2, 4, 4] p) {
@@ -73,17 +75,15 @@ SIZES = {
 GRADIENT = {
     "loss": ["--loss", "mse:y"], "labels": ["--labels", "target"], "wrt": ["--wrt", "scale"],
     "no_grad": ["--no-grad", "g"], "input_grad": ["--input-grad", "x"],
-    "head_grads": ["--head-grads"], "accumulate": ["--accumulate", "sum"],
-    "train_mode": ["--train-mode"], "ste": ["--ste"], "grad_buffers": ["--grad-buffers"],
+    "accumulate": ["--accumulate", "sum"], "train_mode": ["--train-mode"],
     "lora": ["--lora", "2", "--wrt", "bias"], "lora_target": ["--lora-target", "w1"],
-    "lora_alpha": ["--lora-alpha", "3"], "fuse_attention": ["--no-fuse-attention"],
-    "only_loss": ["--only-loss"],
+    "lora_alpha": ["--lora-alpha", "3"],
     "optimizer_option": ["--optimizer-option", "weight_decay=0.5"],
     "clip_norm": ["--clip-norm", "0.01"], "clip_value": ["--clip-value", "0.001"],
     "no_decay": ["--no-decay", "scale"], "lr_scale": ["--lr-scale", "scale=0.5"],
-    "sparse": ["--sparse"],
+    **{name: [each.flag] for name, each in options_of(GradOptions).items() if each.kind == "flag"},
 }  # fmt: skip
-UPDATE = {"update": ["--optimizer", "adam"]}
+UPDATE = {"optimizer": ["--optimizer", "adam"]}
 WRITE = {
     "output": ["-o", "other.onnx"], "force": ["--force"], "functions": ["--functions"],
     "external_data": ["--external-data", "always"], "portable": ["--portable"],
@@ -242,7 +242,7 @@ PARTS = {
     ("mirror", "--explain"): "keep drop grad_buffers optimizer_option lr_scale only_loss",
     ("mirror", "--by"): "policy keep drop fuse_attention",
     ("compare", "--by"): "plans no_grad accumulate grad_buffers fuse_attention only_loss",
-    ("compare", "--top"): "top", ("run", "--fetch"): "plan labels update",
+    ("compare", "--top"): "top", ("run", "--fetch"): "plan labels optimizer",
     ("run", "--explain-kernels"): "only_loss", ("run", "--format"): "accumulate",
     ("run", "--head-grads"): "fuse_attention",
     ("run", "--engine"): "accumulate", ("recompute", "--frontier"): "accumulate",

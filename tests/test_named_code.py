@@ -115,7 +115,10 @@ def test_code_is_found_beside_the_configuration_from_a_folder_below(cloned):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (("check", "--no-config", "--allow-code"), "--no-config and --allow-code"),
+        (
+            ("check", "--no-config", "--allow-code"),
+            "cannot be combined with --allow-code",
+        ),
         (("report", "tiny.onnx", "--allow-code"), "no configuration is read"),
         (("doctor", "--allow-code"), "reads no configuration"),
         (("init", "--allow-code"), "imports no code"),

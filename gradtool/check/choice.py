@@ -52,7 +52,7 @@ class Choice:
         """
         from gradtool.planning.recompute.policy import POLICIES, policy_named
         from gradtool.workloads import strategies
-        from gradtool.workloads.options import RecomputeOptions
+        from gradtool.workloads.recompute_options import RecomputeOptions
 
         if self.policy is not None:
             named = self.policy in POLICIES or not self.policy.endswith(".toml")

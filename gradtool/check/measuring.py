@@ -65,6 +65,7 @@ def _training(case: Case) -> tuple[ir.Model, Choice, list[str]]:
     """
     from gradtool.graph.stages import require_no_updates
     from gradtool.passes.second_order import is_training_graph
+    from gradtool.workloads.grad_options import GradOptions
     from gradtool.workloads.opening import load
     from gradtool.workloads.training import training_graph
 
@@ -75,7 +76,8 @@ def _training(case: Case) -> tuple[ir.Model, Choice, list[str]]:
         if case.plan.optimizer != "none":
             require_no_updates(loaded)
         return loaded, case.plan, []
-    made = training_graph(loaded, **case.differentiated, optimizer=case.plan.optimizer)
+    options = GradOptions(**case.differentiated, optimizer=case.plan.optimizer)
+    made = training_graph(loaded, options)
     return made.model, case.plan.without_optimizer(), list(made.warnings)
 
 
@@ -104,11 +106,13 @@ def _measured(work: Workload, found: Planned) -> dict[str, int | None]:
     from gradtool.exec.run import execute, home
     from gradtool.kernels.allowance import limited
     from gradtool.workloads.plans import write
+    from gradtool.workloads.run_options import RunOptions
 
     model = write(work, found)
     with limited(None, None):
         drawn, kernels = inputs.random(model, 0), work.kernels
-        result = execute(model, drawn, device=home(kernels), kernels=kernels, measure=True)
+        options = RunOptions(device=home(kernels), kernels=kernels, measure=True)
+        result = execute(model, drawn, options)
     if result.measurement is None:
         return {}
     high = result.measurement.high_water

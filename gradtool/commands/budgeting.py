@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from gradtool.commands.option_rules import GOALS
 from gradtool.commands.options import flags, together
 from gradtool.commands.plans import checkpoint_names
-from gradtool.commands.together import GOALS
 from gradtool.errors import UsageError
 from gradtool.workloads.names import POINTS
-from gradtool.workloads.options import RecomputeOptions, options_of
+from gradtool.workloads.options import options_of
+from gradtool.workloads.recompute_options import RecomputeOptions
 
 LEAST_SHARE = 0.1  # of a time limit, for the search however long reading takes
 

@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from gradtool.commands.help_page import grouped
+from gradtool.commands.option_rules import Said, refuse
 from gradtool.commands.output import Reporter
-from gradtool.commands.together import Said, refuse
 from gradtool.errors import UsageError
 from gradtool.text.words import suggest
 
@@ -85,7 +85,15 @@ class Choice(click.Choice[str]):
             self.fail(message, param, ctx)
 
 
-class Globs(click.Option):
+class Grouped(click.Option):
+    """An option with the title that it stands under on a page of help."""
+
+    def __init__(self, *names: Any, group: str = "", **settings: Any) -> None:
+        self.group = group
+        super().__init__(*names, **settings)
+
+
+class Globs(Grouped):
     """A flag that may carry a glob, `--flag=GLOB`: what follows it alone is no value of it."""
 
     def __init__(self, *names: Any, **settings: Any) -> None:
@@ -119,7 +127,7 @@ class Command(click.Command):
         """Write the options, many of them in groups."""
         options = [p for p in self.get_params(ctx) if isinstance(p, click.Option)]
         records = {p: record for p in options if (record := p.get_help_record(ctx))}
-        for title, shown in grouped(self.name or "", list(records)).items():
+        for title, shown in grouped(list(records)).items():
             with formatter.section(title):
                 formatter.write_dl([records[p] for p in shown])
 
@@ -131,6 +139,7 @@ class Command(click.Command):
             self.name or "",
             Said(options, call.given),
             {p.name or "": _flag(p) for p in self.params},
+            getattr(self.callback, "records", ()),
         )
         read = (value for name, value in options.items() if name not in OUTPUTS)
         call.require_apart([text for value in read for text in _texts(value)])
@@ -168,7 +177,7 @@ def _call(ctx: click.Context, command: Command) -> Call:
     ):
         if said[first] and said[second]:
             flags = (f"--{name.replace('_', '-')}" for name in (first, second))
-            raise UsageError(f"{' and '.join(flags)} do not go together")
+            raise UsageError(" cannot be combined with ".join(flags))
     reporter = Reporter(said["color"], said["quiet"], said["verbose"])
     given = {p.name for p in ctx.command.params if p.name and _is_given(ctx, p.name)}
     given |= {name for name in ("config", "allow_code") if said[name] not in (None, False)}

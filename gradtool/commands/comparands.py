@@ -98,7 +98,7 @@ def _file_snapshots(source: str, whose: Opened | None) -> list[Snapshot]:
 
 
 def _strategy(plan: str) -> Strategy:
-    from gradtool.workloads.options import RecomputeOptions
+    from gradtool.workloads.recompute_options import RecomputeOptions
 
     asked = (
         RecomputeOptions(plan=plan) if plan.endswith(SUFFIX) else RecomputeOptions(strategy=plan)

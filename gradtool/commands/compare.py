@@ -11,7 +11,6 @@ from gradtool.commands.options import (
     PATH,
     grad_options,
     kernel_options,
-    optimizer_option,
     size_options,
     table_format_option,
 )
@@ -51,7 +50,6 @@ SCHEMA_VERSION = 1
 @kernel_options
 @size_options
 @grad_options
-@optimizer_option
 @table_format_option
 def command(
     call: Call,

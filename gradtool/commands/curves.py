@@ -28,7 +28,7 @@ def frontier(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) -> 
         work.listener.rung = shown.reach
         search = asked(options).search()(work)
         found = frontier_of(work, options["points"], search)
-    state = Budget(optimizer=opened.options["optimizer"]).state(work)
+    state = Budget(optimizer=opened.counted).state(work)
     form = options["form"]
     if form == "json":
         document = reports.frontier_json(found, work.kept, opened.name, opened.dims, state)
@@ -61,7 +61,7 @@ def max_batch(reporter: Reporter, opened: Opened, options: Mapping[str, Any]) ->
             grown,
             chosen,
             memory,
-            optimizer=opened.options["optimizer"],
+            optimizer=opened.counted,
             done=shown.advance,
             rung=shown.approach,
         )

@@ -148,16 +148,8 @@ def _options(said: frozenset[str], case: Case, known: Mapping[str, Any]) -> dict
     given = said.union(LOSS) if said.intersection(LOSS) else said
     plans = known.get("kernels") == "numpy" and not said & {"kernels", "exact_conv"}
     return {**(case.kernels if plans else {})} | {
-        name: _labels(value) if name == "labels" else value
-        for name, value in case.differentiated.items()
-        if name not in given
+        name: value for name, value in case.differentiated.items() if name not in given
     }
-
-
-def _labels(found: str | Mapping[str, str]) -> list[str]:
-    if isinstance(found, str):
-        return [found]
-    return [f"{output}={name}" for output, name in found.items()]
 
 
 def _say_case(

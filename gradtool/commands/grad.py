@@ -12,14 +12,15 @@ from gradtool.commands.discovery import Sizes, meant, remember
 from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
     PATH,
+    filled,
     format_option,
     grad_options,
     model_argument,
-    optimizer_option,
     portable_option,
     size_options,
 )
 from gradtool.errors import UsageError
+from gradtool.workloads.grad_options import GradOptions
 
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
 )
 @size_options
 @grad_options
-@optimizer_option
 @format_option
 def command(
     call: Call,
@@ -95,7 +95,9 @@ def command(
     targets = _targets(asked.source, output, split=split)
     force = require_models(asked.source, targets, external_data, force=force)
     loaded = open_model(call.reporter, asked.source, asked.sizes, opset)
-    training = differentiate(call.reporter, loaded, {**asked.options, "loss_seed": split})
+    training = differentiate(
+        call.reporter, loaded, filled(GradOptions, asked.options, loss_seed=split)
+    )
     if params_as_inputs:
         parameters_as_inputs(training.model)
     halves = split_model(training.model) if split else None

@@ -11,13 +11,15 @@ from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import (
     PATH,
+    filled,
+    flags,
     format_option,
-    grad_options,
     model_argument,
     portable_option,
     size_options,
 )
 from gradtool.graph.optimizers import UPDATING
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.names import KEEP
 
 if TYPE_CHECKING:
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--optimizer",
-    "update",
     type=Choice(UPDATING),
     default="adamw",
     show_default=True,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 )
 @portable_option
 @size_options
-@grad_options
+@flags(GradOptions, without=["optimizer"])
 @format_option
 def command(
     call: Call,
@@ -95,7 +96,8 @@ def _planned(call: Call, source: str, sizes: Sizes, options: dict[str, Any], pla
     from gradtool.commands.models import open_model, training_of
 
     if plan == KEEP:
-        return training_of(call.reporter, open_model(call.reporter, source, sizes), options)
+        loaded = open_model(call.reporter, source, sizes)
+        return training_of(call.reporter, loaded, filled(GradOptions, options))
     from gradtool.commands import plans
     from gradtool.commands.workloads import open_workloads
     from gradtool.reports.plans import one_line

@@ -12,7 +12,6 @@ from gradtool.commands.options import (
     PATH,
     grad_options,
     kernel_options,
-    optimizer_option,
     plan_table_options,
     size_options,
     table_format_option,
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 @write_options
 @size_options
 @grad_options
-@optimizer_option
 @table_format_option
 def command(
     call: Call,

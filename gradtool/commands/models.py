@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gradtool.commands.discovery import UNSIZED, Sizes
 from gradtool.errors import UsageError
 from gradtool.graph.metadata import GRADIENTS
-from gradtool.workloads.options import GradOptions, options_of
+from gradtool.workloads.grad_options import GradOptions
+from gradtool.workloads.options import options_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from gradtool.commands.output import Reporter
-    from gradtool.passes.train_mode import TrainMode
     from gradtool.workloads.training import TrainingGraph
 
 
@@ -60,18 +60,18 @@ def _unique(pairs: Iterable[tuple[str, Any]], flag: str) -> dict[str, Any]:
     return found
 
 
-def training_of(reporter: Reporter, loaded: ir.Model, options: dict[str, Any]) -> ir.Model:
+def training_of(reporter: Reporter, loaded: ir.Model, options: GradOptions) -> ir.Model:
     """The training graph of a model: itself if it holds gradients and no loss is named."""
     if is_differentiated(loaded, options):
-        if options.get("update", "none") != "none":
+        if options.optimizer != "none":
             from gradtool.passes.second_order import require_loss
 
-            require_loss(loaded, options["update"])
+            require_loss(loaded, options.optimizer)
         return loaded
     made = differentiate(reporter, loaded, options)
     from gradtool.reports.training import parameters_said
 
-    optimizer = f"   optimizer: {options['update']}" if made.updates else ""
+    optimizer = f"   optimizer: {options.optimizer}" if made.updates else ""
     reporter.say(f"loss: {made.loss_said}   parameters: {parameters_said(made)}{optimizer}")
     return made.model
 
@@ -83,7 +83,7 @@ def refuse_gradient_flags(given: Collection[str], why: str) -> None:
         UsageError: naming the first of them.
     """
     for option in options_of(GradOptions).values():
-        if option.name in given:
+        if option.name in given and option.name != "optimizer":
             raise UsageError(f"{option.flag} changes nothing: {why}")
 
 
@@ -92,114 +92,61 @@ def has_gradients(model: ir.Model) -> bool:
     return bool(json.loads(model.metadata_props.get(GRADIENTS, "{}")))
 
 
-def is_differentiated(loaded: ir.Model, options: Mapping[str, Any]) -> bool:
+def is_differentiated(loaded: ir.Model, options: GradOptions) -> bool:
     """Whether a model holds its gradients, and none of them is to be differentiated again."""
     from gradtool.passes.second_order import is_training_graph
 
-    named = tuple(options["loss"]) not in ((), ("auto",)) or options["head_grads"]
-    return is_training_graph(loaded) and not named
+    is_named = options.loss not in ("auto", ["auto"]) or options.head_grads
+    return is_training_graph(loaded) and not is_named
 
 
-def with_state(loaded: ir.Model, options: dict[str, Any]) -> dict[str, Any]:
-    """The options for a model, where `optimizer` may name one whose state is part of a budget.
+def beside(loaded: ir.Model, options: GradOptions) -> tuple[GradOptions, str]:
+    """The options for a model, and the optimizer whose state a budget counts beside its graph.
 
-    A forward model gets its updates (the option `update`), whose state is in the graph and counts
-    by itself; of a model that holds its gradients but no updates, the state is counted beside it.
+    The state of a forward model's updates is in its graph, and counts by itself; a model that holds
+    its gradients but no updates is left as it is.
 
     Raises:
         UsageError: the model holds updates already.
     """
     from gradtool.graph.stages import require_no_updates
 
-    given = options.get("optimizer", "none")
-    if given == "none":
-        return options
-    if is_differentiated(loaded, options):
-        require_no_updates(loaded)
-        return options
-    return options | {"optimizer": "none", "update": given}
+    if options.optimizer == "none" or not is_differentiated(loaded, options):
+        return options, "none"
+    require_no_updates(loaded)
+    return options.without_updates(), options.optimizer
 
 
-def differentiate(reporter: Reporter, model: ir.Model, options: dict[str, Any]) -> TrainingGraph:
-    """The training graph that flags ask for; operators in its way are shown as a table."""
+def differentiate(reporter: Reporter, model: ir.Model, options: GradOptions) -> TrainingGraph:
+    """The training graph that options ask for; operators in its way are shown as a table."""
     from gradtool.gradients.driver import Offenders
     from gradtool.workloads.training import training_graph
 
     try:
-        made = training_graph(
-            model,
-            loss=list(options["loss"]) or "auto",
-            labels=_labels(options["labels"]),
-            wrt=expand(options["wrt"]) if options["wrt"] else None,
-            no_grad=expand(options["no_grad"]),
-            input_grad=expand(options["input_grad"]),
-            head_grads=options["head_grads"],
-            accumulate=options["accumulate"],
-            train_mode=_globs(options["train_mode"]),
-            ste=options["ste"],
-            grad_buffers=options["grad_buffers"],
-            lora=options["lora"],
-            lora_target=expand(options["lora_target"]),
-            lora_alpha=options["lora_alpha"],
-            lora_seed=options.get("lora_seed", 0),
-            fuse_attention=options["fuse_attention"],
-            only_loss=options["only_loss"],
-            loss_seed=options.get("loss_seed", False),
-            on_loss=options.get("on_loss"),
-            optimizer=options.get("update", "none"),
-            optimizer_option=options["optimizer_option"],
-            clip_norm=options["clip_norm"],
-            clip_value=options["clip_value"],
-            no_decay=expand(options["no_decay"]),
-            lr_scale=options["lr_scale"],
-            sparse=options["sparse"],
-            own=True,
-        )
+        made = training_graph(model, replace(options, own=True))
     except Offenders as error:
         from gradtool.reports.training import offenders_table
 
         reporter.explain(offenders_table(error.rows))
         raise
-    if options["labels"] and not made.labels:
-        raise UsageError(f"--labels {options['labels'][0]}: the loss takes no labels")
+    if options.labels != "labels" and not made.labels:
+        raise UsageError(f"--labels {_first(options.labels)}: the loss takes no labels")
     for warning in made.warnings:
         reporter.say(f"warning: {warning}")
     return made
 
 
-def label_names(model: ir.Model, options: Mapping[str, Any]) -> list[str]:
+def label_names(model: ir.Model, options: GradOptions) -> list[str]:
     """The names that the labels of a forward model have in its training graphs."""
-    given = _labels(options["labels"])
-    base = given.get("", "labels")
-    return [*given.values(), base, *(f"{base}_{v.name}" for v in model.graph.outputs)]
+    given = options.labels
+    named = {"": given} if isinstance(given, str) else given
+    base = named.get("", "labels")
+    return [*named.values(), base, *(f"{base}_{v.name}" for v in model.graph.outputs)]
 
 
-def _labels(given: Sequence[str]) -> dict[str, str]:
-    """By output the name of its labels; the empty output stands for the others."""
-    names: dict[str, str] = {}
-    for text in given:
-        output, _, name = text.rpartition("=")
-        if not name or names.setdefault(output, name) != name:
-            raise UsageError(f"--labels {text}: write NAME once, or OUTPUT=NAME once per output")
-    return names
-
-
-def _globs(given: TrainMode) -> TrainMode:
-    """A flag, or the globs that it carries."""
-    return given if isinstance(given, (bool, str)) else expand(given)
-
-
-def expand(patterns: Sequence[str]) -> list[str]:
-    """The patterns, with `@file` replaced by the lines of the file."""
-    found: list[str] = []
-    for pattern in patterns:
-        if not pattern.startswith("@"):
-            found.append(pattern)
-            continue
-        try:
-            lines = Path(pattern[1:]).read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise UsageError(f"{pattern}: cannot be read: {reason}") from error
-        found += [line for line in lines if line.strip()]
-    return found
+def _first(labels: str | Mapping[str, str]) -> str:
+    """The first name as its flag has it."""
+    if isinstance(labels, str):
+        return labels
+    output, name = next(iter(labels.items()))
+    return f"{output}={name}" if output else name

@@ -10,8 +10,9 @@ import click
 
 from gradtool.commands.call import Choice
 from gradtool.commands.discovery import Sizes, meant
-from gradtool.commands.options import PATH
+from gradtool.commands.options import PATH, filled
 from gradtool.errors import UsageError
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.names import KERNELS, kernels_of
 
 if TYPE_CHECKING:
@@ -95,8 +96,9 @@ def report(
     share = _share(asked.sizes.batch, replicas, parts)
     loaded = open_model(call.reporter, asked.source, replace(asked.sizes, batch=share))
     require_forward(loaded)
-    optimizer = OPTIMIZER if options["update"] == "none" else options["update"]
-    recipe = recipe_of(call.reporter, loaded, {**asked.options, "optimizer": optimizer})
+    optimizer = OPTIMIZER if options["optimizer"] == "none" else options["optimizer"]
+    chosen = filled(GradOptions, asked.options, optimizer=optimizer)
+    recipe = recipe_of(call.reporter, loaded, chosen)
     with call.reporter.bar(f"laying {asked.source} out on {ranks} ranks"):
         graphs = graphs_of(recipe, TrainOptions(optimizer=optimizer), in_two=True)
         if options["sync_batchnorm"]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-from gradtool.commands.call import Choice, Globs
-from gradtool.graph.optimizers import OPTIMIZERS, UPDATING
+from gradtool.commands.call import Choice, Globs, Grouped
+from gradtool.errors import UsageError
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.names import current
-from gradtool.workloads.options import GradOptions, KernelOptions, Option, options_of
+from gradtool.workloads.options import SEVERAL, Option, options_of
+from gradtool.workloads.run_options import KernelOptions
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+R = TypeVar("R")
 
 
 def together(*options: Decorator) -> Decorator:
@@ -86,14 +91,16 @@ class Named(Choice):
 def flag(option: Option, *more: str) -> Decorator:
     """An option of a record as one of a command; `more` are further flags, or its parameter."""
     how: dict[str, Any] = {"metavar": option.metavar, "help": option.help}
-    if option.kind in ("flag", "texts"):
-        how["is_flag" if option.kind == "flag" else "multiple"] = True
+    how["cls"] = Globs if option.kind == "globs" else Grouped
+    how["group"] = option.group
+    if option.kind in SEVERAL:
+        how["multiple"] = True
+    elif option.kind == "flag":
+        how["is_flag"] = True
         if option.default is True:
             how |= {"flag_value": False, "default": True}
             more = (option.name, *more)
-    elif option.kind == "globs":
-        how["cls"] = Globs
-    elif option.default is not None:
+    elif option.kind != "globs" and option.default is not None:
         how |= {"default": option.default, "show_default": True}
     if option.kind in _TYPES:
         how["type"] = _TYPES[option.kind](option)
@@ -118,23 +125,79 @@ _TYPES: Mapping[str, Callable[[Option], click.ParamType[Any]]] = {
 _CALLBACKS = {"seconds": _seconds, "bytes": memory_size}
 
 
-def flags(record: type[Any], *, without: Collection[str] = ()) -> Decorator:
-    """The options of a record, in its order, but for some."""
-    named = options_of(record)
-    return together(*(flag(option) for name, option in named.items() if name not in without))
+def flags(record: type[Any], *, without: Collection[str] = (), **defaults: Any) -> Decorator:
+    """The options of a record but for some, in its order, and its rules.
 
+    `defaults` are those of a command where it has its own.
+    """
+    named = [option for name, option in options_of(record).items() if name not in without]
+    own = (replace(each, default=defaults.get(each.name, each.default)) for each in named)
+    shown = together(*map(flag, own))
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        decorated = shown(function)
+        decorated.records = (*getattr(function, "records", ()), record)  # type: ignore[attr-defined]
+        return decorated
+
+    return decorate
+
+
+def filled(record: type[R], options: Mapping[str, Any], **more: Any) -> R:
+    """A record of the options of a command line; a list that nobody gave is the default.
+
+    Raises:
+        UsageError: a file of names cannot be read, or two options cannot be combined.
+    """
+    found: dict[str, Any] = {}
+    for name, option in options_of(record).items():
+        if name in options and not (option.kind in SEVERAL and len(options[name] or ()) == 0):
+            found[name] = _READERS.get(option.kind, _as_given)(options[name])
+    return record(**found | more)
+
+
+def _as_given(value: Any) -> Any:
+    return value
+
+
+def expand(patterns: Sequence[str]) -> list[str]:
+    """The patterns, with `@file` replaced by the lines of the file."""
+    found: list[str] = []
+    for pattern in patterns:
+        if not pattern.startswith("@"):
+            found.append(pattern)
+            continue
+        try:
+            lines = Path(pattern[1:]).read_text(encoding="utf-8").splitlines()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"{pattern}: cannot be read: {reason}") from error
+        found += [line for line in lines if line.strip()]
+    return found
+
+
+def _labels(given: str | Mapping[str, str] | Sequence[str]) -> str | Mapping[str, str]:
+    """By output the name of its labels; the empty output stands for the others."""
+    if isinstance(given, str | Mapping):
+        return given
+    names: dict[str, str] = {}
+    for text in given:
+        output, _, name = text.rpartition("=")
+        if not name or names.setdefault(output, name) != name:
+            raise UsageError(f"--labels {text}: write NAME once, or OUTPUT=NAME once per output")
+    return names
+
+
+def _globs(given: Any) -> bool | str | list[str]:
+    """A flag, or the globs that it carries."""
+    return given if isinstance(given, bool | str) else expand(given)
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "names": expand, "labels": _labels, "globs": _globs, "texts": list,
+}  # fmt: skip
 
 grad_options = flags(GradOptions)
 kernel_options = flags(KernelOptions)
-
-optimizer_option = click.option(
-    "--optimizer", "update",
-    type=Choice(OPTIMIZERS), default="none", show_default=True, metavar="NAME",
-    help=f"Update the parameters in place of returning their gradients: {', '.join(UPDATING)}. "
-         "The learning rate is an "
-         "input, lr, and so are betas, momentum and weight decay; defaults and formulas are those "
-         "of torch.optim (see --optimizer-option).",
-)  # fmt: skip
 
 portable_option = click.option(
     "--portable", is_flag=True,

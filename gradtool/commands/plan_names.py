@@ -48,7 +48,7 @@ def strategy_named(name: str) -> Strategy:
     Raises:
         UsageError: the file cannot be read.
     """
-    from gradtool.workloads.options import RecomputeOptions
+    from gradtool.workloads.recompute_options import RecomputeOptions
 
     if not name.endswith(SUFFIX):
         return RecomputeOptions(strategy=name).plans()

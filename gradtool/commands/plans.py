@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from gradtool.commands.models import expand
+from gradtool.commands.options import expand
 
 if TYPE_CHECKING:
     from gradtool.commands.output import Reporter

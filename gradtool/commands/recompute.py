@@ -8,7 +8,7 @@ from gradtool.commands import budgeting, threads
 from gradtool.commands.call import Call, as_command
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.options import (
-    grad_options,
+    flags,
     kernel_options,
     model_argument,
     size_options,
@@ -16,6 +16,7 @@ from gradtool.commands.options import (
     write_options,
 )
 from gradtool.errors import UsageError
+from gradtool.workloads.grad_options import GradOptions
 
 
 @as_command("recompute")
@@ -25,7 +26,7 @@ from gradtool.errors import UsageError
 @kernel_options
 @write_options
 @size_options
-@grad_options
+@flags(GradOptions, without=["optimizer"])
 @table_format_option
 def command(
     call: Call,
@@ -59,7 +60,9 @@ def command(
     fixed = [each for each in dims if each.partition("=")[0] == varied]
     if fixed:
         raise UsageError(f"--max-batch looks for {varied}: leave out --dim {fixed[0]}")
-    chosen = budgeting.within_limit(opened.options, perf_counter() - began)
+    chosen = budgeting.within_limit(
+        {**opened.options, "optimizer": opened.counted}, perf_counter() - began
+    )
     if goal in curves.SHOWN:
         curves.SHOWN[goal](call.reporter, opened, {**options, "time_limit": chosen["time_limit"]})
     else:

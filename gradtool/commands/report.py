@@ -14,7 +14,6 @@ from gradtool.commands.options import (
     PATH,
     grad_options,
     kernel_options,
-    optimizer_option,
     size_options,
     table_format_option,
 )
@@ -80,7 +79,6 @@ WIDTH = 78  # columns of the timeline
 @kernel_options
 @size_options
 @grad_options
-@optimizer_option
 @table_format_option
 def command(
     call: Call,

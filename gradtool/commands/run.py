@@ -12,7 +12,6 @@ from gradtool.commands import drawing, plan_names, threads, timed
 from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Meant, Sizes, meant
 from gradtool.commands.models import (
-    expand,
     has_gradients,
     is_differentiated,
     label_names,
@@ -22,18 +21,20 @@ from gradtool.commands.models import (
 )
 from gradtool.commands.options import (
     PATH,
+    expand,
+    filled,
     flags,
     format_option,
     grad_options,
     kernel_options,
     model_argument,
-    optimizer_option,
     size_options,
 )
 from gradtool.commands.output import SILENT
 from gradtool.errors import UsageError
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.names import kernels_of
-from gradtool.workloads.options import RunOptions
+from gradtool.workloads.run_options import RunOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +51,7 @@ FILES = ("save_grads", "save_outputs", "profile", "trace", "html")
 
 @as_command("run")
 @model_argument
-@flags(RunOptions)
+@flags(RunOptions, device="auto")
 @kernel_options
 @click.option(
     "--plan",
@@ -100,7 +101,6 @@ FILES = ("save_grads", "save_outputs", "profile", "trace", "html")
 @click.option("--force", is_flag=True, help="Overwrite the files to be written.")
 @size_options
 @grad_options
-@optimizer_option
 @format_option
 def command(call: Call, /, *, model: str | None, **options: Any) -> None:
     """Run forward and backward of MODEL once; a forward model is differentiated first."""
@@ -140,11 +140,8 @@ def _run(call: Call, model: str | None, where: str, options: dict[str, Any]) -> 
     if options["explain_kernels"]:
         _explain(reporter, chosen, arrays, kernels, options["form"])
         return
-    kept = ("repeat", "measure", "check_nan", "check_arena")
-    result = api.step(
-        chosen, arrays, engine, device=where, kernels=kernels, copy=False,
-        **{name: options[name] for name in kept},
-    )  # fmt: skip
+    how = filled(RunOptions, options, device=where, kernels=kernels, copy=False)
+    result = api.step(chosen, arrays, how)
     _write(options["save_grads"], result.gradients)
     _write(options["save_outputs"], result.outputs)
     place = where if engine == "arena" else "onnxruntime"
@@ -166,7 +163,9 @@ def _fed(reporter: Reporter, asked: Meant, given: Collection[str] = ()) -> tuple
 
     options = asked.options
     loaded = open_model(reporter, asked.source, asked.sizes)
-    training, known = _chosen(reporter, loaded, expand(options["fetch"]), options, given)
+    training, known = _chosen(
+        reporter, loaded, expand(options["fetch"]), filled(GradOptions, options), given
+    )
     return api.fed(training, options["inputs"], options["seed"], known)
 
 
@@ -234,7 +233,7 @@ def _chosen(
     reporter: Reporter,
     loaded: ir.Model,
     fetch: list[str],
-    options: dict[str, Any],
+    options: GradOptions,
     given: Collection[str],
 ) -> tuple[ir.Model, list[str]]:
     """The training graph, or what of it is fetched; the forward model if that has all of it.

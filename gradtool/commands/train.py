@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,9 +10,10 @@ import click
 from gradtool.commands import ranks, threads
 from gradtool.commands.call import Call, Choice, as_command
 from gradtool.commands.discovery import Sizes, meant
-from gradtool.commands.models import differentiate, expand, open_model
+from gradtool.commands.models import differentiate, open_model
 from gradtool.commands.options import (
     PATH,
+    filled,
     flags,
     format_option,
     model_argument,
@@ -20,7 +21,7 @@ from gradtool.commands.options import (
 )
 from gradtool.commands.output import SILENT
 from gradtool.training.options import TrainOptions
-from gradtool.workloads.options import GradOptions
+from gradtool.workloads.grad_options import GradOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
     from gradtool.training.watching import Watcher
     from gradtool.workloads.training import TrainingGraph
 
-# Options of grad that training has no use for: nobody would see their results.
-NOT_HERE: dict[str, Any] = {"head_grads": False, "grad_buffers": False, "input_grad": ()}
+# Options of grad that training has no use for, as nobody would see their results, or that it has
+# of its own.
+NOT_HERE = ("head_grads", "grad_buffers", "input_grad", "optimizer")
 
 
 @as_command("train")
@@ -157,13 +159,13 @@ def _train(call: Call, model: str | None, options: dict[str, Any], group: Group)
     results = Results.of(asked.source, folder, options)
     loaded = open_model(call.reporter, asked.source, asked.sizes)
     require_forward(loaded)
-    given = {each.name: options[each.name] for each in fields(TrainOptions)}
-    if options["kernels"] == "native" and available(call.reporter, "native") == "numpy":
-        given["kernels"] = "numpy"
-    chosen = TrainOptions(**given)
-    told = {"optimizer": chosen.optimizer, "lora_seed": chosen.seed}
+    chosen = filled(TrainOptions, options)
+    if chosen.kernels == "native" and available(call.reporter, "native") == "numpy":
+        chosen = replace(chosen, kernels="numpy")
+    gradient = {name: given for name, given in asked.options.items() if name not in NOT_HERE}
+    wanted = filled(GradOptions, gradient, optimizer=chosen.optimizer, lora_seed=chosen.seed)
     loaded, said = opened_for(loaded, chosen)
-    recipe = replace(recipe_of(call.reporter, loaded, {**asked.options, **told}), said=said)
+    recipe = replace(recipe_of(call.reporter, loaded, wanted), said=said)
     follower = Follower(call.reporter)
     watcher = Watchers(follower, *_events(options["tensorboard"], group))
     timeline = None if options["trace"] is None else Timeline(group)
@@ -239,29 +241,25 @@ def _events(folder: str | None, group: Group) -> list[Watcher]:
     return [TensorBoard(folder)] if folder is not None and group.rank == 0 else []
 
 
-def recipe_of(reporter: Reporter, loaded: ir.Model, options: dict[str, Any]) -> Recipe:
-    """What makes training graphs of a model, by the flags of a gradient and of updates."""
-    from gradtool.passes.update_groups import Updates
+def recipe_of(reporter: Reporter, loaded: ir.Model, options: GradOptions) -> Recipe:
+    """What makes training graphs of a model, and their options."""
     from gradtool.training.graphs import Recipe
 
-    told = {**options, **NOT_HERE}
-    updates = Updates.of(told | {"no_decay": expand(told["no_decay"])})
-    return Recipe(_Differentiate(reporter, loaded, told), updates)
+    return Recipe(_Differentiate(reporter, loaded), options)
 
 
 class _Differentiate:
     """Makes training graphs of a model; what there is to say is said once."""
 
-    def __init__(self, reporter: Reporter, loaded: ir.Model, options: dict[str, Any]) -> None:
-        self._reporter, self._loaded, self._options = reporter, loaded, options
+    def __init__(self, reporter: Reporter, loaded: ir.Model) -> None:
+        self._reporter, self._loaded = reporter, loaded
 
-    def __call__(self, *, optimizer: str, **how: Any) -> TrainingGraph:
+    def __call__(self, options: GradOptions) -> TrainingGraph:
         from gradtool.errors import UsageError
         from gradtool.reports.training import parameters_said
 
         model = self._loaded.clone()
         model.meta.update(self._loaded.meta)
-        options = {**self._options, **how, "update": optimizer}
         made = differentiate(self._reporter, model, options)
         if made.guessed:
             raise UsageError(

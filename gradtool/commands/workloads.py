@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from gradtool.commands.discovery import Sizes, meant
 from gradtool.commands.models import (
+    beside,
     is_differentiated,
     open_model,
     refuse_gradient_flags,
     training_of,
-    with_state,
 )
+from gradtool.commands.options import filled
 from gradtool.commands.output import SILENT
 from gradtool.errors import GradtoolError, UsageError
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.names import kernels_of
 
 if TYPE_CHECKING:
@@ -32,8 +34,9 @@ if TYPE_CHECKING:
 class Opened:
     """A model ready to be planned; `dims` are all sizes used, `assumed` those nobody gave.
 
-    `training` is its training graph with open sizes left open, `given` whether it came as one,
-    `values` what inputs were given.
+    `training` is its training graph with open sizes left open, `gradient` its options, `given`
+    whether it came as one, `values` what inputs were given, `counted` the optimizer whose state
+    counts beside the graph.
     """
 
     name: str
@@ -42,7 +45,9 @@ class Opened:
     dims: Mapping[str, int]
     assumed: Mapping[str, int]
     options: Mapping[str, Any]
+    gradient: GradOptions
     given: bool = False
+    counted: str = "none"
     values: Mapping[str, object] = field(default_factory=dict)
 
     @property
@@ -100,14 +105,9 @@ class Opened:
             dims={n: size for n, size in rest.items() if n in known},
             values=self.values,
         )
-        training = _training(loaded, dict(self.options))
+        training = training_of(SILENT, loaded, self.gradient)
         others = {n: rest.get(n, 1) for n in io.symbols(training) if n != symbol}
         return plans.workloads(training, others, symbol, self.work.kernels)
-
-
-def _training(loaded: ir.Model, options: dict[str, Any]) -> ir.Model:
-    """The training graph of a model that was opened once before: nothing is said again."""
-    return training_of(SILENT, loaded, options)
 
 
 def open_workloads(
@@ -143,9 +143,11 @@ def _open(
 
     with reporter.bar(f"reading {source}"):
         loaded = open_model(reporter, source, sizes)
-        options = with_state(loaded, options)
-        given = is_differentiated(loaded, options)
-        training = training_of(reporter, loaded, options)
+        gradient, counted = filled(GradOptions, options), "none"
+        if "budget" in options:
+            gradient, counted = beside(loaded, gradient)
+        given = is_differentiated(loaded, gradient)
+        training = training_of(reporter, loaded, gradient)
     assumed = dict.fromkeys(io.symbols(training), 1)
     varied = growing.batch_symbol(loaded) if options.get("max_batch") else None
     told = [name for name in assumed if name != varied]
@@ -163,7 +165,7 @@ def _open(
         raise
     dims = {**loaded.meta.get("gradtool.dims", {}), **assumed}
     values = dict(map(io.parse_set, sizes.values))
-    return Opened(source, training, work, dims, assumed, options, given, values)
+    return Opened(source, training, work, dims, assumed, options, gradient, given, counted, values)
 
 
 def _kernels(options: Mapping[str, Any]) -> Kernels:

@@ -18,6 +18,7 @@ from gradtool.program.native import kernels_of
 from gradtool.workloads.names import KEEP
 from gradtool.workloads.planned import Planned
 from gradtool.workloads.plans import workload, write
+from gradtool.workloads.run_options import RunOptions
 from gradtool.workloads.strategies import STRATEGIES
 from gradtool.workloads.workload import Workload
 
@@ -68,11 +69,7 @@ def check(
     result = execute(
         model,
         arrays,
-        device=device,
-        kernels=work.kernels,
-        measure=True,
-        check_arena=True,
-        copy=False,
+        RunOptions(device=device, kernels=work.kernels, measure=True, check_arena=True, copy=False),
     )
     for ours, theirs in (
         (result.gradients, expected.gradients),

@@ -20,6 +20,7 @@ from gradtool.exec.run import execute
 from gradtool.graph.tensors import array
 from gradtool.passes.widen import widen
 from gradtool.program.native import kernels_of
+from gradtool.workloads.run_options import RunOptions
 
 TOLERANCE = 3e-4
 AMPLIFIED = 30  # times what our own rounding is,
@@ -47,7 +48,9 @@ def stock_onnxruntime(model: ir.Model, arrays: Arrays, result: Result) -> str:
     for seed, move in enumerate(MOVES):
         beside, fed = moved(model, arrays, mine, move, seed)
         kernels = "numpy" if result.plan is None else kernels_of(result.plan.program)
-        ran = execute(beside, dict(fed), device=result.device, kernels=kernels, copy=False)
+        ran = execute(
+            beside, dict(fed), RunOptions(device=result.device, kernels=kernels, copy=False)
+        )
         ours = {name: results(ran)[1][name] for name in mine}
         found, _ = worst(_theirs(beside, fed, ours), ours)
         if found <= TOLERANCE + AMPLIFIED * _rounding(beside, fed, ours):
@@ -74,7 +77,7 @@ def _rounding(model: ir.Model, arrays: Arrays, mine: Arrays) -> float:
     wide = widen(model)
     fed = {n: a.astype(np.float64) if _is_float(a) else a for n, a in arrays.items()}
     try:
-        exact = results(execute(wide, fed, copy=False))[1]
+        exact = results(execute(wide, fed, RunOptions(copy=False)))[1]
     except GradtoolError:
         return 0.0
     common = {name: each for name, each in exact.items() if name in mine}

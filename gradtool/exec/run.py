@@ -21,6 +21,7 @@ from gradtool.planning.plan import Plan
 from gradtool.program.bound import bound
 from gradtool.program.flatten import flatten
 from gradtool.shapes.inference import register_shapes
+from gradtool.workloads.run_options import RunOptions
 
 
 def planned(model: ir.Model, dims: Mapping[str, int], kernels: Kernels = "numpy") -> Plan:
@@ -73,14 +74,8 @@ def require(kernels: Kernels, device: Device) -> Kernels:
 def execute(
     model: ir.Model,
     arrays: Arrays,
+    options: RunOptions = RunOptions(),  # noqa: B008 - frozen
     *,
-    device: str = "cpu",
-    kernels: Kernels = "numpy",
-    repeat: int = 1,
-    measure: bool = False,
-    check_nan: bool = False,
-    check_arena: bool = False,
-    copy: bool = True,
     release: bool = False,
 ) -> Result:
     """Run a training graph on our executor. `arrays` holds every input, by name.
@@ -93,8 +88,8 @@ def execute(
         DeviceError: the native library is asked for and cannot be called here.
         GradtoolError: `check_nan` found a NaN; the node is named.
     """
-    opened = open_device(device)
-    kernels = require(kernels, opened)
+    opened = open_device(options.device)
+    kernels = require(options.kernels, opened)
     sized, plan = sized_and_planned(model, feeds.sizes(model, arrays), kernels=kernels)
     binding = Bindings(Store(opened)).add(plan, sized)
     executor = binding.enter()
@@ -105,14 +100,14 @@ def execute(
         executor.set_input(name, given.pop(name))
     measurement = None
     with np.errstate(all="ignore"):
-        if check_nan:
+        if options.check_nan:
             watch = Watch(executor)
             watch.find_nan(1)
             watch.run()
             executor.rewind()
-        if check_arena:
+        if options.check_arena:
             measuring.check_arena(executor)
-        if measure:
-            measurement = measuring.measure(executor, repeat, copy=copy)
-        seconds = measuring.timed(executor, repeat)
-    return result_of(executor, float(np.median(seconds)), measurement, copy=copy)
+        if options.measure:
+            measurement = measuring.measure(executor, options.repeat, copy=options.copy)
+        seconds = measuring.timed(executor, options.repeat)
+    return result_of(executor, float(np.median(seconds)), measurement, copy=options.copy)

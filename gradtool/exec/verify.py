@@ -22,6 +22,7 @@ from gradtool.kernels.native import Kernels
 from gradtool.passes.train_mode import at_random
 from gradtool.passes.widen import widen
 from gradtool.text.words import suggest
+from gradtool.workloads.run_options import RunOptions
 
 LEAVES = ("parameter", "constant", "input")  # what can be moved: no interior values
 STEPS = (1e-4, 1e-5, 1e-6)  # a long step is exact where the loss is smooth, a short one at kinks
@@ -142,4 +143,5 @@ def checked(model: ir.Model, arrays: Arrays, by: str, kernels: Kernels = "numpy"
         raise UsageError(f"no check {by!r}{hint}")
     for warning in at_random(model):
         raise UsageError(f"a check compares runs, and this model's differ: {warning}")
-    return CHECKS[by](model, arrays, execute(model, dict(arrays), kernels=kernels, copy=False))
+    ran = execute(model, dict(arrays), RunOptions(kernels=kernels, copy=False))
+    return CHECKS[by](model, arrays, ran)

@@ -65,7 +65,7 @@ def add_updates(
     Raises:
         UsageError: there is nothing to update, a shape is open, or what is asked for cannot be.
     """
-    optimizer, setting = kind_of(asked.optimizer, asked.settings)
+    optimizer, setting = kind_of(asked.optimizer, asked.optimizer_option)
     _require(op.model, asked.optimizer, gradients)
     chosen = targets(asked, gradients, decays="weight_decay" in setting,
                      matrix=lambda x: is_matrix(original(x)), others=others,
@@ -133,7 +133,7 @@ def why_all_move(asked: Updates, parameters: Sequence[ir.Value], x: ir.Value) ->
     Raises:
         UsageError: there is no such optimizer, setting or parameter.
     """
-    optimizer, setting = kind_of(asked.optimizer, asked.settings)
+    optimizer, setting = kind_of(asked.optimizer, asked.optimizer_option)
     chosen = targets(asked, parameters, decays="weight_decay" in setting)
     target = next(target for target in chosen if target.x is x)
     return _why_all_move(asked, optimizer, setting, target)

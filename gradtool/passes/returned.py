@@ -7,7 +7,6 @@ from collections.abc import Collection
 
 import onnx_ir as ir
 
-from gradtool.errors import UsageError
 from gradtool.graph.metadata import LOWER, STATE
 
 
@@ -16,14 +15,9 @@ def return_no_more(model: ir.Model, those: Collection[ir.Value], loss: ir.Value 
 
     A value that only the loss reads then dies there, and its gradient may lie in its place.  Next
     values of state stay, and so do losses and gradients where a training graph is differentiated.
-
-    Raises:
-        UsageError: there is no loss.
     """
-    if not those:
+    if not those or loss is None:
         return
-    if loss is None:
-        raise UsageError("only_loss: with head_grads there is no loss")
     stays = {loss.name, *json.loads(model.metadata_props.get(STATE, "{}")).values()}
     for lower in json.loads(model.metadata_props.get(LOWER, "[]")):
         stays |= {lower["loss"], *lower["gradients"].values()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +32,7 @@ class Updates:
     """
 
     optimizer: str = "none"
-    settings: Given = ()
+    optimizer_option: Given = ()
     clip_norm: float | None = None
     clip_value: float | None = None
     no_decay: Sequence[str] = ()
@@ -40,38 +40,21 @@ class Updates:
     sparse: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what changes nothing.
+        """Refuse limits and factors that are none.
 
         Raises:
-            UsageError: a limit is no positive number, a factor none; or there is no optimizer.
+            UsageError: a limit is not positive and finite, or a factor is none.
         """
         for flag, limit in (("--clip-norm", self.clip_norm), ("--clip-value", self.clip_value)):
             if limit is not None and not 0 < limit < math.inf:
                 raise UsageError(f"{flag} {limit}: a limit is a positive number")
-        given = {
-            "--optimizer-option": self.settings, "--clip-norm": self.clip_norm is not None,
-            "--clip-value": self.clip_value is not None, "--no-decay": self.no_decay,
-            "--lr-scale": self.lr_scale, "--sparse": self.sparse,
-        }  # fmt: skip
-        if self.optimizer == "none":
-            for flag in (flag for flag, value in given.items() if value):
-                raise UsageError(f"{flag} changes nothing without an optimizer: name one")
         self.scales()
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Updates:
         """Those that options of `gradtool.grad` ask for; others are left aside."""
-        given = {n: options[n] for n in cls().options if n in options}
-        return cls(settings=given.pop("optimizer_option", ()), **given)
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The same as options of `gradtool.grad`."""
-        return {
-            "optimizer": self.optimizer, "optimizer_option": self.settings,
-            "clip_norm": self.clip_norm, "clip_value": self.clip_value, "no_decay": self.no_decay,
-            "lr_scale": self.lr_scale, "sparse": self.sparse,
-        }  # fmt: skip
+        given = {each.name: options[each.name] for each in fields(cls) if each.name in options}
+        return cls(**given)
 
     def scales(self) -> list[tuple[str, float]]:
         """Globs and factors of the learning rate."""

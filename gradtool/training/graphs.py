@@ -28,10 +28,11 @@ from gradtool.passes.second_order import is_training_graph
 from gradtool.passes.update_groups import Updates
 from gradtool.training.data import Takes
 from gradtool.training.options import TrainOptions
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.plan_files import fingerprint
 from gradtool.workloads.training import TrainingGraph
 
-Differentiate = Callable[..., TrainingGraph]
+Differentiate = Callable[[GradOptions], TrainingGraph]
 DIGITS = 16  # of the hash of a graph
 UNKNOWN = LossParts(None, "it is not known")
 _MOST_HASHED = 1 << 32  # bytes of weights that stay as they are
@@ -234,14 +235,19 @@ def evaluated_in_parts(graphs: Graphs, takes: Takes) -> Graphs:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes training graphs of a model, given options of `gradtool.grad`; and the updates.
+    """What makes training graphs of a model, and with which options.
 
     `said` are lines for people about the model.
     """
 
     differentiate: Differentiate
-    updates: Updates
+    options: GradOptions
     said: tuple[str, ...] = ()
+
+    @property
+    def updates(self) -> Updates:
+        """The updates that the options ask for."""
+        return Updates.of(vars(self.options))
 
 
 def graphs_of(
@@ -257,16 +263,16 @@ def graphs_of(
     """
     hook = _OnLoss(takes, in_parts=in_two)
     if in_two:
-        none = Updates().options
-        training = recipe.differentiate(**none, grad_buffers=True, loss_seed=True, on_loss=hook)
+        gradients = recipe.options.without_updates()
+        training = recipe.differentiate(
+            replace(gradients, grad_buffers=True, loss_seed=True, on_loss=hook)
+        )
         accumulated = accumulating(training.model)
         made = updating(accumulated, recipe.updates)
         update: ir.Model | None = made.model
         said, of = made.said, dict(made.of)
     else:
-        training = recipe.differentiate(
-            **recipe.updates.options, grad_buffers=False, loss_seed=False, on_loss=hook
-        )
+        training = recipe.differentiate(replace(recipe.options, on_loss=hook))
         update, said, of = None, (), {}
     if training.loss is None:
         raise UsageError("to train takes a loss: leave out head_grads")

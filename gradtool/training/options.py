@@ -11,7 +11,7 @@ from gradtool.arguments import hold
 from gradtool.errors import UsageError
 from gradtool.graph.optimizers import UPDATING
 from gradtool.text.units import parse_bytes
-from gradtool.workloads.options import option, options_of
+from gradtool.workloads.options import option, options_of, require
 
 BATCH = 32  # examples, where neither the model nor anybody says
 
@@ -23,90 +23,98 @@ class TrainOptions:
     batch: int | None = option(
         "whole", None, "Examples of a step; the model's own number where it has one.  A file that "
         "is fixed at 1 is opened.", least=1, metavar="N",
-        shown=f"{BATCH}, or all where there are fewer")  # fmt: skip
+        shown=f"{BATCH}, or all where there are fewer", group="Data")  # fmt: skip
     epochs: int | None = option(
-        "whole", None, "Go through the data so often.", least=1, metavar="N", shown="1"
-    )
+        "whole", None, "Go through the data so often.", least=1, metavar="N", shown="1",
+        excludes="steps", group="Data")  # fmt: skip
     steps: int | None = option(
         "whole", None, "Take so many steps, through the data as often as it needs.", least=1,
-        metavar="N")  # fmt: skip
-    shuffle: bool = option("switch", True, "Take the examples in another order each epoch.")
-    seed: int = option(
-        "whole", 0, "The seed of the order, and of what the model draws.", least=0, metavar="N"
+        metavar="N", group="Data")  # fmt: skip
+    shuffle: bool = option(
+        "switch", True, "Take the examples in another order each epoch.", group="Data"
     )
+    seed: int = option(
+        "whole", 0, "The seed of the order, and of what the model draws.", least=0, metavar="N",
+        group="Data")  # fmt: skip
     optimizer: str = option(
         "choice", "adamw", f"How to update: {', '.join(UPDATING)}.", choices=UPDATING,
-        metavar="NAME")  # fmt: skip
+        metavar="NAME", group="Optimizer")  # fmt: skip
     lr: float | None = option(
         "number", None, "The learning rate, at its highest.", least=0, metavar="RATE",
-        shown="that of torch.optim")  # fmt: skip
+        shown="that of torch.optim", group="Learning rate")  # fmt: skip
     schedule: str = option(
         "text", "constant", "How the learning rate goes: constant, linear, cosine, polynomial, "
         "step, one-cycle or inverse-sqrt, as in step@every=500,gamma=0.5.",
-        metavar="NAME[@KEY=X,...]")  # fmt: skip
+        metavar="NAME[@KEY=X,...]", group="Learning rate")  # fmt: skip
     warmup: int = option(
-        "whole", 0, "Steps in which the learning rate rises to its highest.", least=0, metavar="N"
-    )
+        "whole", 0, "Steps in which the learning rate rises to its highest.", least=0,
+        metavar="N", group="Learning rate")  # fmt: skip
     loss_scale: str | float | None = option(
         "text", None, "Multiply the loss by this before backward, and divide gradients by it; "
         "dynamic: as high as they stay finite.  A step with an infinity is skipped.",
-        metavar="N|dynamic")  # fmt: skip
+        metavar="N|dynamic", group="Optimizer")  # fmt: skip
     micro_batches: int = option(
-        "whole", 1, "Compute a step in N parts, one after the other.", least=1, metavar="N"
-    )
+        "whole", 1, "Compute a step in N parts, one after the other.", least=1, metavar="N",
+        group="Plan")  # fmt: skip
     memory: int | None = option(
         "bytes", None, "Fit a step into this much memory: parameters, state, gradients, what a "
         "step computes and, from 16MiB on, batches that are read; the process needs its own 150 MB "
         "besides.  In as many parts and by the plan that are predicted to take the least time.",
-        metavar="SIZE")  # fmt: skip
+        metavar="SIZE", excludes="plan micro_batches", why="chooses them",
+        group="Plan")  # fmt: skip
     plan: str = option(
         "text", "keep", "What to compute again in backward: a strategy of gradtool recompute, or "
-        "the plan in a file.", metavar="NAME|FILE.json")  # fmt: skip
+        "the plan in a file.", metavar="NAME|FILE.json", group="Plan")  # fmt: skip
     every: int | None = option(
         "whole", None, "Evaluate after every N steps.", least=1, metavar="N",
-        shown="after each epoch")  # fmt: skip
+        shown="after each epoch", group="Evaluation")  # fmt: skip
     metric: Sequence[str] = option(
         "texts", (), "What to evaluate: loss, accuracy, top-5, perplexity, mae or "
         "module:function; the first one tells which weights are best.",
-        metavar="NAME[:OUTPUT[:LABELS]]", shown="loss")  # fmt: skip
+        metavar="NAME[:OUTPUT[:LABELS]]", shown="loss", group="Evaluation")  # fmt: skip
     patience: int | None = option(
         "whole", None, "Stop after N evaluations in a row that were not the best.", least=1,
-        metavar="N")  # fmt: skip
+        metavar="N", group="Evaluation")  # fmt: skip
     ema: float | None = option(
         "number", None, "Keep an exponential mean of the parameters, and write it as well.",
-        least=0, most=1, metavar="DECAY")  # fmt: skip
+        least=0, most=1, metavar="DECAY", group="Optimizer")  # fmt: skip
     checkpoint_every: int | None = option(
         "whole", None, "Write a checkpoint after every N steps.", least=1, metavar="N",
-        shown="after each epoch; one precedes each evaluation")  # fmt: skip
+        shown="after each epoch; one precedes each evaluation", group="Results")  # fmt: skip
     keep: int = option("whole", 2, "Keep the N newest checkpoints, and the best.", least=1,
-                       metavar="N")  # fmt: skip
+                       metavar="N", group="Results")  # fmt: skip
     shard: Literal["none", "optimizer", "gradients"] = option(
         "choice",
         "none",
         "What ranks have parts of in place of all: nothing, the optimizer's "
         "state, or that and the sums of gradients.",
         choices=("none", "optimizer", "gradients"),
+        group="Ranks and stages",
     )
     shard_tables: Sequence[str] = option(
         "texts", (), "Ranks have blocks of the rows of embedding tables that match, which are "
-        "updated by --sparse.", metavar="GLOB")  # fmt: skip
+        "updated by --sparse.", metavar="GLOB", group="Ranks and stages")  # fmt: skip
     staleness: int = option(
         "whole", 0, "With --shard-tables: rows of other ranks may be so many steps old, and "
-        "gradients of rows are added up in no order.", least=0, metavar="K")  # fmt: skip
+        "gradients of rows are added up in no order.", least=0, metavar="K",
+        needs="shard_tables plan=keep", group="Ranks and stages")  # fmt: skip
     stages: int = option(
         "whole", 1, "Cut the model into N stages, each of which a rank has: ranks are N, or a "
-        "multiple of it.", least=1, metavar="N")  # fmt: skip
+        "multiple of it.", least=1, metavar="N", excludes="memory shard_tables",
+        why="cuts the model", group="Ranks and stages")  # fmt: skip
     sync_batchnorm: bool = option(
-        "flag", False, "BatchNormalization takes the statistics of the examples of all ranks."
+        "flag", False, "BatchNormalization takes the statistics of the examples of all ranks.",
+        group="Ranks and stages")  # fmt: skip
+    device: str = option(
+        "text", "auto", "Where to train.", metavar="auto|cpu|cuda[:N]", group="Device"
     )
-    device: str = option("text", "auto", "Where to train.", metavar="auto|cpu|cuda[:N]")
     kernels: Literal["auto", "numpy", "native"] = option(
         "choice", "auto", "What computes on the CPU: numpy, or the native library what it can; "
         "auto takes the library where it is there, its convolutions as by --exact-conv.",
-        choices=("auto", "numpy", "native"))  # fmt: skip
+        choices=("auto", "numpy", "native"), group="Device")  # fmt: skip
     exact_conv: bool = option(
-        "flag", False, "Convolutions of native kernels are sums of products: none is Winograd's."
-    )
+        "flag", False, "Convolutions of native kernels are sums of products: none is Winograd's.",
+        needs="kernels=native", group="Device")  # fmt: skip
 
     @property
     def place(self) -> str:
@@ -144,25 +152,14 @@ class TrainOptions:
             UsageError: epochs and steps, a memory and what that chooses, or a loss scale or a decay
                 that is none.
         """
-        if self.epochs is not None and self.steps is not None:
-            raise UsageError("epochs and steps do not go together: give one of them")
-        if self.memory is not None and (self.plan != "keep" or self.micro_batches > 1):
-            raise UsageError("memory chooses the plan and the micro-batches: leave them out")
-        if self.stages > 1 and self.memory is not None:
-            raise UsageError("a memory to keep to is of one process: leave it out with stages")
+        require(self)
         if self.stages > 1 and self.shard == "gradients":
             raise UsageError(
-                "--shard gradients does not go with --stages: gradients of several micro-batches "
-                "are on their way at once; take --shard optimizer"
+                "--shard gradients cannot be combined with --stages: gradients of several "
+                "micro-batches are on their way at once; take --shard optimizer"
             )
         if self.ema is not None and not 0 <= self.ema < 1:
             raise UsageError(f"the decay of an average is from 0 to below 1, not {self.ema}")
-        if self.stages > 1 and self.shard_tables:
-            raise UsageError("--shard-tables does not go with --stages: a stage has whole tables")
-        if self.staleness and not self.shard_tables:
-            raise UsageError("--staleness is of the rows of --shard-tables: name tables")
-        if self.staleness and self.plan != "keep":
-            raise UsageError("--staleness takes --plan keep: a row read again may have changed")
         fixed_scale(self.loss_scale)
 
 

@@ -75,7 +75,7 @@ class Setup:
         options, rates = self.options, self.schedule
         return {
             "recipe": {
-                **{name: str(value) for name, value in self.updates.options.items()},
+                **{name: str(value) for name, value in vars(self.updates).items()},
                 "lr": rates.peak,
                 "schedule": f"{rates.shape} {dict(rates.given)}",
                 "warmup": rates.warmup,
@@ -142,7 +142,7 @@ def prepared(
     """Read, build and hold against each other what a training on some ranks is of.
 
     Raises:
-        UsageError: data do not fit the model, or options do not go together.
+        UsageError: data do not fit the model, or options cannot be combined.
     """
     if options.memory is not None and ranks > 1:
         raise UsageError("a memory to keep to is of one process: leave it out on several ranks")

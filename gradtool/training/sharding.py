@@ -127,7 +127,7 @@ def sharded(
     held = graphs.update.graph.initializers
     tables = json.loads(graphs.update.metadata_props.get(ROWS, "{}"))  # of which ranks have rows
     trained = {name: held[name] for name in graphs.trained if name not in tables}
-    optimizer = kind_of(updates.optimizer, updates.settings)[0]
+    optimizer = kind_of(updates.optimizer, updates.optimizer_option)[0]
     summed, wholes = what == "gradients", {name: _whole(value) for name, value in trained.items()}
     if optimizer.elements:
         parameters = _by_elements(wholes, group.size, in_order=summed)

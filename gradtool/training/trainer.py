@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
-from inspect import signature
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,7 +22,6 @@ from gradtool.arguments import checked, hold
 from gradtool.errors import UsageError
 from gradtool.io.stored import Reading
 from gradtool.kernels.ranks import together
-from gradtool.passes.update_groups import Updates
 from gradtool.ranks.group import ALONE, Group
 from gradtool.session import Session
 from gradtool.text.words import suggest
@@ -42,13 +40,14 @@ from gradtool.training.staged import StagedLoop
 from gradtool.training.stages import require_ranks
 from gradtool.training.timeline import Timeline, Traced
 from gradtool.training.watching import Begun, Watcher, Watchers
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.rewriting import Graph, model_of
 
 Array = np.ndarray[Any, Any]
 
 
 # Options of `gradtool.grad` that training chooses itself.
-_OWN_CHOICE = {"model", "own", "grad_buffers", "loss_seed", "lora_seed", "on_loss", "on_node"}
+_OWN_CHOICE = {"own", "grad_buffers", "loss_seed", "lora_seed", "on_loss", "on_node"}
 
 
 class Trainer:
@@ -70,23 +69,22 @@ class Trainer:
                 `gradtool.grad` but those that training chooses itself.
 
         Raises:
-            UsageError: there is no such option, or some do not go together; the model holds its
+            UsageError: there is no such option, or some cannot be combined; the model holds its
                 gradients already.
         """
         own = {each.name for each in fields(TrainOptions)}
-        known = {*own, *signature(api.grad).parameters} - _OWN_CHOICE
+        known = {*own, *(each.name for each in fields(GradOptions))} - _OWN_CHOICE
         unknown = next((name for name in options if name not in known), None)
         if unknown is not None:
             raise UsageError(f"Trainer takes no {unknown!r}{suggest(unknown, known)}")
         loaded = api.load(model) if isinstance(model, str | os.PathLike) else model_of(model)
         require_forward(loaded)
         chosen = TrainOptions.of({name: options[name] for name in options if name in own})
-        hold("Trainer", {n: v for n, v in options.items() if n not in own}, api.grad)
-        updates = Updates.of(options | {"optimizer": chosen.optimizer})
-        rest = {n: v for n, v in options.items() if n not in own and n not in updates.options}
+        rest = {n: v for n, v in options.items() if n not in own}
+        hold("Trainer", rest, GradOptions)
+        wanted = GradOptions(**rest, optimizer=chosen.optimizer, lora_seed=chosen.seed)
         loaded, said = opened_for(loaded, chosen)
-        differentiate = partial(api.grad, loaded, lora_seed=chosen.seed, **rest)
-        self._set(Recipe(differentiate, updates, said), chosen)
+        self._set(Recipe(partial(api.differentiated, loaded), wanted, said), chosen)
 
     @classmethod
     def of(cls, recipe: Recipe, options: TrainOptions) -> Self:
@@ -97,7 +95,7 @@ class Trainer:
             options: how to train.
 
         Raises:
-            UsageError: some options do not go together.
+            UsageError: some options cannot be combined.
         """
         made = cls.__new__(cls)
         made._set(recipe, options)  # noqa: SLF001 - it is one of this class

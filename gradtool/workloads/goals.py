@@ -8,8 +8,8 @@ from typing import Any
 
 from gradtool.arguments import hold
 from gradtool.errors import UsageError
-from gradtool.workloads.options import RecomputeOptions
 from gradtool.workloads.plan_files import PlanFile
+from gradtool.workloads.recompute_options import RecomputeOptions
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def options_of(goal: Goal, strategy: str | None = None, **options: Any) -> Recom
     """The options that ask for a goal, which may be the name of a strategy."""
     if isinstance(goal, str):
         if strategy is not None:
-            raise UsageError(f"the strategies {goal!r} and {strategy!r} do not go together")
+            raise UsageError(f"the strategy {goal!r} cannot be combined with {strategy!r}")
         return RecomputeOptions(strategy=goal, **options)
     if isinstance(goal, Budget):
         return RecomputeOptions(strategy=strategy, budget=goal.size, **options)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import onnx_ir as ir
 
@@ -13,6 +13,7 @@ from gradtool.graph.stages import is_backward, is_hoisted
 from gradtool.kernels.native import Kernels
 from gradtool.passes.residuals import residuals
 from gradtool.passes.second_order import is_training_graph
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.hoist import move_back
 from gradtool.workloads.save_less import planned, save_less
 
@@ -43,11 +44,11 @@ def savings(
     *,
     dims: Mapping[str, int] | None = None,
     kernels: Kernels = "numpy",
-    **options: Any,
+    options: GradOptions | None = None,
 ) -> tuple[Saving, ...]:
     """The rows of a model, in the order of `Step`; the model is left as it is.
 
-    A forward model is differentiated with `options`, those of `training_graph`.  Of a training
+    A forward model is differentiated with `options`.  Of a training
     graph the nodes that were hoisted are first moved back, but sizes that are asked of other values
     stay asked of them.  `dims` gives sizes to symbols; open ones are assumed in `residuals`, and
     have no peak.  Peaks are those of `kernels`.
@@ -73,12 +74,12 @@ def _bound(model: ir.Model, dims: Mapping[str, int]) -> ir.Model:
     return bound(model, dims) if dims else model
 
 
-def _plain(model: ir.Model, options: Mapping[str, Any]) -> ir.Model:
+def _plain(model: ir.Model, options: GradOptions | None) -> ir.Model:
     """The training graph that nothing was done to."""
     from gradtool.workloads.training import training_graph
 
     if not is_training_graph(model):
-        return training_graph(model, save_less=False, **options).model
+        return training_graph(model, replace(options or GradOptions(), save_less=False)).model
     model = model.clone()
     move_back(model)
     return model

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from gradtool.emit.builder import Builder
 from gradtool.errors import UsageError
-from gradtool.gradients.driver import Accumulate, Backward, differentiate
+from gradtool.gradients.driver import Backward, differentiate
 from gradtool.graph import branches
 from gradtool.graph.lora import Adapter
 from gradtool.graph.metadata import BUFFERS, GRADIENTS, LOSS, LOWER, STAGE, STATE
@@ -41,15 +41,14 @@ from gradtool.passes.stop_gradients import Stopped, stop_gradients
 from gradtool.passes.straight_through import frozen, mark_scales, straight_through
 from gradtool.passes.training_forms import prepare
 from gradtool.passes.trim import trim
-from gradtool.passes.update_groups import Scales, Updates
+from gradtool.passes.update_groups import Updates
 from gradtool.passes.update_order import update_early
-from gradtool.passes.update_settings import Given
 from gradtool.passes.whole_windows import fit_windows
 from gradtool.shapes import infer
 from gradtool.shapes.folding import forget
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.save_less import save_less as saving_less
 
-OnNode = Callable[[ir.Node], object]
 OnLoss = Callable[[Builder, ir.Value, Sequence[ir.Value]], ir.Value]
 
 
@@ -122,63 +121,22 @@ class TrainingGraph:
         return facts(f"training graph of {self.model.graph.name}", found)
 
 
-def training_graph(
-    model: ir.Model,
-    *,
-    loss: losses.Wanted | Sequence[losses.Wanted] = "auto",
-    labels: losses.LabelNames = "labels",
-    wrt: Sequence[str] | None = None,
-    no_grad: Sequence[str] = (),
-    input_grad: Sequence[str] = (),
-    head_grads: bool = False,
-    accumulate: Accumulate = "chain",
-    train_mode: modes.TrainMode = False,
-    ste: bool = False,
-    grad_buffers: bool = False,
-    loss_seed: bool = False,
-    optimizer: str = "none",
-    lora: int | None = None,
-    lora_target: Sequence[str] = (),
-    lora_alpha: float | None = None,
-    lora_seed: int = 0,
-    optimizer_option: Given = (),
-    clip_norm: float | None = None,
-    clip_value: float | None = None,
-    no_decay: Sequence[str] = (),
-    lr_scale: Scales = (),
-    sparse: bool = False,
-    save_less: bool = True,
-    fuse_attention: bool = True,
-    only_loss: bool = False,
-    on_loss: OnLoss | None = None,
-    on_node: OnNode | None = None,
-    own: bool = False,
-) -> TrainingGraph:
-    """Differentiate a model. The model given is left as it is, unless it is our `own`.
+def training_graph(model: ir.Model, options: GradOptions) -> TrainingGraph:
+    """Differentiate a model, which is left as it is unless it is our `own`.
 
     A training graph is differentiated again: its gradients are values like any other, and stay
-    outputs.  With an `optimizer` the parameters are updated in place of returning their gradients
-    (see `gradtool.passes.optimizer`; the options beside it are those of
-    `gradtool.passes.update_groups.Updates`).  With a rank `lora`, adapters beside the weights that
-    match `lora_target` are the parameters, and what `wrt` names (see `gradtool.passes.lora`).  With
-    `save_less`, backward keeps as few bytes of forward as it can without computing anything twice
-    (see `gradtool.workloads.save_less`).  With `fuse_attention` it keeps no probabilities of
-    attention (see `gradtool.passes.fuse_attention`).  With `only_loss` the graph does not return
-    what the model does (see `gradtool.passes.returned`).  `on_loss` may rewrite
-    the forward graph before it is differentiated by some values, and returns the loss.
+    outputs.
 
     Raises:
         UsageError: a name or a loss that does not exist, or `only_loss` where there is none.
-        NotDifferentiable: a value asked for is unreachable, or operators have no gradient.
+        NotDifferentiable: a value options for is unreachable, or operators have no gradient.
     """
-    updating = Updates(
-        optimizer, optimizer_option, clip_norm, clip_value, no_decay, lr_scale, sparse
-    )
+    updated = options.optimizer != "none"
     again = is_training_graph(model)
-    if again and loss in ("auto", ["auto"], []) and not head_grads:
-        require_loss(model, optimizer)
-    meta, model = model.meta, model if own else model.clone()
-    op = _builder(model, on_node, ste=ste, masters=grad_buffers or optimizer != "none")
+    if again and options.loss in ("auto", ["auto"], []) and not options.head_grads:
+        require_loss(model, options.optimizer)
+    meta, model = model.meta, model if options.own else model.clone()
+    op = _builder(model, options, masters=options.grad_buffers or updated)
     if not again:
         separate_statistics(op)
     stopped = Stopped() if again else stop_gradients(op)
@@ -192,45 +150,47 @@ def training_graph(
         *untied(model.graph),
         *frozen(model.graph),
         *stopped.said,
-        *_into_training_form(op, train_mode=train_mode),
+        *_into_training_form(op, train_mode=options.train_mode),
     ]
     before, returned = len(model.graph), set(model.graph.outputs)
-    chosen, cotangents = cotangents_of(op, loss, labels, head_grads=head_grads, seed=loss_seed)
+    chosen, cotangents = cotangents_of(
+        op, options.loss, options.labels, head_grads=options.head_grads, seed=options.loss_seed
+    )
     roles = {v: Role.WEIGHING if CLASS_WEIGHTS in v.meta else r for v, r in roles.items()}
-    return_no_more(model, returned if only_loss else (), chosen.value)
+    return_no_more(model, returned if options.only_loss else (), chosen.value)
     warnings += [
         *chosen.warnings,
         *[f"no loss found: using {chosen.said}; name one with --loss"] * chosen.loud,
     ]
     appended = len(model.graph) - before
-    adapting = None if lora is None else Lora(lora, lora_target, lora_alpha, lora_seed)
-    adapters, chosen, cotangents = _adapt(op, adapting, roles, chosen, cotangents)
+    adapters, chosen, cotangents = _adapt(op, options, roles, chosen, cotangents)
     forward += len(model.graph) - before - appended
-    barred = cut(model.graph, roles, no_grad) | stopped.values | op.stopped
-    picked = _pick(op, cotangents, roles, wrt, barred, input_grad, adapters)
+    barred = cut(model.graph, roles, options.no_grad) | stopped.values | op.stopped
+    picked = _pick(op, cotangents, roles, options, barred, adapters)
     warnings += modes.freeze(
-        op, roles, picked, None if adapters else wrt, no_grad, "" if again else train_mode
-    )
+        op, roles, picked, None if adapters else options.wrt, options.no_grad,
+        "" if again else options.train_mode,
+    )  # fmt: skip
     state = _publish_state(op)
     op.folding.never(picked.wrt)
     forget(model.graph, picked.wrt)
     warnings += keep_masters(op, picked.wrt) if op.masters else []
-    chosen, cotangents = _rewritten(op, on_loss, chosen, cotangents, picked.wrt)
-    if fuse_attention and not again and _may_attend(model.graph):
+    chosen, cotangents = _rewritten(op, options.on_loss, chosen, cotangents, picked.wrt)
+    if options.fuse_attention and not again and _may_attend(model.graph):
         from gradtool.passes.fuse_attention import fuse_attention as fuse
 
         fuse(op, frozenset((*picked.wrt, *barred, *cotangents)))
-    made = differentiate(op, cotangents, picked.wrt, cut=barred, accumulate=accumulate)
+    made = differentiate(op, cotangents, picked.wrt, cut=barred, accumulate=options.accumulate)
     if chosen.value is not None and chosen.value not in model.graph.outputs:
         model.graph.outputs.append(chosen.value)
-    names, trained = _publish(op, made, buffers=grad_buffers, updated=optimizer != "none")
-    updates, said, _ = ({}, [], {}) if optimizer == "none" else add_updates(op, updating, trained)
+    names, trained = _publish(op, made, buffers=options.grad_buffers, updated=updated)
+    updates, said = _updated(op, options, trained) if updated else ({}, ())
     loss_name = chosen.value.name if chosen.value is not None else None
     _write_metadata(model, loss_name, names, state | updates)
     update_early(model)
     write_heads(model, cotangents.values())
     _clear(model)
-    if save_less:
+    if options.save_less:
         narrow_places(model, op)
         saving_less(model)
     take_state(model)
@@ -256,13 +216,21 @@ def training_graph(
     )
 
 
-def _builder(model: ir.Model, on_node: OnNode | None, *, ste: bool, masters: bool) -> Builder:
+def _updated(
+    op: Builder, options: GradOptions, trained: Mapping[ir.Value, ir.Value]
+) -> tuple[dict[str, str], Sequence[str]]:
+    """By parameter the name of its next value; lines for people."""
+    updates, said, _ = add_updates(op, Updates.of(vars(options)), trained)
+    return updates, said
+
+
+def _builder(model: ir.Model, asked: GradOptions, *, masters: bool) -> Builder:
     """What appends to a model, whose names are its own by then.
 
     Whose parameters are updated, or their gradients summed up, has `masters` of float32.
     """
     op = Builder(model, names=Names.of(model))
-    op.ste, op.masters, op.on_node = ste, masters, on_node
+    op.ste, op.masters, op.on_node = asked.ste, masters, asked.on_node
     lift_initializers(op)
     branches.take(model, op.names)
     return op
@@ -300,18 +268,19 @@ def _into_training_form(op: Builder, *, train_mode: modes.TrainMode) -> list[str
 
 
 def _adapt(
-    op: Builder, asked: Lora | None, roles: Roles, loss: losses.Loss,
+    op: Builder, asked: GradOptions, roles: Roles, loss: losses.Loss,
     cotangents: dict[ir.Value, ir.Value],
 ) -> tuple[tuple[Adapter, ...], losses.Loss, dict[ir.Value, ir.Value]]:  # fmt: skip
     """Adapters beside weights, if they are asked for; loss and cotangents as they are called now.
 
     That comes after the loss was chosen: it is told by the products that outputs end in.
     """
-    if asked is None:
+    if asked.lora is None:
         return (), loss, cotangents
     if LOWER in op.model.metadata_props:
         raise UsageError("--lora: the model holds its gradients already; give the forward model")
-    found = attach(op, asked, roles)
+    rank = Lora(asked.lora, asked.lora_target, asked.lora_alpha, asked.lora_seed)
+    found = attach(op, rank, roles)
     now = {v: found.moved.get(v, v) for v in cotangents}
     value = loss.value if loss.value is None else now.get(loss.value, loss.value)
     return (
@@ -344,16 +313,15 @@ def _pick(
     op: Builder,
     cotangents: Mapping[ir.Value, ir.Value],
     roles: Roles,
-    wrt: Sequence[str] | None,
+    asked: GradOptions,
     barred: frozenset[ir.Value],
-    input_grad: Sequence[str],
     adapters: Sequence[Adapter],
 ) -> Selection:
     """The values to differentiate by, among those that the heads depend on.
 
     With adapters those are what is trained, and nothing else that is not asked for.
     """
-    reach = needed(op.graph, cotangents)
+    reach, wrt = needed(op.graph, cotangents), asked.wrt
     if adapters:
         held = op.graph.initializers
         reached = [name for each in adapters for name in each.names if held[name] in reach]
@@ -361,7 +329,7 @@ def _pick(
             raise UsageError("--lora: the loss depends on no weight that has an adapter")
         wrt = [*reached, *(wrt or ())]
     flows = needed(op.graph, cotangents, barred) if barred else reach
-    return select(op.graph, roles, wrt, input_grad, reaches=reach, flows=flows, barred=barred)
+    return select(op.graph, roles, wrt, asked.input_grad, reaches=reach, flows=flows, barred=barred)
 
 
 def _clear(model: ir.Model) -> None:

@@ -119,9 +119,9 @@ def test_times_measured_now(run, net):
 
 
 REFUSED = {
-    "two goals": (("--budget", "60%", "--max-slowdown", "1%"), "do not go together"),
-    "a budget for a recipe": (("--budget", "60%", "--strategy", "sqrt"), "do not go together"),
-    "memory alone": (("--budget", "60%", "--memory", "8GiB"), "--memory is of --max-batch"),
+    "two goals": (("--budget", "60%", "--max-slowdown", "1%"), "cannot be combined with"),
+    "a budget for a recipe": (("--budget", "60%", "--strategy", "sqrt"), "cannot be combined with"),
+    "memory alone": (("--budget", "60%", "--memory", "8GiB"), "--memory needs --max-batch"),
     "no memory": (("--max-batch",), "--max-batch needs --memory"),
     "no size": (("--budget", "8G"), "'8G' is ambiguous"),
     "no percentage": (("--max-slowdown", "fast"), "is not a percentage"),

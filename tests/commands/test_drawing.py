@@ -64,9 +64,9 @@ def test_the_frontier_is_part_of_the_page(run, tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--plan", "sqrt"), "--plan is of --html and --trace"),
-        (("--frontier",), "--frontier is of --html"),
-        (("--frontier", "--trace", "a.json"), "--frontier is of --html"),
+        (("--plan", "sqrt"), "--plan needs --html or --trace"),
+        (("--frontier",), "--frontier needs --html"),
+        (("--frontier", "--trace", "a.json"), "--frontier needs --html"),
         (("--html", "a", "--trace", "a"), "--html and --trace name the same file"),
         (("--html", "a.onnx", "--force"), "--html a.onnx: that is the name of a model"),
         (("--html", "a.html", "--by", "op"), "--html is of plans: leave out --by"),

@@ -119,7 +119,7 @@ def test_native_kernels_on_cuda_are_refused(run, tiny_model):
     done = run("run", tiny_model, "--batch", "2", "--kernels", "native", "--device", "cuda:1")
 
     assert done.code == 2
-    assert "--kernels native and --device cuda do not go together" in done.err
+    assert "--kernels native cannot be combined with --device cuda" in done.err
 
 
 @needs_library
@@ -175,7 +175,7 @@ def test_exact_convolutions_of_numpy_are_refused(run, tiny_model, command):
     done = run(name, tiny_model, *options, "--exact-conv")
 
     assert done.code == 2
-    assert "--exact-conv is of --kernels native" in done.err
+    assert "--exact-conv needs --kernels native" in done.err
 
 
 def test_a_plan_in_a_file_is_for_its_kernels(run, tiny_model, tmp_path):
@@ -223,7 +223,7 @@ def test_kernels_of_cupy_on_the_cpu_are_refused(run, tiny_model):
     done = run("run", tiny_model, "--batch", "2", "--kernels", "cupy", "--device", "cpu")
 
     assert done.code == 2
-    assert "--kernels cupy and --device cpu do not go together" in done.err
+    assert "--kernels cupy cannot be combined with --device cpu" in done.err
 
 
 @pytest.mark.parametrize("more", [[], ["--explain-kernels"], ["--profile", "p.json"]])

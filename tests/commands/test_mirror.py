@@ -101,15 +101,15 @@ REFUSED = {
     "nor is an explanation": (("--explain", "t0", "-o", "a.onnx"), "--explain writes nothing"),
     "one model is written": (("fixed.onnx",), "several models are for --report"),
     "one model is explained": (
-        ("fixed.onnx", "--explain", "t0"), "several models and --explain do not go together"),
-    "checkpoints are compared": (("--checkpoints", "s1"), "--checkpoints is of --report"),
-    "memory is compared": (("--memory", "1GiB"), "--memory is of --report"),
-    "parts are compared": (("--by", "op"), "--by is of --report"),
+        ("fixed.onnx", "--explain", "t0"), "several models cannot be combined with --explain"),
+    "checkpoints are compared": (("--checkpoints", "s1"), "--checkpoints needs --report"),
+    "memory is compared": (("--memory", "1GiB"), "--memory needs --report"),
+    "parts are compared": (("--by", "op"), "--by needs --report"),
     "memory is of plans": (
-        ("--report", "--by", "op", "--memory", "1GiB"), "--memory and --by op do not go together"),
+        ("--report", "--by", "op", "--memory", "1GiB"), "--memory cannot be combined with --by op"),
     "a size has a unit": (("--report", "--memory", "8G"), "'8G' is ambiguous: write 8GiB"),
     "an explanation is no spreadsheet": (
-        ("--explain", "t0", "--format", "csv"), "--explain and --format csv do not go together"),
+        ("--explain", "t0", "--format", "csv"), "--explain cannot be combined with --format csv"),
     "a policy is known": (("--policy", "miror"), "no policy 'miror'; did you mean 'mirror'?"),
     "a policy file is there": (("--policy", "no.toml"), "no.toml: cannot be read: No such file"),
     "a kept node is there": (("--keep", "t9"), "--keep t9: no forward value or node has that name"),

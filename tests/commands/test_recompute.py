@@ -92,7 +92,7 @@ REFUSED = {
     "nothing said": ((), "say what to compute again: "),
     "both said": (
         ("--strategy", "sqrt", "--checkpoints", "s1"),
-        "--strategy and --checkpoints do not go together",
+        "--strategy cannot be combined with --checkpoints",
     ),
     "an unknown strategy": (("--strategy", "optimum"), "'reorder', 'mirror', 'sqrt', 'segments'"),
     "an unknown checkpoint": (("--checkpoints", "s33"), "checkpoint 's33' does not exist"),

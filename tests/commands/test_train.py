@@ -116,7 +116,7 @@ def test_what_is_not_returned_cannot_be_measured(run, tmp_path):
 
     assert outcome.code == 2
     assert outcome.err.splitlines()[-1] == (
-        "gradtool: --only-loss and a --metric of outputs do not go together"
+        "gradtool: --only-loss cannot be combined with a --metric of outputs"
     )
     assert not (tmp_path / "net.trained.onnx").exists()
 
@@ -220,14 +220,14 @@ WRONG = {
     "no such file": ("--data", "no.npz"),
     "write INPUT=NAME": ("--map", "x"),
     "the model has no such input": ("--map", "w1=y"),
-    "--epochs and --steps do not go together": ("--epochs", "1", "--steps", "2"),
-    "--patience is of --eval": ("--patience", "2"),
-    "--result is of --eval": ("--result", "best"),
+    "--epochs cannot be combined with --steps": ("--epochs", "1", "--steps", "2"),
+    "--patience needs --eval": ("--patience", "2"),
+    "--result needs --eval": ("--result", "best"),
     "no metric 'perplex'": ("--eval", "test.npz", "--metric", "perplex"),
     "examples are less than a batch of 64": ("--batch", "64"),
     "b1 exists; pass": ("-o", "b1"),
-    "--lora-adapter is of --lora": ("--lora-adapter",),
-    "--kernels native and --device cuda do not go together": (
+    "--lora-adapter needs --lora": ("--lora-adapter",),
+    "--kernels native cannot be combined with --device cuda": (
         "--kernels",
         "native",
         "--device",

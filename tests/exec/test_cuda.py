@@ -20,6 +20,7 @@ from gradtool.exec.run import execute, planned
 from gradtool.graph.specs import Spec
 from gradtool.kernels._indices import accumulate, accumulate_planes, assign
 from gradtool.workloads.plans import workload, write
+from gradtool.workloads.run_options import RunOptions
 from gradtool.workloads.strategies import STRATEGIES
 
 
@@ -210,8 +211,10 @@ def test_every_plan_has_the_bits_of_keeping_everything(name):
     model = model_of(gt.grad(parse(DEEP, "e v w"), loss="mean:y"))
     feeds = {"i": np.arange(256) * 7 % 9}
     work = workload(model)
-    kept = execute(model, feeds, device="cuda")
-    found = execute(write(work, STRATEGIES[name](work)), feeds, device="cuda", check_arena=True)
+    kept = execute(model, feeds, RunOptions(device="cuda"))
+    found = execute(
+        write(work, STRATEGIES[name](work)), feeds, RunOptions(device="cuda", check_arena=True)
+    )
 
     assert bits(found.gradients) == bits(kept.gradients)
 

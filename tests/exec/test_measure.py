@@ -136,6 +136,7 @@ import ctypes, gc, sys
 import numpy as np
 import gradtool as gt
 from gradtool import api
+from gradtool.workloads.run_options import RunOptions
 
 def status(key):
     with open("/proc/self/status") as lines:
@@ -144,7 +145,7 @@ def status(key):
 path, batch, copy = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "True"
 training = gt.grad(gt.load(path, batch=batch), loss="ce:logits", input_grad=["image"])
 arrays = api.read_inputs(training.model, "random")
-result = api.step(training.model, dict(arrays), measure=True, copy=copy)
+result = api.step(training.model, dict(arrays), RunOptions(measure=True, copy=copy))
 outside = result.measurement.outside
 del result
 total = gt.plan(training).total
@@ -153,7 +154,7 @@ ctypes.CDLL(None).malloc_trim(0)
 with open("/proc/self/clear_refs", "w") as file:
     file.write("5")
 before = status("VmRSS")
-result = api.step(training.model, dict(arrays), copy=copy)
+result = api.step(training.model, dict(arrays), RunOptions(copy=copy))
 print(status("VmHWM") - before - total, outside)
 """
 

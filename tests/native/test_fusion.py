@@ -13,6 +13,7 @@ from gradtool.exec.run import execute
 from gradtool.kernels.native.fused import GROUP
 from gradtool.program import native
 from gradtool.program.flatten import flatten
+from gradtool.workloads.run_options import RunOptions
 
 STRATEGIES = ("reorder", "mirror", "sqrt", "optimal")
 
@@ -27,7 +28,9 @@ def graph(request):
 
 
 def results(graph, arrays):
-    found = execute(graph.model, dict(arrays), kernels="native", check_arena=True, measure=True)
+    found = execute(
+        graph.model, dict(arrays), RunOptions(kernels="native", check_arena=True, measure=True)
+    )
     return found.plan, {**found.gradients, **found.outputs}
 
 
@@ -75,6 +78,6 @@ def test_a_plan_computes_the_same_bits_after_it_was_saved_and_loaded(graph, requ
     planned = gt.recompute(graph, strategy)
     gt.save(planned, tmp_path / "plan.onnx")
     for again in (planned.model, gt.load(tmp_path / "plan.onnx")):
-        found = execute(again, dict(arrays), kernels="native", check_arena=True)
+        found = execute(again, dict(arrays), RunOptions(kernels="native", check_arena=True))
         for name, array in {**found.gradients, **found.outputs}.items():
             assert array.tobytes() == expected[name].tobytes(), name

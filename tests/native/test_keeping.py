@@ -12,6 +12,7 @@ import gradtool as gt
 from gradtool.exec.run import execute, planned
 from gradtool.program.flatten import flatten
 from gradtool.workloads.plans import workload, write
+from gradtool.workloads.run_options import RunOptions
 from gradtool.workloads.strategies import STRATEGIES
 
 NETWORKS, PLANNED = 20, 60
@@ -26,7 +27,7 @@ def kept(program):
 
 
 def results(model, arrays, kernels):
-    done = execute(model, dict(arrays), kernels=kernels, measure=True, check_arena=True)
+    done = execute(model, dict(arrays), RunOptions(kernels=kernels, measure=True, check_arena=True))
     return done, {n: np.asarray(a) for n, a in (done.gradients | done.outputs).items()}
 
 

@@ -12,13 +12,14 @@ import gradtool as gt
 from gradtool.exec.run import execute
 from gradtool.program.flatten import flatten
 from gradtool.workloads.plans import workload
+from gradtool.workloads.run_options import RunOptions
 from gradtool.workloads.strategies import STRATEGIES
 
 NETWORKS = 40
 
 
 def step(model, arrays, kernels="native"):
-    return execute(model, dict(arrays), kernels=kernels, check_arena=True).gradients
+    return execute(model, dict(arrays), RunOptions(kernels=kernels, check_arena=True)).gradients
 
 
 def training(seed):
@@ -68,7 +69,7 @@ def test_a_step_updates_parameters_as_numpy_does(seed):
     graph = gt.grad(gt.load(image_network(seed)), train_mode=True, optimizer="momentum")
     arrays = gt.api.fed(graph.model, "random", seed)[1]
     ours, theirs = (
-        execute(graph.model, dict(arrays), kernels=kernels, check_arena=True).outputs
+        execute(graph.model, dict(arrays), RunOptions(kernels=kernels, check_arena=True)).outputs
         for kernels in ("native", "numpy")
     )
     for name, found in ours.items():

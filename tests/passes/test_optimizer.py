@@ -400,7 +400,7 @@ def test_weights_that_are_absent_are_planned_without_data():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"optimizer": "lyon"}, "no optimizer 'lyon'; there are none, sgd, momentum, adam"),
+        ({"optimizer": "lyon"}, r"no optimizer 'lyon'; did you mean 'lion'\?; there are none, sgd"),
         ({"optimizer": "sgd", "wrt": ["x"]}, "no parameter among the values to differentiate by"),
     ],
 )

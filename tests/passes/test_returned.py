@@ -101,7 +101,7 @@ def test_the_gradient_lies_where_the_output_was():
 
 
 def test_head_gradients_are_of_what_is_returned():
-    with pytest.raises(gt.UsageError, match="with head_grads there is no loss"):
+    with pytest.raises(gt.UsageError, match="head_grads cannot be combined with only_loss"):
         gt.grad(parse(HEADS, "w v"), head_grads=True, only_loss=True)
 
 

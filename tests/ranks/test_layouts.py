@@ -14,11 +14,12 @@ import gradtool as gt
 from gradtool.commands.schema import FOLDER
 from gradtool.costs.links import Link
 from gradtool.passes.synchronized import synchronized
-from gradtool.passes.update_groups import Updates
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import OnPaper, layout
 from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
+from gradtool.workloads.grad_options import GradOptions
+from gradtool.workloads.training import training_graph
 
 LINK = Link(1e9, 1e-5)
 OPTIMIZERS = ("sgd", "momentum", "adamw", "lamb", "muon")
@@ -27,12 +28,12 @@ OPTIMIZERS = ("sgd", "momentum", "adamw", "lamb", "muon")
 def on_paper(optimizer, rank, *, shard, parts=1, link=LINK):
     """The layout of one of four ranks, each of which computes two examples at once."""
     model, _, _ = drawn(4, 1)
-    updates = Updates(optimizer)
-    recipe = Recipe(partial(gt.grad, model, loss="ce", train_mode=True), updates)
+    wanted = GradOptions(loss="ce", train_mode=True, optimizer=optimizer)
+    recipe = Recipe(partial(training_graph, model), wanted)
     graphs = graphs_of(recipe, TrainOptions(optimizer=optimizer), in_two=True)
     dims = {"batch": 2} if isinstance(model.graph.inputs[0].shape[0].value, str) else {}
     return layout(
-        graphs, updates, dims, OnPaper(rank, 4), link,
+        graphs, recipe.updates, dims, OnPaper(rank, 4), link,
         shard=shard, micro_batches=parts, seconds=step_seconds,
     )  # fmt: skip
 
@@ -68,12 +69,12 @@ def test_statistics_of_all_ranks_are_planned_and_take_messages(seed):
             trainer.fit(data, group=group)
             return trainer.session.arena_bytes
 
-    updates = Updates(options["optimizer"])
-    recipe = Recipe(partial(gt.grad, model, loss="ce", train_mode=True), updates)
+    wanted = GradOptions(loss="ce", train_mode=True, optimizer=options["optimizer"])
+    recipe = Recipe(partial(training_graph, model), wanted)
     graphs = graphs_of(recipe, TrainOptions(optimizer=options["optimizer"]), in_two=True)
     apart, whole = (
-        layout(each, updates, {"batch": 2}, OnPaper(0, 4), LINK, shard="none", micro_batches=2,
-               seconds=step_seconds)
+        layout(each, recipe.updates, {"batch": 2}, OnPaper(0, 4), LINK, shard="none",
+               micro_batches=2, seconds=step_seconds)
         for each in (graphs, graphs.planned(synchronized(graphs.model, 4)))
     )  # fmt: skip
 

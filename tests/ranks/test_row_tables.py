@@ -17,13 +17,14 @@ import gradtool as gt
 from gradtool.costs.links import Link
 from gradtool.errors import UsageError
 from gradtool.io import safetensors
-from gradtool.passes.update_groups import Updates
 from gradtool.training import row_tables
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.layouts import OnPaper, layout
 from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
 from gradtool.training.watching import Watcher
+from gradtool.workloads.grad_options import GradOptions
+from gradtool.workloads.training import training_graph
 
 pytestmark = supported
 CLOSE = 1e-9  # relative, in float64: sums in another order
@@ -216,7 +217,7 @@ def test_what_cannot_be_is_said(change, said):
 
 
 def test_staleness_is_of_tables():
-    with pytest.raises(UsageError, match="--staleness is of the rows of --shard-tables"):
+    with pytest.raises(UsageError, match="staleness needs shard_tables"):
         gt.Trainer(gt.load(drawn(0)[0]), staleness=2, optimizer="sgd")
 
 
@@ -279,11 +280,11 @@ def test_each_rank_has_the_arena_that_is_planned_on_paper(case):
     options |= {"steps": 1, "ema": None, "plan": "keep"}
     several |= {"plan": "keep", "loss_scale": None, "staleness": case % 2}
     ranks, parts = 2, several["micro_batches"]
-    updates = Updates(
-        options["optimizer"], no_decay=options["no_decay"], clip_value=options["clip_value"],
-        sparse=True,
+    wanted = GradOptions(
+        loss="ce", optimizer=options["optimizer"], no_decay=options["no_decay"],
+        clip_value=options["clip_value"], sparse=True,
     )  # fmt: skip
-    recipe = Recipe(partial(gt.grad, gt.load(model), loss="ce"), updates)
+    recipe = Recipe(partial(training_graph, gt.load(model)), wanted)
     graphs = graphs_of(recipe, TrainOptions(optimizer=options["optimizer"]), in_two=True)
 
     def work(group):
@@ -293,7 +294,8 @@ def test_each_rank_has_the_arena_that_is_planned_on_paper(case):
 
     for rank, taken in enumerate(on_ranks(ranks, work)):
         planned = layout(
-            graphs, updates, {"batch": 8 // ranks // parts}, OnPaper(rank, ranks), Link(1e9, 1e-5),
+            graphs, recipe.updates, {"batch": 8 // ranks // parts}, OnPaper(rank, ranks),
+            Link(1e9, 1e-5),
             shard=several["shard"], tables=several["shard_tables"], staleness=case % 2,
             micro_batches=parts, seconds=step_seconds,
         )  # fmt: skip

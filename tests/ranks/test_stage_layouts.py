@@ -15,11 +15,12 @@ import gradtool as gt
 from gradtool.commands.schema import FOLDER
 from gradtool.costs.links import Link
 from gradtool.passes.synchronized import synchronized
-from gradtool.passes.update_groups import Updates
 from gradtool.training.graphs import Recipe, graphs_of
 from gradtool.training.nominal import step_seconds
 from gradtool.training.options import TrainOptions
 from gradtool.training.stage_layouts import pipeline
+from gradtool.workloads.grad_options import GradOptions
+from gradtool.workloads.training import training_graph
 
 LINK = Link(1e9, 1e-5)
 
@@ -27,8 +28,8 @@ LINK = Link(1e9, 1e-5)
 def on_paper(ranks, stages, case, link=LINK, parts=None, shard="none"):
     """The layout of a drawn case in which everything is kept."""
     model, options, _ = stage_cases.drawn(ranks, stages, case)
-    updates = Updates(options["optimizer"])
-    recipe = Recipe(partial(gt.grad, model, loss=options["loss"], train_mode=True), updates)
+    wanted = GradOptions(loss=options["loss"], train_mode=True, optimizer=options["optimizer"])
+    recipe = Recipe(partial(training_graph, model), wanted)
     graphs = graphs_of(recipe, TrainOptions(optimizer=options["optimizer"]), in_two=True)
     replicas = ranks // stages
     if options["sync_batchnorm"]:
@@ -37,7 +38,7 @@ def on_paper(ranks, stages, case, link=LINK, parts=None, shard="none"):
     fixed = isinstance(model.graph.inputs[0].shape[0], int)
     dims = {} if fixed else {"batch": 8 // parts // replicas}
     return pipeline(
-        graphs, updates, dims, link, stages=stages, replicas=replicas, micro_batches=parts,
+        graphs, recipe.updates, dims, link, stages=stages, replicas=replicas, micro_batches=parts,
         shard=shard, kernels="numpy", seconds=step_seconds,
     )  # fmt: skip
 
@@ -147,7 +148,7 @@ def test_the_command_shows_stages_and_draws_their_turns(path, report, tmp_path):
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    (("--stages", "2"), "--stages is of --ranks"),
+    (("--stages", "2"), "--stages needs --ranks"),
     (("--ranks", "4", "--stages", "3"), "--stages 3 takes 3 ranks or a multiple of them, not 4"),
     (("--ranks", "2", "--stages", "2", "--shard", "optimizer"), "every stage is on one rank"),
     (("--ranks", "4", "--stages", "2", "--shard", "gradients"), "leave out --stages"),
@@ -165,7 +166,7 @@ def test_what_does_not_go_together_is_refused(path, report, given, said):
 
 
 @pytest.mark.parametrize(("given", "said"), [
-    (("--stages", "2"), "--stages is of --ranks and mpirun"),
+    (("--stages", "2"), "--stages needs --ranks or mpirun"),
     (("--ranks", "3", "--stages", "2"), "--stages 2 takes 2 ranks or a multiple of them, not 3"),
     (("--ranks", "2", "--stages", "2", "--shard", "optimizer"), "every stage is on one rank"),
     (("--ranks", "4", "--stages", "2", "--shard", "gradients"), "leave out --stages"),

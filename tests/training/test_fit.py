@@ -149,7 +149,7 @@ def test_the_plan_that_was_written_takes_the_same_steps(tmp_path, memory):
 
 @pytest.mark.parametrize("other", [{"plan": "sqrt"}, {"micro_batches": 2}])
 def test_what_a_memory_chooses_is_not_given(other):
-    with pytest.raises(UsageError, match="memory chooses the plan and the micro-batches"):
+    with pytest.raises(UsageError, match="memory chooses them"):
         gt.Trainer(load(), memory=1 << 20, **other)
 
 

@@ -283,7 +283,7 @@ def test_draws_differ_from_step_to_step_and_by_the_seed():
     ("options", "said"),
     [
         ({"bach": 8}, "Trainer takes no 'bach'; did you mean 'batch'"),
-        ({"epochs": 1, "steps": 1}, "epochs and steps do not go together"),
+        ({"epochs": 1, "steps": 1}, "epochs cannot be combined with steps"),
         ({"loss_scale": "high"}, "a loss scale is a positive number, or dynamic"),
         ({"loss_scale": -1}, "a loss scale is a positive number, or dynamic"),
         ({"ema": 1.0}, "the decay of an average is from 0 to below 1"),

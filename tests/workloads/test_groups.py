@@ -21,6 +21,7 @@ from gradtool.planning.recompute.policy import POLICIES
 from gradtool.workloads import plan_files
 from gradtool.workloads.groups import decided, spread
 from gradtool.workloads.plans import workload, write
+from gradtool.workloads.run_options import RunOptions
 from gradtool.workloads.strategies import STRATEGIES
 
 QUICK = ("keep", "reorder", "mirror", "sqrt")
@@ -40,7 +41,7 @@ def work_of(graph, kernels="native"):
 
 
 def results(model, arrays, kernels):
-    done = execute(model, dict(arrays), kernels=kernels, measure=True, check_arena=True)
+    done = execute(model, dict(arrays), RunOptions(kernels=kernels, measure=True, check_arena=True))
     return done, {
         name: np.asarray(a).tobytes() for name, a in (done.gradients | done.outputs).items()
     }
@@ -230,8 +231,8 @@ def test_more_threads_than_slots_take_no_more_bytes():
     found = {}
     for count in (1, SLOTS, 4 * SLOTS):
         with threads(count):
-            done = execute(graph.model, dict(arrays), kernels="native", measure=True,
-                           check_arena=True)  # fmt: skip
+            options = RunOptions(kernels="native", measure=True, check_arena=True)
+            done = execute(graph.model, dict(arrays), options)
         assert done.measurement.high_water <= done.plan.peak == found.setdefault(1, done).plan.peak
         assert done.measurement.outside - done.measurement.dynamic < done.plan.peak // 100 + 2**18
         found[count] = done

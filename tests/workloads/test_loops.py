@@ -21,6 +21,7 @@ from gradtool.workloads.budgets.limits import Budget
 from gradtool.workloads.budgets.search import Search, at_most, within
 from gradtool.workloads.loops import Loop, formed, loops_of
 from gradtool.workloads.plans import extra_of, workload
+from gradtool.workloads.run_options import RunOptions
 
 QUICK = Search(0.03)
 
@@ -105,7 +106,7 @@ def test_every_plan_gives_the_same_bits_in_the_memory_planned(text, name):
         for v in model.graph.inputs if not v.is_initializer()
     }  # fmt: skip
     found = strategies.STRATEGIES[name](sized)
-    expected = execute(model, arrays, device="cpu")
+    expected = execute(model, arrays, RunOptions(device="cpu"))
 
     agreement.check(sized, found, arrays, expected)
 

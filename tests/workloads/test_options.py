@@ -7,7 +7,7 @@ from layered import layers
 
 from gradtool.errors import UsageError
 from gradtool.workloads.budgets.search import CUTS
-from gradtool.workloads.options import RecomputeOptions
+from gradtool.workloads.recompute_options import RecomputeOptions
 
 
 @pytest.mark.parametrize(
@@ -48,16 +48,16 @@ def test_a_search_has_the_seed_and_time_that_were_given():
         (RecomputeOptions(), "say what to compute again: "),
         (
             RecomputeOptions("sqrt", budget="60%"),
-            "the strategy sqrt and a budget do not go together",
+            "the strategy sqrt cannot be combined with a budget",
         ),
-        (RecomputeOptions("sqrt", ["s1"]), "the strategy sqrt and checkpoints do not go together"),
+        (RecomputeOptions("sqrt", ["s1"]), "the strategy sqrt cannot be combined with checkpoints"),
         (
             RecomputeOptions("optimal", ["s1"]),
-            "the strategy optimal and checkpoints do not go together",
+            "the strategy optimal cannot be combined with checkpoints",
         ),
         (
             RecomputeOptions(budget="60%", max_slowdown="1%"),
-            "a budget and a slowdown do not go together",
+            "a budget cannot be combined with a slowdown",
         ),
         (RecomputeOptions("optimum"), "no strategy 'optimum'; did you mean 'optimal'?"),
         (RecomputeOptions(budget="8G"), "is ambiguous"),

@@ -76,8 +76,11 @@ def test_a_model_is_its_own_model(training):
     [
         (lambda g: gt.recompute(g, None), "goal is None, and has to be a text"),
         (lambda g: gt.recompute(g, gt.Checkpoints(["c"]), strategy="sqrt"), "say what to compute"),
-        (lambda g: gt.recompute(g, gt.Checkpoints(["c"]), strategy="sqrt"), "do not go together"),
-        (lambda g: gt.recompute(g, "sqrt", strategy="optimal"), "do not go together"),
+        (
+            lambda g: gt.recompute(g, gt.Checkpoints(["c"]), strategy="sqrt"),
+            "cannot be combined with",
+        ),
+        (lambda g: gt.recompute(g, "sqrt", strategy="optimal"), "cannot be combined"),
         (lambda g: gt.recompute(g, "sqr"), "no strategy 'sqr'; did you mean 'sqrt'?"),
         (lambda g: gt.recompute(g, gt.Checkpoints(["q"]), dims={"N": 4}), "checkpoint 'q'"),
         (lambda g: gt.mirror(g, policy="dot", dims={"N": 4}), "did you mean 'dots'?"),

@@ -6,6 +6,7 @@ from graphs import parse
 
 import gradtool as gt
 from gradtool.graph.stages import is_hoisted
+from gradtool.workloads.grad_options import GradOptions
 from gradtool.workloads.save_less import planned
 from gradtool.workloads.savings import savings
 
@@ -17,7 +18,7 @@ STEPS = """g (float[64, 256] x, float[256] w) => (y) {
 
 def test_savings_go_from_plain_to_masks_to_hoisting():
     model = parse(STEPS, "w")
-    plain, masks, hoisting = savings(model, loss="y")
+    plain, masks, hoisting = savings(model, options=GradOptions(loss="y"))
 
     assert [row.step for row in (plain, masks, hoisting)] == ["plain", "masks", "hoisting"]
     assert (plain.moved, plain.asked) == ((), 0)
@@ -34,7 +35,7 @@ def test_savings_of_a_training_graph_count_from_before_they_were_made():
     before = [is_hoisted(n) for n in training.graph]
 
     assert [r.residuals for r in savings(training)] == [
-        r.residuals for r in savings(model, loss="y")
+        r.residuals for r in savings(model, options=GradOptions(loss="y"))
     ]
     assert [is_hoisted(n) for n in training.graph] == before
 
@@ -42,5 +43,7 @@ def test_savings_of_a_training_graph_count_from_before_they_were_made():
 def test_savings_with_open_sizes_have_no_peak_until_they_are_given():
     model = parse(STEPS.replace("[64", "[N"), "w")
 
-    assert {row.peak for row in savings(model, loss="y")} == {None}
-    assert savings(model, loss="y", dims={"N": 64}) == savings(parse(STEPS, "w"), loss="y")
+    assert {row.peak for row in savings(model, options=GradOptions(loss="y"))} == {None}
+    assert savings(model, options=GradOptions(loss="y"), dims={"N": 64}) == savings(
+        parse(STEPS, "w"), options=GradOptions(loss="y")
+    )

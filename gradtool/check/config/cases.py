@@ -14,9 +14,12 @@ from gradtool.check.config.tables import Table, is_number, is_size
 from gradtool.check.thresholds import Threshold, parse_amount, parse_threshold
 from gradtool.comparison.metrics import METRICS, metric_named
 from gradtool.errors import UsageError
-from gradtool.workloads.options import GradOptions, KernelOptions, Option, options_of
+from gradtool.workloads.grad_options import GradOptions
+from gradtool.workloads.options import Option, options_of
+from gradtool.workloads.run_options import KernelOptions
 
-GRADIENT = {option.key: option for option in options_of(GradOptions).values()}
+# The optimizer is part of the plan, whose budget may count its state.
+GRADIENT = {o.key: o for o in options_of(GradOptions).values() if o.key != "optimizer"}
 PLANNED_FOR = {option.key: option for option in options_of(KernelOptions).values()}
 KEYS = (
     "name", "model", "dims", "shapes", "batch", "set", "plan", "limit", "fail-on",
@@ -135,7 +138,7 @@ def _options(table: Table, known: Mapping[str, Option]) -> dict[str, Any]:
     for key, option in known.items():
         if key not in table:
             continue
-        given = _labels(table) if key == "labels" else _READERS[option.kind](table, option)
+        given = _READERS[option.kind](table, option)
         if _names_a_file(given):
             table.refuse(key, "the names or globs themselves: @FILE is for the command line")
         if option.kind not in ("flag", "globs") or given != option.default:
@@ -171,6 +174,8 @@ _READERS: Mapping[str, Callable[[Table, Option], Any]] = {
     "flag": lambda table, option: table.flag(option.key, default=option.default),
     "globs": lambda table, option: _flag_or_globs(table, option.key),
     "texts": lambda table, option: list(table.texts(option.key)),
+    "names": lambda table, option: list(table.texts(option.key)),
+    "labels": lambda table, _: _labels(table),
     "choice": lambda table, option: table.choice(option.key, option.choices, option.default),
     "whole": lambda table, option: table.size(option.key, least=option.least or 0),
     "number": lambda table, option: table.number(option.key),

@@ -9,7 +9,8 @@ from gradtool.check.config.tables import Table
 from gradtool.errors import UsageError
 from gradtool.text.words import suggest
 from gradtool.workloads.names import PLANS, current
-from gradtool.workloads.options import Option, RecomputeOptions, options_of
+from gradtool.workloads.options import Option, options_of
+from gradtool.workloads.recompute_options import RecomputeOptions
 
 # A plan in a file is a text, not a table; times and their files are of one machine, and how far a
 # proof gets as well.
@@ -25,7 +26,7 @@ def plan_of(table: Table) -> Choice:
     """The plan under `plan`; keeping everything by default.
 
     Raises:
-        UsageError: it is no plan, or says two things that do not go together.
+        UsageError: it is no plan, or says two things that cannot be combined.
     """
     given = table.found.get("plan", "keep")
     if isinstance(given, dict):
@@ -79,7 +80,7 @@ def _mirror(table: Table) -> Choice:
         table.refuse("strategy", "mirror, or leave out policy, keep and drop")
     other = next((key for key in table.found if key not in ("strategy", *MIRROR)), None)
     if other is not None:
-        raise UsageError(f"{table.where}: {other} and mirroring do not go together")
+        raise UsageError(f"{table.where}: {other} cannot be combined with mirroring")
     policy = table.text("policy", "mirror")
     keep, drop = table.texts("keep"), table.texts("drop")
     _check_policy(policy, table)

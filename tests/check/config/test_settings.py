@@ -146,8 +146,8 @@ MISTAKES = {
     "two goals": (
         CASE + "plan = {budget = '6%', max-slowdown = '1%'}",
         (
-            "case 'a': plan: say what to compute again by one thing: a budget and a slowdown do "
-            "not go together"
+            "case 'a': plan: say what to compute again by one thing: a budget cannot be "
+            "combined with a slowdown"
         ),
     ),
     "a budget that is none": (
@@ -163,7 +163,7 @@ MISTAKES = {
     ),
     "a policy and a budget": (
         CASE + "plan = {policy = 'dots', budget = 1}",
-        "case 'a': plan: budget and mirroring do not go together",
+        "case 'a': plan: budget cannot be combined with mirroring",
     ),
     "an unknown metric": (
         CASE + "limit = {peek = 1}",

@@ -8,7 +8,7 @@ from conftest import sampled
 from pairs import COMMANDS, SIZES, Walk, pairs, parameters
 
 from gradtool.commands.group import group
-from gradtool.commands.together import RULES
+from gradtool.commands.option_rules import RULES
 
 GLOBAL = {"color", "config", "no_config", "allow_outside", "allow_code", "verbose", "quiet"}
 ALL = [(command, tuple(base), first, second) for command, base, first, second in pairs()]
@@ -85,11 +85,11 @@ SEARCH = ("--cost", "nofile.json", "--time-limit", "30s", "--seed", "5")
 REFUSED = {
     "a search of a recipe": (
         ("recompute", "net.onnx", "--strategy", "sqrt", *SEARCH, "--points", "7"),
-        "--points is of --frontier",
+        "--points needs --frontier",
     ),
     "what work costs": (
         ("recompute", "net.onnx", "--strategy", "sqrt", *SEARCH),
-        "--cost is of --budget and --max-slowdown and --frontier and --strategy min-cut or optimal",
+        "--cost needs --budget or --max-slowdown or --frontier or --strategy min-cut or optimal",
     ),
     "a plan with functions": (
         ("mirror", "net.onnx", "-o", "p.json", "--functions"),
@@ -99,7 +99,7 @@ REFUSED = {
         ("report", "net.onnx", "--config", "x.toml"),
         "MODEL|RUN is named, so no configuration is read: leave out --config",
     ),
-    "a quiet verbose command": (("-q", "ops", "-v"), "--quiet and --verbose do not go together"),
+    "a quiet verbose command": (("-q", "ops", "-v"), "--quiet cannot be combined with --verbose"),
     "the gradient of a gradient": (
         ("report", "made.onnx", "--batch", "5", "--wrt", "w1"),
         "--wrt changes nothing: the model holds its gradients",
@@ -114,11 +114,11 @@ REFUSED = {
     ),
     "another runtime by itself": (
         ("run", "net.onnx", "--engine", "ort", "--verify", "finite-diff", "--verify", "ort"),
-        "--engine ort and --verify ort do not go together",
+        "--engine ort cannot be combined with --verify ort",
     ),
     "plans in another runtime": (
         ("run", "net.onnx", "--engine", "ort", "--verify", "plans"),
-        "--engine ort and --verify plans do not go together",
+        "--engine ort cannot be combined with --verify plans",
     ),
     "the outputs of stages": (
         ("report", "net.onnx", "--batch", "4", "--ranks", "2", "--stages", "2", "--only-loss"),
@@ -141,7 +141,7 @@ def test_what_does_nothing_is_refused_in_one_line(walk, case):
 def test_threads_are_of_what_is_run(shell):
     done = shell("recompute", "net.onnx", "--budget", "min", "--threads", "2")
 
-    assert (done.returncode, done.stderr) == (2, b"gradtool: --threads is of --cost time\n")
+    assert (done.returncode, done.stderr) == (2, b"gradtool: --threads needs --cost time\n")
 
 
 def test_flags_of_gradtool_go_before_a_command_and_after_it(walk):
