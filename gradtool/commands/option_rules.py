@@ -13,7 +13,7 @@ from typing import Any
 
 from gradtool.errors import UsageError
 from gradtool.ranks.started import is_rank
-from gradtool.workloads.grad_options import GradOptions
+from gradtool.workloads.grad_options import UNTRAINED, GradOptions
 from gradtool.workloads.names import PLANS, SEARCHED
 from gradtool.workloads.options import Option, is_met, options_of
 
@@ -240,7 +240,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = MappingProxyType({
         *_TABLES,
         _CUT_SUMS, _NO_OUTPUTS,
         Exclusive((given("shard_tables"), given("stages"))),
-        Excludes(given("ranks"), "trains", "head_grads accumulate grad_buffers input_grad"),
+        Excludes(given("ranks"), "trains", f"accumulate {' '.join(UNTRAINED)}"),
         Excludes(_TABLE, "is a table of its own", "html"),
         Excludes(given("ranks"), "is a table of its own", "svg trace by top plan frontier"),
         Exclusive((several("models"), given("ranks"))),

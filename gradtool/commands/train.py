@@ -21,7 +21,7 @@ from gradtool.commands.options import (
 )
 from gradtool.commands.output import SILENT
 from gradtool.training.options import TrainOptions
-from gradtool.workloads.grad_options import GradOptions
+from gradtool.workloads.grad_options import UNTRAINED, GradOptions
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -36,9 +36,7 @@ if TYPE_CHECKING:
     from gradtool.training.watching import Watcher
     from gradtool.workloads.training import TrainingGraph
 
-# Options of grad that training has no use for, as nobody would see their results, or that it has
-# of its own.
-NOT_HERE = ("head_grads", "grad_buffers", "input_grad", "optimizer")
+NOT_HERE = (*UNTRAINED, "optimizer")  # the latter is an option of training
 
 
 @as_command("train")

@@ -5,7 +5,7 @@ Source: torch.nn.utils.clip_grad_value_ and clip_grad_norm_ (PyTorch 2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -27,6 +27,12 @@ def clip_values(op: Builder, gradients: Mapping[ir.Value, Any], limit: ir.Value)
     return found
 
 
+def norm_of(op: Builder, gradients: Iterable[Any], dtype: ir.DataType) -> Any:
+    """The Euclidean norm of all elements of some gradients together, a scalar."""
+    norms = [op.cast(op.ReduceL2(g, keepdims=0), dtype) for g in gradients]
+    return op.ReduceL2(op.concat([op.unsqueeze(norm, 0) for norm in norms], 0), keepdims=0)
+
+
 def clip_norm(
     op: Builder,
     gradients: Mapping[ir.Value, Any],
@@ -43,9 +49,7 @@ def clip_norm(
     dtype = limit.dtype
     assert dtype is not None  # noqa: S101 - a scalar input has a type
     with op.at(None, stage="update", source="", prefix="clip"):
-        norms = [op.cast(op.ReduceL2(g, keepdims=0), dtype) for g in whole or gradients.values()]
-        together = op.concat([op.unsqueeze(norm, 0) for norm in norms], 0)
-        norm = op.ReduceL2(together, keepdims=0)
+        norm = norm_of(op, whole or gradients.values(), dtype)
         if ranks > 1:
             norm = op.Sqrt(op.RanksMean(norm * norm, ranks=ranks) * ranks)
         factor = op.Min(limit / (norm + TINY), op.constant(1.0, dtype))

@@ -45,10 +45,11 @@ class GradOptions:
         group=_LEARNS, doc="parameters left out, names or globs.")  # fmt: skip
     input_grad: Sequence[str] = option(
         "names", (), "Differentiate by these float inputs as well.", metavar="GLOB|@FILE",
-        group=_LEARNS, doc="inputs to differentiate by, names or globs.")  # fmt: skip
+        trains=False, group=_LEARNS, doc="inputs to differentiate by, names or globs.")  # fmt: skip
     head_grads: bool = option(
         "flag", False, "No loss: an input per output carries its gradient.",
-        excludes="loss labels only_loss", why="is without a loss", group=_LOSS,
+        excludes="loss labels only_loss", why="is without a loss", trains=False,
+        group=_LOSS,
         doc="no loss: an input per output, of its shape, carries its gradient.")  # fmt: skip
     accumulate: Literal["chain", "sum"] = option(
         "choice", "chain", "Add gradients as they appear, or all at once.",
@@ -64,8 +65,8 @@ class GradOptions:
         "flag", False, "Let gradients straight through quantisation, as if it did not round.",
         group=_LOSS, doc="gradients pass straight through quantisation.")  # fmt: skip
     grad_buffers: bool = option(
-        "flag", False, "Add each gradient to an input of its shape (micro-batches).", group=_LOSS,
-        doc="each gradient is added to an input of its shape.")  # fmt: skip
+        "flag", False, "Add each gradient to an input of its shape (micro-batches).", trains=False,
+        group=_LOSS, doc="each gradient is added to an input of its shape.")  # fmt: skip
     lora: Rank | None = option(
         "whole", None, "Train adapters of this rank beside weights of MatMul, Gemm and Conv, and "
         "what --wrt names; the weights stay.", least=1, metavar="RANK", group=_LEARNS,
@@ -140,3 +141,6 @@ class GradOptions:
         known = options_of(type(self))
         updating = (o for o in known.values() if o.name == "optimizer" or o.needs == "optimizer")
         return replace(self, **{each.name: each.default for each in updating})
+
+
+UNTRAINED = tuple(name for name, each in options_of(GradOptions).items() if not each.trains)

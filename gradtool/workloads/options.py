@@ -28,7 +28,8 @@ class Option:
     `--flag=GLOB`; a `switch` has a flag for yes and one for no.  `shown` is the default as people
     read it, where it is not the value.  `needs` are names of options, or `NAME=VALUE`;
     `excludes` are names, and `why` ends a sentence about the option.  `group` is a title on pages
-    of help, `doc` the description of the keyword where `help` describes the flag alone.
+    of help, `doc` the description of the keyword where `help` describes the flag alone.  Without
+    `trains`, a training does not have the option: nobody would see its result there.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Option:
     why: str = ""
     group: str = ""
     doc: str = ""
+    trains: bool = True
 
     @property
     def key(self) -> str:
